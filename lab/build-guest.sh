@@ -1,0 +1,295 @@
+#!/usr/bin/env bash
+# Builds the lab's guest, a Linux kernel and an initramfs, from Debian packages only.
+#
+#   build-guest.sh [--fresh]
+#
+# Nothing is installed on this machine and root is not needed: the packages go into a private apt root
+# and are only unpacked. The result is $SELVEDGE_LAB_DIR/guest/{vmlinux,initramfs.cpio,release}; a second
+# call finds it and is done. --fresh builds again, with whatever packages the mirror has by then.
+set -euo pipefail
+
+readonly SUITE=trixie
+readonly KERNEL_META=linux-image-cloud-amd64
+
+# Every program of these packages goes into the guest, with the shared libraries it needs.
+readonly PROGRAM_PACKAGES=(
+    bash coreutils diffutils e2fsprogs findutils fio gawk grep hostname iproute2 jq kmod
+    mount nvme-cli procps sed util-linux
+)
+
+# These and the modules they depend on. The virtio ones carry the guest's own devices; brd, null_blk and
+# loop are what nvmet exports; the checksums are what header and data digests need.
+readonly MODULES=(
+    virtio_pci virtio_net virtio_console virtio_rng
+    nvme-fabrics nvme-tcp nvmet nvmet-tcp brd null_blk loop ext4 configfs
+    crc32c_generic crc32c-intel
+)
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+lab=${SELVEDGE_LAB_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/selvedge-lab}
+apt_root=$lab/apt
+userland=$lab/userland
+kernel=$lab/kernel
+tree=$lab/tree
+guest=$lab/guest
+
+say() { printf '[%4ds] %s\n' "$SECONDS" "$*"; }
+die() { printf 'build-guest.sh: %s\n' "$*" >&2; exit 1; }
+
+require_programs() {
+    local name missing=()
+    for name in apt-get dpkg-deb cpio zstd xz modprobe depmod readelf flock; do
+        PATH=$PATH:/usr/sbin:/sbin command -v "$name" >/dev/null || missing+=("$name")
+    done
+    ((${#missing[@]} == 0)) || die "missing programs: ${missing[*]}" \
+        "(Debian: apt-get install cpio zstd xz-utils kmod binutils util-linux)"
+}
+
+# The guest stays valid for as long as this script, which decides all that is in it, stays the same.
+recipe() { sha256sum <"$here/build-guest.sh" | cut -d' ' -f1; }
+
+is_built() {
+    [[ -s $guest/vmlinux && -s $guest/initramfs.cpio && -s $guest/release ]] &&
+        [[ $(cat "$guest/recipe" 2>/dev/null) == "$(recipe)" ]]
+}
+
+# The address this machine itself uses for a Debian suite. Its sources are read in both of apt's formats,
+# since apt tells them only after an update, and an update needs root.
+machine_source() {
+    { cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/dev/null || true; } |
+        awk -v suite="$1" '
+        function offer(name, address) {
+            if (name != suite || address !~ /^https?:/ || found++) return
+            sub("/*$", "", address)
+            print address
+        }
+        function end_stanza(   i, n, names) {
+            n = split(suites, names, " ")
+            for (i = 1; i <= n; i++) offer(names[i], uri)
+            suites = uri = ""
+        }
+        /^deb / { sub(/\[[^]]*\] */, ""); offer($3, $2) }
+        /^Types:/ { end_stanza() }
+        /^URIs:/ { uri = $2 }
+        /^Suites:/ { suites = $0; sub(/^Suites: */, "", suites) }
+        END { end_stanza() }'
+}
+
+write_sources() {
+    local codename mirror security keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-none}")
+    mirror=${SELVEDGE_LAB_MIRROR:-$(machine_source "$codename")}
+    security=${SELVEDGE_LAB_SECURITY_MIRROR:-$(machine_source "$codename-security")}
+    [[ $(. /etc/os-release && echo "$ID") == debian || -n ${SELVEDGE_LAB_MIRROR:-} ]] ||
+        die "this is not Debian: set SELVEDGE_LAB_MIRROR to a Debian mirror's address"
+    [[ -n $mirror ]] || die "apt's sources name no mirror for $codename: set SELVEDGE_LAB_MIRROR"
+    [[ -e $keyring ]] || die "$keyring is missing (package debian-archive-keyring)"
+    echo "deb [arch=amd64 signed-by=$keyring] $mirror $SUITE main"
+    [[ -z $security ]] || echo "deb [arch=amd64 signed-by=$keyring] $security $SUITE-security main"
+}
+
+# An apt that has this folder for its whole world, and an empty package database, so that it resolves
+# every dependency for the guest whatever the machine has installed.
+prepare_apt() {
+    mkdir -p "$apt_root"/{lists/partial,cache/archives/partial,state,etc/parts}
+    : >"$apt_root/state/status"
+    write_sources >"$apt_root/etc/sources.list"
+    cat >"$apt_root/apt.conf" <<CONF
+Dir::Etc::sourcelist "$apt_root/etc/sources.list";
+Dir::Etc::sourceparts "$apt_root/etc/parts";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "$apt_root/etc/parts";
+Dir::State "$apt_root/state";
+Dir::State::lists "$apt_root/lists";
+Dir::State::status "$apt_root/state/status";
+Dir::Cache "$apt_root/cache";
+APT::Architecture "amd64";
+APT::Architectures { "amd64"; };
+APT::Sandbox::User "root";
+APT::Install-Recommends "false";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Acquire::http::Timeout "30";
+Debug::NoLocking "true";
+quiet "2";
+CONF
+}
+
+guest_apt() {
+    local tool=$1 log=$apt_root/last.log
+    shift
+    if [[ $tool == cache ]]; then
+        APT_CONFIG=$apt_root/apt.conf apt-cache "$@"
+    else
+        APT_CONFIG=$apt_root/apt.conf timeout 600 "apt-$tool" "$@" >"$log" 2>&1 ||
+            { tail -n 20 "$log" >&2; die "apt-$tool $1 failed"; }
+    fi
+}
+
+fetch_userland() {
+    local package
+    rm -f "$apt_root"/cache/archives/*.deb
+    guest_apt get -y --download-only install "${PROGRAM_PACKAGES[@]}"
+    say "userland: $(du -sh "$apt_root/cache/archives" | cut -f1) of packages"
+    rm -rf "$userland"
+    mkdir -p "$userland"/usr/{bin,sbin,lib,lib64}
+    local folder
+    for folder in bin sbin lib lib64; do ln -s "usr/$folder" "$userland/$folder"; done
+    for package in "$apt_root"/cache/archives/*.deb; do
+        dpkg-deb --fsys-tarfile "$package" | tar -x -C "$userland" --keep-directory-symlink \
+            --exclude './usr/share/doc' --exclude './usr/share/locale' --exclude './usr/share/man' \
+            --exclude './dev/*'
+    done
+}
+
+fetch_kernel() {
+    local package
+    package=$(guest_apt cache depends "$KERNEL_META" |
+        awk '/Depends: linux-image-/ && !n++ { print $2 }')
+    [[ -n $package ]] || die "$KERNEL_META names no kernel"
+    release=${package#linux-image-}
+    rm -rf "$kernel"
+    mkdir -p "$kernel"
+    (cd "$kernel" && guest_apt get download "$package" && dpkg-deb -x ./*.deb . && rm ./*.deb)
+    # modprobe -d looks below /lib, and newer packages have only /usr/lib.
+    [[ -e $kernel/lib ]] || ln -s usr/lib "$kernel/lib"
+    depmod -b "$kernel" "$release"
+    say "kernel $release"
+}
+
+# QEMU enters an uncompressed kernel directly (PVH), which spares an emulated processor the unpacking.
+extract_vmlinux() {
+    local image=$kernel/boot/vmlinuz-$release offset magic unpack
+    while read -r magic unpack; do
+        while read -r offset; do
+            # The payload is followed by other bytes, of which the unpacker complains after its work.
+            { tail -c "+$((offset + 1))" "$image" | $unpack; } >"$guest/vmlinux" 2>/dev/null || true
+            if [[ $(head -c 4 "$guest/vmlinux" | tail -c 3) == ELF ]]; then return 0; fi
+        done < <(LC_ALL=C grep -aboP "$magic" "$image" | LC_ALL=C cut -d: -f1)
+    done <<'FORMATS'
+\x28\xb5\x2f\xfd zstd -dcq
+\xfd7zXZ\x00 xz -dcq
+\x1f\x8b\x08 gzip -dcq
+FORMATS
+    die "no kernel found inside $image"
+}
+
+copy_modules() {
+    local from=$kernel/lib/modules/$release into=$tree/usr/lib/modules/$release name path relative
+    mkdir -p "$into"
+    cp "$from"/modules.{builtin,builtin.modinfo,order} "$into/"
+    for name in "${MODULES[@]}"; do
+        # A module that this kernel has built in is no error: modprobe says so and prints no insmod.
+        modprobe -d "$kernel" -S "$release" --show-depends "$name" 2>/dev/null || true
+    done | awk '$1 == "insmod" { print $2 }' | sort -u >"$guest/modules"
+    while read -r path; do
+        relative=${path##*/modules/"$release"/}
+        mkdir -p "$into/$(dirname "$relative")"
+        case $path in
+            *.xz) xz -dc "$path" >"$into/${relative%.xz}" ;;
+            *.zst) zstd -dcq "$path" >"$into/${relative%.zst}" ;;
+            *) cp "$path" "$into/$relative" ;;
+        esac
+    done <"$guest/modules"
+    depmod -b "$tree" "$release"
+}
+
+# The programs of the named packages only: fio alone brings a hundred libraries' tools along otherwise.
+copy_programs() {
+    local package archive path
+    for package in "${PROGRAM_PACKAGES[@]}"; do
+        for archive in "$apt_root"/cache/archives/"$package"_*.deb; do
+            dpkg-deb --fsys-tarfile "$archive" | tar -t | grep -E '^\./(usr/)?s?bin/.+' || true
+        done
+    done | sed -E 's,^\./(usr/)?,usr/,' | sort -u >"$guest/programs"
+    while read -r path; do
+        cp -a "$userland/$path" "$tree/$path"
+    done <"$guest/programs"
+    ln -sf gawk "$tree/usr/bin/awk"
+    ln -sf bash "$tree/usr/bin/sh"
+}
+
+libraries_of() {
+    readelf -d "$@" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u
+}
+
+# What ldd would tell, without running anything of the guest's: follow NEEDED until nothing is new.
+copy_libraries() {
+    local into=$tree/usr/lib/x86_64-linux-gnu from=$userland/usr/lib name path round
+    local -a fresh
+    mkdir -p "$into"
+    cp -L "$userland/lib64/ld-linux-x86-64.so.2" "$tree/usr/lib64/"
+    mapfile -t fresh < <(find "$tree/usr/bin" "$tree/usr/sbin" -type f)
+    # libgcc_s is opened by name when a thread ends, so that no program names it.
+    cp -L "$from/x86_64-linux-gnu/libgcc_s.so.1" "$into/"
+    for round in {1..20}; do
+        ((${#fresh[@]})) || return 0
+        mapfile -t names < <(libraries_of "${fresh[@]}")
+        fresh=()
+        for name in "${names[@]}"; do
+            [[ -e $into/$name || $name == ld-linux-x86-64.so.2 ]] && continue
+            path=$(find "$from" -name "$name" -print -quit)
+            [[ -n $path ]] || die "a program needs $name, which no package has"
+            cp -L "$path" "$into/$name"
+            fresh+=("$into/$name")
+        done
+    done
+    die "libraries still unresolved after $round rounds"
+}
+
+write_settings() {
+    mkdir -p "$tree"/{proc,sys,dev,run,tmp,mnt,job,root,etc/nvme}
+    echo 'root:x:0:0:root:/root:/bin/bash' >"$tree/etc/passwd"
+    echo 'root:x:0:' >"$tree/etc/group"
+    printf '127.0.0.1 localhost\n10.0.2.2 host\n' >"$tree/etc/hosts"
+    echo 'hosts: files' >"$tree/etc/nsswitch.conf"
+    cp "$userland/etc/mke2fs.conf" "$tree/etc/"
+}
+
+build_tree() {
+    local folder
+    rm -rf "$tree"
+    mkdir -p "$tree"/usr/{bin,sbin,lib,lib64}
+    for folder in bin sbin lib lib64; do ln -s "usr/$folder" "$tree/$folder"; done
+    copy_programs
+    copy_libraries
+    copy_modules
+    write_settings
+    # The kernel's own built-in initramfs has /dev/console, so that no device node is made here.
+    (cd "$tree" && find . -print0 | cpio --null -o -H newc --owner=+0:+0 --quiet) >"$guest/initramfs.cpio"
+}
+
+main() {
+    local fresh=
+    case ${1:-} in
+        '') ;;
+        --fresh) fresh=yes ;;
+        *) echo 'usage: build-guest.sh [--fresh]' >&2; exit 2 ;;
+    esac
+    mkdir -p "$lab"
+    exec 9>"$lab/lock"
+    flock -w 600 9 || die "another build holds $lab/lock"
+    if [[ -z $fresh ]] && is_built; then
+        say "guest with kernel $(cat "$guest/release") is in $guest"
+        return
+    fi
+    require_programs
+    PATH=$PATH:/usr/sbin:/sbin
+    rm -rf "$guest"
+    mkdir -p "$guest"
+    prepare_apt
+    guest_apt get update
+    say "package lists of $SUITE"
+    fetch_userland
+    fetch_kernel
+    extract_vmlinux
+    build_tree
+    # Only what is needed to run stays: the trees are five times as large as the guest.
+    rm -rf "$userland" "$kernel" "$tree" "$apt_root/cache"
+    echo "$release" >"$guest/release"
+    recipe >"$guest/recipe"
+    say "vmlinux $(du -m "$guest/vmlinux" | cut -f1) MiB," \
+        "initramfs $(du -m "$guest/initramfs.cpio" | cut -f1) MiB in $guest"
+}
+
+main "$@"

@@ -1,0 +1,115 @@
+# What the guest's jobs share: checks that print `ok NAME` or `FAIL NAME`, finding a namespace's block
+# device, and the kernel's own target (nvmet) through configfs. Sourced, inside the guest only.
+
+checks_failed=0
+checks_passed=0
+nvmet=/sys/kernel/config/nvmet
+
+# check NAME COMMAND...: runs a command or function, which ends at its first failing step. The output is
+# shown when it fails, together with the step that failed.
+check() {
+    local name=$1 output status
+    shift
+    # Never the condition of an `if`: there the shell would ignore set -e inside.
+    output=$(
+        exec 2>&1
+        set -eE -o pipefail
+        trap 'echo "this failed: $BASH_COMMAND"' ERR
+        "$@"
+    )
+    status=$?
+    if ((status == 0)); then
+        checks_passed=$((checks_passed + 1))
+        echo "ok $name"
+    else
+        checks_failed=$((checks_failed + 1))
+        echo "FAIL $name"
+        sed 's/^/    /' <<<"$output"
+    fi
+    return "$status"
+}
+
+# The last step of a job: its status is the job's.
+finish_checks() {
+    echo "checks: $checks_passed ok, $checks_failed failed, $(cut -d' ' -f1 /proc/uptime) s since boot"
+    ((checks_failed == 0))
+}
+
+# namespace_device NQN NSID: /dev/nvme0nX numbers follow the order of scanning, so sysfs is asked.
+namespace_device() {
+    local block
+    for block in /sys/block/nvme*n*; do
+        # The hidden disk of one path (nvme0c0n1) has a number of its own.
+        [[ ${block##*/} == nvme*c*n* ]] && continue
+        [[ $(cat "$block/nsid" 2>/dev/null) == "$2" ]] || continue
+        [[ $(cat "$block/device/subsysnqn" 2>/dev/null) == "$1" ]] || continue
+        echo "/dev/${block##*/}"
+        return
+    done
+    return 1
+}
+
+# wait_for_namespace NQN NSID: the scan runs after `nvme connect` has returned.
+wait_for_namespace() {
+    local try device
+    for try in {1..150}; do
+        device=$(namespace_device "$@") && [[ -b $device ]] && echo "$device" && return
+        sleep 0.1
+    done
+    echo "no block device for namespace $2 of $1 after 15 s" >&2
+    return 1
+}
+
+# controller_device NQN: the character device of the (first) controller of a subsystem.
+controller_device() {
+    local controller
+    for controller in /sys/class/nvme/nvme*; do
+        [[ $(cat "$controller/subsysnqn" 2>/dev/null) == "$1" ]] && echo "/dev/${controller##*/}" && return
+    done
+    echo "no controller of $1" >&2
+    return 1
+}
+
+# Nothing in a job provokes an error, so none may be in the log. What is excepted: nothing yet.
+kernel_log_is_clean() {
+    local found
+    found=$(dmesg | grep -iE 'nvme.*(timeout|error|fail|reset)|I/O error|Call Trace|BUG:|WARNING:' || true)
+    [[ -z $found ]] || { echo "$found"; return 1; }
+}
+
+# nvmet_subsystem NQN: any host may connect.
+nvmet_subsystem() {
+    mkdir -p "$nvmet/subsystems/$1"
+    echo 1 >"$nvmet/subsystems/$1/attr_allow_any_host"
+}
+
+# nvmet_namespace NQN NSID DEVICE
+nvmet_namespace() {
+    local namespace=$nvmet/subsystems/$1/namespaces/$2
+    mkdir -p "$namespace"
+    echo -n "$3" >"$namespace/device_path"
+    echo 1 >"$namespace/enable"
+}
+
+# nvmet_port ADDRESS PORT NQN: one TCP port that offers one subsystem.
+nvmet_port() {
+    local port=$nvmet/ports/1
+    mkdir -p "$port"
+    echo tcp >"$port/addr_trtype"
+    echo ipv4 >"$port/addr_adrfam"
+    echo "$1" >"$port/addr_traddr"
+    echo "$2" >"$port/addr_trsvcid"
+    ln -s "$nvmet/subsystems/$3" "$port/subsystems/$3"
+}
+
+# nvmet_remove NQN: the reverse of the three above.
+nvmet_remove() {
+    local namespace
+    rm -f "$nvmet/ports/1/subsystems/$1"
+    for namespace in "$nvmet/subsystems/$1"/namespaces/*; do
+        [[ -d $namespace ]] || continue
+        echo 0 >"$namespace/enable"
+        rmdir "$namespace"
+    done
+    rmdir "$nvmet/subsystems/$1" "$nvmet/ports/1"
+}

@@ -1,0 +1,53 @@
+//! The measurements that are kept; it keeps out how the program itself measures.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use crate::workspace;
+
+/// Runs the measurement that the first argument names; the other arguments are the measurement's own.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    match args.split_first() {
+        Some((name, rest)) if name == "roofline" => roofline(rest),
+        Some((name, _)) => {
+            crate::usage_error(&format!("there is no measurement `{name}`; there is `roofline`"))
+        }
+        None => crate::usage_error("bench needs the name of a measurement: roofline"),
+    }
+}
+
+/// The target against servers that do nothing but answer. The raw runs are kept, unless `--output` says where.
+fn roofline(args: &[String]) -> ExitCode {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace::root());
+    command.args(["bench", "--quiet", "--package", "engine", "--bench", "roofline", "--"]);
+    if !args.iter().any(|arg| arg == "--output") {
+        command.arg("--output").arg(kept_runs());
+    }
+    match command.args(args).status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: cannot run cargo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Where today's runs of this machine are kept: `bench-runs/<date>-<machine>`.
+fn kept_runs() -> PathBuf {
+    let date = Command::new("date").arg("+%F").output().map(|output| output.stdout).unwrap_or_default();
+    let date = String::from_utf8_lossy(&date).trim().to_owned();
+    workspace::root().join("bench-runs").join(format!("{date}-{}", machine()))
+}
+
+/// A name for this kind of machine: its processor, and how many of them.
+fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.unwrap_or("unknown processor").replace("(R)", "").replace("(TM)", "").to_lowercase();
+    let words: Vec<&str> =
+        model.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{}-{count}cpu", words.join("-"))
+}

@@ -1,0 +1,56 @@
+//! The project's chores behind one command, `cargo xtask`: it dispatches and explains, and keeps out
+//! every chore itself.
+
+mod bench;
+mod check;
+mod cleanup;
+mod command;
+mod guest;
+mod lab;
+mod licences;
+mod packages;
+mod source;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// The status of a wrong command line, as of every program that follows getopt's habits.
+const USAGE: u8 = 2;
+
+const HELP: &str = "\
+cargo xtask check                       formatting, lints, tidiness, documentation, licences
+cargo xtask tidy                        only the house rules of STYLE.md
+cargo xtask test [SUITE]... [--keep]    the suites, all of them without a name; --keep leaves their files
+cargo xtask test --list                 the suites by name
+cargo xtask lab guest build [--fresh]   build the guest with the Linux kernel in it
+cargo xtask lab guest run JOB [ARG]...  run a job of lab/ in the guest (see lab/run-guest.sh)
+cargo xtask lab guest shell             a shell in the guest
+cargo xtask bench roofline [ARG]...     the target against bare sockets, kept under bench-runs/";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((chore, rest)) = args.split_first() else {
+        return usage_error("no chore given");
+    };
+    match chore.as_str() {
+        "check" if rest.is_empty() => check::run(),
+        "tidy" if rest.is_empty() => tidy::run(),
+        "check" | "tidy" => usage_error(&format!("{chore} takes no arguments")),
+        "test" => test::run(rest),
+        "lab" => lab::run(rest),
+        "bench" => bench::run(rest),
+        "help" | "-h" | "--help" => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        other => usage_error(&format!("there is no chore `{other}`")),
+    }
+}
+
+/// Says what was wrong with the command line, and what would be right.
+pub(crate) fn usage_error(problem: &str) -> ExitCode {
+    eprintln!("xtask: {problem}\n\n{HELP}");
+    ExitCode::from(USAGE)
+}

@@ -1,0 +1,113 @@
+//! The Debian packages that the suites need: which are missing, and how they get here. It keeps out
+//! what they are for.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::command::Step;
+
+/// Package lists older than this name versions that the mirror may have dropped.
+const LISTS_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// A package, and the program or file that shows that it is here.
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
+    pub(crate) evidence: &'static str,
+}
+
+/// What listing the files of the checkout takes.
+pub(crate) const CHECK: [Package; 1] = [Package { name: "git", evidence: "git" }];
+
+/// What building and running the guest takes.
+pub(crate) const GUEST: [Package; 9] = [
+    Package { name: "qemu-system-x86", evidence: "qemu-system-x86_64" },
+    Package { name: "seabios", evidence: "/usr/share/seabios/bios-256k.bin" },
+    Package { name: "cpio", evidence: "cpio" },
+    Package { name: "zstd", evidence: "zstd" },
+    Package { name: "xz-utils", evidence: "xz" },
+    Package { name: "kmod", evidence: "depmod" },
+    Package { name: "binutils", evidence: "readelf" },
+    Package { name: "mount", evidence: "losetup" },
+    Package { name: "debian-archive-keyring", evidence: "/usr/share/keyrings/debian-archive-keyring.gpg" },
+];
+
+/// Installs what is missing, or says exactly what somebody else has to install.
+pub(crate) fn ensure(packages: &[Package]) -> Result<(), String> {
+    let missing: Vec<&str> =
+        packages.iter().filter(|package| !is_here(package.evidence)).map(|package| package.name).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let wanted = format!("apt-get install --no-install-recommends {}", missing.join(" "));
+    if !is_here("apt-get") {
+        return Err(format!("missing, in Debian's words: {}", missing.join(" ")));
+    }
+    let Some(sudo) = way_to_root() else {
+        return Err(format!("needs packages; as root: {wanted}"));
+    };
+    if lists_are_stale() && !apt(sudo, &["update"]).run().passed {
+        return Err(format!("apt-get update failed; needed: {wanted}"));
+    }
+    let install = ["install", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
+    if apt(sudo, &[&install[..], &missing].concat()).run().passed {
+        Ok(())
+    } else {
+        Err(format!("this failed: {wanted}"))
+    }
+}
+
+/// Whether a program (or, with a path, a file) exists. System programs are not in every user's PATH.
+pub(crate) fn is_here(evidence: &str) -> bool {
+    if evidence.starts_with('/') {
+        return Path::new(evidence).exists();
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    let folders = path.split(':').chain(["/usr/local/sbin", "/usr/sbin", "/sbin"]);
+    folders.into_iter().any(|folder| Path::new(folder).join(evidence).is_file())
+}
+
+/// Whether we may do what only root may.
+pub(crate) fn is_root() -> bool {
+    Step::new("id", &["-u"]).run_quietly().output.trim() == "0"
+}
+
+/// Nothing for root, sudo when it asks no questions, or no way at all.
+fn way_to_root() -> Option<&'static [&'static str]> {
+    if is_root() {
+        Some(&[])
+    } else if is_here("sudo") && Step::new("sudo", &["-n", "true"]).run_quietly().passed {
+        Some(&["sudo", "-n"])
+    } else {
+        None
+    }
+}
+
+fn apt(sudo: &[&str], args: &[&str]) -> Step {
+    // sudo drops the environment, so the variable is set behind it.
+    let words = [sudo, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"], args].concat();
+    Step::new(words[0], &words[1..]).limit_s(900)
+}
+
+fn lists_are_stale() -> bool {
+    let Ok(lists) = std::fs::read_dir("/var/lib/apt/lists") else { return true };
+    let newest = lists
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().contains("_InRelease"))
+        .filter_map(|entry| entry.metadata().ok()?.modified().ok())
+        .max();
+    // A time in the future is not old.
+    newest.is_none_or(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > LISTS_AGE_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_what_is_here() {
+        assert!(is_here("sh"));
+        assert!(is_here("/bin/sh"));
+        assert!(!is_here("selvedge-no-such-program"));
+        assert!(ensure(&[Package { name: "dash", evidence: "sh" }]).is_ok());
+    }
+}

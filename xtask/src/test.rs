@@ -1,0 +1,189 @@
+//! The suites by name, and the table at their end. It keeps out what a suite does, unless that is one
+//! command.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::packages::{self, Package};
+use crate::{check, guest, usage_error, workspace};
+
+/// How a suite ended, with what there is to say about it.
+pub(crate) enum Outcome {
+    Passed(String),
+    Failed(String),
+    Skipped(String),
+}
+
+/// What the command line asks for.
+pub(crate) struct Options {
+    /// Temporary files stay where they are.
+    pub(crate) keep: bool,
+}
+
+struct Suite {
+    name: &'static str,
+    about: &'static str,
+    packages: &'static [Package],
+    run: fn(&Options) -> Outcome,
+}
+
+/// In the order in which they run: what fails soonest comes first.
+const SUITES: [Suite; 4] = [
+    Suite {
+        name: "check",
+        about: "formatting, lints, house rules, documentation, licences",
+        packages: &packages::CHECK,
+        run: |_| check::outcome(),
+    },
+    Suite { name: "unit", about: "every crate's tests and documentation tests", packages: &[], run: unit },
+    Suite {
+        name: "demo",
+        about: "`selvedge demo` tells its story within a minute",
+        packages: &[],
+        run: demo,
+    },
+    Suite {
+        name: "kernel",
+        about: "the Linux kernel, in a guest, as our target's initiator and as our initiator's target",
+        packages: &packages::GUEST,
+        run: guest::run,
+    },
+];
+
+/// `cargo xtask test [SUITE]... [--list] [--keep]`.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    let mut options = Options { keep: false };
+    let mut names = Vec::new();
+    for arg in args {
+        match arg.as_str() {
+            "--list" => {
+                list();
+                return ExitCode::SUCCESS;
+            }
+            "--keep" => options.keep = true,
+            name if SUITES.iter().any(|suite| suite.name == name) => names.push(name),
+            other => return usage_error(&format!("there is no suite or option `{other}`; see test --list")),
+        }
+    }
+    let chosen = SUITES.iter().filter(|suite| names.is_empty() || names.contains(&suite.name));
+    let mut table = Table { rows: Vec::new(), ci: std::env::var("CI").is_ok_and(|ci| ci == "true") };
+    for suite in chosen {
+        println!("\n== {}: {}", suite.name, suite.about);
+        let started = Instant::now();
+        let outcome = match packages::ensure(suite.packages) {
+            Ok(()) => (suite.run)(&options),
+            Err(reason) => Outcome::Skipped(reason),
+        };
+        table.add(suite.name, outcome, started.elapsed());
+    }
+    print!("\n{}", table.text());
+    if table.count("failed") == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn list() {
+    for suite in &SUITES {
+        println!("{:8} {}", suite.name, suite.about);
+    }
+}
+
+fn unit(_: &Options) -> Outcome {
+    let tests = workspace::cargo(&["test", "--workspace", "--no-fail-fast"]).limit_s(1500).run();
+    let count = passed_tests(&tests.output);
+    if tests.passed {
+        Outcome::Passed(format!("{count} tests"))
+    } else {
+        Outcome::Failed(format!("{count} tests passed, others did not"))
+    }
+}
+
+/// The sum of libtest's own summaries.
+fn passed_tests(output: &str) -> u64 {
+    let lines = output.lines().filter_map(|line| line.split_once("test result: ")?.1.split_once(". "));
+    lines.filter_map(|(_, counts)| counts.split_once(" passed")?.0.parse::<u64>().ok()).sum()
+}
+
+fn demo(_: &Options) -> Outcome {
+    let program = match workspace::program() {
+        Ok(program) => program,
+        Err(reason) => return Outcome::Failed(reason),
+    };
+    let demo = crate::command::Step::new(&program, &["demo"]).limit_s(60).run();
+    if demo.passed {
+        Outcome::Passed(String::new())
+    } else {
+        Outcome::Failed("the demonstration did not end well within 60 s".to_owned())
+    }
+}
+
+struct Row {
+    name: &'static str,
+    result: &'static str,
+    elapsed: Duration,
+    note: String,
+}
+
+/// The results. Under CI nothing may be skipped, or a suite could vanish unnoticed.
+struct Table {
+    rows: Vec<Row>,
+    ci: bool,
+}
+
+impl Table {
+    fn add(&mut self, name: &'static str, outcome: Outcome, elapsed: Duration) {
+        let (result, note) = match outcome {
+            Outcome::Passed(note) => ("passed", note),
+            Outcome::Failed(reason) => ("failed", reason),
+            Outcome::Skipped(reason) if self.ci => {
+                ("failed", format!("skipped, which CI never does: {reason}"))
+            }
+            Outcome::Skipped(reason) => ("skipped", reason),
+        };
+        self.rows.push(Row { name, result, elapsed, note });
+    }
+
+    fn count(&self, result: &str) -> usize {
+        self.rows.iter().filter(|row| row.result == result).count()
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{:8} {:8} {:>8}\n", "suite", "result", "seconds");
+        for row in &self.rows {
+            let seconds = row.elapsed.as_secs_f64();
+            let line = format!("{:8} {:8} {seconds:8.1}  {}", row.name, row.result, row.note);
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        let [passed, failed, skipped] = ["passed", "failed", "skipped"].map(|result| self.count(result));
+        text.push_str(&format!("{passed} passed, {failed} failed, {skipped} skipped\n"));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(ci: bool) -> Table {
+        let mut table = Table { rows: Vec::new(), ci };
+        table.add("a", Outcome::Passed(String::new()), Duration::from_secs(1));
+        table.add("b", Outcome::Skipped("no root".into()), Duration::ZERO);
+        table
+    }
+
+    #[test]
+    fn the_last_line_counts() {
+        assert!(table(false).text().ends_with("\n1 passed, 0 failed, 1 skipped\n"));
+        assert!(table(false).text().contains("no root"));
+    }
+
+    #[test]
+    fn ci_skips_nothing() {
+        assert!(table(true).text().ends_with("\n1 passed, 1 failed, 0 skipped\n"));
+    }
+
+    #[test]
+    fn counts_tests() {
+        let output = "test result: ok. 12 passed; 0 failed\nx\ntest result: FAILED. 3 passed; 1 failed\n";
+        assert_eq!(passed_tests(output), 15);
+    }
+}

@@ -1,0 +1,37 @@
+//! Where things are: the root, the build's output, cargo itself. It keeps out what is done with them.
+
+use std::path::{Path, PathBuf};
+
+use crate::command::Step;
+
+/// The folder with the workspace's manifest.
+pub(crate) fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_path_buf()
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// The cargo that runs us, so that a `+toolchain` given by the user stays in force.
+pub(crate) fn cargo(args: &[&str]) -> Step {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    Step::new(&cargo, args)
+}
+
+/// The program to test. `SELVEDGE_BIN` names one that is already built, to test an installed program.
+pub(crate) fn program() -> Result<String, String> {
+    if let Ok(path) = std::env::var("SELVEDGE_BIN") {
+        return Ok(path);
+    }
+    let build = cargo(&["build", "--release", "-p", "selvedge"]).limit_s(1200).run();
+    if !build.passed {
+        return Err("the release build failed".to_owned());
+    }
+    Ok(target_dir().join("release/selvedge").display().to_string())
+}
