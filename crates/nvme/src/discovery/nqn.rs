@@ -1,0 +1,158 @@
+//! NVMe Qualified Names: what hosts and subsystems are called (Base 4.7).
+//!
+//! Who may talk to whom by these names is access control, and not decided here.
+
+use alloc::boxed::Box;
+use core::borrow::Borrow;
+use core::fmt;
+use core::ops::Deref;
+use core::str::FromStr;
+
+/// The name by which any Discovery subsystem can be reached (Base 3.1.3.3).
+pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
+/// The longest name, without its ending NUL (Base 4.7).
+pub const NQN_BYTES_MAX: usize = 223;
+
+/// The length of every wire field that holds a name (SUBNQN, HOSTNQN).
+pub const NQN_FIELD_BYTES: usize = 256;
+
+const _: () = assert!(NQN_BYTES_MAX < NQN_FIELD_BYTES);
+
+/// Bytes that are not a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NqnError {
+    /// There is no name.
+    #[error("the NQN is empty")]
+    Empty,
+    /// The name is too long, or its field has no ending NUL.
+    #[error("the NQN is longer than 223 bytes")]
+    TooLong,
+    /// The name is not UTF-8.
+    #[error("the NQN is not UTF-8")]
+    NotUtf8,
+    /// The name does not start as every NQN does.
+    #[error("the NQN does not start with \"nqn.\"")]
+    Prefix,
+    /// The name has a control character.
+    #[error("the NQN has a control character")]
+    Control,
+}
+
+/// A valid NVMe Qualified Name: UTF-8, at most 223 bytes, from `nqn.` on, no control character (Base 4.7).
+///
+/// The date and the domain after the prefix are not checked, for names like `nqn.test` are in use. Two names
+/// are the same if their bytes are: the specification wants no normalization and no folding of case.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Nqn(Box<str>);
+
+impl Nqn {
+    /// Checks a name.
+    pub fn new(name: &str) -> Result<Self, NqnError> {
+        if name.is_empty() {
+            return Err(NqnError::Empty);
+        }
+        if name.len() > NQN_BYTES_MAX {
+            return Err(NqnError::TooLong);
+        }
+        if !name.starts_with("nqn.") {
+            return Err(NqnError::Prefix);
+        }
+        // A name ends up in logs and on terminals, so a peer must not be able to control them with it.
+        if name.chars().any(char::is_control) {
+            return Err(NqnError::Control);
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name of any Discovery subsystem.
+    pub fn discovery() -> Self {
+        Self(DISCOVERY_NQN.into())
+    }
+
+    /// Reads a wire field: the name ends at the first NUL, and there must be one.
+    pub fn decode(field: &[u8]) -> Result<Self, NqnError> {
+        let end = field.iter().position(|&byte| byte == 0).ok_or(NqnError::TooLong)?;
+        if end > NQN_BYTES_MAX {
+            return Err(NqnError::TooLong);
+        }
+        Self::new(core::str::from_utf8(&field[..end]).map_err(|_| NqnError::NotUtf8)?)
+    }
+
+    /// The wire field: the name, padded with NUL.
+    pub fn encode(&self) -> [u8; NQN_FIELD_BYTES] {
+        let mut field = [0; NQN_FIELD_BYTES];
+        field[..self.0.len()].copy_from_slice(self.0.as_bytes());
+        field
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is the well-known name of Discovery subsystems.
+    pub fn is_discovery(&self) -> bool {
+        self.as_str() == DISCOVERY_NQN
+    }
+}
+
+impl fmt::Display for Nqn {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self)
+    }
+}
+
+impl fmt::Debug for Nqn {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), formatter)
+    }
+}
+
+impl FromStr for Nqn {
+    type Err = NqnError;
+
+    fn from_str(name: &str) -> Result<Self, NqnError> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<&str> for Nqn {
+    type Error = NqnError;
+
+    fn try_from(name: &str) -> Result<Self, NqnError> {
+        Self::new(name)
+    }
+}
+
+impl Deref for Nqn {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for Nqn {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl Borrow<str> for Nqn {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl PartialEq<str> for Nqn {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for Nqn {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}

@@ -1,0 +1,179 @@
+//! The I/O commands of the NVM command set, decoded once from a submission entry and encoded into one.
+//! It does not know the namespace: ranges are checked against its size by whoever has one.
+
+use alloc::vec::Vec;
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::command::io_opcode;
+use crate::{Status, SubmissionEntry};
+
+const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+const DEALLOCATE: u32 = 1 << 25;
+const PROTECTION_MASK: u32 = 0xf << 26;
+const DSM_DEALLOCATE: u32 = 1 << 2;
+
+/// The most ranges one Dataset Management command carries (NR is 0's based and 8 bits wide).
+pub const DATASET_RANGES_MAX: usize = 256;
+
+/// An I/O command, with block numbers and counts as the host gave them. Counts are 1's based here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoCommand {
+    /// Read `blocks` blocks from `start` on (NVM 3.2.4).
+    Read {
+        /// First block (SLBA).
+        start: u64,
+        /// Number of blocks, at least 1.
+        blocks: u32,
+        /// Read from the medium itself (FUA).
+        force_unit_access: bool,
+    },
+    /// Write `blocks` blocks from `start` on (NVM 3.2.6).
+    Write {
+        /// First block (SLBA).
+        start: u64,
+        /// Number of blocks, at least 1.
+        blocks: u32,
+        /// Durable before the completion (FUA).
+        force_unit_access: bool,
+    },
+    /// Compare `blocks` blocks from `start` on with the host's data (NVM 3.2.1).
+    Compare {
+        /// First block (SLBA).
+        start: u64,
+        /// Number of blocks, at least 1.
+        blocks: u32,
+    },
+    /// Make all completed writes durable (Base 7.2).
+    Flush,
+    /// Write zeroes without sending them (NVM 3.2.8).
+    WriteZeroes {
+        /// First block (SLBA).
+        start: u64,
+        /// Number of blocks, at least 1.
+        blocks: u32,
+        /// Durable before the completion (FUA).
+        force_unit_access: bool,
+        /// The host would like the blocks deallocated (DEAC).
+        deallocate: bool,
+    },
+    /// Hints about ranges (NVM 3.2.3).
+    DatasetManagement {
+        /// How many ranges the data holds, 1 to 256.
+        ranges: u16,
+        /// The ranges may be deallocated (AD).
+        deallocate: bool,
+    },
+}
+
+impl IoCommand {
+    /// Decodes the command of `entry`.
+    ///
+    /// # Errors
+    /// The status to answer with: an opcode that is not supported, a fused command, or protection information,
+    /// which no namespace here has.
+    pub fn decode(entry: &SubmissionEntry) -> Result<IoCommand, Status> {
+        if entry.fused() != 0 {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        let start = entry.cdw10_11();
+        let control = entry.cdw12.get();
+        let blocks = (control & 0xffff) + 1;
+        let force_unit_access = control & FORCE_UNIT_ACCESS != 0;
+        let command = match entry.opcode {
+            io_opcode::READ => IoCommand::Read { start, blocks, force_unit_access },
+            io_opcode::WRITE => IoCommand::Write { start, blocks, force_unit_access },
+            io_opcode::COMPARE => IoCommand::Compare { start, blocks },
+            io_opcode::FLUSH => return Ok(IoCommand::Flush),
+            io_opcode::WRITE_ZEROES => {
+                let deallocate = control & DEALLOCATE != 0;
+                IoCommand::WriteZeroes { start, blocks, force_unit_access, deallocate }
+            }
+            io_opcode::DATASET_MANAGEMENT => {
+                let ranges = (entry.cdw10.get() & 0xff) as u16 + 1;
+                let deallocate = entry.cdw11.get() & DSM_DEALLOCATE != 0;
+                return Ok(IoCommand::DatasetManagement { ranges, deallocate });
+            }
+            _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
+        };
+        if control & PROTECTION_MASK != 0 {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        Ok(command)
+    }
+
+    /// Encodes the command for namespace `nsid`; the data descriptor and the command identifier are left to the queue.
+    ///
+    /// # Panics
+    /// When a block count is 0 or over 65,536, or the number of ranges is not 1 to 256.
+    pub fn encode(&self, nsid: u32) -> SubmissionEntry {
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        let (opcode, start, cdw12) = match *self {
+            IoCommand::Read { start, blocks, force_unit_access } => {
+                (io_opcode::READ, start, zero_based(blocks) | flag(force_unit_access, FORCE_UNIT_ACCESS))
+            }
+            IoCommand::Write { start, blocks, force_unit_access } => {
+                (io_opcode::WRITE, start, zero_based(blocks) | flag(force_unit_access, FORCE_UNIT_ACCESS))
+            }
+            IoCommand::Compare { start, blocks } => (io_opcode::COMPARE, start, zero_based(blocks)),
+            IoCommand::Flush => (io_opcode::FLUSH, 0, 0),
+            IoCommand::WriteZeroes { start, blocks, force_unit_access, deallocate } => (
+                io_opcode::WRITE_ZEROES,
+                start,
+                zero_based(blocks)
+                    | flag(force_unit_access, FORCE_UNIT_ACCESS)
+                    | flag(deallocate, DEALLOCATE),
+            ),
+            IoCommand::DatasetManagement { ranges, deallocate } => {
+                assert!((1..=DATASET_RANGES_MAX).contains(&usize::from(ranges)), "1 to 256 ranges");
+                let start = u64::from(ranges - 1) | u64::from(flag(deallocate, DSM_DEALLOCATE)) << 32;
+                (io_opcode::DATASET_MANAGEMENT, start, 0)
+            }
+        };
+        let mut entry = SubmissionEntry::new(opcode, nsid);
+        entry.cdw10 = U32::new(start as u32);
+        entry.cdw11 = U32::new((start >> 32) as u32);
+        entry.cdw12 = U32::new(cdw12);
+        entry
+    }
+
+    /// Whether the host sends data with this command.
+    pub const fn sends_data(&self) -> bool {
+        matches!(
+            self,
+            IoCommand::Write { .. } | IoCommand::Compare { .. } | IoCommand::DatasetManagement { .. }
+        )
+    }
+}
+
+fn zero_based(blocks: u32) -> u32 {
+    assert!((1..=0x1_0000).contains(&blocks), "1 to 65,536 blocks");
+    blocks - 1
+}
+
+/// One range of a Dataset Management command, 16 bytes (NVM 3.2.3).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct DatasetRange {
+    /// Context attributes: hints that are not used here.
+    pub attributes: U32,
+    /// Number of blocks; 0 is an empty range.
+    pub blocks: U32,
+    /// First block.
+    pub start: U64,
+}
+
+const _: () = assert!(size_of::<DatasetRange>() == 16);
+
+/// Encodes `(start, blocks)` pairs as the data of a Dataset Management command.
+pub fn encode_ranges(ranges: &[(u64, u32)]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(ranges.len() * size_of::<DatasetRange>());
+    for &(start, blocks) in ranges {
+        let range = DatasetRange { attributes: U32::ZERO, blocks: U32::new(blocks), start: U64::new(start) };
+        bytes.extend_from_slice(range.as_bytes());
+    }
+    bytes
+}

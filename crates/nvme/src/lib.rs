@@ -1,0 +1,20 @@
+//! What the bytes of NVMe and NVMe/TCP mean: commands, completions, data structures, PDUs and the two
+//! state machines that frame them. It does no I/O, reads no clock and knows nothing of files or sockets.
+#![no_std]
+
+extern crate alloc;
+
+pub mod command;
+pub mod completion;
+pub mod discovery;
+pub mod fabrics;
+pub mod features;
+pub mod identify;
+pub mod io;
+pub mod log_page;
+pub mod status;
+pub mod tcp;
+
+pub use command::{SglDescriptor, SubmissionEntry};
+pub use completion::CompletionEntry;
+pub use status::Status;

@@ -1,0 +1,238 @@
+//! The send list of a connection: PDUs framed and queued so that all that is ready leaves in one vectored send.
+//! Payload is named by a token `P` of the owner, who knows where its bytes are and when they may be used again.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
+
+use super::digest::{DIGEST_LENGTH, crc32c};
+use super::handshake::Digests;
+use super::pdu::{
+    CapsuleCommand, CapsuleResponse, CommonHeader, DataPdu, FatalError, Initialize, PduType, ReadyToTransfer,
+    Terminate, flags,
+};
+use crate::{CompletionEntry, SubmissionEntry};
+
+/// Sent header bytes are given back when this many of them have gathered in front.
+const COMPACT_AT: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+enum Segment<P> {
+    Bytes { length: usize },
+    Payload { payload: P, start: usize, end: usize },
+}
+
+/// A part of the send list, in the order of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a, P> {
+    /// Headers and digests.
+    Bytes(&'a [u8]),
+    /// `start..end` of the payload that the token names.
+    Payload {
+        /// The owner's token.
+        payload: P,
+        /// First byte within it.
+        start: usize,
+        /// One past its last byte.
+        end: usize,
+    },
+}
+
+/// A send list of PDUs.
+#[derive(Debug)]
+pub struct Transmitter<P> {
+    digests: Digests,
+    bytes: Vec<u8>,
+    head: usize,
+    segments: VecDeque<Segment<P>>,
+    length: usize,
+}
+
+impl<P: Copy> Transmitter<P> {
+    /// An empty list with room for `pdus` PDUs before it has to grow.
+    pub fn new(pdus: usize) -> Self {
+        Self {
+            digests: Digests::default(),
+            bytes: Vec::with_capacity(pdus * size_of::<DataPdu>()),
+            head: 0,
+            segments: VecDeque::with_capacity(pdus * 2),
+            length: 0,
+        }
+    }
+
+    /// From now on frames PDUs with these digests.
+    pub fn set_digests(&mut self, digests: Digests) {
+        self.digests = digests;
+    }
+
+    /// Whether nothing is left to send.
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Bytes left to send.
+    pub const fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Queues an ICReq or ICResp.
+    pub fn initialize(&mut self, pdu: &Initialize) {
+        self.push_bytes(pdu.as_bytes());
+    }
+
+    /// Queues a completion.
+    pub fn response(&mut self, entry: CompletionEntry) {
+        let mut pdu = CapsuleResponse { common: CommonHeader::new(PduType::CapsuleResponse, 0), entry };
+        self.frame(&mut pdu.common, 0);
+        self.push_header(pdu.as_bytes());
+    }
+
+    /// Queues a command, with `data` within the capsule: the payload's token, its length and, when data digests
+    /// are in use, its CRC32C.
+    pub fn command(&mut self, entry: SubmissionEntry, data: Option<(P, usize, u32)>) {
+        let mut pdu = CapsuleCommand { common: CommonHeader::new(PduType::CapsuleCommand, 0), entry };
+        let Some((payload, length, crc)) = data else {
+            self.frame(&mut pdu.common, 0);
+            return self.push_header(pdu.as_bytes());
+        };
+        self.frame(&mut pdu.common, length);
+        self.push_header(pdu.as_bytes());
+        self.push_payload(payload, 0..length, crc);
+    }
+
+    /// Queues a data PDU in either direction: `range` of the payload, and its CRC32C when data digests are in use.
+    pub fn data(&mut self, mut pdu: DataPdu, payload: P, range: Range<usize>, crc: u32) {
+        self.frame(&mut pdu.common, range.len());
+        self.push_header(pdu.as_bytes());
+        self.push_payload(payload, range, crc);
+    }
+
+    /// Queues a request for data.
+    pub fn ready_to_transfer(&mut self, mut pdu: ReadyToTransfer) {
+        self.frame(&mut pdu.common, 0);
+        self.push_header(pdu.as_bytes());
+    }
+
+    /// Queues a termination request (`kind` says whose), with the header of the faulty PDU.
+    pub fn terminate(&mut self, kind: PduType, error: FatalError, information: u32, header: &[u8]) {
+        let header = &header[..header.len().min(Terminate::HEADER_LENGTH_MAX)];
+        self.push_bytes(Terminate::new(kind, error, information, header.len()).as_bytes());
+        self.push_bytes(header);
+    }
+
+    /// The parts in the order of the wire.
+    pub fn parts(&self) -> impl Iterator<Item = Part<'_, P>> {
+        let mut at = self.head;
+        self.segments.iter().map(move |segment| match *segment {
+            Segment::Bytes { length } => {
+                at += length;
+                Part::Bytes(&self.bytes[at - length..at])
+            }
+            Segment::Payload { payload, start, end } => Part::Payload { payload, start, end },
+        })
+    }
+
+    /// Takes note that `sent` bytes have left; calls `done` with each payload that has left whole.
+    ///
+    /// # Panics
+    /// When more is said to have left than there was.
+    pub fn advance(&mut self, mut sent: usize, mut done: impl FnMut(P)) {
+        assert!(sent <= self.length, "more sent than queued");
+        self.length -= sent;
+        while let Some(segment) = self.segments.front_mut() {
+            let left = match segment {
+                Segment::Bytes { length } => *length,
+                Segment::Payload { start, end, .. } => *end - *start,
+            };
+            let taken = left.min(sent);
+            sent -= taken;
+            match segment {
+                Segment::Bytes { length } => {
+                    *length -= taken;
+                    self.head += taken;
+                }
+                Segment::Payload { start, payload, .. } => {
+                    *start += taken;
+                    if taken == left {
+                        done(*payload);
+                    }
+                }
+            }
+            if taken < left {
+                break;
+            }
+            self.segments.pop_front();
+        }
+        self.compact();
+    }
+
+    /// Gives up all that is queued; calls `done` with each payload.
+    pub fn clear(&mut self, mut done: impl FnMut(P)) {
+        for segment in self.segments.drain(..) {
+            if let Segment::Payload { payload, .. } = segment {
+                done(payload);
+            }
+        }
+        self.bytes.clear();
+        self.head = 0;
+        self.length = 0;
+    }
+
+    fn compact(&mut self) {
+        if self.head == self.bytes.len() {
+            self.bytes.clear();
+            self.head = 0;
+        } else if self.head >= COMPACT_AT && self.head * 2 >= self.bytes.len() {
+            self.bytes.copy_within(self.head.., 0);
+            self.bytes.truncate(self.bytes.len() - self.head);
+            self.head = 0;
+        }
+    }
+
+    /// Completes the common header for `data_length` bytes of data and the digests in use.
+    fn frame(&self, common: &mut CommonHeader, data_length: usize) {
+        let mut length = usize::from(common.header_length);
+        if self.digests.header {
+            common.flags |= flags::HEADER_DIGEST;
+            length += DIGEST_LENGTH;
+        }
+        if data_length > 0 {
+            common.data_offset = length as u8;
+            length += data_length;
+            if self.digests.data {
+                common.flags |= flags::DATA_DIGEST;
+                length += DIGEST_LENGTH;
+            }
+        }
+        common.pdu_length = U32::new(length as u32);
+    }
+
+    fn push_header(&mut self, header: &[u8]) {
+        self.push_bytes(header);
+        if self.digests.header {
+            self.push_bytes(&crc32c(header).to_le_bytes());
+        }
+    }
+
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.length += bytes.len();
+        if let Some(Segment::Bytes { length }) = self.segments.back_mut() {
+            *length += bytes.len();
+        } else {
+            self.segments.push_back(Segment::Bytes { length: bytes.len() });
+        }
+    }
+
+    fn push_payload(&mut self, payload: P, range: Range<usize>, crc: u32) {
+        self.length += range.len();
+        // A payload of no bytes is queued too: its owner hears of every token once.
+        self.segments.push_back(Segment::Payload { payload, start: range.start, end: range.end });
+        if self.digests.data && !range.is_empty() {
+            self.push_bytes(&crc.to_le_bytes());
+        }
+    }
+}
