@@ -1,0 +1,254 @@
+//! Servers that know nothing but how to answer each 72-byte request with 24 + 4096 bytes from a random place: the most
+//! that sockets can do, busy, sleeping in epoll, and on io_uring. All answers that are ready leave in one call.
+#![allow(unsafe_code)]
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::thread::JoinHandle;
+
+use engine::backend::Backend;
+use engine::backend::BackendConfig;
+use engine::ring::core;
+use engine::ring::{Socket, Span, SpanMut};
+use io_uring::types::Fd;
+use io_uring::{IoUring, cqueue, opcode};
+
+use crate::client::{ANSWER_HEADER, BLOCK, REQUEST};
+
+/// Answers that leave in one call, as the target sends them too.
+const BATCH: usize = 64;
+
+/// How a server waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// It does not: it asks again and again.
+    Busy,
+    /// It sleeps in epoll.
+    Epoll,
+    /// It sleeps in io_uring, which has received already when it wakes.
+    Uring,
+}
+
+impl Style {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Style::Busy => "bare, busy recv",
+            Style::Epoll => "bare, epoll",
+            Style::Uring => "bare, io_uring",
+        }
+    }
+}
+
+/// A server that runs until its connections end.
+pub(crate) struct BareServer {
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl BareServer {
+    pub(crate) fn start(style: Style, cpu: usize, span: u64, connections: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+        let address = listener.local_addr().expect("an address");
+        let thread = std::thread::spawn(move || {
+            core::pin_to(cpu).expect("the server's processor");
+            // The same kind of memory as the target's, filled as the target's is.
+            let backend = Backend::open(&BackendConfig::Memory { size: span }, 4096).expect("memory");
+            let Backend::Memory(memory) = backend else { unreachable!("memory was asked for") };
+            let block: Vec<u8> = (0..BLOCK).map(|at| at as u8).collect();
+            (0..span / BLOCK as u64).for_each(|at| memory.write(at * BLOCK as u64, &block));
+            let streams: Vec<Stream> =
+                (0..connections).map(|_| Stream::new(listener.accept().expect("a connection").0)).collect();
+            match style {
+                Style::Busy => busy(streams, &memory),
+                Style::Epoll => epoll(streams, &memory),
+                Style::Uring => uring(streams, &memory),
+            }
+        });
+        Self { address, thread: Some(thread) }
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for BareServer {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the server ends well");
+        }
+    }
+}
+
+type Memory = engine::backend::Memory;
+
+struct Stream {
+    socket: Socket,
+    buffer: Vec<u8>,
+    filled: usize,
+    headers: Box<[[u8; ANSWER_HEADER]; BATCH]>,
+}
+
+impl Stream {
+    fn new(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).expect("no delay");
+        Self {
+            socket: Socket::new(stream).expect("a socket"),
+            buffer: vec![0; 64 << 10],
+            filled: 0,
+            headers: Box::new([[0; ANSWER_HEADER]; BATCH]),
+        }
+    }
+
+    /// Receives once and answers; false at the end of the stream.
+    fn turn(&mut self, memory: &Memory) -> bool {
+        let filled = self.filled;
+        match self.socket.receive(&mut [SpanMut::new(&mut self.buffer[filled..])]) {
+            Ok(0) => false,
+            Ok(received) => {
+                self.filled += received;
+                self.answer_all(memory)
+            }
+            Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    }
+
+    fn answer_all(&mut self, memory: &Memory) -> bool {
+        let whole = self.filled / REQUEST;
+        for first in (0..whole).step_by(BATCH) {
+            let count = (whole - first).min(BATCH);
+            let mut spans = [Span::EMPTY; 2 * BATCH];
+            for (at, header) in self.headers.iter_mut().take(count).enumerate() {
+                let request = &self.buffer[(first + at) * REQUEST..];
+                // The command identifier goes back in the answer, as it has to in the protocol.
+                header[8..10].copy_from_slice(&request[10..12]);
+            }
+            for at in 0..count {
+                let request = &self.buffer[(first + at) * REQUEST..];
+                let block = u64::from(u32::from_le_bytes(request[48..52].try_into().expect("four bytes")));
+                spans[2 * at] = Span::new(&self.headers[at]);
+                spans[2 * at + 1] = memory.span(block * BLOCK as u64, BLOCK);
+            }
+            if !send_all(&self.socket, &spans[..2 * count]) {
+                return false;
+            }
+        }
+        self.buffer.copy_within(whole * REQUEST..self.filled, 0);
+        self.filled -= whole * REQUEST;
+        true
+    }
+}
+
+/// Sends all of `spans`; what does not fit is tried again at once, which only happens when the client is behind.
+fn send_all(socket: &Socket, spans: &[Span<'_>]) -> bool {
+    let mut skip = 0;
+    let total: usize = spans.iter().map(Span::len).sum();
+    while skip < total {
+        let mut left = [Span::EMPTY; 2 * BATCH];
+        let mut count = 0;
+        let mut before = 0;
+        for span in spans {
+            let from = skip.saturating_sub(before).min(span.len());
+            before += span.len();
+            if from < span.len() {
+                left[count] = span.skip(from);
+                count += 1;
+            }
+        }
+        match socket.send(&left[..count]) {
+            Ok(sent) => skip += sent,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+fn busy(mut streams: Vec<Stream>, memory: &Memory) {
+    while !streams.is_empty() {
+        streams.retain_mut(|stream| stream.turn(memory));
+    }
+}
+
+fn epoll(mut streams: Vec<Stream>, memory: &Memory) {
+    use rustix::event::epoll;
+    let descriptor = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
+    let mut open = streams.len();
+    for (at, stream) in streams.iter().enumerate() {
+        // SAFETY: the socket lives in `streams` for as long as this function runs.
+        let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(stream.socket.as_raw_fd()) };
+        epoll::add(&descriptor, socket, epoll::EventData::new_u64(at as u64), epoll::EventFlags::IN)
+            .expect("add");
+    }
+    let mut events = Vec::with_capacity(64);
+    while open > 0 {
+        events.clear();
+        epoll::wait(&descriptor, rustix::buffer::spare_capacity(&mut events), None).expect("wait");
+        for event in &events {
+            let stream = &mut streams[event.data.u64() as usize];
+            if !stream.turn(memory) {
+                // SAFETY: as above.
+                let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(stream.socket.as_raw_fd()) };
+                epoll::delete(&descriptor, socket).expect("delete");
+                open -= 1;
+            }
+        }
+    }
+}
+
+const BUFFERS: u16 = 256;
+const BUFFER_LENGTH: usize = 8 << 10;
+
+/// Multishot receive into provided buffers, answers sent directly.
+fn uring(mut streams: Vec<Stream>, memory: &Memory) {
+    let mut ring: IoUring =
+        IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(256).expect("io_uring");
+    let mut buffers = vec![0u8; usize::from(BUFFERS) * BUFFER_LENGTH];
+    provide(&mut ring, &mut buffers, 0, BUFFERS);
+    for at in 0..streams.len() {
+        receive(&mut ring, &streams, at);
+    }
+    let mut open = vec![true; streams.len()];
+    let mut done: Vec<cqueue::Entry> = Vec::new();
+    while open.contains(&true) {
+        ring.submit_and_wait(1).expect("enter");
+        done.extend(ring.completion());
+        for entry in done.drain(..) {
+            if entry.user_data() == u64::MAX {
+                continue;
+            }
+            let at = entry.user_data() as usize;
+            let mut alive = open[at];
+            if let Some(buffer) = cqueue::buffer_select(entry.flags()).filter(|_| alive) {
+                let length = entry.result().max(0) as usize;
+                let start = usize::from(buffer) * BUFFER_LENGTH;
+                let stream = &mut streams[at];
+                let filled = stream.filled;
+                stream.buffer[filled..filled + length].copy_from_slice(&buffers[start..start + length]);
+                stream.filled += length;
+                alive = stream.answer_all(memory);
+                provide(&mut ring, &mut buffers, buffer, 1);
+            }
+            if entry.result() == 0 || !alive || (entry.result() < 0 && entry.result() != -libc::ENOBUFS) {
+                open[at] = false;
+            } else if !cqueue::more(entry.flags()) {
+                receive(&mut ring, &streams, at);
+            }
+        }
+    }
+}
+
+fn provide(ring: &mut IoUring, buffers: &mut [u8], first: u16, count: u16) {
+    let start = usize::from(first) * BUFFER_LENGTH;
+    let pointer = buffers[start..].as_mut_ptr();
+    let entry = opcode::ProvideBuffers::new(pointer, BUFFER_LENGTH as i32, count, 0, first).build();
+    // SAFETY: the buffers live in `uring` for as long as its ring does, and are read only between their completion
+    // and the next time they are provided.
+    unsafe { ring.submission().push(&entry.user_data(u64::MAX)).expect("room") };
+}
+
+fn receive(ring: &mut IoUring, streams: &[Stream], at: usize) {
+    let entry = opcode::RecvMulti::new(Fd(streams[at].socket.as_raw_fd()), 0).build();
+    // SAFETY: the entry refers to provided buffers only, see `provide`.
+    unsafe { ring.submission().push(&entry.user_data(at as u64)).expect("room") };
+}

@@ -1,0 +1,222 @@
+//! The client of all servers: keeps a number of 72-byte requests outstanding on each connection, and counts answers of
+//! 24 + 4096 bytes. Towards the target it opens the connection as NVMe/TCP wants it; from then on the bytes are alike.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use engine::ring::{Socket, Span, SpanMut};
+use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData, PropertyAccess, configuration, property};
+use nvme::io::IoCommand;
+use nvme::tcp::{CapsuleCommand, CommonHeader, Initialize, PduType};
+use nvme::{SglDescriptor, SubmissionEntry};
+use zerocopy::IntoBytes;
+
+pub(crate) const REQUEST: usize = 72;
+pub(crate) const ANSWER_HEADER: usize = 24;
+pub(crate) const BLOCK: usize = 4096;
+const ANSWER: usize = ANSWER_HEADER + BLOCK;
+/// Answers are received in as large pieces as there are.
+const RECEIVE: usize = 512 << 10;
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// How a connection begins.
+#[derive(Clone, Copy)]
+pub(crate) enum Opening {
+    /// With the first request.
+    None,
+    /// With the handshake and Connect of an I/O queue, then reads of this namespace.
+    Nvme { nqn: &'static str, nsid: u32 },
+}
+
+/// One measurement.
+pub(crate) struct Run {
+    pub(crate) address: SocketAddr,
+    pub(crate) connections: usize,
+    pub(crate) depth: usize,
+    pub(crate) blocks: u64,
+    pub(crate) opening: Opening,
+}
+
+struct Stream {
+    socket: Socket,
+    /// Bytes of the answer that is coming in.
+    partial: usize,
+    /// The header of that answer, as far as it has come.
+    header: [u8; ANSWER_HEADER],
+    requests: Vec<u8>,
+    template: [u8; REQUEST],
+}
+
+impl Run {
+    /// Answers per second over `duration`, after a warm-up.
+    pub(crate) fn per_second(&self, duration: Duration) -> f64 {
+        let (_admin, sockets, nsid) = match self.opening {
+            Opening::None => {
+                let connect = |_| {
+                    let stream = TcpStream::connect(self.address).expect("the server listens");
+                    stream.set_nodelay(true).expect("no delay");
+                    stream
+                };
+                (None, (0..self.connections).map(connect).collect::<Vec<_>>(), 1)
+            }
+            Opening::Nvme { nqn, nsid } => {
+                let (admin, queues) = open_controller(self.address, nqn, self.connections);
+                (Some(admin), queues, nsid)
+            }
+        };
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut streams: Vec<Stream> = sockets.into_iter().map(|socket| Stream::new(socket, nsid)).collect();
+        let mut buffer = vec![0; RECEIVE];
+        for stream in &mut streams {
+            (0..self.depth).for_each(|id| stream.request(id as u16, &mut random, self.blocks));
+            stream.send();
+        }
+        let mut round = |streams: &mut Vec<Stream>, until: Duration| {
+            let (began, mut answers) = (Instant::now(), 0u64);
+            loop {
+                for stream in &mut *streams {
+                    answers += stream.turn(&mut buffer, &mut random, self.blocks);
+                }
+                let elapsed = began.elapsed();
+                if elapsed >= until {
+                    return answers as f64 / elapsed.as_secs_f64();
+                }
+            }
+        };
+        round(&mut streams, WARM_UP);
+        round(&mut streams, duration)
+    }
+}
+
+impl Stream {
+    fn new(socket: TcpStream, nsid: u32) -> Self {
+        let mut entry = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false }.encode(nsid);
+        entry.data = SglDescriptor::transport(BLOCK as u32);
+        let pdu = CapsuleCommand { common: CommonHeader::new(PduType::CapsuleCommand, 0), entry };
+        let mut template = [0; REQUEST];
+        template.copy_from_slice(pdu.as_bytes());
+        Self {
+            socket: Socket::new(socket).expect("a socket"),
+            partial: 0,
+            header: [0; ANSWER_HEADER],
+            requests: Vec::with_capacity(256 * REQUEST),
+            template,
+        }
+    }
+
+    /// Queues a request for a random block with command identifier `id`.
+    fn request(&mut self, id: u16, random: &mut u64, blocks: u64) {
+        *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let block = ((*random >> 33) % blocks) as u32;
+        self.template[10..12].copy_from_slice(&id.to_le_bytes());
+        self.template[48..52].copy_from_slice(&block.to_le_bytes());
+        self.requests.extend_from_slice(&self.template);
+    }
+
+    fn send(&mut self) {
+        let mut sent = 0;
+        while sent < self.requests.len() {
+            match self.socket.send(&[Span::new(&self.requests[sent..])]) {
+                Ok(length) => sent += length,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => panic!("the server is gone: {error}"),
+            }
+        }
+        self.requests.clear();
+    }
+
+    /// Receives what has come, asks again for each answer that is whole, and counts those.
+    fn turn(&mut self, buffer: &mut [u8], random: &mut u64, blocks: u64) -> u64 {
+        let received = match self.socket.receive(&mut [SpanMut::new(buffer)]) {
+            Ok(0) => panic!("the server ended the connection"),
+            Ok(received) => received,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return 0,
+            Err(error) => panic!("the server is gone: {error}"),
+        };
+        let (mut at, mut answers) = (0, 0);
+        while at < received {
+            if self.partial < ANSWER_HEADER {
+                let taken = (ANSWER_HEADER - self.partial).min(received - at);
+                self.header[self.partial..self.partial + taken].copy_from_slice(&buffer[at..at + taken]);
+                self.partial += taken;
+                at += taken;
+                continue;
+            }
+            let taken = (ANSWER - self.partial).min(received - at);
+            self.partial += taken;
+            at += taken;
+            if self.partial == ANSWER {
+                self.partial = 0;
+                answers += 1;
+                let id = u16::from_le_bytes([self.header[8], self.header[9]]);
+                self.request(id, random, blocks);
+            }
+        }
+        if answers > 0 {
+            self.send();
+        }
+        answers
+    }
+}
+
+/// Opens an admin queue and `queues` I/O queues without flow control, so that answers need no completion of their own.
+fn open_controller(address: SocketAddr, nqn: &str, queues: usize) -> (TcpStream, Vec<TcpStream>) {
+    let mut admin = handshake(address);
+    let controller = connect(&mut admin, nqn, 0, CONTROLLER_ID_ANY);
+    let enable =
+        configuration::ENABLE | configuration::SUBMISSION_ENTRY_SIZE | configuration::COMPLETION_ENTRY_SIZE;
+    let access = PropertyAccess { offset: property::CONFIGURATION, wide: false, value: u64::from(enable) };
+    command(&mut admin, access.encode_set(), &[]);
+    let io = (1..=queues).map(|queue_id| {
+        let mut stream = handshake(address);
+        connect(&mut stream, nqn, queue_id as u16, controller);
+        stream
+    });
+    let io = io.collect();
+    (admin, io)
+}
+
+fn handshake(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("the target listens");
+    stream.set_nodelay(true).expect("no delay");
+    stream.write_all(Initialize::new(PduType::InitializeRequest, 0, 0).as_bytes()).expect("ICReq");
+    stream.read_exact(&mut [0; 128]).expect("ICResp");
+    stream
+}
+
+fn connect(stream: &mut TcpStream, nqn: &str, queue_id: u16, controller_id: u16) -> u16 {
+    let connect = Connect {
+        record_format: 0,
+        queue_id,
+        queue_size: if queue_id == 0 { 31 } else { 255 },
+        attributes: Connect::DISABLE_FLOW_CONTROL,
+        keep_alive_ms: 0,
+    };
+    let data = ConnectData::new([7; 16], controller_id, nqn, "nqn.2026-01.io.selvedge:roofline-client");
+    command(stream, connect.encode(), data.as_bytes()) as u16
+}
+
+/// Sends a command with its data and waits for its completion: the result.
+fn command(stream: &mut TcpStream, entry: SubmissionEntry, data: &[u8]) -> u32 {
+    let mut common = CommonHeader::new(PduType::CapsuleCommand, 0);
+    common.pdu_length = ((REQUEST + data.len()) as u32).into();
+    common.data_offset = if data.is_empty() { 0 } else { REQUEST as u8 };
+    stream.write_all(CapsuleCommand { common, entry }.as_bytes()).expect("a command");
+    stream.write_all(data).expect("its data");
+    let mut response = [0; 24];
+    stream.read_exact(&mut response).expect("a completion");
+    assert_eq!(u16::from_le_bytes([response[22], response[23]]), 0, "the target refuses a command");
+    u32::from_le_bytes(response[8..12].try_into().expect("four bytes"))
+}
+
+/// Writes every block of a namespace of 4096-byte blocks once.
+pub(crate) fn fill(address: SocketAddr, nqn: &str, nsid: u32, span: u64) {
+    let (_admin, mut queues) = open_controller(address, nqn, 1);
+    let block: Vec<u8> = (0..BLOCK).map(|at| at as u8).collect();
+    for start in 0..span / BLOCK as u64 {
+        let mut entry = IoCommand::Write { start, blocks: 1, force_unit_access: false }.encode(nsid);
+        entry.data = SglDescriptor::in_capsule(BLOCK as u32);
+        command(&mut queues[0], entry, &block);
+    }
+}

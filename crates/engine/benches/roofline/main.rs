@@ -1,0 +1,169 @@
+//! How near the target comes to what bare sockets can do on this machine: the same client, the same requests and
+//! answers, once from servers that do nothing but answer and once from the target. It asserts no figure.
+
+mod bare;
+mod client;
+mod report;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use engine::backend::BackendConfig;
+use engine::ring::core;
+use engine::target::{NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig};
+
+use bare::{BareServer, Style};
+use client::{Opening, Run};
+use report::{Report, Sample};
+
+/// Bytes that random blocks are read from.
+const SPAN: u64 = 256 << 20;
+const NQN: &str = "nqn.2026-01.io.selvedge:roofline";
+
+/// Connections and depth of each.
+const CASES: [Case; 4] = [
+    Case { connections: 1, depth: 1 },
+    Case { connections: 1, depth: 32 },
+    Case { connections: 1, depth: 128 },
+    Case { connections: 4, depth: 32 },
+];
+
+#[derive(Clone, Copy)]
+struct Case {
+    connections: usize,
+    depth: usize,
+}
+
+/// Who answers.
+#[derive(Clone, Copy)]
+enum Server {
+    Bare(Style),
+    Target { nsid: u32, name: &'static str },
+}
+
+const SERVERS: [Server; 5] = [
+    Server::Bare(Style::Busy),
+    Server::Bare(Style::Epoll),
+    Server::Bare(Style::Uring),
+    Server::Target { nsid: 1, name: "target, memory" },
+    Server::Target { nsid: 2, name: "target, null" },
+];
+
+impl Server {
+    const fn name(self) -> &'static str {
+        match self {
+            Server::Bare(style) => style.name(),
+            Server::Target { name, .. } => name,
+        }
+    }
+}
+
+struct Options {
+    seconds: f64,
+    rounds: usize,
+    output: Option<std::path::PathBuf>,
+    only: Option<String>,
+}
+
+fn main() {
+    let options = match options() {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("roofline: {message}");
+            eprintln!("options: --seconds S  --rounds N  --output DIR  --only PART-OF-A-NAME");
+            std::process::exit(2);
+        }
+    };
+    let cpus = core::available();
+    let [client_cpu, server_cpu, ..] = cpus[..] else {
+        eprintln!("roofline: it needs two processors, one for the server and one for the client");
+        std::process::exit(1);
+    };
+    let target = start_target(server_cpu);
+    core::pin_to(client_cpu).expect("the client's processor");
+    fill(target.ports()[0]);
+    let mut report = Report::new(&options.output, options.seconds);
+    for case in CASES {
+        for round in 0..options.rounds {
+            for server in SERVERS {
+                if options.only.as_ref().is_some_and(|only| !server.name().contains(only.as_str())) {
+                    continue;
+                }
+                let per_second = measure(server, case, &target, server_cpu, options.seconds);
+                report.add(Sample {
+                    server: server.name(),
+                    connections: case.connections,
+                    depth: case.depth,
+                    round,
+                    per_second,
+                });
+            }
+        }
+    }
+    report.finish();
+    target.shutdown();
+}
+
+fn options() -> Result<Options, String> {
+    let mut options = Options { seconds: 1.0, rounds: 5, output: None, only: None };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        // Cargo passes this one to every benchmark.
+        if word == "--bench" {
+            continue;
+        }
+        let value = words.next().ok_or(format!("{word} wants a value"))?;
+        let wrong = |_| format!("{word} {value}: not a number");
+        match word.as_str() {
+            "--seconds" => options.seconds = value.parse().map_err(wrong)?,
+            "--rounds" => {
+                options.rounds = value.parse().map_err(|_| format!("{word} {value}: not a number"))?
+            }
+            "--output" => options.output = Some(value.into()),
+            "--only" => options.only = Some(value),
+            _ => return Err(format!("unknown option {word}")),
+        }
+    }
+    Ok(options)
+}
+
+fn start_target(cpu: usize) -> Target {
+    let namespace = |nsid, backend| NamespaceConfig { nsid, backend, block_size: 4096, uuid: None };
+    let config = TargetConfig {
+        ports: vec![PortConfig { address: SocketAddr::from(([127, 0, 0, 1], 0)), advertise: None }],
+        subsystems: vec![SubsystemConfig {
+            nqn: NQN.to_owned(),
+            serial: "roofline".to_owned(),
+            model: "Selvedge".to_owned(),
+            allow_any_host: true,
+            hosts: Vec::new(),
+            namespaces: vec![
+                namespace(1, BackendConfig::Memory { size: SPAN }),
+                namespace(2, BackendConfig::Null { size: SPAN }),
+            ],
+        }],
+        reactors: Reactors::Cpus(vec![cpu]),
+        engine: engine::ring::Engine::Automatic,
+        poll_us_max: engine::limits::POLL_US_MAX,
+    };
+    Target::start(&config).expect("the target starts")
+}
+
+/// Writes the memory namespace full, so that every page is really there, as it is for the bare servers.
+fn fill(address: SocketAddr) {
+    client::fill(address, NQN, 1, SPAN);
+}
+
+fn measure(server: Server, case: Case, target: &Target, server_cpu: usize, seconds: f64) -> f64 {
+    let run = |address, opening| {
+        Run { address, connections: case.connections, depth: case.depth, blocks: SPAN / 4096, opening }
+            .per_second(Duration::from_secs_f64(seconds))
+    };
+    match server {
+        Server::Bare(style) => {
+            let server = BareServer::start(style, server_cpu, SPAN, case.connections);
+            run(server.address(), Opening::None)
+        }
+        Server::Target { nsid, .. } => run(target.ports()[0], Opening::Nvme { nqn: NQN, nsid }),
+    }
+}

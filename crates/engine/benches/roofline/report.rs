@@ -1,0 +1,125 @@
+//! The figures of a roofline run: medians beside each other, the ratio to the best bare server, and the raw samples
+//! kept in a file. It measures nothing.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+/// One measurement.
+pub(crate) struct Sample {
+    pub(crate) server: &'static str,
+    pub(crate) connections: usize,
+    pub(crate) depth: usize,
+    pub(crate) round: usize,
+    pub(crate) per_second: f64,
+}
+
+pub(crate) struct Report {
+    samples: Vec<Sample>,
+    output: Option<PathBuf>,
+    seconds: f64,
+}
+
+impl Report {
+    pub(crate) fn new(output: &Option<PathBuf>, seconds: f64) -> Self {
+        Self { samples: Vec::new(), output: output.clone(), seconds }
+    }
+
+    pub(crate) fn add(&mut self, sample: Sample) {
+        eprintln!(
+            "{} x {:>3}  round {}  {:<16} {:>9.0}/s",
+            sample.connections, sample.depth, sample.round, sample.server, sample.per_second
+        );
+        self.samples.push(sample);
+    }
+
+    /// Prints the table and writes the raw samples.
+    pub(crate) fn finish(&self) {
+        let mut cases: Vec<(usize, usize)> = Vec::new();
+        let mut servers: Vec<&str> = Vec::new();
+        for sample in &self.samples {
+            let case = (sample.connections, sample.depth);
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
+            if !servers.contains(&sample.server) {
+                servers.push(sample.server);
+            }
+        }
+        println!(
+            "4 KiB random reads of 256 MiB, thousands per second, median of rounds of {} s",
+            self.seconds
+        );
+        print!("{:<18}", "connections x QD");
+        servers.iter().for_each(|server| print!("{server:>18}"));
+        println!("{:>14}", "memory/bare");
+        for case in &cases {
+            print!("{:<18}", format!("{} x {}", case.0, case.1));
+            for server in &servers {
+                print!("{:>18.1}", self.median(server, *case) / 1000.0);
+            }
+            println!("{:>14.2}", self.ratio(&servers, *case));
+        }
+        self.keep(&cases, &servers);
+    }
+
+    fn ratio(&self, servers: &[&str], case: (usize, usize)) -> f64 {
+        let bare = servers.iter().filter(|server| server.starts_with("bare"));
+        let best = bare.map(|server| self.median(server, case)).fold(0.0, f64::max);
+        self.median("target, memory", case) / best
+    }
+
+    fn median(&self, server: &str, case: (usize, usize)) -> f64 {
+        let mut figures: Vec<f64> = self
+            .samples
+            .iter()
+            .filter(|sample| sample.server == server && (sample.connections, sample.depth) == case)
+            .map(|sample| sample.per_second)
+            .collect();
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+    }
+
+    fn keep(&self, cases: &[(usize, usize)], servers: &[&str]) {
+        let Some(output) = &self.output else { return };
+        let samples: Vec<_> = self
+            .samples
+            .iter()
+            .map(|sample| {
+                json!({
+                    "server": sample.server, "connections": sample.connections, "depth": sample.depth,
+                    "round": sample.round, "per_second": sample.per_second.round(),
+                })
+            })
+            .collect();
+        let ratios: Vec<_> = cases
+            .iter()
+            .map(|case| {
+                json!({ "connections": case.0, "depth": case.1, "memory_to_bare": self.ratio(servers, *case) })
+            })
+            .collect();
+        let document = json!({
+            "benchmark": "roofline", "machine": machine(), "seconds": self.seconds,
+            "ratios": ratios, "samples": samples,
+        });
+        let path = output.join("roofline.json");
+        let text = serde_json::to_string_pretty(&document).expect("the document is plain");
+        let written = std::fs::create_dir_all(output).and_then(|()| std::fs::write(&path, text + "\n"));
+        match written {
+            Ok(()) => println!("raw runs are in {}", path.display()),
+            Err(error) => eprintln!("cannot write {}: {error}", path.display()),
+        }
+    }
+}
+
+/// What the machine is: its processor, how many, and its kernel.
+fn machine() -> serde_json::Value {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
+    json!({
+        "cpu": model.trim_start_matches([' ', '\t', ':']),
+        "cpus": engine::ring::core::available().len(),
+        "kernel": read("/proc/sys/kernel/osrelease").trim(),
+    })
+}

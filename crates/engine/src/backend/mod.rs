@@ -1,0 +1,164 @@
+//! Where blocks live: memory, nothing at all, a file or a block device. A backend knows bytes and offsets;
+//! blocks, namespaces and hosts belong to the target.
+
+mod file;
+mod memory;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use file::{File, ZeroMethod};
+pub use memory::Memory;
+
+/// Which backend to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendConfig {
+    /// Anonymous memory, gone when the target ends.
+    Memory {
+        /// Bytes.
+        size: u64,
+    },
+    /// Reads zeroes and forgets what is written: for measuring everything else.
+    Null {
+        /// Bytes.
+        size: u64,
+    },
+    /// A regular file, sparse where nothing was written.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Bytes. A missing file is made with this size; without it, the file must be there and its size counts.
+        size: Option<u64>,
+    },
+    /// A block device.
+    Block {
+        /// The device node.
+        path: PathBuf,
+    },
+}
+
+/// Why a backend could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The operating system refuses.
+    #[error("{}: {source}{}", path.display(), hint(source, path))]
+    Open {
+        /// The file or device.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process serves it.
+    #[error("{} is in use by another process; end that one first, or serve a copy", path.display())]
+    Locked {
+        /// The file or device.
+        path: PathBuf,
+    },
+    /// It has not the size it should have.
+    #[error("{} has {length} bytes, less than the {wanted} wanted; grow it with `truncate -s {wanted}`", path.display())]
+    TooSmall {
+        /// The file or device.
+        path: PathBuf,
+        /// Its bytes.
+        length: u64,
+        /// The bytes it should have at least.
+        wanted: u64,
+    },
+    /// It is of another kind than said.
+    #[error("{} is not {expected}", path.display())]
+    WrongKind {
+        /// The file or device.
+        path: PathBuf,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// The device's own blocks are larger than the namespace's.
+    #[error("{} has {device}-byte sectors, larger than block={block}; use block={device}", path.display())]
+    BlockSize {
+        /// The device.
+        path: PathBuf,
+        /// Its logical sector size in bytes.
+        device: u32,
+        /// The block size asked for in bytes.
+        block: u32,
+    },
+    /// The memory cannot be had.
+    #[error("no {size} bytes of memory to be had: {source}")]
+    Memory {
+        /// Bytes asked for.
+        size: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn hint(error: &io::Error, path: &Path) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("; create it, or give a size (file:{},size=1g)", path.display()),
+        io::ErrorKind::PermissionDenied => "; the target's user needs read and write permission".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// An open backend.
+#[derive(Debug)]
+pub enum Backend {
+    /// Memory.
+    Memory(Memory),
+    /// Nothing, of this many bytes.
+    Null(u64),
+    /// A file or block device.
+    File(File),
+}
+
+impl Backend {
+    /// Opens what `config` names, for blocks of `block_size` bytes. A size that is no multiple of it is cut.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is locked by another target, or has not the size it should have.
+    pub fn open(config: &BackendConfig, block_size: u32) -> Result<Self, BackendError> {
+        let whole_blocks = |size: u64| size - size % u64::from(block_size);
+        Ok(match config {
+            BackendConfig::Memory { size } => Self::Memory(
+                Memory::new(whole_blocks(*size))
+                    .map_err(|source| BackendError::Memory { size: *size, source })?,
+            ),
+            BackendConfig::Null { size } => Self::Null(whole_blocks(*size)),
+            BackendConfig::File { path, size } => {
+                Self::File(File::open_regular(path, size.map(whole_blocks), block_size)?)
+            }
+            BackendConfig::Block { path } => Self::File(File::open_device(path, block_size)?),
+        })
+    }
+
+    /// Bytes it holds.
+    pub const fn length(&self) -> u64 {
+        match self {
+            Self::Memory(memory) => memory.length(),
+            Self::Null(size) => *size,
+            Self::File(file) => file.length(),
+        }
+    }
+
+    /// Whether completed writes may still be volatile until a flush.
+    pub const fn has_volatile_cache(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+
+    /// Whether a deallocated block is sure to read as zeroes.
+    pub const fn deallocated_reads_zero(&self) -> bool {
+        match self {
+            Self::Memory(_) | Self::Null(_) => true,
+            Self::File(file) => file.deallocated_reads_zero(),
+        }
+    }
+
+    /// Its kind in one word, as in a namespace's specification.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::Null(_) => "null",
+            Self::File(file) => file.kind(),
+        }
+    }
+}

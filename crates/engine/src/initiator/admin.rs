@@ -1,0 +1,451 @@
+//! The thread of a controller's admin queue: serves admin commands from other threads, keeps the association
+//! alive and keeps requests for asynchronous events outstanding. What the commands mean is known to who sends
+//! them.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nvme::command::admin_opcode;
+use nvme::features::AsyncEvent;
+use nvme::{Status, SubmissionEntry};
+
+use super::queue::{Data, Queue, QueueState, Request};
+use super::{ConnectOptions, InitiatorError};
+use crate::limits::{BUFFER_LENGTH_MAX, RECEIVE_LENGTH};
+use crate::ring::{Buffer, Event, Moment, Ring, RingOptions, Waker};
+
+/// Events that are kept for `Controller::events`; the oldest give way.
+const EVENTS_KEPT_MAX: usize = 256;
+const TOKEN: u32 = 0;
+/// What the thread's own commands carry as `user`; all others carry an index.
+const KEEP_ALIVE: u64 = u64::MAX;
+const ASYNC_EVENT: u64 = u64::MAX - 1;
+/// An admin queue has little to receive at a time.
+const SCRATCH_LENGTH: usize = RECEIVE_LENGTH / 16;
+
+/// How an admin command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminReply {
+    /// The controller's status.
+    pub status: Status,
+    /// Completion dwords 0 and 1.
+    pub result: u64,
+    /// What the controller sent; all zero when it failed, empty when nothing was asked for.
+    pub data: Vec<u8>,
+}
+
+impl AdminReply {
+    /// The reply itself when it succeeded.
+    ///
+    /// # Errors
+    /// `CommandFailed` with the status and `what` failed.
+    pub fn success(self, what: &'static str) -> Result<Self, InitiatorError> {
+        if self.status.is_success() {
+            Ok(self)
+        } else {
+            Err(InitiatorError::CommandFailed { what, status: self.status })
+        }
+    }
+}
+
+type Reply = Result<AdminReply, InitiatorError>;
+
+enum Job {
+    Command {
+        entry: SubmissionEntry,
+        data: Data,
+        reply: Sender<Reply>,
+    },
+    /// The controller is ready: keep it alive, and take its events.
+    Began {
+        events: usize,
+        keep_alive_ms: u32,
+    },
+    Stop,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    events: Mutex<VecDeque<AsyncEvent>>,
+    error: OnceLock<InitiatorError>,
+}
+
+/// The handle of the thread. Dropping it closes the connection, without a shutdown.
+#[derive(Debug)]
+pub(super) struct AdminThread {
+    address: SocketAddr,
+    jobs: Sender<Job>,
+    waker: Waker,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl AdminThread {
+    /// Starts the thread and connects its queue; with it comes the controller's identifier.
+    pub(super) fn start(options: &ConnectOptions) -> Result<(Self, u16), InitiatorError> {
+        let (jobs, inbox) = channel();
+        let (opened, outcome) = channel();
+        let shared = Arc::new(Shared::default());
+        let (options, theirs) = (options.clone(), shared.clone());
+        let address = options.address;
+        let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            let mut server = match Server::open(&options, inbox, theirs) {
+                Ok(server) => server,
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                    return;
+                }
+            };
+            let _ = opened.send(Ok((server.ring.waker(), server.queue.controller_id())));
+            server.serve();
+        });
+        let thread = thread.map_err(InitiatorError::system("no thread for the admin queue"))?;
+        let Ok(outcome) = outcome.recv() else { return Err(InitiatorError::Disconnected { address }) };
+        let (waker, id) = outcome?;
+        let thread = Mutex::new(Some(thread));
+        Ok((Self { address, jobs, waker, shared, thread }, id))
+    }
+
+    /// Tells the thread that the controller is ready.
+    pub(super) fn began(&self, events: usize, keep_alive_ms: u32) {
+        let _ = self.send(Job::Began { events, keep_alive_ms });
+    }
+
+    /// Sends a command and waits for its end.
+    pub(super) fn command(
+        &self,
+        entry: SubmissionEntry,
+        send: Option<&[u8]>,
+        receive_length: usize,
+    ) -> Reply {
+        self.command_within(entry, send, receive_length, Duration::MAX)
+    }
+
+    /// Sends a command and waits for its end, but no longer than `timeout`.
+    pub(super) fn command_within(
+        &self,
+        entry: SubmissionEntry,
+        send: Option<&[u8]>,
+        receive_length: usize,
+        timeout: Duration,
+    ) -> Reply {
+        let data = data_of(send, receive_length)?;
+        let (reply, outcome) = channel();
+        self.send(Job::Command { entry, data, reply })?;
+        match outcome.recv_timeout(timeout) {
+            Ok(outcome) => outcome,
+            Err(RecvTimeoutError::Disconnected) => Err(self.lost()),
+            Err(RecvTimeoutError::Timeout) => {
+                let what = "an admin command's completion";
+                Err(InitiatorError::TimedOut { address: self.address, what, after: timeout })
+            }
+        }
+    }
+
+    /// Events since the last call.
+    pub(super) fn take_events(&self) -> Vec<AsyncEvent> {
+        self.shared.events.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+
+    /// Why the connection ended, if it did.
+    pub(super) fn check(&self) -> Result<(), InitiatorError> {
+        self.shared.error.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Closes the connection and ends the thread.
+    pub(super) fn stop(&self) {
+        let _ = self.send(Job::Stop);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    fn send(&self, job: Job) -> Result<(), InitiatorError> {
+        self.jobs.send(job).map_err(|_| self.lost())?;
+        self.waker.wake();
+        Ok(())
+    }
+
+    fn lost(&self) -> InitiatorError {
+        self.shared.error.get().cloned().unwrap_or(InitiatorError::Disconnected { address: self.address })
+    }
+}
+
+impl Drop for AdminThread {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn data_of(send: Option<&[u8]>, receive_length: usize) -> Result<Data, InitiatorError> {
+    let length = send.map_or(receive_length, <[u8]>::len);
+    if length > BUFFER_LENGTH_MAX {
+        let text = format!("an admin command moves at most {BUFFER_LENGTH_MAX} bytes, not {length}");
+        return Err(InitiatorError::ApiMisuse(text));
+    }
+    match send {
+        Some(_) if receive_length > 0 => {
+            Err(InitiatorError::ApiMisuse("a command moves data in one direction only".to_owned()))
+        }
+        Some(bytes) => {
+            let mut buffer = Buffer::zeroed(length);
+            buffer.copy_from_slice(bytes);
+            Ok(Data::Send(buffer))
+        }
+        None if receive_length == 0 => Ok(Data::None),
+        None => Ok(Data::Receive(Buffer::zeroed(length))),
+    }
+}
+
+/// What the thread itself holds.
+struct Server {
+    ring: Ring,
+    queue: Queue,
+    scratch: Vec<u8>,
+    ring_events: Vec<Event>,
+    inbox: Receiver<Job>,
+    /// Jobs that wait for a free slot.
+    backlog: VecDeque<(SubmissionEntry, Data, Sender<Reply>)>,
+    /// Who waits for which command.
+    waiting: Vec<Option<(Sender<Reply>, bool)>>,
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    keep_alive: Option<KeepAlive>,
+    stopping: bool,
+}
+
+struct KeepAlive {
+    timeout: Duration,
+    next: Moment,
+    sent: Option<Moment>,
+}
+
+impl Server {
+    /// Connects, and waits until the queue is live.
+    fn open(
+        options: &ConnectOptions,
+        inbox: Receiver<Job>,
+        shared: Arc<Shared>,
+    ) -> Result<Self, InitiatorError> {
+        let ring = Ring::new(RingOptions { engine: options.engine, poll_us_max: 0 });
+        let mut ring = ring.map_err(InitiatorError::system("no ring for the admin queue"))?;
+        let queue = Queue::open(&mut ring, TOKEN, &options.admin_queue())?;
+        let mut server = Self {
+            ring,
+            queue,
+            scratch: vec![0; SCRATCH_LENGTH],
+            ring_events: Vec::new(),
+            inbox,
+            backlog: VecDeque::new(),
+            waiting: Vec::new(),
+            shared,
+            address: options.address,
+            keep_alive: None,
+            stopping: false,
+        };
+        while server.queue.state() != QueueState::Live {
+            if let Some(error) = server.queue.error() {
+                return Err(error.clone());
+            }
+            server.turn();
+        }
+        Ok(server)
+    }
+
+    fn serve(&mut self) {
+        while !self.stopping {
+            self.turn();
+            self.take_jobs();
+            self.keep_alive();
+            self.submit_backlog();
+            self.queue.flush(&mut self.ring);
+            self.reply();
+        }
+        self.queue.close(&mut self.ring);
+        self.reply();
+    }
+
+    /// Waits for news of the queue or from other threads, and passes it on.
+    fn turn(&mut self) {
+        let now = self.ring.now();
+        let keep_alive = self.keep_alive.as_ref().map(KeepAlive::deadline);
+        let deadline = self.queue.next_deadline().into_iter().chain(keep_alive).min();
+        let timeout = if self.queue.has_more() {
+            Some(Duration::ZERO)
+        } else {
+            deadline.map(|deadline| deadline.since(now))
+        };
+        let mut events = std::mem::take(&mut self.ring_events);
+        if let Err(error) = self.ring.wait(timeout, &mut events) {
+            tracing::error!(%error, "the admin queue's ring failed");
+            self.queue.close(&mut self.ring);
+            self.stopping = true;
+        }
+        if self.queue.has_more() {
+            self.queue.on_ready(&mut self.ring, &mut self.scratch, true, false);
+        }
+        for event in events.drain(..) {
+            if let Event::Ready { readable, writable, .. } = event {
+                self.queue.on_ready(&mut self.ring, &mut self.scratch, readable, writable);
+            }
+        }
+        self.ring_events = events;
+        self.queue.flush(&mut self.ring);
+        let now = self.ring.now();
+        self.queue.on_time(&mut self.ring, now);
+        self.reply();
+    }
+
+    fn take_jobs(&mut self) {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(Job::Command { entry, data, reply }) => self.backlog.push_back((entry, data, reply)),
+                Ok(Job::Began { events, keep_alive_ms }) => self.begin(events, keep_alive_ms),
+                Ok(Job::Stop) | Err(TryRecvError::Disconnected) => self.stopping = true,
+                Err(TryRecvError::Empty) => return,
+            }
+            if self.stopping {
+                return;
+            }
+        }
+    }
+
+    fn begin(&mut self, events: usize, keep_alive_ms: u32) {
+        if keep_alive_ms > 0 {
+            let timeout = Duration::from_millis(u64::from(keep_alive_ms));
+            self.keep_alive =
+                Some(KeepAlive { timeout, next: self.ring.now().after(timeout / 2), sent: None });
+        }
+        for _ in 0..events {
+            self.request_event();
+        }
+    }
+
+    fn request_event(&mut self) {
+        let entry = SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0);
+        let request = Request { entry, data: Data::None, user: ASYNC_EVENT };
+        if self.queue.submit(request).is_err() {
+            tracing::debug!("no slot for an asynchronous event request");
+        }
+    }
+
+    fn submit_backlog(&mut self) {
+        // One slot stays free for Keep Alive.
+        while self.queue.state() != QueueState::Live || self.queue.free_slots() > 1 {
+            let Some((entry, data, reply)) = self.backlog.pop_front() else { return };
+            let index = self.waiting.iter().position(Option::is_none).unwrap_or_else(|| {
+                self.waiting.push(None);
+                self.waiting.len() - 1
+            });
+            let receives = matches!(data, Data::Receive(_));
+            match self.queue.submit(Request { entry, data, user: index as u64 }) {
+                Ok(()) => self.waiting[index] = Some((reply, receives)),
+                Err(request) if self.queue.state() == QueueState::Live => {
+                    self.backlog.push_front((request.entry, request.data, reply));
+                    return;
+                }
+                Err(_) => {
+                    let _ = reply.send(Err(self.lost()));
+                }
+            }
+        }
+    }
+
+    /// Sends Keep Alive when half of its time is over, and gives up when all of it is.
+    fn keep_alive(&mut self) {
+        let now = self.ring.now();
+        let Some(keep_alive) = &mut self.keep_alive else { return };
+        if self.queue.state() != QueueState::Live {
+            self.keep_alive = None;
+            return;
+        }
+        if let Some(sent) = keep_alive.sent {
+            let after = keep_alive.timeout;
+            if now.since(sent) >= after {
+                let what = "the answer to Keep Alive";
+                let _ =
+                    self.shared.error.set(InitiatorError::TimedOut { address: self.address, what, after });
+                self.queue.close(&mut self.ring);
+            }
+        } else if now >= keep_alive.next {
+            let entry = SubmissionEntry::new(admin_opcode::KEEP_ALIVE, 0);
+            if self.queue.submit(Request { entry, data: Data::None, user: KEEP_ALIVE }).is_ok() {
+                keep_alive.sent = Some(now);
+            }
+        }
+    }
+
+    /// Passes completions on to who waits for them.
+    fn reply(&mut self) {
+        if let Some(error) = self.queue.error() {
+            let _ = self.shared.error.set(error.clone());
+        }
+        while let Some(completion) = self.queue.pop() {
+            match completion.user {
+                KEEP_ALIVE => self.kept_alive(completion.status),
+                ASYNC_EVENT => self.event(completion.status, completion.result),
+                index => {
+                    let waiting = self.waiting.get_mut(index as usize).and_then(Option::take);
+                    let Some((reply, receives)) = waiting else { continue };
+                    let data =
+                        completion.data.filter(|_| receives).map(|data| data.to_vec()).unwrap_or_default();
+                    let outcome = if self.queue.state() == QueueState::Closed {
+                        Err(self.lost())
+                    } else {
+                        Ok(AdminReply { status: completion.status, result: completion.result, data })
+                    };
+                    let _ = reply.send(outcome);
+                }
+            }
+        }
+    }
+
+    fn kept_alive(&mut self, status: Status) {
+        let now = self.ring.now();
+        let Some(keep_alive) = &mut self.keep_alive else { return };
+        if !status.is_success() {
+            tracing::warn!(address = %self.address, %status, "the controller refuses Keep Alive");
+        }
+        // The controller's timer started anew when it took the command, so half of it from the sending on is
+        // safe.
+        let sent = keep_alive.sent.take().unwrap_or(now);
+        keep_alive.next = sent.after(keep_alive.timeout / 2);
+    }
+
+    fn event(&mut self, status: Status, result: u64) {
+        if self.queue.state() != QueueState::Live {
+            return;
+        }
+        if !status.is_success() {
+            tracing::debug!(address = %self.address, %status, "an asynchronous event request was refused");
+            return;
+        }
+        let event = AsyncEvent::decode(result as u32);
+        tracing::info!(address = %self.address, ?event, "asynchronous event");
+        let mut events = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() == EVENTS_KEPT_MAX {
+            events.pop_front();
+        }
+        events.push_back(event);
+        drop(events);
+        self.request_event();
+        self.queue.flush(&mut self.ring);
+    }
+
+    fn lost(&self) -> InitiatorError {
+        let error = self.shared.error.get().or_else(|| self.queue.error());
+        error.cloned().unwrap_or(InitiatorError::Disconnected { address: self.address })
+    }
+}
+
+impl KeepAlive {
+    /// When something has to be done.
+    fn deadline(&self) -> Moment {
+        self.sent.map_or(self.next, |sent| sent.after(self.timeout))
+    }
+}

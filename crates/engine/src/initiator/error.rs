@@ -1,0 +1,259 @@
+//! What can go wrong at the host's side, by whose fault: the world's, the target's refusal, bytes that no
+//! conforming target sends, or our caller's. A command's status is data of its completion and no error of a
+//! queue.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nvme::Status;
+use nvme::fabrics::InvalidParameter;
+use nvme::tcp::{DecodeError, FatalError, TransferError};
+
+/// Why the initiator could not do what it was asked to. Cheap to clone: a queue that broke tells all its
+/// users.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitiatorError {
+    /// No connection came about: refused, unreachable, or no such interface.
+    #[error("cannot connect to {address}: {error} ({})", connect_hint(.error))]
+    Connect {
+        /// The target's address.
+        address: SocketAddr,
+        /// What the operating system said.
+        error: Arc<io::Error>,
+    },
+    /// The target did not do it in time.
+    #[error("{address}: {what} did not happen within {}", seconds(.after))]
+    TimedOut {
+        /// The target's address.
+        address: SocketAddr,
+        /// What was waited for.
+        what: &'static str,
+        /// How long.
+        after: Duration,
+    },
+    /// The target refused the Fabrics Connect command.
+    #[error("{address} refuses queue {queue_id}: {status}{} ({})", field_name(.field), refused_hint(*.status))]
+    Refused {
+        /// The target's address.
+        address: SocketAddr,
+        /// The queue that was to be created; 0 is the admin queue, and with it the controller.
+        queue_id: u16,
+        /// The status of the Connect command.
+        status: Status,
+        /// The field that is wrong, where the target names one.
+        field: Option<InvalidParameter>,
+    },
+    /// The target wants the host to authenticate (DH-HMAC-CHAP), which is not supported.
+    #[error(
+        "{address} requires authentication, which this initiator does not support: allow the host without it"
+    )]
+    AuthenticationRequired {
+        /// The target's address.
+        address: SocketAddr,
+    },
+    /// The target sent bytes that no conforming target sends.
+    #[error("{address} sent what no NVMe/TCP target sends: {error}; the connection is closed")]
+    Protocol {
+        /// The target's address.
+        address: SocketAddr,
+        /// What was wrong with them.
+        error: DecodeError,
+    },
+    /// The target sent something well-formed that it may not send.
+    #[error("{address} misbehaved: {misbehaviour}; the connection is closed")]
+    PeerMisbehaved {
+        /// The target's address.
+        address: SocketAddr,
+        /// What it did.
+        misbehaviour: PeerMisbehaved,
+    },
+    /// The target ended the connection because of something the host sent (C2HTermReq).
+    #[error("{address} ended the connection: {} (information {information:#x})", FatalError::name_of(*.error))]
+    Terminated {
+        /// The target's address.
+        address: SocketAddr,
+        /// Fatal error status (FES).
+        error: u16,
+        /// Fatal error information (FEI).
+        information: u32,
+    },
+    /// The target closed the connection.
+    #[error("{address} closed the connection")]
+    Closed {
+        /// The target's address.
+        address: SocketAddr,
+    },
+    /// The connection broke.
+    #[error("the connection to {address} broke: {error}")]
+    Broken {
+        /// The target's address.
+        address: SocketAddr,
+        /// What the operating system said.
+        error: Arc<io::Error>,
+    },
+    /// The controller reports a fatal status (CSTS.CFS).
+    #[error("the controller at {address} reports a fatal error (CSTS.CFS): it needs a reset")]
+    ControllerFatal {
+        /// The target's address.
+        address: SocketAddr,
+    },
+    /// A command came back with a status other than success.
+    #[error("{what} failed: {status}")]
+    CommandFailed {
+        /// Which command.
+        what: &'static str,
+        /// Its status.
+        status: Status,
+    },
+    /// The data a command returned makes no sense.
+    #[error("the answer to {what} makes no sense: {reason}")]
+    BadAnswer {
+        /// Which command.
+        what: &'static str,
+        /// What is wrong with its data.
+        reason: String,
+    },
+    /// The operating system gave no ring or thread.
+    #[error("{what}: {error}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What the operating system said.
+        error: Arc<io::Error>,
+    },
+    /// The caller asked for something that makes no sense.
+    #[error("{0}")]
+    ApiMisuse(String),
+    /// The controller or queue was closed by this side.
+    #[error("the connection to {address} was closed by this host")]
+    Disconnected {
+        /// The target's address.
+        address: SocketAddr,
+    },
+}
+
+/// Something a target may not do, well-formed as it is. The connection ends with a termination request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerMisbehaved {
+    /// A PDU names a command that is not outstanding: never sent, or completed before.
+    #[error("it answered command {command_id:#06x}, which is not outstanding")]
+    UnknownCommand {
+        /// The command identifier.
+        command_id: u16,
+    },
+    /// Data came for a command that does not read.
+    #[error("it sent data for command {command_id:#06x}, which does not read")]
+    DataNotAsked {
+        /// The command identifier.
+        command_id: u16,
+    },
+    /// Data came out of order, or more of it than was asked for.
+    #[error("it sent data for command {command_id:#06x} that does not fit: {error}")]
+    DataOutOfRange {
+        /// The command identifier.
+        command_id: u16,
+        /// How it does not fit.
+        error: TransferError,
+    },
+    /// A command was said to have succeeded before all its data had moved.
+    #[error("it completed command {command_id:#06x} with {moved} of {length} bytes moved")]
+    DataMissing {
+        /// The command identifier.
+        command_id: u16,
+        /// Bytes that were moved.
+        moved: u32,
+        /// Bytes there are.
+        length: u32,
+    },
+    /// A data PDU completes its command without being its last one.
+    #[error("it set SUCCESS without LAST on data for command {command_id:#06x}")]
+    SuccessWithoutLast {
+        /// The command identifier.
+        command_id: u16,
+    },
+    /// Data was asked for that the command does not send.
+    #[error("it asked for data of command {command_id:#06x}, which has none to send")]
+    ReadyToTransferNotExpected {
+        /// The command identifier.
+        command_id: u16,
+    },
+    /// Data was asked for out of order, or beyond the end.
+    #[error(
+        "it asked for bytes {offset} to {offset}+{length} of command {command_id:#06x}: out of range or order"
+    )]
+    ReadyToTransferOutOfRange {
+        /// The command identifier.
+        command_id: u16,
+        /// Offset asked for (R2TO).
+        offset: u32,
+        /// Length asked for (R2TL).
+        length: u32,
+    },
+    /// More data was asked for before that of the last request had been sent (MAXR2T is 0).
+    #[error("it asked for more data of command {command_id:#06x} than it was allowed to at a time")]
+    ReadyToTransferLimit {
+        /// The command identifier.
+        command_id: u16,
+    },
+    /// A PDU came before the handshake allows it.
+    #[error("it sent a PDU out of turn")]
+    OutOfTurn,
+}
+
+impl InitiatorError {
+    pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::System { what, error: Arc::new(error) }
+    }
+
+    /// The status, when the target refused or a command failed.
+    pub const fn status(&self) -> Option<Status> {
+        match self {
+            Self::Refused { status, .. } | Self::CommandFailed { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+}
+
+fn connect_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "is a target listening there? check address and port",
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            "check routes and the host address"
+        }
+        io::ErrorKind::AddrNotAvailable => "the host address is not one of this machine",
+        io::ErrorKind::TimedOut => "nothing answers there: check the address and firewalls",
+        io::ErrorKind::PermissionDenied => "binding to an interface may need CAP_NET_RAW",
+        _ => "check the address and the network",
+    }
+}
+
+fn refused_hint(status: Status) -> &'static str {
+    match status.without_flags() {
+        Status::CONNECT_INVALID_HOST => "allow the host's NQN on the subsystem",
+        Status::CONNECT_INVALID_PARAMETERS => "check the subsystem's NQN; `selvedge discover` lists them",
+        Status::CONNECT_CONTROLLER_BUSY => "the target has no room for another controller; try again later",
+        Status::INVALID_QUEUE_SIZE => "ask for smaller queues",
+        Status::INVALID_QUEUE_ID => "ask for fewer queues",
+        _ => "the target's log may say why",
+    }
+}
+
+fn field_name(field: &Option<InvalidParameter>) -> String {
+    match field {
+        Some(InvalidParameter::SUBSYSTEM_NQN) => ", subsystem NQN not known there".to_owned(),
+        Some(field) => format!(", {} not accepted", field.name()),
+        None => String::new(),
+    }
+}
+
+fn seconds(after: &Duration) -> String {
+    if after.subsec_millis() == 0 {
+        format!("{} s", after.as_secs())
+    } else {
+        format!("{} ms", after.as_millis())
+    }
+}

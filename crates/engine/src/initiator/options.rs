@@ -1,0 +1,146 @@
+//! How controllers and queues are asked for: plain values with defaults, as Linux has them.
+//! What people type, and how it is spelled, belongs to the program.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use nvme::discovery::DISCOVERY_NQN;
+use nvme::fabrics::CONTROLLER_ID_ANY;
+use nvme::tcp::Digests;
+
+use super::HostIdentity;
+use crate::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, CONNECT_TIMEOUT_MS};
+use crate::ring::Engine;
+
+/// Entries of an I/O queue unless asked otherwise, as with Linux.
+const QUEUE_ENTRIES: u16 = 128;
+/// Entries of an admin queue, as with Linux.
+const ADMIN_QUEUE_ENTRIES: u16 = 32;
+/// Keep alive time-out in milliseconds unless asked otherwise, as with Linux.
+const KEEP_ALIVE_MS: u32 = 5_000;
+/// Time a command may take, as with Linux.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How a controller is connected to.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// Where the target listens.
+    pub address: SocketAddr,
+    /// The subsystem's NQN.
+    pub subsystem_nqn: String,
+    /// Who we are.
+    pub host: HostIdentity,
+    /// Local address to connect from.
+    pub host_traddr: Option<IpAddr>,
+    /// Local interface to connect through.
+    pub host_iface: Option<String>,
+    /// Digests to use on all connections.
+    pub digests: Digests,
+    /// I/O queues to ask for; the controller may grant fewer. 0 for none.
+    pub io_queues: u16,
+    /// Entries of each I/O queue, 1's based; the controller may allow fewer.
+    pub queue_entries: u16,
+    /// Keep alive time-out in milliseconds; 0 for none.
+    pub keep_alive_ms: u32,
+    /// Time one connection may take until its queue is live.
+    pub connect_timeout: Duration,
+    /// Time a command may take before its queue is given up.
+    pub command_timeout: Duration,
+    /// Ask for no submission queue flow control, so that reads may complete without a response PDU.
+    pub disable_flow_control: bool,
+    /// Bytes of the socket's send buffer; the system decides when absent.
+    pub send_buffer: Option<usize>,
+    /// Bytes of the socket's receive buffer; the system decides when absent.
+    pub receive_buffer: Option<usize>,
+    /// Machinery of the rings that the controller and its namespaces make.
+    pub engine: Engine,
+}
+
+impl ConnectOptions {
+    /// The defaults for `subsystem_nqn` at `address`: one I/O queue of 128 entries, 5 s keep alive, no
+    /// digests.
+    pub fn new(address: SocketAddr, subsystem_nqn: impl Into<String>) -> Self {
+        Self {
+            address,
+            subsystem_nqn: subsystem_nqn.into(),
+            host: HostIdentity::of_this_machine(),
+            host_traddr: None,
+            host_iface: None,
+            digests: Digests::default(),
+            io_queues: 1,
+            queue_entries: QUEUE_ENTRIES,
+            keep_alive_ms: KEEP_ALIVE_MS,
+            connect_timeout: Duration::from_millis(CONNECT_TIMEOUT_MS),
+            command_timeout: COMMAND_TIMEOUT,
+            disable_flow_control: true,
+            send_buffer: None,
+            receive_buffer: None,
+            engine: Engine::Automatic,
+        }
+    }
+
+    /// The defaults for the discovery service at `address`: no I/O queues and no keep alive.
+    pub fn discovery(address: SocketAddr) -> Self {
+        Self { io_queues: 0, keep_alive_ms: 0, ..Self::new(address, DISCOVERY_NQN) }
+    }
+
+    /// How the admin queue is opened.
+    pub(super) fn admin_queue(&self) -> QueueOptions {
+        QueueOptions {
+            address: self.address,
+            host_traddr: self.host_traddr,
+            host_iface: self.host_iface.clone(),
+            digests: self.digests,
+            queue_id: 0,
+            entries: ADMIN_QUEUE_ENTRIES,
+            host: self.host.clone(),
+            subsystem_nqn: self.subsystem_nqn.clone(),
+            controller_id: CONTROLLER_ID_ANY,
+            keep_alive_ms: self.keep_alive_ms,
+            connect_timeout: self.connect_timeout,
+            command_timeout: self.command_timeout,
+            in_capsule_length: ADMIN_IN_CAPSULE_LENGTH_MAX,
+            disable_flow_control: false,
+            send_buffer: self.send_buffer,
+            receive_buffer: self.receive_buffer,
+        }
+    }
+}
+
+/// How one queue is opened. [`Controller::queue_options`](super::Controller::queue_options) fills it in.
+#[derive(Clone, Debug)]
+pub struct QueueOptions {
+    /// Where the target listens.
+    pub address: SocketAddr,
+    /// Local address to connect from.
+    pub host_traddr: Option<IpAddr>,
+    /// Local interface to connect through.
+    pub host_iface: Option<String>,
+    /// Digests to use.
+    pub digests: Digests,
+    /// Which queue (QID); 0 is the admin queue and makes a controller.
+    pub queue_id: u16,
+    /// Entries, 1's based: at most one less is outstanding. Between 2 and `limits::QUEUE_ENTRIES_MAX`.
+    pub entries: u16,
+    /// Who we are.
+    pub host: HostIdentity,
+    /// The subsystem's NQN.
+    pub subsystem_nqn: String,
+    /// The association's controller; `CONTROLLER_ID_ANY` with the admin queue (CNTLID).
+    pub controller_id: u16,
+    /// Keep alive time-out in milliseconds, 0 for none; only the admin queue's counts (KATO).
+    pub keep_alive_ms: u32,
+    /// Time until the queue has to be live.
+    pub connect_timeout: Duration,
+    /// Time a command may take before the queue is given up.
+    pub command_timeout: Duration,
+    /// Most bytes of data that travel within a command capsule, from IOCCSZ. Fabrics and admin commands:
+    /// 8,192.
+    pub in_capsule_length: usize,
+    /// Ask for no submission queue flow control.
+    pub disable_flow_control: bool,
+    /// Bytes of the socket's send buffer; the system decides when absent.
+    pub send_buffer: Option<usize>,
+    /// Bytes of the socket's receive buffer; the system decides when absent.
+    pub receive_buffer: Option<usize>,
+}

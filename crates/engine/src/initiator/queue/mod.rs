@@ -1,0 +1,276 @@
+//! One TCP connection as one NVMe queue, a state machine on its owner's ring: handshake, commands,
+//! completions. It does not wait, spawn or reconnect, and knows nothing of namespaces; its owner calls it
+//! when there is news.
+
+mod open;
+mod receive;
+mod request;
+mod send;
+mod slot;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use nvme::command::admin_opcode;
+use nvme::tcp::{Negotiated, Receiver, Transmitter};
+use nvme::{SglDescriptor, Status};
+
+pub use request::{Completion, Data, QueueState, Request};
+
+use super::{InitiatorError, QueueOptions};
+use crate::limits::ADMIN_IN_CAPSULE_LENGTH_MAX;
+use crate::ring::{Moment, Ring, Socket};
+use crate::transport::tcp::PendingConnection;
+use receive::{Fault, Incoming};
+use slot::{Direction, Slots};
+
+/// The time-out scan runs this often within a command's time: that is how late it may notice.
+const SCANS_PER_TIMEOUT: u32 = 8;
+
+/// A queue. Its owner's loop, on the thread of the ring it was opened on:
+///
+/// 1. `Ring::wait`, until `next_deadline` at most (not at all while `has_more`);
+/// 2. `on_ready` for the events with its token, and again while `has_more`;
+/// 3. `pop` until there is nothing, and `submit` what comes next;
+/// 4. `flush`, always, even when nothing was submitted: answers to the target are queued too;
+/// 5. `on_time` when `next_deadline` is over.
+///
+/// Nothing is allocated per command. Before it is dropped, `close` it, unless it is closed already: the ring
+/// would go on watching its socket.
+#[derive(Debug)]
+pub struct Queue {
+    options: QueueOptions,
+    token: u32,
+    state: QueueState,
+    pending: Option<PendingConnection>,
+    socket: Option<Socket>,
+    receiver: Receiver,
+    transmitter: Transmitter<u16>,
+    slots: Slots,
+    completions: VecDeque<Completion>,
+    negotiated: Negotiated,
+    /// The data PDU that is coming in.
+    incoming: Option<Incoming>,
+    /// Length of the last data PDU in bytes.
+    data_length_last: u32,
+    /// The socket has no room; the ring tells when it has.
+    blocked: bool,
+    /// The last receive may have left something behind.
+    more: bool,
+    controller_id: u16,
+    connect_deadline: Moment,
+    scan_at: Moment,
+    error: Option<InitiatorError>,
+}
+
+impl Queue {
+    /// How far it is.
+    pub const fn state(&self) -> QueueState {
+        self.state
+    }
+
+    /// Why it is closed; `None` while it is not.
+    pub const fn error(&self) -> Option<&InitiatorError> {
+        self.error.as_ref()
+    }
+
+    /// Which queue it is (QID).
+    pub const fn queue_id(&self) -> u16 {
+        self.options.queue_id
+    }
+
+    /// The token its events carry.
+    pub const fn token(&self) -> u32 {
+        self.token
+    }
+
+    /// The target's address.
+    pub const fn address(&self) -> SocketAddr {
+        self.options.address
+    }
+
+    /// The controller it belongs to, known once it is live (CNTLID).
+    pub const fn controller_id(&self) -> u16 {
+        self.controller_id
+    }
+
+    /// Commands that `submit` takes now.
+    pub const fn free_slots(&self) -> usize {
+        match self.state {
+            QueueState::Live => self.slots.free(),
+            _ => 0,
+        }
+    }
+
+    /// Commands that are outstanding.
+    pub const fn outstanding(&self) -> usize {
+        self.slots.count() - self.slots.free()
+    }
+
+    /// Whether the socket may have more to read. Its readiness is not reported again: call `on_ready` again
+    /// with `readable`, after the completions were served.
+    pub const fn has_more(&self) -> bool {
+        self.more
+    }
+
+    /// The socket, for its options and statistics; `None` once closed.
+    pub const fn socket(&self) -> Option<&Socket> {
+        self.socket.as_ref()
+    }
+
+    /// Queues a command; `flush` sends it.
+    ///
+    /// # Errors
+    /// Gives the request back when there is no free slot or the queue is not live.
+    ///
+    /// # Panics
+    /// When the data is longer than 4 GiB, which no buffer is.
+    pub fn submit(&mut self, request: Request) -> Result<(), Request> {
+        if self.state != QueueState::Live {
+            return Err(request);
+        }
+        self.start(request)
+    }
+
+    /// The next completion, in the order in which the commands ended.
+    pub fn pop(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    /// When `on_time` wants to be called, at the latest.
+    pub const fn next_deadline(&self) -> Option<Moment> {
+        match self.state {
+            QueueState::Closed => None,
+            QueueState::Live if self.outstanding() == 0 => None,
+            QueueState::Live => Some(self.scan_at),
+            _ => Some(self.connect_deadline),
+        }
+    }
+
+    /// Closes the queue when its handshake, or a command, takes longer than it may.
+    pub fn on_time(&mut self, ring: &mut Ring, now: Moment) {
+        let late = match self.state {
+            QueueState::Closed => return,
+            QueueState::Live if now < self.scan_at => return,
+            QueueState::Live => {
+                self.scan_at = now.after(self.options.command_timeout / SCANS_PER_TIMEOUT);
+                self.scan(now).then_some(("a command's completion", self.options.command_timeout))
+            }
+            _ if now < self.connect_deadline => return,
+            QueueState::Connecting => Some(("the TCP connection", self.options.connect_timeout)),
+            QueueState::Initializing => Some(("the answer to ICReq", self.options.connect_timeout)),
+            QueueState::Joining => Some(("the answer to Fabrics Connect", self.options.connect_timeout)),
+        };
+        if let Some((what, after)) = late {
+            self.shut(ring, InitiatorError::TimedOut { address: self.options.address, what, after });
+        }
+    }
+
+    /// Closes the connection. Commands that are outstanding come back with `Status::HOST_PATH_ERROR`.
+    pub fn close(&mut self, ring: &mut Ring) {
+        self.shut(ring, InitiatorError::Disconnected { address: self.options.address });
+    }
+
+    /// Whether a command is over its time. Submitting reads no clock: a command's time counts from the first
+    /// scan that sees it.
+    fn scan(&mut self, now: Moment) -> bool {
+        let timeout: Duration = self.options.command_timeout;
+        let mut late = false;
+        for slot in self.slots.iter_mut().filter(|slot| slot.active && !slot.patient) {
+            if slot.seen == Moment(0) {
+                slot.seen = now;
+            }
+            late |= now.since(slot.seen) >= timeout;
+        }
+        late
+    }
+
+    /// Puts a command into a slot and onto the send list.
+    fn start(&mut self, request: Request) -> Result<(), Request> {
+        let Some(index) = self.slots.take() else { return Err(request) };
+        let command_id = self.slots.command_id(index);
+        let Request { mut entry, data, user } = request;
+        let in_capsule_length = match entry.opcode {
+            admin_opcode::FABRICS => ADMIN_IN_CAPSULE_LENGTH_MAX,
+            _ => self.options.in_capsule_length,
+        };
+        entry.command_id = command_id.into();
+        let slot = self.slots.get_mut(index);
+        slot.user = user;
+        slot.patient = self.options.queue_id == 0 && entry.opcode == admin_opcode::ASYNC_EVENT_REQUEST;
+        let (direction, buffer) = match data {
+            Data::None => (Direction::None, None),
+            Data::Receive(buffer) => (Direction::Receive, Some(buffer)),
+            Data::Send(buffer) if !buffer.is_empty() && buffer.len() <= in_capsule_length => {
+                (Direction::Capsule, Some(buffer))
+            }
+            Data::Send(buffer) => (Direction::Send, Some(buffer)),
+        };
+        let length = buffer.as_ref().map_or(0, |buffer| buffer.len());
+        slot.length = u32::try_from(length).expect("a buffer is at most limits::BUFFER_LENGTH_MAX long");
+        slot.direction = direction;
+        slot.transfer = nvme::tcp::Transfer::new(0..slot.length, 0);
+        if direction == Direction::Capsule {
+            slot.sends = 1;
+            entry.data = SglDescriptor::in_capsule(slot.length);
+            let bytes = buffer.as_deref().unwrap_or_default();
+            let crc = send::data_crc(self.negotiated.digests, bytes);
+            self.transmitter.command(entry, Some((index, length, crc)));
+        } else {
+            entry.data = SglDescriptor::transport(slot.length);
+            self.transmitter.command(entry, None);
+        }
+        slot.buffer = buffer;
+        Ok(())
+    }
+
+    /// Ends the command in slot `index`.
+    fn complete(&mut self, index: u16, status: Status, result: u64) -> Result<(), Box<Fault>> {
+        let slot = self.slots.get_mut(index);
+        let status =
+            if slot.damaged && status.is_success() { Status::TRANSIENT_TRANSPORT_ERROR } else { status };
+        let completion = Completion { user: slot.user, status, result, data: slot.buffer.take() };
+        self.slots.give(index);
+        if self.state == QueueState::Live {
+            self.completions.push_back(completion);
+            return Ok(());
+        }
+        self.joined(&completion)
+    }
+
+    /// Closes the connection for `error`, and ends all commands.
+    fn shut(&mut self, ring: &mut Ring, error: InitiatorError) {
+        if self.state == QueueState::Closed {
+            return;
+        }
+        tracing::debug!(queue = self.options.queue_id, %error, "queue closed");
+        if let Some(pending) = self.pending.take() {
+            ring.unwatch(&pending, self.token);
+        }
+        if let Some(socket) = self.socket.take() {
+            ring.unwatch(&socket, self.token);
+            // The ring may hold on to the socket until its next wait: the peer is to know at once.
+            socket.shut_down_sending();
+        }
+        self.transmitter.clear(|_| ());
+        self.incoming = None;
+        self.more = false;
+        let live = self.state == QueueState::Live;
+        self.state = QueueState::Closed;
+        for index in 0..self.slots.count() as u16 {
+            let slot = self.slots.get_mut(index);
+            if !slot.active {
+                continue;
+            }
+            let (user, data) = (slot.user, slot.buffer.take());
+            self.slots.give(index);
+            // Before it is live, the only command is its own Connect.
+            if live {
+                let status = Status::HOST_PATH_ERROR;
+                self.completions.push_back(Completion { user, status, result: 0, data });
+            }
+        }
+        self.error = Some(error);
+    }
+}

@@ -1,0 +1,372 @@
+//! The receiving half of a queue: completions, data straight into its command's buffer, requests for data,
+//! and a check of each against the commands that are outstanding. Framing and digests are checked below, in
+//! `nvme::tcp`.
+
+use std::io;
+use std::sync::Arc;
+
+use nvme::tcp::{
+    CapsuleResponse, CommonHeader, DataPdu, DecodeError, Event, FatalError, PduType, ReadyToTransfer,
+    TransferError,
+};
+use nvme::{CompletionEntry, Status};
+use zerocopy::IntoBytes;
+
+use super::{Direction, Queue, QueueState};
+use crate::initiator::{InitiatorError, PeerMisbehaved};
+use crate::limits::RECEIVE_BUDGET;
+use crate::ring::{Ring, SpanMut};
+
+/// Data PDUs from this length on are bulk: what follows one is received in small pieces, so that the data of
+/// the next is not copied but received where it belongs.
+const BULK_LENGTH: u32 = 32 << 10;
+/// Bytes received behind bulk data: some dozens of headers.
+const BULK_SCRATCH: usize = 2048;
+/// Data with less than this left is copied rather than received on its own: copying costs less than a second
+/// span.
+const DIRECT_LENGTH: usize = 1024;
+
+/// Byte offsets of header fields, for termination requests.
+const FLAGS_AT: u32 = 1;
+const COMMAND_ID_AT: u32 = 8;
+const RESPONSE_COMMAND_ID_AT: u32 = 20;
+const LENGTH_AT: u32 = 16;
+
+/// The data PDU that is coming in: where its next byte goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming {
+    slot: u16,
+    next: usize,
+    end: usize,
+    success: bool,
+}
+
+/// Why a queue cannot go on. Boxed, since it is rare and results are returned for every PDU.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Bytes that no target sends.
+    Decode(DecodeError),
+    /// A PDU the target may not send.
+    Misbehaved { misbehaviour: PeerMisbehaved, error: FatalError, information: u32, header: [u8; 24] },
+    /// There is nobody to tell.
+    Ended(InitiatorError),
+}
+
+impl Fault {
+    pub(super) fn decode(error: DecodeError) -> Box<Self> {
+        Box::new(Self::Decode(error))
+    }
+
+    pub(super) fn ended(error: InitiatorError) -> Box<Self> {
+        Box::new(Self::Ended(error))
+    }
+
+    fn misbehaved(
+        misbehaviour: PeerMisbehaved,
+        error: FatalError,
+        information: u32,
+        header: &impl PduHeader,
+    ) -> Box<Self> {
+        Box::new(Self::Misbehaved { misbehaviour, error, information, header: header.bytes() })
+    }
+}
+
+/// The headers that a fault may be about: all of one length.
+trait PduHeader {
+    fn bytes(&self) -> [u8; 24];
+}
+
+impl PduHeader for DataPdu {
+    fn bytes(&self) -> [u8; 24] {
+        std::array::from_fn(|at| self.as_bytes()[at])
+    }
+}
+
+impl PduHeader for ReadyToTransfer {
+    fn bytes(&self) -> [u8; 24] {
+        std::array::from_fn(|at| self.as_bytes()[at])
+    }
+}
+
+impl PduHeader for CompletionEntry {
+    fn bytes(&self) -> [u8; 24] {
+        let pdu = CapsuleResponse { common: CommonHeader::new(PduType::CapsuleResponse, 0), entry: *self };
+        std::array::from_fn(|at| pdu.as_bytes()[at])
+    }
+}
+
+impl Queue {
+    /// Takes what the socket has: call it for each event with this queue's token. `scratch` is room to
+    /// receive into, `limits::RECEIVE_LENGTH` long, that all queues of a thread share; nothing stays in it.
+    ///
+    /// # Panics
+    /// When `scratch` has less than 4 KiB.
+    pub fn on_ready(&mut self, ring: &mut Ring, scratch: &mut [u8], readable: bool, writable: bool) {
+        assert!(scratch.len() >= 4096, "scratch room for at least 4 KiB");
+        let outcome = match self.state {
+            QueueState::Closed => return,
+            QueueState::Connecting => self.connected(),
+            _ => {
+                self.blocked &= !writable;
+                if readable || self.more { self.receive(scratch) } else { Ok(()) }
+            }
+        };
+        if let Err(fault) = outcome {
+            self.fail(ring, *fault);
+        }
+    }
+
+    /// Receives until the socket is empty or the budget is used up.
+    fn receive(&mut self, scratch: &mut [u8]) -> Result<(), Box<Fault>> {
+        self.more = true;
+        for _ in 0..RECEIVE_BUDGET {
+            let address = self.options.address;
+            match self.receive_once(scratch)? {
+                Ok(Received::Full) => {}
+                Ok(Received::Short) => {
+                    // The socket is empty, but the end of the stream may have been part of the same event. It
+                    // is looked for while commands wait for answers; else it shows with the next command.
+                    if self.state == QueueState::Live && self.outstanding() == 0 {
+                        self.more = false;
+                        return Ok(());
+                    }
+                }
+                Ok(Received::End) => return Err(Fault::ended(InitiatorError::Closed { address })),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.more = false;
+                    return Ok(());
+                }
+                Err(error) => {
+                    return Err(Fault::ended(InitiatorError::Broken { address, error: Arc::new(error) }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_once(&mut self, scratch: &mut [u8]) -> Result<io::Result<Received>, Box<Fault>> {
+        let Some(socket) = &self.socket else { return Ok(Ok(Received::End)) };
+        let bulk = self.data_length_last >= BULK_LENGTH;
+        let room = if bulk { BULK_SCRATCH } else { scratch.len() };
+        let scratch = &mut scratch[..room];
+        let data_left = self.receiver.data_left();
+        let direct = match &mut self.incoming {
+            Some(incoming) if data_left >= DIRECT_LENGTH => Some(incoming),
+            _ => None,
+        };
+        let (received, asked, placed) = if let Some(incoming) = direct {
+            let buffer = self.slots.get_mut(incoming.slot).buffer.as_deref_mut().unwrap_or_default();
+            let rest = &mut buffer[incoming.next..incoming.end];
+            let asked = rest.len() + room;
+            let received = match socket.receive(&mut [SpanMut::new(rest), SpanMut::new(scratch)]) {
+                Ok(received) => received,
+                Err(error) => return Ok(Err(error)),
+            };
+            let placed = received.min(rest.len());
+            self.receiver.data_received(&rest[..placed]);
+            incoming.next += placed;
+            (received, asked, placed)
+        } else {
+            match socket.receive(&mut [SpanMut::new(scratch)]) {
+                Ok(received) => (received, room, 0),
+                Err(error) => return Ok(Err(error)),
+            }
+        };
+        if received == 0 {
+            return Ok(Ok(Received::End));
+        }
+        self.process(&scratch[..received - placed])?;
+        Ok(Ok(if received < asked { Received::Short } else { Received::Full }))
+    }
+
+    fn process(&mut self, mut input: &[u8]) -> Result<(), Box<Fault>> {
+        loop {
+            if !input.is_empty()
+                && let Some(incoming) = &mut self.incoming
+            {
+                let taken = self.receiver.take_data(&mut input, usize::MAX);
+                let end = incoming.next + taken.len();
+                let buffer = self.slots.get_mut(incoming.slot).buffer.as_deref_mut().unwrap_or_default();
+                buffer[incoming.next..end].copy_from_slice(taken);
+                incoming.next = end;
+            }
+            let Some(event) = self.receiver.next(&mut input).map_err(Fault::decode)? else {
+                if input.is_empty() {
+                    return Ok(());
+                }
+                continue;
+            };
+            match event {
+                Event::Response(entry) => self.on_response(&entry)?,
+                Event::Data(pdu) => self.on_data(&pdu)?,
+                Event::DataEnd { digest_matches } => self.on_data_end(digest_matches)?,
+                Event::ReadyToTransfer(pdu) => self.on_ready_to_transfer(&pdu)?,
+                Event::Initialize(response) => self.initialized(&response)?,
+                Event::Terminate { error, information } => {
+                    let address = self.options.address;
+                    return Err(Fault::ended(InitiatorError::Terminated { address, error, information }));
+                }
+                // The receiver lets no command through to a host.
+                Event::Command { .. } => {
+                    return Err(Fault::decode(DecodeError::new(FatalError::PduSequence, 0)));
+                }
+            }
+        }
+    }
+
+    fn on_response(&mut self, entry: &CompletionEntry) -> Result<(), Box<Fault>> {
+        let command_id = entry.command_id.get();
+        let fault = |misbehaviour, information| {
+            Err(Fault::misbehaved(misbehaviour, FatalError::InvalidHeaderField, information, entry))
+        };
+        let Some(index) = self.slots.find(command_id) else {
+            return fault(PeerMisbehaved::UnknownCommand { command_id }, RESPONSE_COMMAND_ID_AT);
+        };
+        let slot = self.slots.get_mut(index);
+        if slot.answer.is_some() {
+            return fault(PeerMisbehaved::UnknownCommand { command_id }, RESPONSE_COMMAND_ID_AT);
+        }
+        let status = entry.status();
+        let moves = matches!(slot.direction, Direction::Send | Direction::Receive);
+        if status.is_success() && moves && slot.moved != slot.length {
+            let (moved, length) = (slot.moved, slot.length);
+            return Err(Fault::misbehaved(
+                PeerMisbehaved::DataMissing { command_id, moved, length },
+                FatalError::PduSequence,
+                0,
+                entry,
+            ));
+        }
+        if slot.sends > 0 {
+            // The buffer is still on the send list, and has to stay until it has left.
+            slot.answer = Some((status, entry.result()));
+            return Ok(());
+        }
+        self.complete(index, status, entry.result())
+    }
+
+    fn on_data(&mut self, pdu: &DataPdu) -> Result<(), Box<Fault>> {
+        let command_id = pdu.command_id.get();
+        let fault =
+            |misbehaviour, error, information| Err(Fault::misbehaved(misbehaviour, error, information, pdu));
+        let invalid = FatalError::InvalidHeaderField;
+        let Some(index) = self.slots.find(command_id) else {
+            return fault(PeerMisbehaved::UnknownCommand { command_id }, invalid, COMMAND_ID_AT);
+        };
+        let slot = self.slots.get_mut(index);
+        if slot.direction != Direction::Receive {
+            return fault(PeerMisbehaved::DataNotAsked { command_id }, FatalError::PduSequence, 0);
+        }
+        if pdu.is_success() && !pdu.is_last() {
+            return fault(PeerMisbehaved::SuccessWithoutLast { command_id }, invalid, FLAGS_AT);
+        }
+        // In data to a host the tag is reserved, and what is reserved is not looked at.
+        let mut untagged = *pdu;
+        untagged.transfer_tag = 0.into();
+        match slot.transfer.accept(&untagged) {
+            Ok(range) => {
+                self.data_length_last = pdu.length.get();
+                let success = pdu.is_success();
+                self.incoming = Some(Incoming { slot: index, next: range.start, end: range.end, success });
+                Ok(())
+            }
+            Err(TransferError::WrongLast) if pdu.is_success() => {
+                let (moved, length) = (slot.moved + pdu.length.get(), slot.length);
+                fault(PeerMisbehaved::DataMissing { command_id, moved, length }, invalid, FLAGS_AT)
+            }
+            Err(error @ TransferError::WrongLast) => {
+                fault(PeerMisbehaved::DataOutOfRange { command_id, error }, invalid, FLAGS_AT)
+            }
+            Err(error) => {
+                let kind = FatalError::DataTransferOutOfRange;
+                fault(PeerMisbehaved::DataOutOfRange { command_id, error }, kind, 0)
+            }
+        }
+    }
+
+    fn on_data_end(&mut self, digest_matches: bool) -> Result<(), Box<Fault>> {
+        let Some(incoming) = self.incoming.take() else { return Ok(()) };
+        let slot = self.slots.get_mut(incoming.slot);
+        slot.moved = incoming.end as u32;
+        slot.damaged |= !digest_matches;
+        if incoming.success {
+            return self.complete(incoming.slot, Status::SUCCESS, 0);
+        }
+        Ok(())
+    }
+
+    fn on_ready_to_transfer(&mut self, pdu: &ReadyToTransfer) -> Result<(), Box<Fault>> {
+        let command_id = pdu.command_id.get();
+        let (offset, length) = (pdu.offset.get(), pdu.length.get());
+        let fault =
+            |misbehaviour, error, information| Err(Fault::misbehaved(misbehaviour, error, information, pdu));
+        let invalid = FatalError::InvalidHeaderField;
+        let Some(index) = self.slots.find(command_id) else {
+            return fault(PeerMisbehaved::UnknownCommand { command_id }, invalid, COMMAND_ID_AT);
+        };
+        let slot = self.slots.get_mut(index);
+        if slot.direction != Direction::Send || slot.answer.is_some() {
+            let misbehaviour = PeerMisbehaved::ReadyToTransferNotExpected { command_id };
+            return fault(misbehaviour, FatalError::PduSequence, 0);
+        }
+        if slot.sends > 0 {
+            let misbehaviour = PeerMisbehaved::ReadyToTransferLimit { command_id };
+            return fault(misbehaviour, FatalError::TransferLimitExceeded, 0);
+        }
+        let out_of_range = PeerMisbehaved::ReadyToTransferOutOfRange { command_id, offset, length };
+        if length == 0 {
+            return fault(out_of_range, invalid, LENGTH_AT);
+        }
+        if offset != slot.moved || length > slot.length - slot.moved {
+            return fault(out_of_range, FatalError::DataTransferOutOfRange, 0);
+        }
+        slot.moved += length;
+        self.send_data(index, pdu);
+        Ok(())
+    }
+
+    /// Ends the connection for `fault`, telling the target where it is to blame.
+    fn fail(&mut self, ring: &mut Ring, fault: Fault) {
+        let address = self.options.address;
+        let error = match fault {
+            Fault::Ended(error) => error,
+            Fault::Decode(error) => {
+                let mut header = [0; 128];
+                let faulty = self.receiver.faulty_header();
+                let length = faulty.len().min(header.len());
+                header[..length].copy_from_slice(&faulty[..length]);
+                self.terminate(error.error, error.information, &header[..length]);
+                InitiatorError::Protocol { address, error }
+            }
+            Fault::Misbehaved { misbehaviour, error, information, header } => {
+                self.terminate(error, information, &header);
+                InitiatorError::PeerMisbehaved { address, misbehaviour }
+            }
+        };
+        self.drain();
+        self.shut(ring, error);
+    }
+
+    /// Throws away what has come: a socket closed with unread data resets the connection, and the peer would
+    /// lose the termination request that tells it why.
+    fn drain(&self) {
+        let Some(socket) = &self.socket else { return };
+        let mut sink = [0; 4096];
+        for _ in 0..RECEIVE_BUDGET {
+            match socket.receive(&mut [SpanMut::new(&mut sink)]) {
+                Ok(1..) => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+/// How one receive call ended.
+enum Received {
+    /// All the room was filled: there may be more.
+    Full,
+    /// The socket has no more.
+    Short,
+    /// The stream has ended.
+    End,
+}

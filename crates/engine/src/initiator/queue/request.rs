@@ -1,0 +1,58 @@
+//! What goes into a queue and what comes out: a command with its buffer, and its completion with the same
+//! buffer. What the command means is known to whoever made it.
+
+use nvme::{Status, SubmissionEntry};
+
+use crate::ring::Buffer;
+
+/// The data of a command, its length being the buffer's.
+#[derive(Debug, Default)]
+pub enum Data {
+    /// None.
+    #[default]
+    None,
+    /// Bytes for the controller: the whole buffer.
+    Send(Buffer),
+    /// Room for bytes from the controller: the whole buffer is filled.
+    Receive(Buffer),
+}
+
+/// A command for a queue.
+#[derive(Debug)]
+pub struct Request {
+    /// The command. Its identifier, its flags for SGLs and its data descriptor are filled in by the queue.
+    pub entry: SubmissionEntry,
+    /// Its data. The buffer comes back with the completion.
+    pub data: Data,
+    /// Whatever the caller wants to find in the completion.
+    pub user: u64,
+}
+
+/// The end of a command.
+#[derive(Debug)]
+pub struct Completion {
+    /// What the request carried.
+    pub user: u64,
+    /// The controller's status; `Status::HOST_PATH_ERROR` when the queue closed before there was one, and
+    /// `Status::TRANSIENT_TRANSPORT_ERROR` when data came damaged.
+    pub status: Status,
+    /// Completion dwords 0 and 1.
+    pub result: u64,
+    /// The buffer the request carried.
+    pub data: Option<Buffer>,
+}
+
+/// How far a queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueState {
+    /// The TCP connection is being made.
+    Connecting,
+    /// ICReq is sent, ICResp is waited for.
+    Initializing,
+    /// Fabrics Connect is sent, its completion is waited for.
+    Joining,
+    /// Commands are taken.
+    Live,
+    /// It is over; [`Queue::error`](super::Queue::error) tells why.
+    Closed,
+}

@@ -1,0 +1,134 @@
+//! The sending half of a queue: all PDUs that are ready leave in one vectored send.
+//! What is on the send list was put there by `submit` and by the target's requests for data.
+
+use std::io;
+use std::sync::Arc;
+
+use nvme::tcp::digest::crc32c;
+use nvme::tcp::{DataPdu, Digests, FatalError, Part, PduType, ReadyToTransfer, flags};
+
+use super::{Queue, QueueState};
+use crate::initiator::InitiatorError;
+use crate::limits::SEND_PARTS_MAX;
+use crate::ring::{Ring, Span};
+
+/// The data digest of `bytes`, when digests are in use.
+pub(super) fn data_crc(digests: Digests, bytes: &[u8]) -> u32 {
+    if digests.data { crc32c(bytes) } else { 0 }
+}
+
+impl Queue {
+    /// Sends all that is queued, or as much as there is room for; the ring then tells when there is more.
+    pub fn flush(&mut self, ring: &mut Ring) {
+        if self.blocked || self.transmitter.is_empty() {
+            return;
+        }
+        let broken = match self.send_all() {
+            Ok(true) => return,
+            Ok(false) => {
+                let Some(socket) = &self.socket else { return };
+                self.blocked = true;
+                ring.await_writable(socket, self.token).err()
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = broken {
+            let (address, error) = (self.options.address, Arc::new(error));
+            self.shut(ring, InitiatorError::Broken { address, error });
+        }
+    }
+
+    /// Sends until there is nothing left (true) or no room (false).
+    fn send_all(&mut self) -> io::Result<bool> {
+        while !self.transmitter.is_empty() {
+            let Some(socket) = &self.socket else { return Ok(true) };
+            let mut spans = [Span::EMPTY; SEND_PARTS_MAX];
+            let mut count = 0;
+            let mut length = 0;
+            for (span, part) in spans.iter_mut().zip(self.transmitter.parts()) {
+                let bytes = match part {
+                    Part::Bytes(bytes) => bytes,
+                    Part::Payload { payload, start, end } => {
+                        let buffer = self.slots.get(payload).buffer.as_deref().unwrap_or_default();
+                        &buffer[start..end]
+                    }
+                };
+                *span = Span::new(bytes);
+                length += bytes.len();
+                count += 1;
+            }
+            let sent = match socket.send(&spans[..count]) {
+                Ok(sent) => sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            self.sent(sent);
+            if sent < length {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn sent(&mut self, sent: usize) {
+        let slots = &mut self.slots;
+        let mut answered = false;
+        self.transmitter.advance(sent, |index| {
+            let slot = slots.get_mut(index);
+            slot.sends -= 1;
+            answered |= slot.sends == 0 && slot.answer.is_some();
+        });
+        if answered {
+            self.complete_answered();
+        }
+    }
+
+    /// Completes commands that were answered before their data had left. Rare: the target had no use for the
+    /// data.
+    fn complete_answered(&mut self) {
+        for index in 0..self.slots.count() as u16 {
+            let slot = self.slots.get_mut(index);
+            if slot.active
+                && slot.sends == 0
+                && self.state == QueueState::Live
+                && let Some((status, result)) = slot.answer.take()
+            {
+                // Completing fails only before a queue is live.
+                let _ = self.complete(index, status, result);
+            }
+        }
+    }
+
+    /// Queues the data that the target asked for, in PDUs as long as it allows.
+    pub(super) fn send_data(&mut self, index: u16, asked: &ReadyToTransfer) {
+        let end = asked.offset.get() + asked.length.get();
+        let piece_length = self.negotiated.data_to_controller_max;
+        let mut offset = asked.offset.get();
+        while offset < end {
+            let length = (end - offset).min(piece_length);
+            let flags = if offset + length == end { flags::LAST } else { 0 };
+            let (command_id, tag) = (asked.command_id.get(), asked.transfer_tag.get());
+            let pdu = DataPdu::new(PduType::DataToController, flags, command_id, tag, offset, length);
+            let range = offset as usize..(offset + length) as usize;
+            let slot = self.slots.get_mut(index);
+            let buffer = slot.buffer.as_deref().unwrap_or_default();
+            let crc = data_crc(self.negotiated.digests, &buffer[range.clone()]);
+            slot.sends += 1;
+            self.transmitter.data(pdu, index, range, crc);
+            offset += length;
+        }
+    }
+
+    /// Tells the target why the connection ends, as far as there is room for it.
+    pub(super) fn terminate(&mut self, error: FatalError, information: u32, header: &[u8]) {
+        if !self.blocked {
+            // Nothing is on its way in part, so the reason may go first.
+            self.transmitter.clear(|_| ());
+        }
+        self.transmitter.terminate(PduType::HostTerminate, error, information, header);
+        let _ = self.send_all();
+        if let Some(socket) = &self.socket {
+            socket.shut_down_sending();
+        }
+    }
+}

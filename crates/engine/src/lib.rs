@@ -1,0 +1,9 @@
+//! Selvedge's engine: everything that touches the operating system. Reactors and backends that serve blocks, and
+//! the initiator that uses them. What the bytes mean is the `nvme` crate's; what people type is the program's.
+
+pub mod backend;
+pub mod initiator;
+pub mod limits;
+pub mod ring;
+pub mod target;
+pub mod transport;

@@ -1,0 +1,90 @@
+//! Every limit of the engine, with its reason. Relations between limits are asserted at compile time.
+//! Policy that users set (sizes, addresses) is configuration and does not stand here.
+
+/// Smallest buffer in bytes: a page, since O_DIRECT wants page-aligned memory anyway.
+pub const BUFFER_LENGTH_MIN: usize = 4096;
+/// Largest buffer in bytes, and so the most data of one command: 1 MiB keeps a slow link's queueing bounded.
+pub const BUFFER_LENGTH_MAX: usize = 1 << 20;
+/// Bytes of free buffers a reactor keeps for the next command, so that a burst's memory goes back to the system.
+pub const POOL_KEPT_BYTES_MAX: usize = 64 << 20;
+/// Bytes of buffers the commands of one connection may hold at a time. A connection that reaches it waits for its
+/// own commands; there is no shared pool that one host could drain for all.
+pub const CONNECTION_BUFFER_BYTES_MAX: usize = 8 << 20;
+
+/// Maximum data transfer size as the exponent of 4 KiB pages (MDTS).
+pub const TRANSFER_PAGES_EXPONENT: u8 = 8;
+/// Most data of one Write Zeroes as the exponent of 4 KiB pages (WZSL): 32 MiB of memory are zeroed in some
+/// milliseconds, which is as long as one command may keep a reactor from the others.
+pub const WRITE_ZEROES_PAGES_EXPONENT: u8 = 13;
+/// Bytes of in-capsule data a host may send with an I/O command: four pages, as the Linux target offers.
+pub const IN_CAPSULE_LENGTH_MAX: usize = 16 << 10;
+/// Bytes of in-capsule data with an admin command: fixed by the TCP transport specification (7.4.5).
+pub const ADMIN_IN_CAPSULE_LENGTH_MAX: usize = 8 << 10;
+/// Bytes one H2CData PDU may carry (MAXH2CDATA): a whole transfer, so that one R2T is one PDU.
+pub const DATA_TO_CONTROLLER_MAX: u32 = BUFFER_LENGTH_MAX as u32;
+
+/// Entries of an I/O queue (MQES): eight times what Linux asks for by default.
+pub const QUEUE_ENTRIES_MAX: u16 = 1024;
+/// Entries of an admin queue (Linux asks for 32).
+pub const ADMIN_QUEUE_ENTRIES_MAX: u16 = 128;
+/// I/O queues of one controller: as many as a host with 127 CPUs asks for.
+pub const IO_QUEUES_MAX: u16 = 128;
+/// Controllers of one target process.
+pub const CONTROLLERS_MAX: usize = 1024;
+/// Connections of one reactor: one host's 128 queues for each of 32 hosts.
+pub const CONNECTIONS_PER_REACTOR_MAX: usize = 4096;
+/// Asynchronous Event Requests outstanding per controller (AERL, made 1's based).
+pub const ASYNC_EVENTS_MAX: usize = 4;
+/// Abort commands outstanding per controller (ACL, made 1's based).
+pub const ABORTS_MAX: u8 = 4;
+/// Entries of a controller's error log (ELPE, made 1's based).
+pub const ERROR_LOG_ENTRIES: usize = 64;
+/// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN).
+pub const NAMESPACES_MAX: u32 = 1024;
+/// Subsystems of one target.
+pub const SUBSYSTEMS_MAX: usize = 1024;
+/// Hosts on one subsystem's list.
+pub const HOSTS_MAX: usize = 1024;
+/// Listening addresses of one target.
+pub const PORTS_MAX: usize = 64;
+
+/// A connection that has not finished its handshake and Connect by then is closed: a stranger costs no slot for long.
+pub const CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// A terminated connection's last PDU may take this long to leave (TCP 3.5: the host has 30 s at most).
+pub const LINGER_TIMEOUT_MS: u64 = 2_000;
+/// Outstanding commands may take this long at shutdown.
+pub const SHUTDOWN_TIMEOUT_MS: u64 = 10_000;
+/// Largest keep alive time-out a controller takes in milliseconds: a day; more would keep dead hosts for good.
+pub const KEEP_ALIVE_MS_MAX: u32 = 24 * 3600 * 1000;
+/// Granularity of the keep alive timer in units of 100 ms (KAS): 1 s.
+pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 10;
+
+/// Bytes a reactor receives with one call, over all connections.
+pub const RECEIVE_LENGTH: usize = 256 << 10;
+/// Receive calls one connection gets before the others have their turn.
+pub const RECEIVE_BUDGET: usize = 8;
+/// Parts of one vectored send: far below the system's 1,024, enough for 64 reads.
+pub const SEND_PARTS_MAX: usize = 128;
+/// Bytes queued for sending at which a connection takes no more commands: its host does not read what it asked for.
+pub const SEND_BYTES_MAX: usize = 4 << 20;
+/// PDUs queued for sending at which a connection sends before it goes on.
+pub const SEND_BATCH_PDUS: usize = 64;
+/// Entries of a reactor's submission ring.
+pub const RING_ENTRIES: u32 = 512;
+/// Time a reactor polls before it sleeps, at most, in microseconds; less where polling did not pay.
+pub const POLL_US_MAX: u64 = 50;
+/// Threads that do storage calls where io_uring is not to be had.
+pub const STORAGE_THREADS: usize = 4;
+
+const _: () = {
+    assert!(BUFFER_LENGTH_MIN.is_power_of_two() && BUFFER_LENGTH_MAX.is_power_of_two());
+    assert!(BUFFER_LENGTH_MAX == BUFFER_LENGTH_MIN << TRANSFER_PAGES_EXPONENT);
+    assert!(IN_CAPSULE_LENGTH_MAX <= BUFFER_LENGTH_MAX);
+    assert!(IN_CAPSULE_LENGTH_MAX.is_multiple_of(16), "IOCCSZ counts 16 bytes");
+    assert!(CONNECTION_BUFFER_BYTES_MAX >= 2 * BUFFER_LENGTH_MAX, "one transfer must never wait for itself");
+    assert!(SEND_BYTES_MAX >= BUFFER_LENGTH_MAX, "a single answer must fit");
+    assert!(SEND_PARTS_MAX >= 2 * SEND_BATCH_PDUS, "a batch of reads must leave in one send");
+    assert!(DATA_TO_CONTROLLER_MAX.is_multiple_of(4) && DATA_TO_CONTROLLER_MAX >= 4096);
+    assert!(ADMIN_QUEUE_ENTRIES_MAX as usize > ASYNC_EVENTS_MAX + ABORTS_MAX as usize);
+    assert!(RECEIVE_LENGTH >= IN_CAPSULE_LENGTH_MAX);
+};

@@ -1,0 +1,72 @@
+//! The processor a thread runs on, the time it has used, and borrowing descriptors from what owns them.
+//! Which thread belongs on which core is decided elsewhere.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Keeps the calling thread on `cpu`.
+///
+/// # Errors
+/// When there is no such processor, or the process may not use it.
+pub fn pin_to(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no CPU {cpu}")));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set)
+        .map_err(|error| io::Error::new(error.kind(), format!("the process may not run on CPU {cpu}")))
+}
+
+/// The processors this process may use.
+pub fn available() -> Vec<usize> {
+    match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),
+        Err(_) => vec![0],
+    }
+}
+
+/// Processor time the calling thread has used.
+pub fn thread_time() -> Duration {
+    used(ClockId::ThreadCPUTime)
+}
+
+/// The system's number of the calling thread.
+pub fn thread_id() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Processor time a thread of this process has used, unless it has ended.
+pub fn time_of_thread(thread_id: i32) -> Option<Duration> {
+    // The first number of schedstat is the time on a processor in nanoseconds.
+    let text = std::fs::read_to_string(format!("/proc/self/task/{thread_id}/schedstat")).ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}
+
+/// Processor time this process has used.
+pub fn process_time() -> Duration {
+    used(ClockId::ProcessCPUTime)
+}
+
+fn used(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Borrows the descriptor of something that owns one.
+///
+/// # Errors
+/// When it has none.
+pub(super) fn borrow_descriptor(owner: &impl AsRawFd) -> io::Result<BorrowedFd<'_>> {
+    let descriptor = owner.as_raw_fd();
+    if descriptor < 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: it is not -1, and the owner keeps it open for as long as it is borrowed here.
+    #[allow(unsafe_code)]
+    Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
+}

@@ -1,0 +1,162 @@
+//! A stream socket that never blocks: vectored receive and send, and nothing else on the data path.
+//! How it came to be (listening, connecting, options) belongs to `transport`.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use crate::limits::SEND_PARTS_MAX;
+
+/// Bytes to be sent, borrowed from whoever keeps them. Unlike a slice, it may be of memory that others write at
+/// the same time; only the kernel reads it.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Span<'a>(libc::iovec, PhantomData<&'a [u8]>);
+
+impl<'a> Span<'a> {
+    /// No bytes.
+    pub const EMPTY: Span<'static> =
+        Span(libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }, PhantomData);
+
+    /// The bytes of a slice.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(libc::iovec { iov_base: bytes.as_ptr() as *mut libc::c_void, iov_len: bytes.len() }, PhantomData)
+    }
+
+    /// `length` bytes at `pointer`.
+    ///
+    /// # Safety
+    /// The memory must stay mapped and readable for `'a`.
+    #[allow(unsafe_code)]
+    pub(crate) const unsafe fn from_raw(pointer: *const u8, length: usize) -> Self {
+        Self(libc::iovec { iov_base: pointer as *mut libc::c_void, iov_len: length }, PhantomData)
+    }
+
+    /// The bytes from `from` on.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[must_use]
+    pub const fn skip(&self, from: usize) -> Self {
+        assert!(from <= self.0.iov_len, "skipping past the end");
+        let iov_base = self.0.iov_base.wrapping_byte_add(from);
+        Self(libc::iovec { iov_base, iov_len: self.0.iov_len - from }, PhantomData)
+    }
+
+    /// Number of bytes.
+    pub const fn len(&self) -> usize {
+        self.0.iov_len
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.0.iov_len == 0
+    }
+}
+
+/// Room to receive into, borrowed alone.
+#[repr(transparent)]
+pub struct SpanMut<'a>(libc::iovec, PhantomData<&'a mut [u8]>);
+
+impl<'a> SpanMut<'a> {
+    /// The room of a slice.
+    pub const fn new(bytes: &'a mut [u8]) -> Self {
+        Self(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }, PhantomData)
+    }
+}
+
+/// A connected stream.
+#[derive(Debug)]
+pub struct Socket(OwnedFd);
+
+impl Socket {
+    /// Takes over a connected stream socket and makes it non-blocking.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn new(descriptor: impl Into<OwnedFd>) -> io::Result<Self> {
+        let descriptor = descriptor.into();
+        rustix::io::ioctl_fionbio(&descriptor, true)?;
+        Ok(Self(descriptor))
+    }
+
+    /// Receives into `spans` in order. 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing has come, else what ended the connection.
+    pub fn receive(&self, spans: &mut [SpanMut<'_>]) -> io::Result<usize> {
+        loop {
+            // SAFETY: `SpanMut` is an iovec (transparent) whose memory is borrowed alone for the time of the call.
+            #[allow(unsafe_code)]
+            let result = unsafe {
+                match spans {
+                    [one] => libc::recv(self.0.as_raw_fd(), one.0.iov_base, one.0.iov_len, 0),
+                    _ => libc::readv(self.0.as_raw_fd(), spans.as_ptr().cast(), spans.len() as libc::c_int),
+                }
+            };
+            match usize::try_from(result) {
+                Ok(received) => return Ok(received),
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends `spans` in order, as much as there is room for.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is no room, else what ended the connection.
+    ///
+    /// # Panics
+    /// When there are more than `limits::SEND_PARTS_MAX` spans.
+    pub fn send(&self, spans: &[Span<'_>]) -> io::Result<usize> {
+        assert!(spans.len() <= SEND_PARTS_MAX, "too many parts for one send");
+        loop {
+            // SAFETY: an all-zero msghdr is a valid one. `Span` is an iovec (transparent) whose memory stays mapped for
+            // the time of the call, by the borrow or by the promise of `from_raw`; the kernel only reads it.
+            #[allow(unsafe_code)]
+            let result = unsafe {
+                let mut message: libc::msghdr = std::mem::zeroed();
+                message.msg_iov = spans.as_ptr() as *mut libc::iovec;
+                message.msg_iovlen = spans.len();
+                libc::sendmsg(self.0.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+            };
+            match usize::try_from(result) {
+                Ok(sent) => return Ok(sent),
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The address of this end.
+    pub fn local_ip(&self) -> Option<std::net::IpAddr> {
+        let address = rustix::net::getsockname(&self.0).ok()?;
+        std::net::SocketAddr::try_from(address).ok().map(|address| address.ip())
+    }
+
+    /// Says that nothing more will be sent; what is queued still leaves, and the peer sees a proper end.
+    pub fn shut_down_sending(&self) {
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write);
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> OwnedFd {
+        socket.0
+    }
+}

@@ -1,0 +1,55 @@
+//! What a ring does to files and block devices: an open file and the operations on it.
+//! It knows byte offsets only; blocks, namespaces and what a file is good for belong to `backend`.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use super::Buffer;
+
+/// An open file or block device. It must stay open until all operations on it have ended.
+#[derive(Debug)]
+pub struct Storage(OwnedFd);
+
+impl Storage {
+    /// Takes over an open descriptor.
+    pub fn new(descriptor: impl Into<OwnedFd>) -> Self {
+        Self(descriptor.into())
+    }
+}
+
+impl AsRawFd for Storage {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// An operation, with the buffer lent to it.
+#[derive(Debug)]
+pub enum StorageOp {
+    /// Fills the buffer from `offset`. The result is short only at the end of the file.
+    Read {
+        /// Where the bytes go.
+        buffer: Buffer,
+        /// First byte within the file.
+        offset: u64,
+    },
+    /// Writes the whole buffer at `offset`.
+    Write {
+        /// The bytes.
+        buffer: Buffer,
+        /// First byte within the file.
+        offset: u64,
+        /// Whether the bytes must be durable when the operation ends.
+        durable: bool,
+    },
+    /// Makes all ended writes durable.
+    Sync,
+    /// Changes the allocation of a range, with the mode bits of fallocate(2).
+    Allocate {
+        /// Mode bits.
+        mode: u32,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        length: u64,
+    },
+}

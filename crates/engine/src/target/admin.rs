@@ -1,0 +1,180 @@
+//! The admin queue: takes a command and its data, asks the module whose command it is, and sends the answer.
+//! It starts no I/O and touches no namespace's blocks.
+
+use nvme::command::{DataPointer, admin_opcode};
+use nvme::fabrics::fabrics_type;
+use nvme::features::{FeatureId, SetFeatures};
+use nvme::tcp::{DecodeError, FatalError};
+use nvme::{Status, SubmissionEntry};
+
+use super::connection::{Connection, End, Environment, Session};
+use super::slot::Work;
+use super::{discovery, features, identify, log_page};
+use crate::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX};
+
+/// What an admin command comes to.
+pub(super) enum Answer {
+    /// A status and a result.
+    Status(Status, u64),
+    /// Success, with data for the host.
+    Data(Vec<u8>),
+    /// Nothing now: an Asynchronous Event Request waits for its event.
+    Held,
+}
+
+impl From<Status> for Answer {
+    fn from(status: Status) -> Self {
+        Answer::Status(status, 0)
+    }
+}
+
+impl Connection {
+    /// A command of the admin queue, or the first of any queue, with `data_length` bytes in its capsule.
+    pub(super) fn admin_command(
+        &mut self,
+        entry: &SubmissionEntry,
+        data_length: usize,
+        env: &mut Environment<'_>,
+    ) -> Result<(), End> {
+        if data_length > ADMIN_IN_CAPSULE_LENGTH_MAX {
+            return Err(DecodeError::new(FatalError::TransferLimitExceeded, 0).into());
+        }
+        let pointer = match entry.data_pointer() {
+            Ok(pointer) => pointer,
+            Err(status) => {
+                self.refuse(entry, status);
+                return Ok(());
+            }
+        };
+        let takes_data = sends_data(entry);
+        match pointer {
+            DataPointer::InCapsule { length } if length as usize != data_length || !takes_data => {
+                self.refuse(entry, Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+                Ok(())
+            }
+            DataPointer::InCapsule { length } if length > 0 => {
+                let index = self.take_admin_slot(entry, length)?;
+                self.take_in_capsule(index, env);
+                Ok(())
+            }
+            _ if data_length > 0 => {
+                self.refuse(entry, Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+                Ok(())
+            }
+            DataPointer::Transport { length } if takes_data && length > 0 => {
+                if length as usize > ADMIN_IN_CAPSULE_LENGTH_MAX {
+                    self.refuse(entry, Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+                    return Ok(());
+                }
+                let index = self.take_admin_slot(entry, length)?;
+                self.ask_for_data(index, env);
+                Ok(())
+            }
+            _ => self.run_admin(entry, &[], env),
+        }
+    }
+
+    fn take_admin_slot(&mut self, entry: &SubmissionEntry, length: u32) -> Result<u16, End> {
+        let taken =
+            self.slots.take(entry.command_id.get(), entry.opcode, entry.nsid.get(), Work::Admin, length);
+        let Some(index) = taken else {
+            return Err(DecodeError::new(FatalError::PduSequence, 0).into());
+        };
+        let at = usize::from(index);
+        if self.admin_entries.len() <= at {
+            self.admin_entries.resize(at + 1, SubmissionEntry::default());
+        }
+        self.admin_entries[at] = *entry;
+        Ok(index)
+    }
+
+    /// The data of an admin command has come.
+    pub(super) fn admin_data_came(&mut self, index: u16, env: &mut Environment<'_>) -> Result<(), End> {
+        let entry = self.admin_entries[usize::from(index)];
+        let data = self.slots.data(index).to_vec();
+        self.slots.give(index, env.pool);
+        self.run_admin(&entry, &data, env)
+    }
+
+    fn run_admin(
+        &mut self,
+        entry: &SubmissionEntry,
+        data: &[u8],
+        env: &mut Environment<'_>,
+    ) -> Result<(), End> {
+        let answer = match &mut self.session {
+            Session::New => return self.first_command(entry, data, env),
+            Session::Admin { .. } if entry.opcode == admin_opcode::FABRICS => {
+                self.fabrics_command(entry, env)
+            }
+            Session::Admin { controller, events } => match entry.opcode {
+                admin_opcode::ASYNC_EVENT_REQUEST if events.len() < ASYNC_EVENTS_MAX => {
+                    events.push(entry.command_id.get());
+                    Answer::Held
+                }
+                admin_opcode::ASYNC_EVENT_REQUEST => Status::ASYNC_EVENT_LIMIT_EXCEEDED.do_not_retry().into(),
+                // Commands other than this one are taken while the controller is being enabled, as nvmet does too;
+                // what needs a ready controller says so itself.
+                admin_opcode::KEEP_ALIVE => Status::SUCCESS.into(),
+                admin_opcode::IDENTIFY => identify::answer(entry, controller, env.fabric),
+                admin_opcode::GET_LOG_PAGE if controller.subsystem.is_discovery => {
+                    discovery::answer(entry, controller, env.fabric, &self.socket)
+                }
+                admin_opcode::GET_LOG_PAGE => log_page::answer(entry, controller),
+                admin_opcode::SET_FEATURES => features::set(entry, controller, data),
+                admin_opcode::GET_FEATURES => features::get(entry, controller),
+                // The command may have been answered already, or is; it is never cut short (DW0 bit 0: not aborted).
+                admin_opcode::ABORT if !controller.subsystem.is_discovery => {
+                    Answer::Status(Status::SUCCESS, 1)
+                }
+                _ => Status::INVALID_OPCODE.do_not_retry().into(),
+            },
+            Session::Io { .. } => return Err(End::Gone),
+        };
+        self.send_answer(entry, answer, env)
+    }
+
+    fn send_answer(
+        &mut self,
+        entry: &SubmissionEntry,
+        answer: Answer,
+        env: &mut Environment<'_>,
+    ) -> Result<(), End> {
+        match answer {
+            Answer::Held => {}
+            Answer::Status(status, result) if status.is_success() => {
+                self.respond(entry.command_id.get(), status, result);
+            }
+            Answer::Status(status, result) => self.refuse_with(entry, status, result),
+            Answer::Data(bytes) => {
+                let room = entry.data_pointer().map_or(0, |pointer| pointer.length() as usize);
+                let length = bytes.len().min(room).min(BUFFER_LENGTH_MAX);
+                if length == 0 {
+                    self.refuse(entry, Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+                    return Ok(());
+                }
+                let index = self.take_admin_slot(entry, length as u32)?;
+                self.slots.hold(index, env.pool);
+                if let Some(buffer) = self.slots.at(index).data.as_mut() {
+                    buffer.copy_from_slice(&bytes[..length]);
+                }
+                self.send_slot(index, length as u32);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the host sends data with this command.
+fn sends_data(entry: &SubmissionEntry) -> bool {
+    match entry.opcode {
+        admin_opcode::FABRICS => {
+            matches!(entry.fabrics_type(), fabrics_type::CONNECT | fabrics_type::AUTHENTICATION_SEND)
+        }
+        admin_opcode::SET_FEATURES => {
+            let set = SetFeatures::decode(entry.cdw10.get(), entry.cdw11.get(), entry.cdw14.get());
+            matches!(set.id, FeatureId::TIMESTAMP | FeatureId::HOST_BEHAVIOR | FeatureId::HOST_IDENTIFIER)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,554 @@
+//! One connection of a host, which is one queue: receives, hands each command on, and sends all that is ready at once.
+//! What commands mean is in `command`, `admin` and `fabrics`; where it runs is in `reactor`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nvme::tcp::{
+    DataPdu, DecodeError, Event, FatalError, Part, PduType, Receiver, Role, Transmitter, flags, negotiate,
+};
+use nvme::{CompletionEntry, Status, SubmissionEntry};
+
+use super::controller::Controller;
+use super::counters::QueueCounters;
+use super::slot::{Slots, Stage, Work};
+use super::subsystem::{Fabric, NamespaceView};
+use crate::backend::Backend;
+use crate::limits::{
+    CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, RECEIVE_BUDGET, SEND_BYTES_MAX,
+    SEND_PARTS_MAX,
+};
+use crate::ring::{BufferPool, Moment, Ring, Socket, Span, SpanMut};
+
+/// What a connection works with: its reactor's ring and buffers, and what all share.
+pub(super) struct Environment<'a> {
+    pub(super) ring: &'a mut Ring,
+    pub(super) pool: &'a mut BufferPool,
+    pub(super) fabric: &'a Arc<Fabric>,
+    pub(super) now: Moment,
+}
+
+/// Where the bytes of a queued payload are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Payload {
+    /// In the buffer of a slot.
+    Slot(u16),
+    /// In the memory of a namespace, from this byte on.
+    Memory { nsid: u32, offset: u64 },
+    /// Nowhere: they are zeroes.
+    Zeroes,
+}
+
+/// Zeroes to send for namespaces that hold nothing.
+static ZEROES: [u8; crate::limits::BUFFER_LENGTH_MAX] = [0; crate::limits::BUFFER_LENGTH_MAX];
+
+/// Where the data of the PDU that is coming in goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Receiving {
+    /// Nowhere.
+    Discard,
+    /// Into the buffer of a slot, from this byte on.
+    Slot { slot: u16, at: usize },
+}
+
+/// What the queue is, once Connect has said so.
+pub(super) enum Session {
+    /// Not connected yet.
+    New,
+    /// The admin queue.
+    Admin { controller: Arc<Controller>, events: Vec<u16> },
+    /// An I/O queue.
+    Io {
+        controller: Arc<Controller>,
+        namespaces: Rc<NamespaceView>,
+        counters: Arc<QueueCounters>,
+        queue_id: u16,
+    },
+}
+
+/// What is to be done with a connection after it had its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing until something happens.
+    Wait,
+    /// Another turn: there may be more to receive.
+    Again,
+    /// Its end: the peer is gone.
+    Close,
+}
+
+/// Why a connection ends.
+pub(super) enum End {
+    /// The peer sent what no conforming host sends.
+    Decode(DecodeError),
+    /// The stream is at its end or broken.
+    Gone,
+}
+
+impl From<DecodeError> for End {
+    fn from(error: DecodeError) -> Self {
+        End::Decode(error)
+    }
+}
+
+/// A connection.
+pub(super) struct Connection {
+    pub(super) token: u32,
+    pub(super) socket: Socket,
+    pub(super) session: Session,
+    pub(super) slots: Slots,
+    pub(super) waiting: VecDeque<u16>,
+    pub(super) transmitter: Transmitter<Payload>,
+    pub(super) receiving: Receiving,
+    pub(super) flow_control: bool,
+    pub(super) entries: u16,
+    pub(super) data_digest: bool,
+    /// The commands of an admin queue's slots.
+    pub(super) admin_entries: Vec<SubmissionEntry>,
+    /// It has something to send at the end of the reactor's round.
+    pub(super) dirty: bool,
+    /// A command came since the last sweep.
+    pub(super) heard: bool,
+    /// When it is closed whatever it does: handshakes and last words have their time.
+    pub(super) deadline: Option<Moment>,
+    receiver: Receiver,
+    queue_head: u16,
+    blocked: bool,
+    draining: bool,
+    terminated: bool,
+}
+
+impl Connection {
+    pub(super) fn new(token: u32, socket: Socket, now: Moment) -> Self {
+        let timeout = std::time::Duration::from_millis(CONNECT_TIMEOUT_MS);
+        Self {
+            token,
+            socket,
+            session: Session::New,
+            // Connect itself needs one slot, for its data.
+            slots: Slots::new(1),
+            waiting: VecDeque::new(),
+            transmitter: Transmitter::new(4),
+            receiving: Receiving::Discard,
+            flow_control: true,
+            entries: 1,
+            data_digest: false,
+            admin_entries: Vec::new(),
+            dirty: false,
+            heard: false,
+            deadline: Some(now.after(timeout)),
+            receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
+            queue_head: 0,
+            blocked: false,
+            draining: false,
+            terminated: false,
+        }
+    }
+
+    /// The controller it belongs to.
+    pub(super) const fn controller(&self) -> Option<&Arc<Controller>> {
+        match &self.session {
+            Session::New => None,
+            Session::Admin { controller, .. } | Session::Io { controller, .. } => Some(controller),
+        }
+    }
+
+    /// Stops taking commands; those under way still finish.
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Whether it was to finish what was under way, and has.
+    pub(super) fn has_drained(&self) -> bool {
+        if !self.draining || self.slots.busy() > 0 || !self.transmitter.is_empty() {
+            return false;
+        }
+        // A host takes the end of the admin queue for the end of all: it comes last.
+        match &self.session {
+            Session::Admin { controller, .. } => controller.state().queues.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// Its turn: there may be something to receive.
+    pub(super) fn on_readable(&mut self, env: &mut Environment<'_>, scratch: &mut [u8]) -> Verdict {
+        let outcome = if self.terminated { self.discard_input(scratch) } else { self.receive(env, scratch) };
+        match outcome {
+            Ok(verdict) => self.flush_or_close(env, verdict),
+            Err(End::Gone) => Verdict::Close,
+            Err(End::Decode(error)) => self.terminate(error, env),
+        }
+    }
+
+    /// Its turn: there is room to send.
+    pub(super) fn on_writable(&mut self, env: &mut Environment<'_>) -> Verdict {
+        self.blocked = false;
+        // Commands that were left in the socket while the host did not read are taken up again.
+        self.flush_or_close(env, Verdict::Again)
+    }
+
+    /// Sends what is ready.
+    pub(super) fn flush_or_close(&mut self, env: &mut Environment<'_>, verdict: Verdict) -> Verdict {
+        match self.flush(env) {
+            Ok(()) if self.terminated && self.transmitter.is_empty() => {
+                self.socket.shut_down_sending();
+                verdict
+            }
+            Ok(()) => verdict,
+            Err(_) => Verdict::Close,
+        }
+    }
+
+    fn receive(&mut self, env: &mut Environment<'_>, scratch: &mut [u8]) -> Result<Verdict, End> {
+        for _ in 0..RECEIVE_BUDGET {
+            if self.draining && self.receiver.data_left() == 0 && self.slots.busy() == 0 {
+                return Ok(Verdict::Wait);
+            }
+            // A host that does not read what it asked for gets no more commands taken.
+            if self.blocked && self.transmitter.length() >= SEND_BYTES_MAX {
+                return Ok(Verdict::Wait);
+            }
+            let (direct, received, asked) = self.receive_once(scratch)?;
+            let Some(received) = received else { return Ok(Verdict::Wait) };
+            self.heard = true;
+            let direct = direct.min(received);
+            self.take_direct(direct);
+            self.process(&scratch[..received - direct], env)?;
+            if received < asked {
+                return Ok(Verdict::Wait);
+            }
+            self.flush(env).map_err(|_| End::Gone)?;
+        }
+        Ok(Verdict::Again)
+    }
+
+    /// One receive call: the rest of a large payload goes where it will be used, what follows into `scratch`.
+    /// Gives the room there was for the payload, the bytes received (`None` when there are none) and those asked for.
+    fn receive_once(&mut self, scratch: &mut [u8]) -> Result<(usize, Option<usize>, usize), End> {
+        let left = self.receiver.data_left();
+        let target = match self.receiving {
+            Receiving::Slot { slot, at } if left > 0 => self
+                .slots
+                .get_mut(slot)
+                .and_then(|slot| slot.data.as_mut())
+                .map(|data| &mut data[at..at + left]),
+            _ => None,
+        };
+        let room = scratch.len();
+        let (direct, result) = match target {
+            Some(target) => (left, self.socket.receive(&mut [SpanMut::new(target), SpanMut::new(scratch)])),
+            None => (0, self.socket.receive(&mut [SpanMut::new(scratch)])),
+        };
+        match result {
+            Ok(0) => Err(End::Gone),
+            Ok(received) => Ok((direct, Some(received), direct + room)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok((direct, None, direct + room)),
+            Err(_) => Err(End::Gone),
+        }
+    }
+
+    /// Takes note of payload that was received where it belongs.
+    fn take_direct(&mut self, length: usize) {
+        if length == 0 {
+            return;
+        }
+        if let Receiving::Slot { slot, at } = self.receiving {
+            self.receiver.data_received(&self.slots.data(slot)[at..at + length]);
+            self.receiving = Receiving::Slot { slot, at: at + length };
+        }
+    }
+
+    fn process(&mut self, mut input: &[u8], env: &mut Environment<'_>) -> Result<(), End> {
+        loop {
+            if self.receiver.data_left() > 0 {
+                if input.is_empty() {
+                    return Ok(());
+                }
+                let data = self.receiver.take_data(&mut input, usize::MAX);
+                if let Receiving::Slot { slot, at } = self.receiving {
+                    if let Some(buffer) = self.slots.at(slot).data.as_mut() {
+                        buffer[at..at + data.len()].copy_from_slice(data);
+                    }
+                    self.receiving = Receiving::Slot { slot, at: at + data.len() };
+                }
+                continue;
+            }
+            match self.receiver.next(&mut input)? {
+                Some(Event::Command { entry, data_length }) => {
+                    self.on_command(entry, data_length, &mut input, env)?
+                }
+                Some(Event::Data(pdu)) => self.on_data(&pdu)?,
+                Some(Event::DataEnd { digest_matches }) => self.on_data_end(digest_matches, env)?,
+                Some(Event::Initialize(request)) => {
+                    let (response, negotiated) = negotiate(&request, DATA_TO_CONTROLLER_MAX)?;
+                    self.transmitter.initialize(&response);
+                    self.transmitter.set_digests(negotiated.digests);
+                    self.receiver.set_digests(negotiated.digests);
+                    self.data_digest = negotiated.digests.data;
+                }
+                Some(Event::Terminate { error, information }) => {
+                    let name = FatalError::name_of(error);
+                    tracing::info!(error = name, information, "host ends a connection");
+                    return Err(End::Gone);
+                }
+                Some(Event::Response(_) | Event::ReadyToTransfer(_)) => {
+                    return Err(DecodeError::new(FatalError::PduSequence, 0).into());
+                }
+                None if self.receiver.data_left() == 0 => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    fn on_command(
+        &mut self,
+        entry: SubmissionEntry,
+        data_length: usize,
+        input: &mut &[u8],
+        env: &mut Environment<'_>,
+    ) -> Result<(), End> {
+        self.receiving = Receiving::Discard;
+        if self.draining {
+            // It was not accepted, so the host may send it again on another path or connection.
+            return Ok(());
+        }
+        self.queue_head = if self.queue_head + 1 >= self.entries { 0 } else { self.queue_head + 1 };
+        if matches!(self.session, Session::Io { .. }) {
+            return self.io_command(&entry, data_length, input, env);
+        }
+        self.admin_command(&entry, data_length, env)
+    }
+
+    /// A data PDU that answers an R2T.
+    fn on_data(&mut self, pdu: &DataPdu) -> Result<(), End> {
+        /// Byte offsets of CCCID and TTAG in the header.
+        const COMMAND_ID_AT: u32 = 8;
+        const TAG_AT: u32 = 10;
+        let index = pdu.transfer_tag.get();
+        let slot = self.slots.get_mut(index).filter(|slot| slot.stage == Stage::Data);
+        let Some(slot) = slot else {
+            return Err(DecodeError::new(FatalError::InvalidHeaderField, TAG_AT).into());
+        };
+        if slot.command_id != pdu.command_id.get() {
+            return Err(DecodeError::new(FatalError::InvalidHeaderField, COMMAND_ID_AT).into());
+        }
+        let range =
+            slot.transfer.accept(pdu).map_err(|_| DecodeError::new(FatalError::DataTransferOutOfRange, 0))?;
+        self.receiving = Receiving::Slot { slot: index, at: range.start };
+        Ok(())
+    }
+
+    fn on_data_end(&mut self, digest_matches: bool, env: &mut Environment<'_>) -> Result<(), End> {
+        let Receiving::Slot { slot: index, .. } = self.receiving else { return Ok(()) };
+        self.receiving = Receiving::Discard;
+        let slot = self.slots.at(index);
+        if !digest_matches {
+            slot.failed = Some(Status::TRANSIENT_TRANSPORT_ERROR);
+        }
+        if slot.transfer.remaining() > 0 {
+            return Ok(());
+        }
+        if let Some(status) = slot.failed {
+            self.finish(index, status, env);
+            return Ok(());
+        }
+        if self.slots.at(index).work == Work::Admin {
+            return self.admin_data_came(index, env);
+        }
+        self.data_came(index, env);
+        Ok(())
+    }
+
+    /// Gives a slot its buffer and asks the host for the data, or lets it wait for other commands' buffers.
+    pub(super) fn ask_for_data(&mut self, index: u16, env: &mut Environment<'_>) {
+        let (command_id, length) = (self.slots.at(index).command_id, self.slots.at(index).length);
+        self.slots.hold(index, env.pool);
+        self.slots.at(index).stage = Stage::Data;
+        self.transmitter.ready_to_transfer(nvme::tcp::ReadyToTransfer::new(command_id, index, 0, length));
+    }
+
+    /// Receives in-capsule data into a slot's own buffer.
+    pub(super) fn take_in_capsule(&mut self, index: u16, env: &mut Environment<'_>) {
+        self.slots.hold(index, env.pool);
+        let slot = self.slots.at(index);
+        slot.stage = Stage::Data;
+        // All of it comes with the capsule: no transfer follows.
+        slot.transfer = nvme::tcp::Transfer::new(0..0, index);
+        self.receiving = Receiving::Slot { slot: index, at: 0 };
+    }
+
+    /// Answers a command that has no slot.
+    pub(super) fn respond(&mut self, command_id: u16, status: Status, result: u64) {
+        let head = if self.flow_control { self.queue_head } else { 0 };
+        self.transmitter.response(CompletionEntry::new(command_id, status, result, head));
+    }
+
+    /// Answers the Connect that made this queue. Without flow control, that is said here once and for all.
+    pub(super) fn respond_connect(&mut self, command_id: u16, controller_id: u16) {
+        const NO_FLOW_CONTROL: u16 = 0xffff;
+        let head = if self.flow_control { self.queue_head } else { NO_FLOW_CONTROL };
+        let result = u64::from(controller_id);
+        self.transmitter.response(CompletionEntry::new(command_id, Status::SUCCESS, result, head));
+    }
+
+    /// Answers a command that failed, and writes it into the error log.
+    pub(super) fn refuse(&mut self, entry: &SubmissionEntry, status: Status) {
+        self.refuse_with(entry, status, 0);
+    }
+
+    /// The same, with a result that says more.
+    pub(super) fn refuse_with(&mut self, entry: &SubmissionEntry, status: Status, result: u64) {
+        self.log(entry, status);
+        self.respond(entry.command_id.get(), status, result);
+    }
+
+    /// Takes `length` bytes of in-capsule data out of `input` if they are all there.
+    pub(super) fn take_whole<'a>(&mut self, length: usize, input: &mut &'a [u8]) -> Option<&'a [u8]> {
+        (self.receiver.data_left() == length && input.len() >= length)
+            .then(|| self.receiver.take_data(input, length))
+    }
+
+    fn log(&self, entry: &SubmissionEntry, status: Status) {
+        match &self.session {
+            Session::New => {}
+            Session::Admin { controller, .. } => controller.log_error(0, entry, status),
+            Session::Io { controller, queue_id, .. } => controller.log_error(*queue_id, entry, status),
+        }
+    }
+
+    /// Answers the command of a slot, and gives the slot back.
+    pub(super) fn finish(&mut self, index: u16, status: Status, env: &mut Environment<'_>) {
+        let slot = self.slots.at(index);
+        let command_id = slot.command_id;
+        if !status.is_success() {
+            let mut entry = SubmissionEntry::new(slot.opcode, slot.nsid);
+            entry.command_id = slot.command_id.into();
+            self.log(&entry, status);
+        }
+        self.respond(command_id, status, 0);
+        self.slots.give(index, env.pool);
+        self.wake_waiting(env);
+    }
+
+    /// Sends `length` bytes to the host, and with them the command's success.
+    pub(super) fn send_data(&mut self, command_id: u16, payload: Payload, length: u32, crc: u32) {
+        // Without a completion the host never learns how far its queue was read, so that flow control forbids it.
+        let success = if self.flow_control { 0 } else { flags::SUCCESS };
+        let pdu = DataPdu::new(PduType::DataToHost, flags::LAST | success, command_id, 0, 0, length);
+        self.transmitter.data(pdu, payload, 0..length as usize, crc);
+        if self.flow_control {
+            self.respond(command_id, Status::SUCCESS, 0);
+        }
+    }
+
+    /// Sends the first `length` bytes of a slot's buffer; the slot is given back when they have left.
+    pub(super) fn send_slot(&mut self, index: u16, length: u32) {
+        let crc = if self.data_digest {
+            nvme::tcp::digest::crc32c(&self.slots.data(index)[..length as usize])
+        } else {
+            0
+        };
+        let slot = self.slots.at(index);
+        slot.stage = Stage::Sending;
+        let command_id = slot.command_id;
+        self.send_data(command_id, Payload::Slot(index), length, crc);
+    }
+
+    /// Starts commands that waited for a buffer, as long as there are any.
+    pub(super) fn wake_waiting(&mut self, env: &mut Environment<'_>) {
+        while let Some(&index) = self.waiting.front() {
+            let length = self.slots.at(index).length as usize;
+            if !self.slots.may_hold(length) {
+                return;
+            }
+            self.waiting.pop_front();
+            self.start_waiting(index, env);
+        }
+    }
+
+    /// Sends all that is queued, as far as the socket takes it.
+    pub(super) fn flush(&mut self, env: &mut Environment<'_>) -> io::Result<()> {
+        let mut released = false;
+        while !self.transmitter.is_empty() && !self.blocked {
+            let (sent, wanted) = self.send_once()?;
+            let Self { transmitter, slots, .. } = self;
+            transmitter.advance(sent, |payload| {
+                if let Payload::Slot(index) = payload {
+                    slots.give(index, env.pool);
+                    released = true;
+                }
+            });
+            if sent < wanted {
+                self.blocked = true;
+                env.ring.await_writable(&self.socket, self.token)?;
+            }
+        }
+        if released && !self.waiting.is_empty() {
+            self.wake_waiting(env);
+            // What woke may have something to send at once; its own release comes through here again.
+            return self.flush(env);
+        }
+        Ok(())
+    }
+
+    /// One send call: the bytes that left, and those it was asked to send.
+    fn send_once(&mut self) -> io::Result<(usize, usize)> {
+        let mut spans = [Span::EMPTY; SEND_PARTS_MAX];
+        let (mut count, mut wanted) = (0, 0);
+        for part in self.transmitter.parts().take(SEND_PARTS_MAX) {
+            let span = match part {
+                Part::Bytes(bytes) => Span::new(bytes),
+                Part::Payload { payload, start, end } => match payload {
+                    Payload::Slot(index) => Span::new(&self.slots.data(index)[start..end]),
+                    Payload::Zeroes => Span::new(&ZEROES[start..end]),
+                    Payload::Memory { nsid, offset } => memory_span(&self.session, nsid, offset, start, end),
+                },
+            };
+            wanted += span.len();
+            spans[count] = span;
+            count += 1;
+        }
+        match self.socket.send(&spans[..count]) {
+            Ok(sent) => Ok((sent, wanted)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok((0, wanted)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends the connection as the specification wants it: a termination request, then the end of the stream.
+    fn terminate(&mut self, error: DecodeError, env: &mut Environment<'_>) -> Verdict {
+        tracing::info!(%error, "a host sent what no conforming host sends; its connection ends");
+        let header = self.receiver.faulty_header().to_vec();
+        self.transmitter.terminate(PduType::ControllerTerminate, error.error, error.information, &header);
+        self.terminated = true;
+        let linger = std::time::Duration::from_millis(LINGER_TIMEOUT_MS);
+        self.deadline = Some(env.now.after(linger));
+        self.flush_or_close(env, Verdict::Again)
+    }
+
+    /// After a termination request nothing that comes matters, but it has to be read for ours to be delivered.
+    fn discard_input(&mut self, scratch: &mut [u8]) -> Result<Verdict, End> {
+        for _ in 0..RECEIVE_BUDGET {
+            match self.socket.receive(&mut [SpanMut::new(scratch)]) {
+                Ok(0) => return Err(End::Gone),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Verdict::Wait),
+                Err(_) => return Err(End::Gone),
+            }
+        }
+        Ok(Verdict::Again)
+    }
+}
+
+/// Bytes of a memory namespace that a queued payload names.
+fn memory_span(session: &Session, nsid: u32, offset: u64, start: usize, end: usize) -> Span<'_> {
+    if let Session::Io { namespaces, .. } = session
+        && let Some(namespace) = namespaces.get(nsid)
+        && let Backend::Memory(memory) = &namespace.backend
+    {
+        return memory.span(offset + start as u64, end - start);
+    }
+    unreachable!("a payload in memory is queued only for a memory namespace of this session");
+}

@@ -1,0 +1,212 @@
+//! Fabrics commands: Connect makes controllers and queues, Property Get and Set drive a controller's state.
+//! Who may connect is asked of the subsystem; what a configuration does is the controller's.
+
+use nvme::discovery::Nqn;
+use nvme::fabrics::{
+    CONTROLLER_ID_ANY, Capabilities, Connect, ConnectData, InvalidParameter, PropertyAccess, VERSION_2_0,
+    fabrics_type, property,
+};
+use nvme::{Status, SubmissionEntry};
+use zerocopy::FromBytes;
+
+use super::admin::Answer;
+use super::connection::{Connection, End, Environment, Session};
+use super::controller::{Controller, Host};
+use super::slot::Slots;
+use super::subsystem::NamespaceView;
+use crate::limits::{ADMIN_QUEUE_ENTRIES_MAX, KEEP_ALIVE_MS_MAX, QUEUE_ENTRIES_MAX};
+
+/// How long a controller takes to become ready at most, in units of 500 ms (CAP.TO): it is ready at once.
+const READY_TIMEOUT_500MS: u8 = 15;
+
+/// Why a Connect is refused: the status, and where the fault is.
+struct Refusal(Status, Option<InvalidParameter>);
+
+impl From<InvalidParameter> for Refusal {
+    fn from(parameter: InvalidParameter) -> Self {
+        Self(Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), Some(parameter))
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self(status, None)
+    }
+}
+
+impl Connection {
+    /// The first command of a connection, which has to be Connect.
+    pub(super) fn first_command(
+        &mut self,
+        entry: &SubmissionEntry,
+        data: &[u8],
+        env: &mut Environment<'_>,
+    ) -> Result<(), End> {
+        let is_connect = entry.opcode == nvme::command::admin_opcode::FABRICS
+            && entry.fabrics_type() == fabrics_type::CONNECT;
+        if !is_connect {
+            self.refuse(entry, Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+            return Ok(());
+        }
+        let connect = Connect::decode(entry);
+        let outcome = match ConnectData::read_from_bytes(data) {
+            Ok(data) if connect.queue_id == 0 => self.connect_admin(&connect, &data, env),
+            Ok(data) => self.connect_io(&connect, &data, env),
+            Err(_) => Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry().into()),
+        };
+        match outcome {
+            Ok(controller_id) => {
+                self.flow_control = connect.attributes & Connect::DISABLE_FLOW_CONTROL == 0;
+                self.entries = connect.queue_size + 1;
+                self.slots = Slots::new(self.entries);
+                self.deadline = None;
+                self.respond_connect(entry.command_id.get(), controller_id);
+            }
+            Err(Refusal(status, parameter)) => {
+                tracing::info!(%status, field = parameter.map(InvalidParameter::name), "a Connect is refused");
+                let result = parameter.map_or(0, InvalidParameter::encode);
+                self.refuse_with(entry, status, u64::from(result));
+            }
+        }
+        Ok(())
+    }
+
+    fn connect_admin(
+        &mut self,
+        connect: &Connect,
+        data: &ConnectData,
+        env: &mut Environment<'_>,
+    ) -> Result<u16, Refusal> {
+        let (subsystem, host) = check_names(connect, data, env)?;
+        if connect.queue_size == 0 || connect.queue_size >= ADMIN_QUEUE_ENTRIES_MAX {
+            return Err(InvalidParameter::QUEUE_SIZE.into());
+        }
+        if data.controller_id.get() != CONTROLLER_ID_ANY {
+            return Err(InvalidParameter::CONTROLLER_ID.into());
+        }
+        if connect.keep_alive_ms > KEEP_ALIVE_MS_MAX {
+            return Err(Status::KEEP_ALIVE_INVALID.do_not_retry().into());
+        }
+        let (keep_alive_ms, now) = (connect.keep_alive_ms, env.now);
+        let controller = env
+            .fabric
+            .add_controller(|id| Controller::new(id, subsystem, host, keep_alive_ms, now))
+            .ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
+        tracing::info!(
+            controller = controller.id,
+            subsystem = controller.subsystem.nqn,
+            host = controller.host.nqn,
+            "a host connects"
+        );
+        let id = controller.id;
+        self.session = Session::Admin { controller, events: Vec::new() };
+        Ok(id)
+    }
+
+    fn connect_io(
+        &mut self,
+        connect: &Connect,
+        data: &ConnectData,
+        env: &mut Environment<'_>,
+    ) -> Result<u16, Refusal> {
+        let (subsystem, host) = check_names(connect, data, env)?;
+        let controller = env
+            .fabric
+            .controller(data.controller_id.get())
+            .filter(|controller| controller.subsystem.nqn == subsystem.nqn && !controller.has_ended())
+            .ok_or(InvalidParameter::CONTROLLER_ID)?;
+        if controller.host.nqn != host.nqn {
+            return Err(InvalidParameter::HOST_NQN.into());
+        }
+        if controller.host.id != host.id {
+            return Err(InvalidParameter::HOST_ID.into());
+        }
+        if connect.queue_size == 0 || connect.queue_size >= QUEUE_ENTRIES_MAX {
+            return Err(InvalidParameter::QUEUE_SIZE.into());
+        }
+        if subsystem.is_discovery {
+            return Err(InvalidParameter::QUEUE_ID.into());
+        }
+        controller.add_queue(connect.queue_id).map_err(|status| {
+            let unknown = status.without_flags() == Status::CONNECT_INVALID_PARAMETERS;
+            Refusal(status, unknown.then_some(InvalidParameter::QUEUE_ID))
+        })?;
+        let id = controller.id;
+        let (namespaces, counters) = (NamespaceView::new(subsystem.namespaces()), subsystem.new_counters());
+        self.session = Session::Io { controller, namespaces, counters, queue_id: connect.queue_id };
+        Ok(id)
+    }
+
+    /// A Fabrics command on an admin queue.
+    pub(super) fn fabrics_command(&mut self, entry: &SubmissionEntry, env: &mut Environment<'_>) -> Answer {
+        let Some(controller) = self.controller().cloned() else {
+            return Status::COMMAND_SEQUENCE_ERROR.into();
+        };
+        match entry.fabrics_type() {
+            fabrics_type::PROPERTY_GET => get_property(entry, &controller),
+            fabrics_type::PROPERTY_SET => match set_property(entry, &controller) {
+                Ok(close_queues) => {
+                    if close_queues {
+                        env.fabric.close_queues(controller.id);
+                    }
+                    Status::SUCCESS.into()
+                }
+                Err(status) => status.into(),
+            },
+            fabrics_type::CONNECT => Status::COMMAND_SEQUENCE_ERROR.do_not_retry().into(),
+            fabrics_type::DISCONNECT => Status::INVALID_QUEUE_TYPE.do_not_retry().into(),
+            _ => Status::INVALID_FIELD.do_not_retry().into(),
+        }
+    }
+}
+
+/// Checks what is common to all queues: the record format and the two names.
+fn check_names(
+    connect: &Connect,
+    data: &ConnectData,
+    env: &Environment<'_>,
+) -> Result<(std::sync::Arc<super::subsystem::Subsystem>, Host), Refusal> {
+    if connect.record_format != 0 {
+        return Err(Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry().into());
+    }
+    let host = Nqn::decode(&data.host_nqn).map_err(|_| InvalidParameter::HOST_NQN)?;
+    let subsystem = Nqn::decode(&data.subsystem_nqn)
+        .ok()
+        .and_then(|name| env.fabric.find(name.as_str()))
+        .ok_or(InvalidParameter::SUBSYSTEM_NQN)?;
+    if !subsystem.allows(host.as_str()) {
+        return Err(Status::CONNECT_INVALID_HOST.do_not_retry().into());
+    }
+    Ok((subsystem.clone(), Host { nqn: host.as_str().to_owned(), id: data.host_id }))
+}
+
+fn get_property(entry: &SubmissionEntry, controller: &Controller) -> Answer {
+    let access = match PropertyAccess::decode(entry) {
+        Ok(access) => access,
+        Err(status) => return status.into(),
+    };
+    let state = controller.state();
+    let value = match (access.offset, access.wide) {
+        (property::CAPABILITIES, true) => {
+            let entries =
+                if controller.subsystem.is_discovery { ADMIN_QUEUE_ENTRIES_MAX } else { QUEUE_ENTRIES_MAX };
+            Capabilities::new(entries, READY_TIMEOUT_500MS).0
+        }
+        (property::VERSION, false) => u64::from(VERSION_2_0),
+        (property::CONFIGURATION, false) => u64::from(state.configuration),
+        (property::STATUS, false) => u64::from(state.status),
+        // Controller Ready With Media Timeout, as long as CAP.TO.
+        (property::READY_TIMEOUTS, false) => u64::from(READY_TIMEOUT_500MS),
+        _ => return Status::INVALID_FIELD.do_not_retry().into(),
+    };
+    Answer::Status(Status::SUCCESS, value)
+}
+
+/// Sets a property; whether the controller's I/O queues have to be closed.
+fn set_property(entry: &SubmissionEntry, controller: &Controller) -> Result<bool, Status> {
+    let access = PropertyAccess::decode(entry)?;
+    match (access.offset, access.wide) {
+        (property::CONFIGURATION, false) => Ok(controller.configure(access.value as u32)),
+        _ => Err(Status::INVALID_FIELD.do_not_retry()),
+    }
+}

@@ -1,0 +1,193 @@
+//! Get and Set Features: what a host may turn on a controller, and what it finds there.
+//! Values live in the controller's state and go back to their defaults with a reset.
+
+use std::num::NonZero;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use nvme::features::{
+    AsyncEventConfig, FeatureId, GetFeatures, HostBehavior, NumberOfQueues, Select, SetFeatures, Timestamp,
+    capabilities, value,
+};
+use nvme::{Status, SubmissionEntry};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::admin::Answer;
+use super::controller::Controller;
+use crate::limits::{IO_QUEUES_MAX, KEEP_ALIVE_MS_MAX};
+
+/// What a host has set.
+#[derive(Clone, Debug)]
+pub(super) struct Features {
+    arbitration: u32,
+    temperature_threshold: u32,
+    error_recovery: u32,
+    write_atomicity: u32,
+    async_events: u32,
+    io_queues: u16,
+    host_behavior: HostBehavior,
+    /// The host's clock in milliseconds, and when it was set.
+    timestamp: Option<(u64, Instant)>,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Self {
+            arbitration: 0,
+            // No temperature is reported, so that no threshold is ever passed.
+            temperature_threshold: 0xffff,
+            error_recovery: 0,
+            write_atomicity: 0,
+            async_events: 0,
+            io_queues: IO_QUEUES_MAX,
+            host_behavior: HostBehavior::default(),
+            timestamp: None,
+        }
+    }
+}
+
+impl Features {
+    /// I/O queues that were granted.
+    pub(super) const fn io_queues(&self) -> u16 {
+        self.io_queues
+    }
+
+    fn time_ms(&self) -> (u64, u8) {
+        match self.timestamp {
+            Some((set_ms, at)) => (set_ms + at.elapsed().as_millis() as u64, Timestamp::SET_BY_HOST),
+            None => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                (now.as_millis() as u64, 0)
+            }
+        }
+    }
+}
+
+/// Whether controllers of this kind have the feature, and what can be done with it.
+fn capability(id: FeatureId, is_discovery: bool, has_cache: bool) -> Option<u32> {
+    let changeable = capabilities::CHANGEABLE;
+    match id {
+        FeatureId::ASYNC_EVENT_CONFIG | FeatureId::KEEP_ALIVE_TIMER => Some(changeable),
+        FeatureId::HOST_IDENTIFIER => Some(0),
+        _ if is_discovery => None,
+        FeatureId::VOLATILE_WRITE_CACHE => has_cache.then_some(0),
+        FeatureId::POWER_MANAGEMENT
+        | FeatureId::ARBITRATION
+        | FeatureId::TEMPERATURE_THRESHOLD
+        | FeatureId::ERROR_RECOVERY
+        | FeatureId::NUMBER_OF_QUEUES
+        | FeatureId::WRITE_ATOMICITY
+        | FeatureId::TIMESTAMP
+        | FeatureId::HOST_BEHAVIOR => Some(changeable),
+        _ => None,
+    }
+}
+
+fn capability_of(id: FeatureId, controller: &Controller) -> Option<u32> {
+    let subsystem = &controller.subsystem;
+    let has_cache = subsystem.namespaces().iter().any(|namespace| namespace.backend.has_volatile_cache());
+    capability(id, subsystem.is_discovery, has_cache)
+}
+
+/// Answers Get Features.
+pub(super) fn get(entry: &SubmissionEntry, controller: &Controller) -> Answer {
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let Ok(request) = GetFeatures::decode(entry.cdw10.get(), entry.cdw11.get(), entry.cdw14.get()) else {
+        return invalid.into();
+    };
+    let Some(capability) = capability_of(request.id, controller) else { return invalid.into() };
+    let state = controller.state();
+    let default = Features::default();
+    let features = match request.select {
+        Select::Capabilities => return Answer::Status(Status::SUCCESS, u64::from(capability)),
+        Select::Current => &state.features,
+        // Nothing is saved beyond a controller's life: what is saved is the default.
+        Select::Default | Select::Saved => &default,
+    };
+    let current = request.select == Select::Current;
+    let result = match request.id {
+        FeatureId::ARBITRATION => features.arbitration,
+        FeatureId::POWER_MANAGEMENT => 0,
+        FeatureId::TEMPERATURE_THRESHOLD => features.temperature_threshold,
+        FeatureId::ERROR_RECOVERY => features.error_recovery,
+        FeatureId::VOLATILE_WRITE_CACHE => value::WRITE_CACHE_ENABLE,
+        FeatureId::NUMBER_OF_QUEUES => {
+            NumberOfQueues::pairs(NonZero::new(features.io_queues).unwrap_or(NonZero::<u16>::MIN)).encode()
+        }
+        FeatureId::WRITE_ATOMICITY => features.write_atomicity,
+        FeatureId::ASYNC_EVENT_CONFIG => features.async_events,
+        FeatureId::KEEP_ALIVE_TIMER if current => controller.keep_alive_ms(),
+        FeatureId::KEEP_ALIVE_TIMER => 0,
+        FeatureId::TIMESTAMP => {
+            let (time_ms, attributes) = features.time_ms();
+            return Answer::Data(Timestamp::new(time_ms, attributes).as_bytes().to_vec());
+        }
+        FeatureId::HOST_BEHAVIOR => return Answer::Data(features.host_behavior.as_bytes().to_vec()),
+        FeatureId::HOST_IDENTIFIER => {
+            // Only the 128-bit form exists over fabrics (EXHID).
+            if request.parameter & value::EXTENDED_HOST_ID == 0 {
+                return invalid.into();
+            }
+            return Answer::Data(controller.host.id.to_vec());
+        }
+        _ => return invalid.into(),
+    };
+    Answer::Status(Status::SUCCESS, u64::from(result))
+}
+
+/// Answers Set Features.
+pub(super) fn set(entry: &SubmissionEntry, controller: &Controller, data: &[u8]) -> Answer {
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    let request = SetFeatures::decode(entry.cdw10.get(), entry.cdw11.get(), entry.cdw14.get());
+    match capability_of(request.id, controller) {
+        None => return invalid.into(),
+        Some(capability) if capability & capabilities::CHANGEABLE == 0 => {
+            return Status::FEATURE_NOT_CHANGEABLE.do_not_retry().into();
+        }
+        Some(_) if request.save => return Status::FEATURE_NOT_SAVEABLE.do_not_retry().into(),
+        Some(_) => {}
+    }
+    let mut state = controller.state();
+    let has_queues = !state.queues.is_empty();
+    let features = &mut state.features;
+    match request.id {
+        FeatureId::ARBITRATION => features.arbitration = request.value,
+        // There is one power state.
+        FeatureId::POWER_MANAGEMENT if request.value & 0x1f != 0 => return invalid.into(),
+        FeatureId::POWER_MANAGEMENT => {}
+        FeatureId::TEMPERATURE_THRESHOLD => features.temperature_threshold = request.value,
+        // Errors on deallocated blocks are not offered (DULBE).
+        FeatureId::ERROR_RECOVERY if request.value & value::DEALLOCATED_ERROR != 0 => return invalid.into(),
+        FeatureId::ERROR_RECOVERY => features.error_recovery = request.value,
+        FeatureId::WRITE_ATOMICITY => {
+            features.write_atomicity = request.value & value::DISABLE_NORMAL_ATOMICITY
+        }
+        FeatureId::ASYNC_EVENT_CONFIG => features.async_events = AsyncEventConfig(request.value).0,
+        FeatureId::NUMBER_OF_QUEUES => {
+            if has_queues {
+                return Status::COMMAND_SEQUENCE_ERROR.do_not_retry().into();
+            }
+            let Ok(asked) = NumberOfQueues::decode(request.value) else { return invalid.into() };
+            features.io_queues = asked.submission.min(asked.completion).get().min(IO_QUEUES_MAX);
+            let granted = NonZero::new(features.io_queues).unwrap_or(NonZero::<u16>::MIN);
+            return Answer::Status(Status::SUCCESS, u64::from(NumberOfQueues::pairs(granted).encode()));
+        }
+        FeatureId::KEEP_ALIVE_TIMER if request.value > KEEP_ALIVE_MS_MAX => {
+            return Status::KEEP_ALIVE_INVALID.do_not_retry().into();
+        }
+        FeatureId::KEEP_ALIVE_TIMER => controller.set_keep_alive_ms(request.value),
+        FeatureId::TIMESTAMP => {
+            let Ok((timestamp, _)) = Timestamp::read_from_prefix(data) else {
+                return Status::DATA_SGL_LENGTH_INVALID.do_not_retry().into();
+            };
+            features.timestamp = Some((timestamp.milliseconds(), Instant::now()));
+        }
+        FeatureId::HOST_BEHAVIOR => {
+            let Ok((behavior, _)) = HostBehavior::read_from_prefix(data) else {
+                return Status::DATA_SGL_LENGTH_INVALID.do_not_retry().into();
+            };
+            features.host_behavior = behavior;
+        }
+        _ => return invalid.into(),
+    }
+    Status::SUCCESS.into()
+}

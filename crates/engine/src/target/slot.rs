@@ -1,0 +1,193 @@
+//! The slot table of a queue: a place for every command that cannot be answered at once, made when the queue is.
+//! It counts the buffers its commands hold. What a command does is decided elsewhere.
+
+use nvme::Status;
+use nvme::tcp::Transfer;
+
+use super::namespace::ByteRange;
+use crate::backend::ZeroMethod;
+use crate::limits::CONNECTION_BUFFER_BYTES_MAX;
+use crate::ring::{Buffer, BufferPool};
+
+/// What a command in a slot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Nothing: the slot is free.
+    Free,
+    /// Data for the host.
+    Read { range: ByteRange },
+    /// The host's data, to be kept.
+    Write { range: ByteRange, durable: bool },
+    /// The host's data, to be compared.
+    Compare { range: ByteRange },
+    /// Make everything durable.
+    Flush,
+    /// Zeroes in what is left of `range`.
+    Zero { range: ByteRange, method: ZeroMethod, deallocate: bool, durable: bool },
+    /// Ranges the host no longer needs, from number `next` on.
+    Deallocate { next: u16, ranges: u16 },
+    /// An admin or Fabrics command whose data is on its way in either direction.
+    Admin,
+}
+
+/// What a command in a slot waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// A buffer within the connection's share.
+    Buffer,
+    /// Its data from the host.
+    Data,
+    /// The storage.
+    Storage,
+    /// Its data to leave.
+    Sending,
+}
+
+/// A command under way.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) command_id: u16,
+    pub(super) opcode: u8,
+    pub(super) nsid: u32,
+    pub(super) work: Work,
+    pub(super) stage: Stage,
+    /// Length of its data in bytes.
+    pub(super) length: u32,
+    /// Data from or for the host.
+    pub(super) data: Option<Buffer>,
+    /// What is still to come from the host.
+    pub(super) transfer: Transfer,
+    /// Set when it has failed already but its data is still on its way.
+    pub(super) failed: Option<Status>,
+}
+
+/// The slots of one queue.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    buffer_bytes: usize,
+    storing: usize,
+}
+
+impl Slots {
+    pub(super) fn new(count: u16) -> Self {
+        let empty = || Slot {
+            command_id: 0,
+            opcode: 0,
+            nsid: 0,
+            work: Work::Free,
+            stage: Stage::Buffer,
+            length: 0,
+            data: None,
+            transfer: Transfer::new(0..0, 0),
+            failed: None,
+        };
+        Self {
+            slots: (0..count).map(|_| empty()).collect(),
+            free: (0..count).rev().collect(),
+            buffer_bytes: 0,
+            storing: 0,
+        }
+    }
+
+    /// Takes a slot, or `None` when the host has more commands outstanding than its queue has entries.
+    pub(super) fn take(
+        &mut self,
+        command_id: u16,
+        opcode: u8,
+        nsid: u32,
+        work: Work,
+        length: u32,
+    ) -> Option<u16> {
+        let index = self.free.pop()?;
+        let slot = &mut self.slots[usize::from(index)];
+        slot.command_id = command_id;
+        slot.opcode = opcode;
+        slot.nsid = nsid;
+        slot.work = work;
+        slot.stage = Stage::Buffer;
+        slot.length = length;
+        slot.transfer = Transfer::new(0..length, index);
+        slot.failed = None;
+        Some(index)
+    }
+
+    /// Gives a slot and its buffer back.
+    pub(super) fn give(&mut self, index: u16, pool: &mut BufferPool) {
+        self.drop_data(index, pool);
+        self.slots[usize::from(index)].work = Work::Free;
+        self.free.push(index);
+    }
+
+    /// Gives a slot's buffer back.
+    pub(super) fn drop_data(&mut self, index: u16, pool: &mut BufferPool) {
+        if let Some(buffer) = self.slots[usize::from(index)].data.take() {
+            self.buffer_bytes -= buffer.capacity();
+            pool.give(buffer);
+        }
+    }
+
+    /// Whether a command may hold `length` more bytes of buffer. The first always may, so that none waits for ever.
+    pub(super) const fn may_hold(&self, length: usize) -> bool {
+        self.buffer_bytes == 0 || self.buffer_bytes + length <= CONNECTION_BUFFER_BYTES_MAX
+    }
+
+    /// Gives the slot a buffer of its length from the pool.
+    pub(super) fn hold(&mut self, index: u16, pool: &mut BufferPool) {
+        let slot = &mut self.slots[usize::from(index)];
+        let buffer = pool.take(slot.length as usize);
+        self.buffer_bytes += buffer.capacity();
+        slot.data = Some(buffer);
+    }
+
+    /// Takes the slot's buffer out, for the storage; its bytes still count.
+    pub(super) fn lend(&mut self, index: u16) -> Option<Buffer> {
+        self.storing += 1;
+        let slot = &mut self.slots[usize::from(index)];
+        slot.stage = Stage::Storage;
+        slot.data.take()
+    }
+
+    /// Puts the buffer back that the storage had.
+    pub(super) fn regain(&mut self, index: u16, buffer: Option<Buffer>) {
+        self.storing -= 1;
+        self.slots[usize::from(index)].data = buffer;
+    }
+
+    /// The storage has done with a command whose connection is gone.
+    pub(super) const fn abandon(&mut self) {
+        self.storing -= 1;
+    }
+
+    /// Commands that wait for the storage.
+    pub(super) const fn storing(&self) -> usize {
+        self.storing
+    }
+
+    /// Commands under way.
+    pub(super) fn busy(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The slot with this number, if a command is in it.
+    pub(super) fn get_mut(&mut self, index: u16) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(index)).filter(|slot| slot.work != Work::Free)
+    }
+
+    /// The command in a slot that the caller knows to be taken.
+    pub(super) fn at(&mut self, index: u16) -> &mut Slot {
+        &mut self.slots[usize::from(index)]
+    }
+
+    /// Bytes of a slot's data.
+    pub(super) fn data(&self, index: u16) -> &[u8] {
+        self.slots[usize::from(index)].data.as_deref().unwrap_or(&[])
+    }
+
+    /// Whether a command with this identifier is under way.
+    pub(super) fn has_command(&self, command_id: u16) -> bool {
+        self.busy() > 0
+            && self.slots.iter().any(|slot| slot.command_id == command_id && slot.work != Work::Free)
+    }
+}

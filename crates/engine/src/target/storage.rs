@@ -1,0 +1,317 @@
+//! What happens when a command has all it needs: memory does it at once, the storage is started and its answer taken.
+//! Errors of the storage become statuses here, and cost only the command they belong to.
+
+use std::io;
+
+use nvme::Status;
+use nvme::io::DatasetRange;
+use zerocopy::FromBytes;
+
+use super::connection::{Connection, Environment, Session};
+use super::namespace::ByteRange;
+use super::slot::{Stage, Work};
+use crate::backend::{Backend, File, Memory, ZeroMethod};
+use crate::limits::BUFFER_LENGTH_MAX;
+use crate::ring::{Buffer, StorageOp};
+
+/// What became of an attempt to do a step of a command.
+enum Step {
+    /// The command is done.
+    Done(Status),
+    /// The storage works on it.
+    Started,
+}
+
+impl Connection {
+    /// Reads into a slot's buffer, at once or through the storage.
+    pub(super) fn begin_read(&mut self, index: u16, range: ByteRange, env: &mut Environment<'_>) {
+        let Some(namespaces) = self.namespaces() else { return };
+        let Some(namespace) = namespaces.get(self.slots.at(index).nsid) else { return };
+        let length = self.slots.at(index).length;
+        match &namespace.backend {
+            Backend::Memory(memory) => {
+                if let Some(buffer) = self.slots.at(index).data.as_mut() {
+                    memory.read(range.offset, buffer);
+                }
+                self.send_slot(index, length);
+            }
+            Backend::Null(_) => {
+                if let Some(buffer) = self.slots.at(index).data.as_mut() {
+                    buffer.fill(0);
+                }
+                self.send_slot(index, length);
+            }
+            Backend::File(file) => {
+                if let Some(buffer) = self.slots.lend(index) {
+                    let operation = StorageOp::Read { buffer, offset: range.offset };
+                    env.ring.store(file.storage(), operation, self.storage_token(index));
+                }
+            }
+        }
+    }
+
+    /// The command in a slot has all its data (or needs none): does it.
+    pub(super) fn data_came(&mut self, index: u16, env: &mut Environment<'_>) {
+        let Some(namespaces) = self.namespaces() else { return };
+        let Some(namespace) = namespaces.get(self.slots.at(index).nsid) else { return };
+        let step = match &namespace.backend {
+            Backend::Memory(memory) => Step::Done(self.do_in_memory(index, memory, namespace)),
+            Backend::Null(_) => Step::Done(self.do_in_nothing(index, namespace)),
+            Backend::File(file) => self.start_storage(index, file, namespace, env),
+        };
+        if let Step::Done(status) = step {
+            self.finish(index, status, env);
+        }
+    }
+
+    fn do_in_memory(
+        &mut self,
+        index: u16,
+        memory: &Memory,
+        namespace: &super::namespace::Namespace,
+    ) -> Status {
+        let work = self.slots.at(index).work;
+        let data = self.slots.data(index);
+        match work {
+            Work::Write { range, .. } => memory.write(range.offset, data),
+            Work::Compare { range } if !memory.equals(range.offset, data) => return Status::COMPARE_FAILURE,
+            Work::Zero { range, .. } => memory.zero(range.offset, range.length),
+            Work::Deallocate { next, ranges } => {
+                for number in next..ranges {
+                    match dataset_range(data, number, namespace) {
+                        Ok(range) if range.length > 0 => memory.zero(range.offset, range.length),
+                        Ok(_) => {}
+                        Err(status) => return status,
+                    }
+                }
+            }
+            _ => {}
+        }
+        Status::SUCCESS
+    }
+
+    fn do_in_nothing(&mut self, index: u16, namespace: &super::namespace::Namespace) -> Status {
+        let work = self.slots.at(index).work;
+        let data = self.slots.data(index);
+        match work {
+            Work::Compare { .. } if data.iter().any(|byte| *byte != 0) => Status::COMPARE_FAILURE,
+            Work::Deallocate { next, ranges } => (next..ranges)
+                .find_map(|number| dataset_range(data, number, namespace).err())
+                .unwrap_or(Status::SUCCESS),
+            _ => Status::SUCCESS,
+        }
+    }
+
+    /// Starts the next step of a command on the storage.
+    fn start_storage(
+        &mut self,
+        index: u16,
+        file: &File,
+        namespace: &super::namespace::Namespace,
+        env: &mut Environment<'_>,
+    ) -> Step {
+        let operation = match self.slots.at(index).work {
+            Work::Write { range, durable } => match self.slots.lend(index) {
+                Some(buffer) => StorageOp::Write { buffer, offset: range.offset, durable },
+                None => return Step::Done(Status::INTERNAL_ERROR),
+            },
+            Work::Compare { range } => {
+                // The host's data stays in the slot; what is stored is read beside it.
+                let buffer = env.pool.take(range.length as usize);
+                self.slots.at(index).stage = Stage::Storage;
+                return self.start_beside(index, file, StorageOp::Read { buffer, offset: range.offset }, env);
+            }
+            Work::Flush => return self.start_beside(index, file, StorageOp::Sync, env),
+            Work::Zero { range, method, durable, .. } => {
+                return self.start_zero(index, file, range, method, durable, env);
+            }
+            Work::Deallocate { next, ranges } => {
+                let mode = file.deallocate_mode();
+                let mut number = next;
+                let range = loop {
+                    if number >= ranges {
+                        return Step::Done(Status::SUCCESS);
+                    }
+                    match dataset_range(self.slots.data(index), number, namespace) {
+                        Err(status) => return Step::Done(status),
+                        Ok(range) if range.length > 0 => break range,
+                        Ok(_) => number += 1,
+                    }
+                };
+                self.slots.at(index).work = Work::Deallocate { next: number + 1, ranges };
+                let operation = StorageOp::Allocate { mode, offset: range.offset, length: range.length };
+                return self.start_beside(index, file, operation, env);
+            }
+            _ => return Step::Done(Status::INTERNAL_ERROR),
+        };
+        env.ring.store(file.storage(), operation, self.storage_token(index));
+        Step::Started
+    }
+
+    /// Starts an operation that does not use the slot's own buffer, which stays where it is.
+    fn start_beside(
+        &mut self,
+        index: u16,
+        file: &File,
+        operation: StorageOp,
+        env: &mut Environment<'_>,
+    ) -> Step {
+        let data = self.slots.lend(index);
+        self.slots.at(index).data = data;
+        env.ring.store(file.storage(), operation, self.storage_token(index));
+        Step::Started
+    }
+
+    fn start_zero(
+        &mut self,
+        index: u16,
+        file: &File,
+        range: ByteRange,
+        method: ZeroMethod,
+        durable: bool,
+        env: &mut Environment<'_>,
+    ) -> Step {
+        if range.length == 0 {
+            // Durability was asked for: the zeroes are there, and are made to stay.
+            return self.start_beside(index, file, StorageOp::Sync, env);
+        }
+        let operation = match method {
+            ZeroMethod::Allocate(mode) => {
+                StorageOp::Allocate { mode, offset: range.offset, length: range.length }
+            }
+            ZeroMethod::Write => {
+                let length = range.length.min(BUFFER_LENGTH_MAX as u64) as usize;
+                let mut buffer = env.pool.take(length);
+                buffer.fill(0);
+                StorageOp::Write { buffer, offset: range.offset, durable }
+            }
+        };
+        self.start_beside(index, file, operation, env)
+    }
+
+    /// The storage has answered for the slot.
+    pub(super) fn on_stored(
+        &mut self,
+        index: u16,
+        result: io::Result<usize>,
+        buffer: Option<Buffer>,
+        env: &mut Environment<'_>,
+    ) {
+        let own = matches!(self.slots.at(index).work, Work::Read { .. } | Work::Write { .. });
+        let mut beside = None;
+        if own {
+            self.slots.regain(index, buffer);
+        } else {
+            beside = buffer;
+            let data = self.slots.at(index).data.take();
+            self.slots.regain(index, data);
+        }
+        let work = self.slots.at(index).work;
+        match result {
+            Ok(moved) => self.step_done(index, work, moved, beside.as_ref(), env),
+            Err(error) => self.step_failed(index, work, &error, env),
+        }
+        if let Some(buffer) = beside {
+            env.pool.give(buffer);
+        }
+    }
+
+    fn step_done(
+        &mut self,
+        index: u16,
+        work: Work,
+        moved: usize,
+        beside: Option<&Buffer>,
+        env: &mut Environment<'_>,
+    ) {
+        let length = self.slots.at(index).length;
+        match work {
+            Work::Read { .. } if moved == length as usize => self.send_slot(index, length),
+            // Somebody cut the file below the namespace.
+            Work::Read { .. } => self.media_failure(index, Status::UNRECOVERED_READ_ERROR, env),
+            Work::Write { .. } if moved == length as usize => self.finish(index, Status::SUCCESS, env),
+            Work::Write { .. } => self.media_failure(index, Status::WRITE_FAULT, env),
+            Work::Compare { .. } => {
+                let stored = beside.map_or(&[][..], |buffer| &buffer[..moved.min(buffer.len())]);
+                let equal = stored == self.slots.data(index);
+                self.finish(index, if equal { Status::SUCCESS } else { Status::COMPARE_FAILURE }, env);
+            }
+            Work::Zero { range, method, deallocate, durable } => {
+                let done = match method {
+                    ZeroMethod::Allocate(_) => range.length,
+                    ZeroMethod::Write => moved as u64,
+                };
+                let left = ByteRange { offset: range.offset + done, length: range.length - done };
+                // Written zeroes are durable by themselves; allocated ones need one more step.
+                let finished =
+                    left.length == 0 && (!durable || range.length == 0 || method == ZeroMethod::Write);
+                self.slots.at(index).work = Work::Zero { range: left, method, deallocate, durable };
+                if finished { self.finish(index, Status::SUCCESS, env) } else { self.data_came(index, env) }
+            }
+            Work::Deallocate { .. } => self.data_came(index, env),
+            Work::Flush => self.finish(index, Status::SUCCESS, env),
+            Work::Free | Work::Admin => {}
+        }
+    }
+
+    fn step_failed(&mut self, index: u16, work: Work, error: &io::Error, env: &mut Environment<'_>) {
+        let refused = matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL));
+        match work {
+            Work::Zero { range, method: method @ ZeroMethod::Allocate(_), deallocate, durable }
+                if refused =>
+            {
+                let next = self.file_of(index, |file| {
+                    file.refuse(method);
+                    file.zero_method(deallocate)
+                });
+                let method = next.unwrap_or(ZeroMethod::Write);
+                self.slots.at(index).work = Work::Zero { range, method, deallocate, durable };
+                self.data_came(index, env);
+            }
+            // A hint that the storage cannot follow is no error.
+            Work::Deallocate { .. } if refused => self.data_came(index, env),
+            _ => {
+                tracing::warn!(%error, ?work, nsid = self.slots.at(index).nsid, "storage failed");
+                let status = match (error.raw_os_error(), work) {
+                    (Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG), _) => Status::CAPACITY_EXCEEDED,
+                    (_, Work::Read { .. } | Work::Compare { .. }) => Status::UNRECOVERED_READ_ERROR,
+                    _ => Status::WRITE_FAULT,
+                };
+                self.media_failure(index, status, env);
+            }
+        }
+    }
+
+    fn media_failure(&mut self, index: u16, status: Status, env: &mut Environment<'_>) {
+        if let Session::Io { counters, .. } = &self.session {
+            counters.media_error();
+        }
+        self.finish(index, status, env);
+    }
+
+    fn file_of<T>(&mut self, index: u16, then: impl FnOnce(&File) -> T) -> Option<T> {
+        let namespaces = self.namespaces()?;
+        match &namespaces.get(self.slots.at(index).nsid)?.backend {
+            Backend::File(file) => Some(then(file)),
+            _ => None,
+        }
+    }
+
+    fn storage_token(&self, index: u16) -> u64 {
+        u64::from(self.token) << 32 | u64::from(index)
+    }
+}
+
+/// Range `number` of a Dataset Management command's data, checked.
+fn dataset_range(
+    data: &[u8],
+    number: u16,
+    namespace: &super::namespace::Namespace,
+) -> Result<ByteRange, Status> {
+    let at = usize::from(number) * size_of::<DatasetRange>();
+    let range = data.get(at..).and_then(|rest| DatasetRange::read_from_prefix(rest).ok());
+    let (range, _) = range.ok_or(Status::DATA_SGL_LENGTH_INVALID.do_not_retry())?;
+    namespace
+        .bytes(range.start.get(), u64::from(range.blocks.get()))
+        .ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())
+}
