@@ -1,0 +1,150 @@
+//! How long commands took, and how many there were: histograms that are merged, subtracted and summed up.
+//! Units and layout of what is printed are the report's.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// One hour: what takes longer counts as an hour.
+const LATENCY_NS_MAX: u64 = 3600 * 1_000_000_000;
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// Commands of one kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    /// Bytes they moved.
+    pub(crate) bytes: u64,
+    latency_ns: Histogram<u64>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, SIGNIFICANT_DIGITS);
+        Self { bytes: 0, latency_ns: latency_ns.expect("valid bounds") }
+    }
+}
+
+impl Tally {
+    /// Counts one command.
+    pub(crate) fn add(&mut self, bytes: u64, latency_ns: u64) {
+        self.bytes += bytes;
+        self.latency_ns.saturating_record(latency_ns.max(1));
+    }
+
+    /// Counts all of `other`.
+    pub(crate) fn merge(&mut self, other: &Tally) {
+        self.bytes += other.bytes;
+        self.latency_ns.add(&other.latency_ns).expect("all tallies have the same bounds");
+    }
+
+    /// What came since `earlier`; `None` when that is no earlier state of this tally, as after a fresh start.
+    pub(crate) fn since(&self, earlier: &Tally) -> Option<Tally> {
+        let mut since = self.clone();
+        since.bytes = since.bytes.checked_sub(earlier.bytes)?;
+        since.latency_ns.subtract(&earlier.latency_ns).ok()?;
+        Some(since)
+    }
+
+    /// How many commands.
+    pub(crate) fn count(&self) -> u64 {
+        self.latency_ns.len()
+    }
+
+    /// The latency that `quantile` of the commands stayed within, in nanoseconds.
+    pub(crate) fn quantile_ns(&self, quantile: f64) -> u64 {
+        self.latency_ns.value_at_quantile(quantile)
+    }
+
+    /// The numbers worth telling.
+    pub(crate) fn latency(&self) -> LatencyNs {
+        LatencyNs {
+            mean: self.latency_ns.mean(),
+            p50: self.quantile_ns(0.5),
+            p99: self.quantile_ns(0.99),
+            p99_9: self.quantile_ns(0.999),
+            max: self.latency_ns.max(),
+        }
+    }
+}
+
+/// Latency in nanoseconds, as the JSON report has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct LatencyNs {
+    pub(crate) mean: f64,
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) p99_9: u64,
+    pub(crate) max: u64,
+}
+
+/// All commands of a job, or of several.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tallies {
+    pub(crate) read: Tally,
+    pub(crate) write: Tally,
+    pub(crate) flush: Tally,
+}
+
+impl Tallies {
+    pub(crate) fn merge(&mut self, other: &Tallies) {
+        self.read.merge(&other.read);
+        self.write.merge(&other.write);
+        self.flush.merge(&other.flush);
+    }
+
+    /// Reads and writes together; a flush moves nothing and is told apart.
+    pub(crate) fn total(&self) -> Tally {
+        let mut total = self.read.clone();
+        total.merge(&self.write);
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_exact_to_three_digits() {
+        let mut tally = Tally::default();
+        for latency in 1..=10_000 {
+            tally.add(4096, latency * 1000);
+        }
+        let latency = tally.latency();
+        assert_eq!(tally.count(), 10_000);
+        assert_eq!(tally.bytes, 40_960_000);
+        for (value, expected) in [
+            (latency.p50, 5_000_000),
+            (latency.p99, 9_900_000),
+            (latency.p99_9, 9_990_000),
+            (latency.max, 10_000_000),
+        ] {
+            assert!(value.abs_diff(expected) * 1000 <= expected, "{value} is not {expected}");
+        }
+        assert!((latency.mean - 5_000_500.0).abs() < 5_000.0);
+    }
+
+    #[test]
+    fn tallies_merge_and_subtract() {
+        let (mut one, mut other) = (Tallies::default(), Tallies::default());
+        one.read.add(512, 10);
+        other.read.add(512, 30);
+        other.write.add(4096, 50);
+        let before = one.total();
+        one.merge(&other);
+        assert_eq!(one.total().count(), 3);
+        assert_eq!(one.total().bytes, 5120);
+        let since = one.total().since(&before).unwrap();
+        assert_eq!((since.count(), since.bytes), (2, 4608));
+        assert_eq!(since.quantile_ns(1.0), 50);
+        assert!(Tally::default().since(&before).is_none());
+    }
+
+    #[test]
+    fn absurd_latencies_are_kept_in_bounds() {
+        let mut tally = Tally::default();
+        tally.add(0, 0);
+        tally.add(0, u64::MAX);
+        assert_eq!(tally.count(), 2);
+        assert_eq!(Tally::default().latency(), LatencyNs::default());
+    }
+}

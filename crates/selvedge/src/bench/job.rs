@@ -1,0 +1,451 @@
+//! One job of a workload: which command comes next, and what its completion means. It owns its order, its ledger
+//! and its numbers; queues, buffers and the clock belong to the worker that runs it.
+
+use std::sync::Arc;
+
+use nvme::Status;
+
+use super::histogram::Tallies;
+use super::ledger::Ledger;
+use super::order::{Order, Random};
+use super::stamp::{self, Corruption, Expected};
+use super::state::Recorder;
+use crate::config::workload::{Fitted, Workload};
+use crate::failure::Failure;
+
+/// Corruptions that are kept to be shown; all are counted.
+const CORRUPTIONS_KEPT: usize = 8;
+
+/// A kind of command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Read,
+    Write,
+    Flush,
+}
+
+/// A command of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Io {
+    pub(crate) operation: Operation,
+    /// Counted within the job's own region.
+    slot: u64,
+    /// Byte offset in the namespace.
+    pub(crate) position: u64,
+    generation: u64,
+    expected: Expected,
+    submitted_ns: u64,
+}
+
+/// What a job wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This command.
+    Io(Io),
+    /// To be asked again at this time, in nanoseconds.
+    At(u64),
+    /// To see completions first.
+    Completions,
+    /// Nothing, ever.
+    Done,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Working,
+    /// The last writes are made durable.
+    Flushing,
+    /// From this slot on.
+    ReadingBack(u64),
+    Done,
+}
+
+/// What verifying found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verified {
+    /// Stamped blocks that were written.
+    pub(crate) written: u64,
+    /// Reads whose data was checked, while the workload ran.
+    pub(crate) checked: u64,
+    /// Blocks read back after the workload.
+    pub(crate) read_back: u64,
+    /// Blocks that were wrong.
+    pub(crate) corrupt: u64,
+    /// The first of them.
+    pub(crate) corruptions: Vec<Corruption>,
+}
+
+impl Verified {
+    pub(crate) fn merge(&mut self, other: &Verified) {
+        self.written += other.written;
+        self.checked += other.checked;
+        self.read_back += other.read_back;
+        self.corrupt += other.corrupt;
+        let room = CORRUPTIONS_KEPT.saturating_sub(self.corruptions.len());
+        self.corruptions.extend(other.corruptions.iter().take(room));
+    }
+}
+
+/// A job.
+#[derive(Debug)]
+pub(crate) struct Job {
+    workload: Workload,
+    unit: usize,
+    writer: u64,
+    /// The job's own part of the range, in slots.
+    first: u64,
+    slots: u64,
+    reads: Order,
+    writes: Order,
+    mix: Random,
+    ledger: Option<Ledger>,
+    recorder: Option<Arc<Recorder>>,
+    stage: Stage,
+    outstanding: u32,
+    /// Commands the workload has issued, and how many it shall issue at most.
+    issued: u64,
+    limit: Option<u64>,
+    finishing: bool,
+    read_back: bool,
+    /// A command that waits for another one on its slot.
+    stalled: Option<(Operation, u64)>,
+    writes_unflushed: u32,
+    flush_outstanding: bool,
+    started_ns: Option<u64>,
+    /// When counting began and ended, in nanoseconds.
+    pub(crate) counted_ns: (Option<u64>, Option<u64>),
+    pub(crate) tallies: Tallies,
+    pub(crate) verified: Verified,
+}
+
+impl Job {
+    /// Job `number` of `fitted`. With verifying, it keeps to a region of its own.
+    pub(crate) fn new(fitted: &Fitted, number: u32, writer: u64, recorder: Option<Arc<Recorder>>) -> Self {
+        let workload = fitted.workload.clone();
+        let (first, slots) = if workload.verify { region(fitted, number) } else { (0, fitted.slots) };
+        let ledger = (workload.verify && workload.writes()).then(|| Ledger::new(slots, writer));
+        let mut seeds = Random::new(workload.seed.wrapping_add(u64::from(number) << 32));
+        let reads = Order::new(slots, workload.random, seeds.next());
+        // Random reads and writes share one order, so that together they visit each slot once in a pass.
+        let writes = if workload.random { reads.clone() } else { Order::new(slots, false, 0) };
+        let limit = workload.runtime.is_none().then_some(slots);
+        Self {
+            unit: fitted.unit_bytes as usize,
+            writer,
+            first,
+            slots,
+            reads,
+            writes,
+            mix: Random::new(seeds.next()),
+            ledger,
+            recorder,
+            stage: Stage::Working,
+            outstanding: 0,
+            issued: 0,
+            limit,
+            finishing: false,
+            read_back: true,
+            stalled: None,
+            writes_unflushed: 0,
+            flush_outstanding: false,
+            started_ns: None,
+            counted_ns: (None, None),
+            tallies: Tallies::default(),
+            verified: Verified::default(),
+            workload,
+        }
+    }
+
+    /// A job that only reads back what `ledger` says of its region.
+    pub(crate) fn checking(fitted: &Fitted, number: u32, ledger: impl FnOnce(u64, u64) -> Ledger) -> Self {
+        let mut job = Self::new(fitted, number, 0, None);
+        job.ledger = Some(ledger(job.first, job.slots));
+        job.stage = Stage::ReadingBack(0);
+        job
+    }
+
+    /// Starts counting at `now_ns`, forgetting what was before.
+    pub(crate) fn begin_counting(&mut self, now_ns: u64) {
+        self.tallies = Tallies::default();
+        self.counted_ns = (Some(now_ns), None);
+    }
+
+    /// Ends the workload: nothing new begins, and what ends now is not counted any more.
+    pub(crate) fn finish(&mut self, now_ns: u64) {
+        self.finishing = true;
+        self.end_counting(now_ns);
+    }
+
+    /// Ends everything, reading back included.
+    pub(crate) fn abandon(&mut self, now_ns: u64) {
+        self.finish(now_ns);
+        self.read_back = false;
+        if matches!(self.stage, Stage::ReadingBack(_)) {
+            self.stage = Stage::Done;
+        }
+    }
+
+    /// Whether the workload is over, but for reading back.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.counted_ns.1.is_some()
+    }
+
+    fn end_counting(&mut self, now_ns: u64) {
+        if self.counted_ns.0.is_some() && self.counted_ns.1.is_none() {
+            self.counted_ns.1 = Some(now_ns);
+        }
+    }
+
+    /// What the job wants at `now_ns`.
+    pub(crate) fn next(&mut self, now_ns: u64) -> Next {
+        if self.outstanding >= self.workload.depth {
+            return Next::Completions;
+        }
+        let next = match self.stage {
+            Stage::Working => self.next_work(now_ns),
+            Stage::Flushing => Next::Completions,
+            Stage::ReadingBack(from) => self.next_read_back(from),
+            Stage::Done if self.outstanding > 0 => Next::Completions,
+            Stage::Done => Next::Done,
+        };
+        match next {
+            Next::Io(io) => {
+                self.outstanding += 1;
+                Next::Io(Io { submitted_ns: now_ns, ..io })
+            }
+            other => other,
+        }
+    }
+
+    fn next_work(&mut self, now_ns: u64) -> Next {
+        if self.finishing || self.limit.is_some_and(|limit| self.issued >= limit) && self.stalled.is_none() {
+            return self.next_after_work(now_ns);
+        }
+        if self.is_flush_due() {
+            return self.begin_flush();
+        }
+        if self.stalled.is_none() {
+            if let Some(due_ns) = self.rate_due(now_ns).filter(|due_ns| *due_ns > now_ns) {
+                return Next::At(due_ns);
+            }
+            self.stalled = Some(self.draw());
+            self.issued += 1;
+        }
+        let Some((operation, slot)) = self.stalled else { return Next::Completions };
+        match self.begin(operation, slot) {
+            Some(io) => {
+                self.stalled = None;
+                Next::Io(io)
+            }
+            None => Next::Completions,
+        }
+    }
+
+    /// The time of the next command, where a rate is set.
+    fn rate_due(&mut self, now_ns: u64) -> Option<u64> {
+        let rate = self.workload.rate_iops?;
+        let started_ns = *self.started_ns.get_or_insert(now_ns);
+        Some(started_ns + (u128::from(self.issued) * 1_000_000_000 / u128::from(rate)) as u64)
+    }
+
+    fn draw(&mut self) -> (Operation, u64) {
+        let reads = match self.workload.read_percent {
+            100 => true,
+            0 => false,
+            percent => self.mix.next() % 100 < u64::from(percent),
+        };
+        match (reads, self.workload.random) {
+            (true, _) => (Operation::Read, self.reads.next()),
+            (false, true) => (Operation::Write, self.reads.next()),
+            (false, false) => (Operation::Write, self.writes.next()),
+        }
+    }
+
+    /// The command on `slot`, or nothing while another one there forbids it.
+    fn begin(&mut self, operation: Operation, slot: u64) -> Option<Io> {
+        let position = self.position(slot);
+        let (generation, expected) = match (operation, &mut self.ledger) {
+            (Operation::Read, Some(ledger)) => (0, ledger.begin_read(slot)?),
+            (Operation::Read, None) if self.workload.verify => (0, Expected::AnyStamp),
+            (Operation::Write, Some(ledger)) => (ledger.begin_write(slot)?, Expected::Anything),
+            _ => (0, Expected::Anything),
+        };
+        if operation == Operation::Write {
+            self.writes_unflushed += 1;
+        }
+        Some(Io { operation, slot, position, generation, expected, submitted_ns: 0 })
+    }
+
+    fn position(&self, slot: u64) -> u64 {
+        self.workload.offset + (self.first + slot) * u64::from(self.workload.block_bytes)
+    }
+
+    fn is_flush_due(&self) -> bool {
+        let every = self.workload.flush_every;
+        every > 0 && self.writes_unflushed >= every && !self.flush_outstanding
+    }
+
+    fn begin_flush(&mut self) -> Next {
+        self.flush_outstanding = true;
+        self.writes_unflushed = 0;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.begin_flush();
+        }
+        let expected = Expected::Anything;
+        let operation = Operation::Flush;
+        Next::Io(Io { operation, slot: 0, position: 0, generation: 0, expected, submitted_ns: 0 })
+    }
+
+    /// Waits for what is outstanding, makes the last writes durable, and turns to reading back.
+    fn next_after_work(&mut self, now_ns: u64) -> Next {
+        if self.outstanding > 0 {
+            return Next::Completions;
+        }
+        self.end_counting(now_ns);
+        let keeps = self.workload.flush_every > 0 || self.recorder.is_some();
+        let unflushed = self.ledger.as_ref().map_or(self.writes_unflushed > 0, Ledger::has_unflushed);
+        if keeps && unflushed {
+            self.stage = Stage::Flushing;
+            return self.begin_flush();
+        }
+        self.turn_to_reading_back()
+    }
+
+    fn turn_to_reading_back(&mut self) -> Next {
+        if self.ledger.is_some() && self.read_back {
+            self.stage = Stage::ReadingBack(0);
+            self.next_read_back(0)
+        } else {
+            self.stage = Stage::Done;
+            Next::Done
+        }
+    }
+
+    fn next_read_back(&mut self, from: u64) -> Next {
+        let written = self.ledger.as_ref().and_then(|l| (from..l.slots()).find(|slot| l.is_written(*slot)));
+        let Some(slot) = written else {
+            self.stage = Stage::Done;
+            return if self.outstanding > 0 { Next::Completions } else { Next::Done };
+        };
+        self.stage = Stage::ReadingBack(slot + 1);
+        self.begin(Operation::Read, slot).map_or(Next::Completions, Next::Io)
+    }
+
+    /// Makes the data that a write sends.
+    pub(crate) fn fill(&self, io: &Io, data: &mut [u8]) {
+        if self.workload.verify {
+            stamp::fill(data, self.unit, io.position, io.generation, self.writer);
+        }
+    }
+
+    /// Takes note of a command's end.
+    ///
+    /// # Errors
+    /// When the command failed, or data read while the workload runs is wrong.
+    pub(crate) fn complete(
+        &mut self,
+        io: &Io,
+        status: Status,
+        data: &[u8],
+        now_ns: u64,
+    ) -> Result<(), Failure> {
+        self.outstanding -= 1;
+        if !status.is_success() {
+            return Err(self.status_failure(io, status));
+        }
+        let counts = self.stage == Stage::Working && !self.is_counted() && self.counted_ns.0.is_some();
+        let latency_ns = now_ns.saturating_sub(io.submitted_ns);
+        if counts {
+            let bytes = u64::from(self.workload.block_bytes);
+            match io.operation {
+                Operation::Read => self.tallies.read.add(bytes, latency_ns),
+                Operation::Write => self.tallies.write.add(bytes, latency_ns),
+                Operation::Flush => self.tallies.flush.add(0, latency_ns),
+            }
+        }
+        match io.operation {
+            Operation::Read => self.complete_read(io, data),
+            Operation::Write => {
+                self.complete_write(io);
+                Ok(())
+            }
+            Operation::Flush => self.complete_flush(),
+        }
+    }
+
+    fn status_failure(&self, io: &Io, status: Status) -> Failure {
+        match io.operation {
+            Operation::Flush => Failure::failed(format!("a flush failed: {status}")),
+            operation => Failure::failed(format!(
+                "a {} of {} bytes at offset {} failed: {status}",
+                if operation == Operation::Read { "read" } else { "write" },
+                self.workload.block_bytes,
+                io.position
+            )),
+        }
+    }
+
+    fn complete_read(&mut self, io: &Io, data: &[u8]) -> Result<(), Failure> {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.end_read(io.slot);
+        }
+        let working = self.stage == Stage::Working;
+        match stamp::check(data, self.unit, io.position, io.expected) {
+            Ok(()) if io.expected == Expected::Anything => {}
+            Ok(()) if working => self.verified.checked += 1,
+            Ok(()) => self.verified.read_back += 1,
+            Err(corruption) => {
+                self.verified.corrupt += 1;
+                if self.verified.corruptions.len() < CORRUPTIONS_KEPT {
+                    self.verified.corruptions.push(corruption);
+                }
+                // A workload goes no further on wrong data; reading back goes on, to tell how much is wrong.
+                if working {
+                    return Err(Failure::failed(format!("wrong data {corruption}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn complete_write(&mut self, io: &Io) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.end_write(io.slot, self.workload.flush_every > 0 || self.recorder.is_some());
+            self.verified.written += 1;
+        }
+    }
+
+    fn complete_flush(&mut self) -> Result<(), Failure> {
+        self.flush_outstanding = false;
+        if let Some(ledger) = &mut self.ledger {
+            let (first, recorder) = (self.first, &self.recorder);
+            ledger.end_flush(|written| match recorder {
+                Some(recorder) => recorder
+                    .flushed(written.iter().map(|&(slot, generation)| (first + slot, generation)).collect()),
+                None => Ok(()),
+            })?;
+        }
+        if self.stage == Stage::Flushing {
+            self.stage = Stage::Working;
+        }
+        Ok(())
+    }
+
+    /// The newest submitted generation of each slot of the range that this job wrote.
+    pub(crate) fn submitted(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let written = self.ledger.iter().flat_map(Ledger::submitted);
+        written.map(|(slot, generation)| (self.first + slot, generation))
+    }
+}
+
+/// The part of the range that belongs to job `number` alone: first slot and number of slots.
+fn region(fitted: &Fitted, number: u32) -> (u64, u64) {
+    let (jobs, slots) = (u128::from(fitted.workload.jobs), u128::from(fitted.slots));
+    let border = |number: u32| (slots * u128::from(number) / jobs) as u64;
+    (border(number), border(number + 1) - border(number))
+}
+
+#[cfg(test)]
+#[path = "job_tests.rs"]
+mod tests;

@@ -1,0 +1,12 @@
+//! A workload on a namespace: made, run, measured and verified through the engine's initiator. What it is asked to
+//! do is `config::workload`'s, how its results look is `report`'s.
+
+pub(crate) mod histogram;
+pub(crate) mod job;
+pub(crate) mod ledger;
+mod order;
+pub(crate) mod progress;
+pub(crate) mod run;
+pub(crate) mod stamp;
+pub(crate) mod state;
+mod worker;

@@ -1,0 +1,396 @@
+//! A thread that runs jobs on queues of its own: it has the ring, the buffers and the clock, reads the latter once
+//! per batch, and decides nothing about the workload.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use engine::initiator::{Completion, Data, Queue, QueueOptions, QueueState, Request};
+use engine::limits::RECEIVE_LENGTH;
+use engine::ring::{Buffer, Event, Moment, Ring, RingOptions, core};
+use nvme::io::IoCommand;
+
+use super::histogram::Tally;
+use super::job::{Io, Job, Next, Operation};
+use super::order::Random;
+use crate::failure::Failure;
+
+/// How late a worker may notice that it shall stop.
+const STOP_LATENCY: Duration = Duration::from_millis(100);
+/// How often a worker tells how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a worker is made of.
+pub(crate) struct WorkerPlan {
+    pub(crate) number: usize,
+    pub(crate) queues: Vec<QueueOptions>,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) ring: RingOptions,
+    pub(crate) nsid: u32,
+    /// Bytes of one command's data, and of the namespace's blocks.
+    pub(crate) block_bytes: u32,
+    pub(crate) unit_bytes: u32,
+    pub(crate) seed: u64,
+}
+
+/// When things begin and end, the same for all workers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeline {
+    pub(crate) count_from: Moment,
+    pub(crate) end: Option<Moment>,
+}
+
+/// What a worker says while it lives.
+pub(crate) enum Message {
+    /// Its queues are live.
+    Ready,
+    /// It has begun to count.
+    Counting,
+    /// Its workload is over.
+    Counted,
+    /// Once a second: all it has counted, and the blocks it has read back.
+    Progress { number: usize, total: Box<Tally>, read_back: u64 },
+    /// It is at its end.
+    Gone,
+}
+
+/// Two-way communication with the thread that started the worker.
+pub(crate) struct Lines {
+    pub(crate) messages: Sender<Message>,
+    /// Gives the start; closed when the run does not take place.
+    pub(crate) start: Receiver<Timeline>,
+    /// Somebody wants everything to end.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Another worker has failed.
+    pub(crate) abort: Arc<AtomicBool>,
+}
+
+/// What a worker leaves behind.
+pub(crate) struct WorkerReport {
+    pub(crate) jobs: Vec<Job>,
+    /// Processor time used while counting.
+    pub(crate) cpu: Duration,
+    pub(crate) engine: &'static str,
+    pub(crate) failure: Option<Broken>,
+}
+
+/// Why a worker ended early.
+pub(crate) enum Broken {
+    /// The connection to the target was lost.
+    Connection(Failure),
+    /// A command failed, or data was wrong.
+    Command(Failure),
+}
+
+/// Runs a worker to its end.
+///
+/// # Errors
+/// Why it could not begin. When it is another's fault that the run did not take place, there is no report.
+pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport>, Failure> {
+    let outcome = Worker::open(plan).map(|mut worker| {
+        let _ = lines.messages.send(Message::Ready);
+        let Ok(timeline) = lines.start.recv() else {
+            worker.close();
+            return None;
+        };
+        let failure = worker.work(timeline, lines).err();
+        if failure.is_some() {
+            lines.abort.store(true, Ordering::Relaxed);
+        }
+        worker.close();
+        let cpu = worker.cpu_to.unwrap_or_else(core::thread_time).saturating_sub(worker.cpu_from);
+        Some(WorkerReport { jobs: worker.jobs, cpu, engine: worker.ring.engine_name(), failure })
+    });
+    let _ = lines.messages.send(Message::Gone);
+    outcome
+}
+
+struct Worker {
+    number: usize,
+    ring: Ring,
+    events: Vec<Event>,
+    scratch: Vec<u8>,
+    queues: Vec<Queue>,
+    /// Where the search for a queue with room begins.
+    next_queue: usize,
+    jobs: Vec<Job>,
+    first_job: usize,
+    /// The outstanding commands, and which places are free.
+    outstanding: Vec<Option<(usize, Io)>>,
+    free: Vec<usize>,
+    buffers: Vec<Buffer>,
+    random: Random,
+    nsid: u32,
+    block_bytes: u32,
+    unit_bytes: u32,
+    cpu_from: Duration,
+    cpu_to: Option<Duration>,
+}
+
+impl Worker {
+    /// Opens the ring and the queues, and waits until the queues are live.
+    fn open(plan: WorkerPlan) -> Result<Self, Failure> {
+        let system = |error| Failure::failed(format!("cannot make a ring for the I/O: {error}"));
+        let ring = Ring::new(plan.ring).map_err(system)?;
+        let mut worker = Self {
+            number: plan.number,
+            ring,
+            events: Vec::with_capacity(256),
+            scratch: vec![0; RECEIVE_LENGTH],
+            queues: Vec::with_capacity(plan.queues.len()),
+            next_queue: 0,
+            jobs: plan.jobs,
+            first_job: 0,
+            outstanding: Vec::new(),
+            free: Vec::new(),
+            buffers: Vec::new(),
+            random: Random::new(plan.seed),
+            nsid: plan.nsid,
+            block_bytes: plan.block_bytes,
+            unit_bytes: plan.unit_bytes,
+            cpu_from: Duration::ZERO,
+            cpu_to: None,
+        };
+        for (token, options) in plan.queues.iter().enumerate() {
+            let queue = Queue::open(&mut worker.ring, token as u32, options).map_err(Failure::failed)?;
+            worker.queues.push(queue);
+        }
+        while worker.queues.iter().any(|queue| queue.state() != QueueState::Live) {
+            worker.flush();
+            worker.turn(STOP_LATENCY)?;
+            worker.mind_deadlines(worker.ring.now());
+            if let Some(failure) = worker.lost() {
+                worker.close();
+                return Err(failure);
+            }
+        }
+        Ok(worker)
+    }
+
+    /// Does everything until all jobs are done.
+    fn work(&mut self, timeline: Timeline, lines: &Lines) -> Result<(), Broken> {
+        let mut clock = Clock { timeline, counting: false, finished: false, progress_at: self.ring.now() };
+        loop {
+            let now = self.ring.now();
+            self.completions(now)?;
+            self.mind_deadlines(now);
+            if let Some(failure) = self.lost() {
+                return Err(Broken::Connection(failure));
+            }
+            self.keep_time(&mut clock, now, lines);
+            let (wake_at, done) = self.submit(now);
+            self.flush();
+            if done {
+                self.end_counting_cpu(lines, &clock);
+                return Ok(());
+            }
+            let until = wake_at.map_or(clock.next(), |wake_at| clock.next().min(wake_at));
+            self.turn(until.since(now).min(STOP_LATENCY)).map_err(Broken::Command)?;
+        }
+    }
+
+    /// Waits for news until `timeout` at most, and lets the queues have it.
+    fn turn(&mut self, timeout: Duration) -> Result<(), Failure> {
+        let mut timeout = timeout;
+        if self.queues.iter().any(Queue::has_more) {
+            timeout = Duration::ZERO;
+        }
+        self.events.clear();
+        self.ring
+            .wait(Some(timeout), &mut self.events)
+            .map_err(|error| Failure::failed(format!("waiting for I/O failed: {error}")))?;
+        for queue in self.queues.iter_mut().filter(|queue| queue.has_more()) {
+            queue.on_ready(&mut self.ring, &mut self.scratch, true, false);
+        }
+        for event in &self.events {
+            if let Event::Ready { token, readable, writable } = event
+                && let Some(queue) = self.queues.get_mut(*token as usize)
+            {
+                queue.on_ready(&mut self.ring, &mut self.scratch, *readable, *writable);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the queues what time it is where they want to know.
+    fn mind_deadlines(&mut self, now: Moment) {
+        for queue in &mut self.queues {
+            if queue.next_deadline().is_some_and(|deadline| now >= deadline) {
+                queue.on_time(&mut self.ring, now);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        for queue in &mut self.queues {
+            queue.flush(&mut self.ring);
+        }
+    }
+
+    /// Why a queue is lost, if one is.
+    fn lost(&self) -> Option<Failure> {
+        self.queues.iter().find_map(|queue| queue.error().map(Failure::failed))
+    }
+
+    /// Hands all completions to their jobs. Those of a lost queue, too: what came before its end counts.
+    fn completions(&mut self, now: Moment) -> Result<(), Broken> {
+        let mut failed = None;
+        for index in 0..self.queues.len() {
+            while let Some(completion) = self.queues[index].pop() {
+                let lost =
+                    self.queues[index].state() == QueueState::Closed && !completion.status.is_success();
+                if let Err(failure) = self.complete(completion, now, lost) {
+                    failed.get_or_insert(failure);
+                }
+            }
+        }
+        failed.map_or(Ok(()), |failure| Err(Broken::Command(failure)))
+    }
+
+    fn complete(&mut self, completion: Completion, now: Moment, lost: bool) -> Result<(), Failure> {
+        let place = completion.user as usize;
+        let Some((job, io)) = self.outstanding.get_mut(place).and_then(Option::take) else {
+            return Err(Failure::failed("a command completed twice"));
+        };
+        self.free.push(place);
+        let data = completion.data.as_deref().unwrap_or_default();
+        let done = if lost { Ok(()) } else { self.jobs[job].complete(&io, completion.status, data, now.0) };
+        self.buffers.extend(completion.data);
+        done
+    }
+
+    /// Sends what the jobs want and the queues take. Says when a job wants to be asked again, and whether all are
+    /// done.
+    fn submit(&mut self, now: Moment) -> (Option<Moment>, bool) {
+        let mut wake_at = None;
+        let mut done = 0;
+        let jobs = self.jobs.len();
+        // Where jobs share a queue that is too short for all, each is first in turn.
+        self.first_job = (self.first_job + 1) % jobs;
+        for turn in 0..jobs {
+            let job = (self.first_job + turn) % jobs;
+            while let Some(queue) = self.queue_with_room() {
+                match self.jobs[job].next(now.0) {
+                    Next::Io(io) => self.send(queue, job, io),
+                    Next::At(at) => {
+                        wake_at = Some(wake_at.map_or(Moment(at), |wake_at: Moment| wake_at.min(Moment(at))));
+                        break;
+                    }
+                    Next::Completions => break,
+                    Next::Done => {
+                        done += 1;
+                        break;
+                    }
+                }
+            }
+        }
+        (wake_at, done == jobs)
+    }
+
+    fn queue_with_room(&mut self) -> Option<usize> {
+        for _ in 0..self.queues.len() {
+            let queue = self.next_queue;
+            self.next_queue = (queue + 1) % self.queues.len();
+            if self.queues[queue].free_slots() > 0 {
+                return Some(queue);
+            }
+        }
+        None
+    }
+
+    fn send(&mut self, queue: usize, job: usize, io: Io) {
+        let start = io.position / u64::from(self.unit_bytes);
+        let blocks = self.block_bytes / self.unit_bytes;
+        let (command, data) = match io.operation {
+            Operation::Read => {
+                let command = IoCommand::Read { start, blocks, force_unit_access: false };
+                (command, Data::Receive(self.take_buffer()))
+            }
+            Operation::Write => {
+                let mut buffer = self.take_buffer();
+                self.jobs[job].fill(&io, &mut buffer);
+                (IoCommand::Write { start, blocks, force_unit_access: false }, Data::Send(buffer))
+            }
+            Operation::Flush => (IoCommand::Flush, Data::None),
+        };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.outstanding.push(None);
+            self.outstanding.len() - 1
+        });
+        self.outstanding[place] = Some((job, io));
+        let request = Request { entry: command.encode(self.nsid), data, user: place as u64 };
+        // There was a free slot, and the queue is live or the loop would have ended.
+        self.queues[queue].submit(request).expect("a queue with a free slot takes a command");
+    }
+
+    /// A buffer that somebody has used, or a new one full of noise, so that nothing in between can compress it.
+    fn take_buffer(&mut self) -> Buffer {
+        self.buffers.pop().unwrap_or_else(|| {
+            let mut buffer = Buffer::zeroed(self.block_bytes as usize);
+            self.random.fill(&mut buffer);
+            buffer
+        })
+    }
+
+    /// Begins and ends counting when it is time, tells how far it is, and gives up when it is told to.
+    fn keep_time(&mut self, clock: &mut Clock, now: Moment, lines: &Lines) {
+        if !clock.counting && now >= clock.timeline.count_from {
+            clock.counting = true;
+            self.cpu_from = core::thread_time();
+            self.jobs.iter_mut().for_each(|job| job.begin_counting(now.0));
+            let _ = lines.messages.send(Message::Counting);
+        }
+        if !clock.finished && clock.timeline.end.is_some_and(|end| now >= end) {
+            clock.finished = true;
+            self.jobs.iter_mut().for_each(|job| job.finish(now.0));
+        }
+        if lines.stop.load(Ordering::Relaxed) || lines.abort.load(Ordering::Relaxed) {
+            self.jobs.iter_mut().for_each(|job| job.abandon(now.0));
+        }
+        self.end_counting_cpu(lines, clock);
+        if now >= clock.progress_at {
+            clock.progress_at = now.after(PROGRESS_INTERVAL);
+            let mut total = Tally::default();
+            self.jobs.iter().for_each(|job| total.merge(&job.tallies.total()));
+            let read_back = self.jobs.iter().map(|job| job.verified.read_back).sum();
+            let number = self.number;
+            let _ = lines.messages.send(Message::Progress { number, total: Box::new(total), read_back });
+        }
+    }
+
+    fn end_counting_cpu(&mut self, lines: &Lines, clock: &Clock) {
+        if clock.counting && self.cpu_to.is_none() && self.jobs.iter().all(Job::is_counted) {
+            self.cpu_to = Some(core::thread_time());
+            let _ = lines.messages.send(Message::Counted);
+        }
+    }
+
+    fn close(&mut self) {
+        for queue in &mut self.queues {
+            queue.close(&mut self.ring);
+        }
+    }
+}
+
+/// What a worker does when.
+struct Clock {
+    timeline: Timeline,
+    counting: bool,
+    finished: bool,
+    progress_at: Moment,
+}
+
+impl Clock {
+    /// The next moment at which `keep_time` has something to do.
+    fn next(&self) -> Moment {
+        let mut next = self.progress_at;
+        if !self.counting {
+            next = next.min(self.timeline.count_from);
+        }
+        match self.timeline.end {
+            Some(end) if !self.finished => next.min(end),
+            _ => next,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `selvedge bench`: a workload as fio's options describe it, on a namespace of a target; or the check of what an
+//! earlier one left there.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use engine::initiator::{Controller, NamespaceInfo};
+use engine::ring::RingOptions;
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::bench::run::{Outcome, Run};
+use crate::bench::state::{Header, Record, Recorder};
+use crate::config::connection::Connection;
+use crate::config::size::Size;
+use crate::config::workload::{Fitted, Geometry, VerifyState, Workload};
+use crate::failure::Failure;
+use crate::flags::bench::BenchFlags;
+use crate::report;
+use crate::report::bench::{BenchReport, Options, VerifyReport};
+use crate::report::units;
+use crate::stop::Stop;
+
+/// Runs it and prints what it found.
+pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
+    let (mut workload, state) = Workload::new(flags)?;
+    let connection = Connection::new(&flags.connection)?;
+    let record = match &state {
+        VerifyState::Check(path) => Some(read_record(path, flags)?),
+        _ => None,
+    };
+    if let Some(record) = &record {
+        let header = &record.header;
+        workload.block_bytes = header.block_bytes;
+        workload.offset = header.offset;
+        workload.size = Some(header.slots * u64::from(header.block_bytes));
+    }
+    let stop = Stop::on_signals()?;
+    let queues = workload.queues(flags.nr_io_queues, flags.queue_size);
+    let mut options = connection.subsystem(&flags.nqn);
+    options.io_queues = queues.count;
+    options.queue_entries = queues.entries;
+    let ring = RingOptions {
+        engine: flags.engine.into(),
+        poll_us_max: flags.poll_us.unwrap_or(RingOptions::default().poll_us_max),
+    };
+    options.engine = ring.engine;
+    let controller = Controller::connect(options).map_err(Failure::failed)?;
+    let namespace = controller.namespace(flags.nsid).map_err(Failure::failed)?;
+    let fitted = fit(workload, &controller, &namespace, record.as_ref())?;
+    let writer = Uuid::new_v4().as_u64_pair().0;
+    let recorder = match &state {
+        VerifyState::Record(path) => Some(begin_record(path, flags, &fitted, writer)?),
+        _ => None,
+    };
+    let run = Run {
+        controller: &controller,
+        nsid: flags.nsid,
+        fitted: &fitted,
+        ring,
+        writer,
+        recorder: recorder.clone(),
+        record: record.as_ref(),
+        stop: stop.flag(),
+        quiet: false,
+        target_cpu: None,
+    };
+    let outcome = run.run()?;
+    // A target that has gone is told as such, not as a controller that was shut down badly.
+    drop(controller);
+    if let Some(record) = &record {
+        return finish_check(flags, record, outcome);
+    }
+    let mut options =
+        Options::new(&fitted, connection.address.to_string(), flags.nqn.to_string(), flags.nsid);
+    options.hdr_digest = connection.digests.header;
+    options.data_digest = connection.digests.data;
+    report::print_as(flags.output.output_format, &BenchReport::new(options, queues, &outcome))?;
+    finish(outcome, recorder.as_deref())
+}
+
+/// Puts the workload onto the namespace, and refuses what cannot work before anything is written.
+fn fit(
+    workload: Workload,
+    controller: &Controller,
+    namespace: &NamespaceInfo,
+    record: Option<&Record>,
+) -> Result<Fitted, Failure> {
+    if workload.block_bytes as usize > controller.transfer_length_max() {
+        let most = Size(controller.transfer_length_max() as u64);
+        return Err(Failure::usage(format!(
+            "--bs is over the {most} that this controller transfers at once"
+        )));
+    }
+    if namespace.metadata_bytes > 0 {
+        return Err(Failure::failed(format!(
+            "namespace {} has metadata in its blocks, which bench cannot use",
+            namespace.nsid
+        )));
+    }
+    if workload.writes() && namespace.is_write_protected {
+        return Err(Failure::failed(format!("namespace {} is write protected", namespace.nsid)));
+    }
+    if let Some(Record { header, .. }) = record
+        && header.unit_bytes != namespace.block_size
+    {
+        return Err(Failure::failed(format!(
+            "the namespace's blocks are {} bytes long, and were {} when the state was recorded",
+            namespace.block_size, header.unit_bytes
+        )));
+    }
+    workload.fit(Geometry { unit_bytes: namespace.block_size, bytes: namespace.size_bytes() })
+}
+
+fn read_record(path: &Path, flags: &BenchFlags) -> Result<Record, Failure> {
+    let record = Record::read(path)?;
+    if record.header.nqn != flags.nqn.as_str() || record.header.nsid != flags.nsid {
+        return Err(Failure::usage(format!(
+            "{} is about namespace {} of {}",
+            path.display(),
+            record.header.nsid,
+            record.header.nqn
+        )));
+    }
+    Ok(record)
+}
+
+fn begin_record(
+    path: &Path,
+    flags: &BenchFlags,
+    fitted: &Fitted,
+    writer: u64,
+) -> Result<Arc<Recorder>, Failure> {
+    let header = Header {
+        offset: fitted.workload.offset,
+        block_bytes: fitted.workload.block_bytes,
+        unit_bytes: fitted.unit_bytes,
+        slots: fitted.slots,
+        ..Header::new(flags.nqn.as_str(), flags.nsid, writer)
+    };
+    Recorder::create(path, header).map(Arc::new)
+}
+
+/// Whether a run that has been reported was a success.
+pub(super) fn finish(outcome: Outcome, recorder: Option<&Recorder>) -> Result<(), Failure> {
+    if let Some(failure) = outcome.failure {
+        let reason = failure.line().unwrap_or_default();
+        return Err(match recorder {
+            Some(recorder) if outcome.connection_lost => Failure::failed(format!(
+                "the run broke off: {reason}; the state is saved, check it when the target is back with \
+                 --verify-only --verify-state {}",
+                recorder.path().display()
+            )),
+            _ => Failure::Failed(reason),
+        });
+    }
+    if let Some(verified) = outcome.verified.filter(|verified| verified.corrupt > 0) {
+        let blocks = units::plural(verified.corrupt, "block");
+        let first = verified.corruptions.first().map(ToString::to_string).unwrap_or_default();
+        return Err(Failure::failed(format!("wrong data: {blocks}, the first {first}")));
+    }
+    if outcome.interrupted {
+        return Err(Failure::failed("interrupted; what is printed is what was measured until then"));
+    }
+    Ok(())
+}
+
+/// What `--verify-only` found.
+#[derive(Serialize)]
+struct CheckReport {
+    nqn: String,
+    nsid: u32,
+    /// Completed Flushes that the state records, and the blocks they made durable.
+    flushes: u64,
+    blocks_flushed: u64,
+    /// Whether the run that wrote the state came to its end, so that it says what was submitted.
+    state_complete: bool,
+    /// How the check ended: `complete`, `interrupted` or `failed`.
+    ended: &'static str,
+    verify: Option<VerifyReport>,
+}
+
+fn finish_check(flags: &BenchFlags, record: &Record, outcome: Outcome) -> Result<(), Failure> {
+    let report = CheckReport {
+        nqn: record.header.nqn.clone(),
+        nsid: record.header.nsid,
+        flushes: record.flushes,
+        blocks_flushed: record.flushed_blocks(),
+        state_complete: record.ended,
+        ended: match (&outcome.failure, outcome.interrupted) {
+            (Some(_), _) => "failed",
+            (None, true) => "interrupted",
+            (None, false) => "complete",
+        },
+        verify: outcome.verified.as_ref().map(VerifyReport::from),
+    };
+    report::print_as(flags.output.output_format, &report)?;
+    finish(outcome, None)
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flushes = match self.flushes {
+            1 => "1 completed Flush".to_owned(),
+            flushes => format!("{} completed Flushes", units::grouped(flushes)),
+        };
+        writeln!(f, "{} namespace {}", self.nqn, self.nsid)?;
+        writeln!(
+            f,
+            "state   {flushes}, {} acknowledged before one",
+            units::plural(self.blocks_flushed, "block")
+        )?;
+        match &self.verify {
+            Some(verify) => {
+                writeln!(
+                    f,
+                    "verify  {} right, {} wrong",
+                    units::plural(verify.blocks_read_back, "block"),
+                    units::grouped(verify.blocks_wrong)
+                )?;
+                verify.wrong.iter().try_for_each(|wrong| writeln!(f, "        {wrong}"))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! `selvedge demo`: the whole story in one process: a target, a host that finds it, data that is written and
+//! verified, and what it costs. Nothing is left behind.
+
+mod story;
+
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use engine::backend::BackendConfig;
+use engine::initiator::{ConnectOptions, Controller, Queue, QueueState};
+use engine::limits::{POLL_US_MAX, RECEIVE_LENGTH};
+use engine::ring::{Engine, Event, Ring, RingOptions, core};
+use engine::target::{NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig};
+use nvme::tcp::Digests;
+use uuid::Uuid;
+
+use self::story::{IdleCost, Story};
+use super::{bench, discover};
+use crate::bench::run::Run;
+use crate::config::connection::Connection;
+use crate::config::target::MODEL;
+use crate::config::workload::{Geometry, Workload};
+use crate::failure::Failure;
+use crate::flags::connection::ConnectionFlags;
+use crate::flags::look::DemoFlags;
+use crate::report::bench::{BenchReport, CpuReport, Options};
+use crate::stop::Stop;
+
+const NQN: &str = "nqn.2026-01.io.selvedge:demo";
+const QUEUES: u16 = 4;
+const NAMESPACE_BYTES: u64 = 256 << 20;
+/// What is used of the file: the demo shall not wear out a disk, nor wait for a slow one.
+const FILE_BYTES: u64 = 64 << 20;
+const BLOCK: u32 = 4096;
+const MEMORY_NSID: u32 = 1;
+const FILE_NSID: u32 = 2;
+const IDLE: Duration = Duration::from_secs(2);
+const REACTORS_MAX: usize = 4;
+
+/// Tells the story.
+pub(super) fn run(flags: &DemoFlags) -> Result<(), Failure> {
+    let stop = Stop::on_signals()?;
+    let story = RefCell::new(Story::new(flags.output.output_format));
+    let folder = Folder::make()?;
+    let demo = Demo::start(&story, stop, &folder)?;
+    demo.look_around()?;
+    demo.prove()?;
+    demo.measure()?;
+    demo.rest()?;
+    let Demo { target, .. } = demo;
+    target.shutdown();
+    drop(folder);
+    story.into_inner().end()
+}
+
+/// A folder that goes when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("selvedge-demo-{}", Uuid::new_v4()));
+        match std::fs::create_dir(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(error) => Err(Failure::failed(format!(
+                "a folder for the demo's file, {}, cannot be made: {error}; set TMPDIR to one that can be written",
+                path.display()
+            ))),
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed here, the system's own cleaning of temporary folders will.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Demo<'a> {
+    story: &'a RefCell<Story>,
+    stop: Stop,
+    target: Target,
+    address: SocketAddr,
+}
+
+impl<'a> Demo<'a> {
+    fn start(story: &'a RefCell<Story>, stop: Stop, folder: &Folder) -> Result<Self, Failure> {
+        let reactors = core::available().len().clamp(1, REACTORS_MAX);
+        let namespace = |nsid, backend| NamespaceConfig { nsid, backend, block_size: BLOCK, uuid: None };
+        let file = folder.0.join("namespace.img");
+        let config = TargetConfig {
+            ports: vec![PortConfig { address: (Ipv4Addr::LOCALHOST, 0).into(), advertise: None }],
+            subsystems: vec![SubsystemConfig {
+                nqn: NQN.to_owned(),
+                serial: "DEMO".to_owned(),
+                model: MODEL.to_owned(),
+                allow_any_host: true,
+                hosts: Vec::new(),
+                namespaces: vec![
+                    namespace(MEMORY_NSID, BackendConfig::Memory { size: NAMESPACE_BYTES }),
+                    namespace(
+                        FILE_NSID,
+                        BackendConfig::File { path: file.clone(), size: Some(NAMESPACE_BYTES) },
+                    ),
+                ],
+            }],
+            reactors: Reactors::Count(reactors),
+            engine: Engine::Automatic,
+            poll_us_max: POLL_US_MAX,
+        };
+        let target = Target::start(&config).map_err(Failure::failed)?;
+        let address = *target
+            .ports()
+            .first()
+            .ok_or_else(|| Failure::failed("the target listens nowhere; this is a bug"))?;
+        story.borrow_mut().target_is_up(address, reactors, NAMESPACE_BYTES, &file)?;
+        Ok(Self { story, stop, target, address })
+    }
+
+    fn options(&self) -> ConnectOptions {
+        ConnectOptions::new(self.address, NQN)
+    }
+
+    /// Discovery and Identify.
+    fn look_around(&self) -> Result<(), Failure> {
+        let connection = Connection::new(&ConnectionFlags {
+            transport: Default::default(),
+            traddr: self.address.ip().to_string(),
+            trsvcid: self.address.port(),
+            hostnqn: None,
+            hostid: None,
+            keep_alive_tmo: None,
+            host_traddr: None,
+            host_iface: None,
+            hdr_digest: false,
+            data_digest: false,
+        })?;
+        let log = discover::read(&connection)?;
+        if !log.records.iter().any(|record| record.is_tcp_subsystem && record.subnqn == NQN) {
+            return Err(Failure::failed("the demo's subsystem is not in the discovery log; this is a bug"));
+        }
+        let controller = Controller::connect(self.options()).map_err(Failure::failed)?;
+        let namespaces = controller.namespaces().map_err(Failure::failed)?;
+        if namespaces.len() != 2 {
+            return Err(Failure::failed("the demo's namespaces are not all there; this is a bug"));
+        }
+        self.story.borrow_mut().host_looks_around(&controller, &namespaces)
+    }
+
+    /// Writes, and proves that what was written is there.
+    fn prove(&self) -> Result<(), Failure> {
+        let memory = Workload { verify: true, depth: 32, ..workload(0, 3) };
+        self.chapter("random writes to memory", MEMORY_NSID, memory, false)?;
+        let file =
+            Workload { verify: true, depth: 16, flush_every: 64, size: Some(FILE_BYTES), ..workload(0, 3) };
+        self.chapter("random writes to the file, each queue flushes after 64", FILE_NSID, file, false)?;
+        let digests = Workload { verify: true, depth: 32, ..workload(50, 1) };
+        self.chapter("random reads and writes in memory, header and data digests", MEMORY_NSID, digests, true)
+    }
+
+    /// Measures reads.
+    fn measure(&self) -> Result<(), Failure> {
+        let busy = Workload { depth: 32, ..workload(100, 3) };
+        self.chapter("random reads from memory", MEMORY_NSID, busy, false)?;
+        let single = Workload { depth: 1, jobs: 1, ..workload(100, 2) };
+        self.chapter("one read at a time", MEMORY_NSID, single, false)
+    }
+
+    /// One workload, run, judged and told.
+    fn chapter(&self, title: &str, nsid: u32, workload: Workload, digests: bool) -> Result<(), Failure> {
+        self.story.borrow_mut().chapter_begins(title, &workload)?;
+        let queues = workload.queues(None, None);
+        let options = ConnectOptions {
+            io_queues: queues.count,
+            queue_entries: queues.entries,
+            digests: Digests { header: digests, data: digests },
+            ..self.options()
+        };
+        // Each chapter has a controller of its own: its queues come and go with it.
+        let controller = Controller::connect(options).map_err(Failure::failed)?;
+        let fitted = workload.fit(Geometry { unit_bytes: BLOCK, bytes: NAMESPACE_BYTES })?;
+        let target_cpu = || self.target.cpu_time();
+        let run = Run {
+            controller: &controller,
+            nsid,
+            fitted: &fitted,
+            ring: RingOptions::default(),
+            writer: Uuid::new_v4().as_u64_pair().0,
+            recorder: None,
+            record: None,
+            stop: self.stop.flag(),
+            quiet: false,
+            target_cpu: Some(&target_cpu),
+        };
+        let outcome = run.run()?;
+        let mut options = Options::new(&fitted, self.address.to_string(), NQN.to_owned(), nsid);
+        (options.hdr_digest, options.data_digest) = (digests, digests);
+        let report = BenchReport::new(options, queues, &outcome);
+        self.story.borrow_mut().chapter_ends(report)?;
+        self.go_on(bench::finish(outcome, None))
+    }
+
+    /// What a target costs that has nothing to do, with its queues connected.
+    fn rest(&self) -> Result<(), Failure> {
+        self.story.borrow_mut().rest_begins(QUEUES, IDLE)?;
+        let options = ConnectOptions { io_queues: QUEUES, ..self.options() };
+        let controller = Controller::connect(options).map_err(Failure::failed)?;
+        let mut ring = Ring::new(RingOptions::default()).map_err(Failure::failed)?;
+        let mut queues = Vec::new();
+        for queue_id in 1..=controller.io_queues() {
+            let options = controller.queue_options(queue_id);
+            let queue = Queue::open(&mut ring, u32::from(queue_id), &options).map_err(Failure::failed)?;
+            queues.push(queue);
+        }
+        // Connecting is work, and is over before the watch begins.
+        self.pass(&mut ring, &mut queues, Duration::from_millis(200))?;
+        let (before, began) = (self.target.cpu_time(), Instant::now());
+        self.pass(&mut ring, &mut queues, IDLE)?;
+        let time = self.target.cpu_time().saturating_sub(before);
+        let connected = queues.iter().filter(|queue| queue.state() == QueueState::Live).count();
+        let lost = queues.iter().find_map(|queue| queue.error().map(Failure::failed));
+        queues.iter_mut().for_each(|queue| queue.close(&mut ring));
+        if let Some(failure) = lost {
+            return Err(failure);
+        }
+        let cost = IdleCost { queues: connected, target_cpu: CpuReport::new(time, began.elapsed(), 0) };
+        self.story.borrow_mut().rest_ends(cost)
+    }
+
+    /// Lets time pass, with the queues connected.
+    fn pass(&self, ring: &mut Ring, queues: &mut [Queue], time: Duration) -> Result<(), Failure> {
+        let mut scratch = vec![0; RECEIVE_LENGTH];
+        let mut events = Vec::new();
+        let end = ring.now().after(time);
+        while ring.now() < end {
+            let left = end.since(ring.now()).min(Duration::from_millis(200));
+            ring.wait(Some(left), &mut events).map_err(Failure::failed)?;
+            for event in events.drain(..) {
+                let Event::Ready { token, readable, writable } = event else { continue };
+                let Some(queue) = queues.iter_mut().find(|queue| queue.token() == token) else { continue };
+                queue.on_ready(ring, &mut scratch, readable, writable);
+                while queue.has_more() {
+                    queue.on_ready(ring, &mut scratch, true, false);
+                }
+            }
+            queues.iter_mut().for_each(|queue| queue.flush(ring));
+            self.go_on(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        if self.stop.is_asked() {
+            Err(Failure::failed("interrupted; nothing is left behind"))
+        } else {
+            outcome
+        }
+    }
+}
+
+/// Random 4 KiB commands on all of a namespace over all queues, for some seconds.
+fn workload(read_percent: u8, seconds: u64) -> Workload {
+    Workload {
+        random: true,
+        read_percent,
+        block_bytes: BLOCK,
+        depth: 1,
+        jobs: u32::from(QUEUES),
+        offset: 0,
+        size: None,
+        runtime: Some(Duration::from_secs(seconds)),
+        ramp: Duration::ZERO,
+        rate_iops: None,
+        flush_every: 0,
+        seed: 1,
+        verify: false,
+    }
+}

@@ -1,0 +1,126 @@
+//! `selvedge discover`: the discovery log of a target.
+
+use std::fmt;
+
+use engine::initiator::Controller;
+use nvme::discovery::{AddressFamily, DiscoveryEntry, SubsystemType, TransportType, tcp_security};
+use serde::Serialize;
+
+use crate::config::connection::Connection;
+use crate::failure::Failure;
+use crate::flags::look::DiscoverFlags;
+use crate::report;
+use crate::report::units;
+
+/// Reads and prints the log.
+pub(super) fn run(flags: &DiscoverFlags) -> Result<(), Failure> {
+    let connection = Connection::new(&flags.connection)?;
+    let log = read(&connection)?;
+    report::print_as(flags.output.output_format, &log)
+}
+
+/// Reads the discovery log of the target at `connection`.
+pub(super) fn read(connection: &Connection) -> Result<Log, Failure> {
+    let controller = Controller::connect(connection.discovery()).map_err(Failure::failed)?;
+    let records = controller.discovery_log().map_err(Failure::failed)?;
+    Ok(Log {
+        generation_counter: records.generation_counter,
+        records: records.entries.iter().map(Record::new).collect(),
+    })
+}
+
+/// A discovery log.
+#[derive(Debug, Serialize)]
+pub(super) struct Log {
+    generation_counter: u64,
+    pub(super) records: Vec<Record>,
+}
+
+/// One of its entries, with the names that nvme-cli uses.
+#[derive(Debug, Serialize)]
+pub(super) struct Record {
+    trtype: String,
+    adrfam: String,
+    subtype: String,
+    portid: u16,
+    cntlid: u16,
+    pub(super) trsvcid: String,
+    pub(super) subnqn: String,
+    pub(super) traddr: String,
+    sectype: String,
+    /// Whether it is an NVM subsystem that can be reached over TCP.
+    #[serde(skip)]
+    pub(super) is_tcp_subsystem: bool,
+}
+
+impl Record {
+    fn new(entry: &DiscoveryEntry) -> Self {
+        let subnqn = match entry.nqn() {
+            Ok(nqn) => nqn.to_string(),
+            Err(error) => format!("({error})"),
+        };
+        Self {
+            trtype: transport_type(entry.transport_type),
+            adrfam: address_family(entry.address_family),
+            subtype: subsystem_type(entry.subsystem_type),
+            portid: entry.port_id.get(),
+            cntlid: entry.controller_id.get(),
+            trsvcid: entry.service_id(),
+            traddr: entry.address(),
+            sectype: match entry.tcp_security() {
+                tcp_security::NONE => "none".into(),
+                tcp_security::TLS_1_2 => "tls12".into(),
+                tcp_security::TLS_1_3 => "tls13".into(),
+                other => format!("unknown ({other})"),
+            },
+            is_tcp_subsystem: entry.transport_type == TransportType::TCP
+                && entry.subsystem_type == SubsystemType::NVM
+                && entry.nqn().is_ok(),
+            subnqn,
+        }
+    }
+}
+
+fn transport_type(kind: TransportType) -> String {
+    match kind {
+        TransportType::TCP => "tcp".into(),
+        TransportType::RDMA => "rdma".into(),
+        TransportType::FIBRE_CHANNEL => "fc".into(),
+        TransportType::LOOP => "loop".into(),
+        TransportType(other) => format!("unknown ({other})"),
+    }
+}
+
+fn address_family(family: AddressFamily) -> String {
+    match family {
+        AddressFamily::IPV4 => "ipv4".into(),
+        AddressFamily::IPV6 => "ipv6".into(),
+        AddressFamily::INFINIBAND => "ib".into(),
+        AddressFamily::FIBRE_CHANNEL => "fc".into(),
+        AddressFamily::LOOP => "loop".into(),
+        AddressFamily(other) => format!("unknown ({other})"),
+    }
+}
+
+fn subsystem_type(kind: SubsystemType) -> String {
+    match kind {
+        SubsystemType::NVM => "nvme subsystem".into(),
+        SubsystemType::REFERRAL => "discovery subsystem referral".into(),
+        SubsystemType::CURRENT_DISCOVERY => "current discovery subsystem".into(),
+        SubsystemType(other) => format!("unknown ({other})"),
+    }
+}
+
+impl fmt::Display for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let records = units::plural(self.records.len() as u64, "record");
+        writeln!(f, "{records}, generation {}", self.generation_counter)?;
+        for (index, record) in self.records.iter().enumerate() {
+            writeln!(f, "\n{index}  {}", record.subnqn)?;
+            writeln!(f, "   type     {}", record.subtype)?;
+            writeln!(f, "   address  {} {} port {}", record.trtype, record.traddr, record.trsvcid)?;
+            writeln!(f, "   port id  {}, {}, security {}", record.portid, record.adrfam, record.sectype)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! What was asked for, after it has been checked: the flags and files of people become values that commands can
+//! trust. Nothing is opened, listened on or connected to here.
+
+pub(crate) mod connection;
+pub(crate) mod namespace;
+pub(crate) mod reactors;
+pub(crate) mod size;
+pub(crate) mod target;
+pub(crate) mod target_file;
+pub(crate) mod workload;

@@ -1,0 +1,221 @@
+//! What a namespace is made of, as `--namespace SPEC` says it and as target.toml does. It opens nothing: whether
+//! a file or device is there is for the target to find.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use engine::backend::BackendConfig;
+use engine::target::NamespaceConfig;
+use uuid::Uuid;
+
+use super::size::Size;
+
+/// Block size where none is given: every backend can serve it, and every disk likes it.
+pub(crate) const BLOCK_SIZE_DEFAULT: u32 = 4096;
+
+/// A namespace as it was asked for; its identifier may be left to us.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NamespaceSpec {
+    pub(crate) backend: BackendSpec,
+    pub(crate) nsid: Option<u32>,
+    pub(crate) block_size: u32,
+    pub(crate) uuid: Option<Uuid>,
+}
+
+/// Where the blocks live.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum BackendSpec {
+    /// In this process's memory.
+    Memory(Size),
+    /// Nowhere: writes vanish, reads are zeroes.
+    Null(Size),
+    /// In a file, made `size` long if it is given.
+    File { path: PathBuf, size: Option<Size> },
+    /// On a block device.
+    Block(PathBuf),
+}
+
+impl FromStr for NamespaceSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, rest) = text.split_once(':').ok_or_else(|| unknown_kind(text))?;
+        let mut parts = rest.split(',');
+        let main = parts.next().unwrap_or_default();
+        let mut size = None;
+        let mut nsid = None;
+        let mut block_size = BLOCK_SIZE_DEFAULT;
+        let mut uuid = None;
+        for part in parts {
+            let (key, value) = part.split_once('=').ok_or_else(|| unknown_option(kind, part))?;
+            match key {
+                "size" if kind == "file" => size = Some(value.parse()?),
+                "block" => block_size = check_block_size(value.parse::<Size>()?.0)?,
+                "nsid" => nsid = Some(value.parse().map_err(|_| format!("`{value}` is not an nsid"))?),
+                "uuid" => uuid = Some(parse_uuid(value)?),
+                _ => return Err(unknown_option(kind, part)),
+            }
+        }
+        let backend = match kind {
+            "memory" => BackendSpec::Memory(main.parse()?),
+            "null" => BackendSpec::Null(main.parse()?),
+            "file" | "block" if main.is_empty() => return Err(format!("{kind}: needs a path behind it")),
+            "file" => BackendSpec::File { path: main.into(), size },
+            "block" => BackendSpec::Block(main.into()),
+            "rbd" => {
+                return Err("Ceph RBD images are not built yet: use memory:, null:, file: or block:".into());
+            }
+            _ => return Err(unknown_kind(kind)),
+        };
+        let spec = NamespaceSpec { backend, nsid, block_size, uuid };
+        spec.check()?;
+        Ok(spec)
+    }
+}
+
+fn unknown_kind(kind: &str) -> String {
+    format!("`{kind}` is no namespace: write memory:SIZE, null:SIZE, file:PATH[,size=SIZE] or block:PATH")
+}
+
+fn unknown_option(kind: &str, option: &str) -> String {
+    let size = if kind == "file" { "size=SIZE, " } else { "" };
+    format!("`{option}` is no option of {kind}: it takes {size}block=512|4096, nsid=N and uuid=UUID")
+}
+
+/// The block sizes that a target offers.
+pub(crate) fn check_block_size(bytes: u64) -> Result<u32, String> {
+    match bytes {
+        512 | 4096 => Ok(bytes as u32),
+        _ => Err(format!("a block of {bytes} bytes is not offered: 512 and 4096 are")),
+    }
+}
+
+/// A UUID in any of its usual spellings.
+pub(crate) fn parse_uuid(text: &str) -> Result<Uuid, String> {
+    match Uuid::parse_str(text) {
+        Ok(uuid) if uuid.is_nil() => Err("a UUID of zeroes names nothing".into()),
+        Ok(uuid) => Ok(uuid),
+        Err(error) => Err(format!("`{text}` is not a UUID: {error}")),
+    }
+}
+
+impl NamespaceSpec {
+    /// Checks what can be checked without opening anything.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let nsid_max = engine::limits::NAMESPACES_MAX;
+        if self.nsid.is_some_and(|nsid| nsid == 0 || nsid > nsid_max) {
+            return Err(format!("nsid must be 1 to {nsid_max}"));
+        }
+        let size = match &self.backend {
+            BackendSpec::Memory(size) | BackendSpec::Null(size) => Some(size),
+            BackendSpec::File { size, .. } => size.as_ref(),
+            BackendSpec::Block(_) => None,
+        };
+        match size {
+            Some(Size(bytes)) if *bytes == 0 || !bytes.is_multiple_of(u64::from(self.block_size)) => Err(
+                format!("a size of {bytes} bytes is not a whole number of {}-byte blocks", self.block_size),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// One word or path that says where the blocks are.
+    pub(crate) fn describe(&self) -> String {
+        match &self.backend {
+            BackendSpec::Memory(size) => format!("memory, {size}"),
+            BackendSpec::Null(size) => format!("null, {size}"),
+            BackendSpec::File { path, .. } => format!("file {}", path.display()),
+            BackendSpec::Block(path) => format!("block device {}", path.display()),
+        }
+    }
+
+    fn to_engine(&self, nsid: u32) -> NamespaceConfig {
+        let backend = match &self.backend {
+            BackendSpec::Memory(size) => BackendConfig::Memory { size: size.0 },
+            BackendSpec::Null(size) => BackendConfig::Null { size: size.0 },
+            BackendSpec::File { path, size } => {
+                BackendConfig::File { path: path.clone(), size: size.map(|size| size.0) }
+            }
+            BackendSpec::Block(path) => BackendConfig::Block { path: path.clone() },
+        };
+        let uuid = self.uuid.map(Uuid::into_bytes);
+        NamespaceConfig { nsid, backend, block_size: self.block_size, uuid }
+    }
+}
+
+/// Gives every namespace an identifier: those that were asked for stand, the others take the smallest free ones
+/// in their order.
+pub(crate) fn number(specs: &[NamespaceSpec]) -> Result<Vec<(u32, &NamespaceSpec)>, String> {
+    let mut taken: Vec<u32> = specs.iter().filter_map(|spec| spec.nsid).collect();
+    taken.sort_unstable();
+    if let Some(twice) = taken.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(format!("nsid {} is given twice", twice[0]));
+    }
+    let mut free = (1..).filter(|nsid| taken.binary_search(nsid).is_err());
+    let numbered = specs.iter().map(|spec| (spec.nsid.or_else(|| free.next()).unwrap_or(u32::MAX), spec));
+    Ok(numbered.collect())
+}
+
+/// The engine's form of all namespaces of a subsystem.
+pub(crate) fn to_engine(specs: &[NamespaceSpec]) -> Result<Vec<NamespaceConfig>, String> {
+    Ok(number(specs)?.into_iter().map(|(nsid, spec)| spec.to_engine(nsid)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<NamespaceSpec, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn every_kind_is_read() {
+        let memory = parse("memory:256m").unwrap();
+        assert_eq!(memory.backend, BackendSpec::Memory(Size(256 << 20)));
+        assert_eq!((memory.block_size, memory.nsid, memory.uuid), (4096, None, None));
+        assert_eq!(parse("null:1t,block=512").unwrap().block_size, 512);
+        let file = parse("file:/tmp/disk.img,size=1g,nsid=7,block=4k").unwrap();
+        assert_eq!(
+            file.backend,
+            BackendSpec::File { path: "/tmp/disk.img".into(), size: Some(Size(1 << 30)) }
+        );
+        assert_eq!(file.nsid, Some(7));
+        let uuid = "11111111-2222-3333-4444-555555555555";
+        let block = parse(&format!("block:/dev/sdx,uuid={uuid}")).unwrap();
+        assert_eq!(block.uuid.unwrap().to_string(), uuid);
+    }
+
+    #[test]
+    fn mistakes_say_what_is_allowed() {
+        let cases = [
+            ("disk", "write memory:SIZE"),
+            ("disk:/x", "write memory:SIZE"),
+            ("memory:lots", "not a size"),
+            ("memory:1m,size=2m", "no option of memory"),
+            ("memory:1m,block=1k", "512 and 4096"),
+            ("memory:1000", "whole number"),
+            ("memory:0", "whole number"),
+            ("file:", "needs a path"),
+            ("file:/x,readonly", "size=SIZE"),
+            ("null:1g,nsid=0", "1 to 1024"),
+            ("null:1g,uuid=7", "not a UUID"),
+            ("null:1g,uuid=00000000-0000-0000-0000-000000000000", "zeroes"),
+            ("rbd:pool/image", "not built yet"),
+        ];
+        for (text, expected) in cases {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn namespaces_without_a_number_take_the_free_ones() {
+        let specs: Vec<_> =
+            ["null:1m", "null:1m,nsid=1", "null:1m", "null:1m,nsid=3"].map(|s| parse(s).unwrap()).into();
+        let numbers: Vec<u32> = number(&specs).unwrap().iter().map(|(nsid, _)| *nsid).collect();
+        assert_eq!(numbers, [2, 1, 4, 3]);
+        let twice = [parse("null:1m,nsid=2").unwrap(), parse("null:2m,nsid=2").unwrap()];
+        assert!(number(&twice).unwrap_err().contains("nsid 2 is given twice"));
+    }
+}

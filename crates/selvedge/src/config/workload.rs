@@ -1,0 +1,299 @@
+//! A workload as it was asked for, checked, and then fitted onto a namespace. It makes no I/O: the `bench` module
+//! turns it into jobs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use engine::limits::{BUFFER_LENGTH_MAX, QUEUE_ENTRIES_MAX};
+
+use super::size::Size;
+use crate::failure::Failure;
+use crate::flags::bench::{BenchFlags, Kind};
+
+/// Entries of a queue where they suffice, as with Linux.
+const QUEUE_ENTRIES_DEFAULT: u16 = 128;
+/// Blocks whose generation one run keeps in memory: 16 bytes each, so 1 GiB at most.
+const VERIFIED_SLOTS_MAX: u64 = 64 << 20;
+
+/// What the jobs do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Workload {
+    /// Whether positions come at random.
+    pub(crate) random: bool,
+    /// How many of 100 commands read.
+    pub(crate) read_percent: u8,
+    /// Bytes of one command's data.
+    pub(crate) block_bytes: u32,
+    /// Commands each job keeps outstanding.
+    pub(crate) depth: u32,
+    pub(crate) jobs: u32,
+    pub(crate) offset: u64,
+    /// Bytes to use from `offset` on; all of them when absent.
+    pub(crate) size: Option<u64>,
+    /// Time to run; once over the range when absent.
+    pub(crate) runtime: Option<Duration>,
+    pub(crate) ramp: Duration,
+    /// Commands a second that each job does at most.
+    pub(crate) rate_iops: Option<u64>,
+    /// Writes of a job between two flushes; 0 for no flushes.
+    pub(crate) flush_every: u32,
+    pub(crate) seed: u64,
+    pub(crate) verify: bool,
+}
+
+/// The queues to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Queues {
+    pub(crate) count: u16,
+    pub(crate) entries: u16,
+}
+
+/// What `bench` shall do with its verify state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum VerifyState {
+    None,
+    /// Record into this file.
+    Record(PathBuf),
+    /// Write nothing, check against this file.
+    Check(PathBuf),
+}
+
+/// A workload on a namespace: positions are counted in slots, blocks of the workload's size from `offset` on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fitted {
+    pub(crate) workload: Workload,
+    /// Bytes of the namespace's own block.
+    pub(crate) unit_bytes: u32,
+    /// Blocks of the workload's size in the whole range.
+    pub(crate) slots: u64,
+}
+
+/// The part of a namespace that a workload needs to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) unit_bytes: u32,
+    pub(crate) bytes: u64,
+}
+
+impl Workload {
+    /// Checks the flags.
+    pub(crate) fn new(flags: &BenchFlags) -> Result<(Self, VerifyState), Failure> {
+        Self::check(flags).map_err(Failure::usage)
+    }
+
+    fn check(flags: &BenchFlags) -> Result<(Self, VerifyState), String> {
+        let flags = &flags.workload;
+        let state = match &flags.verify_state {
+            None => VerifyState::None,
+            Some(path) if flags.verify_only => VerifyState::Check(path.clone()),
+            Some(path) => VerifyState::Record(path.clone()),
+        };
+        let (random, read_percent) = match flags.kind.unwrap_or(Kind::Read) {
+            Kind::Read => (false, 100),
+            Kind::Write => (false, 0),
+            Kind::Randread => (true, 100),
+            Kind::Randwrite => (true, 0),
+            Kind::Readwrite => (false, flags.rwmixread),
+            Kind::Randrw => (true, flags.rwmixread),
+        };
+        let writes = read_percent < 100;
+        if matches!(state, VerifyState::Record(_)) && !writes {
+            return Err("--verify-state records writes: use it with --rw write, randwrite or a mix".into());
+        }
+        if flags.fsync > 0 && !writes {
+            return Err("--fsync flushes after writes, and this workload does none".into());
+        }
+        let block_bytes = match flags.bs.0 {
+            0 => return Err("--bs must be more than 0".into()),
+            bytes if bytes > BUFFER_LENGTH_MAX as u64 => {
+                return Err(format!(
+                    "--bs {} is over the limit of {}",
+                    flags.bs,
+                    Size(BUFFER_LENGTH_MAX as u64)
+                ));
+            }
+            bytes => bytes as u32,
+        };
+        if flags.size == Some(Size(0)) {
+            return Err("--size must be more than 0".into());
+        }
+        if flags.runtime.is_some_and(|runtime| runtime.is_zero()) {
+            return Err("--runtime must be more than 0".into());
+        }
+        let workload = Self {
+            random,
+            read_percent,
+            block_bytes,
+            depth: flags.iodepth,
+            jobs: flags.numjobs,
+            offset: flags.offset.0,
+            size: flags.size.map(|size| size.0),
+            runtime: flags.runtime,
+            ramp: flags.ramp_time,
+            rate_iops: flags.rate_iops,
+            flush_every: flags.fsync,
+            seed: flags.randseed,
+            verify: flags.verify.is_some() || state != VerifyState::None,
+        };
+        Ok((workload, state))
+    }
+
+    /// Whether it writes at all.
+    pub(crate) const fn writes(&self) -> bool {
+        self.read_percent < 100
+    }
+
+    /// Its name as fio spells it.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match (self.random, self.read_percent) {
+            (false, 100) => "read",
+            (false, 0) => "write",
+            (true, 100) => "randread",
+            (true, 0) => "randwrite",
+            (false, _) => "readwrite",
+            (true, _) => "randrw",
+        }
+    }
+
+    /// The queues it wants, where the flags leave it open.
+    pub(crate) fn queues(&self, count: Option<u16>, entries: Option<u16>) -> Queues {
+        let most = engine::limits::IO_QUEUES_MAX;
+        let count = count.unwrap_or_else(|| u16::try_from(self.jobs).map_or(most, |jobs| jobs.min(most)));
+        let count = count.max(1);
+        let needed = outstanding_per_queue(self.jobs, self.depth, count) + 1;
+        let fitting =
+            u16::try_from(needed).unwrap_or(u16::MAX).clamp(QUEUE_ENTRIES_DEFAULT, QUEUE_ENTRIES_MAX);
+        Queues { count, entries: entries.unwrap_or(fitting) }
+    }
+
+    /// Puts the workload onto a namespace.
+    pub(crate) fn fit(self, geometry: Geometry) -> Result<Fitted, Failure> {
+        let unit = u64::from(geometry.unit_bytes);
+        let block = u64::from(self.block_bytes);
+        if !block.is_multiple_of(unit) {
+            return Err(Failure::usage(format!(
+                "--bs {block} is not a multiple of the namespace's {unit}-byte blocks"
+            )));
+        }
+        if !self.offset.is_multiple_of(unit) {
+            let offset = self.offset;
+            return Err(Failure::usage(format!(
+                "--offset {offset} is not a multiple of the {unit}-byte blocks"
+            )));
+        }
+        let left = geometry.bytes.saturating_sub(self.offset);
+        let size = self.size.unwrap_or(left);
+        if size > left {
+            return Err(Failure::usage(format!(
+                "the namespace has {} from --offset on, and --size asks for {}",
+                Size(left),
+                Size(size)
+            )));
+        }
+        let slots = size / block;
+        if slots == 0 {
+            return Err(Failure::usage(format!("there is no room for even one block of {block} bytes")));
+        }
+        if self.verify && self.writes() && slots > VERIFIED_SLOTS_MAX {
+            let most = Size(VERIFIED_SLOTS_MAX * block);
+            return Err(Failure::usage(format!("--verify keeps track of {most} at most here: add --size")));
+        }
+        if self.verify && slots < u64::from(self.jobs) {
+            return Err(Failure::usage(
+                "with --verify each job needs a block of its own: use fewer --numjobs",
+            ));
+        }
+        Ok(Fitted { workload: self, unit_bytes: geometry.unit_bytes, slots })
+    }
+}
+
+/// The most commands that are outstanding on one of `queues` queues when each of `jobs` jobs has `depth` of them.
+pub(crate) fn outstanding_per_queue(jobs: u32, depth: u32, queues: u16) -> u32 {
+    let queues = u32::from(queues.max(1));
+    if queues >= jobs {
+        // Job j has the queues j, j + jobs, ...; the last jobs have the fewest.
+        depth.div_ceil(queues / jobs.max(1))
+    } else {
+        depth.saturating_mul(jobs.div_ceil(queues))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(arguments: &str) -> Result<(Workload, VerifyState), Failure> {
+        Workload::new(&BenchFlags::of(&format!("-a 127.0.0.1 -n nqn.a {arguments}")))
+    }
+
+    #[test]
+    fn the_kinds_are_fios() {
+        for (kind, random, reads) in [
+            ("read", false, 100),
+            ("write", false, 0),
+            ("randread", true, 100),
+            ("randwrite", true, 0),
+            ("rw", false, 70),
+            ("readwrite", false, 70),
+            ("randrw", true, 70),
+        ] {
+            let (workload, _) = workload(&format!("--rw {kind} --rwmixread 70")).unwrap();
+            assert_eq!((workload.random, workload.read_percent), (random, reads), "{kind}");
+        }
+    }
+
+    #[test]
+    fn fios_spellings_are_understood() {
+        let arguments = "--rw=randrw --bs=16k --iodepth=64 --numjobs=4 --runtime=10 --ramp_time=2 --rate_iops=1000 \
+                         --size=1g --offset=1m --rwmixread=30 --fsync=32 --verify --randseed=7";
+        let (workload, state) = workload(arguments).unwrap();
+        assert_eq!(workload.block_bytes, 16 << 10);
+        assert_eq!(workload.runtime, Some(Duration::from_secs(10)));
+        assert_eq!(workload.ramp, Duration::from_secs(2));
+        assert_eq!(workload.rate_iops, Some(1000));
+        assert!(workload.verify);
+        assert_eq!(state, VerifyState::None);
+    }
+
+    #[test]
+    fn contradictions_are_usage_errors() {
+        for (arguments, expected) in [
+            ("--rw read --bs 0", "--bs"),
+            ("--rw read --bs 2m", "over the limit of 1 MiB"),
+            ("--rw read --fsync 1", "does none"),
+            ("--rw randread --verify-state s", "records writes"),
+            ("--rw read --size 0", "--size"),
+            ("--rw read --runtime 0", "--runtime"),
+        ] {
+            let error = workload(arguments).unwrap_err();
+            assert!(
+                matches!(&error, Failure::Usage(what) if what.contains(expected)),
+                "{arguments}: {error:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn queues_follow_the_jobs() {
+        let (one, _) = workload("--rw read --numjobs 4 --iodepth 32").unwrap();
+        assert_eq!(one.queues(None, None), Queues { count: 4, entries: 128 });
+        let (deep, _) = workload("--rw read --numjobs 4 --iodepth 256").unwrap();
+        assert_eq!(deep.queues(None, None), Queues { count: 4, entries: 257 });
+        assert_eq!(deep.queues(Some(8), None), Queues { count: 8, entries: 129 });
+        assert_eq!(deep.queues(Some(1), None), Queues { count: 1, entries: 1024 });
+        assert_eq!(deep.queues(Some(1), Some(32)), Queues { count: 1, entries: 32 });
+    }
+
+    #[test]
+    fn a_workload_must_fit_its_namespace() {
+        let geometry = Geometry { unit_bytes: 4096, bytes: 1 << 20 };
+        let fit = |arguments: &str| workload(arguments).unwrap().0.fit(geometry);
+        assert_eq!(fit("--rw read").unwrap().slots, 256);
+        assert_eq!(fit("--rw read --bs 16k --offset 4k").unwrap().slots, 63);
+        assert!(fit("--rw read --bs 512").is_err());
+        assert!(fit("--rw read --size 2m").is_err());
+        assert!(fit("--rw read --offset 1m").is_err());
+        assert!(fit("--rw read --offset 1k").is_err());
+        assert!(fit("--rw read --verify --numjobs 257").is_err());
+    }
+}

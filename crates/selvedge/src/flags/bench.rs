@@ -1,0 +1,178 @@
+//! The flags of `bench`: connection options as nvme-cli has them, workload options as fio has them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use nvme::discovery::Nqn;
+
+use super::connection::ConnectionFlags;
+use super::{EngineFlag, OutputFlags};
+use crate::config::size::{Size, parse_time};
+
+/// What is read and written, and in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Sequential reads
+    Read,
+    /// Sequential writes
+    Write,
+    /// Random reads
+    Randread,
+    /// Random writes
+    Randwrite,
+    /// Sequential reads and writes, see --rwmixread
+    #[value(name = "readwrite", alias = "rw")]
+    Readwrite,
+    /// Random reads and writes, see --rwmixread
+    Randrw,
+}
+
+/// How data is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VerifyMethod {
+    /// Position, write count, writer and a CRC32C in every block
+    Crc32c,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Jobs and queues:
+  Each job has --iodepth commands outstanding, and a thread of its own. Job j uses the queues j, j+numjobs, and so on;
+  where there are fewer queues than jobs, the jobs of one queue share its thread. With --verify each job keeps to its
+  own part of the range, so that it knows what every block must hold.
+
+Verifying:
+  --verify stamps every block that is written with its position, a count of its writes, the writer and a checksum, and
+  checks each read exactly; after a workload that writes, everything written is read back. With --rw read or randread,
+  it checks that blocks which an earlier run stamped are whole and in their place.
+  --verify-state FILE keeps a record of what was acknowledged before each completed Flush (see --fsync). After the
+  target has died and come back, --verify-only --verify-state FILE checks that nothing of it is lost or torn.
+
+Examples:
+  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target --rw randread --bs 4k --iodepth 32 --numjobs 4 \\
+      --runtime 10
+  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target --rw randwrite --size 256m --verify
+  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target --rw randwrite --size 64m --runtime 30 --fsync 32 \\
+      --verify --verify-state state.jsonl
+  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target --verify-only --verify-state state.jsonl")]
+pub(crate) struct BenchFlags {
+    /// NQN of the subsystem
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub(crate) nqn: Nqn,
+
+    /// Namespace to use
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
+    pub(crate) nsid: u32,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionFlags,
+
+    /// I/O queues, each a connection [default: one per job]
+    #[arg(short = 'i', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub(crate) nr_io_queues: Option<u16>,
+
+    /// Entries of each queue [default: 128, or more where --iodepth needs it]
+    #[arg(short = 'Q', long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1024))]
+    pub(crate) queue_size: Option<u16>,
+
+    #[command(flatten)]
+    pub(crate) workload: WorkloadFlags,
+
+    /// What carries this side's I/O
+    #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = "This program's own options")]
+    pub(crate) engine: EngineFlag,
+
+    /// Longest time this side polls before sleeping, in microseconds; 0 never polls [default: 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    #[arg(help_heading = "This program's own options")]
+    pub(crate) poll_us: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
+
+/// The workload.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Workload options, as fio has them")]
+pub(crate) struct WorkloadFlags {
+    /// What to do
+    #[arg(
+        long = "rw",
+        visible_alias = "readwrite",
+        value_name = "KIND",
+        required_unless_present = "verify_only"
+    )]
+    pub(crate) kind: Option<Kind>,
+
+    /// Size of each command's data
+    #[arg(long, value_name = "SIZE", default_value = "4k")]
+    pub(crate) bs: Size,
+
+    /// Commands each job keeps outstanding
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) iodepth: u32,
+
+    /// Number of jobs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) numjobs: u32,
+
+    /// Bytes of the namespace to use [default: all from --offset on]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<Size>,
+
+    /// Where in the namespace to begin
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub(crate) offset: Size,
+
+    /// Run for this long, starting over at the end of the range [default: until each job has done --size once]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) runtime: Option<Duration>,
+
+    /// Run for this long before measuring begins
+    #[arg(long = "ramp_time", alias = "ramp-time", value_name = "TIME", value_parser = parse_time, default_value = "0")]
+    pub(crate) ramp_time: Duration,
+
+    /// How many of 100 commands are reads, where both are done
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(..=100))]
+    pub(crate) rwmixread: u8,
+
+    /// Commands per second that each job does at most
+    #[arg(long = "rate_iops", alias = "rate-iops", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) rate_iops: Option<u64>,
+
+    /// Flush after every N writes of a job, 0 for never
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) fsync: u32,
+
+    /// Seed of the random order
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) randseed: u64,
+
+    /// Check all data, see below
+    #[arg(long, value_name = "METHOD", num_args = 0..=1, require_equals = true, default_missing_value = "crc32c")]
+    pub(crate) verify: Option<VerifyMethod>,
+
+    /// Keep a record of acknowledged writes in this file, see below
+    #[arg(long, value_name = "FILE")]
+    pub(crate) verify_state: Option<PathBuf>,
+
+    /// Write nothing; check a namespace against the record in --verify-state
+    #[arg(long, requires = "verify_state")]
+    #[arg(conflicts_with_all = ["kind", "size", "offset", "runtime", "rate_iops", "fsync", "verify"])]
+    pub(crate) verify_only: bool,
+}
+
+#[cfg(test)]
+impl BenchFlags {
+    /// The flags in `arguments`, for tests.
+    pub(crate) fn of(arguments: &str) -> Self {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Only {
+            #[command(flatten)]
+            flags: BenchFlags,
+        }
+        Only::parse_from(std::iter::once("test").chain(arguments.split_whitespace())).flags
+    }
+}

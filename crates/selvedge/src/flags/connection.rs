@@ -1,0 +1,71 @@
+//! The connection options, named as nvme-cli names them. What they mean together is `config::connection`'s.
+
+use clap::{Args, ValueEnum};
+use nvme::discovery::Nqn;
+
+/// The transports there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// NVMe/TCP
+    #[default]
+    Tcp,
+}
+
+/// Where the target is, and how this host appears to it.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Connection options, as nvme-cli has them")]
+pub(crate) struct ConnectionFlags {
+    /// Transport
+    #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp")]
+    pub(crate) transport: Transport,
+
+    /// Address of the target: an IP address or a name
+    #[arg(short = 'a', long, value_name = "ADDR")]
+    pub(crate) traddr: String,
+
+    /// Port of the target
+    #[arg(short = 's', long, value_name = "PORT", default_value_t = 4420)]
+    pub(crate) trsvcid: u16,
+
+    /// NQN of this host [default: /etc/nvme/hostnqn, or one derived from the machine]
+    #[arg(short = 'q', long, value_name = "NQN")]
+    pub(crate) hostnqn: Option<Nqn>,
+
+    /// Identifier of this host, a UUID [default: /etc/nvme/hostid, or the UUID in the host's NQN]
+    #[arg(short = 'I', long, value_name = "UUID")]
+    pub(crate) hostid: Option<String>,
+
+    /// Keep alive time-out in seconds, 0 for none [default: 5, and 0 with a discovery service]
+    #[arg(short = 'k', long, value_name = "SECONDS")]
+    pub(crate) keep_alive_tmo: Option<u32>,
+
+    /// Address of this machine to connect from
+    #[arg(short = 'w', long, value_name = "ADDR")]
+    pub(crate) host_traddr: Option<String>,
+
+    /// Interface of this machine to connect through
+    #[arg(short = 'f', long, value_name = "NAME")]
+    pub(crate) host_iface: Option<String>,
+
+    /// Protect headers with digests
+    #[arg(short = 'g', long)]
+    pub(crate) hdr_digest: bool,
+
+    /// Protect data with digests
+    #[arg(short = 'G', long)]
+    pub(crate) data_digest: bool,
+}
+
+#[cfg(test)]
+impl ConnectionFlags {
+    /// The flags in `arguments`, for tests.
+    pub(crate) fn of(arguments: &str) -> Self {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Only {
+            #[command(flatten)]
+            flags: ConnectionFlags,
+        }
+        Only::parse_from(std::iter::once("test").chain(arguments.split_whitespace())).flags
+    }
+}

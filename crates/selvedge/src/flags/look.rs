@@ -1,0 +1,68 @@
+//! The flags of the commands that look at a target, and of `demo`.
+
+use clap::Args;
+use nvme::discovery::Nqn;
+
+use super::OutputFlags;
+use super::connection::ConnectionFlags;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "It starts a target and a host in this process, on a port of 127.0.0.1 that is free, \
+with 256 MiB of memory and\na file in a temporary folder. Nothing is left behind.
+
+Example:
+  selvedge demo"
+)]
+pub(crate) struct DemoFlags {
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge discover -a 192.168.0.231
+  selvedge discover -t tcp -a 192.168.0.231 -s 8009 -o json")]
+pub(crate) struct DiscoverFlags {
+    #[command(flatten)]
+    pub(crate) connection: ConnectionFlags,
+
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge identify -a 192.168.0.231 -n nqn.2026-01.io.selvedge:target
+  selvedge identify -a 192.168.0.231 -n nqn.2026-01.io.selvedge:target --nsid 1 -o json")]
+pub(crate) struct IdentifyFlags {
+    /// NQN of the subsystem
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub(crate) nqn: Nqn,
+
+    /// Show this namespace only
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
+    pub(crate) nsid: Option<u32>,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionFlags,
+
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge list -a 192.168.0.231
+  selvedge list -a 192.168.0.231 -n nqn.2026-01.io.selvedge:target -o json")]
+pub(crate) struct ListFlags {
+    /// NQN of the subsystem [default: all that the target's discovery log shows]
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub(crate) nqn: Option<Nqn>,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionFlags,
+
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}

@@ -1,0 +1,106 @@
+//! What can be typed: the commands and their flags, with the help that explains them. Relations between flags are
+//! checked in `config`, which turns them into values that commands use.
+
+pub(crate) mod bench;
+pub(crate) mod connection;
+pub(crate) mod look;
+pub(crate) mod serve;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// An open NVMe-over-TCP storage stack in userspace: target, initiator and bench in one program.
+///
+/// It needs no kernel module and no root. Start with `selvedge demo`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "selvedge",
+    version,
+    max_term_width = 100,
+    after_help = "Examples:
+  selvedge demo
+  selvedge serve --namespace memory:1g
+  selvedge discover -a 127.0.0.1
+  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target --rw randread --runtime 10
+
+Exit status: 0 done, 1 failed (with the reason in one line on stderr), 2 wrong usage.
+Set SELVEDGE_LOG=debug to see more of what happens."
+)]
+pub(crate) struct Flags {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show the whole story in one process and in under half a minute
+    Demo(look::DemoFlags),
+    /// Serve files, block devices or memory to NVMe/TCP hosts
+    Serve(serve::ServeFlags),
+    /// Ask a target which subsystems it has, and where
+    Discover(look::DiscoverFlags),
+    /// Show what a controller and its namespaces say about themselves
+    Identify(look::IdentifyFlags),
+    /// List the namespaces of one subsystem, or of all that a target shows
+    List(look::ListFlags),
+    /// Measure a namespace with fio's options, or prove that it keeps its data
+    Bench(bench::BenchFlags),
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// For people
+    #[default]
+    Normal,
+    /// For programs: the names in it stay
+    Json,
+}
+
+/// The flag of every command that prints.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct OutputFlags {
+    /// How to print the results
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal")]
+    pub(crate) output_format: OutputFormat,
+}
+
+/// Which machinery of the system carries the I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineFlag {
+    /// io_uring where it is allowed, else epoll
+    Auto,
+    /// io_uring, or fail
+    #[value(name = "io_uring")]
+    IoUring,
+    /// epoll
+    Epoll,
+}
+
+impl From<EngineFlag> for engine::ring::Engine {
+    fn from(flag: EngineFlag) -> Self {
+        match flag {
+            EngineFlag::Auto => Self::Automatic,
+            EngineFlag::IoUring => Self::IoUring,
+            EngineFlag::Epoll => Self::Epoll,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Flags::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        for command in Flags::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("selvedge"), "{} has no example", command.get_name());
+        }
+    }
+}

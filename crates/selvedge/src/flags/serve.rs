@@ -1,0 +1,107 @@
+//! The flags of `serve`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use nvme::discovery::Nqn;
+
+use super::{EngineFlag, OutputFlags};
+use crate::config::namespace::NamespaceSpec;
+use crate::config::reactors::ReactorSpec;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Namespaces:
+  memory:SIZE              in the memory of this process, gone when it ends
+  null:SIZE                writes vanish, reads are zeroes: for measuring everything else
+  file:PATH[,size=SIZE]    in a file, which is made if it is missing and a size is given
+  block:PATH               on a block device
+  Each takes ,block=512|4096 (default 4096) ,nsid=N (default: the next free one) and ,uuid=UUID.
+
+Examples:
+  selvedge serve --namespace memory:1g
+  selvedge serve -a 192.168.0.231 -n nqn.2026-01.org.example:disks --namespace file:disk.img,size=10g \\
+      --allow-host nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd
+  selvedge serve -c target.toml --reactors 0,1
+
+A target.toml:
+  [[port]]
+  address = \"127.0.0.1\"
+  [[subsystem]]
+  nqn = \"nqn.2026-01.io.selvedge:target\"
+  allow_any_host = true
+  [[subsystem.namespace]]
+  memory = \"1g\"
+
+SIGINT and SIGTERM shut it down: commands finish, nothing new begins. A second one ends it at once.")]
+pub(crate) struct ServeFlags {
+    /// Serve what this file says
+    #[arg(
+        short = 'c',
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["traddr", "trsvcid", "advertise", "nqn", "namespaces", "serial", "allow_any_host",
+            "allow_hosts"]
+    )]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Address to listen on; may be given several times
+    #[arg(short = 'a', long, value_name = "ADDR", default_value = "127.0.0.1")]
+    pub(crate) traddr: Vec<String>,
+
+    /// Port to listen on; 0 takes a free one
+    #[arg(short = 's', long, value_name = "PORT", default_value_t = 4420)]
+    pub(crate) trsvcid: u16,
+
+    /// Address that discovery tells hosts, where it differs from the one listened on
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) advertise: Option<String>,
+
+    /// NQN of the subsystem [default: nqn.2026-01.io.selvedge:target]
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub(crate) nqn: Option<Nqn>,
+
+    /// Serial number of the subsystem [default: derived from its NQN]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) serial: Option<String>,
+
+    /// A namespace, see below; may be given several times
+    #[arg(long = "namespace", value_name = "SPEC")]
+    pub(crate) namespaces: Vec<NamespaceSpec>,
+
+    /// Let every host connect; this is the default on loopback addresses only
+    #[arg(long, conflicts_with = "allow_hosts")]
+    pub(crate) allow_any_host: bool,
+
+    /// Let this host connect; may be given several times
+    #[arg(long = "allow-host", value_name = "NQN")]
+    pub(crate) allow_hosts: Vec<Nqn>,
+
+    /// Number of reactors, or the CPUs to keep one each on, such as 0,2 or 0-3 [default: one per CPU]
+    #[arg(long, value_name = "N|CPU-LIST")]
+    pub(crate) reactors: Option<ReactorSpec>,
+
+    /// What carries the I/O [default: auto]
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<EngineFlag>,
+
+    /// Longest time to poll before sleeping, in microseconds; 0 never polls [default: 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub(crate) poll_us: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
+
+#[cfg(test)]
+impl ServeFlags {
+    /// The flags in `arguments`, for tests.
+    pub(crate) fn of(arguments: &str) -> Self {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Only {
+            #[command(flatten)]
+            flags: ServeFlags,
+        }
+        Only::parse_from(std::iter::once("test").chain(arguments.split_whitespace())).flags
+    }
+}

@@ -1,0 +1,41 @@
+//! What commands print: plain text for people, JSON for programs. It measures and asks nothing.
+
+pub(crate) mod bench;
+pub(crate) mod table;
+pub(crate) mod units;
+
+use std::fmt;
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::flags::OutputFormat;
+
+/// Prints text on stdout, at once.
+pub(crate) fn print(text: impl fmt::Display) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    write!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(|error| cannot_print(&error))
+}
+
+/// Prints a value in the format that was asked for.
+pub(crate) fn print_as<T: Serialize + fmt::Display>(format: OutputFormat, value: &T) -> Result<(), Failure> {
+    match format {
+        OutputFormat::Normal => print(value),
+        OutputFormat::Json => print_json(value),
+    }
+}
+
+/// Prints a value as JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(Failure::failed)?;
+    print(text + "\n")
+}
+
+fn cannot_print(error: &io::Error) -> Failure {
+    // `selvedge ... | head` is no failure.
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::NobodyListens,
+        _ => Failure::failed(format!("the results cannot be printed: {error}")),
+    }
+}

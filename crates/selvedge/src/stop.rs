@@ -1,0 +1,52 @@
+//! SIGINT and SIGTERM as a request to stop: the first asks, the second ends the process at once. What stopping
+//! means is for each command to say.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::Failure;
+
+/// Whether somebody wants this process to stop.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    flag: Arc<AtomicBool>,
+    signals: Signals,
+}
+
+impl Stop {
+    /// Watches the signals from now on.
+    pub(crate) fn on_signals() -> Result<Self, Failure> {
+        let flag = Arc::new(AtomicBool::new(false));
+        let register = || {
+            for signal in [SIGINT, SIGTERM] {
+                // In this order the first signal finds the flag down and raises it; the second finds it up.
+                signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())?;
+                signal_hook::flag::register(signal, flag.clone())?;
+            }
+            Signals::new([SIGINT, SIGTERM])
+        };
+        let signals =
+            register().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
+        Ok(Self { flag, signals })
+    }
+
+    /// Whether a signal has come.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// The flag alone, for other threads.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        self.flag.clone()
+    }
+
+    /// Waits for a signal, without using the processor.
+    pub(crate) fn wait(&mut self) {
+        while !self.is_asked() {
+            self.signals.wait().for_each(drop);
+        }
+    }
+}
