@@ -18,12 +18,18 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 /// The target against servers that do nothing but answer. The raw runs are kept, unless `--output` says where.
 fn roofline(args: &[String]) -> ExitCode {
+    let mut all: Vec<String> = args.to_vec();
+    if !args.iter().any(|arg| arg == "--output") {
+        all.extend(["--output".to_owned(), kept_runs().display().to_string()]);
+    }
+    measure("roofline", &all)
+}
+
+/// Builds and runs a benchmark of the engine.
+fn measure(name: &str, args: &[String]) -> ExitCode {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace::root());
-    command.args(["bench", "--quiet", "--package", "engine", "--bench", "roofline", "--"]);
-    if !args.iter().any(|arg| arg == "--output") {
-        command.arg("--output").arg(kept_runs());
-    }
+    command.args(["bench", "--quiet", "--package", "engine", "--bench", name, "--"]);
     match command.args(args).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -27,7 +27,8 @@ cargo xtask test --list                 the suites by name
 cargo xtask lab guest build [--fresh]   build the guest with the Linux kernel in it
 cargo xtask lab guest run JOB [ARG]...  run a job of lab/ in the guest (see lab/run-guest.sh)
 cargo xtask lab guest shell             a shell in the guest
-cargo xtask bench roofline [ARG]...     the target against bare sockets, kept under bench-runs/";
+cargo xtask bench roofline [ARG]...     the target against bare sockets, kept under bench-runs/
+cargo xtask bench idle                  what connected queues cost while nobody asks anything";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

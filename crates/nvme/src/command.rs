@@ -158,7 +158,8 @@ impl SglDescriptor {
 }
 
 impl SubmissionEntry {
-    /// An entry with `opcode` for namespace `nsid`, all else zero, its data pointer being an SGL as fabrics ask.
+    /// An entry with `opcode` for namespace `nsid`, all else zero, its data pointer being an SGL as fabrics
+    /// ask.
     pub fn new(opcode: u8, nsid: u32) -> Self {
         Self { opcode, flags: PSDT_SGL, nsid: U32::new(nsid), ..Self::default() }
     }

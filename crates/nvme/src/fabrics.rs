@@ -81,8 +81,8 @@ pub mod controller_status {
 pub struct Capabilities(pub u64);
 
 impl Capabilities {
-    /// Capabilities with `queue_entries` as the largest queue (MQES), contiguous queues required (CQR), a time-out
-    /// in units of 500 ms (TO), the NVM command set and the all-sets selection (CSS bits 0 and 6).
+    /// Capabilities with `queue_entries` as the largest queue (MQES), contiguous queues required (CQR), a
+    /// time-out in units of 500 ms (TO), the NVM command set and the all-sets selection (CSS bits 0 and 6).
     pub const fn new(queue_entries: u16, timeout_500ms: u8) -> Self {
         let css = (1u64 << 37) | (1 << 43);
         Self((queue_entries as u64 - 1) | 1 << 16 | (timeout_500ms as u64) << 24 | css)
@@ -168,7 +168,8 @@ pub struct ConnectData {
 const _: () = assert!(size_of::<ConnectData>() == 1024);
 
 impl ConnectData {
-    /// Data that connects `host_nqn` to `subsystem_nqn`. Names over 255 bytes are cut, which the target refuses.
+    /// Data that connects `host_nqn` to `subsystem_nqn`. Names over 255 bytes are cut, which the target
+    /// refuses.
     pub fn new(host_id: [u8; 16], controller_id: u16, subsystem_nqn: &str, host_nqn: &str) -> Self {
         let mut data = Self::new_zeroed();
         data.host_id = host_id;

@@ -71,8 +71,8 @@ impl IoCommand {
     /// Decodes the command of `entry`.
     ///
     /// # Errors
-    /// The status to answer with: an opcode that is not supported, a fused command, or protection information,
-    /// which no namespace here has.
+    /// The status to answer with: an opcode that is not supported, a fused command, or protection
+    /// information, which no namespace here has.
     pub fn decode(entry: &SubmissionEntry) -> Result<IoCommand, Status> {
         if entry.fused() != 0 {
             return Err(Status::INVALID_FIELD.do_not_retry());
@@ -103,7 +103,8 @@ impl IoCommand {
         Ok(command)
     }
 
-    /// Encodes the command for namespace `nsid`; the data descriptor and the command identifier are left to the queue.
+    /// Encodes the command for namespace `nsid`; the data descriptor and the command identifier are left to
+    /// the queue.
     ///
     /// # Panics
     /// When a block count is 0 or over 65,536, or the number of ranges is not 1 to 256.

@@ -17,8 +17,9 @@ macro_rules! statuses {
         impl Status {
             $($(#[$doc])* pub const $name: Status = Status(($kind << 8) | $code);)*
 
-            /// The specification's name of the status, or `None` for a code that is not known here. Some codes mean
-            /// one thing for Connect and another for I/O; without the command, both names are given.
+            /// The specification's name of the status, or `None` for a code that is not known here. Some
+            /// codes mean one thing for Connect and another for I/O; without the command, both names are
+            /// given.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 & CODE_MASK {
                     $(v if v == ($kind << 8) | $code => Some($text),)*

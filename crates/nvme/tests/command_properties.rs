@@ -1,4 +1,4 @@
-//! Properties of commands, completions and status: what is encoded decodes to itself, and no bytes are too odd.
+//! Properties of commands, completions and status: what is encoded decodes to itself, and any bytes decode.
 //! How they are framed on a connection is tested in `tcp_properties`.
 
 use nvme::command::DataPointer;

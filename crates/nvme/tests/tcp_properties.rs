@@ -1,13 +1,13 @@
-//! Properties of the two framing state machines: any bytes in any pieces give the same events or one error, what is
-//! sent arrives, damage is found. Whole exchanges of a host and a controller are tested in `tcp_pair`.
+//! Properties of the two framing state machines: any bytes in any pieces give the same events or one error,
+//! what is sent arrives, damage is found. Whole exchanges of a host and a controller are tested in
+//! `tcp_pair`.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use nvme::tcp::digest::{DIGEST_LENGTH, crc32c};
 use nvme::tcp::{
     DataPdu, DecodeError, Digests, Event, FatalError, Initialize, Part, PduType, ReadyToTransfer, Receiver,
-    Role, Terminate, Transmitter, flags, negotiate, settle,
+    Role, Transmitter, flags,
 };
 use nvme::{CompletionEntry, SubmissionEntry};
 use proptest::collection::vec;
@@ -16,7 +16,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// The most data of one PDU here: small, so that random lengths often pass it.
 const DATA_LENGTH_MAX: u32 = 4096;
-const NONE: Digests = Digests { header: false, data: false };
+/// Where data starts within the payload of a data PDU.
+const LEAD: usize = 3;
 const BOTH: Digests = Digests { header: true, data: true };
 
 /// What an owner sees of a stream.
@@ -159,13 +160,21 @@ impl Pdu {
         }
     }
 
+    /// What a token names, if this PDU has one. A command has one even without data.
+    fn payload(&self) -> Option<Vec<u8>> {
+        match self {
+            Pdu::Command { data, .. } => Some(data.clone()),
+            Pdu::Data { data, .. } => Some([&[0xee; LEAD], &data[..]].concat()),
+            _ => None,
+        }
+    }
+
     fn queue(&self, transmitter: &mut Transmitter<usize>, token: usize) {
         let crc = crc32c(self.data());
         match self {
-            Pdu::Command { entry, data } if data.is_empty() => transmitter.command(*entry, None),
             Pdu::Command { entry, data } => transmitter.command(*entry, Some((token, data.len(), crc))),
             Pdu::Response(entry) => transmitter.response(*entry),
-            Pdu::Data { header, data } => transmitter.data(*header, token, 0..data.len(), crc),
+            Pdu::Data { header, data } => transmitter.data(*header, token, LEAD..LEAD + data.len(), crc),
             Pdu::ReadyToTransfer(pdu) => transmitter.ready_to_transfer(*pdu),
             Pdu::Terminate { kind, information, header } => {
                 transmitter.terminate(*kind, FatalError::DataTransferOutOfRange, *information, header);
@@ -173,7 +182,8 @@ impl Pdu {
         }
     }
 
-    /// Header and data as they stand on the wire, each with its digest: framed here by hand, not by what is tested.
+    /// Header and data as they stand on the wire, each with its digest: framed here by hand, not by what is
+    /// tested.
     fn wire(&self, digests: Digests) -> (Vec<u8>, Vec<u8>) {
         let mut header = match self {
             Pdu::Command { entry, .. } => [&[4, 0, 72, 0, 0, 0, 0, 0][..], entry.as_bytes()].concat(),
@@ -346,7 +356,7 @@ fn any_stream() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// The first `length` bytes of a send list, as a socket would take them.
-fn front(transmitter: &Transmitter<usize>, payloads: &[&[u8]], length: usize) -> Vec<u8> {
+fn front(transmitter: &Transmitter<usize>, payloads: &[Vec<u8>], length: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in transmitter.parts() {
         match part {
@@ -389,7 +399,7 @@ proptest! {
         let mut transmitter = Transmitter::new(2);
         transmitter.set_digests(digests);
         let mut reader = Reader::open(role, digests, take);
-        let payloads: Vec<&[u8]> = pdus.iter().map(Pdu::data).collect();
+        let payloads: Vec<_> = pdus.iter().map(|pdu| pdu.payload().unwrap_or_default()).collect();
         let mut sent = Vec::new();
         for (token, pdu) in pdus.iter().enumerate() {
             pdu.queue(&mut transmitter, token);
@@ -406,8 +416,9 @@ proptest! {
         prop_assert_eq!(reader.seen, seen_of(&pdus, digests));
     }
 
-    /// CRC32C finds every change within 32 bits in a row. So with digests, a header that was changed behind its type
-    /// is an error before anything of its PDU is delivered, and data that was changed is delivered as damaged.
+    /// CRC32C finds every change within 32 bits in a row. So with digests, a header that was changed behind
+    /// its type is an error before anything of its PDU is delivered, and data that was changed is delivered
+    /// as damaged.
     #[test]
     fn damage_is_found(
         (role, pdus) in any_role().prop_flat_map(|role| (Just(role), vec(pdu_to(role), 1..5))),
@@ -420,6 +431,98 @@ proptest! {
         let at = if at < header.len() { at.min(header.len() - 4) } else { at };
         check_damage(role, &pdus, index, at, &damage.to_le_bytes(), &pieces);
     }
+}
+
+/// A step in the life of a send list.
+#[derive(Clone, Debug)]
+enum Step {
+    Queue(Pdu),
+    /// Many PDUs of headers only: enough for sent bytes to be given back while others wait.
+    QueueResponses(usize),
+    Advance(usize),
+    Clear,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => any_role().prop_flat_map(|role| prop_oneof![4 => pdu_to(role), 1 => termination_to(role)])
+            .prop_map(Step::Queue),
+        2 => (1..400_usize).prop_map(Step::QueueResponses),
+        6 => any::<usize>().prop_map(Step::Advance),
+        1 => Just(Step::Clear),
+    ]
+}
+
+/// What a send list should hold: its bytes, and where each payload on it ends, counted from the first byte
+/// ever.
+#[derive(Default)]
+struct Model {
+    bytes: VecDeque<u8>,
+    ends: VecDeque<(usize, usize)>,
+    payloads: Vec<Vec<u8>>,
+    sent: usize,
+}
+
+impl Model {
+    fn queue(&mut self, transmitter: &mut Transmitter<usize>, pdu: &Pdu, digests: Digests) {
+        let token = self.payloads.len();
+        pdu.queue(transmitter, token);
+        let (header, data) = pdu.wire(digests);
+        self.bytes.extend(header);
+        if let Some(payload) = pdu.payload() {
+            self.ends.push_back((token, self.sent + self.bytes.len() + pdu.data().len()));
+            self.payloads.push(payload);
+        }
+        self.bytes.extend(data);
+    }
+
+    /// The tokens that are done when `length` bytes leave.
+    fn advance(&mut self, length: usize) -> Vec<usize> {
+        self.bytes.drain(..length);
+        self.sent += length;
+        let done = self.ends.iter().take_while(|(_, end)| *end <= self.sent).count();
+        self.ends.drain(..done).map(|(token, _)| token).collect()
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_byte_and_payload_is_accounted_for(digests in any_digests(), steps in vec(step(), 1..60)) {
+        let mut transmitter = Transmitter::new(1);
+        transmitter.set_digests(digests);
+        let mut model = Model::default();
+        for step in steps {
+            let mut done = Vec::new();
+            match step {
+                Step::Queue(pdu) => model.queue(&mut transmitter, &pdu, digests),
+                Step::QueueResponses(count) => {
+                    let entry = CompletionEntry { command_id: 7.into(), ..Default::default() };
+                    let response = Pdu::Response(entry);
+                    (0..count).for_each(|_| model.queue(&mut transmitter, &response, digests));
+                }
+                Step::Advance(length) => {
+                    let length = length % (model.bytes.len() + 1);
+                    transmitter.advance(length, |token| done.push(token));
+                    prop_assert_eq!(done, model.advance(length));
+                }
+                Step::Clear => {
+                    transmitter.clear(|token| done.push(token));
+                    prop_assert_eq!(done, model.ends.drain(..).map(|(token, _)| token).collect::<Vec<_>>());
+                    model.bytes.clear();
+                }
+            }
+            prop_assert_eq!(transmitter.length(), model.bytes.len());
+            prop_assert!(model.bytes == front(&transmitter, &model.payloads, usize::MAX), "other bytes");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "more sent than queued")]
+fn sending_more_than_there_is_is_the_callers_mistake() {
+    let mut transmitter = Transmitter::<usize>::new(1);
+    transmitter.response(CompletionEntry::default());
+    transmitter.advance(25, |_| ());
 }
 
 /// Changes bytes of PDU `index` from `at` on, and checks that the receiver delivers nothing wrong as right.
@@ -437,8 +540,8 @@ fn check_damage(role: Role, pdus: &[Pdu], index: usize, at: usize, damage: &[u8]
         assert!(reader.seen.len() <= clean.len() + 1, "{context}");
         match reader.seen.get(clean.len()) {
             Some(Seen::Fault { .. }) => {}
-            // One bit makes a short data PDU a termination request, which has no digest: it is delivered, or still
-            // awaited at the end. Either way the connection is over.
+            // One bit makes a short data PDU a termination request, which has no digest: it is delivered, or
+            // still awaited at the end. Either way the connection is over.
             None | Some(Seen::Event(Event::Terminate { .. })) if at == 0 => {}
             other => panic!("{other:?} delivered: {context}"),
         }

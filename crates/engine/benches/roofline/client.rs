@@ -61,7 +61,7 @@ impl Run {
                 (None, (0..self.connections).map(connect).collect::<Vec<_>>(), 1)
             }
             Opening::Nvme { nqn, nsid } => {
-                let (admin, queues) = open_controller(self.address, nqn, self.connections);
+                let (admin, queues) = open_controller(self.address, nqn, self.connections, 256);
                 (Some(admin), queues, nsid)
             }
         };
@@ -160,17 +160,22 @@ impl Stream {
     }
 }
 
-/// Opens an admin queue and `queues` I/O queues without flow control, so that answers need no completion of their own.
-fn open_controller(address: SocketAddr, nqn: &str, queues: usize) -> (TcpStream, Vec<TcpStream>) {
+/// Opens an admin queue and `queues` I/O queues of `entries` entries without flow control, so that answers need no completion of their own.
+pub(crate) fn open_controller(
+    address: SocketAddr,
+    nqn: &str,
+    queues: usize,
+    entries: u16,
+) -> (TcpStream, Vec<TcpStream>) {
     let mut admin = handshake(address);
-    let controller = connect(&mut admin, nqn, 0, CONTROLLER_ID_ANY);
+    let controller = connect(&mut admin, nqn, 0, CONTROLLER_ID_ANY, 32);
     let enable =
         configuration::ENABLE | configuration::SUBMISSION_ENTRY_SIZE | configuration::COMPLETION_ENTRY_SIZE;
     let access = PropertyAccess { offset: property::CONFIGURATION, wide: false, value: u64::from(enable) };
     command(&mut admin, access.encode_set(), &[]);
     let io = (1..=queues).map(|queue_id| {
         let mut stream = handshake(address);
-        connect(&mut stream, nqn, queue_id as u16, controller);
+        connect(&mut stream, nqn, queue_id as u16, controller, entries);
         stream
     });
     let io = io.collect();
@@ -185,11 +190,11 @@ fn handshake(address: SocketAddr) -> TcpStream {
     stream
 }
 
-fn connect(stream: &mut TcpStream, nqn: &str, queue_id: u16, controller_id: u16) -> u16 {
+fn connect(stream: &mut TcpStream, nqn: &str, queue_id: u16, controller_id: u16, entries: u16) -> u16 {
     let connect = Connect {
         record_format: 0,
         queue_id,
-        queue_size: if queue_id == 0 { 31 } else { 255 },
+        queue_size: entries - 1,
         attributes: Connect::DISABLE_FLOW_CONTROL,
         keep_alive_ms: 0,
     };
@@ -212,7 +217,7 @@ fn command(stream: &mut TcpStream, entry: SubmissionEntry, data: &[u8]) -> u32 {
 
 /// Writes every block of a namespace of 4096-byte blocks once.
 pub(crate) fn fill(address: SocketAddr, nqn: &str, nsid: u32, span: u64) {
-    let (_admin, mut queues) = open_controller(address, nqn, 1);
+    let (_admin, mut queues) = open_controller(address, nqn, 1, 256);
     let block: Vec<u8> = (0..BLOCK).map(|at| at as u8).collect();
     for start in 0..span / BLOCK as u64 {
         let mut entry = IoCommand::Write { start, blocks: 1, force_unit_access: false }.encode(nsid);

@@ -117,7 +117,7 @@ fn options() -> Result<Options, String> {
         match word.as_str() {
             "--seconds" => options.seconds = value.parse().map_err(wrong)?,
             "--rounds" => {
-                options.rounds = value.parse().map_err(|_| format!("{word} {value}: not a number"))?
+                options.rounds = value.parse().map_err(|_| format!("{word} {value}: not a number"))?;
             }
             "--output" => options.output = Some(value.into()),
             "--only" => options.only = Some(value),

@@ -16,7 +16,7 @@ use nvme::{Status, SubmissionEntry};
 use super::queue::{Data, Queue, QueueState, Request};
 use super::{ConnectOptions, InitiatorError};
 use crate::limits::{BUFFER_LENGTH_MAX, RECEIVE_LENGTH};
-use crate::ring::{Buffer, Event, Moment, Ring, RingOptions, Waker};
+use crate::ring::{Buffer, Event, Moment, Readiness, Ring, RingOptions, Waker};
 
 /// Events that are kept for `Controller::events`; the oldest give way.
 const EVENTS_KEPT_MAX: usize = 256;
@@ -287,11 +287,11 @@ impl Server {
             self.stopping = true;
         }
         if self.queue.has_more() {
-            self.queue.on_ready(&mut self.ring, &mut self.scratch, true, false);
+            self.queue.on_ready(&mut self.ring, &mut self.scratch, Readiness::READABLE);
         }
         for event in events.drain(..) {
-            if let Event::Ready { readable, writable, .. } = event {
-                self.queue.on_ready(&mut self.ring, &mut self.scratch, readable, writable);
+            if let Event::Ready { readiness, .. } = event {
+                self.queue.on_ready(&mut self.ring, &mut self.scratch, readiness);
             }
         }
         self.ring_events = events;

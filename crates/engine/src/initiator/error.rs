@@ -35,7 +35,11 @@ pub enum InitiatorError {
         after: Duration,
     },
     /// The target refused the Fabrics Connect command.
-    #[error("{address} refuses queue {queue_id}: {status}{} ({})", field_name(.field), refused_hint(*.status))]
+    #[error(
+        "{address} refuses queue {queue_id}: {status}{} ({})",
+        field_name(.field),
+        refused_hint(*.status)
+    )]
     Refused {
         /// The target's address.
         address: SocketAddr,
@@ -71,7 +75,10 @@ pub enum InitiatorError {
         misbehaviour: PeerMisbehaved,
     },
     /// The target ended the connection because of something the host sent (C2HTermReq).
-    #[error("{address} ended the connection: {} (information {information:#x})", FatalError::name_of(*.error))]
+    #[error(
+        "{address} ended the connection: {} (information {information:#x})",
+        FatalError::name_of(*.error)
+    )]
     Terminated {
         /// The target's address.
         address: SocketAddr,

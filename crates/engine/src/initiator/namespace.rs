@@ -46,8 +46,8 @@ impl Namespace {
         let transfer_max = controller.transfer_length_max() as u64;
         if info.metadata_bytes > 0 || block > transfer_max {
             return Err(InitiatorError::ApiMisuse(format!(
-                "namespace {nsid} has blocks of {block} bytes and {} of metadata; only those without metadata and of \
-                 at most {transfer_max} bytes can be used",
+                "namespace {nsid} has blocks of {block} bytes and {} of metadata; only those without \
+                 metadata and of at most {transfer_max} bytes can be used",
                 info.metadata_bytes
             )));
         }
@@ -242,7 +242,7 @@ impl Namespace {
         let (block, size) = (u64::from(self.info.block_size), self.size_bytes());
         if !offset_bytes.is_multiple_of(block) || !length.is_multiple_of(block) {
             return Err(InitiatorError::ApiMisuse(format!(
-                "offset {offset_bytes} and length {length} have to be multiples of the block size, {block} bytes"
+                "offset {offset_bytes} and length {length} have to be multiples of the block size, {block}"
             )));
         }
         match offset_bytes.checked_add(length) {

@@ -14,7 +14,7 @@ use nvme::SubmissionEntry;
 use super::queue::{Completion, Data, Queue, QueueState, Request};
 use super::{InitiatorError, QueueOptions};
 use crate::limits::RECEIVE_LENGTH;
-use crate::ring::{BufferPool, Engine, Event, Ring, RingOptions, Waker, core};
+use crate::ring::{BufferPool, Engine, Event, Readiness, Ring, RingOptions, Waker, core};
 
 /// A command for any queue.
 pub(super) struct Job {
@@ -217,13 +217,13 @@ impl Server {
             self.stopping.store(true, Ordering::Release);
         }
         for queue in self.queues.iter_mut().filter(|queue| queue.has_more()) {
-            queue.on_ready(&mut self.ring, &mut self.scratch, true, false);
+            queue.on_ready(&mut self.ring, &mut self.scratch, Readiness::READABLE);
         }
         for event in events.drain(..) {
-            if let Event::Ready { token, readable, writable } = event
+            if let Event::Ready { token, readiness } = event
                 && let Some(queue) = self.queues.get_mut(token as usize)
             {
-                queue.on_ready(&mut self.ring, &mut self.scratch, readable, writable);
+                queue.on_ready(&mut self.ring, &mut self.scratch, readiness);
             }
         }
         self.events = events;

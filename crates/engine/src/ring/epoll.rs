@@ -13,7 +13,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::FallocateFlags;
 
-use super::{Buffer, Event, Storage, StorageOp, Waker};
+use super::{Buffer, Event, Readiness, Storage, StorageOp, Waker};
 use crate::limits::STORAGE_THREADS;
 
 const WOKEN: u64 = u64::MAX;
@@ -149,7 +149,8 @@ impl Epoll {
             let ended = flags.intersects(EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP);
             let readable = ended || flags.contains(EventFlags::IN);
             let writable = flags.contains(EventFlags::OUT);
-            events.push(Event::Ready { token: data as u32, readable, writable });
+            let readiness = Readiness { readable, writable, ended };
+            events.push(Event::Ready { token: data as u32, readiness });
         }
         self.take_done(events);
         Ok(())

@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 pub use buffer::{Buffer, BufferPool};
+pub(crate) use socket::bind_to_interface;
 pub use socket::{Socket, Span, SpanMut};
 pub use storage::{Storage, StorageOp};
 pub use waker::Waker;
@@ -65,6 +66,23 @@ impl Default for RingOptions {
     }
 }
 
+/// What a socket is ready for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Data, a connection to accept, or the end of the stream.
+    pub readable: bool,
+    /// Room in its send buffer. Reported only after `Ring::await_writable`.
+    pub writable: bool,
+    /// The peer sends no more, or the connection is broken. Data may still be there in front of the end, and no other
+    /// event will come for it: read until the end shows, however short the reads.
+    pub ended: bool,
+}
+
+impl Readiness {
+    /// There may be something to read.
+    pub const READABLE: Self = Self { readable: true, writable: false, ended: false };
+}
+
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
@@ -72,10 +90,8 @@ pub enum Event {
     Ready {
         /// The token it is watched with.
         token: u32,
-        /// Data, a connection to accept, or the end of the stream.
-        readable: bool,
-        /// Room in its send buffer. Reported only after `Ring::await_writable`.
-        writable: bool,
+        /// What for.
+        readiness: Readiness,
     },
     /// A storage operation ended.
     Stored {
@@ -142,7 +158,7 @@ impl Ring {
     }
 
     /// Watches `socket` with `token` for things to read, until `unwatch`. Edges are reported: after an event, read
-    /// until a call returns less than was asked for.
+    /// until a call returns less than was asked for, and after one that says `ended` until the end shows.
     ///
     /// # Errors
     /// When the operating system refuses.

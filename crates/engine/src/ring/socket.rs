@@ -160,3 +160,22 @@ impl From<Socket> for OwnedFd {
         socket.0
     }
 }
+
+/// Makes a socket that is not connected yet use the interface with this name and no other (SO_BINDTODEVICE).
+///
+/// # Errors
+/// When there is no such interface.
+pub(crate) fn bind_to_interface(socket: &OwnedFd, interface: &str) -> io::Result<()> {
+    // SAFETY: the kernel reads the name's bytes, which live for the call, and no more than its length.
+    #[allow(unsafe_code)]
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BINDTODEVICE,
+            interface.as_ptr().cast(),
+            interface.len() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

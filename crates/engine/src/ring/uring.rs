@@ -9,7 +9,7 @@ use std::time::Duration;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use super::{Buffer, Event, Storage, StorageOp, Waker};
+use super::{Buffer, Event, Readiness, Storage, StorageOp, Waker};
 use crate::limits::RING_ENTRIES;
 
 const READABLE: u64 = 1 << 56;
@@ -22,6 +22,7 @@ const GENERATION_SHIFT: u32 = 32;
 const GENERATION_MASK: u32 = 0x00ff_ffff;
 
 const READ_EVENTS: u32 = (libc::POLLIN | libc::POLLRDHUP) as u32;
+const END_EVENTS: i32 = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as i32;
 const WRITE_EVENTS: u32 = libc::POLLOUT as u32;
 
 /// A watched socket. The generation tells late completions of an earlier socket from those of this one.
@@ -233,10 +234,12 @@ impl Uring {
                     return Ok(());
                 }
                 let readable = data & KIND_MASK == READABLE;
+                let ended = completion.result() < 0 || completion.result() & END_EVENTS != 0;
                 if readable && !cqueue::more(completion.flags()) {
                     self.watch_again(token)?;
                 }
-                events.push(Event::Ready { token, readable, writable: !readable });
+                let readiness = Readiness { readable: readable || ended, writable: !readable, ended };
+                events.push(Event::Ready { token, readiness });
             }
             STORED => self.stored(data as u32, completion.result(), events),
             WOKEN => {

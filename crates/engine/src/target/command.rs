@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use nvme::command::{DataPointer, admin_opcode};
 use nvme::fabrics::fabrics_type;
-use nvme::io::IoCommand;
+use nvme::io::{DATASET_RANGES_MAX, DatasetRange, IoCommand};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 
@@ -16,6 +16,9 @@ use super::slot::{Stage, Work};
 use super::subsystem::NamespaceView;
 use crate::backend::Backend;
 use crate::limits::{BUFFER_LENGTH_MAX, IN_CAPSULE_LENGTH_MAX};
+
+/// Bytes of the longest list of ranges.
+const DATASET_LENGTH_MAX: u32 = (DATASET_RANGES_MAX * size_of::<DatasetRange>()) as u32;
 
 /// A command that has passed all checks.
 struct Checked<'a> {
@@ -81,7 +84,7 @@ impl Connection {
                 self.send_data(command_id, payload, checked.length, 0);
             }
             (Work::Read { .. }, Backend::Null(_)) => {
-                self.send_data(command_id, Payload::Zeroes, checked.length, 0)
+                self.send_data(command_id, Payload::Zeroes, checked.length, 0);
             }
             (Work::Write { range, .. }, Backend::Memory(memory)) if checked.in_capsule => {
                 let Some(data) = self.take_whole(data_length, input) else { return false };
@@ -204,14 +207,14 @@ fn check<'a>(
             (Work::Zero { range, method, deallocate, durable: force_unit_access }, 0)
         }
         IoCommand::DatasetManagement { ranges, .. } => {
-            (Work::Deallocate { next: 0, ranges }, u64::from(ranges) * 16)
+            (Work::Deallocate { next: 0, ranges }, u64::from(ranges) * size_of::<DatasetRange>() as u64)
         }
     };
     if length > BUFFER_LENGTH_MAX as u64 {
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
     let length = length as u32;
-    let in_capsule = check_data(entry, &command, length, data_length)?;
+    let (length, in_capsule) = check_data(entry, &command, length, data_length)?;
     // A hint without "deallocate" asks for nothing, but its data has to be taken all the same.
     let work = match command {
         IoCommand::DatasetManagement { deallocate: false, ranges } => {
@@ -222,32 +225,29 @@ fn check<'a>(
     Ok(Checked { entry, work, length, in_capsule })
 }
 
-/// Checks where the data is against how much there has to be; whether it is in the capsule.
+/// Checks where the data is against how much there has to be: how many bytes travel, and whether within the capsule.
 fn check_data(
     entry: &SubmissionEntry,
     command: &IoCommand,
     length: u32,
     data_length: usize,
-) -> Result<bool, Status> {
+) -> Result<(u32, bool), Status> {
     if length == 0 {
-        return if data_length == 0 { Ok(false) } else { Err(Status::INVALID_FIELD.do_not_retry()) };
+        return if data_length == 0 { Ok((0, false)) } else { Err(Status::INVALID_FIELD.do_not_retry()) };
     }
     let pointer = entry.data_pointer()?;
-    match pointer {
-        DataPointer::InCapsule { length: described } => {
-            if !command.sends_data() {
-                return Err(Status::SGL_TYPE_INVALID.do_not_retry());
-            }
-            if described != length || data_length != length as usize {
-                return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
-            }
-            Ok(true)
-        }
-        DataPointer::Transport { length: described } => {
-            if described != length || data_length != 0 {
-                return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
-            }
-            Ok(false)
-        }
+    let described = pointer.length();
+    let fits = match command {
+        // Linux always sends the largest list there can be, whatever the number of ranges.
+        IoCommand::DatasetManagement { .. } => (length..=DATASET_LENGTH_MAX).contains(&described),
+        _ => described == length,
+    };
+    let in_capsule = matches!(pointer, DataPointer::InCapsule { .. });
+    if in_capsule && !command.sends_data() {
+        return Err(Status::SGL_TYPE_INVALID.do_not_retry());
     }
+    if !fits || data_length != if in_capsule { described as usize } else { 0 } {
+        return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+    }
+    Ok((described, in_capsule))
 }

@@ -109,6 +109,8 @@ pub(super) struct Connection {
     pub(super) admin_entries: Vec<SubmissionEntry>,
     /// It has something to send at the end of the reactor's round.
     pub(super) dirty: bool,
+    /// The host sends no more: what is there is read to its end.
+    pub(super) ended: bool,
     /// A command came since the last sweep.
     pub(super) heard: bool,
     /// When it is closed whatever it does: handshakes and last words have their time.
@@ -137,6 +139,7 @@ impl Connection {
             data_digest: false,
             admin_entries: Vec::new(),
             dirty: false,
+            ended: false,
             heard: false,
             deadline: Some(now.after(timeout)),
             receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
@@ -216,7 +219,7 @@ impl Connection {
             let direct = direct.min(received);
             self.take_direct(direct);
             self.process(&scratch[..received - direct], env)?;
-            if received < asked {
+            if received < asked && !self.ended {
                 return Ok(Verdict::Wait);
             }
             self.flush(env).map_err(|_| End::Gone)?;
@@ -277,7 +280,7 @@ impl Connection {
             }
             match self.receiver.next(&mut input)? {
                 Some(Event::Command { entry, data_length }) => {
-                    self.on_command(entry, data_length, &mut input, env)?
+                    self.on_command(entry, data_length, &mut input, env)?;
                 }
                 Some(Event::Data(pdu)) => self.on_data(&pdu)?,
                 Some(Event::DataEnd { digest_matches }) => self.on_data_end(digest_matches, env)?,

@@ -159,7 +159,7 @@ pub(super) fn set(entry: &SubmissionEntry, controller: &Controller, data: &[u8])
         FeatureId::ERROR_RECOVERY if request.value & value::DEALLOCATED_ERROR != 0 => return invalid.into(),
         FeatureId::ERROR_RECOVERY => features.error_recovery = request.value,
         FeatureId::WRITE_ATOMICITY => {
-            features.write_atomicity = request.value & value::DISABLE_NORMAL_ATOMICITY
+            features.write_atomicity = request.value & value::DISABLE_NORMAL_ATOMICITY;
         }
         FeatureId::ASYNC_EVENT_CONFIG => features.async_events = AsyncEventConfig(request.value).0,
         FeatureId::NUMBER_OF_QUEUES => {

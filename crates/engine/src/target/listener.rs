@@ -130,7 +130,7 @@ fn place(socket: Socket, peer: SocketAddr, fabric: &Fabric) {
             reactor.send(Message::Connection(socket));
         }
         _ => {
-            tracing::warn!(%peer, limit = CONNECTIONS_PER_REACTOR_MAX, "too many connections; one is refused")
+            tracing::warn!(%peer, limit = CONNECTIONS_PER_REACTOR_MAX, "too many connections; one is refused");
         }
     }
 }

@@ -200,12 +200,15 @@ impl Turns {
 
     fn on_event(&mut self, event: Event, now: Moment) {
         match event {
-            Event::Ready { token, readable, writable } => {
-                if writable {
+            Event::Ready { token, readiness } => {
+                if readiness.writable {
                     self.turn(token, now, |connection, env, _| connection.on_writable(env));
                 }
-                if readable {
-                    self.turn(token, now, Connection::on_readable);
+                if readiness.readable {
+                    self.turn(token, now, |connection, env, scratch| {
+                        connection.ended |= readiness.ended;
+                        connection.on_readable(env, scratch)
+                    });
                 }
             }
             Event::Stored { token, result, buffer } => {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::ipproto;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::ring::Socket;
+use crate::ring::{Socket, bind_to_interface};
 
 /// How a connection is made, beyond its address.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,12 +110,12 @@ impl AsRawFd for PendingConnection {
 /// # Errors
 /// When there is no route, the local address or interface is not to be had, or the system has no descriptors.
 pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io::Result<PendingConnection> {
-    if let Some(interface) = options.host_iface {
-        let text =
-            format!("binding to interface {interface} is not supported yet: give a host address instead");
-        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-    }
     let descriptor = socket(remote)?;
+    if let Some(interface) = options.host_iface {
+        bind_to_interface(&descriptor, interface).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot connect through interface {interface}: {error}"))
+        })?;
+    }
     sockopt::set_tcp_nodelay(&descriptor, true)?;
     // The receive window is agreed on with the connection, so the buffers come first.
     if let Some(length) = options.send_buffer {

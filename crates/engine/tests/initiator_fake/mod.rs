@@ -9,7 +9,7 @@ use engine::initiator::{
     Completion, Data, HostIdentity, InitiatorError, Queue, QueueOptions, QueueState, Request,
 };
 use engine::limits::RECEIVE_LENGTH;
-use engine::ring::{Engine, Event as RingEvent, Ring, RingOptions};
+use engine::ring::{Engine, Event as RingEvent, Readiness, Ring, RingOptions};
 use nvme::fabrics::Connect;
 use nvme::io::IoCommand;
 use nvme::tcp::digest::crc32c;
@@ -264,11 +264,11 @@ impl Host {
         let mut events = Vec::new();
         self.ring.wait(Some(timeout), &mut events).unwrap();
         if self.queue.has_more() {
-            self.queue.on_ready(&mut self.ring, &mut self.scratch, true, false);
+            self.queue.on_ready(&mut self.ring, &mut self.scratch, Readiness::READABLE);
         }
         for event in events {
-            let RingEvent::Ready { token: 3, readable, writable } = event else { continue };
-            self.queue.on_ready(&mut self.ring, &mut self.scratch, readable, writable);
+            let RingEvent::Ready { token: 3, readiness } = event else { continue };
+            self.queue.on_ready(&mut self.ring, &mut self.scratch, readiness);
         }
         let now = self.ring.now();
         self.queue.on_time(&mut self.ring, now);

@@ -50,7 +50,8 @@ pub struct Negotiated {
 /// The controller's answer to an ICReq, offering `data_to_controller_max` bytes per H2CData PDU.
 ///
 /// # Errors
-/// A parameter that is not supported: another format version, an alignment the data of this controller has not.
+/// A parameter that is not supported: another format version, an alignment that the data of this controller
+/// has not.
 pub fn negotiate(
     request: &Initialize,
     data_to_controller_max: u32,
@@ -59,7 +60,8 @@ pub fn negotiate(
     if request.format_version.get() != 0 {
         return unsupported(FORMAT_VERSION_AT);
     }
-    // Data is sent right behind headers, so only hosts without a wish for alignment (all known ones) are served.
+    // Data is sent right behind headers, so only hosts without a wish for alignment (all known ones) are
+    // served.
     if request.data_alignment != 0 {
         return unsupported(ALIGNMENT_AT);
     }

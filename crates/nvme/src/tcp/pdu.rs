@@ -132,7 +132,8 @@ pub struct Initialize {
     pub data_alignment: u8,
     /// Digests: bit 0 header, bit 1 data (DGST).
     pub digests: u8,
-    /// ICReq: most R2Ts outstanding per command, 0's based (MAXR2T). ICResp: most bytes of an H2CData PDU (MAXH2CDATA).
+    /// ICReq: most R2Ts outstanding per command, 0's based (MAXR2T). ICResp: most bytes of an H2CData PDU
+    /// (MAXH2CDATA).
     pub limit: U32,
     reserved: [u8; 112],
 }

@@ -1,5 +1,6 @@
-//! The receiving half of a connection: cuts the byte stream into PDUs, checks every header and digest.
-//! It keeps no payload: the owner takes data where it will be used. It does not know which commands are outstanding.
+//! The receiving half of a connection: cuts the byte stream into PDUs, checks every header and digest. It
+//! keeps no payload: the owner takes data where it will be used. It does not know which commands are
+//! outstanding.
 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -73,8 +74,8 @@ pub enum Event {
     Data(DataPdu),
     /// A request for data.
     ReadyToTransfer(ReadyToTransfer),
-    /// The data of the PDU has come whole. `digest_matches` is false when its digest says otherwise: the command
-    /// fails with Transient Transport Error, the connection goes on (TCP 3.3.1.1.2).
+    /// The data of the PDU has come whole. `digest_matches` is false when its digest says otherwise: the
+    /// command fails with Transient Transport Error, the connection goes on (TCP 3.3.1.1.2).
     DataEnd {
         /// Whether the data is what was sent.
         digest_matches: bool,
@@ -101,7 +102,8 @@ enum State {
 }
 
 /// The receiving state machine. Call `next` with what has come until it returns `None`; after an event that
-/// announces data, take the data with `take_data` or receive it elsewhere and tell `data_received`, then go on.
+/// announces data, take the data with `take_data` or receive it elsewhere and tell `data_received`, then go
+/// on.
 #[derive(Debug)]
 pub struct Receiver {
     role: Role,
@@ -148,8 +150,8 @@ impl Receiver {
         if self.state == State::Data { self.data_left } else { 0 }
     }
 
-    /// The header that `next` found faulty, for the termination request: without its digest, and only its common
-    /// part when that is already wrong, so that what is sent does not depend on how the bytes came.
+    /// The header that `next` found faulty, for the termination request: without its digest, and only its
+    /// common part when that is already wrong, so that what is sent does not depend on how the bytes came.
     pub fn faulty_header(&self) -> &[u8] {
         &self.stash[..self.faulty]
     }
@@ -177,10 +179,11 @@ impl Receiver {
         self.data_left = self.data_left.checked_sub(bytes.len()).expect("more data than the PDU has");
     }
 
-    /// The next event in `input`, which moves on past what was used. `None` wants more bytes, or the data taken.
+    /// The next event in `input`, which moves on past what was used. `None` wants more bytes, or the data
+    /// taken.
     ///
     /// # Errors
-    /// Bytes that no conforming peer sends; the receiver is of no more use, and says the same when asked again.
+    /// Bytes that no conforming peer sends; the receiver is of no more use, and says the same if asked again.
     #[inline]
     pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<Event>, DecodeError> {
         loop {
@@ -229,8 +232,8 @@ impl Receiver {
         self.stashed >= length
     }
 
-    /// A header, read where it is when it lies whole within the input, as most do. It is compiled into the owner's
-    /// loop, so that the event need not be copied, which costs more than all checks.
+    /// A header, read where it is when it lies whole within the input, as most do. It is compiled into the
+    /// owner's loop, so that the event need not be copied, which costs more than all checks.
     #[inline(always)]
     fn header(&mut self, input: &mut &[u8]) -> Result<Option<Event>, DecodeError> {
         let whole = *input;
@@ -267,30 +270,34 @@ impl Receiver {
         }
         let plan = match self.plan(&self.stash) {
             Ok(plan) => plan,
-            Err(error) => return Err(self.fault(&[], error)),
+            Err(error) => return Err(self.fault_in_stash(COMMON_LENGTH, error)),
         };
         if !self.gather(input, plan.gathered) {
             return Ok(None);
         }
         if let Err(error) = plan.check(&self.stash[..plan.gathered]) {
-            self.stashed = plan.header_length;
-            return Err(self.fault(&[], error));
+            return Err(self.fault_in_stash(plan.header_length, error));
         }
         self.stashed = 0;
         Ok(Some(plan))
     }
 
-    /// Ends all receiving, and keeps the faulty header, of which the stash may hold the start already.
+    /// Keeps a faulty header that was read where it is, and ends all receiving.
     #[cold]
     fn fault(&mut self, header: &[u8], error: DecodeError) -> DecodeError {
-        self.gather(&mut &*header, self.stashed + header.len());
-        self.faulty = self.stashed;
+        self.stash[..header.len()].copy_from_slice(header);
+        self.fault_in_stash(header.len(), error)
+    }
+
+    /// Ends all receiving because of the header of `length` in the stash.
+    fn fault_in_stash(&mut self, length: usize, error: DecodeError) -> DecodeError {
+        self.faulty = length;
         self.state = State::Faulty(error);
         error
     }
 
-    /// Checks the common header, and plans how the rest of the PDU is taken. Of several wrong fields the one that
-    /// comes first has to be named, so that they are checked in their order.
+    /// Checks the common header, and plans how the rest of the PDU is taken. Of several wrong fields the one
+    /// that comes first has to be named, so that they are checked in their order.
     #[inline(always)]
     fn plan(&self, bytes: &[u8]) -> Result<Plan, DecodeError> {
         let Ok((common, _)) = CommonHeader::ref_from_prefix(bytes) else {
@@ -439,7 +446,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The event of a header that was checked. It is built where it is returned: copying it costs more than all else.
+    /// The event of a header that was checked. It is built where it is returned: copying it costs more than
+    /// all else.
     #[inline(always)]
     fn event(&self, gathered: &[u8]) -> Event {
         match self.kind {

@@ -1,5 +1,6 @@
-//! The send list of a connection: PDUs framed and queued so that all that is ready leaves in one vectored send.
-//! Payload is named by a token `P` of the owner, who knows where its bytes are and when they may be used again.
+//! The send list of a connection: PDUs framed and queued so that all that is ready leaves in one vectored
+//! send. Payload is named by a token `P` of the owner, who knows where its bytes are and when they may be
+//! used again.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -90,8 +91,8 @@ impl<P: Copy> Transmitter<P> {
         self.push_header(pdu.as_bytes());
     }
 
-    /// Queues a command, with `data` within the capsule: the payload's token, its length and, when data digests
-    /// are in use, its CRC32C.
+    /// Queues a command, with `data` within the capsule: the payload's token, its length and, when data
+    /// digests are in use, its CRC32C.
     pub fn command(&mut self, entry: SubmissionEntry, data: Option<(P, usize, u32)>) {
         let mut pdu = CapsuleCommand { common: CommonHeader::new(PduType::CapsuleCommand, 0), entry };
         let Some((payload, length, crc)) = data else {
@@ -103,7 +104,8 @@ impl<P: Copy> Transmitter<P> {
         self.push_payload(payload, 0..length, crc);
     }
 
-    /// Queues a data PDU in either direction: `range` of the payload, and its CRC32C when data digests are in use.
+    /// Queues a data PDU in either direction: `range` of the payload, and its CRC32C when data digests are in
+    /// use.
     pub fn data(&mut self, mut pdu: DataPdu, payload: P, range: Range<usize>, crc: u32) {
         self.frame(&mut pdu.common, range.len());
         self.push_header(pdu.as_bytes());

@@ -47,6 +47,11 @@ impl Progress {
         self.show(&line);
     }
 
+    /// It runs, and nothing counts yet.
+    pub(crate) fn ramping(&mut self) {
+        self.show(&format!("{}  ramp, not measured", self.label));
+    }
+
     /// So many blocks have been read back.
     pub(crate) fn reading_back(&mut self, blocks: u64) {
         self.show(&format!("reading back  {} blocks", units::count(blocks as f64)));

@@ -158,6 +158,7 @@ impl Run<'_> {
                     }
                 }
                 Message::Counting => {
+                    seen.counting = true;
                     if seen.cpu_from.is_none() {
                         seen.cpu_from = self.target_cpu.map(|cpu| cpu());
                     }
@@ -258,6 +259,7 @@ impl Workers {
 struct Seen {
     ready: usize,
     gone: usize,
+    counting: bool,
     counted: usize,
     cpu_from: Option<Duration>,
     /// The last word of each worker, and whether it is news.
@@ -273,6 +275,7 @@ impl Seen {
         Self {
             ready: 0,
             gone: 0,
+            counting: false,
             counted: 0,
             cpu_from: None,
             totals: vec![Tally::default(); workers],
@@ -292,6 +295,10 @@ impl Seen {
             return;
         }
         self.news = 0;
+        if !self.counting {
+            progress.ramping();
+            return;
+        }
         let read_back: u64 = self.read_back.iter().sum();
         if read_back > 0 {
             progress.reading_back(read_back);
@@ -315,7 +322,7 @@ mod tests {
 
     #[test]
     fn progress_waits_for_all_workers_that_are_left() {
-        let mut seen = Seen::new(2);
+        let mut seen = Seen { counting: true, ..Seen::new(2) };
         let mut progress = Progress::new("read", None, true);
         let mut tally = Tally::default();
         tally.add(4096, 1000);

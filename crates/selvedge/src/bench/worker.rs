@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::initiator::{Completion, Data, Queue, QueueOptions, QueueState, Request};
 use engine::limits::RECEIVE_LENGTH;
-use engine::ring::{Buffer, Event, Moment, Ring, RingOptions, core};
+use engine::ring::{Buffer, Event, Moment, Readiness, Ring, RingOptions, core};
 use nvme::io::IoCommand;
 
 use super::histogram::Tally;
@@ -88,7 +88,8 @@ pub(crate) enum Broken {
 /// # Errors
 /// Why it could not begin. When it is another's fault that the run did not take place, there is no report.
 pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport>, Failure> {
-    let outcome = Worker::open(plan).map(|mut worker| {
+    let _farewell = Farewell(&lines.messages);
+    Worker::open(plan).map(|mut worker| {
         let _ = lines.messages.send(Message::Ready);
         let Ok(timeline) = lines.start.recv() else {
             worker.close();
@@ -101,9 +102,16 @@ pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport
         worker.close();
         let cpu = worker.cpu_to.unwrap_or_else(core::thread_time).saturating_sub(worker.cpu_from);
         Some(WorkerReport { jobs: worker.jobs, cpu, engine: worker.ring.engine_name(), failure })
-    });
-    let _ = lines.messages.send(Message::Gone);
-    outcome
+    })
+}
+
+/// Says `Gone`, however the worker ends: the others would wait for one that panicked.
+struct Farewell<'a>(&'a Sender<Message>);
+
+impl Drop for Farewell<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.send(Message::Gone);
+    }
 }
 
 struct Worker {
@@ -201,13 +209,13 @@ impl Worker {
             .wait(Some(timeout), &mut self.events)
             .map_err(|error| Failure::failed(format!("waiting for I/O failed: {error}")))?;
         for queue in self.queues.iter_mut().filter(|queue| queue.has_more()) {
-            queue.on_ready(&mut self.ring, &mut self.scratch, true, false);
+            queue.on_ready(&mut self.ring, &mut self.scratch, Readiness::READABLE);
         }
         for event in &self.events {
-            if let Event::Ready { token, readable, writable } = event
+            if let Event::Ready { token, readiness } = event
                 && let Some(queue) = self.queues.get_mut(*token as usize)
             {
-                queue.on_ready(&mut self.ring, &mut self.scratch, *readable, *writable);
+                queue.on_ready(&mut self.ring, &mut self.scratch, *readiness);
             }
         }
         Ok(())

@@ -37,24 +37,28 @@ pub(crate) enum VerifyMethod {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Jobs and queues:
-  Each job has --iodepth commands outstanding, and a thread of its own. Job j uses the queues j, j+numjobs, and so on;
-  where there are fewer queues than jobs, the jobs of one queue share its thread. With --verify each job keeps to its
-  own part of the range, so that it knows what every block must hold.
+  Each job has --iodepth commands outstanding, and a thread of its own. Job j
+  uses the queues j, j+numjobs, and so on; where there are fewer queues than
+  jobs, the jobs of one queue share its thread. With --verify each job keeps
+  to its own part of the range; without, all jobs use all of it.
 
 Verifying:
-  --verify stamps every block that is written with its position, a count of its writes, the writer and a checksum, and
-  checks each read exactly; after a workload that writes, everything written is read back. With --rw read or randread,
-  it checks that blocks which an earlier run stamped are whole and in their place.
-  --verify-state FILE keeps a record of what was acknowledged before each completed Flush (see --fsync). After the
-  target has died and come back, --verify-only --verify-state FILE checks that nothing of it is lost or torn.
+  --verify stamps every block that is written with its position, a count of
+  its writes, the writer and a checksum, and checks each read exactly; after
+  a workload that writes, everything written is read back. With --rw read or
+  randread, it checks that blocks which an earlier run stamped are whole and
+  in their place.
+  --verify-state FILE keeps a record of what was acknowledged before each
+  completed Flush (see --fsync). After the target has died and come back,
+  --verify-only --verify-state FILE checks that nothing of it is lost or torn.
 
 Examples:
-  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target --rw randread --bs 4k --iodepth 32 --numjobs 4 \\
-      --runtime 10
-  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target --rw randwrite --size 256m --verify
-  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target --rw randwrite --size 64m --runtime 30 --fsync 32 \\
-      --verify --verify-state state.jsonl
-  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target --verify-only --verify-state state.jsonl")]
+  T='-a 127.0.0.1 -n nqn.2026-01.io.selvedge:target'
+  selvedge bench $T --rw randread --bs 4k --iodepth 32 --numjobs 4 --runtime 10
+  selvedge bench $T --rw randwrite --size 256m --verify
+  selvedge bench $T --rw randwrite --size 64m --runtime 30 --fsync 32 \\
+      --verify-state state.jsonl
+  selvedge bench $T --verify-only --verify-state state.jsonl")]
 pub(crate) struct BenchFlags {
     /// NQN of the subsystem
     #[arg(short = 'n', long, value_name = "NQN")]

@@ -7,13 +7,12 @@ use super::OutputFlags;
 use super::connection::ConnectionFlags;
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "It starts a target and a host in this process, on a port of 127.0.0.1 that is free, \
-with 256 MiB of memory and\na file in a temporary folder. Nothing is left behind.
+#[command(after_help = "It starts a target and a host in this process, on a free port of 127.0.0.1,
+with 256 MiB of memory and a file in a temporary folder. It discovers the target,
+writes and verifies, measures, and leaves nothing behind.
 
 Example:
-  selvedge demo"
-)]
+  selvedge demo")]
 pub(crate) struct DemoFlags {
     #[command(flatten)]
     pub(crate) output: OutputFlags,

@@ -20,7 +20,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
   selvedge demo
   selvedge serve --namespace memory:1g
   selvedge discover -a 127.0.0.1
-  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target --rw randread --runtime 10
+  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target \\
+      --rw randread --iodepth 32 --runtime 10
 
 Exit status: 0 done, 1 failed (with the reason in one line on stderr), 2 wrong usage.
 Set SELVEDGE_LOG=debug to see more of what happens."
@@ -60,7 +61,7 @@ pub(crate) enum OutputFormat {
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct OutputFlags {
     /// How to print the results
-    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal")]
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal", help_heading = "Output")]
     pub(crate) output_format: OutputFormat,
 }
 

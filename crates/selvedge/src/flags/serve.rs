@@ -12,27 +12,33 @@ use crate::config::reactors::ReactorSpec;
 #[derive(Debug, Args)]
 #[command(after_help = "Namespaces:
   memory:SIZE              in the memory of this process, gone when it ends
-  null:SIZE                writes vanish, reads are zeroes: for measuring everything else
-  file:PATH[,size=SIZE]    in a file, which is made if it is missing and a size is given
+  null:SIZE                writes vanish, reads are zeroes: to measure the rest
+  file:PATH[,size=SIZE]    in a file; with a size, it is made if it is missing
   block:PATH               on a block device
-  Each takes ,block=512|4096 (default 4096) ,nsid=N (default: the next free one) and ,uuid=UUID.
+  Each takes ,block=512|4096 (default 4096) ,nsid=N and ,uuid=UUID.
 
 Examples:
   selvedge serve --namespace memory:1g
-  selvedge serve -a 192.168.0.231 -n nqn.2026-01.org.example:disks --namespace file:disk.img,size=10g \\
+  selvedge serve -a 192.168.0.231 --namespace file:disk.img,size=10g \\
       --allow-host nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd
   selvedge serve -c target.toml --reactors 0,1
 
 A target.toml:
+  reactors = 2                       # or CPUs: \"0,1\"
   [[port]]
-  address = \"127.0.0.1\"
+  address = \"192.168.0.231\"
+  service = 4420                     # the default
+  advertise = \"10.0.2.2\"           # only if hosts see another address
   [[subsystem]]
   nqn = \"nqn.2026-01.io.selvedge:target\"
-  allow_any_host = true
+  allow_any_host = true              # or hosts = [\"nqn...\", ...]
   [[subsystem.namespace]]
-  memory = \"1g\"
+  file = \"disk.img\"                # or memory, null, block_device
+  size = \"10g\"
+  block = 4096                       # nsid and uuid may be given too
 
-SIGINT and SIGTERM shut it down: commands finish, nothing new begins. A second one ends it at once.")]
+SIGINT and SIGTERM shut it down: commands finish, nothing new begins.
+A second one ends it at once.")]
 pub(crate) struct ServeFlags {
     /// Serve what this file says
     #[arg(

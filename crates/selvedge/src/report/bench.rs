@@ -90,8 +90,10 @@ impl Options {
 pub(crate) struct QueueReport {
     pub(crate) asked: u16,
     pub(crate) granted: usize,
-    /// Entries of each.
+    /// Entries of each, one more than the commands it holds.
     pub(crate) size: u16,
+    /// Commands all of them hold, where the jobs want more than that.
+    pub(crate) too_short: Option<u64>,
     /// Threads that served them, and what carried the I/O.
     pub(crate) workers: usize,
     pub(crate) engine: &'static str,
@@ -173,6 +175,8 @@ impl BenchReport {
         let seconds = outcome.elapsed.as_secs_f64();
         let total = outcome.tallies.total();
         let ios = total.count();
+        let held = outcome.queues as u64 * u64::from(outcome.queue_entries.saturating_sub(1));
+        let wanted = u64::from(options.numjobs) * u64::from(options.iodepth);
         let ended = match outcome {
             Outcome { failure: Some(_), .. } => "failed",
             Outcome { interrupted: true, .. } => "interrupted",
@@ -184,6 +188,7 @@ impl BenchReport {
                 asked: queues.count,
                 granted: outcome.queues,
                 size: outcome.queue_entries,
+                too_short: (held < wanted).then_some(held),
                 workers: outcome.workers,
                 engine: outcome.engine,
             },
@@ -259,6 +264,9 @@ impl fmt::Display for BenchReport {
         )?;
         if self.queues.granted < usize::from(self.queues.asked) {
             writeln!(f, "the target granted {} of {} queues", self.queues.granted, self.queues.asked)?;
+        }
+        if let Some(held) = self.queues.too_short {
+            writeln!(f, "the queues hold {held} commands, which is less than the jobs want: see -i and -Q")?;
         }
         if self.total.ios > 0 {
             write!(f, "\n{}\n", self.table())?;

@@ -58,6 +58,7 @@ pub struct Queue {
     blocked: bool,
     /// The last receive may have left something behind.
     more: bool,
+    ended: bool,
     controller_id: u16,
     connect_deadline: Moment,
     scan_at: Moment,

@@ -67,6 +67,7 @@ impl Queue {
             data_length_last: 0,
             blocked: true,
             more: false,
+            ended: false,
             controller_id: options.controller_id,
             connect_deadline: now.after(options.connect_timeout),
             scan_at: Moment(0),

@@ -15,11 +15,12 @@ use zerocopy::IntoBytes;
 use super::{Direction, Queue, QueueState};
 use crate::initiator::{InitiatorError, PeerMisbehaved};
 use crate::limits::RECEIVE_BUDGET;
-use crate::ring::{Ring, SpanMut};
+use crate::ring::{Readiness, Ring, SpanMut};
 
 /// Data PDUs from this length on are bulk: what follows one is received in small pieces, so that the data of
-/// the next is not copied but received where it belongs.
-const BULK_LENGTH: u32 = 32 << 10;
+/// the next is not copied but received where it belongs. Below it a copy out of the cache costs less than the
+/// calls do.
+const BULK_LENGTH: u32 = 256 << 10;
 /// Bytes received behind bulk data: some dozens of headers.
 const BULK_SCRATCH: usize = 2048;
 /// Data with less than this left is copied rather than received on its own: copying costs less than a second
@@ -101,14 +102,15 @@ impl Queue {
     ///
     /// # Panics
     /// When `scratch` has less than 4 KiB.
-    pub fn on_ready(&mut self, ring: &mut Ring, scratch: &mut [u8], readable: bool, writable: bool) {
+    pub fn on_ready(&mut self, ring: &mut Ring, scratch: &mut [u8], readiness: Readiness) {
         assert!(scratch.len() >= 4096, "scratch room for at least 4 KiB");
         let outcome = match self.state {
             QueueState::Closed => return,
             QueueState::Connecting => self.connected(),
             _ => {
-                self.blocked &= !writable;
-                if readable || self.more { self.receive(scratch) } else { Ok(()) }
+                self.blocked &= !readiness.writable;
+                self.ended |= readiness.ended;
+                if readiness.readable || self.more { self.receive(scratch) } else { Ok(()) }
             }
         };
         if let Err(fault) = outcome {
@@ -123,13 +125,11 @@ impl Queue {
             let address = self.options.address;
             match self.receive_once(scratch)? {
                 Ok(Received::Full) => {}
+                // The socket is empty, unless its end was part of the same event.
+                Ok(Received::Short) if self.ended => {}
                 Ok(Received::Short) => {
-                    // The socket is empty, but the end of the stream may have been part of the same event. It
-                    // is looked for while commands wait for answers; else it shows with the next command.
-                    if self.state == QueueState::Live && self.outstanding() == 0 {
-                        self.more = false;
-                        return Ok(());
-                    }
+                    self.more = false;
+                    return Ok(());
                 }
                 Ok(Received::End) => return Err(Fault::ended(InitiatorError::Closed { address })),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

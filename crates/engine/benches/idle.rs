@@ -1,0 +1,78 @@
+//! What a target costs while nobody asks anything: processor time with 16 connected queues, and resident memory of one
+//! reactor with 1,000 of them. It prints what it saw and asserts nothing.
+
+#[allow(dead_code)]
+#[path = "roofline/client.rs"]
+mod client;
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use engine::backend::BackendConfig;
+use engine::ring::Engine;
+use engine::target::{NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig};
+
+const NQN: &str = "nqn.2026-01.io.selvedge:idle";
+const WATCHED: Duration = Duration::from_secs(10);
+
+fn main() {
+    let config = TargetConfig {
+        ports: vec![PortConfig { address: SocketAddr::from(([127, 0, 0, 1], 0)), advertise: None }],
+        subsystems: vec![SubsystemConfig {
+            nqn: NQN.to_owned(),
+            serial: "idle".to_owned(),
+            model: "Selvedge".to_owned(),
+            allow_any_host: true,
+            hosts: Vec::new(),
+            namespaces: vec![NamespaceConfig {
+                nsid: 1,
+                backend: BackendConfig::Memory { size: 64 << 20 },
+                block_size: 4096,
+                uuid: None,
+            }],
+        }],
+        reactors: Reactors::Count(1),
+        engine: Engine::Automatic,
+        poll_us_max: engine::limits::POLL_US_MAX,
+    };
+    let target = Target::start(&config).expect("the target starts");
+    let address = target.ports()[0];
+
+    let few = open(address, 1, 16);
+    std::thread::sleep(Duration::from_secs(1));
+    let before = target.cpu_time();
+    std::thread::sleep(WATCHED);
+    let used = target.cpu_time() - before;
+    println!(
+        "16 idle I/O queues: {:.3} % of one core over {} s",
+        100.0 * used.as_secs_f64() / WATCHED.as_secs_f64(),
+        WATCHED.as_secs()
+    );
+    drop(few);
+    std::thread::sleep(Duration::from_millis(200));
+
+    let before = resident_bytes();
+    let many = open(address, 10, 100);
+    let after = resident_bytes();
+    let queues = 1000;
+    println!(
+        "{queues} idle I/O queues of 128 entries: {} KiB resident before, {} KiB with them, {:.1} KiB a queue (the client's \
+         end in the same process included)",
+        before >> 10,
+        after >> 10,
+        (after.saturating_sub(before)) as f64 / 1024.0 / f64::from(queues)
+    );
+    drop(many);
+    target.shutdown();
+}
+
+/// Opens `controllers` controllers with `queues` I/O queues each.
+fn open(address: SocketAddr, controllers: usize, queues: usize) -> Vec<(TcpStream, Vec<TcpStream>)> {
+    (0..controllers).map(|_| client::open_controller(address, NQN, queues, 128)).collect()
+}
+
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * 4096
+}
