@@ -3,6 +3,7 @@
 
 mod bare;
 mod client;
+mod picture;
 mod report;
 
 use std::net::SocketAddr;

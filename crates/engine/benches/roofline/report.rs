@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use crate::picture::{Group, draw};
+
 /// One measurement.
 pub(crate) struct Sample {
     pub(crate) server: &'static str,
@@ -104,11 +106,26 @@ impl Report {
         });
         let path = output.join("roofline.json");
         let text = serde_json::to_string_pretty(&document).expect("the document is plain");
-        let written = std::fs::create_dir_all(output).and_then(|()| std::fs::write(&path, text + "\n"));
+        let written = std::fs::create_dir_all(output)
+            .and_then(|()| std::fs::write(&path, text + "\n"))
+            .and_then(|()| std::fs::write(output.join("roofline.svg"), self.picture(cases, servers)));
         match written {
             Ok(()) => println!("raw runs are in {}", path.display()),
             Err(error) => eprintln!("cannot write {}: {error}", path.display()),
         }
+    }
+}
+
+impl Report {
+    fn picture(&self, cases: &[(usize, usize)], servers: &[&str]) -> String {
+        let groups: Vec<Group> = cases
+            .iter()
+            .map(|case| Group {
+                label: format!("{} x QD {}", case.0, case.1),
+                values: servers.iter().map(|server| self.median(server, *case)).collect(),
+            })
+            .collect();
+        draw("4 KiB random reads, thousands per second, one core each for server and client", servers, &groups)
     }
 }
 

@@ -39,6 +39,10 @@ impl Connection {
         if data_length > ADMIN_IN_CAPSULE_LENGTH_MAX {
             return Err(DecodeError::new(FatalError::TransferLimitExceeded, 0).into());
         }
+        if matches!(self.session, Session::New) && !is_connect(entry) {
+            self.refuse(entry, Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+            return Ok(());
+        }
         let pointer = match entry.data_pointer() {
             Ok(pointer) => pointer,
             Err(status) => {
@@ -163,6 +167,10 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+fn is_connect(entry: &SubmissionEntry) -> bool {
+    entry.opcode == admin_opcode::FABRICS && entry.fabrics_type() == fabrics_type::CONNECT
 }
 
 /// Whether the host sends data with this command.

@@ -15,7 +15,12 @@ use super::namespace::Namespace;
 use super::slot::{Stage, Work};
 use super::subsystem::NamespaceView;
 use crate::backend::Backend;
-use crate::limits::{BUFFER_LENGTH_MAX, IN_CAPSULE_LENGTH_MAX};
+use crate::limits::{
+    BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, IN_CAPSULE_LENGTH_MAX, WRITE_ZEROES_PAGES_EXPONENT,
+};
+
+/// Bytes that one Write Zeroes may cover, as Identify Controller says (WZSL).
+const WRITE_ZEROES_LENGTH_MAX: u64 = (BUFFER_LENGTH_MIN as u64) << WRITE_ZEROES_PAGES_EXPONENT;
 
 /// Bytes of the longest list of ranges.
 const DATASET_LENGTH_MAX: u32 = (DATASET_RANGES_MAX * size_of::<DatasetRange>()) as u32;
@@ -200,6 +205,9 @@ fn check<'a>(
         IoCommand::Flush => (Work::Flush, 0),
         IoCommand::WriteZeroes { start, blocks, force_unit_access, deallocate } => {
             let range = range(start, blocks)?;
+            if range.length > WRITE_ZEROES_LENGTH_MAX {
+                return Err(Status::INVALID_FIELD.do_not_retry());
+            }
             let method = match &namespace.backend {
                 Backend::File(file) => file.zero_method(deallocate),
                 _ => crate::backend::ZeroMethod::Write,

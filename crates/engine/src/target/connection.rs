@@ -83,6 +83,8 @@ pub(super) enum Verdict {
 pub(super) enum End {
     /// The peer sent what no conforming host sends.
     Decode(DecodeError),
+    /// The same, found only when the header of the PDU, given here, had been taken.
+    Faulty(DecodeError, Vec<u8>),
     /// The stream is at its end or broken.
     Gone,
 }
@@ -90,6 +92,17 @@ pub(super) enum End {
 impl From<DecodeError> for End {
     fn from(error: DecodeError) -> Self {
         End::Decode(error)
+    }
+}
+
+impl End {
+    /// Adds the header of the faulty PDU, for the termination request.
+    #[cold]
+    fn within(self, header: &[u8]) -> Self {
+        match self {
+            End::Decode(error) => End::Faulty(error, header.to_vec()),
+            other => other,
+        }
     }
 }
 
@@ -115,11 +128,14 @@ pub(super) struct Connection {
     pub(super) heard: bool,
     /// When it is closed whatever it does: handshakes and last words have their time.
     pub(super) deadline: Option<Moment>,
+    /// How far the host's queue was read (SQHD).
+    pub(super) queue_head: u16,
+    /// Its termination request is the last that is sent.
+    pub(super) terminated: bool,
     receiver: Receiver,
-    queue_head: u16,
+    header_digest: bool,
     blocked: bool,
     draining: bool,
-    terminated: bool,
 }
 
 impl Connection {
@@ -142,11 +158,12 @@ impl Connection {
             ended: false,
             heard: false,
             deadline: Some(now.after(timeout)),
-            receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
             queue_head: 0,
+            terminated: false,
+            receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
+            header_digest: false,
             blocked: false,
             draining: false,
-            terminated: false,
         }
     }
 
@@ -181,7 +198,11 @@ impl Connection {
         match outcome {
             Ok(verdict) => self.flush_or_close(env, verdict),
             Err(End::Gone) => Verdict::Close,
-            Err(End::Decode(error)) => self.terminate(error, env),
+            Err(End::Decode(error)) => {
+                let header = self.receiver.faulty_header().to_vec();
+                self.terminate(error, &header, env)
+            }
+            Err(End::Faulty(error, header)) => self.terminate(error, &header, env),
         }
     }
 
@@ -521,11 +542,11 @@ impl Connection {
     }
 
     /// Ends the connection as the specification wants it: a termination request, then the end of the stream.
-    fn terminate(&mut self, error: DecodeError, env: &mut Environment<'_>) -> Verdict {
+    fn terminate(&mut self, error: DecodeError, header: &[u8], env: &mut Environment<'_>) -> Verdict {
         tracing::info!(%error, "a host sent what no conforming host sends; its connection ends");
-        let header = self.receiver.faulty_header().to_vec();
-        self.transmitter.terminate(PduType::ControllerTerminate, error.error, error.information, &header);
+        self.transmitter.terminate(PduType::ControllerTerminate, error.error, error.information, header);
         self.terminated = true;
+        self.waiting.clear();
         let linger = std::time::Duration::from_millis(LINGER_TIMEOUT_MS);
         self.deadline = Some(env.now.after(linger));
         self.flush_or_close(env, Verdict::Again)

@@ -198,6 +198,7 @@ impl Controller {
         error.namespace_id = U32::new(entry.nsid.get());
         error.transport_type = 3;
         error.opcode = entry.opcode;
+        error.version = 1;
         if state.errors.len() == ERROR_LOG_ENTRIES {
             state.errors.pop();
         }

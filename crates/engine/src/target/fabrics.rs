@@ -35,19 +35,13 @@ impl From<Status> for Refusal {
 }
 
 impl Connection {
-    /// The first command of a connection, which has to be Connect.
+    /// The first command of a connection, which is Connect.
     pub(super) fn first_command(
         &mut self,
         entry: &SubmissionEntry,
         data: &[u8],
         env: &mut Environment<'_>,
     ) -> Result<(), End> {
-        let is_connect = entry.opcode == nvme::command::admin_opcode::FABRICS
-            && entry.fabrics_type() == fabrics_type::CONNECT;
-        if !is_connect {
-            self.refuse(entry, Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
-            return Ok(());
-        }
         let connect = Connect::decode(entry);
         let outcome = match ConnectData::read_from_bytes(data) {
             Ok(data) if connect.queue_id == 0 => self.connect_admin(&connect, &data, env),
@@ -58,6 +52,8 @@ impl Connection {
             Ok(controller_id) => {
                 self.flow_control = connect.attributes & Connect::DISABLE_FLOW_CONTROL == 0;
                 self.entries = connect.queue_size + 1;
+                // Connect itself was the first entry of the queue that it made.
+                self.queue_head = 1;
                 self.slots = Slots::new(self.entries);
                 self.deadline = None;
                 self.respond_connect(entry.command_id.get(), controller_id);

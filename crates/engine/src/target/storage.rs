@@ -208,6 +208,8 @@ impl Connection {
         }
         let work = self.slots.at(index).work;
         match result {
+            // Nothing may follow a termination request.
+            _ if self.terminated => self.slots.give(index, env.pool),
             Ok(moved) => self.step_done(index, work, moved, beside.as_ref(), env),
             Err(error) => self.step_failed(index, work, &error, env),
         }
@@ -231,8 +233,11 @@ impl Connection {
             Work::Read { .. } => self.media_failure(index, Status::UNRECOVERED_READ_ERROR, env),
             Work::Write { .. } if moved == length as usize => self.finish(index, Status::SUCCESS, env),
             Work::Write { .. } => self.media_failure(index, Status::WRITE_FAULT, env),
+            Work::Compare { .. } if moved != length as usize => {
+                self.media_failure(index, Status::UNRECOVERED_READ_ERROR, env);
+            }
             Work::Compare { .. } => {
-                let stored = beside.map_or(&[][..], |buffer| &buffer[..moved.min(buffer.len())]);
+                let stored = beside.map_or(&[][..], |buffer| &buffer[..]);
                 let equal = stored == self.slots.data(index);
                 self.finish(index, if equal { Status::SUCCESS } else { Status::COMPARE_FAILURE }, env);
             }
