@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -129,9 +129,10 @@ fn a_target_is_found_used_and_ended() {
     assert_eq!(serving.child.wait().expect("it ends").code(), Some(0));
 }
 
-/// Kills a target that is written to, and says whether what was flushed is there afterwards.
-fn survives_kill(folder: &Path, namespace: &str) -> (Output, u64) {
-    let state = folder.join("state.jsonl");
+/// Kills a target that is written to, `delay` after its first few dozen flushes, and says whether what was flushed is
+/// there afterwards.
+fn survives_kill(folder: &Path, round: u32, namespace: &str, delay: Duration) -> (Output, u64) {
+    let state = folder.join(format!("state-{round}.jsonl"));
     let state = state.to_str().expect("a path of UTF-8");
     let serving = Serving::start(namespace, "0");
     let workload =
@@ -145,6 +146,7 @@ fn survives_kill(folder: &Path, namespace: &str) -> (Output, u64) {
         assert!(Instant::now() < deadline, "the bench makes no progress");
         std::thread::sleep(Duration::from_millis(5));
     }
+    std::thread::sleep(delay);
     serving.signal(Signal::KILL);
     let status = bench.wait().expect("it ends");
     assert_eq!(status.code(), Some(1));
@@ -159,16 +161,21 @@ fn survives_kill(folder: &Path, namespace: &str) -> (Output, u64) {
 fn what_was_flushed_survives_kill() {
     let folder = tempfile::tempdir().expect("a folder");
     let namespace = format!("file:{},size=4m", folder.path().join("disk.img").display());
-    let (output, flushed) = survives_kill(folder.path(), &namespace);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(flushed > 0);
-    assert_eq!(json(&output)["verify"]["blocks_wrong"], 0);
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_nanos() as u64;
+    println!("seed {seed}");
+    for round in 0..6 {
+        let delay = Duration::from_micros((seed >> (4 * round)) % 300_000);
+        let (output, flushed) = survives_kill(folder.path(), round, &namespace, delay);
+        assert_eq!(output.status.code(), Some(0), "round {round}, seed {seed}: {}", stderr(&output));
+        assert!(flushed > 0);
+        assert_eq!(json(&output)["verify"]["blocks_wrong"], 0);
+    }
 }
 
 #[test]
 fn a_target_that_forgets_is_found_out() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (output, flushed) = survives_kill(folder.path(), "memory:4m");
+    let (output, flushed) = survives_kill(folder.path(), 0, "memory:4m", Duration::ZERO);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(json(&output)["verify"]["blocks_wrong"].as_u64(), Some(flushed));
     assert!(stderr(&output).contains("wrong data"), "{}", stderr(&output));
