@@ -13,9 +13,9 @@ pub const CONNECTION_BUFFER_BYTES_MAX: usize = 8 << 20;
 
 /// Maximum data transfer size as the exponent of 4 KiB pages (MDTS).
 pub const TRANSFER_PAGES_EXPONENT: u8 = 8;
-/// Most data of one Write Zeroes as the exponent of 4 KiB pages (WZSL): 32 MiB of memory are zeroed in some
-/// milliseconds, which is as long as one command may keep a reactor from the others.
-pub const WRITE_ZEROES_PAGES_EXPONENT: u8 = 13;
+/// Bytes of one Write Zeroes (WZSL): 32 MiB of memory are zeroed in some milliseconds, which is as long as one command
+/// may keep a reactor from the others.
+pub const WRITE_ZEROES_LENGTH_MAX: u64 = 32 << 20;
 /// Bytes of in-capsule data a host may send with an I/O command: four pages, as the Linux target offers.
 pub const IN_CAPSULE_LENGTH_MAX: usize = 16 << 10;
 /// Bytes of in-capsule data with an admin command: fixed by the TCP transport specification (7.4.5).
@@ -80,6 +80,7 @@ const _: () = {
     assert!(BUFFER_LENGTH_MIN.is_power_of_two() && BUFFER_LENGTH_MAX.is_power_of_two());
     assert!(BUFFER_LENGTH_MAX == BUFFER_LENGTH_MIN << TRANSFER_PAGES_EXPONENT);
     assert!(IN_CAPSULE_LENGTH_MAX <= BUFFER_LENGTH_MAX);
+    assert!(WRITE_ZEROES_LENGTH_MAX.is_power_of_two(), "WZSL is a power of two of pages");
     assert!(IN_CAPSULE_LENGTH_MAX.is_multiple_of(16), "IOCCSZ counts 16 bytes");
     assert!(CONNECTION_BUFFER_BYTES_MAX >= 2 * BUFFER_LENGTH_MAX, "one transfer must never wait for itself");
     assert!(SEND_BYTES_MAX >= BUFFER_LENGTH_MAX, "a single answer must fit");

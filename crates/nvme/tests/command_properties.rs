@@ -282,6 +282,10 @@ fn a_write_stands_on_the_wire_as_specified() {
 
 #[test]
 fn a_deallocation_stands_on_the_wire_as_specified() {
+    let zeroes =
+        IoCommand::WriteZeroes { start: 1, blocks: 2, force_unit_access: false, deallocate: true }.encode(1);
+    assert_eq!(zeroes.as_bytes()[..2], [0x08, 0x40]);
+    assert_eq!(zeroes.as_bytes()[40..52], [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2]);
     let bytes = IoCommand::DatasetManagement { ranges: 256, deallocate: true }.encode(1);
     assert_eq!(bytes.as_bytes()[..2], [0x09, 0x40]);
     assert_eq!(bytes.as_bytes()[40..48], [255, 0, 0, 0, 4, 0, 0, 0]);

@@ -5,7 +5,7 @@
 use nvme::tcp::digest::crc32c;
 use nvme::tcp::{
     DataPdu, DecodeError, Digests, Event, FatalError, Initialize, Part, PduType, ReadyToTransfer, Receiver,
-    Role, Transmitter, flags, negotiate, settle,
+    Role, Transfer, TransferError, Transmitter, flags, negotiate, settle,
 };
 use nvme::{CompletionEntry, SubmissionEntry};
 use zerocopy::{FromBytes, IntoBytes};
@@ -372,4 +372,36 @@ fn what_was_negotiated_is_the_same_at_both_ends() {
             assert_eq!(controller.ready_to_transfer_max, ready_to_transfer.saturating_add(1));
         }
     }
+}
+
+#[test]
+fn data_that_breaks_its_transfer_is_refused() {
+    let pdu =
+        |flags, tag, offset, length| DataPdu::new(PduType::DataToController, flags, 1, tag, offset, length);
+    let refused = [
+        (pdu(0, 8, 4096, 512), TransferError::WrongTag),
+        (pdu(0, 7, 4092, 512), TransferError::OutOfRange),
+        (pdu(0, 7, 4100, 512), TransferError::OutOfRange),
+        (pdu(0, 7, 0, 512), TransferError::OutOfRange),
+        (pdu(0, 7, 4096, 0), TransferError::OutOfRange),
+        (pdu(flags::LAST, 7, 4096, 4100), TransferError::OutOfRange),
+        (pdu(flags::LAST, 7, 4096, u32::MAX), TransferError::OutOfRange),
+        (pdu(0, 7, 4096, 4096), TransferError::WrongLast),
+        (pdu(flags::LAST, 7, 4096, 512), TransferError::WrongLast),
+    ];
+    let mut transfer = Transfer::new(4096..8192, 7);
+    let untouched = transfer;
+    for (pdu, error) in refused {
+        assert_eq!(transfer.accept(&pdu), Err(error), "{pdu:?}");
+        assert_eq!(transfer, untouched, "a refused PDU changes nothing");
+    }
+    assert_eq!(transfer.accept(&pdu(0, 7, 4096, 512)), Ok(4096..4608));
+    assert_eq!(transfer.remaining(), 3584);
+    assert_eq!(transfer.accept(&pdu(0, 7, 4096, 512)), Err(TransferError::OutOfRange), "the same again");
+    assert_eq!(transfer.accept(&pdu(flags::LAST, 7, 4608, 3584)), Ok(4608..8192));
+    assert_eq!(transfer.remaining(), 0);
+    assert_eq!(transfer.accept(&pdu(flags::LAST, 7, 8192, 4)), Err(TransferError::OutOfRange));
+    let mut highest = Transfer::new(u32::MAX - 4..u32::MAX, 0);
+    let pdu = pdu(flags::LAST, 0, u32::MAX - 4, 4);
+    assert_eq!(highest.accept(&pdu), Ok(u32::MAX as usize - 4..u32::MAX as usize));
 }

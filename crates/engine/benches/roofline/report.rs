@@ -125,7 +125,11 @@ impl Report {
                 values: servers.iter().map(|server| self.median(server, *case)).collect(),
             })
             .collect();
-        draw("4 KiB random reads, thousands per second, one core each for server and client", servers, &groups)
+        draw(
+            "4 KiB random reads, thousands per second, one core each for server and client",
+            servers,
+            &groups,
+        )
     }
 }
 

@@ -22,6 +22,11 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
         .map_err(|error| io::Error::new(error.kind(), format!("the process may not run on CPU {cpu}")))
 }
 
+/// Lets another thread that waits for this processor run first, if there is one.
+pub fn make_way() {
+    rustix::thread::sched_yield();
+}
+
 /// The processors this process may use.
 pub fn available() -> Vec<usize> {
     match sched_getaffinity(None) {

@@ -228,7 +228,8 @@ impl Ring {
                         return Ok(());
                     }
                 }
-                std::hint::spin_loop();
+                // The peer may be a thread of this very core, and then it answers only when it is let.
+                core::make_way();
             }
         }
         let left = timeout.map(|timeout| timeout.saturating_sub(self.now().since(began)));

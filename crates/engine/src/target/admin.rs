@@ -7,7 +7,8 @@ use nvme::features::{FeatureId, SetFeatures};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 
-use super::connection::{Connection, End, Environment, Session};
+use super::connection::{Connection, Environment, Session};
+use super::end::End;
 use super::slot::Work;
 use super::{discovery, features, identify, log_page};
 use crate::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX};

@@ -9,18 +9,14 @@ use nvme::io::{DATASET_RANGES_MAX, DatasetRange, IoCommand};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 
-use super::connection::{Connection, End, Environment, Payload, Session};
+use super::connection::{Connection, Environment, Payload, Session};
 use super::counters::QueueCounters;
+use super::end::End;
 use super::namespace::Namespace;
 use super::slot::{Stage, Work};
 use super::subsystem::NamespaceView;
 use crate::backend::Backend;
-use crate::limits::{
-    BUFFER_LENGTH_MAX, BUFFER_LENGTH_MIN, IN_CAPSULE_LENGTH_MAX, WRITE_ZEROES_PAGES_EXPONENT,
-};
-
-/// Bytes that one Write Zeroes may cover, as Identify Controller says (WZSL).
-const WRITE_ZEROES_LENGTH_MAX: u64 = (BUFFER_LENGTH_MIN as u64) << WRITE_ZEROES_PAGES_EXPONENT;
+use crate::limits::{BUFFER_LENGTH_MAX, IN_CAPSULE_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX};
 
 /// Bytes of the longest list of ranges.
 const DATASET_LENGTH_MAX: u32 = (DATASET_RANGES_MAX * size_of::<DatasetRange>()) as u32;
@@ -70,7 +66,7 @@ impl Connection {
         };
         count(counters, &checked);
         // Memory answers at once, and needs neither slot nor buffer unless a digest has to hold still.
-        let immediate = !self.data_digest && !matches!(namespace.backend, Backend::File(_));
+        let immediate = !self.digests.data && !matches!(namespace.backend, Backend::File(_));
         if immediate && self.answer_at_once(&checked, data_length, input) {
             return Ok(());
         }

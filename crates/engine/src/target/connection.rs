@@ -7,12 +7,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nvme::tcp::{
-    DataPdu, DecodeError, Event, FatalError, Part, PduType, Receiver, Role, Transmitter, flags, negotiate,
+    DataPdu, DecodeError, Digests, Event, FatalError, Part, PduType, Receiver, Role, Transmitter, flags,
+    negotiate,
 };
 use nvme::{CompletionEntry, Status, SubmissionEntry};
+use zerocopy::IntoBytes;
 
 use super::controller::Controller;
 use super::counters::QueueCounters;
+use super::end::End;
 use super::slot::{Slots, Stage, Work};
 use super::subsystem::{Fabric, NamespaceView};
 use crate::backend::Backend;
@@ -79,33 +82,6 @@ pub(super) enum Verdict {
     Close,
 }
 
-/// Why a connection ends.
-pub(super) enum End {
-    /// The peer sent what no conforming host sends.
-    Decode(DecodeError),
-    /// The same, found only when the header of the PDU, given here, had been taken.
-    Faulty(DecodeError, Vec<u8>),
-    /// The stream is at its end or broken.
-    Gone,
-}
-
-impl From<DecodeError> for End {
-    fn from(error: DecodeError) -> Self {
-        End::Decode(error)
-    }
-}
-
-impl End {
-    /// Adds the header of the faulty PDU, for the termination request.
-    #[cold]
-    fn within(self, header: &[u8]) -> Self {
-        match self {
-            End::Decode(error) => End::Faulty(error, header.to_vec()),
-            other => other,
-        }
-    }
-}
-
 /// A connection.
 pub(super) struct Connection {
     pub(super) token: u32,
@@ -117,7 +93,7 @@ pub(super) struct Connection {
     pub(super) receiving: Receiving,
     pub(super) flow_control: bool,
     pub(super) entries: u16,
-    pub(super) data_digest: bool,
+    pub(super) digests: Digests,
     /// The commands of an admin queue's slots.
     pub(super) admin_entries: Vec<SubmissionEntry>,
     /// It has something to send at the end of the reactor's round.
@@ -130,10 +106,9 @@ pub(super) struct Connection {
     pub(super) deadline: Option<Moment>,
     /// How far the host's queue was read (SQHD).
     pub(super) queue_head: u16,
-    /// Its termination request is the last that is sent.
+    /// It has said its last words: a termination request, or the end of the stream.
     pub(super) terminated: bool,
     receiver: Receiver,
-    header_digest: bool,
     blocked: bool,
     draining: bool,
 }
@@ -152,7 +127,7 @@ impl Connection {
             receiving: Receiving::Discard,
             flow_control: true,
             entries: 1,
-            data_digest: false,
+            digests: Digests::default(),
             admin_entries: Vec::new(),
             dirty: false,
             ended: false,
@@ -161,7 +136,6 @@ impl Connection {
             queue_head: 0,
             terminated: false,
             receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
-            header_digest: false,
             blocked: false,
             draining: false,
         }
@@ -190,6 +164,21 @@ impl Connection {
             Session::Admin { controller, .. } => controller.state().queues.is_empty(),
             _ => true,
         }
+    }
+
+    /// Says that it ends, after all that was under way. A socket that is closed while its host still sends breaks the
+    /// connection, and answers on their way are lost with it: the host gets some time to end it, too.
+    pub(super) fn take_leave(&mut self, now: Moment) {
+        self.draining = false;
+        self.session = Session::New;
+        self.socket.shut_down_sending();
+        self.linger(now);
+    }
+
+    /// From now on nothing is sent and nothing that comes matters, until the host ends the connection too.
+    fn linger(&mut self, now: Moment) {
+        self.terminated = true;
+        self.deadline = Some(now.after(std::time::Duration::from_millis(LINGER_TIMEOUT_MS)));
     }
 
     /// Its turn: there may be something to receive.
@@ -301,16 +290,18 @@ impl Connection {
             }
             match self.receiver.next(&mut input)? {
                 Some(Event::Command { entry, data_length }) => {
-                    self.on_command(entry, data_length, &mut input, env)?;
+                    self.on_command(&entry, data_length, &mut input, env)
+                        .map_err(|end| end.within_command(&entry, data_length, self.digests))?;
                 }
-                Some(Event::Data(pdu)) => self.on_data(&pdu)?,
+                Some(Event::Data(pdu)) => self.on_data(&pdu).map_err(|end| end.within(pdu.as_bytes()))?,
                 Some(Event::DataEnd { digest_matches }) => self.on_data_end(digest_matches, env)?,
                 Some(Event::Initialize(request)) => {
-                    let (response, negotiated) = negotiate(&request, DATA_TO_CONTROLLER_MAX)?;
+                    let (response, negotiated) = negotiate(&request, DATA_TO_CONTROLLER_MAX)
+                        .map_err(|error| End::from(error).within(request.as_bytes()))?;
                     self.transmitter.initialize(&response);
                     self.transmitter.set_digests(negotiated.digests);
                     self.receiver.set_digests(negotiated.digests);
-                    self.data_digest = negotiated.digests.data;
+                    self.digests = negotiated.digests;
                 }
                 Some(Event::Terminate { error, information }) => {
                     let name = FatalError::name_of(error);
@@ -328,7 +319,7 @@ impl Connection {
 
     fn on_command(
         &mut self,
-        entry: SubmissionEntry,
+        entry: &SubmissionEntry,
         data_length: usize,
         input: &mut &[u8],
         env: &mut Environment<'_>,
@@ -340,9 +331,9 @@ impl Connection {
         }
         self.queue_head = if self.queue_head + 1 >= self.entries { 0 } else { self.queue_head + 1 };
         if matches!(self.session, Session::Io { .. }) {
-            return self.io_command(&entry, data_length, input, env);
+            return self.io_command(entry, data_length, input, env);
         }
-        self.admin_command(&entry, data_length, env)
+        self.admin_command(entry, data_length, env)
     }
 
     /// A data PDU that answers an R2T.
@@ -358,8 +349,13 @@ impl Connection {
         if slot.command_id != pdu.command_id.get() {
             return Err(DecodeError::new(FatalError::InvalidHeaderField, COMMAND_ID_AT).into());
         }
-        let range =
-            slot.transfer.accept(pdu).map_err(|_| DecodeError::new(FatalError::DataTransferOutOfRange, 0))?;
+        let range = slot.transfer.accept(pdu).map_err(|_| {
+            // Data past what was asked for is one thing, data within it but out of turn another.
+            let end = u64::from(pdu.offset.get()) + u64::from(pdu.length.get());
+            let outside = end > u64::from(slot.length);
+            let error = if outside { FatalError::DataTransferOutOfRange } else { FatalError::PduSequence };
+            DecodeError::new(error, 0)
+        })?;
         self.receiving = Receiving::Slot { slot: index, at: range.start };
         Ok(())
     }
@@ -469,7 +465,7 @@ impl Connection {
 
     /// Sends the first `length` bytes of a slot's buffer; the slot is given back when they have left.
     pub(super) fn send_slot(&mut self, index: u16, length: u32) {
-        let crc = if self.data_digest {
+        let crc = if self.digests.data {
             nvme::tcp::digest::crc32c(&self.slots.data(index)[..length as usize])
         } else {
             0
@@ -545,14 +541,12 @@ impl Connection {
     fn terminate(&mut self, error: DecodeError, header: &[u8], env: &mut Environment<'_>) -> Verdict {
         tracing::info!(%error, "a host sent what no conforming host sends; its connection ends");
         self.transmitter.terminate(PduType::ControllerTerminate, error.error, error.information, header);
-        self.terminated = true;
         self.waiting.clear();
-        let linger = std::time::Duration::from_millis(LINGER_TIMEOUT_MS);
-        self.deadline = Some(env.now.after(linger));
+        self.linger(env.now);
         self.flush_or_close(env, Verdict::Again)
     }
 
-    /// After a termination request nothing that comes matters, but it has to be read for ours to be delivered.
+    /// After the last words nothing that comes matters, but it has to be read for ours to be delivered.
     fn discard_input(&mut self, scratch: &mut [u8]) -> Result<Verdict, End> {
         for _ in 0..RECEIVE_BUDGET {
             match self.socket.receive(&mut [SpanMut::new(scratch)]) {

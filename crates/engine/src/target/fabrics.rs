@@ -10,8 +10,9 @@ use nvme::{Status, SubmissionEntry};
 use zerocopy::FromBytes;
 
 use super::admin::Answer;
-use super::connection::{Connection, End, Environment, Session};
+use super::connection::{Connection, Environment, Session};
 use super::controller::{Controller, Host};
+use super::end::End;
 use super::slot::Slots;
 use super::subsystem::NamespaceView;
 use crate::limits::{ADMIN_QUEUE_ENTRIES_MAX, KEEP_ALIVE_MS_MAX, QUEUE_ENTRIES_MAX};

@@ -23,9 +23,9 @@ use super::controller::Controller;
 use super::namespace::Namespace;
 use super::subsystem::Fabric;
 use crate::limits::{
-    ABORTS_MAX, ADMIN_QUEUE_ENTRIES_MAX, ASYNC_EVENTS_MAX, ERROR_LOG_ENTRIES, IN_CAPSULE_LENGTH_MAX,
-    KEEP_ALIVE_GRANULARITY_100MS, NAMESPACES_MAX, QUEUE_ENTRIES_MAX, TRANSFER_PAGES_EXPONENT,
-    WRITE_ZEROES_PAGES_EXPONENT,
+    ABORTS_MAX, ADMIN_QUEUE_ENTRIES_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MIN, ERROR_LOG_ENTRIES,
+    IN_CAPSULE_LENGTH_MAX, KEEP_ALIVE_GRANULARITY_100MS, NAMESPACES_MAX, QUEUE_ENTRIES_MAX,
+    TRANSFER_PAGES_EXPONENT, WRITE_ZEROES_LENGTH_MAX,
 };
 
 /// What all controllers report as their firmware: the version of this program.
@@ -184,7 +184,7 @@ fn identify_controller(controller: &Controller) -> IdentifyController {
 
 fn nvm_controller() -> IdentifyControllerNvm {
     let mut identify = IdentifyControllerNvm::default();
-    identify.write_zeroes_size_limit = WRITE_ZEROES_PAGES_EXPONENT;
+    identify.write_zeroes_size_limit = (WRITE_ZEROES_LENGTH_MAX / BUFFER_LENGTH_MIN as u64).ilog2() as u8;
     identify
 }
 

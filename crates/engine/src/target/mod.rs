@@ -7,6 +7,7 @@ mod connection;
 mod controller;
 mod counters;
 mod discovery;
+mod end;
 mod fabrics;
 mod features;
 mod identify;

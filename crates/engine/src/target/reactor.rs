@@ -303,29 +303,26 @@ impl Turns {
         let mut env = Environment { ring: &mut self.ring, pool: &mut self.pool, fabric: &self.fabric, now };
         match turn(connection, &mut env, &mut self.scratch) {
             Verdict::Close => self.close(token),
-            _ if connection.has_drained() => self.close(token),
+            _ if connection.has_drained() => self.leave(token, now),
             Verdict::Again => self.again.push(token),
             Verdict::Wait => {}
         }
+    }
+
+    /// Ends a connection after all that was under way.
+    fn leave(&mut self, token: u32, now: Moment) {
+        let Some(connection) = self.connections[token as usize].as_mut() else { return };
+        release(&self.fabric, &connection.session);
+        connection.take_leave(now);
+        self.again.push(token);
     }
 
     fn close(&mut self, token: u32) {
         let Some(connection) = self.connections[token as usize].take() else { return };
         self.ring.unwatch(&connection.socket, token);
         self.mailbox.connections.fetch_sub(1, Ordering::Relaxed);
-        let mut namespaces = None;
-        match &connection.session {
-            Session::New => {}
-            Session::Admin { controller, .. } => {
-                tracing::info!(controller = controller.id, host = controller.host.nqn, "a host leaves");
-                self.fabric.end_controller(controller);
-            }
-            Session::Io { controller, counters, queue_id, namespaces: table } => {
-                controller.remove_queue(*queue_id);
-                controller.subsystem.retire_counters(counters);
-                namespaces = Some(table.clone());
-            }
-        }
+        let namespaces = connection.namespaces();
+        release(&self.fabric, &connection.session);
         if connection.slots.storing() > 0 {
             let slots = connection.slots;
             self.remains.insert(token, Remains { slots, _namespaces: namespaces });
@@ -352,13 +349,16 @@ impl Turns {
     /// Looks at everything that depends on time.
     fn sweep(&mut self, now: Moment) {
         self.next_sweep = now.after(if self.shutdown.is_some() { SHUTDOWN_INTERVAL } else { SWEEP_INTERVAL });
-        let mut ended = Vec::new();
+        let (mut ended, mut drained) = (Vec::new(), Vec::new());
+        let mut quiet = true;
         for connection in self.connections.iter_mut().flatten() {
-            let late = connection.deadline.is_some_and(|deadline| now >= deadline);
-            if late || connection.has_drained() {
+            if connection.deadline.is_some_and(|deadline| now >= deadline) {
                 ended.push(connection.token);
+            } else if connection.has_drained() {
+                drained.push(connection.token);
             }
             let heard = std::mem::take(&mut connection.heard);
+            quiet &= !heard;
             let Some(controller) = connection.controller() else { continue };
             if heard {
                 controller.hear(now);
@@ -366,6 +366,10 @@ impl Turns {
         }
         for token in ended {
             self.close(token);
+        }
+        for token in drained {
+            // A turn in which nothing is left to do is the last.
+            self.turn(token, now, |_, _, _| Verdict::Wait);
         }
         // Only now: another queue of the same controller may have been heard in this very sweep.
         let mut silent = Vec::new();
@@ -385,8 +389,24 @@ impl Turns {
             );
             self.close(token);
         }
-        if self.mailbox.connections() == 0 {
+        // Nothing happened for a whole interval: what the last burst needed goes back to the system.
+        if quiet {
             self.pool.trim();
+        }
+    }
+}
+
+/// Takes a queue out of its controller, and with an admin queue ends the controller.
+fn release(fabric: &Fabric, session: &Session) {
+    match session {
+        Session::New => {}
+        Session::Admin { controller, .. } => {
+            tracing::info!(controller = controller.id, host = controller.host.nqn, "a host leaves");
+            fabric.end_controller(controller);
+        }
+        Session::Io { controller, counters, queue_id, .. } => {
+            controller.remove_queue(*queue_id);
+            controller.subsystem.retire_counters(counters);
         }
     }
 }

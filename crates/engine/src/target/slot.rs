@@ -61,10 +61,15 @@ pub(super) struct Slot {
     pub(super) failed: Option<Status>,
 }
 
+/// No command identifier, which have 16 bits, is this.
+const NO_COMMAND: u32 = u32::MAX;
+
 /// The slots of one queue.
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
+    /// The command identifier of each slot, or `NO_COMMAND`: beside each other, since all are looked through.
+    command_ids: Vec<u32>,
     free: Vec<u16>,
     buffer_bytes: usize,
     storing: usize,
@@ -85,6 +90,7 @@ impl Slots {
         };
         Self {
             slots: (0..count).map(|_| empty()).collect(),
+            command_ids: vec![NO_COMMAND; usize::from(count)],
             free: (0..count).rev().collect(),
             buffer_bytes: 0,
             storing: 0,
@@ -101,6 +107,7 @@ impl Slots {
         length: u32,
     ) -> Option<u16> {
         let index = self.free.pop()?;
+        self.command_ids[usize::from(index)] = u32::from(command_id);
         let slot = &mut self.slots[usize::from(index)];
         slot.command_id = command_id;
         slot.opcode = opcode;
@@ -117,6 +124,7 @@ impl Slots {
     pub(super) fn give(&mut self, index: u16, pool: &mut BufferPool) {
         self.drop_data(index, pool);
         self.slots[usize::from(index)].work = Work::Free;
+        self.command_ids[usize::from(index)] = NO_COMMAND;
         self.free.push(index);
     }
 
@@ -187,7 +195,6 @@ impl Slots {
 
     /// Whether a command with this identifier is under way.
     pub(super) fn has_command(&self, command_id: u16) -> bool {
-        self.busy() > 0
-            && self.slots.iter().any(|slot| slot.command_id == command_id && slot.work != Work::Free)
+        self.busy() > 0 && self.command_ids.contains(&u32::from(command_id))
     }
 }

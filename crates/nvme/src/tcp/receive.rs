@@ -112,6 +112,7 @@ pub struct Receiver {
     data_length_max: u32,
     state: State,
     stash: [u8; HEADER_LENGTH_MAX],
+    /// Bytes of a header or digest that came in pieces; 0 in between.
     stashed: usize,
     /// Length of the faulty header at the start of the stash.
     faulty: usize,
@@ -200,13 +201,9 @@ impl Receiver {
                     self.state = State::Data;
                 }
                 State::Data if self.data_left > 0 => return Ok(None),
-                State::Data if self.data_digested => {
-                    self.state = State::DataDigest;
-                    self.stashed = 0;
-                }
+                State::Data if self.data_digested => self.state = State::DataDigest,
                 State::Data => {
                     self.state = State::Header;
-                    self.stashed = 0;
                     return Ok(Some(Event::DataEnd { digest_matches: true }));
                 }
                 State::DataDigest => {

@@ -238,3 +238,16 @@ impl<P: Copy> Transmitter<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "more sent than queued")]
+    fn sending_more_than_there_is_is_the_owners_mistake() {
+        let mut transmitter = Transmitter::<usize>::new(1);
+        transmitter.response(CompletionEntry::default());
+        transmitter.advance(25, |_| ());
+    }
+}
