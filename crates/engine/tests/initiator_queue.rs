@@ -3,7 +3,7 @@
 
 mod initiator_fake;
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::time::{Duration, Instant};
 
 use engine::initiator::{Data, InitiatorError, PeerMisbehaved, QueueOptions, QueueState, Request};
@@ -172,6 +172,8 @@ fn an_error_status_is_data() {
                 let (entry, _) = fake.command();
                 fake.complete(&entry, Status::LBA_OUT_OF_RANGE.do_not_retry(), 3);
             }
+            // The connection stays until the host has looked at it.
+            let _ = fake.stream.read(&mut [0]);
         });
         let mut host = Host::live(engine, &queue_options(address));
         for data in [Data::None, Data::Receive(Buffer::zeroed(4096)), Data::Send(filled(65536))] {
@@ -182,6 +184,7 @@ fn an_error_status_is_data() {
             assert_eq!(completion.data.is_some(), has_data);
         }
         assert_eq!(host.queue.state(), QueueState::Live);
+        drop(host);
         thread.join().unwrap();
     }
 }

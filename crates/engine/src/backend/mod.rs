@@ -82,6 +82,14 @@ pub enum BackendError {
         /// The block size asked for in bytes.
         block: u32,
     },
+    /// It would not hold a single block.
+    #[error("a size of {size} bytes is less than one block of {block}")]
+    NoBlock {
+        /// Bytes asked for.
+        size: u64,
+        /// The block size in bytes.
+        block: u32,
+    },
     /// The memory cannot be had.
     #[error("no {size} bytes of memory to be had: {source}")]
     Memory {
@@ -118,6 +126,11 @@ impl Backend {
     /// When it cannot be opened, is locked by another target, or has not the size it should have.
     pub fn open(config: &BackendConfig, block_size: u32) -> Result<Self, BackendError> {
         let whole_blocks = |size: u64| size - size % u64::from(block_size);
+        if let BackendConfig::Memory { size } | BackendConfig::Null { size } = config
+            && whole_blocks(*size) == 0
+        {
+            return Err(BackendError::NoBlock { size: *size, block: block_size });
+        }
         Ok(match config {
             BackendConfig::Memory { size } => Self::Memory(
                 Memory::new(whole_blocks(*size))

@@ -123,7 +123,8 @@ impl Uring {
         let generation = watch.generation;
         watch.generation = (generation + 1) & GENERATION_MASK;
         for kind in [READABLE, WRITABLE] {
-            let entry = opcode::PollRemove::new(user_data(kind, generation, token)).build();
+            // Not a poll removal, which fails while the poll is being woken and would leave the socket open for ever.
+            let entry = opcode::AsyncCancel::new(user_data(kind, generation, token)).build();
             if let Err(error) = self.push(&entry.user_data(REMOVED)) {
                 tracing::warn!(%error, "a poll could not be removed");
             }

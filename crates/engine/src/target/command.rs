@@ -122,7 +122,10 @@ impl Connection {
         };
         if checked.in_capsule {
             self.take_in_capsule(index, env);
-        } else if checked.length > 0 && !self.slots.may_hold(checked.length as usize) {
+        } else if checked.length > 0
+            && (!self.waiting.is_empty() || !self.slots.may_hold(checked.length as usize))
+        {
+            // In turn: small commands would else overtake a large one without end.
             self.waiting.push_back(index);
         } else {
             self.start_waiting(index, env);

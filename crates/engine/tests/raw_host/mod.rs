@@ -98,6 +98,10 @@ impl TestTarget {
         self.target.as_ref().unwrap().ports()[0]
     }
 
+    pub(crate) fn ports(&self) -> &[SocketAddr] {
+        self.target.as_ref().unwrap().ports()
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.target.as_ref().unwrap().connections()
     }
@@ -167,7 +171,8 @@ impl Random {
     /// From the seed in `SELVEDGE_SEED`, else from the clock; says which, so that a failure can be repeated.
     pub(crate) fn seeded(what: &str) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let given = std::env::var("SELVEDGE_SEED").ok().map(|text| text.parse().expect("SELVEDGE_SEED is a number"));
+        let given =
+            std::env::var("SELVEDGE_SEED").ok().map(|text| text.parse().expect("SELVEDGE_SEED is a number"));
         let seed = given.unwrap_or(now.as_nanos() as u64);
         println!("{what}: SELVEDGE_SEED={seed}");
         Self::new(seed)

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
 use nvme::tcp::digest::crc32c;
 use nvme::tcp::{
@@ -340,11 +340,6 @@ impl Client {
             }
             rest = behind;
         }
-    }
-
-    /// Says that nothing more will be sent.
-    pub(crate) fn finish_sending(&mut self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
     }
 }
 

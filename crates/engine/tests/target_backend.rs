@@ -1,0 +1,332 @@
+//! What a namespace is made of may be wrong, in use, full or cut short: it is said why, and nobody else suffers.
+
+mod raw_host;
+
+use std::fs::{File, OpenOptions};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use engine::backend::{BackendConfig, BackendError};
+use engine::ring::Engine;
+use engine::target::{NamespaceConfig, PortConfig, Reactors, Target, TargetConfig, TargetError};
+use nvme::Status;
+use nvme::io::IoCommand;
+use nvme::log_page::{LogPageId, SmartLog};
+use raw_host::{
+    Client, ENGINES, Give, Host, Kind, SPACES, Space, TestTarget, assert_status, eventually, pattern,
+    subsystem,
+};
+use tempfile::TempDir;
+use zerocopy::FromBytes;
+
+/// A port that is free now, and the configuration of a target there with one namespace.
+fn config(backend: BackendConfig, block_size: u32) -> TargetConfig {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let good = NamespaceConfig {
+        nsid: 1,
+        backend: BackendConfig::Memory { size: 1 << 20 },
+        block_size: 512,
+        uuid: None,
+    };
+    let namespace = NamespaceConfig { nsid: 2, backend, block_size, uuid: None };
+    TargetConfig {
+        ports: vec![PortConfig { address: free, advertise: None }],
+        subsystems: vec![subsystem(raw_host::NQN, vec![good, namespace])],
+        reactors: Reactors::Count(1),
+        engine: Engine::Automatic,
+        poll_us_max: 0,
+    }
+}
+
+/// Tries to start; gives the error, its text without the namespace's name in front, and sees that nothing listens.
+fn refusal(config: &TargetConfig) -> (BackendError, String) {
+    let error = Target::start(config).expect_err("it cannot start");
+    let address = config.ports[0].address;
+    assert!(TcpListener::bind(address).is_ok(), "nothing listens on {address}");
+    let text = error.to_string();
+    let Some(text) = text.strip_prefix(&format!("namespace 2 of {}: ", raw_host::NQN)) else {
+        panic!("{text:?} names the namespace");
+    };
+    let text = text.to_owned();
+    match error {
+        TargetError::Namespace { nsid: 2, source, .. } => (source, text),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn file(path: &Path, size: Option<u64>) -> BackendConfig {
+    BackendConfig::File { path: path.to_owned(), size }
+}
+
+fn block(path: &Path) -> BackendConfig {
+    BackendConfig::Block { path: path.to_owned() }
+}
+
+#[test]
+fn a_missing_file_is_named_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing");
+    let (error, text) = refusal(&config(file(&path, None), 512));
+    assert!(matches!(error, BackendError::Open { .. }));
+    assert!(text.starts_with(&format!("{}: No such file or directory", path.display())), "{text}");
+    assert!(
+        text.ends_with(&format!("; create it, or give a size (file:{},size=1g)", path.display())),
+        "{text}"
+    );
+    assert!(!path.exists(), "nothing was made");
+    let (error, _) = refusal(&config(block(&path), 512));
+    assert!(matches!(error, BackendError::Open { .. }));
+    let (error, _) = refusal(&config(file(&path.join("below"), Some(1 << 20)), 512));
+    assert!(matches!(error, BackendError::Open { .. }), "a folder that is not there");
+}
+
+#[test]
+fn a_file_too_small_is_told_with_both_sizes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("small");
+    File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    let (error, text) = refusal(&config(file(&path, Some(2 << 20)), 512));
+    assert!(
+        matches!(error, BackendError::TooSmall { length: 1_048_576, wanted: 2_097_152, .. }),
+        "{error:?}"
+    );
+    let name = path.display();
+    let expected =
+        format!("{name} has 1048576 bytes, less than the 2097152 wanted; grow it with `truncate -s 2097152`");
+    assert_eq!(text, expected);
+    for (length, block_size) in [(0, 512), (511, 512), (512, 4096), (4095, 4096)] {
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+        let (error, _) = refusal(&config(file(&path, None), block_size));
+        assert!(matches!(error, BackendError::TooSmall { .. }), "{length} bytes for blocks of {block_size}");
+    }
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(10_000).unwrap();
+    let target = Target::start(&config(file(&path, None), 4096)).unwrap();
+    let mut host = Host::connect(target.ports()[0]);
+    let bytes = host.admin.identified(2, nvme::identify::Cns::NAMESPACE);
+    let identify = nvme::identify::IdentifyNamespace::read_from_bytes(&bytes).unwrap();
+    assert_eq!(identify.size_blocks.get(), 2, "what is no whole block is left out");
+}
+
+#[test]
+fn a_wrong_kind_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    for (backend, expected) in [
+        (block(&path), format!("{} is not a block device", path.display())),
+        (block(folder.path()), format!("{} is not a block device", folder.path().display())),
+        (block(Path::new("/dev/null")), "/dev/null is not a block device".to_owned()),
+        (file(folder.path(), None), format!("{} is not a regular file", folder.path().display())),
+        (file(Path::new("/dev/null"), Some(1 << 20)), "/dev/null is not a regular file".to_owned()),
+    ] {
+        let (error, text) = refusal(&config(backend, 512));
+        assert!(matches!(error, BackendError::WrongKind { .. }), "{error:?}");
+        assert_eq!(text, expected);
+    }
+}
+
+#[test]
+fn a_file_serves_one_target_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let first = Target::start(&config(file(&path, Some(1 << 20)), 512)).unwrap();
+    let (error, text) = refusal(&config(file(&path, None), 512));
+    assert!(matches!(error, BackendError::Locked { .. }), "{error:?}");
+    let expected =
+        format!("{} is in use by another process; end that one first, or serve a copy", path.display());
+    assert_eq!(text, expected);
+    let mut twice = config(file(&path, None), 512);
+    twice.subsystems[0].namespaces[0].backend = file(&folder.path().join("other"), Some(1 << 20));
+    twice.subsystems[0].namespaces[1].backend = file(&folder.path().join("other"), None);
+    let (error, _) = refusal(&twice);
+    assert!(matches!(error, BackendError::Locked { .. }), "nor for two namespaces: {error:?}");
+    first.shutdown();
+    Target::start(&config(file(&path, None), 512)).expect("free again").shutdown();
+}
+
+#[test]
+fn sizes_that_cannot_be_had_are_refused() {
+    for size in [0, 100] {
+        for backend in [BackendConfig::Memory { size }, BackendConfig::Null { size }] {
+            let (error, text) = refusal(&config(backend, 512));
+            assert!(matches!(error, BackendError::NoBlock { .. }), "{size}: {error:?}");
+            assert_eq!(text, format!("a size of {size} bytes is less than one block of 512"));
+        }
+    }
+    let (error, _) = refusal(&config(BackendConfig::Memory { size: u64::MAX }, 512));
+    assert!(matches!(error, BackendError::Memory { .. }), "{error:?}");
+}
+
+/// Runs a program of the system; its output, or why it is not to be had.
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output =
+        Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    }
+}
+
+/// A loop device, given back at the end.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    fn new(file: &Path, sector: &str) -> Result<Self, String> {
+        let arguments = ["--find", "--show", "--sector-size", sector, &file.display().to_string()];
+        run("losetup", &arguments).map(|path| Self(path.into()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        if let Err(error) = run("losetup", &["--detach", &self.0.display().to_string()]) {
+            println!("{error}");
+        }
+    }
+}
+
+#[test]
+fn a_block_device_is_served_in_blocks_no_smaller_than_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    File::create(&path).unwrap().set_len(4 << 20).unwrap();
+    let device = match LoopDevice::new(&path, "4096") {
+        Ok(device) => device,
+        Err(reason) => return println!("not tested, for there is no loop device to be had: {reason}"),
+    };
+    let name = device.0.display();
+    let (error, text) = refusal(&config(block(&device.0), 512));
+    assert!(matches!(error, BackendError::BlockSize { device: 4096, block: 512, .. }), "{error:?}");
+    assert_eq!(text, format!("{name} has 4096-byte sectors, larger than block=512; use block=4096"));
+    for engine in ENGINES {
+        let target = Target::start(&TargetConfig { engine, ..config(block(&device.0), 4096) }).unwrap();
+        let (error, _) = refusal(&config(block(&device.0), 4096));
+        assert!(matches!(error, BackendError::Locked { .. }), "{error:?}");
+        let host = Host::connect(target.ports()[0]);
+        let (mut queue, space) = (host.io(1), Space { nsid: 2, kind: Kind::File, block: 4096 });
+        let data = pattern(64 << 10, 4);
+        assert_eq!(queue.write(space, 3, &data, false).status, Status::SUCCESS);
+        let command =
+            IoCommand::WriteZeroes { start: 5, blocks: 2, force_unit_access: true, deallocate: true };
+        assert_eq!(queue.run(command.encode(2), Give::Nothing).status, Status::SUCCESS);
+        let read = queue.read(space, 3, 16).data;
+        assert!(read[..8192] == data[..8192] && read[16384..] == data[16384..], "{engine:?}");
+        assert!(read[8192..16384].iter().all(|byte| *byte == 0), "{engine:?}");
+        assert_eq!(queue.run(IoCommand::Flush.encode(2), Give::Nothing).status, Status::SUCCESS);
+    }
+}
+
+/// A file system of 2 MiB, unmounted at the end.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn new() -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let at = folder.path().display().to_string();
+        run("mount", &["-t", "tmpfs", "-o", "size=2m", "tmpfs", &at])?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily, since a test that failed may have left something open there.
+        if let Err(error) = run("umount", &["--lazy", &self.0.path().display().to_string()]) {
+            println!("{error}");
+        }
+    }
+}
+
+fn media_errors(host: &mut Host) -> u128 {
+    let bytes = host.admin.logged(LogPageId::SMART, 0, 512);
+    SmartLog::read_from_bytes(&bytes).unwrap().media_errors.get()
+}
+
+#[test]
+fn a_full_disk_costs_the_writes_that_do_not_fit() {
+    for engine in ENGINES {
+        let disk = match SmallDisk::new() {
+            Ok(disk) => disk,
+            Err(reason) => return println!("not tested, for nothing can be mounted here: {reason}"),
+        };
+        let ballast = disk.0.path().join("ballast");
+        std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+        let config =
+            TargetConfig { engine, ..config(file(&disk.0.path().join("sparse"), Some(8 << 20)), 4096) };
+        let target = Target::start(&config).unwrap();
+        let mut host = Host::connect(target.ports()[0]);
+        let mut queue = host.io(1);
+        let (full, memory) = (Space { nsid: 2, kind: Kind::File, block: 4096 }, SPACES[0]);
+        let kept = pattern(256 << 10, 1);
+        assert_eq!(queue.write(full, 0, &kept, false).status, Status::SUCCESS, "there is room yet");
+        // More and more until it does not fit; then in every way a write can come.
+        let piece = pattern(256 << 10, 2);
+        let filled =
+            (1..32).find(|number| !queue.write(full, number * 64, &piece, false).status.is_success());
+        let filled = filled.expect("8 MiB do not fit into 2");
+        assert!(filled >= 3, "1 MiB was free, and 4 pieces are that much, less what the file system needs");
+        for in_capsule in [true, false] {
+            let status = queue.write(full, 2000, &pattern(8192, 3), in_capsule).status;
+            assert_status(status, Status::CAPACITY_EXCEEDED, "a write to a full disk");
+        }
+        let durable = IoCommand::Write { start: 2000, blocks: 2, force_unit_access: true }.encode(2);
+        let status = queue.run(durable, Give::Asked(&pattern(8192, 3))).status;
+        assert_status(status, Status::CAPACITY_EXCEEDED, "a durable one");
+        assert!(media_errors(&mut host) > 0, "the health log counts them");
+        let read = queue.read(full, 0, 64);
+        assert!(read.status.is_success() && read.data == kept, "what was there can be read");
+        assert!(queue.read(full, 2000, 2).data.iter().all(|byte| *byte == 0), "what failed was not written");
+        assert_eq!(queue.write(full, 0, &piece, false).status, Status::SUCCESS, "over what is there");
+        assert_eq!(queue.write(memory, 0, &piece, false).status, Status::SUCCESS, "other namespaces go on");
+        assert_eq!(queue.read(memory, 0, 512).data, piece);
+        std::fs::remove_file(&ballast).unwrap();
+        assert_eq!(queue.write(full, 1000, &piece, false).status, Status::SUCCESS, "there is room again");
+        assert!(queue.read(full, 1000, 64).data == piece);
+        // Room can also be made by the host itself.
+        let ranges = nvme::io::encode_ranges(&[(0, 64)]);
+        let deallocate = IoCommand::DatasetManagement { ranges: 1, deallocate: true }.encode(2);
+        assert_eq!(queue.run(deallocate, Give::Capsule(&ranges)).status, Status::SUCCESS);
+        target.shutdown();
+    }
+}
+
+#[test]
+fn a_file_cut_short_costs_the_reads_behind_its_end() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        let mut host = Host::connect(target.address());
+        let mut queue = host.io(1);
+        for space in SPACES.into_iter().filter(|space| space.kind == Kind::File) {
+            let data = pattern(1 << 20, 6);
+            assert_eq!(queue.write(space, 0, &data, false).status, Status::SUCCESS);
+            let cut = OpenOptions::new().write(true).open(target.file(space.nsid)).unwrap();
+            // In the middle of a block, and of a page.
+            cut.set_len((64 << 10) + 100).unwrap();
+            let before = media_errors(&mut host);
+            let per_64k = (64 << 10) / u64::from(space.block);
+            let unreadable = |queue: &mut Client, start, blocks| {
+                let reply = queue.read(space, start, blocks);
+                assert_status(reply.status, Status::UNRECOVERED_READ_ERROR, &format!("{engine:?} {space:?}"));
+                assert!(reply.data.is_empty(), "no data that is not there");
+            };
+            unreadable(&mut queue, per_64k, 1);
+            unreadable(&mut queue, per_64k - 1, 2);
+            unreadable(&mut queue, 4 * per_64k, 16);
+            let compare = IoCommand::Compare { start: 2 * per_64k, blocks: 1 }.encode(space.nsid);
+            let status = queue.run(compare, Give::Asked(&data[128 << 10..][..space.block as usize])).status;
+            assert_status(status, Status::UNRECOVERED_READ_ERROR, "nothing there to compare with");
+            assert_eq!(media_errors(&mut host), before + 4);
+            let read = queue.read(space, 0, per_64k as u32);
+            assert!(read.status.is_success() && read.data == data[..64 << 10], "{engine:?}: what is left");
+            // A write behind the end makes the file longer again; what lies between are zeroes.
+            assert_eq!(queue.write(space, 8 * per_64k, &data[..64 << 10], false).status, Status::SUCCESS);
+            let read = queue.read(space, 8 * per_64k, per_64k as u32);
+            assert!(read.status.is_success() && read.data == data[..64 << 10], "{engine:?}");
+            assert!(queue.read(space, 4 * per_64k, 1).data.iter().all(|byte| *byte == 0), "{engine:?}");
+        }
+        drop((host, queue));
+        eventually("the connections are gone", || target.connections() == 0);
+    }
+}
