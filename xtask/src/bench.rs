@@ -9,10 +9,12 @@ use crate::workspace;
 pub(crate) fn run(args: &[String]) -> ExitCode {
     match args.split_first() {
         Some((name, rest)) if name == "roofline" => roofline(rest),
+        Some((name, [])) if name == "idle" => measure("idle", &[]),
+        Some((name, _)) if name == "idle" => crate::usage_error("idle takes no arguments"),
         Some((name, _)) => {
-            crate::usage_error(&format!("there is no measurement `{name}`; there is `roofline`"))
+            crate::usage_error(&format!("there is no measurement `{name}`; there are roofline and idle"))
         }
-        None => crate::usage_error("bench needs the name of a measurement: roofline"),
+        None => crate::usage_error("bench needs the name of a measurement: roofline or idle"),
     }
 }
 

@@ -67,8 +67,9 @@ pub const RECEIVE_BUDGET: usize = 8;
 pub const SEND_PARTS_MAX: usize = 128;
 /// Bytes queued for sending at which a connection takes no more commands: its host does not read what it asked for.
 pub const SEND_BYTES_MAX: usize = 4 << 20;
-/// PDUs queued for sending at which a connection sends before it goes on.
-pub const SEND_BATCH_PDUS: usize = 64;
+/// Bytes queued for sending at which a connection sends before it works on through what it has received: the host takes
+/// the first answers while the next are made.
+pub const SEND_BATCH_BYTES: usize = 128 << 10;
 /// Entries of a reactor's submission ring.
 pub const RING_ENTRIES: u32 = 512;
 /// Time a reactor polls before it sleeps, at most, in microseconds; less where polling did not pay.
@@ -84,7 +85,7 @@ const _: () = {
     assert!(IN_CAPSULE_LENGTH_MAX.is_multiple_of(16), "IOCCSZ counts 16 bytes");
     assert!(CONNECTION_BUFFER_BYTES_MAX >= 2 * BUFFER_LENGTH_MAX, "one transfer must never wait for itself");
     assert!(SEND_BYTES_MAX >= BUFFER_LENGTH_MAX, "a single answer must fit");
-    assert!(SEND_PARTS_MAX >= 2 * SEND_BATCH_PDUS, "a batch of reads must leave in one send");
+    assert!(SEND_PARTS_MAX * 4096 >= 2 * SEND_BATCH_BYTES, "a batch of 4 KiB reads must leave in one send");
     assert!(DATA_TO_CONTROLLER_MAX.is_multiple_of(4) && DATA_TO_CONTROLLER_MAX >= 4096);
     assert!(ADMIN_QUEUE_ENTRIES_MAX as usize > ASYNC_EVENTS_MAX + ABORTS_MAX as usize);
     assert!(RECEIVE_LENGTH >= IN_CAPSULE_LENGTH_MAX);

@@ -87,7 +87,11 @@ fn main() {
     for case in CASES {
         for round in 0..options.rounds {
             for server in SERVERS {
-                if options.only.as_ref().is_some_and(|only| !server.name().contains(only.as_str())) {
+                if options
+                    .only
+                    .as_ref()
+                    .is_some_and(|only| !only.split('|').any(|part| server.name().contains(part)))
+                {
                     continue;
                 }
                 let per_second = measure(server, case, &target, server_cpu, options.seconds);

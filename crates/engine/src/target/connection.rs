@@ -20,8 +20,8 @@ use super::slot::{Slots, Stage, Work};
 use super::subsystem::{Fabric, NamespaceView};
 use crate::backend::Backend;
 use crate::limits::{
-    CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, RECEIVE_BUDGET, SEND_BYTES_MAX,
-    SEND_PARTS_MAX,
+    CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, RECEIVE_BUDGET, SEND_BATCH_BYTES,
+    SEND_BYTES_MAX, SEND_PARTS_MAX,
 };
 use crate::ring::{BufferPool, Moment, Ring, Socket, Span, SpanMut};
 
@@ -292,6 +292,9 @@ impl Connection {
                 Some(Event::Command { entry, data_length }) => {
                     self.on_command(&entry, data_length, &mut input, env)
                         .map_err(|end| end.within_command(&entry, data_length, self.digests))?;
+                    if self.transmitter.length() >= SEND_BATCH_BYTES {
+                        self.flush(env).map_err(|_| End::Gone)?;
+                    }
                 }
                 Some(Event::Data(pdu)) => self.on_data(&pdu).map_err(|end| end.within(pdu.as_bytes()))?,
                 Some(Event::DataEnd { digest_matches }) => self.on_data_end(digest_matches, env)?,
