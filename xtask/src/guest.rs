@@ -17,10 +17,10 @@ const OUTSIDE: &str = "10.0.2.2";
 /// Where the kernel's target listens inside the guest.
 const NVMET_PORT: &str = "4420";
 /// The guest's processor is emulated, and the machine below may have two slow cores and other work.
-const GUEST_LIMIT_S: u64 = 600;
-const BOOT_LIMIT: Duration = Duration::from_secs(120);
+const GUEST_LIMIT_S: u64 = 1500;
+const BOOT_LIMIT: Duration = Duration::from_secs(240);
 const TARGET_START_LIMIT: Duration = Duration::from_secs(20);
-const TARGET_STOP_LIMIT: Duration = Duration::from_secs(10);
+const TARGET_STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs both directions, the second one also when the first one failed.
 pub(crate) fn run(options: &Options) -> Outcome {
@@ -231,7 +231,7 @@ struct Visit {
 impl Visit {
     fn pay(&self, program: &str) -> Result<(), String> {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        let finished = Step::new(program, &args).limit_s(90).run();
+        let finished = Step::new(program, &args).limit_s(240).run();
         if !finished.passed {
             return Err(format!("{} failed", self.name));
         }

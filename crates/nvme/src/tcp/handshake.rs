@@ -1,8 +1,8 @@
 //! The opening of a connection: what ICReq and ICResp agree on, checked at both ends.
 //! It decides only; the PDUs are framed by `transmit` and unframed by `receive`.
 
+use super::decode_error::DecodeError;
 use super::pdu::{FatalError, Initialize, PduType};
-use super::receive::DecodeError;
 
 const HEADER: u8 = 1;
 const DATA: u8 = 2;

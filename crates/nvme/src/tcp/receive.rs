@@ -5,6 +5,7 @@
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use super::decode_error::DecodeError;
 use super::digest::{DIGEST_LENGTH, Digest, crc32c};
 use super::handshake::Digests;
 use super::pdu::{
@@ -33,27 +34,6 @@ pub enum Role {
     Controller,
     /// The host receives completions, data and R2Ts.
     Host,
-}
-
-/// Bytes that no conforming peer sends: the connection ends with a termination request that carries this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} (information {information:#x})", FatalError::name_of(*.error as u16))]
-pub struct DecodeError {
-    /// Fatal error status (FES).
-    pub error: FatalError,
-    /// Fatal error information (FEI): the offset of the field, or the digest received.
-    pub information: u32,
-}
-
-impl DecodeError {
-    /// An error with its information.
-    pub const fn new(error: FatalError, information: u32) -> Self {
-        Self { error, information }
-    }
-
-    const fn field(at: u32) -> Self {
-        Self::new(FatalError::InvalidHeaderField, at)
-    }
 }
 
 /// What came in.
