@@ -221,7 +221,7 @@ impl Ring {
         if !window.is_zero() {
             let end = began.after(timeout.map_or(window, |timeout| timeout.min(window)));
             while self.now() < end {
-                if self.has_news() {
+                if self.spin() {
                     self.harvest(Some(Duration::ZERO), events)?;
                     if events.len() > before {
                         self.window.found(self.now().since(began));
@@ -236,6 +236,15 @@ impl Ring {
         self.harvest(left, events)?;
         self.window.found(self.now().since(began));
         Ok(())
+    }
+
+    /// Looks for news some times in a row: for about as long as making way for other threads takes.
+    fn spin(&mut self) -> bool {
+        const LOOKS: u32 = 32;
+        (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            self.has_news()
+        })
     }
 
     fn has_news(&mut self) -> bool {
