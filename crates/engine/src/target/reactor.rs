@@ -134,6 +134,7 @@ struct Turns {
     scratch: Vec<u8>,
     again: Vec<u32>,
     dirty: Vec<u32>,
+    spare: Vec<u32>,
     next_sweep: Moment,
     shutdown: Option<Moment>,
 }
@@ -152,6 +153,7 @@ impl Turns {
             scratch: vec![0; RECEIVE_LENGTH],
             again: Vec::new(),
             dirty: Vec::new(),
+            spare: Vec::new(),
             next_sweep: Moment(0),
             shutdown: None,
         }
@@ -166,15 +168,19 @@ impl Turns {
                 return self.close_all();
             }
             let now = self.ring.now();
-            for token in std::mem::take(&mut self.again) {
+            // The two lists change places with a spare one, so that no round allocates.
+            let mut tokens = std::mem::replace(&mut self.again, std::mem::take(&mut self.spare));
+            for token in tokens.drain(..) {
                 self.turn(token, now, Connection::on_readable);
             }
             for event in events.drain(..) {
                 self.on_event(event, now);
             }
-            for token in std::mem::take(&mut self.dirty) {
+            std::mem::swap(&mut self.dirty, &mut tokens);
+            for token in tokens.drain(..) {
                 self.turn(token, now, |connection, env, _| connection.flush_or_close(env, Verdict::Wait));
             }
+            self.spare = tokens;
             if now >= self.next_sweep {
                 self.sweep(now);
             }
