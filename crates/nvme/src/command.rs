@@ -22,10 +22,38 @@ pub mod admin_opcode {
     pub const GET_FEATURES: u8 = 0x0a;
     /// Asynchronous Event Request.
     pub const ASYNC_EVENT_REQUEST: u8 = 0x0c;
+    /// Namespace Management.
+    pub const NAMESPACE_MANAGEMENT: u8 = 0x0d;
+    /// Firmware Commit.
+    pub const FIRMWARE_COMMIT: u8 = 0x10;
+    /// Firmware Image Download.
+    pub const FIRMWARE_DOWNLOAD: u8 = 0x11;
+    /// Device Self-test.
+    pub const DEVICE_SELF_TEST: u8 = 0x14;
+    /// Namespace Attachment.
+    pub const NAMESPACE_ATTACHMENT: u8 = 0x15;
     /// Keep Alive.
     pub const KEEP_ALIVE: u8 = 0x18;
+    /// Directive Send.
+    pub const DIRECTIVE_SEND: u8 = 0x19;
+    /// Directive Receive.
+    pub const DIRECTIVE_RECEIVE: u8 = 0x1a;
+    /// Capacity Management.
+    pub const CAPACITY_MANAGEMENT: u8 = 0x20;
+    /// Lockdown.
+    pub const LOCKDOWN: u8 = 0x24;
     /// Fabrics commands, told apart by their type (FCTYPE).
     pub const FABRICS: u8 = 0x7f;
+    /// Format NVM.
+    pub const FORMAT_NVM: u8 = 0x80;
+    /// Security Send.
+    pub const SECURITY_SEND: u8 = 0x81;
+    /// Security Receive.
+    pub const SECURITY_RECEIVE: u8 = 0x82;
+    /// Sanitize.
+    pub const SANITIZE: u8 = 0x84;
+    /// Get LBA Status.
+    pub const GET_LBA_STATUS: u8 = 0x86;
 }
 
 /// Opcodes of the NVM command set (NVM 3).
@@ -36,12 +64,26 @@ pub mod io_opcode {
     pub const WRITE: u8 = 0x01;
     /// Read.
     pub const READ: u8 = 0x02;
+    /// Write Uncorrectable.
+    pub const WRITE_UNCORRECTABLE: u8 = 0x04;
     /// Compare.
     pub const COMPARE: u8 = 0x05;
     /// Write Zeroes.
     pub const WRITE_ZEROES: u8 = 0x08;
     /// Dataset Management.
     pub const DATASET_MANAGEMENT: u8 = 0x09;
+    /// Verify.
+    pub const VERIFY: u8 = 0x0c;
+    /// Reservation Register.
+    pub const RESERVATION_REGISTER: u8 = 0x0d;
+    /// Reservation Report.
+    pub const RESERVATION_REPORT: u8 = 0x0e;
+    /// Reservation Acquire.
+    pub const RESERVATION_ACQUIRE: u8 = 0x11;
+    /// Reservation Release.
+    pub const RESERVATION_RELEASE: u8 = 0x15;
+    /// Copy.
+    pub const COPY: u8 = 0x19;
 }
 
 const PSDT_MASK: u8 = 0xc0;

@@ -1,18 +1,32 @@
 //! The I/O commands of the NVM command set, decoded once from a submission entry and encoded into one.
 //! It does not know the namespace: ranges are checked against its size by whoever has one.
 
+mod copy;
+mod fused;
+mod reservation;
+
+pub use copy::{
+    COPY_RANGES_MAX, CopyFormat, CopyRange, CopyRangeFormat1, CopyRanges, copy_ranges, encode_copy_ranges,
+};
+pub use fused::Fused;
+
 use alloc::vec::Vec;
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::command::io_opcode;
+use crate::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReleaseAction, ReservationType};
 use crate::{Status, SubmissionEntry};
 
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
 const DEALLOCATE: u32 = 1 << 25;
 const PROTECTION_MASK: u32 = 0xf << 26;
 const DSM_DEALLOCATE: u32 = 1 << 2;
+const COPY_FORMAT_SHIFT: u32 = 8;
+/// PRINFOR and PRINFOW: a Copy has one for what it reads and one for what it writes.
+const COPY_PROTECTION_MASK: u32 = 0xf << 12 | PROTECTION_MASK;
+const INVALID_FIELD: Status = Status::INVALID_FIELD.do_not_retry();
 
 /// The most ranges one Dataset Management command carries (NR is 0's based and 8 bits wide).
 pub const DATASET_RANGES_MAX: usize = 256;
@@ -65,18 +79,82 @@ pub enum IoCommand {
         /// The ranges may be deallocated (AD).
         deallocate: bool,
     },
+    /// Check that `blocks` blocks from `start` on can be read (NVM 3.2.5).
+    Verify {
+        /// First block (SLBA).
+        start: u64,
+        /// Number of blocks, at least 1.
+        blocks: u32,
+    },
+    /// Make `blocks` blocks from `start` on unreadable until they are written (NVM 3.2.7).
+    WriteUncorrectable {
+        /// First block (SLBA).
+        start: u64,
+        /// Number of blocks, at least 1.
+        blocks: u32,
+    },
+    /// Copy the ranges that the data names to one place (NVM 3.2.2).
+    Copy {
+        /// First block of the destination (SDLBA).
+        start: u64,
+        /// How many source ranges the data holds, 1 to 256.
+        ranges: u16,
+        /// How the data holds them (CDFT).
+        format: CopyFormat,
+        /// Durable before the completion (FUA).
+        force_unit_access: bool,
+    },
+    /// Register, replace or take back a reservation key (Base 7.6).
+    ReservationRegister {
+        /// What to do (RREGA).
+        action: RegisterAction,
+        /// Do it whatever key the host has (IEKEY).
+        ignore_existing_key: bool,
+        /// Whether reservations shall persist through power loss (CPTPL).
+        persistence: PersistenceChange,
+    },
+    /// Acquire or preempt a reservation (Base 7.5).
+    ReservationAcquire {
+        /// What to do (RACQA).
+        action: AcquireAction,
+        /// Do not check the host's key, which only controllers before revision 1.3 do (IEKEY).
+        ignore_existing_key: bool,
+        /// Type of the reservation (RTYPE).
+        kind: ReservationType,
+    },
+    /// Release or clear a reservation (Base 7.7).
+    ReservationRelease {
+        /// What to do (RRELA).
+        action: ReleaseAction,
+        /// Do not check the host's key, which only controllers before revision 1.3 do (IEKEY).
+        ignore_existing_key: bool,
+        /// Type of the reservation, `None` for a Clear, which does not look at it (RTYPE).
+        kind: Option<ReservationType>,
+    },
+    /// Ask who is registered and who holds the reservation (Base 7.8).
+    ReservationReport {
+        /// How many dwords of the report the host takes, at least 1 (NUMD).
+        dwords: u32,
+        /// The form with host identifiers of 128 bits (EDS).
+        extended: bool,
+    },
 }
 
 impl IoCommand {
     /// Decodes the command of `entry`.
     ///
     /// # Errors
-    /// The status to answer with: an opcode that is not supported, a fused command, or protection
-    /// information, which no namespace here has.
+    /// The status to answer with: an opcode that is not supported, a fused command, a reserved value, or
+    /// protection information, which no namespace here has.
     pub fn decode(entry: &SubmissionEntry) -> Result<IoCommand, Status> {
         if entry.fused() != 0 {
-            return Err(Status::INVALID_FIELD.do_not_retry());
+            return Err(INVALID_FIELD);
         }
+        Self::decode_alone(entry)
+    }
+
+    /// Decodes the command of `entry` as if it were not fused.
+    fn decode_alone(entry: &SubmissionEntry) -> Result<IoCommand, Status> {
         let start = entry.cdw10_11();
         let control = entry.cdw12.get();
         let blocks = (control & 0xffff) + 1;
@@ -85,20 +163,23 @@ impl IoCommand {
             io_opcode::READ => IoCommand::Read { start, blocks, force_unit_access },
             io_opcode::WRITE => IoCommand::Write { start, blocks, force_unit_access },
             io_opcode::COMPARE => IoCommand::Compare { start, blocks },
-            io_opcode::FLUSH => return Ok(IoCommand::Flush),
+            io_opcode::VERIFY => IoCommand::Verify { start, blocks },
             io_opcode::WRITE_ZEROES => {
                 let deallocate = control & DEALLOCATE != 0;
                 IoCommand::WriteZeroes { start, blocks, force_unit_access, deallocate }
             }
+            io_opcode::FLUSH => return Ok(IoCommand::Flush),
+            io_opcode::WRITE_UNCORRECTABLE => return Ok(IoCommand::WriteUncorrectable { start, blocks }),
             io_opcode::DATASET_MANAGEMENT => {
                 let ranges = (entry.cdw10.get() & 0xff) as u16 + 1;
                 let deallocate = entry.cdw11.get() & DSM_DEALLOCATE != 0;
                 return Ok(IoCommand::DatasetManagement { ranges, deallocate });
             }
-            _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
+            io_opcode::COPY => return decode_copy(entry),
+            _ => return reservation::decode(entry),
         };
         if control & PROTECTION_MASK != 0 {
-            return Err(Status::INVALID_FIELD.do_not_retry());
+            return Err(INVALID_FIELD);
         }
         Ok(command)
     }
@@ -107,9 +188,9 @@ impl IoCommand {
     /// the queue.
     ///
     /// # Panics
-    /// When a block count is 0 or over 65,536, or the number of ranges is not 1 to 256.
+    /// When a block count is 0 or over 65,536, the number of ranges is not 1 to 256, a report asks for 0
+    /// dwords, or a reservation is to be released without its type.
     pub fn encode(&self, nsid: u32) -> SubmissionEntry {
-        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let (opcode, start, cdw12) = match *self {
             IoCommand::Read { start, blocks, force_unit_access } => {
                 (io_opcode::READ, start, zero_based(blocks) | flag(force_unit_access, FORCE_UNIT_ACCESS))
@@ -127,9 +208,26 @@ impl IoCommand {
                     | flag(deallocate, DEALLOCATE),
             ),
             IoCommand::DatasetManagement { ranges, deallocate } => {
-                assert!((1..=DATASET_RANGES_MAX).contains(&usize::from(ranges)), "1 to 256 ranges");
-                let start = u64::from(ranges - 1) | u64::from(flag(deallocate, DSM_DEALLOCATE)) << 32;
+                let attributes = flag(deallocate, DSM_DEALLOCATE);
+                let start = u64::from(zero_based_ranges(ranges)) | u64::from(attributes) << 32;
                 (io_opcode::DATASET_MANAGEMENT, start, 0)
+            }
+            IoCommand::Verify { start, blocks } => (io_opcode::VERIFY, start, zero_based(blocks)),
+            IoCommand::WriteUncorrectable { start, blocks } => {
+                (io_opcode::WRITE_UNCORRECTABLE, start, zero_based(blocks))
+            }
+            IoCommand::Copy { start, ranges, format, force_unit_access } => {
+                let cdw12 = zero_based_ranges(ranges)
+                    | (format as u32) << COPY_FORMAT_SHIFT
+                    | flag(force_unit_access, FORCE_UNIT_ACCESS);
+                (io_opcode::COPY, start, cdw12)
+            }
+            IoCommand::ReservationRegister { .. }
+            | IoCommand::ReservationAcquire { .. }
+            | IoCommand::ReservationRelease { .. }
+            | IoCommand::ReservationReport { .. } => {
+                let (opcode, dwords) = reservation::encode(self);
+                (opcode, dwords, 0)
             }
         };
         let mut entry = SubmissionEntry::new(opcode, nsid);
@@ -139,11 +237,29 @@ impl IoCommand {
         entry
     }
 
+    /// Whether it changes what is stored, so that a write protected namespace refuses it (Base 8.1.16).
+    pub const fn writes(&self) -> bool {
+        matches!(
+            self,
+            IoCommand::Write { .. }
+                | IoCommand::WriteZeroes { .. }
+                | IoCommand::WriteUncorrectable { .. }
+                | IoCommand::DatasetManagement { deallocate: true, .. }
+                | IoCommand::Copy { .. }
+        )
+    }
+
     /// Whether the host sends data with this command.
     pub const fn sends_data(&self) -> bool {
         matches!(
             self,
-            IoCommand::Write { .. } | IoCommand::Compare { .. } | IoCommand::DatasetManagement { .. }
+            IoCommand::Write { .. }
+                | IoCommand::Compare { .. }
+                | IoCommand::DatasetManagement { .. }
+                | IoCommand::Copy { .. }
+                | IoCommand::ReservationRegister { .. }
+                | IoCommand::ReservationAcquire { .. }
+                | IoCommand::ReservationRelease { .. }
         )
     }
 }
@@ -151,6 +267,31 @@ impl IoCommand {
 fn zero_based(blocks: u32) -> u32 {
     assert!((1..=0x1_0000).contains(&blocks), "1 to 65,536 blocks");
     blocks - 1
+}
+
+/// Both kinds of command that carry ranges count them in 8 bits.
+const _: () = assert!(DATASET_RANGES_MAX == COPY_RANGES_MAX);
+
+fn zero_based_ranges(ranges: u16) -> u32 {
+    assert!((1..=DATASET_RANGES_MAX).contains(&usize::from(ranges)), "1 to 256 ranges");
+    u32::from(ranges - 1)
+}
+
+const fn flag(set: bool, bit: u32) -> u32 {
+    if set { bit } else { 0 }
+}
+
+fn decode_copy(entry: &SubmissionEntry) -> Result<IoCommand, Status> {
+    let control = entry.cdw12.get();
+    if control & COPY_PROTECTION_MASK != 0 {
+        return Err(INVALID_FIELD);
+    }
+    Ok(IoCommand::Copy {
+        start: entry.cdw10_11(),
+        ranges: (control & 0xff) as u16 + 1,
+        format: CopyFormat::from_wire((control >> COPY_FORMAT_SHIFT) as u8 & 0xf).ok_or(INVALID_FIELD)?,
+        force_unit_access: control & FORCE_UNIT_ACCESS != 0,
+    })
 }
 
 /// One range of a Dataset Management command, 16 bytes (NVM 3.2.3).

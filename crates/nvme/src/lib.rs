@@ -12,6 +12,8 @@ pub mod features;
 pub mod identify;
 pub mod io;
 pub mod log_page;
+pub mod namespace_management;
+pub mod reservation;
 pub mod status;
 pub mod tcp;
 

@@ -5,11 +5,13 @@
 mod ana;
 mod effects;
 mod health;
+mod reservation;
 
 pub use ana::{AnaGroup, AnaGroupDescriptor, AnaLog, AnaLogBuilder, AnaLogHeader, AnaParseError, AnaState};
 pub use effects::{CommandsSupported, FeatureIdentifiersSupported, SupportedLogPages};
 pub use effects::{command_effects, feature_effects, log_page_support};
 pub use health::{ChangedNamespaceList, ErrorLogEntry, FirmwareSlotLog, SmartLog, critical_warning};
+pub use reservation::{ReservationNotification, ReservationNotificationLog};
 
 use crate::identify::CommandSet;
 

@@ -18,8 +18,11 @@ use nvme::identify::{
 use nvme::log_page::{
     AnaGroupDescriptor, AnaLog, AnaLogBuilder, AnaLogHeader, AnaParseError, AnaState, ChangedNamespaceList,
     CommandsSupported, ErrorLogEntry, FeatureIdentifiersSupported, FirmwareSlotLog, LogPageId,
-    LogPageRequest, SmartLog, SupportedLogPages, command_effects,
+    LogPageRequest, ReservationNotification, ReservationNotificationLog, SmartLog, SupportedLogPages,
+    command_effects,
 };
+use nvme::namespace_management::{NamespaceAttachment, NamespaceManagement};
+use nvme::{Status, SubmissionEntry};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -99,6 +102,7 @@ proptest! {
         check_round_trip::<SupportedLogPages>(&bytes);
         check_round_trip::<DiscoveryEntry>(&bytes);
         check_round_trip::<Timestamp>(&bytes);
+        check_round_trip::<ReservationNotificationLog>(&bytes);
     }
 
     #[test]
@@ -348,6 +352,48 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn namespace_management_round_trips(select: u32, cdw11: u32, nsid: u32) {
+        let invalid = Status::INVALID_FIELD.do_not_retry();
+        let mut entry = SubmissionEntry::new(0x0d, nsid);
+        (entry.cdw10, entry.cdw11) = (select.into(), cdw11.into());
+        let command_set = CommandSet((cdw11 >> 24) as u8);
+        let (management, attachment) = match select & 0xf {
+            0 => (Ok(NamespaceManagement::Create { command_set }), Ok(NamespaceAttachment::Attach)),
+            1 => (Ok(NamespaceManagement::Delete), Ok(NamespaceAttachment::Detach)),
+            _ => (Err(invalid), Err(invalid)),
+        };
+        prop_assert_eq!(NamespaceManagement::decode(&entry), management);
+        prop_assert_eq!(NamespaceAttachment::decode(&entry), attachment);
+        if let (Ok(management), Ok(attachment)) = (management, attachment) {
+            let entry = management.encode(nsid);
+            prop_assert_eq!((entry.opcode, entry.nsid.get()), (0x0d, nsid));
+            prop_assert_eq!(NamespaceManagement::decode(&entry), Ok(management));
+            prop_assert_eq!(management.sends_data(), management != NamespaceManagement::Delete);
+            let entry = attachment.encode(nsid);
+            prop_assert_eq!((entry.opcode, entry.nsid.get()), (0x15, nsid));
+            prop_assert_eq!(NamespaceAttachment::decode(&entry), Ok(attachment));
+        }
+    }
+
+    #[test]
+    fn reservation_notifications_keep_what_they_were_made_of(
+        count: u64, field: u8, available in prop_oneof![0_usize..300, any::<usize>()], nsid: u32,
+    ) {
+        let Some(kind) = ReservationNotification::from_wire(field % 4) else {
+            return Err(TestCaseError::fail("four values are known"));
+        };
+        let log = ReservationNotificationLog::new(count, kind, available, nsid);
+        let bytes = log.as_bytes();
+        prop_assert_eq!(&bytes[..8], count.to_le_bytes());
+        prop_assert_eq!((bytes[8], usize::from(bytes[9])), (field % 4, available.min(255)));
+        prop_assert_eq!(&bytes[12..16], nsid.to_le_bytes());
+        prop_assert_eq!(log.kind(), Some(kind));
+        prop_assert_eq!(ReservationNotification::from_wire(field).is_some(), field < 4);
+    }
+}
+
 #[test]
 fn values_are_where_the_specification_puts_them() {
     assert_eq!(AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED.encode(), 0x04_00_02);
@@ -365,6 +411,7 @@ fn values_are_where_the_specification_puts_them() {
     let mut features = FeatureIdentifiersSupported::default();
     features.set(FeatureId::KEEP_ALIVE_TIMER, command_effects::SUPPORTED);
     assert!(features.supports(FeatureId::KEEP_ALIVE_TIMER));
+    assert_eq!(ErrorLogEntry::parameter(40, 3), 0x0328);
     assert_eq!(size_of::<AnaLogHeader>() + size_of::<AnaGroupDescriptor>(), 48);
     assert_eq!(IoCommandSetList::nvm_only().iter().collect::<Vec<_>>(), [1]);
     assert_eq!(IoCommandSetList::bit(CommandSet(64)), 0);

@@ -3,7 +3,11 @@
 
 use nvme::command::DataPointer;
 use nvme::fabrics::{Connect, ConnectData, InvalidParameter, PropertyAccess, fabrics_type};
-use nvme::io::{DATASET_RANGES_MAX, DatasetRange, IoCommand, encode_ranges};
+use nvme::io::{
+    COPY_RANGES_MAX, CopyFormat, DATASET_RANGES_MAX, DatasetRange, Fused, IoCommand, copy_ranges,
+    encode_copy_ranges, encode_ranges,
+};
+use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReleaseAction, ReservationType};
 use nvme::{CompletionEntry, SglDescriptor, Status, SubmissionEntry};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,6 +31,41 @@ fn io_command() -> impl Strategy<Value = IoCommand> {
         ),
         (1..=256_u16, any::<bool>())
             .prop_map(|(ranges, deallocate)| IoCommand::DatasetManagement { ranges, deallocate }),
+        (any::<u64>(), blocks()).prop_map(|(start, blocks)| IoCommand::Verify { start, blocks }),
+        (any::<u64>(), blocks()).prop_map(|(start, blocks)| IoCommand::WriteUncorrectable { start, blocks }),
+        (any::<u64>(), 1..=256_u16, copy_format(), any::<bool>()).prop_map(
+            |(start, ranges, format, force_unit_access)| {
+                IoCommand::Copy { start, ranges, format, force_unit_access }
+            }
+        ),
+        reservation_command(),
+    ]
+}
+
+fn copy_format() -> impl Strategy<Value = CopyFormat> {
+    prop_oneof![Just(CopyFormat::Format0), Just(CopyFormat::Format1)]
+}
+
+fn reservation_command() -> impl Strategy<Value = IoCommand> {
+    let register = (0..3_u8, any::<bool>(), prop_oneof![Just(0_u8), Just(2), Just(3)]);
+    let kind = || (1..=6_u8).prop_map(|field| ReservationType::from_wire(field).expect("a type"));
+    let release = (prop::option::of(kind()), any::<bool>());
+    prop_oneof![
+        register.prop_map(|(action, ignore_existing_key, change)| IoCommand::ReservationRegister {
+            action: RegisterAction::from_wire(action).expect("an action"),
+            ignore_existing_key,
+            persistence: PersistenceChange::from_wire(change).expect("a change"),
+        }),
+        (0..3_u8, any::<bool>(), kind()).prop_map(|(action, ignore_existing_key, kind)| {
+            let action = AcquireAction::from_wire(action).expect("an action");
+            IoCommand::ReservationAcquire { action, ignore_existing_key, kind }
+        }),
+        release.prop_map(|(kind, ignore_existing_key)| {
+            let action = if kind.is_some() { ReleaseAction::Release } else { ReleaseAction::Clear };
+            IoCommand::ReservationRelease { action, ignore_existing_key, kind }
+        }),
+        (1..=u32::MAX, any::<bool>())
+            .prop_map(|(dwords, extended)| IoCommand::ReservationReport { dwords, extended }),
     ]
 }
 
@@ -49,22 +88,32 @@ fn submission_bytes() -> impl Strategy<Value = [u8; 64]> {
         Just(0x01),
         Just(0x02),
         Just(0x05),
+        Just(0x04),
         Just(0x08),
         Just(0x09),
+        Just(0x0c),
+        Just(0x0d),
+        Just(0x0e),
+        Just(0x11),
+        Just(0x15),
+        Just(0x19),
         Just(0x7f),
         any::<u8>()
     ];
-    let flags = prop_oneof![Just(0x40_u8), any::<u8>()];
+    let flags = prop_oneof![Just(0x40_u8), Just(0x41), Just(0x42), any::<u8>()];
     let kind = prop_oneof![Just(0x00_u8), Just(0x01), Just(0x5a), any::<u8>()];
     (any::<[[u8; 32]; 2]>(), opcode, flags, kind, any::<bool>()).prop_map(
         |(halves, opcode, flags, kind, plain)| {
             let mut bytes: [u8; 64] = std::array::from_fn(|at| halves[at / 32][at % 32]);
             (bytes[0], bytes[1], bytes[39]) = (opcode, flags, kind);
             if plain {
-                // No offset within the capsule, no protection information, a property of a known width.
+                // No offset within the capsule, no protection information, a property of a known width, a
+                // copy format and a reservation type that are often known.
                 bytes[24..32].fill(0);
                 bytes[51] &= !0x3c;
+                bytes[49] &= !0xfe;
                 bytes[40] &= !0x06;
+                bytes[41] &= !0xf8;
             }
             bytes
         },
@@ -96,9 +145,51 @@ proptest! {
         prop_assert_eq!(IoCommand::decode(&entry), Err(Status::INVALID_FIELD.do_not_retry()));
         let mut entry = command.encode(1);
         entry.cdw12 = (entry.cdw12.get() | protection << 26).into();
-        let names_blocks = !matches!(command, IoCommand::Flush | IoCommand::DatasetManagement { .. });
+        let carries_protection = matches!(
+            command,
+            IoCommand::Read { .. } | IoCommand::Write { .. } | IoCommand::Compare { .. }
+                | IoCommand::WriteZeroes { .. } | IoCommand::Verify { .. } | IoCommand::Copy { .. }
+        );
         let refused = IoCommand::decode(&entry) == Err(Status::INVALID_FIELD.do_not_retry());
-        prop_assert_eq!(refused, names_blocks);
+        prop_assert_eq!(refused, carries_protection);
+    }
+
+    #[test]
+    fn only_a_compare_is_fused_with_a_write(command in io_command(), fused in 0_u8..4) {
+        let mut entry = command.encode(1);
+        entry.flags |= fused;
+        let expected = match (fused, command) {
+            (0, _) => Ok((command, Fused::No)),
+            (1, IoCommand::Compare { .. }) => Ok((command, Fused::First)),
+            (2, IoCommand::Write { .. }) => Ok((command, Fused::Second)),
+            _ => Err(Status::INVALID_FIELD.do_not_retry()),
+        };
+        prop_assert_eq!(IoCommand::decode_fused(&entry), expected);
+        if let Ok((command, fused)) = expected {
+            prop_assert_eq!(command.encode_fused(1, fused), entry);
+            prop_assert_eq!(IoCommand::decode(&entry).is_ok(), fused == Fused::No);
+        }
+    }
+
+    #[test]
+    fn reserved_values_are_refused(cdw10: u32, cdw11: u32, control: u32) {
+        let invalid = Err(Status::INVALID_FIELD.do_not_retry());
+        let decode = |opcode| {
+            let mut entry = SubmissionEntry::new(opcode, 1);
+            (entry.cdw10, entry.cdw11, entry.cdw12) = (cdw10.into(), cdw11.into(), control.into());
+            IoCommand::decode(&entry)
+        };
+        let (action, kind) = (cdw10 & 0b111, cdw10 >> 8 & 0xff);
+        let known_type = (1..=6).contains(&kind);
+        let register = action <= 2 && cdw10 >> 30 != 1;
+        prop_assert_eq!(decode(0x0d) == invalid, !register);
+        prop_assert_eq!(decode(0x11) == invalid, action > 2 || !known_type);
+        prop_assert_eq!(decode(0x15) == invalid, !(action == 1 || (action == 0 && known_type)));
+        prop_assert_eq!(decode(0x0e).is_ok(), true, "a report has no reserved values");
+        let copy = control >> 8 & 0xf <= 1 && control >> 12 & 0xf == 0 && control >> 26 & 0xf == 0;
+        prop_assert_eq!(decode(0x19) == invalid, !copy);
+        prop_assert_eq!(decode(0x0c) == invalid, control >> 26 & 0xf != 0);
+        prop_assert_eq!(decode(0x04).is_ok(), true, "nothing is checked that Write Uncorrectable lacks");
     }
 
     #[test]
@@ -107,6 +198,13 @@ proptest! {
         prop_assert_eq!(entry.as_bytes(), &bytes[..]);
         match IoCommand::decode(&entry) {
             Ok(command) => prop_assert_eq!(IoCommand::decode(&command.encode(entry.nsid.get())), Ok(command)),
+            Err(status) => check_final(status),
+        }
+        match IoCommand::decode_fused(&entry) {
+            Ok((command, fused)) => {
+                let again = command.encode_fused(entry.nsid.get(), fused);
+                prop_assert_eq!(IoCommand::decode_fused(&again), Ok((command, fused)));
+            }
             Err(status) => check_final(status),
         }
         match PropertyAccess::decode(&entry) {
@@ -235,6 +333,44 @@ proptest! {
         prop_assert_eq!(pairs, ranges);
         prop_assert!(decoded.iter().all(|range| range.attributes.get() == 0));
     }
+
+    #[test]
+    fn copy_ranges_decode_to_themselves(
+        format in copy_format(),
+        ranges in vec((any::<u64>(), 1..=0x1_0000_u32), 1..=COPY_RANGES_MAX),
+        trailing in 0_usize..100,
+    ) {
+        let mut bytes = encode_copy_ranges(format, &ranges);
+        let length = bytes.len();
+        let count = ranges.len() as u16;
+        prop_assert_eq!(length, format.range_bytes() * ranges.len());
+        bytes.resize(length + trailing, 0xaa);
+        let decoded = copy_ranges(format, count, &bytes).expect("enough bytes");
+        prop_assert_eq!(decoded.len(), ranges.len());
+        prop_assert_eq!(decoded.collect::<Vec<_>>(), ranges);
+        let short = copy_ranges(format, count, &bytes[..length - 1]).map(|ranges| ranges.count());
+        prop_assert_eq!(short, Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry()));
+    }
+
+    #[test]
+    fn any_bytes_are_copy_ranges_or_a_status(
+        format in copy_format(), count: u16, bytes in vec(any::<u8>(), 0..3000),
+    ) {
+        match copy_ranges(format, count % 100, &bytes) {
+            Ok(ranges) => {
+                prop_assert_eq!(ranges.len(), usize::from(count % 100));
+                let ranges: Vec<_> = ranges.collect();
+                prop_assert!(ranges.iter().all(|&(_, blocks)| (1..=0x1_0000).contains(&blocks)));
+                let again = encode_copy_ranges(format, &ranges);
+                let decoded = copy_ranges(format, count % 100, &again).expect("we made it");
+                prop_assert_eq!(decoded.collect::<Vec<_>>(), ranges);
+            }
+            Err(status) => {
+                check_final(status);
+                prop_assert!(bytes.len() < usize::from(count % 100) * format.range_bytes());
+            }
+        }
+    }
 }
 
 #[test]
@@ -261,6 +397,9 @@ fn a_code_with_two_meanings_has_both_names() {
     let name = Status::CONNECT_INVALID_PARAMETERS.to_string();
     assert!(name.contains("Connect Invalid Parameters"), "{name}");
     assert!(name.contains("Attempted Write to Read Only Range"), "{name}");
+    assert_eq!(Status::INVALID_QUEUE_TYPE, Status::INCOMPATIBLE_NAMESPACE);
+    let name = Status::INCOMPATIBLE_NAMESPACE.to_string();
+    assert!(name.contains("Invalid Queue Type") && name.contains("Incompatible Namespace"), "{name}");
 }
 
 // What is encoded and decoded by the same hand may be wrong twice: these bytes are the specification's.
@@ -290,6 +429,53 @@ fn a_deallocation_stands_on_the_wire_as_specified() {
     assert_eq!(bytes.as_bytes()[..2], [0x09, 0x40]);
     assert_eq!(bytes.as_bytes()[40..48], [255, 0, 0, 0, 4, 0, 0, 0]);
     assert_eq!(encode_ranges(&[(2, 1)]), [0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_copy_stands_on_the_wire_as_specified() {
+    let (format, force_unit_access) = (CopyFormat::Format1, true);
+    let entry = IoCommand::Copy { start: 0x0102_0304_0506, ranges: 3, format, force_unit_access }.encode(1);
+    assert_eq!(entry.as_bytes()[..2], [0x19, 0x40]);
+    assert_eq!(entry.as_bytes()[40..52], [6, 5, 4, 3, 2, 1, 0, 0, 2, 1, 0, 0x40]);
+    let mut range = [0; 40];
+    (range[8], range[16]) = (9, 7);
+    assert_eq!(encode_copy_ranges(CopyFormat::Format0, &[(9, 8)]), range[..32]);
+    assert_eq!(encode_copy_ranges(CopyFormat::Format1, &[(9, 8)]), range);
+    for (reserved, refused) in [(0x0200, true), (0x1000, true), (0x0100_0000, false)] {
+        let mut entry = entry;
+        entry.cdw12 = (entry.cdw12.get() & !0x0f00 | reserved).into();
+        assert_eq!(IoCommand::decode(&entry).is_err(), refused, "{reserved:#x}");
+    }
+}
+
+#[test]
+fn verify_and_write_uncorrectable_stand_on_the_wire_as_specified() {
+    let verify = IoCommand::Verify { start: 1, blocks: 2 }.encode(1);
+    assert_eq!(verify.as_bytes()[..2], [0x0c, 0x40]);
+    assert_eq!(verify.as_bytes()[40..52], [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    let uncorrectable = IoCommand::WriteUncorrectable { start: 1, blocks: 2 }.encode(1);
+    assert_eq!(uncorrectable.as_bytes()[..2], [0x04, 0x40]);
+    assert_eq!(uncorrectable.as_bytes()[40..52], [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn commands_that_carry_data_say_so() {
+    let compare = IoCommand::Compare { start: 0, blocks: 1 };
+    assert_eq!(compare.encode_fused(1, Fused::First).as_bytes()[1], 0x41);
+    let write = IoCommand::Write { start: 0, blocks: 1, force_unit_access: false };
+    assert_eq!(write.encode_fused(1, Fused::Second).as_bytes()[1], 0x42);
+    let format = CopyFormat::Format0;
+    let copy = IoCommand::Copy { start: 0, ranges: 1, format, force_unit_access: false };
+    let clear = IoCommand::ReservationRelease {
+        action: ReleaseAction::Clear,
+        ignore_existing_key: false,
+        kind: None,
+    };
+    assert!(compare.sends_data() && write.sends_data() && copy.sends_data() && clear.sends_data());
+    let report = IoCommand::ReservationReport { dwords: 1, extended: true };
+    let verify = IoCommand::Verify { start: 0, blocks: 1 };
+    let uncorrectable = IoCommand::WriteUncorrectable { start: 0, blocks: 1 };
+    assert!(!report.sends_data() && !verify.sends_data() && !uncorrectable.sends_data());
 }
 
 #[test]
@@ -323,4 +509,23 @@ fn no_blocks_are_the_callers_mistake() {
 #[should_panic(expected = "1 to 256 ranges")]
 fn too_many_ranges_are_the_callers_mistake() {
     IoCommand::DatasetManagement { ranges: 257, deallocate: true }.encode(1);
+}
+
+#[test]
+#[should_panic(expected = "1 to 256 ranges")]
+fn no_copy_ranges_are_the_callers_mistake() {
+    IoCommand::Copy { start: 0, ranges: 0, format: CopyFormat::Format0, force_unit_access: false }.encode(1);
+}
+
+#[test]
+#[should_panic(expected = "only a Compare is fused with a Write")]
+fn a_fused_read_is_the_callers_mistake() {
+    IoCommand::Read { start: 0, blocks: 1, force_unit_access: false }.encode_fused(1, Fused::First);
+}
+
+#[test]
+#[should_panic(expected = "a release names the type")]
+fn a_release_without_a_type_is_the_callers_mistake() {
+    let (action, ignore_existing_key) = (ReleaseAction::Release, false);
+    IoCommand::ReservationRelease { action, ignore_existing_key, kind: None }.encode(1);
 }

@@ -216,6 +216,8 @@ fn check<'a>(
         IoCommand::DatasetManagement { ranges, .. } => {
             (Work::Deallocate { next: 0, ranges }, u64::from(ranges) * size_of::<DatasetRange>() as u64)
         }
+        // What hosts are not told of is not done.
+        _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
     };
     if length > BUFFER_LENGTH_MAX as u64 {
         return Err(Status::INVALID_FIELD.do_not_retry());

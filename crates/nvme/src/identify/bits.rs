@@ -242,6 +242,20 @@ pub mod write_protection {
     pub const PERMANENT: u8 = 1 << 2;
 }
 
+/// Copy descriptor formats supported (CDFS, once OCFS, Base 5.1.13.2.1).
+pub mod copy_descriptor_formats {
+    /// Within a namespace, with tags of a 16-bit guard (CDF0S).
+    pub const FORMAT_0: u16 = 1 << 0;
+    /// Within a namespace, with tags of a 32-bit or 64-bit guard (CDF1S).
+    pub const FORMAT_1: u16 = 1 << 1;
+    /// Between namespaces, with tags of a 16-bit guard (CDF2S).
+    pub const FORMAT_2: u16 = 1 << 2;
+    /// Between namespaces, with tags of a 32-bit or 64-bit guard (CDF3S).
+    pub const FORMAT_3: u16 = 1 << 3;
+    /// From subsystem local memory (CDF4S).
+    pub const FORMAT_4: u16 = 1 << 4;
+}
+
 /// SGL support (SGLS, Base 5.1.13.2.1).
 pub mod sgl_support {
     /// SGLs, with no alignment needed (SGLS 01b).
@@ -302,6 +316,14 @@ pub mod features {
     pub const MULTIPLE_ATOMICITY: u8 = 1 << 6;
     /// The preferred read granularity and the optimal read size hold (OPTRPERF).
     pub const OPTIMAL_READ_PERFORMANCE: u8 = 1 << 7;
+}
+
+/// Common namespace features (NSFEAT, Base Figure 319).
+pub mod common_features {
+    /// NGUID and EUI64 are never used again (UIDREUSE).
+    pub const IDS_NOT_REUSED: u8 = 1 << 3;
+    /// The namespace has no volatile write cache, whatever the controller says (VWCNP).
+    pub const NO_VOLATILE_WRITE_CACHE: u8 = 1 << 5;
 }
 
 /// Multi-path I/O and sharing capabilities of a namespace (NMIC, NVM 4.1.5.1).

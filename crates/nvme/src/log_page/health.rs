@@ -44,6 +44,16 @@ pub struct ErrorLogEntry {
     pub version: u8,
 }
 
+impl ErrorLogEntry {
+    /// What a queue, a command identifier or a parameter location is where the error belongs to none.
+    pub const NONE: u16 = 0xFFFF;
+
+    /// A parameter location: a byte of the submission entry and the lowest wrong bit in it, 0 to 7.
+    pub const fn parameter(byte: u8, bit: u8) -> u16 {
+        byte as u16 | (bit as u16 & 0x7) << 8
+    }
+}
+
 const _: () = assert!(size_of::<ErrorLogEntry>() == 64);
 const _: () = assert!(offset_of!(ErrorLogEntry, command_specific) == 32);
 

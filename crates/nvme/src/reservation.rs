@@ -1,0 +1,228 @@
+//! What reservations are called on the wire: their types, what the reservation commands do and the data
+//! that those commands carry. Who is registered, and who may do what, is the target's business.
+
+mod report;
+
+pub use report::{
+    RegisteredController, RegisteredControllerExtended, Registrant, ReportError, ReservationReport,
+    ReservationStatus, encode_report,
+};
+
+use core::mem::offset_of;
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::identify::bits::reservation_capabilities;
+
+/// Type of a reservation: what its holder, the other registrants and everybody else may do (RTYPE,
+/// Base 8.1.22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ReservationType {
+    /// Only the holder writes, and everybody reads.
+    WriteExclusive = 1,
+    /// Only the holder writes and reads.
+    ExclusiveAccess = 2,
+    /// Only registrants write, and everybody reads.
+    WriteExclusiveRegistrantsOnly = 3,
+    /// Only registrants write and read.
+    ExclusiveAccessRegistrantsOnly = 4,
+    /// Only registrants write, everybody reads, and every registrant is a holder.
+    WriteExclusiveAllRegistrants = 5,
+    /// Only registrants write and read, and every registrant is a holder.
+    ExclusiveAccessAllRegistrants = 6,
+}
+
+impl ReservationType {
+    /// Every type there is, in the order of their values.
+    pub const ALL: [Self; 6] = [
+        Self::WriteExclusive,
+        Self::ExclusiveAccess,
+        Self::WriteExclusiveRegistrantsOnly,
+        Self::ExclusiveAccessRegistrantsOnly,
+        Self::WriteExclusiveAllRegistrants,
+        Self::ExclusiveAccessAllRegistrants,
+    ];
+
+    /// The type with this value, `None` for a reserved one.
+    pub const fn from_wire(field: u8) -> Option<Self> {
+        match field {
+            1 => Some(Self::WriteExclusive),
+            2 => Some(Self::ExclusiveAccess),
+            3 => Some(Self::WriteExclusiveRegistrantsOnly),
+            4 => Some(Self::ExclusiveAccessRegistrantsOnly),
+            5 => Some(Self::WriteExclusiveAllRegistrants),
+            6 => Some(Self::ExclusiveAccessAllRegistrants),
+            _ => None,
+        }
+    }
+
+    /// Whether everybody may still read; if not, those who may not write may not read either.
+    pub const fn is_write_exclusive(self) -> bool {
+        matches!(
+            self,
+            Self::WriteExclusive | Self::WriteExclusiveRegistrantsOnly | Self::WriteExclusiveAllRegistrants
+        )
+    }
+
+    /// Whether it lets all registrants do what the holder may, with one of them being the holder.
+    pub const fn registrants_only(self) -> bool {
+        matches!(self, Self::WriteExclusiveRegistrantsOnly | Self::ExclusiveAccessRegistrantsOnly)
+    }
+
+    /// Whether every registrant is a holder.
+    pub const fn all_registrants(self) -> bool {
+        matches!(self, Self::WriteExclusiveAllRegistrants | Self::ExclusiveAccessAllRegistrants)
+    }
+
+    /// The bit of the type in the reservation capabilities of a namespace (RESCAP): one of
+    /// [`reservation_capabilities`].
+    pub const fn capability(self) -> u8 {
+        match self {
+            Self::WriteExclusive => reservation_capabilities::WRITE_EXCLUSIVE,
+            Self::ExclusiveAccess => reservation_capabilities::EXCLUSIVE_ACCESS,
+            Self::WriteExclusiveRegistrantsOnly => reservation_capabilities::WRITE_EXCLUSIVE_REGISTRANTS_ONLY,
+            Self::ExclusiveAccessRegistrantsOnly => {
+                reservation_capabilities::EXCLUSIVE_ACCESS_REGISTRANTS_ONLY
+            }
+            Self::WriteExclusiveAllRegistrants => reservation_capabilities::WRITE_EXCLUSIVE_ALL_REGISTRANTS,
+            Self::ExclusiveAccessAllRegistrants => reservation_capabilities::EXCLUSIVE_ACCESS_ALL_REGISTRANTS,
+        }
+    }
+}
+
+/// What Reservation Register does (RREGA, Base 7.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RegisterAction {
+    /// Register the new key (000b).
+    Register = 0,
+    /// Take the current key back (001b).
+    Unregister = 1,
+    /// Put the new key in the place of the current one (010b).
+    Replace = 2,
+}
+
+impl RegisterAction {
+    /// The action with this value, `None` for a reserved one.
+    pub const fn from_wire(field: u8) -> Option<Self> {
+        match field {
+            0 => Some(Self::Register),
+            1 => Some(Self::Unregister),
+            2 => Some(Self::Replace),
+            _ => None,
+        }
+    }
+}
+
+/// Whether Reservation Register changes that reservations persist through power loss (CPTPL, Base 7.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PersistenceChange {
+    /// It stays as it is (00b).
+    #[default]
+    NoChange = 0,
+    /// Reservations are released and registrations removed at power on (10b).
+    ClearOnPowerLoss = 2,
+    /// Reservations and registrations persist through power loss (11b).
+    PersistThroughPowerLoss = 3,
+}
+
+impl PersistenceChange {
+    /// The change with this value, `None` for a reserved one.
+    pub const fn from_wire(field: u8) -> Option<Self> {
+        match field {
+            0 => Some(Self::NoChange),
+            2 => Some(Self::ClearOnPowerLoss),
+            3 => Some(Self::PersistThroughPowerLoss),
+            _ => None,
+        }
+    }
+}
+
+/// What Reservation Acquire does (RACQA, Base 7.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum AcquireAction {
+    /// Acquire a reservation that nobody holds (000b).
+    Acquire = 0,
+    /// Take the place of those who are registered with the preempt key (001b).
+    Preempt = 1,
+    /// The same, and abort the commands of those who are preempted (010b).
+    PreemptAndAbort = 2,
+}
+
+impl AcquireAction {
+    /// The action with this value, `None` for a reserved one.
+    pub const fn from_wire(field: u8) -> Option<Self> {
+        match field {
+            0 => Some(Self::Acquire),
+            1 => Some(Self::Preempt),
+            2 => Some(Self::PreemptAndAbort),
+            _ => None,
+        }
+    }
+}
+
+/// What Reservation Release does (RRELA, Base 7.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ReleaseAction {
+    /// Release the reservation; everybody stays registered (000b).
+    Release = 0,
+    /// Release the reservation and remove every registration (001b).
+    Clear = 1,
+}
+
+impl ReleaseAction {
+    /// The action with this value, `None` for a reserved one.
+    pub const fn from_wire(field: u8) -> Option<Self> {
+        match field {
+            0 => Some(Self::Release),
+            1 => Some(Self::Clear),
+            _ => None,
+        }
+    }
+}
+
+/// Data of Reservation Register, 16 bytes (Base 7.6).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct RegisterData {
+    /// Current reservation key, unused for Register and where the existing key is ignored (CRKEY).
+    pub current_key: U64,
+    /// New reservation key, unused for Unregister (NRKEY).
+    pub new_key: U64,
+}
+
+const _: () = assert!(size_of::<RegisterData>() == 16);
+const _: () = assert!(offset_of!(RegisterData, new_key) == 8);
+
+/// Data of Reservation Acquire, 16 bytes (Base 7.5).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct AcquireData {
+    /// Current reservation key of the host (CRKEY).
+    pub current_key: U64,
+    /// Key of those who are preempted, unused for Acquire (PRKEY).
+    pub preempt_key: U64,
+}
+
+const _: () = assert!(size_of::<AcquireData>() == 16);
+const _: () = assert!(offset_of!(AcquireData, preempt_key) == 8);
+
+/// Data of Reservation Release, 8 bytes (Base 7.7).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct ReleaseData {
+    /// Current reservation key of the host (CRKEY).
+    pub current_key: U64,
+}
+
+const _: () = assert!(size_of::<ReleaseData>() == 8);
