@@ -10,30 +10,28 @@ use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
-use engine::target::{NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig};
+use engine::target::{
+    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+};
 
 const NQN: &str = "nqn.2026-01.io.selvedge:idle";
 const WATCHED: Duration = Duration::from_secs(10);
 
 fn main() {
     let config = TargetConfig {
-        ports: vec![PortConfig { address: SocketAddr::from(([127, 0, 0, 1], 0)), advertise: None }],
-        subsystems: vec![SubsystemConfig {
-            nqn: NQN.to_owned(),
-            serial: "idle".to_owned(),
-            model: "Selvedge".to_owned(),
-            allow_any_host: true,
-            hosts: Vec::new(),
-            namespaces: vec![NamespaceConfig {
-                nsid: 1,
-                backend: BackendConfig::Memory { size: 64 << 20 },
-                block_size: 4096,
-                uuid: None,
-            }],
-        }],
+        fabric: FabricConfig {
+            ports: vec![PortConfig::new(1, SocketAddr::from(([127, 0, 0, 1], 0)))],
+            subsystems: vec![SubsystemConfig::new(NQN, "idle", "Selvedge").with(vec![NamespaceConfig::new(
+                1,
+                BackendConfig::Memory { size: 64 << 20 },
+                4096,
+            )])],
+            ..FabricConfig::default()
+        },
         reactors: Reactors::Count(1),
         engine: Engine::Automatic,
         poll_us_max: engine::limits::POLL_US_MAX,
+        state_dir: None,
     };
     let target = Target::start(&config).expect("the target starts");
     let address = target.ports()[0];

@@ -16,6 +16,14 @@ pub const TRANSFER_PAGES_EXPONENT: u8 = 8;
 /// Bytes of one Write Zeroes (WZSL): 32 MiB of memory are zeroed in some milliseconds, which is as long as one command
 /// may keep a reactor from the others.
 pub const WRITE_ZEROES_LENGTH_MAX: u64 = 32 << 20;
+/// Bytes of one Verify (VSL), which are read from the storage for nothing: as much as one Write Zeroes.
+pub const VERIFY_LENGTH_MAX: u64 = 32 << 20;
+/// Source ranges of one Copy (MSRC, made 1's based).
+pub const COPY_RANGES_MAX: u16 = 128;
+/// Bytes of one source range of a Copy (MSSRL).
+pub const COPY_RANGE_LENGTH_MAX: u64 = 4 << 20;
+/// Bytes of one Copy (MCL): memory copies so much in some milliseconds, and a reactor does nothing else meanwhile.
+pub const COPY_LENGTH_MAX: u64 = 16 << 20;
 /// Bytes of in-capsule data a host may send with an I/O command: four pages, as the Linux target offers.
 pub const IN_CAPSULE_LENGTH_MAX: usize = 16 << 10;
 /// Bytes of in-capsule data with an admin command: fixed by the TCP transport specification (7.4.5).
@@ -39,12 +47,31 @@ pub const ASYNC_EVENTS_MAX: usize = 4;
 pub const ABORTS_MAX: u8 = 4;
 /// Entries of a controller's error log (ELPE, made 1's based).
 pub const ERROR_LOG_ENTRIES: usize = 64;
+/// Statuses that one reactor counts by name on one namespace: a host that provokes more sees the rest counted together.
+pub const STATUSES_COUNTED_MAX: usize = 16;
+/// Namespaces that metrics tell of one by one: with all ten operations of each, some 30 MB of text.
+pub const METRICS_NAMESPACES_MAX: usize = 1024;
+/// Controllers, and I/O queues of all of them together, that metrics tell of one by one: some 200 KB of text.
+pub const METRICS_QUEUES_MAX: usize = 1024;
 /// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN).
 pub const NAMESPACES_MAX: u32 = 1024;
 /// Subsystems of one target.
 pub const SUBSYSTEMS_MAX: usize = 1024;
 /// Hosts on one subsystem's list.
 pub const HOSTS_MAX: usize = 1024;
+/// ANA groups of a subsystem (ANAGRPMAX): as many as namespaces, so that each may have its own.
+pub const ANA_GROUPS_MAX: u32 = 1024;
+/// The longest a group of namespaces may be on its way from one ANA state to another, in seconds (ANATT): a state
+/// changes at once here, and who lets hosts see the way itself has this time before they give the path up.
+pub const ANA_TRANSITION_S_MAX: u8 = 10;
+/// Requests of hosts that wait for the administration; a host whose request finds no room may ask again.
+pub const HOST_REQUESTS_MAX: usize = 64;
+/// Reservation commands that wait for the clerk; a host whose command finds no room may send it again.
+pub const CLERK_JOBS_MAX: usize = 1024;
+/// Reservation notifications that wait for one host to read them: as many as their log page can count (NALP).
+pub const RESERVATION_NOTICES_MAX: usize = 255;
+/// Discovery services a target refers its hosts to.
+pub const REFERRALS_MAX: usize = 64;
 /// Listening addresses of one target.
 pub const PORTS_MAX: usize = 64;
 
@@ -56,6 +83,9 @@ pub const LINGER_TIMEOUT_MS: u64 = 2_000;
 pub const SHUTDOWN_TIMEOUT_MS: u64 = 10_000;
 /// Largest keep alive time-out a controller takes in milliseconds: a day; more would keep dead hosts for good.
 pub const KEEP_ALIVE_MS_MAX: u32 = 24 * 3600 * 1000;
+/// A discovery controller whose host wants no keep alive ends after so much silence in milliseconds: the two minutes
+/// that the specification gives it (Base 3.1.3.3), so that hosts that ask once and stay leave nothing behind.
+pub const DISCOVERY_IDLE_MS_MAX: u64 = 120_000;
 /// Granularity of the keep alive timer in units of 100 ms (KAS): 1 s.
 pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 10;
 

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, InitiatorError, Namespace};
 use engine::ring::Engine;
-use engine::target::{NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig};
+use engine::target::{
+    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+};
 use nvme::Status;
 use nvme::command::admin_opcode;
 use nvme::fabrics::InvalidParameter;
@@ -17,26 +19,19 @@ const NQN: &str = "nqn.2014-08.org.example:test";
 const SIZE: u64 = 64 << 20;
 
 fn target(engine: Engine) -> (Target, SocketAddr) {
-    let namespace = |nsid, block_size| NamespaceConfig {
-        nsid,
-        backend: BackendConfig::Memory { size: SIZE },
-        block_size,
-        uuid: None,
-    };
-    let subsystem = SubsystemConfig {
-        nqn: NQN.to_owned(),
-        serial: "1".to_owned(),
-        model: "test".to_owned(),
-        allow_any_host: true,
-        hosts: Vec::new(),
-        namespaces: vec![namespace(1, 512), namespace(7, 4096)],
-    };
+    let namespace =
+        |nsid, block_size| NamespaceConfig::new(nsid, BackendConfig::Memory { size: SIZE }, block_size);
+    let subsystem = SubsystemConfig::new(NQN, "1", "test").with(vec![namespace(1, 512), namespace(7, 4096)]);
     let target = Target::start(&TargetConfig {
-        ports: vec![PortConfig { address: "127.0.0.1:0".parse().unwrap(), advertise: None }],
-        subsystems: vec![subsystem],
+        fabric: FabricConfig {
+            ports: vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())],
+            subsystems: vec![subsystem],
+            ..FabricConfig::default()
+        },
         reactors: Reactors::Count(1),
         engine,
         poll_us_max: 0,
+        state_dir: None,
     })
     .unwrap();
     let address = target.ports()[0];

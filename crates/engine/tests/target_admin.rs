@@ -4,10 +4,12 @@ mod raw_host;
 
 use std::collections::HashSet;
 
+use engine::backend::BackendConfig;
 use engine::limits::{
-    ASYNC_EVENTS_MAX, ERROR_LOG_ENTRIES, IN_CAPSULE_LENGTH_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX,
+    ANA_GROUPS_MAX, ASYNC_EVENTS_MAX, ERROR_LOG_ENTRIES, IN_CAPSULE_LENGTH_MAX, IO_QUEUES_MAX,
+    NAMESPACES_MAX, QUEUE_ENTRIES_MAX, VERIFY_LENGTH_MAX,
 };
-use engine::target::{PortConfig, SubsystemConfig};
+use engine::target::{NamespaceConfig, PortConfig, ReferralConfig, SubsystemConfig};
 use nvme::Status;
 use nvme::SubmissionEntry;
 use nvme::command::{admin_opcode, io_opcode};
@@ -15,7 +17,9 @@ use nvme::discovery::{AddressFamily, DISCOVERY_NQN, DiscoveryLog, SubsystemType}
 use nvme::fabrics::{Capabilities, VERSION_2_0, property};
 use nvme::features::{FeatureId, NumberOfQueues, Select, Timestamp, capabilities, value};
 use nvme::identify::bits::{
-    controller_type, deallocate_features, optional_nvm_commands, sharing, status, volatile_write_cache,
+    common_features, controller_type, deallocate_features, features, fused_operations,
+    multipath_capabilities, optional_async_events, optional_nvm_commands, sharing, status,
+    volatile_write_cache,
 };
 use nvme::identify::{
     Cns, ControllerList, IdentifyController, IdentifyControllerNvm, IdentifyNamespace,
@@ -24,13 +28,13 @@ use nvme::identify::{
 };
 use nvme::io::IoCommand;
 use nvme::log_page::{
-    CommandsSupported, ErrorLogEntry, FirmwareSlotLog, LogPageId, SmartLog, SupportedLogPages,
-    command_effects,
+    AnaLog, CommandsSupported, ErrorLogEntry, FirmwareSlotLog, LogPageId, LogPageRequest, SmartLog,
+    SupportedLogPages, command_effects,
 };
 use raw_host::host::give;
 use raw_host::{
-    Client, ENGINES, Give, HOST_NQN, Host, NQN, Options, SPACES, TestTarget, assert_status, eventually,
-    pattern,
+    Client, ENGINES, Give, HOST_NQN, Host, Kind, NQN, Options, SIZE, SPACES, TestTarget, assert_status,
+    eventually, pattern,
 };
 use zerocopy::FromBytes;
 
@@ -69,14 +73,28 @@ fn a_controller_says_what_is_true_of_it() {
             optional_nvm_commands::COMPARE,
             optional_nvm_commands::WRITE_ZEROES,
             optional_nvm_commands::DATASET_MANAGEMENT,
+            optional_nvm_commands::VERIFY,
+            optional_nvm_commands::COPY,
+            optional_nvm_commands::WRITE_UNCORRECTABLE,
+            optional_nvm_commands::RESERVATIONS,
         ] {
             assert_ne!(commands & supported, 0);
         }
-        assert_eq!(identify.fused_operations.get(), 0);
+        assert_eq!(identify.fused_operations.get(), fused_operations::COMPARE_AND_WRITE);
+        assert_eq!(identify.atomic_compare_write_unit.get(), 0, "a read may see a part of more than a block");
+        assert_eq!(identify.optional_admin_commands.get(), 0, "nobody answers requests here");
+        assert_eq!(identify.write_protection, 0, "nor changes protection for a host");
+        assert_eq!(identify.copy_descriptor_formats.get(), 3, "formats 0 and 1");
+        assert_ne!(identify.multipath_capabilities & multipath_capabilities::ANA_REPORTING, 0);
+        assert_eq!((identify.ana_capabilities, identify.ana_group_id_max.get()), (0x1f, ANA_GROUPS_MAX));
+        assert!(identify.ana_transition_time_s > 0 && identify.ana_groups.get() == ANA_GROUPS_MAX);
+        let events = optional_async_events::NAMESPACE_ATTRIBUTE | optional_async_events::ANA_CHANGE;
+        assert_eq!(identify.optional_async_events.get(), events);
         assert_ne!(identify.volatile_write_cache & volatile_write_cache::PRESENT, 0, "files have a cache");
         let bytes = host.admin.identified(0, Cns::COMMAND_SET_CONTROLLER);
         let nvm = IdentifyControllerNvm::read_from_bytes(&bytes).unwrap();
         assert_eq!(4096_u64 << nvm.write_zeroes_size_limit, 32 << 20, "tested to be the limit");
+        assert_eq!(4096_u64 << nvm.verify_size_limit, VERIFY_LENGTH_MAX);
         let sets =
             IoCommandSetList::read_from_bytes(&host.admin.identified(0, Cns::COMMAND_SET_LIST)).unwrap();
         assert_eq!(sets.iter().collect::<Vec<_>>(), [1], "the NVM command set");
@@ -84,16 +102,24 @@ fn a_controller_says_what_is_true_of_it() {
 }
 
 #[test]
-fn a_subsystem_of_memory_has_no_volatile_cache() {
-    let target = TestTarget::start_with(engine::ring::Engine::Automatic, |config| {
-        config.subsystems[0].namespaces.retain(|namespace| namespace.nsid <= 2);
-    });
+fn each_namespace_says_whether_it_has_a_volatile_cache() {
+    let target = TestTarget::start(engine::ring::Engine::Automatic);
     let mut host = Host::connect(target.address());
     let bytes = host.admin.identified(0, Cns::CONTROLLER);
     let identify = IdentifyController::read_from_bytes(&bytes).unwrap();
-    assert_eq!(identify.volatile_write_cache & volatile_write_cache::PRESENT, 0);
+    assert_ne!(
+        identify.volatile_write_cache & volatile_write_cache::PRESENT,
+        0,
+        "a file may come at any time"
+    );
+    for space in SPACES {
+        let bytes = host.admin.identified(space.nsid, Cns::INDEPENDENT_NAMESPACE);
+        let independent = IdentifyNamespaceIndependent::read_from_bytes(&bytes).unwrap();
+        let has_none = independent.features & common_features::NO_VOLATILE_WRITE_CACHE != 0;
+        assert_eq!(has_none, space.kind != Kind::File, "{space:?}");
+    }
     let reply = host.admin.get_feature(FeatureId::VOLATILE_WRITE_CACHE, Select::Current, 0, 0);
-    assert_status(reply.status, Status::INVALID_FIELD, "no cache, no feature");
+    assert_eq!(reply.result as u32, value::WRITE_CACHE_ENABLE);
 }
 
 #[test]
@@ -140,11 +166,25 @@ fn described(admin: &mut Client, space: raw_host::Space) -> [u8; 16] {
     assert_eq!(identify.sharing, sharing::SHARED, "{space:?}");
     let zeroes = deallocate_features::READS_ZEROES | deallocate_features::WRITE_ZEROES_DEALLOCATE;
     assert_eq!(identify.deallocate_features, zeroes, "{space:?}");
+    assert_eq!(identify.capacity_bytes.get(), u128::from(SIZE), "{space:?}");
+    assert_eq!((identify.ana_group_id.get(), identify.attributes), (1, 0), "{space:?}");
+    assert_eq!(identify.reservation_capabilities, 0xfe, "all types, and none outlives this target");
+    let page = if space.kind == Kind::File { 4096 / space.block as u16 - 1 } else { 0 };
+    let preferred = [identify.preferred_write_granularity, identify.preferred_deallocate_alignment];
+    assert_eq!(preferred.map(|blocks| blocks.get()), [page; 2], "{space:?}");
+    assert_eq!(identify.features & features::OPTIMAL_PERFORMANCE != 0, space.kind == Kind::File, "{space:?}");
+    let limits = (identify.copy_range_length_max.get(), identify.copy_length_max.get());
+    assert_eq!(limits, (((4 << 20) / space.block) as u16, (16 << 20) / space.block), "{space:?}");
     let allocated = admin.identified(space.nsid, Cns::ALLOCATED_NAMESPACE);
     assert_eq!(IdentifyNamespace::read_from_bytes(&allocated).unwrap(), identify);
     let bytes = admin.identified(space.nsid, Cns::INDEPENDENT_NAMESPACE);
     let independent = IdentifyNamespaceIndependent::read_from_bytes(&bytes).unwrap();
     assert_eq!((independent.sharing, independent.status), (sharing::SHARED, status::READY), "{space:?}");
+    assert_eq!(
+        (independent.ana_group_id.get(), independent.reservation_capabilities),
+        (1, 0xfe),
+        "{space:?}"
+    );
     admin.identified(space.nsid, Cns::COMMAND_SET_NAMESPACE);
     let bytes = admin.identified(space.nsid, Cns::NAMESPACE_DESCRIPTORS);
     let identifiers = NamespaceIdentifiers::decode(&bytes).unwrap();
@@ -157,7 +197,7 @@ fn described(admin: &mut Client, space: raw_host::Space) -> [u8; 16] {
 fn controller_lists_follow_who_comes_and_goes() {
     for engine in ENGINES {
         let target = TestTarget::start_with(engine, |config| {
-            config.subsystems.push(raw_host::subsystem("nqn.2014-08.org.example:second", Vec::new()));
+            config.fabric.subsystems.push(raw_host::subsystem("nqn.2014-08.org.example:second", Vec::new()));
         });
         let mut first = Host::connect(target.address());
         let other =
@@ -214,7 +254,15 @@ fn log_pages_can_be_read_in_pieces() {
         assert!(supports(commands.io[usize::from(io_opcode::READ)].get()));
         let effects = commands.io[usize::from(io_opcode::WRITE)].get();
         assert!(supports(effects) && effects & command_effects::CONTENT_CHANGE != 0);
-        assert!(!supports(commands.io[0x0d].get()) && supports(commands.admin[0x06].get()));
+        for opcode in [io_opcode::COPY, io_opcode::WRITE_UNCORRECTABLE] {
+            let effects = commands.io[usize::from(opcode)].get();
+            assert!(supports(effects) && effects & command_effects::CONTENT_CHANGE != 0, "{opcode:#x}");
+        }
+        for opcode in [io_opcode::VERIFY, io_opcode::RESERVATION_REGISTER] {
+            assert_eq!(commands.io[usize::from(opcode)].get(), command_effects::SUPPORTED, "{opcode:#x}");
+        }
+        assert!(!supports(commands.io[0x7e].get()) && supports(commands.admin[0x06].get()));
+        assert!(!supports(commands.admin[usize::from(admin_opcode::NAMESPACE_MANAGEMENT)].get()));
     }
 }
 
@@ -299,6 +347,8 @@ fn the_error_log_tells_of_the_commands_that_failed() {
             assert_eq!((entry.version, entry.transport_type), (1, 3));
         }
         assert_eq!(log[2].lba.get(), space.blocks() + 5);
+        let places: Vec<u16> = log.iter().map(|entry| entry.parameter_location.get()).collect();
+        assert_eq!(places, [0, ErrorLogEntry::NONE, 40], "the opcode, nothing, and the first block");
         assert_eq!((log[1].namespace_id.get(), log[2].namespace_id.get()), (space.nsid, space.nsid));
         for _ in 0..ERROR_LOG_ENTRIES + 10 {
             queue.read(space, space.blocks(), 1);
@@ -364,18 +414,63 @@ fn features_keep_what_is_set_until_a_reset() {
     }
 }
 
+#[test]
+fn the_ana_log_names_every_namespace_however_it_is_read() {
+    for engine in ENGINES {
+        let target = TestTarget::start_with(engine, |config| {
+            let memory = || BackendConfig::Memory { size: 4096 };
+            let namespaces = (1..=NAMESPACES_MAX).map(|nsid| NamespaceConfig {
+                ana_group: if nsid <= 1000 { nsid % 7 + 1 } else { nsid },
+                ..NamespaceConfig::new(nsid, memory(), 4096)
+            });
+            config.fabric.subsystems[0].namespaces = namespaces.collect();
+        });
+        let mut host = Host::connect(target.address());
+        let listed = namespaces(&host.admin.identified(0, Cns::ACTIVE_NAMESPACE_LIST), 0);
+        assert_eq!(listed.len(), NAMESPACES_MAX as usize);
+        let groups = 7 + 24;
+        let length = 16 + 32 * groups + 4 * u64::from(NAMESPACES_MAX);
+        let whole = host.admin.logged(LogPageId::ANA, 0, length + 64);
+        assert!(whole[length as usize..].iter().all(|byte| *byte == 0), "nothing behind it");
+        let log = AnaLog::parse(&whole).unwrap();
+        assert_eq!(log.groups.len() as u64, groups);
+        let mut nsids: Vec<u32> = log.groups.iter().flat_map(|g| g.nsids.iter().map(|n| n.get())).collect();
+        nsids.sort_unstable();
+        assert_eq!(nsids, (1..=NAMESPACES_MAX).collect::<Vec<u32>>());
+        assert!(log.groups.is_sorted_by(|before, after| before.id < after.id));
+        for piece in [4, 68, 1024, 4096] {
+            let mut joined = Vec::new();
+            while (joined.len() as u64) < length {
+                let left = length - joined.len() as u64;
+                joined.extend(host.admin.logged(LogPageId::ANA, joined.len() as u64, left.min(piece)));
+            }
+            assert!(joined == whole[..length as usize], "in pieces of {piece}");
+        }
+        let request = LogPageRequest::new(LogPageId::ANA, 0, 16 + 32 * groups);
+        let page = host.admin.log_page(&LogPageRequest { specific_parameter: 1, ..request }).data;
+        let log = AnaLog::parse(&page).unwrap();
+        assert_eq!(log.groups.len() as u64, groups);
+        assert!(log.groups.iter().all(|group| group.nsids.is_empty()), "groups only");
+    }
+}
+
 const LOCKED_NQN: &str = "nqn.2014-08.org.example:locked";
 
 #[test]
 fn discovery_tells_each_host_what_it_may_use() {
     for engine in ENGINES {
         let target = TestTarget::start_with(engine, |config| {
-            config.ports.push(PortConfig {
-                address: "127.0.0.1:0".parse().unwrap(),
+            config.fabric.ports.push(PortConfig {
                 advertise: Some("192.0.2.7".to_owned()),
+                ..PortConfig::new(2, "127.0.0.1:0".parse().unwrap())
             });
-            config.ports.push(PortConfig { address: "0.0.0.0:0".parse().unwrap(), advertise: None });
-            config.subsystems.push(SubsystemConfig {
+            config.fabric.ports.push(PortConfig::new(3, "0.0.0.0:0".parse().unwrap()));
+            config.fabric.referrals.push(ReferralConfig {
+                address: "192.0.2.9".to_owned(),
+                service: "8009".to_owned(),
+                nqn: None,
+            });
+            config.fabric.subsystems.push(SubsystemConfig {
                 allow_any_host: false,
                 hosts: vec!["nqn.2014-08.org.example:friend".to_owned()],
                 ..raw_host::subsystem(LOCKED_NQN, Vec::new())
@@ -395,20 +490,26 @@ fn discovery_tells_each_host_what_it_may_use() {
                 let bytes = host.admin.identified(0, Cns::CONTROLLER);
                 let identify = IdentifyController::read_from_bytes(&bytes).unwrap();
                 assert_eq!(identify.controller_type, controller_type::DISCOVERY);
+                let events = identify.optional_async_events.get();
+                assert_eq!(events, optional_async_events::DISCOVERY_LOG_CHANGE);
                 let page = host.admin.logged(LogPageId::DISCOVERY, 0, 16 << 10);
                 let log = DiscoveryLog::parse(&page).unwrap();
                 let mut told = Vec::new();
                 for entry in log.entries {
-                    assert_eq!(entry.subsystem_type, SubsystemType::NVM);
                     assert_eq!(entry.address_family, AddressFamily::IPV4);
-                    told.push((entry.nqn().unwrap().to_string(), entry.address(), entry.service_id()));
+                    let kind = entry.subsystem_type;
+                    told.push((kind, entry.nqn().unwrap().to_string(), entry.address(), entry.service_id()));
                 }
+                let own = (SubsystemType::CURRENT_DISCOVERY, DISCOVERY_NQN);
                 let mut expected = Vec::new();
-                for nqn in subsystems {
+                for (kind, nqn) in subsystems.iter().map(|nqn| (SubsystemType::NVM, *nqn)).chain([own]) {
                     for (address, port) in ["127.0.0.1", "192.0.2.7", "127.0.0.1"].iter().zip(&ports) {
-                        expected.push(((*nqn).to_owned(), (*address).to_owned(), port.clone()));
+                        expected.push((kind, nqn.to_owned(), (*address).to_owned(), port.clone()));
                     }
                 }
+                let referral = ("192.0.2.9".to_owned(), "8009".to_owned());
+                let elsewhere = (SubsystemType::REFERRAL, DISCOVERY_NQN.to_owned(), referral.0, referral.1);
+                expected.push(elsewhere);
                 assert_eq!(told, expected, "what {host_nqn} may use");
                 assert_eq!(host.admin.logged(LogPageId::DISCOVERY, 1024, 1024), page[1024..2048]);
                 let reply = host.admin.run(SubmissionEntry::new(admin_opcode::ABORT, 0), Give::Nothing);

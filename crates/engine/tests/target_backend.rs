@@ -9,7 +9,9 @@ use std::process::Command;
 
 use engine::backend::{BackendConfig, BackendError};
 use engine::ring::Engine;
-use engine::target::{NamespaceConfig, PortConfig, Reactors, Target, TargetConfig, TargetError};
+use engine::target::{
+    FabricConfig, NamespaceConfig, PortConfig, Reactors, Target, TargetConfig, TargetError,
+};
 use nvme::Status;
 use nvme::io::IoCommand;
 use nvme::log_page::{LogPageId, SmartLog};
@@ -23,26 +25,25 @@ use zerocopy::FromBytes;
 /// A port that is free now, and the configuration of a target there with one namespace.
 fn config(backend: BackendConfig, block_size: u32) -> TargetConfig {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let good = NamespaceConfig {
-        nsid: 1,
-        backend: BackendConfig::Memory { size: 1 << 20 },
-        block_size: 512,
-        uuid: None,
-    };
-    let namespace = NamespaceConfig { nsid: 2, backend, block_size, uuid: None };
+    let good = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 512);
+    let namespace = NamespaceConfig::new(2, backend, block_size);
     TargetConfig {
-        ports: vec![PortConfig { address: free, advertise: None }],
-        subsystems: vec![subsystem(raw_host::NQN, vec![good, namespace])],
+        fabric: FabricConfig {
+            ports: vec![PortConfig::new(1, free)],
+            subsystems: vec![subsystem(raw_host::NQN, vec![good, namespace])],
+            ..FabricConfig::default()
+        },
         reactors: Reactors::Count(1),
         engine: Engine::Automatic,
         poll_us_max: 0,
+        state_dir: None,
     }
 }
 
 /// Tries to start; gives the error, its text without the namespace's name in front, and sees that nothing listens.
 fn refusal(config: &TargetConfig) -> (BackendError, String) {
     let error = Target::start(config).expect_err("it cannot start");
-    let address = config.ports[0].address;
+    let address = config.fabric.ports[0].address;
     assert!(TcpListener::bind(address).is_ok(), "nothing listens on {address}");
     let text = error.to_string();
     let Some(text) = text.strip_prefix(&format!("namespace 2 of {}: ", raw_host::NQN)) else {
@@ -137,10 +138,10 @@ fn a_file_serves_one_target_at_a_time() {
         format!("{} is in use by another process; end that one first, or serve a copy", path.display());
     assert_eq!(text, expected);
     let mut twice = config(file(&path, None), 512);
-    twice.subsystems[0].namespaces[0].backend = file(&folder.path().join("other"), Some(1 << 20));
-    twice.subsystems[0].namespaces[1].backend = file(&folder.path().join("other"), None);
-    let (error, _) = refusal(&twice);
-    assert!(matches!(error, BackendError::Locked { .. }), "nor for two namespaces: {error:?}");
+    twice.fabric.subsystems[0].namespaces[0].backend = file(&folder.path().join("other"), Some(1 << 20));
+    twice.fabric.subsystems[0].namespaces[1].backend = file(&folder.path().join("other"), None);
+    let error = Target::start(&twice).expect_err("nor for two namespaces");
+    assert!(matches!(&error, TargetError::Config(what) if what.contains("other")), "{error:?}");
     first.shutdown();
     Target::start(&config(file(&path, None), 512)).expect("free again").shutdown();
 }

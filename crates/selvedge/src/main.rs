@@ -1,12 +1,15 @@
 //! The program: reads what was typed, does it, and says how it ended. How anything is done is elsewhere.
 
+mod announce;
 mod bench;
 mod commands;
 mod config;
+mod control;
 mod failure;
 mod flags;
 mod log;
 mod report;
+mod state;
 mod stop;
 
 use std::process::ExitCode;

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::ring::core;
-use engine::target::{NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig};
+use engine::target::{
+    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+};
 
 use bare::{BareServer, Style};
 use client::{Opening, Run};
@@ -133,23 +135,20 @@ fn options() -> Result<Options, String> {
 }
 
 fn start_target(cpu: usize) -> Target {
-    let namespace = |nsid, backend| NamespaceConfig { nsid, backend, block_size: 4096, uuid: None };
+    let namespace = |nsid, backend| NamespaceConfig::new(nsid, backend, 4096);
     let config = TargetConfig {
-        ports: vec![PortConfig { address: SocketAddr::from(([127, 0, 0, 1], 0)), advertise: None }],
-        subsystems: vec![SubsystemConfig {
-            nqn: NQN.to_owned(),
-            serial: "roofline".to_owned(),
-            model: "Selvedge".to_owned(),
-            allow_any_host: true,
-            hosts: Vec::new(),
-            namespaces: vec![
+        fabric: FabricConfig {
+            ports: vec![PortConfig::new(1, SocketAddr::from(([127, 0, 0, 1], 0)))],
+            subsystems: vec![SubsystemConfig::new(NQN, "roofline", "Selvedge").with(vec![
                 namespace(1, BackendConfig::Memory { size: SPAN }),
                 namespace(2, BackendConfig::Null { size: SPAN }),
-            ],
-        }],
+            ])],
+            ..FabricConfig::default()
+        },
         reactors: Reactors::Cpus(vec![cpu]),
         engine: engine::ring::Engine::Automatic,
         poll_us_max: engine::limits::POLL_US_MAX,
+        state_dir: None,
     };
     Target::start(&config).expect("the target starts")
 }

@@ -5,8 +5,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::fs::{FlockOperation, OFlags, StatxFlags, flock};
 
@@ -37,7 +37,10 @@ const ZEROING: [ZeroMethod; 3] = [
 #[derive(Debug)]
 pub struct File {
     storage: Storage,
-    length: u64,
+    length: AtomicU64,
+    /// Whether the size was named, so that what the file has beyond it is not served.
+    is_sized: bool,
+    path: PathBuf,
     is_device: bool,
     deallocated_reads_zero: bool,
     zeroing: AtomicU8,
@@ -87,7 +90,9 @@ impl File {
         let length = size.unwrap_or(present - present % u64::from(block_size));
         Ok(Self {
             storage: Storage::new(file),
-            length,
+            length: AtomicU64::new(length),
+            is_sized: size.is_some(),
+            path: path.to_owned(),
             is_device: false,
             deallocated_reads_zero: true,
             zeroing: AtomicU8::new(0),
@@ -127,7 +132,9 @@ impl File {
         }
         Ok(Self {
             storage: Storage::new(file),
-            length,
+            length: AtomicU64::new(length),
+            is_sized: false,
+            path: path.to_owned(),
             is_device: true,
             deallocated_reads_zero: unmaps_to_zero(metadata.rdev()),
             zeroing: AtomicU8::new(0),
@@ -140,8 +147,44 @@ impl File {
     }
 
     /// Bytes it holds.
-    pub const fn length(&self) -> u64 {
-        self.length
+    pub fn length(&self) -> u64 {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// Makes a regular file `size` bytes long. A device has the size it has.
+    pub(super) fn resize(&self, size: u64) -> Result<(), BackendError> {
+        if self.is_device {
+            let reason = "a device is resized by its own means, and then looked at again".to_owned();
+            return Err(BackendError::Size { what: "a block device", wanted: size, reason });
+        }
+        let failed = |error: rustix::io::Errno| BackendError::Size {
+            what: "the file",
+            wanted: size,
+            reason: format!("{}: {}", self.path.display(), io::Error::from(error)),
+        };
+        rustix::fs::ftruncate(&self.storage, size).map_err(failed)?;
+        // A host that was told of the new size must find it after a crash, too.
+        rustix::fs::fsync(&self.storage).map_err(failed)?;
+        self.length.store(size, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Looks how long it is now.
+    pub(super) fn rescan(&self, block_size: u32) -> Result<(), BackendError> {
+        if self.is_sized {
+            return Ok(());
+        }
+        let failed =
+            |error: rustix::io::Errno| BackendError::Open { path: self.path.clone(), source: error.into() };
+        // The end of a device is only found by going there; reads and writes name their offsets.
+        let found = rustix::fs::seek(&self.storage, rustix::fs::SeekFrom::End(0)).map_err(failed)?;
+        let length = found - found % u64::from(block_size);
+        if length == 0 {
+            let wanted = u64::from(block_size);
+            return Err(BackendError::TooSmall { path: self.path.clone(), length, wanted });
+        }
+        self.length.store(length, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether a deallocated range is sure to read as zeroes.

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -12,6 +12,9 @@ use crate::ring::Span;
 
 const WORD: usize = size_of::<u64>();
 const PAGE: u64 = 4096;
+/// How much larger than it begins a memory may become, and what even a small one may.
+const RESERVED_TIMES: usize = 16;
+const RESERVED_MIN: usize = 64 << 30;
 /// From this many bytes on, zeroing gives the pages back instead of writing them.
 const RELEASE_AT: u64 = 64 << 10;
 
@@ -20,7 +23,9 @@ const RELEASE_AT: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Memory {
     pointer: NonNull<c_void>,
-    length: usize,
+    length: AtomicUsize,
+    /// Bytes of address space that are ours, so that it can grow where it is.
+    reserved: usize,
 }
 
 // SAFETY: the memory is reached as atomics only, or by the kernel.
@@ -42,20 +47,48 @@ impl Memory {
         };
         let (protection, flags) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        #[allow(unsafe_code)]
-        let pointer = unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, flags)? };
+        let map = |bytes: usize| {
+            // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+            #[allow(unsafe_code)]
+            unsafe {
+                mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags)
+            }
+        };
+        // Address space costs nothing where the system overcommits; where it does not, there is no room to grow.
+        let reserved = length.saturating_mul(RESERVED_TIMES).max(RESERVED_MIN);
+        let (pointer, reserved) = match map(reserved) {
+            Ok(pointer) => (pointer, reserved),
+            Err(_) => (map(length)?, length),
+        };
         let pointer = NonNull::new(pointer).ok_or(io::ErrorKind::OutOfMemory)?;
         // Transparent huge pages where the system has them to spare: random reads then miss the TLB less often.
         // SAFETY: the advice concerns our own new mapping and changes no contents.
         #[allow(unsafe_code)]
-        let _ = unsafe { madvise(pointer.as_ptr(), length, Advice::LinuxHugepage) };
-        Ok(Self { pointer, length })
+        let _ = unsafe { madvise(pointer.as_ptr(), reserved, Advice::LinuxHugepage) };
+        Ok(Self { pointer, length: AtomicUsize::new(length), reserved })
     }
 
     /// Bytes it holds.
-    pub const fn length(&self) -> u64 {
-        self.length as u64
+    pub fn length(&self) -> u64 {
+        self.length.load(Ordering::Relaxed) as u64
+    }
+
+    /// Makes it `size` bytes long, a multiple of 8. What it gains is zeroes; what it loses goes back to the system.
+    ///
+    /// # Errors
+    /// When it would be larger than the address space that was reserved for it.
+    pub fn resize(&self, size: u64) -> io::Result<()> {
+        let wanted = usize::try_from(size).ok().filter(|wanted| wanted.is_multiple_of(WORD));
+        let Some(wanted) = wanted.filter(|wanted| *wanted > 0 && *wanted <= self.reserved) else {
+            let most = self.reserved;
+            return Err(io::Error::other(format!("it was given room to grow to {most} bytes at most")));
+        };
+        let before = self.length.swap(wanted, Ordering::Relaxed);
+        if wanted < before {
+            // Commands that were begun before may still reach the range: it stays mapped.
+            self.zero_within(wanted as u64, (before - wanted) as u64, before);
+        }
+        Ok(())
     }
 
     /// The bytes from `offset` on, to be sent by the kernel.
@@ -111,6 +144,11 @@ impl Memory {
     /// # Panics
     /// When they are not, or do not lie within the memory.
     pub fn zero(&self, offset: u64, length: u64) {
+        self.zero_within(offset, length, self.reserved);
+    }
+
+    fn zero_within(&self, offset: u64, length: u64, limit: usize) {
+        assert!(offset + length <= limit as u64, "a range within the memory");
         let end = offset + length;
         let (first, last) = (offset.next_multiple_of(PAGE), end - end % PAGE);
         if length < RELEASE_AT || first >= last {
@@ -153,7 +191,7 @@ impl Memory {
 
     fn check(&self, offset: u64, length: usize) -> usize {
         let start = usize::try_from(offset).expect("an offset within the memory");
-        assert!(start <= self.length && length <= self.length - start, "a range within the memory");
+        assert!(start <= self.reserved && length <= self.reserved - start, "a range within the memory");
         start
     }
 }
@@ -162,7 +200,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this length, and nothing borrows it any more.
         #[allow(unsafe_code)]
-        let _ = unsafe { munmap(self.pointer.as_ptr(), self.length) };
+        let _ = unsafe { munmap(self.pointer.as_ptr(), self.reserved) };
     }
 }
 
@@ -197,9 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn it_grows_by_zeroes_and_forgets_what_it_loses() {
+        let memory = Memory::new(8192).expect("two pages");
+        memory.write(4096, &[7; 4096]);
+        memory.resize(4096).expect("shrinks");
+        memory.resize(1 << 20).expect("grows");
+        assert_eq!(memory.length(), 1 << 20);
+        assert!(memory.equals(4096, &[0; 4096]));
+        assert!(memory.resize(u64::MAX - 7).is_err() && memory.resize(0).is_err());
+    }
+
+    #[test]
     #[should_panic(expected = "within the memory")]
     fn a_range_past_the_end_is_refused() {
         let memory = Memory::new(4096).expect("a page");
-        memory.span(4000, 200);
+        memory.span(memory.reserved as u64 - 96, 200);
     }
 }

@@ -6,12 +6,14 @@ mod memory;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use file::{File, ZeroMethod};
 pub use memory::Memory;
 
 /// Which backend to open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum BackendConfig {
     /// Anonymous memory, gone when the target ends.
     Memory {
@@ -28,6 +30,7 @@ pub enum BackendConfig {
         /// The file.
         path: PathBuf,
         /// Bytes. A missing file is made with this size; without it, the file must be there and its size counts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<u64>,
     },
     /// A block device.
@@ -35,6 +38,27 @@ pub enum BackendConfig {
         /// The device node.
         path: PathBuf,
     },
+}
+
+impl BackendConfig {
+    /// The bytes it names, if it does.
+    pub const fn size(&self) -> Option<u64> {
+        match self {
+            Self::Memory { size } | Self::Null { size } => Some(*size),
+            Self::File { size, .. } => *size,
+            Self::Block { .. } => None,
+        }
+    }
+
+    /// Whether both name the same blocks, perhaps more of them or fewer.
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Memory { .. }, Self::Memory { .. }) | (Self::Null { .. }, Self::Null { .. }) => true,
+            (Self::File { path, .. }, Self::File { path: other, .. })
+            | (Self::Block { path }, Self::Block { path: other }) => path == other,
+            _ => false,
+        }
+    }
 }
 
 /// Why a backend could not be opened.
@@ -90,6 +114,16 @@ pub enum BackendError {
         /// The block size in bytes.
         block: u32,
     },
+    /// It cannot get another size.
+    #[error("{what} cannot be made {wanted} bytes long: {reason}")]
+    Size {
+        /// The backend, in a word.
+        what: &'static str,
+        /// Bytes asked for.
+        wanted: u64,
+        /// Why not.
+        reason: String,
+    },
     /// The memory cannot be had.
     #[error("no {size} bytes of memory to be had: {source}")]
     Memory {
@@ -114,7 +148,7 @@ pub enum Backend {
     /// Memory.
     Memory(Memory),
     /// Nothing, of this many bytes.
-    Null(u64),
+    Null(AtomicU64),
     /// A file or block device.
     File(File),
 }
@@ -136,7 +170,7 @@ impl Backend {
                 Memory::new(whole_blocks(*size))
                     .map_err(|source| BackendError::Memory { size: *size, source })?,
             ),
-            BackendConfig::Null { size } => Self::Null(whole_blocks(*size)),
+            BackendConfig::Null { size } => Self::Null(AtomicU64::new(whole_blocks(*size))),
             BackendConfig::File { path, size } => {
                 Self::File(File::open_regular(path, size.map(whole_blocks), block_size)?)
             }
@@ -145,11 +179,45 @@ impl Backend {
     }
 
     /// Bytes it holds.
-    pub const fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         match self {
             Self::Memory(memory) => memory.length(),
-            Self::Null(size) => *size,
+            Self::Null(size) => size.load(Ordering::Relaxed),
             Self::File(file) => file.length(),
+        }
+    }
+
+    /// Makes it `size` bytes long, a multiple of `block_size`; without a size, as long as the file or device is.
+    ///
+    /// # Errors
+    /// When the system refuses, or the backend is of a kind whose size is not ours to change.
+    pub fn resize(&self, size: Option<u64>, block_size: u32) -> Result<(), BackendError> {
+        let Some(size) = size else { return self.rescan(block_size) };
+        if size == 0 {
+            return Err(BackendError::NoBlock { size, block: block_size });
+        }
+        match self {
+            Self::Memory(memory) => memory.resize(size).map_err(|error| BackendError::Size {
+                what: "memory",
+                wanted: size,
+                reason: error.to_string(),
+            }),
+            Self::Null(length) => {
+                length.store(size, Ordering::Relaxed);
+                Ok(())
+            }
+            Self::File(file) => file.resize(size),
+        }
+    }
+
+    /// Looks how long the file or device is now, in whole blocks.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn rescan(&self, block_size: u32) -> Result<(), BackendError> {
+        match self {
+            Self::File(file) => file.rescan(block_size),
+            Self::Memory(_) | Self::Null(_) => Ok(()),
         }
     }
 

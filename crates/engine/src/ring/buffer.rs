@@ -114,6 +114,11 @@ impl BufferPool {
         Self::default()
     }
 
+    /// Bytes of free buffers.
+    pub const fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
     /// Whether a buffer of `length` bytes could be had at all.
     pub const fn fits(length: usize) -> bool {
         length <= BUFFER_LENGTH_MAX

@@ -27,6 +27,18 @@ pub fn make_way() {
     rustix::thread::sched_yield();
 }
 
+/// Lets this process have as many descriptors as the system allows it: each connection needs one, and the usual limit
+/// of 1,024 is for programs that wait with select(2).
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        // Where it is refused, the old limit holds, and connections over it are refused.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
 /// The processors this process may use.
 pub fn available() -> Vec<usize> {
     match sched_getaffinity(None) {

@@ -12,6 +12,7 @@ mod waker;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 pub use buffer::{Buffer, BufferPool};
@@ -131,7 +132,11 @@ impl Ring {
             Engine::Automatic => match uring::Uring::new(&waker) {
                 Ok(uring) => Machinery::IoUring(Box::new(uring)),
                 Err(error) => {
-                    tracing::debug!(%error, "io_uring is not to be had here, using epoll");
+                    // Said once, not by each reactor.
+                    static TOLD: Once = Once::new();
+                    TOLD.call_once(|| {
+                        tracing::warn!(%error, "io_uring is not to be had here; epoll and threads do instead");
+                    });
                     Machinery::Epoll(Box::new(epoll::Epoll::new(&waker)?))
                 }
             },

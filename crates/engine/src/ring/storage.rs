@@ -1,7 +1,7 @@
 //! What a ring does to files and block devices: an open file and the operations on it.
 //! It knows byte offsets only; blocks, namespaces and what a file is good for belong to `backend`.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::Buffer;
 
@@ -13,6 +13,12 @@ impl Storage {
     /// Takes over an open descriptor.
     pub fn new(descriptor: impl Into<OwnedFd>) -> Self {
         Self(descriptor.into())
+    }
+}
+
+impl AsFd for Storage {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -7,10 +7,11 @@ use nvme::features::{FeatureId, SetFeatures};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 
+use super::abort::Abort;
 use super::connection::{Connection, Environment, Session};
 use super::end::End;
 use super::slot::Work;
-use super::{discovery, features, identify, log_page};
+use super::{discovery, features, identify, log_page, namespace_admin};
 use crate::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX};
 
 /// What an admin command comes to.
@@ -80,8 +81,13 @@ impl Connection {
     }
 
     fn take_admin_slot(&mut self, entry: &SubmissionEntry, length: u32) -> Result<u16, End> {
-        let taken =
-            self.slots.take(entry.command_id.get(), entry.opcode, entry.nsid.get(), Work::Admin, length);
+        let taken = self.slots.take(
+            entry.command_id.get(),
+            entry.opcode,
+            (entry.nsid.get(), None),
+            Work::Admin,
+            length,
+        );
         let Some(index) = taken else {
             return Err(DecodeError::new(FatalError::PduSequence, 0).into());
         };
@@ -112,9 +118,20 @@ impl Connection {
             Session::Admin { .. } if entry.opcode == admin_opcode::FABRICS => {
                 self.fabrics_command(entry, env)
             }
+            Session::Admin { controller, .. } if entry.opcode == admin_opcode::SET_FEATURES => {
+                let controller = controller.clone();
+                let asker = self.asker(entry.command_id.get(), env);
+                features::set(entry, &controller, data, env.fabric, asker)
+            }
+            Session::Admin { controller, .. } if is_namespace_command(entry) => {
+                let controller = controller.clone();
+                let asker = self.asker(entry.command_id.get(), env);
+                namespace_admin::answer(entry, &controller, data, env.fabric, asker)
+            }
             Session::Admin { controller, events } => match entry.opcode {
                 admin_opcode::ASYNC_EVENT_REQUEST if events.len() < ASYNC_EVENTS_MAX => {
                     events.push(entry.command_id.get());
+                    self.tell_events();
                     Answer::Held
                 }
                 admin_opcode::ASYNC_EVENT_REQUEST => Status::ASYNC_EVENT_LIMIT_EXCEEDED.do_not_retry().into(),
@@ -125,18 +142,60 @@ impl Connection {
                 admin_opcode::GET_LOG_PAGE if controller.subsystem.is_discovery => {
                     discovery::answer(entry, controller, env.fabric, &self.socket)
                 }
-                admin_opcode::GET_LOG_PAGE => log_page::answer(entry, controller),
-                admin_opcode::SET_FEATURES => features::set(entry, controller, data),
-                admin_opcode::GET_FEATURES => features::get(entry, controller),
-                // The command may have been answered already, or is; it is never cut short (DW0 bit 0: not aborted).
-                admin_opcode::ABORT if !controller.subsystem.is_discovery => {
-                    Answer::Status(Status::SUCCESS, 1)
-                }
+                admin_opcode::GET_LOG_PAGE => log_page::answer(entry, controller, env.fabric),
+                admin_opcode::GET_FEATURES => features::get(entry, controller, env.fabric),
+                admin_opcode::ABORT if !controller.subsystem.is_discovery => self.abort_command(entry, env),
                 _ => Status::INVALID_OPCODE.do_not_retry().into(),
             },
             Session::Io { .. } => return Err(End::Gone),
         };
-        self.send_answer(entry, answer, env)
+        self.send_answer(entry, answer, env)?;
+        if entry.opcode == admin_opcode::GET_LOG_PAGE {
+            // Behind the page there may be another one, which is told of now.
+            self.tell_events();
+        }
+        Ok(())
+    }
+
+    /// Abort of a command of any queue of this controller.
+    fn abort_command(&mut self, entry: &SubmissionEntry, env: &Environment<'_>) -> Answer {
+        let (queue_id, command_id) = (entry.cdw10.get() as u16, (entry.cdw10.get() >> 16) as u16);
+        let Session::Admin { controller, events } = &mut self.session else {
+            return Status::INVALID_FIELD.do_not_retry().into();
+        };
+        if queue_id == 0 {
+            // Of the admin queue's commands only event requests last.
+            let Some(at) = events.iter().position(|held| *held == command_id) else {
+                return Answer::Status(Status::SUCCESS, 1);
+            };
+            events.remove(at);
+            self.respond(command_id, Status::ABORT_REQUESTED, 0);
+            return Answer::Status(Status::SUCCESS, 0);
+        }
+        let controller_id = controller.id;
+        let asker = self.asker(entry.command_id.get(), env);
+        Abort::ask(env.fabric, (controller_id, queue_id, command_id), asker);
+        Answer::Held
+    }
+
+    /// Answers event requests, as far as there are events.
+    pub(super) fn tell_events(&mut self) {
+        loop {
+            let Session::Admin { controller, events } = &mut self.session else { return };
+            if events.is_empty() {
+                return;
+            }
+            let Some(event) = controller.next_event() else { return };
+            let command_id = events.remove(0);
+            self.respond(command_id, Status::SUCCESS, u64::from(event));
+        }
+    }
+
+    /// Answers a command that was held until somebody else had done it.
+    pub(super) fn answer_held(&mut self, command_id: u16, status: Status, result: u64) {
+        if !self.terminated {
+            self.respond(command_id, status, result);
+        }
     }
 
     fn send_answer(
@@ -163,7 +222,7 @@ impl Connection {
                 if let Some(buffer) = self.slots.at(index).data.as_mut() {
                     buffer.copy_from_slice(&bytes[..length]);
                 }
-                self.send_slot(index, length as u32);
+                self.send_slot(index, length as u32, env.now);
             }
         }
         Ok(())
@@ -172,6 +231,10 @@ impl Connection {
 
 fn is_connect(entry: &SubmissionEntry) -> bool {
     entry.opcode == admin_opcode::FABRICS && entry.fabrics_type() == fabrics_type::CONNECT
+}
+
+fn is_namespace_command(entry: &SubmissionEntry) -> bool {
+    matches!(entry.opcode, admin_opcode::NAMESPACE_MANAGEMENT | admin_opcode::NAMESPACE_ATTACHMENT)
 }
 
 /// Whether the host sends data with this command.
@@ -184,6 +247,6 @@ fn sends_data(entry: &SubmissionEntry) -> bool {
             let set = SetFeatures::decode(entry.cdw10.get(), entry.cdw11.get(), entry.cdw14.get());
             matches!(set.id, FeatureId::TIMESTAMP | FeatureId::HOST_BEHAVIOR | FeatureId::HOST_IDENTIFIER)
         }
-        _ => false,
+        _ => namespace_admin::sends_data(entry),
     }
 }

@@ -2,21 +2,25 @@
 //! How the storage's answers are taken is in `storage`; the bytes are moved by `connection`.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use nvme::command::{DataPointer, admin_opcode};
 use nvme::fabrics::fabrics_type;
-use nvme::io::{DATASET_RANGES_MAX, DatasetRange, IoCommand};
+use nvme::io::{DATASET_RANGES_MAX, DatasetRange, Fused, IoCommand};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 
 use super::connection::{Connection, Environment, Payload, Session};
-use super::counters::QueueCounters;
 use super::end::End;
-use super::namespace::Namespace;
+use super::namespace::{Namespace, special};
+use super::namespace_table::{Attachment, NamespaceView};
+use super::pair::Pair;
+use super::reservation::{Access, HostId};
 use super::slot::{Stage, Work};
-use super::subsystem::NamespaceView;
-use crate::backend::Backend;
-use crate::limits::{BUFFER_LENGTH_MAX, IN_CAPSULE_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX};
+use crate::backend::{Backend, ZeroMethod};
+use crate::limits::{
+    BUFFER_LENGTH_MAX, COPY_RANGES_MAX, IN_CAPSULE_LENGTH_MAX, VERIFY_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX,
+};
 
 /// Bytes of the longest list of ranges.
 const DATASET_LENGTH_MAX: u32 = (DATASET_RANGES_MAX * size_of::<DatasetRange>()) as u32;
@@ -28,6 +32,7 @@ struct Checked<'a> {
     /// Bytes of data that travel.
     length: u32,
     in_capsule: bool,
+    fused: Fused,
 }
 
 impl Connection {
@@ -46,42 +51,55 @@ impl Connection {
             self.fabrics_on_io_queue(entry);
             return Ok(());
         }
-        let Session::Io { controller, namespaces, counters, .. } = &self.session else {
+        let Session::Io { controller, views, .. } = &self.session else {
             return Err(End::Gone);
         };
         if !controller.is_ready() {
             self.refuse(entry, Status::COMMAND_SEQUENCE_ERROR);
             return Ok(());
         }
-        let checked = match namespaces.get(entry.nsid.get()) {
-            Some(namespace) => check(entry, data_length, namespace).map(|checked| (checked, namespace)),
+        let (view, number) = (views.current().clone(), views.number());
+        let checked = match view.attachment(entry.nsid.get()) {
+            Some(attachment) => check(entry, data_length, attachment, &controller.host.id)
+                .map(|checked| (checked, attachment)),
             None => Err(Status::INVALID_NAMESPACE.do_not_retry()),
         };
-        let (checked, namespace) = match checked {
+        let (checked, attachment) = match checked {
             Ok(checked) => checked,
             Err(status) => {
                 self.refuse(entry, status);
+                if entry.fused() != 0 {
+                    self.pair_refused(entry, env);
+                }
                 return Ok(());
             }
         };
-        count(counters, &checked);
         // Memory answers at once, and needs neither slot nor buffer unless a digest has to hold still.
-        let immediate = !self.digests.data && !matches!(namespace.backend, Backend::File(_));
-        if immediate && self.answer_at_once(&checked, data_length, input) {
+        let namespace = &*attachment.namespace;
+        let immediate = !self.digests.data
+            && namespace.special() & special::SLOW == 0
+            && checked.fused == Fused::No
+            && !matches!(*namespace.backend, Backend::File(_));
+        if immediate && self.answer_at_once(&checked, namespace, number, (data_length, input)) {
+            self.count_done(entry.nsid.get(), &checked.work, checked.length, 0);
             return Ok(());
         }
-        self.start(&checked, env)
+        self.start(&checked, &view, env)
     }
 
     /// Answers commands on memory and null namespaces straight away; whether it could.
-    fn answer_at_once(&mut self, checked: &Checked<'_>, data_length: usize, input: &mut &[u8]) -> bool {
-        let Some(namespaces) = self.namespaces() else { return false };
-        let nsid = checked.entry.nsid.get();
-        let Some(namespace) = namespaces.get(nsid) else { return false };
+    fn answer_at_once(
+        &mut self,
+        checked: &Checked<'_>,
+        namespace: &Namespace,
+        view: u32,
+        (data_length, input): (usize, &mut &[u8]),
+    ) -> bool {
+        let nsid = namespace.nsid;
         let command_id = checked.entry.command_id.get();
-        match (checked.work, &namespace.backend) {
+        match (checked.work, &*namespace.backend) {
             (Work::Read { range }, Backend::Memory(_)) => {
-                let payload = Payload::Memory { nsid, offset: range.offset };
+                let payload = Payload::Memory { nsid, view, offset: range.offset };
                 self.send_data(command_id, payload, checked.length, 0);
             }
             (Work::Read { .. }, Backend::Null(_)) => {
@@ -99,7 +117,8 @@ impl Connection {
                 memory.zero(range.offset, range.length);
                 self.respond(command_id, Status::SUCCESS, 0);
             }
-            (Work::Flush, Backend::Memory(_) | Backend::Null(_)) | (Work::Zero { .. }, Backend::Null(_)) => {
+            (Work::Flush | Work::Verify { .. }, Backend::Memory(_) | Backend::Null(_))
+            | (Work::Zero { .. }, Backend::Null(_)) => {
                 self.respond(command_id, Status::SUCCESS, 0);
             }
             _ => return false,
@@ -108,46 +127,130 @@ impl Connection {
     }
 
     /// Starts a command in a slot.
-    fn start(&mut self, checked: &Checked<'_>, env: &mut Environment<'_>) -> Result<(), End> {
+    fn start(
+        &mut self,
+        checked: &Checked<'_>,
+        view: &Rc<NamespaceView>,
+        env: &mut Environment<'_>,
+    ) -> Result<(), End> {
         let entry = checked.entry;
-        if self.slots.has_command(entry.command_id.get()) {
-            self.refuse(entry, Status::COMMAND_ID_CONFLICT);
-            return Ok(());
-        }
         let nsid = entry.nsid.get();
-        let taken = self.slots.take(entry.command_id.get(), entry.opcode, nsid, checked.work, checked.length);
+        let refused = if self.slots.has_command(entry.command_id.get()) {
+            Err(Status::COMMAND_ID_CONFLICT)
+        } else if checked.fused == Fused::Second {
+            self.find_first(nsid, &checked.work).map(Some)
+        } else {
+            Ok(None)
+        };
+        let partner = match refused {
+            Ok(partner) => partner,
+            Err(status) => {
+                self.refuse(entry, status);
+                if checked.fused != Fused::No {
+                    self.pair_refused(entry, env);
+                }
+                return Ok(());
+            }
+        };
+        if let (Fused::First, Pair::First(former)) = (checked.fused, self.pair) {
+            self.end_partner(former, Status::ABORTED_MISSING_FUSED, env);
+        }
+        let namespace = (nsid, Some(view.clone()));
+        let taken =
+            self.slots.take(entry.command_id.get(), entry.opcode, namespace, checked.work, checked.length);
         let Some(index) = taken else {
             tracing::info!("a host has more commands outstanding than its queue has entries");
             return Err(DecodeError::new(FatalError::PduSequence, 0).into());
         };
+        let shaped = view.get(nsid).is_some_and(|namespace| namespace.special() & special::SHAPED != 0);
+        let slot = self.slots.at(index);
+        slot.began = env.now;
+        slot.admitted = !shaped;
+        slot.fused = checked.fused;
+        slot.partner = partner;
+        match (checked.fused, partner) {
+            (Fused::First, _) => self.pair = Pair::First(index),
+            (Fused::Second, Some(first)) => {
+                self.slots.at(first).partner = Some(index);
+                self.pair = Pair::None;
+            }
+            _ => {}
+        }
         if checked.in_capsule {
+            // Its data is behind it in the stream; everything else comes when it is there.
             self.take_in_capsule(index, env);
-        } else if checked.length > 0
-            && (!self.waiting.is_empty() || !self.slots.may_hold(checked.length as usize))
-        {
+        } else {
+            self.begin(index, env);
+        }
+        Ok(())
+    }
+
+    /// Begins a command without data in its capsule: the namespace's limits first, then a buffer.
+    fn begin(&mut self, index: u16, env: &mut Environment<'_>) {
+        if !self.slots.at(index).admitted && self.waits_for_limits(index, env) {
+            return;
+        }
+        let length = self.slots.at(index).length as usize;
+        if length > 0 && (!self.waiting.is_empty() || !self.slots.may_hold(length)) {
             // In turn: small commands would else overtake a large one without end.
+            self.slots.at(index).stage = Stage::Buffer;
             self.waiting.push_back(index);
         } else {
             self.start_waiting(index, env);
         }
-        Ok(())
+    }
+
+    /// Whether a command has to wait for its namespace's limits; if not, it need not be asked again.
+    pub(super) fn waits_for_limits(&mut self, index: u16, env: &mut Environment<'_>) -> bool {
+        let namespace: Option<Arc<Namespace>> =
+            self.slots.at(index).attachment().map(|attachment| attachment.namespace.clone());
+        let waits = namespace.is_some_and(|namespace| self.wait_for_limits(index, &namespace, env));
+        if !waits {
+            self.slots.at(index).admitted = true;
+        }
+        waits
+    }
+
+    /// Goes on with a command that the limits let through.
+    pub(super) fn go_on(&mut self, index: u16, env: &mut Environment<'_>) {
+        let slot = self.slots.at(index);
+        if slot.data.is_some() { self.data_came(index, env) } else { self.begin(index, env) }
     }
 
     /// Goes on with a command that has everything but its buffer, which it may have now.
     pub(super) fn start_waiting(&mut self, index: u16, env: &mut Environment<'_>) {
         match self.slots.at(index).work {
-            Work::Write { .. } | Work::Compare { .. } | Work::Deallocate { .. } | Work::Admin => {
-                self.ask_for_data(index, env);
-            }
             Work::Read { range } => {
                 self.slots.hold(index, env.pool);
                 self.begin_read(index, range, env);
             }
-            Work::Flush | Work::Zero { .. } => {
-                self.slots.at(index).stage = Stage::Storage;
+            Work::Reservation { command: IoCommand::ReservationReport { .. } } => {
+                self.reservation_data_came(index, env);
+            }
+            Work::Write { .. }
+            | Work::Compare { .. }
+            | Work::Deallocate { .. }
+            | Work::Copy { .. }
+            | Work::Reservation { .. }
+            | Work::Admin => self.ask_for_data(index, env),
+            Work::Flush | Work::Zero { .. } | Work::Verify { .. } | Work::Spoil { .. } => {
                 self.data_came(index, env);
             }
             Work::Free => {}
+        }
+    }
+
+    /// Tries again with the commands that a fused pair held back.
+    pub(super) fn try_held_back(&mut self, env: &mut Environment<'_>) {
+        for index in std::mem::take(&mut self.held_back) {
+            if self.slots.get_mut(index).is_none_or(|slot| slot.stage != Stage::Exclusive) {
+                continue;
+            }
+            if self.slots.at(index).fused == Fused::No {
+                self.data_came(index, env);
+            } else {
+                self.begin_pair(index, env);
+            }
         }
     }
 
@@ -160,35 +263,54 @@ impl Connection {
             self.refuse(entry, Status::INVALID_QUEUE_TYPE.do_not_retry());
         }
     }
-
-    /// The table of namespaces this queue works with. The handle is counted by this reactor alone.
-    pub(super) fn namespaces(&self) -> Option<Rc<NamespaceView>> {
-        match &self.session {
-            Session::Io { namespaces, .. } => Some(namespaces.clone()),
-            _ => None,
-        }
-    }
-}
-
-fn count(counters: &QueueCounters, checked: &Checked<'_>) {
-    match checked.work {
-        Work::Read { range } | Work::Compare { range } => counters.read(range.length),
-        Work::Write { range, .. } => counters.wrote(range.length),
-        _ => {}
-    }
 }
 
 /// Decodes an I/O command and checks it against its namespace and its data.
 fn check<'a>(
     entry: &'a SubmissionEntry,
     data_length: usize,
-    namespace: &Namespace,
+    attachment: &Attachment,
+    host_id: &HostId,
 ) -> Result<Checked<'a>, Status> {
-    let command = IoCommand::decode(entry)?;
-    let range = |start, blocks: u32| {
-        namespace.bytes(start, u64::from(blocks)).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())
-    };
-    let (work, length) = match command {
+    let (command, fused) = IoCommand::decode_fused(entry)?;
+    let namespace = &*attachment.namespace;
+    if let Some(status) = attachment.access.refusal() {
+        return Err(status);
+    }
+    let special = namespace.special();
+    if special & (special::PROTECTED | special::RESERVED) != 0 {
+        check_special(entry, &command, namespace, host_id)?;
+    }
+    let (work, length) = work_of(&command, namespace)?;
+    if length > BUFFER_LENGTH_MAX as u64 {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    let (length, in_capsule) = check_data(entry, &command, length as u32, data_length)?;
+    Ok(Checked { entry, work, length, in_capsule, fused })
+}
+
+/// Checks a command against write protection and the reservation.
+#[cold]
+fn check_special(
+    entry: &SubmissionEntry,
+    command: &IoCommand,
+    namespace: &Namespace,
+    host_id: &HostId,
+) -> Result<(), Status> {
+    if command.writes() && !namespace.protection().is_none() {
+        return Err(Status::WRITE_PROTECTED.do_not_retry());
+    }
+    match Access::of_io(entry.opcode) {
+        Some(access) if namespace.reservation_forbids(host_id, access) => Err(Status::RESERVATION_CONFLICT),
+        _ => Ok(()),
+    }
+}
+
+/// What a command comes to on its namespace, and how many bytes of data go with it.
+fn work_of(command: &IoCommand, namespace: &Namespace) -> Result<(Work, u64), Status> {
+    let range = |start, blocks: u32| namespace.range(start, blocks);
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    Ok(match *command {
         IoCommand::Read { start, blocks, .. } => {
             let range = range(start, blocks)?;
             (Work::Read { range }, range.length)
@@ -201,37 +323,47 @@ fn check<'a>(
             let range = range(start, blocks)?;
             (Work::Compare { range }, range.length)
         }
+        IoCommand::Verify { start, blocks } => {
+            let range = range(start, blocks)?;
+            if range.length > VERIFY_LENGTH_MAX {
+                return Err(invalid);
+            }
+            (Work::Verify { range }, 0)
+        }
+        IoCommand::WriteUncorrectable { start, blocks } => (Work::Spoil { range: range(start, blocks)? }, 0),
         IoCommand::Flush => (Work::Flush, 0),
         IoCommand::WriteZeroes { start, blocks, force_unit_access, deallocate } => {
             let range = range(start, blocks)?;
             if range.length > WRITE_ZEROES_LENGTH_MAX {
-                return Err(Status::INVALID_FIELD.do_not_retry());
+                return Err(invalid);
             }
-            let method = match &namespace.backend {
+            let method = match &*namespace.backend {
                 Backend::File(file) => file.zero_method(deallocate),
-                _ => crate::backend::ZeroMethod::Write,
+                _ => ZeroMethod::Write,
             };
             (Work::Zero { range, method, deallocate, durable: force_unit_access }, 0)
         }
-        IoCommand::DatasetManagement { ranges, .. } => {
-            (Work::Deallocate { next: 0, ranges }, u64::from(ranges) * size_of::<DatasetRange>() as u64)
+        IoCommand::DatasetManagement { ranges, deallocate } => {
+            // A hint without "deallocate" asks for nothing, but its data has to be taken all the same.
+            let next = if deallocate { 0 } else { ranges };
+            (Work::Deallocate { next, ranges }, u64::from(ranges) * size_of::<DatasetRange>() as u64)
         }
-        // What hosts are not told of is not done.
-        _ => return Err(Status::INVALID_OPCODE.do_not_retry()),
-    };
-    if length > BUFFER_LENGTH_MAX as u64 {
-        return Err(Status::INVALID_FIELD.do_not_retry());
-    }
-    let length = length as u32;
-    let (length, in_capsule) = check_data(entry, &command, length, data_length)?;
-    // A hint without "deallocate" asks for nothing, but its data has to be taken all the same.
-    let work = match command {
-        IoCommand::DatasetManagement { deallocate: false, ranges } => {
-            Work::Deallocate { next: ranges, ranges }
+        IoCommand::Copy { start, ranges, format, force_unit_access } => {
+            if ranges > COPY_RANGES_MAX {
+                return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
+            }
+            let to = range(start, 1)?.offset;
+            let work = Work::Copy { next: 0, ranges, format, durable: force_unit_access, done: 0, to };
+            (work, u64::from(ranges) * format.range_bytes() as u64)
         }
-        _ => work,
-    };
-    Ok(Checked { entry, work, length, in_capsule })
+        IoCommand::ReservationReport { dwords, .. } => {
+            (Work::Reservation { command: *command }, u64::from(dwords) * 4)
+        }
+        IoCommand::ReservationRegister { .. } | IoCommand::ReservationAcquire { .. } => {
+            (Work::Reservation { command: *command }, 16)
+        }
+        IoCommand::ReservationRelease { .. } => (Work::Reservation { command: *command }, 8),
+    })
 }
 
 /// Checks where the data is against how much there has to be: how many bytes travel, and whether within the capsule.

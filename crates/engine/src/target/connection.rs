@@ -3,21 +3,27 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::rc::Rc;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nvme::tcp::{
-    DataPdu, DecodeError, Digests, Event, FatalError, Part, PduType, Receiver, Role, Transmitter, flags,
-    negotiate,
+    DataPdu, DecodeError, Digests, Event, FatalError, Part, PduType, Receiver, Role, Transmitter, negotiate,
 };
-use nvme::{CompletionEntry, Status, SubmissionEntry};
+use nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
 
 use super::controller::Controller;
-use super::counters::QueueCounters;
+use super::counters::{QueueMeter, ReactorCounters};
 use super::end::End;
+use super::fabric::Fabric;
+use super::mailbox::Mailbox;
+use super::namespace_table::Views;
+use super::pair::Pair;
+use super::reactor::Timers;
+use super::request::Asker;
+use super::reservation::HostId;
+use super::shape::Lanes;
 use super::slot::{Slots, Stage, Work};
-use super::subsystem::{Fabric, NamespaceView};
 use crate::backend::Backend;
 use crate::limits::{
     CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, RECEIVE_BUDGET, SEND_BATCH_BYTES,
@@ -25,11 +31,23 @@ use crate::limits::{
 };
 use crate::ring::{BufferPool, Moment, Ring, Socket, Span, SpanMut};
 
+/// A connection that has just come.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) socket: Socket,
+    /// The port it came by.
+    pub(super) port: u16,
+    /// Where it came from.
+    pub(super) peer: SocketAddr,
+}
+
 /// What a connection works with: its reactor's ring and buffers, and what all share.
 pub(super) struct Environment<'a> {
     pub(super) ring: &'a mut Ring,
     pub(super) pool: &'a mut BufferPool,
     pub(super) fabric: &'a Arc<Fabric>,
+    pub(super) mailbox: &'a Arc<Mailbox>,
+    pub(super) timers: &'a mut Timers,
     pub(super) now: Moment,
 }
 
@@ -38,8 +56,8 @@ pub(super) struct Environment<'a> {
 pub(super) enum Payload {
     /// In the buffer of a slot.
     Slot(u16),
-    /// In the memory of a namespace, from this byte on.
-    Memory { nsid: u32, offset: u64 },
+    /// In the memory of a namespace, as the queue's table with the number `view` has it, from this byte on.
+    Memory { nsid: u32, view: u32, offset: u64 },
     /// Nowhere: they are zeroes.
     Zeroes,
 }
@@ -65,8 +83,9 @@ pub(super) enum Session {
     /// An I/O queue.
     Io {
         controller: Arc<Controller>,
-        namespaces: Rc<NamespaceView>,
-        counters: Arc<QueueCounters>,
+        views: Views,
+        counters: Arc<ReactorCounters>,
+        meter: Arc<QueueMeter>,
         queue_id: u16,
     },
 }
@@ -85,10 +104,23 @@ pub(super) enum Verdict {
 /// A connection.
 pub(super) struct Connection {
     pub(super) token: u32,
+    /// A number that no other connection of this target has had.
+    pub(super) serial: u64,
+    /// The port it came by, and from where.
+    pub(super) port: u16,
+    pub(super) peer: SocketAddr,
     pub(super) socket: Socket,
     pub(super) session: Session,
     pub(super) slots: Slots,
+    /// Commands that wait for a buffer, in turn.
     pub(super) waiting: VecDeque<u16>,
+    /// Commands that a fused pair holds back.
+    pub(super) held_back: VecDeque<u16>,
+    /// Where the second command of a fused pair finds its first.
+    pub(super) pair: Pair,
+    /// Commands that wait for the limits of their namespaces, and when to look again.
+    pub(super) lanes: Vec<Lanes>,
+    pub(super) timer: Option<Moment>,
     pub(super) transmitter: Transmitter<Payload>,
     pub(super) receiving: Receiving,
     pub(super) flow_control: bool,
@@ -111,18 +143,30 @@ pub(super) struct Connection {
     receiver: Receiver,
     blocked: bool,
     draining: bool,
+    /// Bytes that have left in all.
+    sent_bytes: u64,
+    /// I/O commands that were taken in all.
+    pub(super) commands: u64,
 }
 
 impl Connection {
-    pub(super) fn new(token: u32, socket: Socket, now: Moment) -> Self {
+    pub(super) fn new(token: u32, serial: u64, arrival: Arrival, now: Moment) -> Self {
+        let Arrival { socket, port, peer } = arrival;
         let timeout = std::time::Duration::from_millis(CONNECT_TIMEOUT_MS);
         Self {
             token,
+            serial,
+            port,
+            peer,
             socket,
             session: Session::New,
             // Connect itself needs one slot, for its data.
             slots: Slots::new(1),
             waiting: VecDeque::new(),
+            held_back: VecDeque::new(),
+            pair: Pair::None,
+            lanes: Vec::new(),
+            timer: None,
             transmitter: Transmitter::new(4),
             receiving: Receiving::Discard,
             flow_control: true,
@@ -138,6 +182,8 @@ impl Connection {
             receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
             blocked: false,
             draining: false,
+            sent_bytes: 0,
+            commands: 0,
         }
     }
 
@@ -146,6 +192,35 @@ impl Connection {
         match &self.session {
             Session::New => None,
             Session::Admin { controller, .. } | Session::Io { controller, .. } => Some(controller),
+        }
+    }
+
+    /// The identifier of its host.
+    pub(super) fn host_id(&self) -> Option<HostId> {
+        self.controller().map(|controller| controller.host.id)
+    }
+
+    /// Where an answer for one of its commands goes that somebody else gives.
+    pub(super) fn asker(&self, command_id: u16, env: &Environment<'_>) -> Asker {
+        let (connection, serial) = (self.token, self.serial);
+        Asker { reactor: env.mailbox.clone(), connection, serial, command_id }
+    }
+
+    /// Works with the controller's namespaces as they are now. What is on its way still points into the former ones.
+    pub(super) fn refresh(&mut self) {
+        let until = self.sent_bytes + self.transmitter.length() as u64;
+        if let Session::Io { controller, views, .. } = &mut self.session {
+            views.replace(controller.table(), until);
+            views.release(self.sent_bytes);
+        }
+    }
+
+    /// Releases former namespaces that no answer on its way points into; called now and then.
+    pub(super) fn release_former(&mut self) {
+        if let Session::Io { views, .. } = &mut self.session
+            && views.has_former()
+        {
+            views.release(self.sent_bytes);
         }
     }
 
@@ -161,7 +236,7 @@ impl Connection {
         }
         // A host takes the end of the admin queue for the end of all: it comes last.
         match &self.session {
-            Session::Admin { controller, .. } => controller.state().queues.is_empty(),
+            Session::Admin { controller, .. } => !controller.state().has_io_queues(),
             _ => true,
         }
     }
@@ -334,6 +409,7 @@ impl Connection {
         }
         self.queue_head = if self.queue_head + 1 >= self.entries { 0 } else { self.queue_head + 1 };
         if matches!(self.session, Session::Io { .. }) {
+            self.commands += 1;
             return self.io_command(entry, data_length, input, env);
         }
         self.admin_command(entry, data_length, env)
@@ -402,81 +478,10 @@ impl Connection {
         self.receiving = Receiving::Slot { slot: index, at: 0 };
     }
 
-    /// Answers a command that has no slot.
-    pub(super) fn respond(&mut self, command_id: u16, status: Status, result: u64) {
-        let head = if self.flow_control { self.queue_head } else { 0 };
-        self.transmitter.response(CompletionEntry::new(command_id, status, result, head));
-    }
-
-    /// Answers the Connect that made this queue. Without flow control, that is said here once and for all.
-    pub(super) fn respond_connect(&mut self, command_id: u16, controller_id: u16) {
-        const NO_FLOW_CONTROL: u16 = 0xffff;
-        let head = if self.flow_control { self.queue_head } else { NO_FLOW_CONTROL };
-        let result = u64::from(controller_id);
-        self.transmitter.response(CompletionEntry::new(command_id, Status::SUCCESS, result, head));
-    }
-
-    /// Answers a command that failed, and writes it into the error log.
-    pub(super) fn refuse(&mut self, entry: &SubmissionEntry, status: Status) {
-        self.refuse_with(entry, status, 0);
-    }
-
-    /// The same, with a result that says more.
-    pub(super) fn refuse_with(&mut self, entry: &SubmissionEntry, status: Status, result: u64) {
-        self.log(entry, status);
-        self.respond(entry.command_id.get(), status, result);
-    }
-
     /// Takes `length` bytes of in-capsule data out of `input` if they are all there.
     pub(super) fn take_whole<'a>(&mut self, length: usize, input: &mut &'a [u8]) -> Option<&'a [u8]> {
         (self.receiver.data_left() == length && input.len() >= length)
             .then(|| self.receiver.take_data(input, length))
-    }
-
-    fn log(&self, entry: &SubmissionEntry, status: Status) {
-        match &self.session {
-            Session::New => {}
-            Session::Admin { controller, .. } => controller.log_error(0, entry, status),
-            Session::Io { controller, queue_id, .. } => controller.log_error(*queue_id, entry, status),
-        }
-    }
-
-    /// Answers the command of a slot, and gives the slot back.
-    pub(super) fn finish(&mut self, index: u16, status: Status, env: &mut Environment<'_>) {
-        let slot = self.slots.at(index);
-        let command_id = slot.command_id;
-        if !status.is_success() {
-            let mut entry = SubmissionEntry::new(slot.opcode, slot.nsid);
-            entry.command_id = slot.command_id.into();
-            self.log(&entry, status);
-        }
-        self.respond(command_id, status, 0);
-        self.slots.give(index, env.pool);
-        self.wake_waiting(env);
-    }
-
-    /// Sends `length` bytes to the host, and with them the command's success.
-    pub(super) fn send_data(&mut self, command_id: u16, payload: Payload, length: u32, crc: u32) {
-        // Without a completion the host never learns how far its queue was read, so that flow control forbids it.
-        let success = if self.flow_control { 0 } else { flags::SUCCESS };
-        let pdu = DataPdu::new(PduType::DataToHost, flags::LAST | success, command_id, 0, 0, length);
-        self.transmitter.data(pdu, payload, 0..length as usize, crc);
-        if self.flow_control {
-            self.respond(command_id, Status::SUCCESS, 0);
-        }
-    }
-
-    /// Sends the first `length` bytes of a slot's buffer; the slot is given back when they have left.
-    pub(super) fn send_slot(&mut self, index: u16, length: u32) {
-        let crc = if self.digests.data {
-            nvme::tcp::digest::crc32c(&self.slots.data(index)[..length as usize])
-        } else {
-            0
-        };
-        let slot = self.slots.at(index);
-        slot.stage = Stage::Sending;
-        let command_id = slot.command_id;
-        self.send_data(command_id, Payload::Slot(index), length, crc);
     }
 
     /// Starts commands that waited for a buffer, as long as there are any.
@@ -496,6 +501,7 @@ impl Connection {
         let mut released = false;
         while !self.transmitter.is_empty() && !self.blocked {
             let (sent, wanted) = self.send_once()?;
+            self.sent_bytes += sent as u64;
             let Self { transmitter, slots, .. } = self;
             transmitter.advance(sent, |payload| {
                 if let Payload::Slot(index) = payload {
@@ -526,7 +532,9 @@ impl Connection {
                 Part::Payload { payload, start, end } => match payload {
                     Payload::Slot(index) => Span::new(&self.slots.data(index)[start..end]),
                     Payload::Zeroes => Span::new(&ZEROES[start..end]),
-                    Payload::Memory { nsid, offset } => memory_span(&self.session, nsid, offset, start, end),
+                    Payload::Memory { nsid, view, offset } => {
+                        memory_span(&self.session, (nsid, view), offset, start, end)
+                    }
                 },
             };
             wanted += span.len();
@@ -545,6 +553,8 @@ impl Connection {
         tracing::info!(%error, "a host sent what no conforming host sends; its connection ends");
         self.transmitter.terminate(PduType::ControllerTerminate, error.error, error.information, header);
         self.waiting.clear();
+        self.held_back.clear();
+        self.lanes.clear();
         self.linger(env.now);
         self.flush_or_close(env, Verdict::Again)
     }
@@ -564,10 +574,16 @@ impl Connection {
 }
 
 /// Bytes of a memory namespace that a queued payload names.
-fn memory_span(session: &Session, nsid: u32, offset: u64, start: usize, end: usize) -> Span<'_> {
-    if let Session::Io { namespaces, .. } = session
-        && let Some(namespace) = namespaces.get(nsid)
-        && let Backend::Memory(memory) = &namespace.backend
+fn memory_span(
+    session: &Session,
+    (nsid, view): (u32, u32),
+    offset: u64,
+    start: usize,
+    end: usize,
+) -> Span<'_> {
+    if let Session::Io { views, .. } = session
+        && let Some(namespace) = views.numbered(view).and_then(|view| view.get(nsid))
+        && let Backend::Memory(memory) = &*namespace.backend
     {
         return memory.span(offset + start as u64, end - start);
     }

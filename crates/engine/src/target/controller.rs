@@ -1,18 +1,26 @@
 //! A controller: one association of a host with a subsystem, shared by its queues on whatever reactor they are.
 //! A queue asks it one relaxed question per command; everything behind its lock belongs to admin commands.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use nvme::fabrics::{configuration, controller_status};
-use nvme::log_page::ErrorLogEntry;
+use nvme::features::value;
+use nvme::log_page::{ErrorLogEntry, ReservationNotification, ReservationNotificationLog};
 use nvme::{Status, SubmissionEntry};
 use zerocopy::little_endian::{U16, U32, U64};
 
+use super::counters::QueueMeters;
+use super::event::{Events, Notice};
 use super::features::Features;
+use super::log_page::parameter_location;
+use super::namespace_table::NamespaceTable;
+use super::reservation_log::ReservationLog;
+use super::status::{ControllerStatus, QueueStatus};
 use super::subsystem::{Subsystem, lock};
-use crate::limits::{ERROR_LOG_ENTRIES, IO_QUEUES_MAX};
+use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES, IO_QUEUES_MAX};
 use crate::ring::Moment;
 
 /// Who uses a controller.
@@ -28,11 +36,16 @@ pub(super) struct Controller {
     pub(super) id: u16,
     pub(super) subsystem: Arc<Subsystem>,
     pub(super) host: Host,
+    /// The port its host came by.
+    pub(super) port: u16,
+    /// The namespaces its host sees.
+    table: RwLock<Arc<NamespaceTable>>,
     ready: AtomicBool,
     ended: AtomicBool,
     /// When a command of any queue was last seen, in the ring's nanoseconds.
     heard: AtomicU64,
     keep_alive_ms: AtomicU64,
+    pub(super) meters: QueueMeters,
     state: Mutex<State>,
 }
 
@@ -42,7 +55,12 @@ pub(super) struct State {
     pub(super) configuration: u32,
     pub(super) status: u32,
     pub(super) features: Features,
-    pub(super) queues: Vec<u16>,
+    /// Its queues, the admin queue too, each with the serial number of its connection.
+    pub(super) queues: Vec<(u64, QueueStatus)>,
+    events: Events,
+    /// Namespaces that are otherwise than the host may think; too many to name beyond a list's length.
+    changed_namespaces: BTreeSet<u32>,
+    reservation_log: ReservationLog,
     errors: Vec<ErrorLogEntry>,
     error_count: u64,
 }
@@ -55,22 +73,30 @@ impl Controller {
         id: u16,
         subsystem: Arc<Subsystem>,
         host: Host,
+        port: u16,
         keep_alive_ms: u32,
         now: Moment,
     ) -> Self {
+        let table = RwLock::new(Arc::new(subsystem.table_for(&host.nqn, port)));
         Self {
             id,
             subsystem,
             host,
+            port,
+            table,
             ready: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             heard: AtomicU64::new(now.0),
             keep_alive_ms: AtomicU64::new(u64::from(keep_alive_ms)),
+            meters: QueueMeters::default(),
             state: Mutex::new(State {
                 configuration: 0,
                 status: 0,
                 features: Features::default(),
                 queues: Vec::new(),
+                events: Events::default(),
+                changed_namespaces: BTreeSet::new(),
+                reservation_log: ReservationLog::default(),
                 errors: Vec::new(),
                 error_count: 0,
             }),
@@ -108,9 +134,13 @@ impl Controller {
         self.keep_alive_ms.store(u64::from(keep_alive_ms), Ordering::Relaxed);
     }
 
-    /// Whether the host has been silent for longer than its keep alive time-out.
+    /// Whether the host has been silent for longer than its keep alive time-out, or than a discovery controller waits
+    /// without one.
     pub(super) fn is_silent(&self, now: Moment) -> bool {
-        let timeout = Duration::from_millis(u64::from(self.keep_alive_ms()));
+        let timeout = Duration::from_millis(match self.keep_alive_ms() {
+            0 if self.subsystem.is_discovery => DISCOVERY_IDLE_MS_MAX,
+            keep_alive_ms => u64::from(keep_alive_ms),
+        });
         let heard = Moment(self.heard.load(Ordering::Relaxed));
         !timeout.is_zero() && now.since(heard) > timeout + KEEP_ALIVE_GRACE
     }
@@ -134,6 +164,11 @@ impl Controller {
             // A reset: all but the identity goes back to where it began (Base 3.7.2).
             state.status = 0;
             state.features = Features::default();
+            state.events = Events::default();
+            state.changed_namespaces.clear();
+            state.reservation_log = ReservationLog::default();
+            // They are on their way out; their numbers are free at once.
+            state.queues.retain(|(_, queue)| queue.queue_id == 0);
             close = true;
         }
         let shutdown = configuration::SHUTDOWN_MASK;
@@ -159,28 +194,119 @@ impl Controller {
             && (self.subsystem.is_discovery || sizes == expected)
     }
 
-    /// Takes I/O queue `queue_id`.
+    /// The namespaces its host sees.
+    pub(super) fn table(&self) -> Arc<NamespaceTable> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets its host see others.
+    pub(super) fn set_table(&self, table: Arc<NamespaceTable>) {
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+    }
+
+    /// Takes note that something happened; whether the host is to be told now.
+    pub(super) fn raise(&self, notice: Notice) -> bool {
+        let mut state = self.state();
+        notice.is_wanted(state.features.async_events()) && state.events.raise(notice)
+    }
+
+    /// The next event to tell the host.
+    pub(super) fn next_event(&self) -> Option<u32> {
+        self.state().events.next()
+    }
+
+    /// The host reads the log page of a notice, and is told again when something happens from now on.
+    pub(super) fn looked_at(&self, notice: Notice) {
+        self.state().events.looked_at(notice);
+    }
+
+    /// Takes note of namespaces that are otherwise than the host may think.
+    pub(super) fn note_changed_namespaces(&self, nsids: &BTreeSet<u32>) {
+        self.state().changed_namespaces.extend(nsids);
+    }
+
+    /// The namespaces that changed since they were last asked for; `keep` leaves them to be asked for again.
+    pub(super) fn changed_namespaces(&self, keep: bool) -> BTreeSet<u32> {
+        let mut state = self.state();
+        if keep { state.changed_namespaces.clone() } else { std::mem::take(&mut state.changed_namespaces) }
+    }
+
+    /// Writes a reservation notification into the log, unless its host has masked it; whether there is one to tell of.
+    pub(super) fn note_reservation(&self, kind: ReservationNotification, nsid: u32) -> bool {
+        let masked_by = match kind {
+            ReservationNotification::Empty => return false,
+            ReservationNotification::RegistrationPreempted => value::MASK_REGISTRATION_PREEMPTED,
+            ReservationNotification::ReservationReleased => value::MASK_RESERVATION_RELEASED,
+            ReservationNotification::ReservationPreempted => value::MASK_RESERVATION_PREEMPTED,
+        };
+        let mut state = self.state();
+        let wanted = state.features.reservation_mask(nsid) & masked_by == 0;
+        if wanted {
+            state.reservation_log.push(kind, nsid);
+        }
+        wanted
+    }
+
+    /// The page of the reservation notification log that the host reads next.
+    pub(super) fn reservation_page(&self) -> ReservationNotificationLog {
+        self.state().reservation_log.first()
+    }
+
+    /// The host has read the page with this count. Another one that waits is an event of its own.
+    pub(super) fn read_reservation_page(&self, page_count: u64) {
+        let mut state = self.state();
+        state.reservation_log.was_read(page_count);
+        state.events.looked_at(Notice::Reservation);
+        if !state.reservation_log.is_empty() {
+            state.events.raise(Notice::Reservation);
+        }
+    }
+
+    /// Takes the admin queue, whose connection has this serial number.
+    pub(super) fn add_admin_queue(&self, serial: u64, queue: QueueStatus) {
+        self.state().queues.push((serial, queue));
+    }
+
+    /// Takes an I/O queue, whose connection has this serial number.
     ///
     /// # Errors
     /// The status when the controller is not ready, has not granted the queue, or has it already.
-    pub(super) fn add_queue(&self, queue_id: u16) -> Result<(), Status> {
+    pub(super) fn add_queue(&self, serial: u64, queue: QueueStatus) -> Result<(), Status> {
         let mut state = self.state();
+        let queue_id = queue.queue_id;
         if !self.is_ready() {
             return Err(Status::CONNECT_CONTROLLER_BUSY);
         }
         if queue_id > state.features.io_queues().min(IO_QUEUES_MAX) {
             return Err(Status::CONNECT_INVALID_PARAMETERS.do_not_retry());
         }
-        if state.queues.contains(&queue_id) {
+        if state.queues.iter().any(|(_, known)| known.queue_id == queue_id) {
             return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
         }
-        state.queues.push(queue_id);
+        state.queues.push((serial, queue));
         Ok(())
     }
 
-    /// Takes note that an I/O queue has ended.
-    pub(super) fn remove_queue(&self, queue_id: u16) {
-        self.state().queues.retain(|queue| *queue != queue_id);
+    /// What is to be told of it.
+    pub(super) fn status(&self) -> ControllerStatus {
+        let mut queues: Vec<QueueStatus> =
+            self.state().queues.iter().map(|(_, queue)| queue.clone()).collect();
+        queues.sort_unstable_by_key(|queue| queue.queue_id);
+        ControllerStatus {
+            cntlid: self.id,
+            subsystem: self.subsystem.nqn.clone(),
+            host_nqn: self.host.nqn.clone(),
+            host_id: uuid::Uuid::from_bytes(self.host.id),
+            port: self.port,
+            ready: self.is_ready(),
+            keep_alive_ms: self.keep_alive_ms(),
+            queues,
+        }
+    }
+
+    /// Takes note that the queue on the connection with this serial number has ended.
+    pub(super) fn remove_queue(&self, serial: u64) {
+        self.state().queues.retain(|(of, _)| *of != serial);
     }
 
     /// Writes a failed command into the error log.
@@ -192,8 +318,7 @@ impl Controller {
         error.queue_id = U16::new(queue_id);
         error.command_id = entry.command_id;
         error.status = U16::new(status.bits() << 1);
-        // Which byte was wrong is not known here (Base 5.1.12.1.2).
-        error.parameter_location = U16::new(0xffff);
+        error.parameter_location = U16::new(parameter_location(entry, status));
         error.lba = U64::new(if queue_id == 0 { 0 } else { entry.cdw10_11() });
         error.namespace_id = U32::new(entry.nsid.get());
         error.transport_type = 3;
@@ -207,6 +332,11 @@ impl Controller {
 }
 
 impl State {
+    /// Whether there is an I/O queue.
+    pub(super) fn has_io_queues(&self) -> bool {
+        self.queues.iter().any(|(_, queue)| queue.queue_id > 0)
+    }
+
     /// The error log, newest entry first.
     pub(super) fn errors(&self) -> &[ErrorLogEntry] {
         &self.errors
@@ -215,5 +345,30 @@ impl State {
     /// Errors since the controller was made.
     pub(super) const fn error_count(&self) -> u64 {
         self.error_count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn controller(subsystem: Subsystem, keep_alive_ms: u32) -> Controller {
+        let host = Host { nqn: "nqn.2026-01.io.selvedge:host".to_owned(), id: [1; 16] };
+        Controller::new(1, Arc::new(subsystem), host, 1, keep_alive_ms, Moment(0))
+    }
+
+    #[test]
+    fn only_a_discovery_controller_ends_without_a_keep_alive() {
+        let after = |ms| Moment(0).after(Duration::from_millis(ms));
+        let discovery = || Subsystem::discovery("nqn.2026-01.io.selvedge:discovery");
+        let silent = controller(discovery(), 0);
+        assert!(!silent.is_silent(after(DISCOVERY_IDLE_MS_MAX)));
+        assert!(silent.is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
+        assert_eq!(silent.keep_alive_ms(), 0, "what the host has set is what it is told");
+        silent.hear(after(DISCOVERY_IDLE_MS_MAX));
+        assert!(!silent.is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
+        assert!(!controller(discovery(), 300_000).is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
+        let config = super::super::config::SubsystemConfig::new("nqn.2026-01.io.selvedge:a", "A", "Selvedge");
+        assert!(!controller(Subsystem::new(&config, Vec::new()), 0).is_silent(after(1 << 40)));
     }
 }

@@ -1,10 +1,11 @@
 //! The discovery log: which subsystems a host finds at which addresses of this target.
-//! Referrals and changes while hosts watch are not here.
+//! Telling hosts that it changed is not here.
 
 use std::net::{IpAddr, SocketAddr};
 
 use nvme::discovery::{
-    AddressFamily, DiscoveryEntry, Nqn, SubsystemType, encode_discovery_log, transport_requirements,
+    AddressFamily, DISCOVERY_NQN, DiscoveryEntry, Nqn, SubsystemType, encode_discovery_log, entry_flags,
+    transport_requirements,
 };
 use nvme::log_page::{LogPageId, SupportedLogPages, log_page_support};
 use nvme::{Status, SubmissionEntry};
@@ -12,14 +13,13 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::U16;
 
 use super::admin::Answer;
+use super::config::{PortConfig, ReferralConfig};
 use super::controller::Controller;
-use super::log_page::{cut, decode};
-use super::subsystem::{Fabric, Port};
+use super::event::Notice;
+use super::fabric::{Directory, Fabric};
+use super::log_page::{cut, decode, looked_at};
 use crate::limits::ADMIN_QUEUE_ENTRIES_MAX;
 use crate::ring::Socket;
-
-/// The log's generation: it never changes while the target runs, and hosts expect a number from 1 on.
-const GENERATION: u64 = 1;
 
 /// Answers Get Log Page of a discovery controller.
 pub(super) fn answer(
@@ -31,7 +31,12 @@ pub(super) fn answer(
     let request = decode(entry);
     match request.id {
         LogPageId::DISCOVERY => {
-            cut(&encode_discovery_log(GENERATION, &entries(controller, fabric, socket)), &request)
+            looked_at(controller, Notice::DiscoveryLog, &request);
+            let directory = fabric.directory();
+            cut(
+                &encode_discovery_log(directory.generation, &entries(controller, &directory, socket)),
+                &request,
+            )
         }
         LogPageId::SUPPORTED_LOG_PAGES => {
             let mut pages = SupportedLogPages::default();
@@ -44,33 +49,61 @@ pub(super) fn answer(
     }
 }
 
-fn entries(controller: &Controller, fabric: &Fabric, socket: &Socket) -> Vec<DiscoveryEntry> {
+fn entries(controller: &Controller, directory: &Directory, socket: &Socket) -> Vec<DiscoveryEntry> {
     let mut entries = Vec::new();
-    for subsystem in fabric.subsystems() {
+    for subsystem in &directory.subsystems {
         let Ok(nqn) = Nqn::new(&subsystem.nqn) else { continue };
         if !subsystem.allows(&controller.host.nqn) {
             continue;
         }
-        for (number, port) in fabric.ports.iter().enumerate() {
-            let (family, address) = advertised(port, socket);
-            let service = port.address.port().to_string();
-            let mut entry = DiscoveryEntry::tcp(SubsystemType::NVM, &nqn, family, &address, &service);
-            entry.port_id = U16::new(number as u16 + 1);
-            entry.admin_queue_size_max = U16::new(ADMIN_QUEUE_ENTRIES_MAX);
-            entry.transport_requirements = transport_requirements::FLOW_CONTROL_DISABLE;
+        for port in directory.config.ports.iter().filter(|port| subsystem.is_on(port)) {
+            entries.push(entry(SubsystemType::NVM, &nqn, port, socket));
+        }
+    }
+    // Where this service itself is to be found: with a name of its own a host can tell it from others (TP8013).
+    if let Ok(nqn) = Nqn::new(&controller.subsystem.nqn) {
+        for port in &directory.config.ports {
+            let mut entry = entry(SubsystemType::CURRENT_DISCOVERY, &nqn, port, socket);
+            // All ports tell a host the same.
+            entry.flags = U16::new(entry_flags::PERSISTENT_CONNECTIONS | entry_flags::DUPLICATE_INFORMATION);
             entries.push(entry);
         }
     }
+    entries.extend(directory.config.referrals.iter().filter_map(referral));
     entries
+}
+
+fn entry(kind: SubsystemType, nqn: &Nqn, port: &PortConfig, socket: &Socket) -> DiscoveryEntry {
+    let (family, address) = advertised(port, socket);
+    let service = port.address.port().to_string();
+    let mut entry = DiscoveryEntry::tcp(kind, nqn, family, &address, &service);
+    entry.port_id = U16::new(port.id);
+    entry.admin_queue_size_max = U16::new(ADMIN_QUEUE_ENTRIES_MAX);
+    entry.transport_requirements = transport_requirements::FLOW_CONTROL_DISABLE;
+    entry
+}
+
+fn referral(config: &ReferralConfig) -> Option<DiscoveryEntry> {
+    let nqn = Nqn::new(config.nqn.as_deref().unwrap_or(DISCOVERY_NQN)).ok()?;
+    let family = family_of(&config.address);
+    let mut entry =
+        DiscoveryEntry::tcp(SubsystemType::REFERRAL, &nqn, family, &config.address, &config.service);
+    entry.admin_queue_size_max = U16::new(ADMIN_QUEUE_ENTRIES_MAX);
+    Some(entry)
+}
+
+fn family_of(address: &str) -> AddressFamily {
+    match address.parse::<IpAddr>() {
+        Ok(IpAddr::V6(_)) => AddressFamily::IPV6,
+        _ => AddressFamily::IPV4,
+    }
 }
 
 /// The address to tell a host: the one to be advertised, the one listened on, or, where that is any address of the
 /// machine, the one the host has reached.
-fn advertised(port: &Port, socket: &Socket) -> (AddressFamily, String) {
+fn advertised(port: &PortConfig, socket: &Socket) -> (AddressFamily, String) {
     if let Some(advertise) = &port.advertise {
-        let is_ipv6 = advertise.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6());
-        let family = if is_ipv6 { AddressFamily::IPV6 } else { AddressFamily::IPV4 };
-        return (family, advertise.clone());
+        return (family_of(advertise), advertise.clone());
     }
     let listened = port.address.ip();
     let address = if listened.is_unspecified() { socket.local_ip().unwrap_or(listened) } else { listened };

@@ -13,8 +13,9 @@ use super::admin::Answer;
 use super::connection::{Connection, Environment, Session};
 use super::controller::{Controller, Host};
 use super::end::End;
+use super::namespace_table::Views;
 use super::slot::Slots;
-use super::subsystem::NamespaceView;
+use super::status::QueueStatus;
 use crate::limits::{ADMIN_QUEUE_ENTRIES_MAX, KEEP_ALIVE_MS_MAX, QUEUE_ENTRIES_MAX};
 
 /// How long a controller takes to become ready at most, in units of 500 ms (CAP.TO): it is ready at once.
@@ -74,7 +75,7 @@ impl Connection {
         data: &ConnectData,
         env: &mut Environment<'_>,
     ) -> Result<u16, Refusal> {
-        let (subsystem, host) = check_names(connect, data, env)?;
+        let (subsystem, host) = check_names(connect, data, self.port, env)?;
         if connect.queue_size == 0 || connect.queue_size >= ADMIN_QUEUE_ENTRIES_MAX {
             return Err(InvalidParameter::QUEUE_SIZE.into());
         }
@@ -84,10 +85,10 @@ impl Connection {
         if connect.keep_alive_ms > KEEP_ALIVE_MS_MAX {
             return Err(Status::KEEP_ALIVE_INVALID.do_not_retry().into());
         }
-        let (keep_alive_ms, now) = (connect.keep_alive_ms, env.now);
+        let (port, keep_alive_ms, now) = (self.port, connect.keep_alive_ms, env.now);
         let controller = env
             .fabric
-            .add_controller(|id| Controller::new(id, subsystem, host, keep_alive_ms, now))
+            .add_controller(|id| Controller::new(id, subsystem, host, port, keep_alive_ms, now))
             .ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
         tracing::info!(
             controller = controller.id,
@@ -96,6 +97,7 @@ impl Connection {
             "a host connects"
         );
         let id = controller.id;
+        controller.add_admin_queue(self.serial, self.queue_status(connect, env));
         self.session = Session::Admin { controller, events: Vec::new() };
         Ok(id)
     }
@@ -106,7 +108,7 @@ impl Connection {
         data: &ConnectData,
         env: &mut Environment<'_>,
     ) -> Result<u16, Refusal> {
-        let (subsystem, host) = check_names(connect, data, env)?;
+        let (subsystem, host) = check_names(connect, data, self.port, env)?;
         let controller = env
             .fabric
             .controller(data.controller_id.get())
@@ -124,14 +126,26 @@ impl Connection {
         if subsystem.is_discovery {
             return Err(InvalidParameter::QUEUE_ID.into());
         }
-        controller.add_queue(connect.queue_id).map_err(|status| {
+        controller.add_queue(self.serial, self.queue_status(connect, env)).map_err(|status| {
             let unknown = status.without_flags() == Status::CONNECT_INVALID_PARAMETERS;
             Refusal(status, unknown.then_some(InvalidParameter::QUEUE_ID))
         })?;
         let id = controller.id;
-        let (namespaces, counters) = (NamespaceView::new(subsystem.namespaces()), subsystem.new_counters());
-        self.session = Session::Io { controller, namespaces, counters, queue_id: connect.queue_id };
+        let views = Views::new(controller.table());
+        let counters = subsystem.counters.of_reactor(env.mailbox.number);
+        let meter = controller.meters.open(connect.queue_id);
+        self.session = Session::Io { controller, views, counters, meter, queue_id: connect.queue_id };
         Ok(id)
+    }
+
+    /// What is to be told of the queue that this connection becomes.
+    fn queue_status(&self, connect: &Connect, env: &Environment<'_>) -> QueueStatus {
+        QueueStatus {
+            queue_id: connect.queue_id,
+            entries: connect.queue_size + 1,
+            reactor: env.mailbox.number,
+            peer: Some(self.peer),
+        }
     }
 
     /// A Fabrics command on an admin queue.
@@ -161,6 +175,7 @@ impl Connection {
 fn check_names(
     connect: &Connect,
     data: &ConnectData,
+    port: u16,
     env: &Environment<'_>,
 ) -> Result<(std::sync::Arc<super::subsystem::Subsystem>, Host), Refusal> {
     if connect.record_format != 0 {
@@ -170,11 +185,12 @@ fn check_names(
     let subsystem = Nqn::decode(&data.subsystem_nqn)
         .ok()
         .and_then(|name| env.fabric.find(name.as_str()))
+        .filter(|subsystem| env.fabric.directory().port(port).is_some_and(|port| subsystem.is_on(port)))
         .ok_or(InvalidParameter::SUBSYSTEM_NQN)?;
     if !subsystem.allows(host.as_str()) {
         return Err(Status::CONNECT_INVALID_HOST.do_not_retry().into());
     }
-    Ok((subsystem.clone(), Host { nqn: host.as_str().to_owned(), id: data.host_id }))
+    Ok((subsystem, Host { nqn: host.as_str().to_owned(), id: data.host_id }))
 }
 
 fn get_property(entry: &SubmissionEntry, controller: &Controller) -> Answer {

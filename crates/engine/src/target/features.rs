@@ -1,7 +1,10 @@
 //! Get and Set Features: what a host may turn on a controller, and what it finds there.
-//! Values live in the controller's state and go back to their defaults with a reset.
+//! Values live in the controller's state and go back to their defaults with a reset. Features of which every namespace
+//! has its own are in `namespace_features`.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use nvme::features::{
@@ -13,6 +16,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::admin::Answer;
 use super::controller::Controller;
+use super::fabric::Fabric;
+use super::namespace_features;
+use super::request::Asker;
 use crate::limits::{IO_QUEUES_MAX, KEEP_ALIVE_MS_MAX};
 
 /// What a host has set.
@@ -27,6 +33,8 @@ pub(super) struct Features {
     host_behavior: HostBehavior,
     /// The host's clock in milliseconds, and when it was set.
     timestamp: Option<(u64, Instant)>,
+    /// Reservation notifications the host does not want, by namespace.
+    reservation_masks: BTreeMap<u32, u32>,
 }
 
 impl Default for Features {
@@ -41,6 +49,7 @@ impl Default for Features {
             io_queues: IO_QUEUES_MAX,
             host_behavior: HostBehavior::default(),
             timestamp: None,
+            reservation_masks: BTreeMap::new(),
         }
     }
 }
@@ -49,6 +58,21 @@ impl Features {
     /// I/O queues that were granted.
     pub(super) const fn io_queues(&self) -> u16 {
         self.io_queues
+    }
+
+    /// Events the host wants.
+    pub(super) const fn async_events(&self) -> AsyncEventConfig {
+        AsyncEventConfig(self.async_events)
+    }
+
+    /// Reservation notifications the host does not want of a namespace, as bits of the feature's value.
+    pub(super) fn reservation_mask(&self, nsid: u32) -> u32 {
+        self.reservation_masks.get(&nsid).copied().unwrap_or(0)
+    }
+
+    /// Masks reservation notifications of namespaces that the host sees.
+    pub(super) fn set_reservation_masks(&mut self, nsids: impl Iterator<Item = u32>, mask: u32) {
+        self.reservation_masks.extend(nsids.map(|nsid| (nsid, mask)));
     }
 
     fn time_ms(&self) -> (u64, u8) {
@@ -63,13 +87,14 @@ impl Features {
 }
 
 /// Whether controllers of this kind have the feature, and what can be done with it.
-fn capability(id: FeatureId, is_discovery: bool, has_cache: bool) -> Option<u32> {
+fn capability(id: FeatureId, is_discovery: bool) -> Option<u32> {
     let changeable = capabilities::CHANGEABLE;
     match id {
         FeatureId::ASYNC_EVENT_CONFIG | FeatureId::KEEP_ALIVE_TIMER => Some(changeable),
         FeatureId::HOST_IDENTIFIER => Some(0),
         _ if is_discovery => None,
-        FeatureId::VOLATILE_WRITE_CACHE => has_cache.then_some(0),
+        // It is there, but a namespace whose writes go to a file's cache needs it: it cannot be turned off.
+        FeatureId::VOLATILE_WRITE_CACHE => Some(0),
         FeatureId::POWER_MANAGEMENT
         | FeatureId::ARBITRATION
         | FeatureId::TEMPERATURE_THRESHOLD
@@ -82,19 +107,24 @@ fn capability(id: FeatureId, is_discovery: bool, has_cache: bool) -> Option<u32>
     }
 }
 
-fn capability_of(id: FeatureId, controller: &Controller) -> Option<u32> {
-    let subsystem = &controller.subsystem;
-    let has_cache = subsystem.namespaces().iter().any(|namespace| namespace.backend.has_volatile_cache());
-    capability(id, subsystem.is_discovery, has_cache)
+fn capability_of(id: FeatureId, controller: &Controller, fabric: &Fabric) -> Option<u32> {
+    let is_discovery = controller.subsystem.is_discovery;
+    capability(id, is_discovery).or_else(|| {
+        let of_namespace = namespace_features::capability(id, fabric);
+        of_namespace.filter(|_| !is_discovery)
+    })
 }
 
 /// Answers Get Features.
-pub(super) fn get(entry: &SubmissionEntry, controller: &Controller) -> Answer {
+pub(super) fn get(entry: &SubmissionEntry, controller: &Controller, fabric: &Fabric) -> Answer {
     let invalid = Status::INVALID_FIELD.do_not_retry();
     let Ok(request) = GetFeatures::decode(entry.cdw10.get(), entry.cdw11.get(), entry.cdw14.get()) else {
         return invalid.into();
     };
-    let Some(capability) = capability_of(request.id, controller) else { return invalid.into() };
+    let Some(capability) = capability_of(request.id, controller, fabric) else { return invalid.into() };
+    if request.select != Select::Capabilities && capability & capabilities::NAMESPACE_SPECIFIC != 0 {
+        return namespace_features::get(&request, entry.nsid.get(), controller);
+    }
     let state = controller.state();
     let default = Features::default();
     let features = match request.select {
@@ -135,19 +165,28 @@ pub(super) fn get(entry: &SubmissionEntry, controller: &Controller) -> Answer {
 }
 
 /// Answers Set Features.
-pub(super) fn set(entry: &SubmissionEntry, controller: &Controller, data: &[u8]) -> Answer {
+pub(super) fn set(
+    entry: &SubmissionEntry,
+    controller: &Arc<Controller>,
+    data: &[u8],
+    fabric: &Fabric,
+    asker: Asker,
+) -> Answer {
     let invalid = Status::INVALID_FIELD.do_not_retry();
     let request = SetFeatures::decode(entry.cdw10.get(), entry.cdw11.get(), entry.cdw14.get());
-    match capability_of(request.id, controller) {
+    match capability_of(request.id, controller, fabric) {
         None => return invalid.into(),
         Some(capability) if capability & capabilities::CHANGEABLE == 0 => {
             return Status::FEATURE_NOT_CHANGEABLE.do_not_retry().into();
         }
         Some(_) if request.save => return Status::FEATURE_NOT_SAVEABLE.do_not_retry().into(),
+        Some(capability) if capability & capabilities::NAMESPACE_SPECIFIC != 0 => {
+            return namespace_features::set(&request, entry.nsid.get(), controller, fabric, asker);
+        }
         Some(_) => {}
     }
     let mut state = controller.state();
-    let has_queues = !state.queues.is_empty();
+    let has_queues = state.has_io_queues();
     let features = &mut state.features;
     match request.id {
         FeatureId::ARBITRATION => features.arbitration = request.value,

@@ -1,13 +1,17 @@
 //! Identify: what this target says of its controllers and namespaces, and only what is true.
 //! Where the bytes stand is the `nvme` crate's knowledge.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nvme::fabrics::VERSION_2_0;
 use nvme::identify::bits::{
-    controller_attributes, controller_type, deallocate_features, discovery_controller_type,
-    log_page_attributes, multipath_capabilities, optional_fabrics_commands, optional_nvm_commands,
-    sgl_support, sharing, status, volatile_write_cache,
+    ana_capabilities, attributes, common_features, controller_attributes, controller_type,
+    copy_descriptor_formats, deallocate_features, discovery_controller_type, features, fused_operations,
+    log_page_attributes, multipath_capabilities, optional_admin_commands, optional_async_events,
+    optional_fabrics_commands, optional_nvm_commands, reservation_capabilities as capability, sgl_support,
+    sharing, status, volatile_write_cache, write_protection,
 };
 use nvme::identify::{
     Cns, CommandSet, ControllerList, IDENTIFY_BYTES, IdentifyController, IdentifyControllerNvm,
@@ -16,16 +20,20 @@ use nvme::identify::{
 };
 use nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
-use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::little_endian::{U16, U32, U64, U128};
 
 use super::admin::Answer;
 use super::controller::Controller;
+use super::fabric::Fabric;
 use super::namespace::Namespace;
-use super::subsystem::Fabric;
+use super::namespace_admin::{self, FORMATS};
+use super::namespace_table::Attachment;
+use crate::backend::Backend;
 use crate::limits::{
-    ABORTS_MAX, ADMIN_QUEUE_ENTRIES_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MIN, ERROR_LOG_ENTRIES,
+    ABORTS_MAX, ADMIN_QUEUE_ENTRIES_MAX, ANA_GROUPS_MAX, ANA_TRANSITION_S_MAX, ASYNC_EVENTS_MAX,
+    BUFFER_LENGTH_MIN, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX, COPY_RANGES_MAX, ERROR_LOG_ENTRIES,
     IN_CAPSULE_LENGTH_MAX, KEEP_ALIVE_GRANULARITY_100MS, NAMESPACES_MAX, QUEUE_ENTRIES_MAX,
-    TRANSFER_PAGES_EXPONENT, WRITE_ZEROES_LENGTH_MAX,
+    TRANSFER_PAGES_EXPONENT, VERIFY_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX,
 };
 
 /// What all controllers report as their firmware: the version of this program.
@@ -44,12 +52,28 @@ pub(super) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &
             _ => Err(Status::INVALID_FIELD.do_not_retry()),
         }
     } else {
-        io_controller(&request, nsid, controller, fabric)
+        needs_known_command_set(&request).and_then(|()| io_controller(&request, nsid, controller, fabric))
     };
     match bytes {
         Ok(bytes) => Answer::Data(bytes),
         Err(status) => status.into(),
     }
+}
+
+/// Those that ask about a command set have to name one that is here.
+fn needs_known_command_set(request: &IdentifyRequest) -> Result<(), Status> {
+    let names_one = matches!(
+        request.cns,
+        Cns::COMMAND_SET_NAMESPACE
+            | Cns::COMMAND_SET_CONTROLLER
+            | Cns::COMMAND_SET_ACTIVE_NAMESPACE_LIST
+            | Cns::COMMAND_SET_ALLOCATED_NAMESPACE_LIST
+            | Cns::COMMAND_SET_ALLOCATED_NAMESPACE
+    );
+    if names_one && request.command_set != CommandSet::NVM {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    Ok(())
 }
 
 fn io_controller(
@@ -58,65 +82,75 @@ fn io_controller(
     controller: &Controller,
     fabric: &Fabric,
 ) -> Result<Vec<u8>, Status> {
-    let table = controller.subsystem.namespaces();
-    let invalid = Status::INVALID_FIELD.do_not_retry();
-    let needs_nvm = matches!(
-        request.cns,
-        Cns::COMMAND_SET_NAMESPACE
-            | Cns::COMMAND_SET_CONTROLLER
-            | Cns::COMMAND_SET_ACTIVE_NAMESPACE_LIST
-            | Cns::COMMAND_SET_ALLOCATED_NAMESPACE_LIST
-            | Cns::COMMAND_SET_ALLOCATED_NAMESPACE
-    );
-    if needs_nvm && request.command_set != CommandSet::NVM {
-        return Err(invalid);
-    }
-    let listed = |after| {
-        // The two highest identifiers have no successor to list (Base 5.1.13.2.2).
-        if after >= NSID_ALL - 1 {
-            return Err(Status::INVALID_NAMESPACE.do_not_retry());
-        }
-        Ok(NamespaceList::after(after, table.iter().map(|namespace| namespace.nsid)).as_bytes().to_vec())
-    };
-    // An identifier that could be but is not gets zeroes where the specification says so (inactive namespace).
-    let namespace_or_zeroes = |make: fn(&Namespace) -> Vec<u8>| match table.get(nsid) {
-        Some(namespace) => Ok(make(namespace)),
-        None if (1..=NAMESPACES_MAX).contains(&nsid) => Ok(vec![0; IDENTIFY_BYTES]),
-        None => Err(Status::INVALID_NAMESPACE.do_not_retry()),
-    };
+    let table = controller.table();
+    let view = |nsid| table.attachment(nsid).map(Described::from);
+    let allocated = || Allocated::of(controller, fabric);
     match request.cns {
         Cns::NAMESPACE if nsid == NSID_ALL => Ok(common_namespace().as_bytes().to_vec()),
-        Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => {
-            namespace_or_zeroes(|namespace| identify_namespace(namespace).as_bytes().to_vec())
+        Cns::NAMESPACE => or_zeroes(nsid, view(nsid), |d| d.namespace(fabric).as_bytes().to_vec()),
+        Cns::ALLOCATED_NAMESPACE => {
+            or_zeroes(nsid, allocated().get(nsid), |d| d.namespace(fabric).as_bytes().to_vec())
         }
-        Cns::CONTROLLER => Ok(identify_controller(controller).as_bytes().to_vec()),
-        Cns::ACTIVE_NAMESPACE_LIST
-        | Cns::ALLOCATED_NAMESPACE_LIST
-        | Cns::COMMAND_SET_ACTIVE_NAMESPACE_LIST
-        | Cns::COMMAND_SET_ALLOCATED_NAMESPACE_LIST => listed(nsid),
+        Cns::CONTROLLER => Ok(identify_controller(controller, fabric).as_bytes().to_vec()),
+        Cns::ACTIVE_NAMESPACE_LIST | Cns::COMMAND_SET_ACTIVE_NAMESPACE_LIST => {
+            listed(nsid, table.iter().map(|namespace| namespace.nsid))
+        }
+        Cns::ALLOCATED_NAMESPACE_LIST | Cns::COMMAND_SET_ALLOCATED_NAMESPACE_LIST => {
+            listed(nsid, allocated().nsids())
+        }
         Cns::NAMESPACE_DESCRIPTORS => {
             table.get(nsid).map(descriptors).ok_or(Status::INVALID_NAMESPACE.do_not_retry())
         }
-        Cns::COMMAND_SET_NAMESPACE | Cns::COMMAND_SET_ALLOCATED_NAMESPACE => {
-            namespace_or_zeroes(|_| IdentifyNamespaceNvm::default().as_bytes().to_vec())
+        Cns::COMMAND_SET_NAMESPACE => {
+            or_zeroes(nsid, view(nsid), |_| IdentifyNamespaceNvm::default().as_bytes().to_vec())
+        }
+        Cns::COMMAND_SET_ALLOCATED_NAMESPACE => {
+            or_zeroes(nsid, allocated().get(nsid), |_| IdentifyNamespaceNvm::default().as_bytes().to_vec())
         }
         Cns::COMMAND_SET_CONTROLLER => Ok(nvm_controller().as_bytes().to_vec()),
-        Cns::INDEPENDENT_NAMESPACE | Cns::INDEPENDENT_ALLOCATED_NAMESPACE => namespace_or_zeroes(|_| {
-            let mut independent = IdentifyNamespaceIndependent::default();
-            independent.sharing = sharing::SHARED;
-            independent.status = status::READY;
-            independent.as_bytes().to_vec()
-        }),
-        Cns::ATTACHED_CONTROLLER_LIST if table.get(nsid).is_none() => {
+        Cns::INDEPENDENT_NAMESPACE => {
+            or_zeroes(nsid, view(nsid), |d| d.independent(fabric).as_bytes().to_vec())
+        }
+        Cns::INDEPENDENT_ALLOCATED_NAMESPACE => {
+            or_zeroes(nsid, allocated().get(nsid), |d| d.independent(fabric).as_bytes().to_vec())
+        }
+        Cns::ATTACHED_CONTROLLER_LIST if allocated().get(nsid).is_none() => {
             Err(Status::INVALID_NAMESPACE.do_not_retry())
         }
-        Cns::ATTACHED_CONTROLLER_LIST | Cns::CONTROLLER_LIST => {
-            let ids = fabric.controller_ids(&controller.subsystem);
+        Cns::ATTACHED_CONTROLLER_LIST => {
+            let mut controllers = fabric.controllers_of(&controller.subsystem);
+            controllers.retain(|known| known.table().get(nsid).is_some());
+            let ids = controllers.into_iter().map(|known| known.id);
+            Ok(ControllerList::starting_at(request.controller_id, ids).as_bytes().to_vec())
+        }
+        Cns::CONTROLLER_LIST => {
+            let ids = fabric.controllers_of(&controller.subsystem).into_iter().map(|known| known.id);
             Ok(ControllerList::starting_at(request.controller_id, ids).as_bytes().to_vec())
         }
         Cns::COMMAND_SET_LIST => Ok(IoCommandSetList::nvm_only().as_bytes().to_vec()),
-        _ => Err(invalid),
+        _ => Err(Status::INVALID_FIELD.do_not_retry()),
     }
+}
+
+/// An identifier that could be but is not gets zeroes where the specification says so (inactive namespace).
+fn or_zeroes(
+    nsid: u32,
+    described: Option<Described>,
+    make: impl FnOnce(&Described) -> Vec<u8>,
+) -> Result<Vec<u8>, Status> {
+    match described {
+        Some(described) => Ok(make(&described)),
+        None if (1..=NAMESPACES_MAX).contains(&nsid) => Ok(vec![0; IDENTIFY_BYTES]),
+        None => Err(Status::INVALID_NAMESPACE.do_not_retry()),
+    }
+}
+
+fn listed(after: u32, nsids: impl IntoIterator<Item = u32>) -> Result<Vec<u8>, Status> {
+    // The two highest identifiers have no successor to list (Base 5.1.13.2.2).
+    if after >= NSID_ALL - 1 {
+        return Err(Status::INVALID_NAMESPACE.do_not_retry());
+    }
+    Ok(NamespaceList::after(after, nsids).as_bytes().to_vec())
 }
 
 /// What discovery and I/O controllers have in common.
@@ -144,14 +178,18 @@ fn discovery_controller(controller: &Controller) -> IdentifyController {
     identify.discovery_controller_type = discovery_controller_type::DIRECT;
     identify.max_outstanding_commands = U16::new(ADMIN_QUEUE_ENTRIES_MAX);
     identify.log_page_attributes = log_page_attributes::EXTENDED_DATA;
+    identify.optional_async_events = U32::new(optional_async_events::DISCOVERY_LOG_CHANGE);
     identify
 }
 
-fn identify_controller(controller: &Controller) -> IdentifyController {
+fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyController {
     let mut identify = any_controller(controller);
     identify.controller_type = controller_type::IO;
-    identify.multipath_capabilities =
-        multipath_capabilities::MULTIPLE_PORTS | multipath_capabilities::MULTIPLE_CONTROLLERS;
+    identify.multipath_capabilities = multipath_capabilities::MULTIPLE_PORTS
+        | multipath_capabilities::MULTIPLE_CONTROLLERS
+        | multipath_capabilities::ANA_REPORTING;
+    identify.optional_async_events =
+        U32::new(optional_async_events::NAMESPACE_ATTRIBUTE | optional_async_events::ANA_CHANGE);
     identify.rtd3_entry_latency_us = U32::new(SHUTDOWN_TIME.as_micros() as u32);
     identify.abort_command_limit = ABORTS_MAX - 1;
     // One read-only firmware slot: the program itself.
@@ -165,54 +203,186 @@ fn identify_controller(controller: &Controller) -> IdentifyController {
     identify.max_outstanding_commands = U16::new(QUEUE_ENTRIES_MAX);
     identify.namespaces = U32::new(NAMESPACES_MAX);
     identify.namespaces_max = U32::new(NAMESPACES_MAX);
-    identify.optional_nvm_commands = U16::new(
-        optional_nvm_commands::COMPARE
-            | optional_nvm_commands::DATASET_MANAGEMENT
-            | optional_nvm_commands::WRITE_ZEROES
-            | optional_nvm_commands::TIMESTAMP,
-    );
-    let volatile =
-        controller.subsystem.namespaces().iter().any(|namespace| namespace.backend.has_volatile_cache());
-    identify.volatile_write_cache = volatile_write_cache::FLUSH_ALL_UNSUPPORTED
-        | if volatile { volatile_write_cache::PRESENT } else { 0 };
+    identify.optional_nvm_commands = U16::new(NVM_COMMANDS);
+    identify.fused_operations = U16::new(fused_operations::COMPARE_AND_WRITE);
+    // The atomic write units stay at their least, a block (0's based). A fused pair of any length is one step among
+    // those who write, but a read beside it can see a part of what it writes.
+    identify.copy_descriptor_formats =
+        U16::new(copy_descriptor_formats::FORMAT_0 | copy_descriptor_formats::FORMAT_1);
+    // Hosts ask once, and a namespace on a file may come at any time: each namespace says itself where it has none.
+    identify.volatile_write_cache =
+        volatile_write_cache::PRESENT | volatile_write_cache::FLUSH_ALL_UNSUPPORTED;
     identify.io_command_capsule_size = U32::new((64 + IN_CAPSULE_LENGTH_MAX as u32) / 16);
     identify.io_response_capsule_size = U32::new(1);
     identify.sgl_descriptors_max = 1;
     identify.optional_fabrics_commands = U16::new(optional_fabrics_commands::DISCONNECT);
+    identify.ana_transition_time_s = ANA_TRANSITION_S_MAX;
+    identify.ana_capabilities = ana_capabilities::OPTIMIZED
+        | ana_capabilities::NON_OPTIMIZED
+        | ana_capabilities::INACCESSIBLE
+        | ana_capabilities::PERSISTENT_LOSS
+        | ana_capabilities::CHANGE;
+    identify.ana_group_id_max = U32::new(ANA_GROUPS_MAX);
+    identify.ana_groups = U32::new(ANA_GROUPS_MAX);
+    if fabric.answers_requests() {
+        identify.write_protection = write_protection::WRITE_PROTECT
+            | write_protection::UNTIL_POWER_CYCLE
+            | write_protection::PERMANENT;
+    }
+    if namespace_admin::is_offered(&controller.subsystem, fabric) {
+        identify.optional_admin_commands = U16::new(optional_admin_commands::NAMESPACE_MANAGEMENT);
+        identify.ana_capabilities |= ana_capabilities::GROUP_ID_MANAGED;
+        let served = controller
+            .subsystem
+            .namespaces()
+            .iter()
+            .map(|namespace| namespace.blocks() << namespace.block_shift())
+            .sum();
+        let directory = fabric.directory();
+        let config = &controller.subsystem.state().config;
+        let (total, free) = namespace_admin::capacity(config, &directory.config, served);
+        identify.total_capacity_bytes = U128::new(total);
+        identify.unallocated_capacity_bytes = U128::new(free);
+    }
     identify
+}
+
+/// The optional commands of the NVM command set that are here.
+const NVM_COMMANDS: u16 = optional_nvm_commands::COMPARE
+    | optional_nvm_commands::WRITE_UNCORRECTABLE
+    | optional_nvm_commands::DATASET_MANAGEMENT
+    | optional_nvm_commands::WRITE_ZEROES
+    | optional_nvm_commands::RESERVATIONS
+    | optional_nvm_commands::TIMESTAMP
+    | optional_nvm_commands::VERIFY
+    | optional_nvm_commands::COPY;
+
+/// A size limit as a power of two of the smallest page (VSL, WZSL).
+const fn pages_exponent(bytes: u64) -> u8 {
+    (bytes / BUFFER_LENGTH_MIN as u64).ilog2() as u8
 }
 
 fn nvm_controller() -> IdentifyControllerNvm {
     let mut identify = IdentifyControllerNvm::default();
-    identify.write_zeroes_size_limit = (WRITE_ZEROES_LENGTH_MAX / BUFFER_LENGTH_MIN as u64).ilog2() as u8;
+    identify.verify_size_limit = pages_exponent(VERIFY_LENGTH_MAX);
+    identify.write_zeroes_size_limit = pages_exponent(WRITE_ZEROES_LENGTH_MAX);
     identify
 }
 
 /// What all namespaces have in common: the formats there are (NSID FFFFFFFFh).
 fn common_namespace() -> IdentifyNamespace {
     let mut identify = IdentifyNamespace::default();
-    identify.lba_formats_count = 1;
-    identify.lba_formats[0] = LbaFormat::new(9);
-    identify.lba_formats[1] = LbaFormat::new(12);
+    identify.lba_formats_count = (FORMATS.len() - 1) as u8;
+    identify.lba_formats[..FORMATS.len()].copy_from_slice(&FORMATS);
     identify
 }
 
-fn identify_namespace(namespace: &Namespace) -> IdentifyNamespace {
-    let mut identify = IdentifyNamespace::default();
-    identify.size_blocks = U64::new(namespace.blocks());
-    identify.capacity_blocks = U64::new(namespace.blocks());
-    identify.utilization_blocks = U64::new(namespace.blocks());
-    // One format, the one it has: a namespace cannot be formatted into another.
-    identify.lba_formats[0] = LbaFormat::new(namespace.block_shift() as u8);
-    identify.sharing = sharing::SHARED;
-    let zeroes = namespace.backend.deallocated_reads_zero();
-    identify.deallocate_features = if zeroes {
-        deallocate_features::READS_ZEROES | deallocate_features::WRITE_ZEROES_DEALLOCATE
-    } else {
-        0
-    };
-    identify.nguid = namespace.uuid;
-    identify
+/// A namespace and its ANA group, to be described.
+struct Described {
+    namespace: Arc<Namespace>,
+    group: u32,
+}
+
+impl From<&Attachment> for Described {
+    fn from(attachment: &Attachment) -> Self {
+        Self { namespace: attachment.namespace.clone(), group: attachment.group }
+    }
+}
+
+/// The namespaces a host may know of: where hosts manage namespaces, those that it does not see, too.
+struct Allocated(BTreeMap<u32, Described>);
+
+impl Allocated {
+    fn of(controller: &Controller, fabric: &Fabric) -> Self {
+        if !namespace_admin::is_offered(&controller.subsystem, fabric) {
+            let table = controller.table();
+            return Self(table.attachments().map(|a| (a.namespace.nsid, Described::from(a))).collect());
+        }
+        let state = controller.subsystem.state();
+        let all = state.config.namespaces.iter().filter_map(|config| {
+            let namespace = state.namespaces.get(&config.nsid)?.clone();
+            Some((config.nsid, Described { namespace, group: config.ana_group }))
+        });
+        Self(all.collect())
+    }
+
+    fn get(mut self, nsid: u32) -> Option<Described> {
+        self.0.remove(&nsid)
+    }
+
+    fn nsids(self) -> impl Iterator<Item = u32> {
+        self.0.into_keys()
+    }
+}
+
+impl Described {
+    fn namespace(&self, fabric: &Fabric) -> IdentifyNamespace {
+        let namespace = &*self.namespace;
+        let shift = namespace.block_shift();
+        let blocks = |bytes: u64| bytes >> shift;
+        let mut identify = IdentifyNamespace::default();
+        identify.size_blocks = U64::new(namespace.blocks());
+        identify.capacity_blocks = U64::new(namespace.blocks());
+        identify.utilization_blocks = U64::new(namespace.blocks());
+        identify.capacity_bytes = U128::new(u128::from(namespace.blocks() << shift));
+        // One format, the one it has: a namespace cannot be formatted into another.
+        identify.lba_formats[0] = LbaFormat::new(shift as u8);
+        identify.sharing = sharing::SHARED;
+        identify.reservation_capabilities = reservations(fabric);
+        identify.attributes = self.attributes();
+        identify.ana_group_id = U32::new(self.group);
+        // The atomic write units are a block each (0's based), for this namespace as for all.
+        identify.features = features::ATOMIC_WRITE_UNITS;
+        if let Backend::File(_) = &*namespace.backend {
+            // What is smaller than a page, or lies across one, is read before it is written.
+            let page = U16::new((blocks(BUFFER_LENGTH_MIN as u64) - 1) as u16);
+            identify.features |= features::OPTIMAL_PERFORMANCE;
+            identify.preferred_write_granularity = page;
+            identify.preferred_write_alignment = page;
+            identify.preferred_deallocate_granularity = page;
+            identify.preferred_deallocate_alignment = page;
+            identify.optimal_write_size = page;
+        }
+        identify.copy_range_length_max = U16::new(blocks(COPY_RANGE_LENGTH_MAX) as u16);
+        identify.copy_length_max = U32::new(blocks(COPY_LENGTH_MAX) as u32);
+        identify.copy_ranges_max = (COPY_RANGES_MAX - 1) as u8;
+        if namespace.backend.deallocated_reads_zero() {
+            identify.deallocate_features =
+                deallocate_features::READS_ZEROES | deallocate_features::WRITE_ZEROES_DEALLOCATE;
+        }
+        identify.nguid = namespace.uuid;
+        identify
+    }
+
+    fn independent(&self, fabric: &Fabric) -> IdentifyNamespaceIndependent {
+        let mut identify = IdentifyNamespaceIndependent::default();
+        if !self.namespace.backend.has_volatile_cache() {
+            identify.features = common_features::NO_VOLATILE_WRITE_CACHE;
+        }
+        identify.sharing = sharing::SHARED;
+        identify.reservation_capabilities = reservations(fabric);
+        identify.ana_group_id = U32::new(self.group);
+        identify.attributes = self.attributes();
+        identify.status = status::READY;
+        identify
+    }
+
+    fn attributes(&self) -> u8 {
+        if self.namespace.protection().is_none() { 0 } else { attributes::WRITE_PROTECTED }
+    }
+}
+
+/// Every type of reservation, and whether they outlive the target.
+fn reservations(fabric: &Fabric) -> u8 {
+    let lasting = if fabric.keeps_reservations() { capability::PERSIST_THROUGH_POWER_LOSS } else { 0 };
+    lasting
+        | capability::WRITE_EXCLUSIVE
+        | capability::EXCLUSIVE_ACCESS
+        | capability::WRITE_EXCLUSIVE_REGISTRANTS_ONLY
+        | capability::EXCLUSIVE_ACCESS_REGISTRANTS_ONLY
+        | capability::WRITE_EXCLUSIVE_ALL_REGISTRANTS
+        | capability::EXCLUSIVE_ACCESS_ALL_REGISTRANTS
+        | capability::IGNORE_EXISTING_KEY
 }
 
 fn descriptors(namespace: &Namespace) -> Vec<u8> {

@@ -3,55 +3,74 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::reactor::Message;
-use super::subsystem::Fabric;
-use super::{PortConfig, TargetError};
-use crate::limits::CONNECTIONS_PER_REACTOR_MAX;
+use super::TargetError;
+use super::connection::Arrival;
+use super::fabric::Fabric;
+use super::mailbox::Message;
+use crate::limits::{CONNECTIONS_PER_REACTOR_MAX, PORTS_MAX};
 use crate::ring::{Engine, Event, Ring, RingOptions, Socket, Waker};
 use crate::transport::tcp::{self, TcpListener};
 
 /// Connections the system may keep for us to accept.
-const BACKLOG: i32 = 1024;
+const BACKLOG: i32 = 4096;
 /// How long to wait when the system has no descriptors or memory for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+/// How long the administrator waits for the thread to have taken a change.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An address that is listened on.
+#[derive(Debug)]
+pub(super) struct Listening {
+    port: u16,
+    socket: TcpListener,
+}
+
+impl Listening {
+    /// Begins to listen on `address`, for the port with this number.
+    pub(super) fn open(port: u16, address: SocketAddr) -> Result<Self, TargetError> {
+        let failed = |source| TargetError::Listen { address, source };
+        Ok(Self { port, socket: tcp::listen(address, BACKLOG).map_err(failed)? })
+    }
+
+    /// The address with the real service.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.socket.address()
+    }
+}
+
+/// News for the thread.
+enum News {
+    /// These ports close and these open; the sender learns when it is so.
+    Change { close: Vec<u16>, open: Vec<Listening>, done: Sender<()> },
+    /// Its end.
+    Stop,
+}
 
 /// The thread that accepts.
 #[derive(Debug)]
 pub(super) struct Listener {
-    stop: Arc<AtomicBool>,
+    news: Sender<News>,
     waker: Waker,
     thread: JoinHandle<()>,
 }
 
 impl Listener {
-    /// Binds all addresses, and says which they really are.
-    pub(super) fn bind(ports: &[PortConfig]) -> Result<Vec<(SocketAddr, TcpListener)>, TargetError> {
-        let mut sockets = Vec::with_capacity(ports.len());
-        for port in ports {
-            let failed = |source| TargetError::Listen { address: port.address, source };
-            let listening = tcp::listen(port.address, BACKLOG).map_err(failed)?;
-            let address = listening.address();
-            sockets.push((address, listening));
-        }
-        Ok(sockets)
-    }
-
-    pub(super) fn start(sockets: Vec<(SocketAddr, TcpListener)>, fabric: Arc<Fabric>) -> io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let (sender, receiver) = std::sync::mpsc::channel();
+    pub(super) fn start(sockets: Vec<Listening>, fabric: Arc<Fabric>) -> io::Result<Self> {
+        let (news, inbox) = channel();
+        let (sender, receiver) = channel();
         let thread = std::thread::Builder::new().name("listener".to_owned()).spawn(move || {
             // Accepting is rare: epoll without polling does, and leaves io_uring to the reactors.
             let ring = Ring::new(RingOptions { engine: Engine::Epoll, poll_us_max: 0 });
             match ring {
                 Ok(ring) => {
                     let _ = sender.send(Ok(ring.waker()));
-                    accept_all(ring, &sockets, &fabric, &stopped);
+                    Accepting::new(ring, fabric, inbox).run(sockets);
                 }
                 Err(error) => {
                     let _ = sender.send(Err(error));
@@ -59,75 +78,152 @@ impl Listener {
             }
         })?;
         let waker = receiver.recv().map_err(|_| io::Error::other("the listener's thread ended"))??;
-        Ok(Self { stop, waker, thread })
+        Ok(Self { news, waker, thread })
+    }
+
+    /// Closes the ports with these numbers, and accepts on these sockets.
+    pub(super) fn change(&self, close: Vec<u16>, open: Vec<Listening>) {
+        if close.is_empty() && open.is_empty() {
+            return;
+        }
+        let (done, is_done) = channel();
+        if self.news.send(News::Change { close, open, done }).is_ok() {
+            self.waker.wake();
+            let _ = is_done.recv_timeout(CHANGE_TIMEOUT);
+        }
     }
 
     /// Stops accepting, and closes the addresses.
     pub(super) fn stop(self) {
-        self.stop.store(true, Ordering::Release);
+        let _ = self.news.send(News::Stop);
         self.waker.wake();
         let _ = self.thread.join();
     }
 }
 
-fn accept_all(mut ring: Ring, sockets: &[(SocketAddr, TcpListener)], fabric: &Fabric, stop: &AtomicBool) {
-    for (token, (address, listening)) in sockets.iter().enumerate() {
-        if let Err(error) = ring.watch(listening, token as u32) {
-            tracing::error!(%address, %error, "cannot accept connections");
+/// The thread from inside. A port's token is its place.
+struct Accepting {
+    ring: Ring,
+    fabric: Arc<Fabric>,
+    news: Receiver<News>,
+    ports: Vec<Option<Listening>>,
+    /// Given up for a moment when the system has no other descriptor left, to tell a host so.
+    spare: Option<OwnedFd>,
+}
+
+impl Accepting {
+    fn new(ring: Ring, fabric: Arc<Fabric>, news: Receiver<News>) -> Self {
+        Self { ring, fabric, news, ports: Vec::new(), spare: spare_descriptor() }
+    }
+
+    fn run(mut self, sockets: Vec<Listening>) {
+        self.open(sockets);
+        let mut events = Vec::new();
+        let mut pause = None;
+        loop {
+            if let Err(error) = self.ring.wait(pause, &mut events) {
+                tracing::error!(%error, "accepting ends");
+                return;
+            }
+            // After a pause every address is tried, since its edge is gone.
+            let mut tokens: Vec<usize> = Vec::new();
+            for event in events.drain(..) {
+                match event {
+                    Event::Ready { token, .. } => tokens.push(token as usize),
+                    Event::Woken => {}
+                    Event::Stored { .. } => {}
+                }
+            }
+            if !self.take_news() {
+                return;
+            }
+            if pause.take().is_some() {
+                tokens = (0..self.ports.len()).collect();
+            }
+            for token in tokens {
+                if self.accept_from(token).is_err() {
+                    pause = Some(EXHAUSTED_PAUSE);
+                }
+            }
         }
     }
-    let mut events = Vec::new();
-    let mut pause = None;
-    while !stop.load(Ordering::Acquire) {
-        if let Err(error) = ring.wait(pause, &mut events) {
-            tracing::error!(%error, "accepting ends");
-            return;
+
+    /// Does what was sent; whether the thread goes on.
+    fn take_news(&mut self) -> bool {
+        while let Ok(news) = self.news.try_recv() {
+            match news {
+                News::Change { close, open, done } => {
+                    for token in 0..self.ports.len() {
+                        if self.ports[token].as_ref().is_some_and(|listening| close.contains(&listening.port))
+                            && let Some(listening) = self.ports[token].take()
+                        {
+                            self.ring.unwatch(&listening.socket, token as u32);
+                        }
+                    }
+                    self.open(open);
+                    let _ = done.send(());
+                }
+                News::Stop => return false,
+            }
         }
-        // After a pause every address is tried, since its edge is gone.
-        let mut tokens: Vec<usize> = events
-            .drain(..)
-            .filter_map(|event| match event {
-                Event::Ready { token, .. } => Some(token as usize),
-                _ => None,
-            })
-            .collect();
-        if pause.take().is_some() {
-            tokens = (0..sockets.len()).collect();
+        true
+    }
+
+    fn open(&mut self, sockets: Vec<Listening>) {
+        for listening in sockets {
+            let free = self.ports.iter().position(Option::is_none);
+            let token = free.unwrap_or(self.ports.len());
+            debug_assert!(token < 2 * PORTS_MAX, "ports are counted by the configuration");
+            if let Err(error) = self.ring.watch(&listening.socket, token as u32) {
+                tracing::error!(address = %listening.address(), %error, "cannot accept connections");
+            }
+            match free {
+                Some(token) => self.ports[token] = Some(listening),
+                None => self.ports.push(Some(listening)),
+            }
+            // Somebody may have come before it was watched.
+            let _ = self.accept_from(token);
         }
-        for token in tokens {
-            if accept_from(&sockets[token].1, fabric).is_err() {
-                pause = Some(EXHAUSTED_PAUSE);
+    }
+
+    /// Accepts all that wait on one address; an error when the system has no room for more.
+    fn accept_from(&mut self, token: usize) -> io::Result<()> {
+        loop {
+            let Some(Some(listening)) = self.ports.get(token) else { return Ok(()) };
+            match listening.socket.accept() {
+                Ok((socket, peer)) => place(socket, peer, listening.port, &self.fabric),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if is_exhausted(&error) => {
+                    tracing::warn!(%error, "no room for another connection; it is refused");
+                    // A host that hears nothing waits for its time-out; one that is refused knows at once.
+                    self.spare = None;
+                    let refused = listening.socket.accept().is_ok();
+                    self.spare = spare_descriptor();
+                    if !refused {
+                        return Err(error);
+                    }
+                }
+                // The peer gave up before it was accepted.
+                Err(_) => {}
             }
         }
     }
 }
 
-/// Accepts all that wait on one address; an error when the system has no room for more.
-fn accept_from(listening: &TcpListener, fabric: &Fabric) -> io::Result<()> {
-    loop {
-        match listening.accept() {
-            Ok((socket, peer)) => place(socket, peer, fabric),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) if is_exhausted(&error) => {
-                tracing::warn!(%error, "no room for another connection");
-                return Err(error);
-            }
-            // The peer gave up before it was accepted.
-            Err(_) => {}
-        }
-    }
+fn spare_descriptor() -> Option<OwnedFd> {
+    rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok()
 }
 
 fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-fn place(socket: Socket, peer: SocketAddr, fabric: &Fabric) {
+fn place(socket: Socket, peer: SocketAddr, port: u16, fabric: &Fabric) {
     let least = fabric.reactors().iter().min_by_key(|reactor| reactor.connections());
     match least {
         Some(reactor) if reactor.connections() < CONNECTIONS_PER_REACTOR_MAX => {
             reactor.count_connection();
-            reactor.send(Message::Connection(socket));
+            reactor.send(Message::Connection(Arrival { socket, port, peer }));
         }
         _ => {
             tracing::warn!(%peer, limit = CONNECTIONS_PER_REACTOR_MAX, "too many connections; one is refused");

@@ -1,10 +1,12 @@
 //! Get Log Page of an I/O controller: errors, health with true counters, firmware, supported commands and features.
 //! The discovery log is in `discovery`.
 
+use std::collections::BTreeMap;
+
 use nvme::command::{admin_opcode, io_opcode};
 use nvme::log_page::{
-    ChangedNamespaceList, CommandsSupported, ErrorLogEntry, FirmwareSlotLog, LogPageId, LogPageRequest,
-    SmartLog, SupportedLogPages, command_effects, log_page_support,
+    AnaLogBuilder, AnaState, ChangedNamespaceList, CommandsSupported, ErrorLogEntry, FirmwareSlotLog,
+    LogPageId, LogPageRequest, SmartLog, SupportedLogPages, command_effects, log_page_support,
 };
 use nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
@@ -12,24 +14,32 @@ use zerocopy::little_endian::{U32, U128};
 
 use super::admin::Answer;
 use super::controller::Controller;
+use super::event::Notice;
+use super::fabric::Fabric;
 use super::identify::FIRMWARE;
+use super::namespace_admin;
 use crate::limits::{BUFFER_LENGTH_MAX, ERROR_LOG_ENTRIES};
 
 /// The log pages an I/O controller has.
-const PAGES: [LogPageId; 6] = [
+const PAGES: [LogPageId; 8] = [
     LogPageId::SUPPORTED_LOG_PAGES,
     LogPageId::ERROR_INFORMATION,
     LogPageId::SMART,
     LogPageId::FIRMWARE_SLOT,
     LogPageId::CHANGED_NAMESPACES,
+    LogPageId::ANA,
     LogPageId::COMMANDS_SUPPORTED,
+    LogPageId::RESERVATION_NOTIFICATION,
 ];
+
+/// Log specific field of the ANA log: the groups without their namespaces (RGO).
+const ANA_GROUPS_ONLY: u8 = 1;
 
 /// Bytes that one data unit of the health log counts.
 const DATA_UNIT_BYTES: u64 = 512 * 1000;
 
 /// Answers a Get Log Page command.
-pub(super) fn answer(entry: &SubmissionEntry, controller: &Controller) -> Answer {
+pub(super) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &Fabric) -> Answer {
     let request = decode(entry);
     let page = match request.id {
         LogPageId::SUPPORTED_LOG_PAGES => {
@@ -52,9 +62,20 @@ pub(super) fn answer(entry: &SubmissionEntry, controller: &Controller) -> Answer
             nvme::identify::set_ascii(&mut log.revisions[0], FIRMWARE);
             log.as_bytes().to_vec()
         }
-        // Namespaces are what they were when the target started.
-        LogPageId::CHANGED_NAMESPACES => ChangedNamespaceList::new([]).as_bytes().to_vec(),
-        LogPageId::COMMANDS_SUPPORTED => commands().as_bytes().to_vec(),
+        LogPageId::CHANGED_NAMESPACES => {
+            // From here on a change is told again, and it may stand in this page already: better twice than never.
+            looked_at(controller, Notice::Namespaces, &request);
+            let changed = controller.changed_namespaces(request.retain_event);
+            ChangedNamespaceList::new(changed).as_bytes().to_vec()
+        }
+        LogPageId::ANA => {
+            looked_at(controller, Notice::Ana, &request);
+            ana(controller, request.specific_parameter & ANA_GROUPS_ONLY != 0)
+        }
+        LogPageId::COMMANDS_SUPPORTED => {
+            commands(namespace_admin::is_offered(&controller.subsystem, fabric)).as_bytes().to_vec()
+        }
+        LogPageId::RESERVATION_NOTIFICATION => return reservation(controller, &request),
         _ => return Status::INVALID_LOG_PAGE.do_not_retry().into(),
     };
     cut(&page, &request)
@@ -86,9 +107,45 @@ pub(super) fn cut(page: &[u8], request: &LogPageRequest) -> Answer {
     Answer::Data(bytes)
 }
 
+/// Takes note that the host reads a notice's log page, unless it wants to be asked again (RAE).
+pub(super) fn looked_at(controller: &Controller, notice: Notice, request: &LogPageRequest) {
+    if !request.retain_event {
+        controller.looked_at(notice);
+    }
+}
+
+/// What others did to the host's reservations: one page at a time, which is gone when it was read without RAE.
+fn reservation(controller: &Controller, request: &LogPageRequest) -> Answer {
+    let page = controller.reservation_page();
+    let answer = cut(page.as_bytes(), request);
+    if matches!(answer, Answer::Data(_)) && !request.retain_event {
+        controller.read_reservation_page(page.page_count.get());
+    }
+    answer
+}
+
+/// Asymmetric namespace access: every group in which the host sees a namespace, whole.
+fn ana(controller: &Controller, groups_only: bool) -> Vec<u8> {
+    let table = controller.table();
+    let state = controller.subsystem.state();
+    let mut groups: BTreeMap<u32, (AnaState, Vec<u32>)> = BTreeMap::new();
+    for attachment in table.attachments() {
+        let group = groups.entry(attachment.group).or_insert_with(|| (attachment.access.state(), Vec::new()));
+        group.1.push(attachment.namespace.nsid);
+    }
+    let mut log = AnaLogBuilder::new(state.ana.changes());
+    for (id, (access, mut nsids)) in groups {
+        if groups_only {
+            nsids.clear();
+        }
+        log.group(id, state.ana.changed_at(id), access, nsids);
+    }
+    log.finish()
+}
+
 /// Health of the subsystem: its counters are true, and what a program cannot know (temperature, wear) is zero.
 fn smart(controller: &Controller) -> SmartLog {
-    let counts = controller.subsystem.counts();
+    let counts = controller.subsystem.counters.counts();
     let units = |bytes: u64| U128::new(u128::from(bytes.div_ceil(DATA_UNIT_BYTES)));
     let mut log = SmartLog::default();
     log.available_spare = 100;
@@ -103,7 +160,8 @@ fn smart(controller: &Controller) -> SmartLog {
     log
 }
 
-fn commands() -> CommandsSupported {
+/// What each command does to what is stored and to what there is. `manages` says whether hosts manage namespaces.
+fn commands(manages: bool) -> CommandsSupported {
     let mut log = CommandsSupported::default();
     let supported = command_effects::SUPPORTED;
     for opcode in [
@@ -117,11 +175,56 @@ fn commands() -> CommandsSupported {
     ] {
         log.admin[usize::from(opcode)] = U32::new(supported);
     }
-    for opcode in [io_opcode::FLUSH, io_opcode::READ, io_opcode::COMPARE] {
+    if manages {
+        let inventory = supported | command_effects::NAMESPACE_INVENTORY_CHANGE;
+        log.admin[usize::from(admin_opcode::NAMESPACE_ATTACHMENT)] = U32::new(inventory);
+        // A deleted namespace takes its blocks with it.
+        log.admin[usize::from(admin_opcode::NAMESPACE_MANAGEMENT)] =
+            U32::new(inventory | command_effects::CONTENT_CHANGE);
+    }
+    for opcode in [
+        io_opcode::FLUSH,
+        io_opcode::READ,
+        io_opcode::COMPARE,
+        io_opcode::VERIFY,
+        io_opcode::RESERVATION_REGISTER,
+        io_opcode::RESERVATION_REPORT,
+        io_opcode::RESERVATION_ACQUIRE,
+        io_opcode::RESERVATION_RELEASE,
+    ] {
         log.io[usize::from(opcode)] = U32::new(supported);
     }
-    for opcode in [io_opcode::WRITE, io_opcode::WRITE_ZEROES, io_opcode::DATASET_MANAGEMENT] {
+    for opcode in [
+        io_opcode::WRITE,
+        io_opcode::WRITE_UNCORRECTABLE,
+        io_opcode::WRITE_ZEROES,
+        io_opcode::DATASET_MANAGEMENT,
+        io_opcode::COPY,
+    ] {
         log.io[usize::from(opcode)] = U32::new(supported | command_effects::CONTENT_CHANGE);
     }
     log
+}
+
+/// Where in a command the fault is that a status tells of (Base 5.1.12.1.2), or that it stands nowhere in the command.
+pub(super) fn parameter_location(entry: &SubmissionEntry, status: Status) -> u16 {
+    /// Bytes of a submission queue entry: opcode, NSID, the data descriptor with its length and type, and dword 10.
+    const OPCODE_AT: u8 = 0;
+    const NSID_AT: u8 = 4;
+    const DATA_AT: u8 = 24;
+    const DATA_LENGTH_AT: u8 = 32;
+    const DATA_KIND_AT: u8 = 39;
+    const DWORD_10_AT: u8 = 40;
+    // The ranges of these stand in their data.
+    let has_list = matches!(entry.opcode, io_opcode::DATASET_MANAGEMENT | io_opcode::COPY);
+    match status.without_flags() {
+        Status::INVALID_OPCODE => ErrorLogEntry::parameter(OPCODE_AT, 0),
+        Status::INVALID_NAMESPACE => ErrorLogEntry::parameter(NSID_AT, 0),
+        Status::SGL_OFFSET_INVALID => ErrorLogEntry::parameter(DATA_AT, 0),
+        Status::DATA_SGL_LENGTH_INVALID => ErrorLogEntry::parameter(DATA_LENGTH_AT, 0),
+        Status::SGL_TYPE_INVALID => ErrorLogEntry::parameter(DATA_KIND_AT, 4),
+        Status::LBA_OUT_OF_RANGE if !has_list => ErrorLogEntry::parameter(DWORD_10_AT, 0),
+        Status::INVALID_LOG_PAGE => ErrorLogEntry::parameter(DWORD_10_AT, 0),
+        _ => ErrorLogEntry::NONE,
+    }
 }

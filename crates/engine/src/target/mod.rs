@@ -1,99 +1,81 @@
 //! The target: serves namespaces to NVMe/TCP hosts. It opens everything first, listens then, and ends cleanly.
 //! Protocol bytes are the `nvme` crate's, blocks are `backend`'s, time and sockets are `ring`'s.
 
+mod abort;
 mod admin;
+mod ana;
+mod answer;
+mod apply;
+mod change;
+mod clerk;
 mod command;
+mod config;
 mod connection;
 mod controller;
+mod copy;
 mod counters;
 mod discovery;
 mod end;
+mod event;
+mod exposition;
+mod fabric;
 mod fabrics;
 mod features;
+mod fence;
+mod histogram;
 mod identify;
 mod listener;
 mod log_page;
+mod mailbox;
+mod metrics;
 mod namespace;
+mod namespace_admin;
+mod namespace_features;
+mod namespace_table;
+mod pair;
+mod qos;
 mod reactor;
+mod request;
+mod reservation;
+mod reservation_file;
+mod reservation_log;
+mod reserve;
+mod shape;
 mod slot;
+mod status;
 mod storage;
 mod subsystem;
+mod uncorrectable;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
-use crate::backend::{BackendConfig, BackendError};
-use crate::limits::{NAMESPACES_MAX, PORTS_MAX, SUBSYSTEMS_MAX};
-use crate::ring::{Engine, RingOptions};
+use crate::backend::BackendError;
+use crate::limits::HOST_REQUESTS_MAX;
+use crate::ring::RingOptions;
 
+pub use change::Change;
+pub use config::{
+    AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, Reactors,
+    ReferralConfig, StorageConfig, SubsystemConfig, TargetConfig, Visibility, WriteProtection,
+};
+pub use counters::Operation;
+pub use exposition::CONTENT_TYPE;
+pub use histogram::Histogram;
+pub use metrics::{
+    ControllerMetrics, ErrorMetrics, Metrics, NamespaceMetrics, OperationMetrics, QueueMetrics,
+    ReactorMetrics, SubsystemMetrics,
+};
+pub use request::{HostRequest, HostRequests, PendingRequest, TargetEnded};
+pub use status::{ControllerStatus, PortStatus, QueueStatus, ReactorStatus, TargetStatus};
+
+use clerk::Clerk;
+use fabric::{Directory, Fabric};
 use listener::Listener;
 use reactor::Reactor;
-use subsystem::{Fabric, Port, Subsystem};
-
-/// What a target serves, and how.
-#[derive(Clone, Debug)]
-pub struct TargetConfig {
-    /// Where it listens. Port 0 takes a free one.
-    pub ports: Vec<PortConfig>,
-    /// What it serves.
-    pub subsystems: Vec<SubsystemConfig>,
-    /// How many reactors, or where.
-    pub reactors: Reactors,
-    /// What is below the reactors.
-    pub engine: Engine,
-    /// Longest time a reactor polls before it sleeps, in microseconds; 0 never polls.
-    pub poll_us_max: u64,
-}
-
-/// An address to listen on.
-#[derive(Clone, Debug)]
-pub struct PortConfig {
-    /// Address and port.
-    pub address: SocketAddr,
-    /// The address that discovery tells hosts, where it differs from the one listened on.
-    pub advertise: Option<String>,
-}
-
-/// A subsystem and its namespaces.
-#[derive(Clone, Debug)]
-pub struct SubsystemConfig {
-    /// NVMe qualified name.
-    pub nqn: String,
-    /// Serial number, at most 20 ASCII characters.
-    pub serial: String,
-    /// Model number, at most 40 ASCII characters.
-    pub model: String,
-    /// Whether every host may connect.
-    pub allow_any_host: bool,
-    /// NQNs of the hosts that may connect.
-    pub hosts: Vec<String>,
-    /// The namespaces.
-    pub namespaces: Vec<NamespaceConfig>,
-}
-
-/// A namespace.
-#[derive(Clone, Debug)]
-pub struct NamespaceConfig {
-    /// Namespace identifier, from 1 on.
-    pub nsid: u32,
-    /// Where its blocks live.
-    pub backend: BackendConfig,
-    /// Bytes of a block: 512 or 4096.
-    pub block_size: u32,
-    /// Its UUID; without one, it is derived from the subsystem's name and the identifier, and so stays the same.
-    pub uuid: Option<[u8; 16]>,
-}
-
-/// How many reactors serve, or on which processors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reactors {
-    /// So many, wherever the system's scheduler puts them.
-    Count(usize),
-    /// One on each of these processors.
-    Cpus(Vec<usize>),
-}
+use subsystem::lock;
 
 /// Why a target could not start.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +101,9 @@ pub enum TargetError {
         /// What the system said.
         source: io::Error,
     },
+    /// Reservations that outlive the target cannot be kept, or were not found whole.
+    #[error("{0}")]
+    Reservations(String),
     /// A reactor could not start.
     #[error("cannot start a reactor: {0}")]
     Reactor(io::Error),
@@ -137,9 +122,11 @@ fn listen_hint(error: &io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct Target {
     fabric: Arc<Fabric>,
-    listener: Option<Listener>,
-    reactors: Vec<Reactor>,
-    ports: Vec<SocketAddr>,
+    /// Its lock also makes administrators wait for each other.
+    listener: Mutex<Option<Listener>>,
+    reactors: Mutex<Vec<Reactor>>,
+    clerk: Mutex<Option<Clerk>>,
+    started: SystemTime,
 }
 
 impl Target {
@@ -148,20 +135,13 @@ impl Target {
     /// # Errors
     /// When the configuration is wrong, a backend cannot be opened or an address not be had. Nothing listens then.
     pub fn start(config: &TargetConfig) -> Result<Self, TargetError> {
-        check(config)?;
-        let mut subsystems = Vec::with_capacity(config.subsystems.len());
-        for subsystem in &config.subsystems {
-            subsystems.push(Arc::new(Subsystem::open(subsystem)?));
+        if config.fabric.ports.is_empty() {
+            return Err(TargetError::Config("a target needs an address to listen on".to_owned()));
         }
-        let sockets = Listener::bind(&config.ports)?;
-        let ports: Vec<SocketAddr> = sockets.iter().map(|(address, _)| *address).collect();
-        let advertised = config.ports.iter().zip(&ports);
-        let fabric = Arc::new(Fabric::new(
-            subsystems,
-            advertised
-                .map(|(port, address)| Port { address: *address, advertise: port.advertise.clone() })
-                .collect(),
-        ));
+        check_reactors(&config.reactors)?;
+        let archive = config.state_dir.as_deref().map(clerk::open_archive).transpose()?;
+        let fabric = Arc::new(Fabric::new(Directory::empty(), archive));
+        let clerk = Clerk::start(&fabric).map_err(TargetError::Reactor)?;
         let options = RingOptions { engine: config.engine, poll_us_max: config.poll_us_max };
         let places: Vec<Option<usize>> = match &config.reactors {
             Reactors::Count(count) => vec![None; *count],
@@ -173,115 +153,125 @@ impl Target {
                 .push(Reactor::start(number, cpu, options, fabric.clone()).map_err(TargetError::Reactor)?);
         }
         fabric.introduce(reactors.iter().map(Reactor::mailbox).collect());
-        let listener = Listener::start(sockets, fabric.clone()).map_err(TargetError::Reactor)?;
-        Ok(Self { fabric, listener: Some(listener), reactors, ports })
+        let listener = Listener::start(Vec::new(), fabric.clone()).map_err(TargetError::Reactor)?;
+        let target = Self {
+            fabric,
+            listener: Mutex::new(Some(listener)),
+            reactors: Mutex::new(reactors),
+            clerk: Mutex::new(Some(clerk)),
+            started: SystemTime::now(),
+        };
+        // A target that starts is one without anything that is given its configuration; what fails ends it again.
+        target.apply(&config.fabric)?;
+        Ok(target)
     }
 
     /// The addresses it listens on, with the real ports.
-    pub fn ports(&self) -> &[SocketAddr] {
-        &self.ports
+    pub fn ports(&self) -> Vec<SocketAddr> {
+        self.fabric.directory().config.ports.iter().map(|port| port.address).collect()
+    }
+
+    /// What it serves now. Services that were to be free ones are the real ones here.
+    pub fn config(&self) -> FabricConfig {
+        self.fabric.directory().config.clone()
+    }
+
+    /// Puts another configuration into effect, all of it or, when that cannot be, nothing. Hosts are told by
+    /// asynchronous events; nobody has to connect again whose subsystem and port are still there.
+    ///
+    /// # Errors
+    /// When the configuration contradicts itself, or a backend or an address is not to be had.
+    pub fn apply(&self, wanted: &FabricConfig) -> Result<Vec<Change>, TargetError> {
+        let listener = lock(&self.listener);
+        let Some(listener) = &*listener else {
+            return Err(TargetError::Config("the target has ended".to_owned()));
+        };
+        self.fabric.apply(wanted, listener)
+    }
+
+    /// Who is connected, and where.
+    pub fn status(&self) -> TargetStatus {
+        let directory = self.fabric.directory();
+        let ports = directory.config.ports.iter();
+        TargetStatus {
+            ports: ports.map(|port| PortStatus { id: port.id, address: port.address }).collect(),
+            controllers: self.fabric.controllers().iter().map(|controller| controller.status()).collect(),
+            reactors: lock(&self.reactors).iter().map(Reactor::status).collect(),
+        }
+    }
+
+    /// What it has done and has now; it costs a walk over all counters, and nothing on the data path.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::of(&self.fabric, &lock(&self.reactors), self.started)
+    }
+
+    /// Ends the controller with this identifier as if its host had been silent for too long; the host may come back.
+    /// Whether there was one.
+    pub fn reset_controller(&self, cntlid: u16) -> bool {
+        let controller = self.fabric.controller(cntlid);
+        if let Some(controller) = &controller {
+            self.fabric.end_controller(controller);
+        }
+        controller.is_some()
+    }
+
+    /// What hosts ask of the administration, for whoever answers it; there can be one. From then on namespace
+    /// management is offered to hosts where a subsystem's configuration names a storage directory.
+    pub fn host_requests(&self) -> Option<HostRequests> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(HOST_REQUESTS_MAX);
+        self.fabric.take_requests(sender).then_some(HostRequests(receiver))
     }
 
     /// Processor time all reactors have used.
     pub fn cpu_time(&self) -> Duration {
-        self.reactors.iter().map(Reactor::cpu_time).sum()
+        lock(&self.reactors).iter().map(Reactor::cpu_time).sum()
     }
 
     /// Connections there are now.
     pub fn connections(&self) -> usize {
-        self.reactors.iter().map(|reactor| reactor.mailbox().connections()).sum()
+        lock(&self.reactors).iter().map(|reactor| reactor.mailbox().connections()).sum()
     }
 
     /// Stops listening, lets outstanding commands finish (for `limits::SHUTDOWN_TIMEOUT_MS` at most), closes all
     /// connections and all backends.
-    pub fn shutdown(mut self) {
-        self.stop();
-    }
-
-    fn stop(&mut self) {
-        if let Some(listener) = self.listener.take() {
+    pub fn shutdown(&self) {
+        if let Some(listener) = lock(&self.listener).take() {
             listener.stop();
         }
-        for reactor in &self.reactors {
-            reactor.mailbox().send(reactor::Message::Shutdown);
+        let mut reactors = lock(&self.reactors);
+        for reactor in &*reactors {
+            reactor.mailbox().send(mailbox::Message::Shutdown);
         }
-        for reactor in self.reactors.drain(..) {
+        for reactor in reactors.drain(..) {
             reactor.join();
         }
-        self.fabric.forget_reactors();
+        // Nobody waits for him any more. What he has begun he finishes.
+        drop(lock(&self.clerk).take());
+        self.fabric.forget_all();
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        self.stop();
+        self.shutdown();
     }
 }
 
-/// The checks that need nothing opened.
-fn check(config: &TargetConfig) -> Result<(), TargetError> {
-    let wrong = |message: String| Err(TargetError::Config(message));
-    if config.ports.is_empty() || config.ports.len() > PORTS_MAX {
-        return wrong(format!("a target listens on 1 to {PORTS_MAX} addresses"));
-    }
-    if config.subsystems.len() > SUBSYSTEMS_MAX {
-        return wrong(format!("a target serves at most {SUBSYSTEMS_MAX} subsystems"));
-    }
-    match &config.reactors {
-        Reactors::Count(0) => return wrong("a target needs at least one reactor".to_owned()),
+/// Checks how many reactors there are to be, and where.
+fn check_reactors(reactors: &Reactors) -> Result<(), TargetError> {
+    let none = || Err(TargetError::Config("a target needs at least one reactor".to_owned()));
+    match reactors {
+        Reactors::Count(0) => none(),
+        Reactors::Cpus(cpus) if cpus.is_empty() => none(),
         Reactors::Cpus(cpus) => {
             let available = crate::ring::core::available();
-            if cpus.is_empty() {
-                return wrong("a target needs at least one reactor".to_owned());
+            match cpus.iter().find(|cpu| !available.contains(cpu)) {
+                Some(cpu) => Err(TargetError::Config(format!(
+                    "this process may not run on CPU {cpu}; it may on {available:?}"
+                ))),
+                None => Ok(()),
             }
-            if let Some(cpu) = cpus.iter().find(|cpu| !available.contains(cpu)) {
-                return wrong(format!("this process may not run on CPU {cpu}; it may on {available:?}"));
-            }
         }
-        Reactors::Count(_) => {}
+        Reactors::Count(_) => Ok(()),
     }
-    for (at, subsystem) in config.subsystems.iter().enumerate() {
-        if config.subsystems[..at].iter().any(|other| other.nqn == subsystem.nqn) {
-            return wrong(format!("subsystem {} is there twice", subsystem.nqn));
-        }
-        check_subsystem(subsystem)?;
-    }
-    Ok(())
-}
-
-fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
-    let wrong = |message: String| Err(TargetError::Config(format!("subsystem {}: {message}", config.nqn)));
-    let name = nvme::discovery::Nqn::new(&config.nqn);
-    match &name {
-        Err(error) => return wrong(error.to_string()),
-        Ok(name) if name.is_discovery() => return wrong("this name is the discovery service's".to_owned()),
-        Ok(_) => {}
-    }
-    if !config.serial.is_ascii() || config.serial.len() > 20 {
-        return wrong(format!("serial number {:?} is not at most 20 ASCII characters", config.serial));
-    }
-    if !config.model.is_ascii() || config.model.len() > 40 {
-        return wrong(format!("model {:?} is not at most 40 ASCII characters", config.model));
-    }
-    for host in &config.hosts {
-        if let Err(error) = nvme::discovery::Nqn::new(host) {
-            return wrong(format!("host {host}: {error}"));
-        }
-    }
-    for (at, namespace) in config.namespaces.iter().enumerate() {
-        let nsid = namespace.nsid;
-        if nsid == 0 || nsid > NAMESPACES_MAX {
-            return wrong(format!("namespace {nsid}: identifiers go from 1 to {NAMESPACES_MAX}"));
-        }
-        if config.namespaces[..at].iter().any(|other| other.nsid == nsid) {
-            return wrong(format!("namespace {nsid} is there twice"));
-        }
-        if !matches!(namespace.block_size, 512 | 4096) {
-            return wrong(format!(
-                "namespace {nsid}: block={} is neither 512 nor 4096",
-                namespace.block_size
-            ));
-        }
-    }
-    Ok(())
 }

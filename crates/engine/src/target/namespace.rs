@@ -1,20 +1,53 @@
 //! A namespace: a backend seen as blocks, with its identity. Every block number from a host passes the check here.
 //! It starts no I/O.
 
-use uuid::Uuid;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::backend::Backend;
+use nvme::Status;
 
-use super::{NamespaceConfig, TargetError};
+use super::TargetError;
+use super::config::{NamespaceConfig, WriteProtection};
+use super::qos::Shaper;
+use super::reservation::{Access, HostId, ReservationView, Reservations};
+use super::subsystem::lock;
+use super::uncorrectable::Uncorrectable;
+use crate::backend::{Backend, BackendConfig, BackendError};
 
 /// A namespace that is open.
 #[derive(Debug)]
 pub(super) struct Namespace {
     pub(super) nsid: u32,
-    pub(super) backend: Backend,
+    pub(super) backend: Arc<Backend>,
     pub(super) uuid: [u8; 16],
     block_shift: u32,
-    blocks: u64,
+    blocks: AtomicU64,
+    /// What makes it anything but ordinary: the data path asks this first.
+    special: AtomicU8,
+    protection: AtomicU8,
+    pub(super) shaper: Arc<Shaper>,
+    pub(super) uncorrectable: Uncorrectable,
+    /// Ranges that fused pairs have for themselves, with their tickets.
+    claims: Mutex<Vec<(u64, ByteRange)>>,
+    /// Registrations and the reservation. Only the clerk changes them.
+    pub(super) reservations: Mutex<Reservations>,
+    reservation_view: RwLock<Option<Arc<ReservationView>>>,
+}
+
+/// What can make a namespace special.
+pub(super) mod special {
+    /// It may not be written.
+    pub(crate) const PROTECTED: u8 = 1 << 0;
+    /// It is reserved.
+    pub(crate) const RESERVED: u8 = 1 << 1;
+    /// It has limits.
+    pub(crate) const SHAPED: u8 = 1 << 2;
+    /// Some of its blocks cannot be read.
+    pub(crate) const UNCORRECTABLE: u8 = 1 << 3;
+    /// A fused pair works on it.
+    pub(crate) const CLAIMED: u8 = 1 << 4;
+    /// Commands cannot be answered where they are decoded.
+    pub(crate) const SLOW: u8 = SHAPED | UNCORRECTABLE | CLAIMED;
 }
 
 /// A checked range of bytes within a namespace.
@@ -24,21 +57,162 @@ pub(super) struct ByteRange {
     pub(super) length: u64,
 }
 
+impl ByteRange {
+    /// Whether both have a byte in common.
+    pub(super) const fn overlaps(&self, other: &Self) -> bool {
+        self.offset < other.offset + other.length && other.offset < self.offset + self.length
+    }
+}
+
 impl Namespace {
+    /// Opens the backend that the configuration names.
     pub(super) fn open(nqn: &str, config: &NamespaceConfig) -> Result<Self, TargetError> {
         let backend = Backend::open(&config.backend, config.block_size)
             .map_err(|source| TargetError::Namespace { nqn: nqn.to_owned(), nsid: config.nsid, source })?;
-        let name = format!("{nqn}#{}", config.nsid);
-        let uuid =
-            config.uuid.unwrap_or_else(|| Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes()).into_bytes());
+        Ok(Self::on(nqn, config, Arc::new(backend)))
+    }
+
+    /// A namespace on a backend that is open already.
+    pub(super) fn on(nqn: &str, config: &NamespaceConfig, backend: Arc<Backend>) -> Self {
         let block_shift = config.block_size.trailing_zeros();
-        let blocks = backend.length() >> block_shift;
-        Ok(Self { nsid: config.nsid, backend, uuid, block_shift, blocks })
+        let blocks = AtomicU64::new(backend.length() >> block_shift);
+        let namespace = Self {
+            nsid: config.nsid,
+            backend,
+            uuid: config.identity(nqn).into_bytes(),
+            block_shift,
+            blocks,
+            special: AtomicU8::new(0),
+            protection: AtomicU8::new(0),
+            shaper: Arc::new(Shaper::new(&config.qos)),
+            uncorrectable: Uncorrectable::default(),
+            claims: Mutex::default(),
+            reservations: Mutex::default(),
+            reservation_view: RwLock::default(),
+        };
+        namespace.configure(config);
+        namespace
+    }
+
+    /// Takes over what can be changed while it is used.
+    pub(super) fn configure(&self, config: &NamespaceConfig) {
+        self.protection.store(config.write_protection as u8, Ordering::Relaxed);
+        self.set_special(special::PROTECTED, !config.write_protection.is_none());
+        if self.shaper.config() != config.qos {
+            self.shaper.update(&config.qos);
+        }
+        self.set_special(special::SHAPED, !config.qos.is_unlimited());
+    }
+
+    /// What makes it anything but ordinary now.
+    pub(super) fn special(&self) -> u8 {
+        self.special.load(Ordering::Relaxed)
+    }
+
+    fn set_special(&self, bit: u8, set: bool) {
+        if set {
+            self.special.fetch_or(bit, Ordering::SeqCst);
+        } else {
+            self.special.fetch_and(!bit, Ordering::SeqCst);
+        }
+    }
+
+    /// Its write protection now.
+    pub(super) fn protection(&self) -> WriteProtection {
+        let now = self.protection.load(Ordering::Relaxed);
+        let all = [WriteProtection::On, WriteProtection::UntilRestart, WriteProtection::Permanent];
+        all.into_iter().find(|known| *known as u8 == now).unwrap_or_default()
+    }
+
+    /// Claims `range` under `ticket` for a fused pair; whether nobody had a part of it.
+    pub(super) fn claim(&self, ticket: u64, range: ByteRange) -> bool {
+        let mut claims = lock(&self.claims);
+        if claims.iter().any(|(_, claimed)| claimed.overlaps(&range)) {
+            return false;
+        }
+        claims.push((ticket, range));
+        self.set_special(special::CLAIMED, true);
+        true
+    }
+
+    /// Gives the claim under `ticket` back.
+    pub(super) fn release(&self, ticket: u64) {
+        let mut claims = lock(&self.claims);
+        claims.retain(|(of, _)| *of != ticket);
+        self.set_special(special::CLAIMED, !claims.is_empty());
+    }
+
+    /// Whether a fused pair has a part of `range` for itself.
+    pub(super) fn is_claimed(&self, range: &ByteRange) -> bool {
+        self.special() & special::CLAIMED != 0
+            && lock(&self.claims).iter().any(|(_, claimed)| claimed.overlaps(range))
+    }
+
+    /// Marks blocks that cannot be read from now on.
+    pub(super) fn spoil(&self, range: ByteRange) -> Result<(), Status> {
+        let (start, blocks) = self.blocks_of(range);
+        self.uncorrectable.mark(start, blocks).map_err(|_| Status::CAPACITY_EXCEEDED)?;
+        self.set_special(special::UNCORRECTABLE, true);
+        Ok(())
+    }
+
+    /// Makes spoiled blocks good again, before they are written.
+    pub(super) fn mend(&self, range: ByteRange) -> Result<(), Status> {
+        if self.special() & special::UNCORRECTABLE == 0 {
+            return Ok(());
+        }
+        let (start, blocks) = self.blocks_of(range);
+        self.uncorrectable.clear(start, blocks).map_err(|_| Status::WRITE_FAULT)
+    }
+
+    /// Whether one of these blocks cannot be read.
+    pub(super) fn is_spoiled(&self, range: ByteRange) -> bool {
+        let (start, blocks) = self.blocks_of(range);
+        self.special() & special::UNCORRECTABLE != 0 && self.uncorrectable.touches(start, blocks)
+    }
+
+    const fn blocks_of(&self, range: ByteRange) -> (u64, u64) {
+        (range.offset >> self.block_shift, range.length >> self.block_shift)
+    }
+
+    /// Lets commands go by another reservation from now on.
+    pub(super) fn publish_reservation(&self, view: Option<ReservationView>) {
+        let is_reserved = view.is_some();
+        *self.reservation_view.write().unwrap_or_else(PoisonError::into_inner) = view.map(Arc::new);
+        self.set_special(special::RESERVED, is_reserved);
+    }
+
+    /// Whether its reservation, if there is one, forbids a host this access.
+    pub(super) fn reservation_forbids(&self, host_id: &HostId, access: Access) -> bool {
+        let view = self.reservation_view.read().unwrap_or_else(PoisonError::into_inner);
+        view.as_ref().is_some_and(|view| !view.gate(host_id).allows(access))
+    }
+
+    /// Makes it larger or smaller. What is beyond a smaller end is gone.
+    pub(super) fn resize(&self, to: &BackendConfig) -> Result<(), BackendError> {
+        let wanted = to.size().map(|bytes| bytes >> self.block_shift);
+        if let Some(wanted) = wanted.filter(|wanted| *wanted < self.blocks()) {
+            // First nobody reaches the blocks, then they go.
+            self.blocks.store(wanted, Ordering::Release);
+        }
+        let outcome =
+            self.backend.resize(wanted.map(|blocks| blocks << self.block_shift), 1 << self.block_shift);
+        self.blocks.store(self.backend.length() >> self.block_shift, Ordering::Release);
+        outcome
+    }
+
+    /// Looks whether the file or device has another size now; whether it had.
+    pub(super) fn rescan(&self) -> bool {
+        let before = self.blocks();
+        if self.backend.rescan(1 << self.block_shift).is_ok() {
+            self.blocks.store(self.backend.length() >> self.block_shift, Ordering::Release);
+        }
+        self.blocks() != before
     }
 
     /// Blocks it has.
-    pub(super) const fn blocks(&self) -> u64 {
-        self.blocks
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Relaxed)
     }
 
     /// Bytes of a block as a power of two.
@@ -49,20 +223,24 @@ impl Namespace {
     /// The bytes of `blocks` blocks from `start` on, or `None` when they do not lie within the namespace.
     pub(super) fn bytes(&self, start: u64, blocks: u64) -> Option<ByteRange> {
         let end = start.checked_add(blocks)?;
-        (end <= self.blocks)
+        (end <= self.blocks())
             .then(|| ByteRange { offset: start << self.block_shift, length: blocks << self.block_shift })
+    }
+
+    /// The same, with the status for a range that does not.
+    pub(super) fn range(&self, start: u64, blocks: u32) -> Result<ByteRange, Status> {
+        self.bytes(start, u64::from(blocks)).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::BackendConfig;
 
     #[test]
     fn ranges_are_checked_without_overflow() {
         let backend = BackendConfig::Null { size: 1 << 20 };
-        let config = NamespaceConfig { nsid: 1, backend, block_size: 4096, uuid: None };
+        let config = NamespaceConfig::new(1, backend, 4096);
         let namespace = Namespace::open("nqn.2026-01.io.selvedge:a", &config).expect("opens");
         assert_eq!(namespace.blocks(), 256);
         assert_eq!(namespace.bytes(255, 1), Some(ByteRange { offset: 255 << 12, length: 4096 }));
@@ -75,10 +253,20 @@ mod tests {
     fn identity_stays_the_same() {
         let open = |nsid| {
             let backend = BackendConfig::Null { size: 4096 };
-            let config = NamespaceConfig { nsid, backend, block_size: 512, uuid: None };
+            let config = NamespaceConfig::new(nsid, backend, 512);
             Namespace::open("nqn.2026-01.io.selvedge:a", &config).expect("opens").uuid
         };
         assert_eq!(open(1), open(1));
         assert_ne!(open(1), open(2));
+    }
+
+    #[test]
+    fn a_resized_namespace_has_its_new_end_at_once() {
+        let sized = |size| NamespaceConfig::new(1, BackendConfig::Memory { size }, 4096);
+        let namespace = Namespace::open("nqn.2026-01.io.selvedge:a", &sized(1 << 20)).expect("opens");
+        namespace.resize(&sized(2 << 20).backend).expect("grows");
+        assert!(namespace.bytes(511, 1).is_some() && namespace.bytes(512, 1).is_none());
+        namespace.resize(&sized(1 << 19).backend).expect("shrinks");
+        assert!(namespace.bytes(127, 1).is_some() && namespace.bytes(128, 1).is_none());
     }
 }

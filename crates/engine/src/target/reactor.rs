@@ -1,67 +1,42 @@
 //! A reactor: one thread with one ring that gives every connection it has its turns.
 //! What a connection does with its turn is the connection's; which reactor gets it is the listener's.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::io;
-use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::connection::{Connection, Environment, Session, Verdict};
-use super::slot::Slots;
-use super::subsystem::{Fabric, NamespaceView, lock};
+use nvme::io::Fused;
+
+use super::abort::Abort;
+use super::connection::{Arrival, Connection, Environment, Session, Verdict};
+use super::fabric::Fabric;
+use super::fence::{Fence, Fenced};
+use super::mailbox::{Mailbox, Message};
+use super::metrics::ReactorMetrics;
+use super::reservation::HostId;
+use super::slot::{Slots, Stage};
+use super::status::ReactorStatus;
 use crate::limits::{RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS};
-use crate::ring::{BufferPool, Event, Moment, Ring, RingOptions, Socket, Waker, core};
+use crate::ring::{BufferPool, Event, Moment, Ring, RingOptions, core};
 
 /// How often deadlines and keep alive timers are looked at.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 /// The same while the target ends and queues wait for each other.
 const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// News for a reactor.
-#[derive(Debug)]
-pub(super) enum Message {
-    /// A connection to serve.
-    Connection(Socket),
-    /// The I/O queues of this controller are to be closed, and its admin queue when it has ended.
-    CloseQueues(u16),
-    /// Finish what is under way, and end.
-    Shutdown,
-}
-
-/// The way to a reactor.
-#[derive(Debug)]
-pub(super) struct Mailbox {
-    sender: Mutex<Sender<Message>>,
-    waker: Waker,
-    connections: AtomicUsize,
-}
-
-impl Mailbox {
-    /// Sends news; a reactor that has ended has no use for it.
-    pub(super) fn send(&self, message: Message) {
-        let _ = lock(&self.sender).send(message);
-        self.waker.wake();
-    }
-
-    /// Connections the reactor has, those on their way to it included.
-    pub(super) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
-    }
-
-    /// Takes note of a connection on its way.
-    pub(super) fn count_connection(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-    }
-}
+/// The next connection's serial number.
+static SERIAL: AtomicU64 = AtomicU64::new(1);
 
 /// A running reactor, seen from outside.
 #[derive(Debug)]
 pub(super) struct Reactor {
     mailbox: Arc<Mailbox>,
+    cpu: Option<usize>,
     thread: JoinHandle<()>,
     thread_id: i32,
 }
@@ -84,22 +59,41 @@ impl Reactor {
                 }
             };
             let (sender, messages) = channel();
-            let mailbox = Arc::new(Mailbox {
-                sender: Mutex::new(sender),
-                waker: ring.waker(),
-                connections: AtomicUsize::new(0),
-            });
+            let mailbox = Arc::new(Mailbox::new(number, sender, ring.waker()));
             let _ = reply.send(Ok((mailbox.clone(), core::thread_id())));
             tracing::debug!(number, ?cpu, engine = ring.engine_name(), "reactor starts");
             Turns::new(ring, mailbox, messages, fabric).run();
         })?;
         let (mailbox, thread_id) =
             started.recv().map_err(|_| io::Error::other("the reactor's thread ended"))??;
-        Ok(Self { mailbox, thread, thread_id })
+        Ok(Self { mailbox, cpu, thread, thread_id })
     }
 
     pub(super) fn mailbox(&self) -> Arc<Mailbox> {
         self.mailbox.clone()
+    }
+
+    /// What is to be told of it.
+    pub(super) fn status(&self) -> ReactorStatus {
+        ReactorStatus {
+            number: self.mailbox.number,
+            cpu: self.cpu,
+            connections: self.mailbox.connections(),
+            cpu_time_us: self.cpu_time().as_micros() as u64,
+        }
+    }
+
+    /// Its numbers.
+    pub(super) fn metrics(&self) -> ReactorMetrics {
+        let (rounds, events, buffer_bytes) = self.mailbox.tally.read();
+        ReactorMetrics {
+            number: self.mailbox.number,
+            connections: self.mailbox.connections(),
+            cpu_time: self.cpu_time(),
+            rounds,
+            events,
+            buffer_bytes,
+        }
     }
 
     /// Processor time it has used.
@@ -118,7 +112,30 @@ impl Reactor {
 /// What is left of a connection whose storage operations have not ended: they still use its buffers and files.
 struct Remains {
     slots: Slots,
-    _namespaces: Option<Rc<NamespaceView>>,
+    host_id: Option<HostId>,
+}
+
+/// Moments at which connections want a turn, with their tokens and serial numbers; the next comes first.
+pub(super) type Timers = BinaryHeap<Reverse<(Moment, u32, u64)>>;
+
+/// Whether the storage still works on a command that the fence is about.
+fn is_fenced(fence: &Fence, host_id: Option<HostId>, slots: &Slots) -> bool {
+    if slots.storing() == 0 {
+        return false;
+    }
+    let concerned = match &fence.fenced {
+        Fenced::Writes(_) => true,
+        Fenced::Hosts(hosts) => host_id.is_some_and(|host_id| hosts.contains(&host_id)),
+    };
+    concerned
+        && slots.iter().any(|(_, slot)| {
+            slot.stage == Stage::Storage
+                && slot.attachment().is_some_and(|a| Arc::ptr_eq(&a.namespace, &fence.namespace))
+                && match &fence.fenced {
+                    Fenced::Writes(range) => slot.fused == Fused::No && slot.work.may_write(range),
+                    Fenced::Hosts(_) => true,
+                }
+        })
 }
 
 /// The reactor from inside.
@@ -135,6 +152,8 @@ struct Turns {
     again: Vec<u32>,
     dirty: Vec<u32>,
     spare: Vec<u32>,
+    timers: Timers,
+    fences: Vec<Arc<Fence>>,
     next_sweep: Moment,
     shutdown: Option<Moment>,
 }
@@ -154,6 +173,8 @@ impl Turns {
             again: Vec::new(),
             dirty: Vec::new(),
             spare: Vec::new(),
+            timers: Timers::new(),
+            fences: Vec::new(),
             next_sweep: Moment(0),
             shutdown: None,
         }
@@ -168,6 +189,7 @@ impl Turns {
                 return self.close_all();
             }
             let now = self.ring.now();
+            self.mailbox.tally.round(events.len(), self.pool.kept_bytes());
             // The two lists change places with a spare one, so that no round allocates.
             let mut tokens = std::mem::replace(&mut self.again, std::mem::take(&mut self.spare));
             for token in tokens.drain(..) {
@@ -181,6 +203,9 @@ impl Turns {
                 self.turn(token, now, |connection, env, _| connection.flush_or_close(env, Verdict::Wait));
             }
             self.spare = tokens;
+            if !self.timers.is_empty() {
+                self.run_timers(now);
+            }
             if now >= self.next_sweep {
                 self.sweep(now);
             }
@@ -201,7 +226,8 @@ impl Turns {
         if self.is_empty() && self.shutdown.is_none() {
             return None;
         }
-        Some(self.next_sweep.since(self.ring.now()))
+        let timer = self.timers.peek().map_or(self.next_sweep, |Reverse((moment, ..))| *moment);
+        Some(timer.min(self.next_sweep).since(self.ring.now()))
     }
 
     fn on_event(&mut self, event: Event, now: Moment) {
@@ -221,8 +247,14 @@ impl Turns {
                 let (connection, slot) = ((token >> 32) as u32, token as u16);
                 let at = connection as usize;
                 if let Some(connection) = self.connections.get_mut(at).and_then(Option::as_mut) {
-                    let mut env =
-                        Environment { ring: &mut self.ring, pool: &mut self.pool, fabric: &self.fabric, now };
+                    let mut env = Environment {
+                        ring: &mut self.ring,
+                        pool: &mut self.pool,
+                        fabric: &self.fabric,
+                        mailbox: &self.mailbox,
+                        timers: &mut self.timers,
+                        now,
+                    };
                     connection.on_stored(slot, result, buffer, &mut env);
                     if !std::mem::replace(&mut connection.dirty, true) {
                         self.dirty.push(connection.token);
@@ -230,12 +262,11 @@ impl Turns {
                 } else {
                     self.stored_for_nobody(connection);
                 }
-            }
-            Event::Woken => {
-                while let Ok(message) = self.messages.try_recv() {
-                    self.on_message(message, now);
+                if !self.fences.is_empty() {
+                    self.pass_fences();
                 }
             }
+            Event::Woken => self.read_messages(now),
         }
     }
 
@@ -250,9 +281,15 @@ impl Turns {
         }
     }
 
+    fn read_messages(&mut self, now: Moment) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.on_message(message, now);
+        }
+    }
+
     fn on_message(&mut self, message: Message, now: Moment) {
         match message {
-            Message::Connection(socket) => self.add(socket, now),
+            Message::Connection(arrival) => self.add(arrival, now),
             Message::CloseQueues(controller) => {
                 let belongs = |connection: &Connection| match &connection.session {
                     Session::New => false,
@@ -265,6 +302,41 @@ impl Turns {
                     self.close(token);
                 }
             }
+            Message::Events(controller) => self.tell_events(controller, now),
+            Message::Refresh => {
+                for connection in self.connections.iter_mut().flatten() {
+                    connection.refresh();
+                }
+            }
+            Message::Fence(fence) => self.on_fence(fence, now),
+            Message::FencePassed { connection, serial, slot } => {
+                if !self
+                    .turn_of(connection, serial, now, |connection, env| connection.pair_goes_on(slot, env))
+                {
+                    self.stored_for_nobody(connection);
+                }
+            }
+            Message::Resume => {
+                let held = self.connections.iter().flatten().filter(|c| !c.held_back.is_empty());
+                let tokens: Vec<u32> = held.map(|connection| connection.token).collect();
+                for token in tokens {
+                    self.turn(token, now, |connection, env, _| {
+                        connection.try_held_back(env);
+                        connection.flush_or_close(env, Verdict::Wait)
+                    });
+                }
+            }
+            Message::Finish { connection, serial, slot, status, data } => {
+                self.turn_of(connection, serial, now, |connection, env| {
+                    connection.finish_with(slot, status, &data, env);
+                });
+            }
+            Message::Abort(abort) => self.on_abort(&abort, now),
+            Message::Answer { connection, serial, command_id, status, result } => {
+                self.turn_of(connection, serial, now, |connection, _| {
+                    connection.answer_held(command_id, status, result);
+                });
+            }
             Message::Shutdown => {
                 self.shutdown = Some(now.after(Duration::from_millis(SHUTDOWN_TIMEOUT_MS)));
                 for connection in self.connections.iter_mut().flatten() {
@@ -275,23 +347,118 @@ impl Turns {
         }
     }
 
-    fn add(&mut self, socket: Socket, now: Moment) {
+    /// Gives the connection with this token a turn, if it still is the one with this serial number; whether it is.
+    fn turn_of(
+        &mut self,
+        token: u32,
+        serial: u64,
+        now: Moment,
+        turn: impl FnOnce(&mut Connection, &mut Environment<'_>),
+    ) -> bool {
+        let known = self.connections.get(token as usize).and_then(Option::as_ref);
+        if known.is_none_or(|connection| connection.serial != serial) {
+            return false;
+        }
+        self.turn(token, now, |connection, env, _| {
+            turn(connection, env);
+            connection.flush_or_close(env, Verdict::Wait)
+        });
+        true
+    }
+
+    /// Ends what waits of the fenced commands, and passes when the storage has none of them.
+    fn on_fence(&mut self, fence: Arc<Fence>, now: Moment) {
+        if let Fenced::Hosts(_) = fence.fenced {
+            let tokens: Vec<u32> = self.connections.iter().flatten().map(|c| c.token).collect();
+            for token in tokens {
+                self.turn(token, now, |connection, env, _| {
+                    connection.end_fenced(&fence, env);
+                    connection.flush_or_close(env, Verdict::Wait)
+                });
+            }
+        }
+        self.fences.push(fence);
+        self.pass_fences();
+    }
+
+    /// Passes the fences whose commands have ended.
+    fn pass_fences(&mut self) {
+        let Self { fences, connections, remains, .. } = self;
+        fences.retain(|fence| {
+            let living =
+                connections.iter().flatten().map(|connection| (connection.host_id(), &connection.slots));
+            let left = remains.values().map(|remains| (remains.host_id, &remains.slots));
+            let busy = living.chain(left).any(|(host_id, slots)| is_fenced(fence, host_id, slots));
+            if !busy {
+                fence.pass();
+            }
+            busy
+        });
+    }
+
+    fn on_abort(&mut self, abort: &Abort, now: Moment) {
+        let is_meant = |connection: &&Connection| match &connection.session {
+            Session::Io { controller, queue_id, .. } => {
+                controller.id == abort.controller_id && *queue_id == abort.queue_id
+            }
+            _ => false,
+        };
+        let mut connections = self.connections.iter().flatten().map(|connection| &**connection);
+        let mut aborted = false;
+        if let Some(token) = connections.find(is_meant).map(|connection| connection.token) {
+            self.turn(token, now, |connection, env, _| {
+                aborted = connection.abort(abort.command_id, env);
+                connection.flush_or_close(env, Verdict::Wait)
+            });
+        }
+        abort.tried(aborted);
+    }
+
+    /// Gives connections their turn whose commands may start now within the limits.
+    fn run_timers(&mut self, now: Moment) {
+        while let Some(Reverse((moment, token, serial))) = self.timers.peek().copied() {
+            if moment > now {
+                return;
+            }
+            self.timers.pop();
+            self.turn_of(token, serial, now, |connection, env| connection.run_lanes(env));
+        }
+    }
+
+    /// Answers the event requests of a controller whose admin queue is here, as far as there are events.
+    fn tell_events(&mut self, controller: u16, now: Moment) {
+        let is_its_admin_queue = |connection: &&Connection| match &connection.session {
+            Session::Admin { controller: of, .. } => of.id == controller,
+            _ => false,
+        };
+        let mut connections = self.connections.iter().flatten().map(|connection| &**connection);
+        if let Some(token) = connections.find(is_its_admin_queue).map(|connection| connection.token) {
+            self.turn(token, now, |connection, env, _| {
+                connection.tell_events();
+                connection.flush_or_close(env, Verdict::Wait)
+            });
+        }
+    }
+
+    fn add(&mut self, arrival: Arrival, now: Moment) {
         if self.shutdown.is_some() {
-            self.mailbox.connections.fetch_sub(1, Ordering::Relaxed);
+            self.mailbox.discount_connection();
             return;
         }
         let token = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() as u32 - 1
         });
-        if let Err(error) = self.ring.watch(&socket, token) {
+        if let Err(error) = self.ring.watch(&arrival.socket, token) {
             tracing::warn!(%error, "a connection cannot be watched and is closed");
             self.free.push(token);
-            self.mailbox.connections.fetch_sub(1, Ordering::Relaxed);
+            self.mailbox.discount_connection();
             return;
         }
         self.next_sweep = self.next_sweep.max(now);
-        self.connections[token as usize] = Some(Box::new(Connection::new(token, socket, now)));
+        // Tokens are used again; a serial number never is, on any reactor.
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        self.connections[token as usize] = Some(Box::new(Connection::new(token, serial, arrival, now)));
         self.turn(token, now, Connection::on_readable);
     }
 
@@ -306,8 +473,17 @@ impl Turns {
             return;
         };
         connection.dirty = false;
-        let mut env = Environment { ring: &mut self.ring, pool: &mut self.pool, fabric: &self.fabric, now };
-        match turn(connection, &mut env, &mut self.scratch) {
+        let mut env = Environment {
+            ring: &mut self.ring,
+            pool: &mut self.pool,
+            fabric: &self.fabric,
+            mailbox: &self.mailbox,
+            timers: &mut self.timers,
+            now,
+        };
+        let verdict = turn(connection, &mut env, &mut self.scratch);
+        connection.tell_meter();
+        match verdict {
             Verdict::Close => self.close(token),
             _ if connection.has_drained() => self.leave(token, now),
             Verdict::Again => self.again.push(token),
@@ -318,7 +494,7 @@ impl Turns {
     /// Ends a connection after all that was under way.
     fn leave(&mut self, token: u32, now: Moment) {
         let Some(connection) = self.connections[token as usize].as_mut() else { return };
-        release(&self.fabric, &connection.session);
+        release(&self.fabric, connection);
         connection.take_leave(now);
         self.again.push(token);
     }
@@ -326,12 +502,11 @@ impl Turns {
     fn close(&mut self, token: u32) {
         let Some(connection) = self.connections[token as usize].take() else { return };
         self.ring.unwatch(&connection.socket, token);
-        self.mailbox.connections.fetch_sub(1, Ordering::Relaxed);
-        let namespaces = connection.namespaces();
-        release(&self.fabric, &connection.session);
+        self.mailbox.discount_connection();
+        release(&self.fabric, &connection);
         if connection.slots.storing() > 0 {
-            let slots = connection.slots;
-            self.remains.insert(token, Remains { slots, _namespaces: namespaces });
+            let host_id = connection.host_id();
+            self.remains.insert(token, Remains { slots: connection.slots, host_id });
         } else {
             self.free.push(token);
         }
@@ -365,6 +540,8 @@ impl Turns {
             }
             let heard = std::mem::take(&mut connection.heard);
             quiet &= !heard;
+            connection.release_former();
+            connection.trim_lanes();
             let Some(controller) = connection.controller() else { continue };
             if heard {
                 controller.hear(now);
@@ -403,16 +580,16 @@ impl Turns {
 }
 
 /// Takes a queue out of its controller, and with an admin queue ends the controller.
-fn release(fabric: &Fabric, session: &Session) {
-    match session {
+fn release(fabric: &Fabric, connection: &Connection) {
+    match &connection.session {
         Session::New => {}
         Session::Admin { controller, .. } => {
             tracing::info!(controller = controller.id, host = controller.host.nqn, "a host leaves");
             fabric.end_controller(controller);
         }
-        Session::Io { controller, counters, queue_id, .. } => {
-            controller.remove_queue(*queue_id);
-            controller.subsystem.retire_counters(counters);
+        Session::Io { controller, meter, .. } => {
+            controller.remove_queue(connection.serial);
+            meter.close();
         }
     }
 }

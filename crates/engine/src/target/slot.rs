@@ -1,13 +1,18 @@
 //! The slot table of a queue: a place for every command that cannot be answered at once, made when the queue is.
 //! It counts the buffers its commands hold. What a command does is decided elsewhere.
 
+use std::rc::Rc;
+
 use nvme::Status;
+use nvme::io::{CopyFormat, Fused, IoCommand};
 use nvme::tcp::Transfer;
 
+use super::fence::Claim;
 use super::namespace::ByteRange;
+use super::namespace_table::{Attachment, NamespaceView};
 use crate::backend::ZeroMethod;
 use crate::limits::CONNECTION_BUFFER_BYTES_MAX;
-use crate::ring::{Buffer, BufferPool};
+use crate::ring::{Buffer, BufferPool, Moment};
 
 /// What a command in a slot is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +25,36 @@ pub(super) enum Work {
     Write { range: ByteRange, durable: bool },
     /// The host's data, to be compared.
     Compare { range: ByteRange },
+    /// Blocks to be read for nothing but the errors that shows, in what is left of `range`.
+    Verify { range: ByteRange },
     /// Make everything durable.
     Flush,
+    /// Blocks that cannot be read from now on.
+    Spoil { range: ByteRange },
+    /// Ranges to be copied, from `done` bytes of number `next` on, to the byte `to` and what follows.
+    Copy { next: u16, ranges: u16, format: CopyFormat, durable: bool, done: u64, to: u64 },
+    /// A reservation command, which is the clerk's to do.
+    Reservation { command: IoCommand },
     /// Zeroes in what is left of `range`.
     Zero { range: ByteRange, method: ZeroMethod, deallocate: bool, durable: bool },
     /// Ranges the host no longer needs, from number `next` on.
     Deallocate { next: u16, ranges: u16 },
     /// An admin or Fabrics command whose data is on its way in either direction.
     Admin,
+}
+
+impl Work {
+    /// Whether it changes blocks in `range`, as far as can be told.
+    pub(super) const fn may_write(&self, range: &ByteRange) -> bool {
+        match self {
+            Self::Write { range: own, .. } | Self::Zero { range: own, .. } | Self::Spoil { range: own } => {
+                own.overlaps(range)
+            }
+            // Which blocks these reach stands in data that nobody looks through for this.
+            Self::Deallocate { .. } | Self::Copy { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// What a command in a slot waits for.
@@ -37,6 +64,14 @@ pub(super) enum Stage {
     Buffer,
     /// Its data from the host.
     Data,
+    /// Its turn within its namespace's limits.
+    Limits,
+    /// The other command of its fused pair.
+    Partner,
+    /// A fused pair that works on its blocks, or, for a pair, another one.
+    Exclusive,
+    /// The clerk.
+    Clerk,
     /// The storage.
     Storage,
     /// Its data to leave.
@@ -49,6 +84,8 @@ pub(super) struct Slot {
     pub(super) command_id: u16,
     pub(super) opcode: u8,
     pub(super) nsid: u32,
+    /// The namespaces as they were when the command came; it keeps its own open.
+    pub(super) view: Option<Rc<NamespaceView>>,
     pub(super) work: Work,
     pub(super) stage: Stage,
     /// Length of its data in bytes.
@@ -59,6 +96,25 @@ pub(super) struct Slot {
     pub(super) transfer: Transfer,
     /// Set when it has failed already but its data is still on its way.
     pub(super) failed: Option<Status>,
+    /// Whether it need not wait for its namespace's limits any more.
+    pub(super) admitted: bool,
+    /// Which command of a fused pair it is.
+    pub(super) fused: Fused,
+    /// The slot of the other one.
+    pub(super) partner: Option<u16>,
+    /// What keeps others from a fused pair's blocks.
+    pub(super) claim: Option<Box<Claim>>,
+    /// Whether a copy reads just now; else it writes.
+    pub(super) copying: bool,
+    /// When it came.
+    pub(super) began: Moment,
+}
+
+impl Slot {
+    /// The namespace it works on, as its host saw it when it came.
+    pub(super) fn attachment(&self) -> Option<&Attachment> {
+        self.view.as_ref()?.attachment(self.nsid)
+    }
 }
 
 /// No command identifier, which have 16 bits, is this.
@@ -81,12 +137,19 @@ impl Slots {
             command_id: 0,
             opcode: 0,
             nsid: 0,
+            view: None,
             work: Work::Free,
             stage: Stage::Buffer,
             length: 0,
             data: None,
             transfer: Transfer::new(0..0, 0),
             failed: None,
+            admitted: true,
+            fused: Fused::No,
+            partner: None,
+            claim: None,
+            copying: false,
+            began: Moment::default(),
         };
         Self {
             slots: (0..count).map(|_| empty()).collect(),
@@ -102,7 +165,7 @@ impl Slots {
         &mut self,
         command_id: u16,
         opcode: u8,
-        nsid: u32,
+        (nsid, view): (u32, Option<Rc<NamespaceView>>),
         work: Work,
         length: u32,
     ) -> Option<u16> {
@@ -112,11 +175,15 @@ impl Slots {
         slot.command_id = command_id;
         slot.opcode = opcode;
         slot.nsid = nsid;
+        slot.view = view;
         slot.work = work;
         slot.stage = Stage::Buffer;
         slot.length = length;
         slot.transfer = Transfer::new(0..length, index);
         slot.failed = None;
+        slot.admitted = true;
+        slot.fused = Fused::No;
+        slot.partner = None;
         Some(index)
     }
 
@@ -124,6 +191,8 @@ impl Slots {
     pub(super) fn give(&mut self, index: u16, pool: &mut BufferPool) {
         self.drop_data(index, pool);
         self.slots[usize::from(index)].work = Work::Free;
+        self.slots[usize::from(index)].view = None;
+        self.slots[usize::from(index)].claim = None;
         self.command_ids[usize::from(index)] = NO_COMMAND;
         self.free.push(index);
     }
@@ -161,6 +230,23 @@ impl Slots {
     pub(super) fn regain(&mut self, index: u16, buffer: Option<Buffer>) {
         self.storing -= 1;
         self.slots[usize::from(index)].data = buffer;
+    }
+
+    /// Takes note of something beside the storage that keeps these slots until it has ended.
+    pub(super) const fn keep(&mut self) {
+        self.storing += 1;
+    }
+
+    /// The commands under way.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Slot)> {
+        let numbered = self.slots.iter().enumerate().map(|(index, slot)| (index as u16, slot));
+        numbered.filter(|(_, slot)| slot.work != Work::Free)
+    }
+
+    /// The slot of the command with this identifier.
+    pub(super) fn find(&self, command_id: u16) -> Option<u16> {
+        let at = self.command_ids.iter().position(|known| *known == u32::from(command_id))?;
+        Some(at as u16)
     }
 
     /// The storage has done with a command whose connection is gone.

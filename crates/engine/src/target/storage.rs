@@ -4,15 +4,15 @@
 use std::io;
 
 use nvme::Status;
-use nvme::io::DatasetRange;
+use nvme::io::{DatasetRange, Fused};
 use zerocopy::FromBytes;
 
 use super::connection::{Connection, Environment, Session};
-use super::namespace::ByteRange;
+use super::namespace::{ByteRange, Namespace, special};
 use super::slot::{Stage, Work};
 use crate::backend::{Backend, File, Memory, ZeroMethod};
 use crate::limits::BUFFER_LENGTH_MAX;
-use crate::ring::{Buffer, StorageOp};
+use crate::ring::{Buffer, BufferPool, StorageOp};
 
 /// What became of an attempt to do a step of a command.
 enum Step {
@@ -25,21 +25,24 @@ enum Step {
 impl Connection {
     /// Reads into a slot's buffer, at once or through the storage.
     pub(super) fn begin_read(&mut self, index: u16, range: ByteRange, env: &mut Environment<'_>) {
-        let Some(namespaces) = self.namespaces() else { return };
-        let Some(namespace) = namespaces.get(self.slots.at(index).nsid) else { return };
+        let Some(view) = self.slots.at(index).view.clone() else { return };
+        let Some(namespace) = view.get(self.slots.at(index).nsid) else { return };
         let length = self.slots.at(index).length;
-        match &namespace.backend {
+        if namespace.is_spoiled(range) {
+            return self.media_failure(index, Status::UNRECOVERED_READ_ERROR, env);
+        }
+        match &*namespace.backend {
             Backend::Memory(memory) => {
                 if let Some(buffer) = self.slots.at(index).data.as_mut() {
                     memory.read(range.offset, buffer);
                 }
-                self.send_slot(index, length);
+                self.send_slot(index, length, env.now);
             }
             Backend::Null(_) => {
                 if let Some(buffer) = self.slots.at(index).data.as_mut() {
                     buffer.fill(0);
                 }
-                self.send_slot(index, length);
+                self.send_slot(index, length, env.now);
             }
             Backend::File(file) => {
                 if let Some(buffer) = self.slots.lend(index) {
@@ -50,12 +53,32 @@ impl Connection {
         }
     }
 
-    /// The command in a slot has all its data (or needs none): does it.
+    /// The command in a slot has all its data (or needs none): does it, or the next step of it.
     pub(super) fn data_came(&mut self, index: u16, env: &mut Environment<'_>) {
-        let Some(namespaces) = self.namespaces() else { return };
-        let Some(namespace) = namespaces.get(self.slots.at(index).nsid) else { return };
-        let step = match &namespace.backend {
-            Backend::Memory(memory) => Step::Done(self.do_in_memory(index, memory, namespace)),
+        if self.slots.at(index).stage != Stage::Storage {
+            if !self.slots.at(index).admitted && self.waits_for_limits(index, env) {
+                return;
+            }
+            if self.slots.at(index).fused != Fused::No {
+                return self.pair_data_came(index, env);
+            }
+        }
+        let Some(view) = self.slots.at(index).view.clone() else { return };
+        let Some(namespace) = view.get(self.slots.at(index).nsid) else { return };
+        if let Work::Reservation { .. } = self.slots.at(index).work {
+            return self.reservation_data_came(index, env);
+        }
+        if self.slots.at(index).stage != Stage::Storage
+            && namespace.special() & special::SLOW != 0
+            && let Err(status) = self.pass_gates(index, namespace)
+        {
+            if let Some(status) = status {
+                self.finish(index, status, env);
+            }
+            return;
+        }
+        let step = match &*namespace.backend {
+            Backend::Memory(memory) => Step::Done(self.do_in_memory(index, memory, namespace, env.pool)),
             Backend::Null(_) => Step::Done(self.do_in_nothing(index, namespace)),
             Backend::File(file) => self.start_storage(index, file, namespace, env),
         };
@@ -64,11 +87,43 @@ impl Connection {
         }
     }
 
+    /// What a command meets on a namespace with claims or spoiled blocks: it is held back (`None`), or fails.
+    #[cold]
+    fn pass_gates(&mut self, index: u16, namespace: &Namespace) -> Result<(), Option<Status>> {
+        let work = self.slots.at(index).work;
+        let mut written = Vec::new();
+        match work {
+            Work::Write { range, .. } | Work::Zero { range, .. } | Work::Spoil { range } => {
+                written.push(range);
+            }
+            Work::Copy { .. } => written.push(self.check_copy(index, namespace).map_err(Some)?),
+            Work::Deallocate { next, ranges } => {
+                for number in next..ranges {
+                    written.push(dataset_range(self.slots.data(index), number, namespace).map_err(Some)?);
+                }
+            }
+            Work::Compare { range } | Work::Verify { range } if namespace.is_spoiled(range) => {
+                return Err(Some(Status::UNRECOVERED_READ_ERROR));
+            }
+            _ => {}
+        }
+        if written.iter().any(|range| namespace.is_claimed(range)) {
+            self.slots.at(index).stage = Stage::Exclusive;
+            self.held_back.push_back(index);
+            return Err(None);
+        }
+        if !matches!(work, Work::Spoil { .. }) {
+            written.iter().try_for_each(|range| namespace.mend(*range)).map_err(Some)?;
+        }
+        Ok(())
+    }
+
     fn do_in_memory(
         &mut self,
         index: u16,
         memory: &Memory,
-        namespace: &super::namespace::Namespace,
+        namespace: &Namespace,
+        pool: &mut BufferPool,
     ) -> Status {
         let work = self.slots.at(index).work;
         let data = self.slots.data(index);
@@ -76,6 +131,13 @@ impl Connection {
             Work::Write { range, .. } => memory.write(range.offset, data),
             Work::Compare { range } if !memory.equals(range.offset, data) => return Status::COMPARE_FAILURE,
             Work::Zero { range, .. } => memory.zero(range.offset, range.length),
+            Work::Spoil { range } => return namespace.spoil(range).err().unwrap_or(Status::SUCCESS),
+            Work::Copy { .. } => {
+                return match self.check_copy(index, namespace) {
+                    Ok(_) => self.copy_in_memory(index, memory, namespace, pool),
+                    Err(status) => status,
+                };
+            }
             Work::Deallocate { next, ranges } => {
                 for number in next..ranges {
                     match dataset_range(data, number, namespace) {
@@ -90,10 +152,12 @@ impl Connection {
         Status::SUCCESS
     }
 
-    fn do_in_nothing(&mut self, index: u16, namespace: &super::namespace::Namespace) -> Status {
+    fn do_in_nothing(&mut self, index: u16, namespace: &Namespace) -> Status {
         let work = self.slots.at(index).work;
         let data = self.slots.data(index);
         match work {
+            Work::Spoil { range } => namespace.spoil(range).err().unwrap_or(Status::SUCCESS),
+            Work::Copy { .. } => self.check_copy(index, namespace).err().unwrap_or(Status::SUCCESS),
             Work::Compare { .. } if data.iter().any(|byte| *byte != 0) => Status::COMPARE_FAILURE,
             Work::Deallocate { next, ranges } => (next..ranges)
                 .find_map(|number| dataset_range(data, number, namespace).err())
@@ -107,7 +171,7 @@ impl Connection {
         &mut self,
         index: u16,
         file: &File,
-        namespace: &super::namespace::Namespace,
+        namespace: &Namespace,
         env: &mut Environment<'_>,
     ) -> Step {
         let operation = match self.slots.at(index).work {
@@ -118,12 +182,31 @@ impl Connection {
             Work::Compare { range } => {
                 // The host's data stays in the slot; what is stored is read beside it.
                 let buffer = env.pool.take(range.length as usize);
-                self.slots.at(index).stage = Stage::Storage;
-                return self.start_beside(index, file, StorageOp::Read { buffer, offset: range.offset }, env);
+                self.start_beside(index, file, StorageOp::Read { buffer, offset: range.offset }, env);
+                return Step::Started;
             }
-            Work::Flush => return self.start_beside(index, file, StorageOp::Sync, env),
+            Work::Verify { range } => {
+                let buffer = env.pool.take(range.length.min(BUFFER_LENGTH_MAX as u64) as usize);
+                self.start_beside(index, file, StorageOp::Read { buffer, offset: range.offset }, env);
+                return Step::Started;
+            }
+            Work::Flush => {
+                self.start_beside(index, file, StorageOp::Sync, env);
+                return Step::Started;
+            }
+            Work::Spoil { range } => {
+                return Step::Done(namespace.spoil(range).err().unwrap_or(Status::SUCCESS));
+            }
+            Work::Copy { .. } => {
+                return match self.check_copy(index, namespace) {
+                    Err(status) => Step::Done(status),
+                    Ok(_) if self.copy_on_storage(index, file, namespace, env) => Step::Started,
+                    Ok(_) => Step::Done(Status::SUCCESS),
+                };
+            }
             Work::Zero { range, method, durable, .. } => {
-                return self.start_zero(index, file, range, method, durable, env);
+                self.start_zero(index, file, range, method, durable, env);
+                return Step::Started;
             }
             Work::Deallocate { next, ranges } => {
                 let mode = file.deallocate_mode();
@@ -140,7 +223,8 @@ impl Connection {
                 };
                 self.slots.at(index).work = Work::Deallocate { next: number + 1, ranges };
                 let operation = StorageOp::Allocate { mode, offset: range.offset, length: range.length };
-                return self.start_beside(index, file, operation, env);
+                self.start_beside(index, file, operation, env);
+                return Step::Started;
             }
             _ => return Step::Done(Status::INTERNAL_ERROR),
         };
@@ -149,17 +233,16 @@ impl Connection {
     }
 
     /// Starts an operation that does not use the slot's own buffer, which stays where it is.
-    fn start_beside(
+    pub(super) fn start_beside(
         &mut self,
         index: u16,
         file: &File,
         operation: StorageOp,
         env: &mut Environment<'_>,
-    ) -> Step {
+    ) {
         let data = self.slots.lend(index);
         self.slots.at(index).data = data;
         env.ring.store(file.storage(), operation, self.storage_token(index));
-        Step::Started
     }
 
     fn start_zero(
@@ -170,7 +253,7 @@ impl Connection {
         method: ZeroMethod,
         durable: bool,
         env: &mut Environment<'_>,
-    ) -> Step {
+    ) {
         if range.length == 0 {
             // Durability was asked for: the zeroes are there, and are made to stay.
             return self.start_beside(index, file, StorageOp::Sync, env);
@@ -186,7 +269,7 @@ impl Connection {
                 StorageOp::Write { buffer, offset: range.offset, durable }
             }
         };
-        self.start_beside(index, file, operation, env)
+        self.start_beside(index, file, operation, env);
     }
 
     /// The storage has answered for the slot.
@@ -210,6 +293,9 @@ impl Connection {
         match result {
             // Nothing may follow a termination request.
             _ if self.terminated => self.slots.give(index, env.pool),
+            Ok(moved) if matches!(work, Work::Copy { .. }) => {
+                self.copy_stepped(index, moved, beside.take(), env);
+            }
             Ok(moved) => self.step_done(index, work, moved, beside.as_ref(), env),
             Err(error) => self.step_failed(index, work, &error, env),
         }
@@ -228,10 +314,13 @@ impl Connection {
     ) {
         let length = self.slots.at(index).length;
         match work {
-            Work::Read { .. } if moved == length as usize => self.send_slot(index, length),
+            Work::Read { .. } if moved == length as usize => self.send_slot(index, length, env.now),
             // Somebody cut the file below the namespace.
             Work::Read { .. } => self.media_failure(index, Status::UNRECOVERED_READ_ERROR, env),
-            Work::Write { .. } if moved == length as usize => self.finish(index, Status::SUCCESS, env),
+            Work::Write { .. } if moved == length as usize => match self.slots.at(index).partner {
+                Some(first) => self.end_pair(first, index, true, env),
+                None => self.finish(index, Status::SUCCESS, env),
+            },
             Work::Write { .. } => self.media_failure(index, Status::WRITE_FAULT, env),
             Work::Compare { .. } if moved != length as usize => {
                 self.media_failure(index, Status::UNRECOVERED_READ_ERROR, env);
@@ -239,6 +328,9 @@ impl Connection {
             Work::Compare { .. } => {
                 let stored = beside.map_or(&[][..], |buffer| &buffer[..]);
                 let equal = stored == self.slots.data(index);
+                if self.slots.at(index).partner.is_some() {
+                    return self.pair_compared(index, equal, env);
+                }
                 self.finish(index, if equal { Status::SUCCESS } else { Status::COMPARE_FAILURE }, env);
             }
             Work::Zero { range, method, deallocate, durable } => {
@@ -253,9 +345,22 @@ impl Connection {
                 self.slots.at(index).work = Work::Zero { range: left, method, deallocate, durable };
                 if finished { self.finish(index, Status::SUCCESS, env) } else { self.data_came(index, env) }
             }
+            Work::Verify { range } => {
+                if moved as u64 != range.length.min(BUFFER_LENGTH_MAX as u64) {
+                    return self.media_failure(index, Status::UNRECOVERED_READ_ERROR, env);
+                }
+                let moved = moved as u64;
+                let left = ByteRange { offset: range.offset + moved, length: range.length - moved };
+                self.slots.at(index).work = Work::Verify { range: left };
+                if left.length == 0 {
+                    self.finish(index, Status::SUCCESS, env);
+                } else {
+                    self.data_came(index, env);
+                }
+            }
             Work::Deallocate { .. } => self.data_came(index, env),
             Work::Flush => self.finish(index, Status::SUCCESS, env),
-            Work::Free | Work::Admin => {}
+            Work::Free | Work::Admin | Work::Spoil { .. } | Work::Copy { .. } | Work::Reservation { .. } => {}
         }
     }
 
@@ -279,7 +384,9 @@ impl Connection {
                 tracing::warn!(%error, ?work, nsid = self.slots.at(index).nsid, "storage failed");
                 let status = match (error.raw_os_error(), work) {
                     (Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG), _) => Status::CAPACITY_EXCEEDED,
-                    (_, Work::Read { .. } | Work::Compare { .. }) => Status::UNRECOVERED_READ_ERROR,
+                    (_, Work::Read { .. } | Work::Compare { .. } | Work::Verify { .. }) => {
+                        Status::UNRECOVERED_READ_ERROR
+                    }
                     _ => Status::WRITE_FAULT,
                 };
                 self.media_failure(index, status, env);
@@ -287,36 +394,31 @@ impl Connection {
         }
     }
 
-    fn media_failure(&mut self, index: u16, status: Status, env: &mut Environment<'_>) {
+    pub(super) fn media_failure(&mut self, index: u16, status: Status, env: &mut Environment<'_>) {
+        let nsid = self.slots.at(index).nsid;
         if let Session::Io { counters, .. } = &self.session {
-            counters.media_error();
+            counters.media_error(nsid);
         }
         self.finish(index, status, env);
     }
 
     fn file_of<T>(&mut self, index: u16, then: impl FnOnce(&File) -> T) -> Option<T> {
-        let namespaces = self.namespaces()?;
-        match &namespaces.get(self.slots.at(index).nsid)?.backend {
+        let view = self.slots.at(index).view.clone()?;
+        match &*view.get(self.slots.at(index).nsid)?.backend {
             Backend::File(file) => Some(then(file)),
             _ => None,
         }
     }
 
-    fn storage_token(&self, index: u16) -> u64 {
+    pub(super) fn storage_token(&self, index: u16) -> u64 {
         u64::from(self.token) << 32 | u64::from(index)
     }
 }
 
 /// Range `number` of a Dataset Management command's data, checked.
-fn dataset_range(
-    data: &[u8],
-    number: u16,
-    namespace: &super::namespace::Namespace,
-) -> Result<ByteRange, Status> {
+fn dataset_range(data: &[u8], number: u16, namespace: &Namespace) -> Result<ByteRange, Status> {
     let at = usize::from(number) * size_of::<DatasetRange>();
     let range = data.get(at..).and_then(|rest| DatasetRange::read_from_prefix(rest).ok());
     let (range, _) = range.ok_or(Status::DATA_SGL_LENGTH_INVALID.do_not_retry())?;
-    namespace
-        .bytes(range.start.get(), u64::from(range.blocks.get()))
-        .ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())
+    namespace.range(range.start.get(), range.blocks.get())
 }

@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
-use engine::target::{NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig};
+use engine::target::{
+    Change, FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+    TargetError,
+};
 use nvme::Status;
 use tempfile::TempDir;
 
@@ -83,11 +86,15 @@ impl TestTarget {
         let folder = tempfile::tempdir().unwrap();
         let namespaces = SPACES.iter().map(|space| namespace(*space, &folder)).collect();
         let mut config = TargetConfig {
-            ports: vec![PortConfig { address: "127.0.0.1:0".parse().unwrap(), advertise: None }],
-            subsystems: vec![subsystem(NQN, namespaces)],
+            fabric: FabricConfig {
+                ports: vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())],
+                subsystems: vec![subsystem(NQN, namespaces)],
+                ..FabricConfig::default()
+            },
             reactors: Reactors::Count(2),
             engine,
             poll_us_max: 0,
+            state_dir: None,
         };
         change(&mut config);
         let target = Some(Target::start(&config).unwrap());
@@ -98,12 +105,32 @@ impl TestTarget {
         self.target.as_ref().unwrap().ports()[0]
     }
 
-    pub(crate) fn ports(&self) -> &[SocketAddr] {
+    pub(crate) fn ports(&self) -> Vec<SocketAddr> {
         self.target.as_ref().unwrap().ports()
     }
 
     pub(crate) fn connections(&self) -> usize {
         self.target.as_ref().unwrap().connections()
+    }
+
+    /// The target itself.
+    pub(crate) fn target(&self) -> &Target {
+        self.target.as_ref().unwrap()
+    }
+
+    /// Puts what `change` makes of the present configuration into effect; it has to be possible.
+    pub(crate) fn apply(&self, change: impl FnOnce(&mut FabricConfig)) -> Vec<Change> {
+        self.try_apply(change).unwrap()
+    }
+
+    /// The same, where it may be refused.
+    pub(crate) fn try_apply(
+        &self,
+        change: impl FnOnce(&mut FabricConfig),
+    ) -> Result<Vec<Change>, TargetError> {
+        let mut wanted = self.target().config();
+        change(&mut wanted);
+        self.target().apply(&wanted)
     }
 
     /// The file of a namespace.
@@ -134,19 +161,12 @@ fn namespace(space: Space, folder: &TempDir) -> NamespaceConfig {
         Kind::Null => BackendConfig::Null { size: SIZE },
         Kind::File => BackendConfig::File { path, size: Some(SIZE) },
     };
-    NamespaceConfig { nsid: space.nsid, backend, block_size: space.block, uuid: None }
+    NamespaceConfig::new(space.nsid, backend, space.block)
 }
 
 /// A subsystem that everybody may use.
 pub(crate) fn subsystem(nqn: &str, namespaces: Vec<NamespaceConfig>) -> SubsystemConfig {
-    SubsystemConfig {
-        nqn: nqn.to_owned(),
-        serial: "SELVEDGE-1".to_owned(),
-        model: "Selvedge test".to_owned(),
-        allow_any_host: true,
-        hosts: Vec::new(),
-        namespaces,
-    }
+    SubsystemConfig::new(nqn, "SELVEDGE-1", "Selvedge test").with(namespaces)
 }
 
 /// Waits until something holds, and fails when it does not within `PATIENCE`.

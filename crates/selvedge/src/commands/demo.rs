@@ -12,7 +12,9 @@ use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, Queue, QueueState};
 use engine::limits::{POLL_US_MAX, RECEIVE_LENGTH};
 use engine::ring::{Engine, Event, Readiness, Ring, RingOptions, core};
-use engine::target::{NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig};
+use engine::target::{
+    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+};
 use nvme::tcp::Digests;
 use uuid::Uuid;
 
@@ -88,32 +90,31 @@ struct Demo<'a> {
 impl<'a> Demo<'a> {
     fn start(story: &'a RefCell<Story>, stop: Stop, folder: &Folder) -> Result<Self, Failure> {
         let reactors = core::available().len().clamp(1, REACTORS_MAX);
-        let namespace = |nsid, backend| NamespaceConfig { nsid, backend, block_size: BLOCK, uuid: None };
         let file = folder.0.join("namespace.img");
+        let namespaces = vec![
+            NamespaceConfig::new(MEMORY_NSID, BackendConfig::Memory { size: NAMESPACE_BYTES }, BLOCK),
+            NamespaceConfig::new(
+                FILE_NSID,
+                BackendConfig::File { path: file.clone(), size: Some(NAMESPACE_BYTES) },
+                BLOCK,
+            ),
+        ];
         let config = TargetConfig {
-            ports: vec![PortConfig { address: (Ipv4Addr::LOCALHOST, 0).into(), advertise: None }],
-            subsystems: vec![SubsystemConfig {
-                nqn: NQN.to_owned(),
-                serial: "DEMO".to_owned(),
-                model: MODEL.to_owned(),
-                allow_any_host: true,
-                hosts: Vec::new(),
-                namespaces: vec![
-                    namespace(MEMORY_NSID, BackendConfig::Memory { size: NAMESPACE_BYTES }),
-                    namespace(
-                        FILE_NSID,
-                        BackendConfig::File { path: file.clone(), size: Some(NAMESPACE_BYTES) },
-                    ),
-                ],
-            }],
+            fabric: FabricConfig {
+                ports: vec![PortConfig::new(1, (Ipv4Addr::LOCALHOST, 0).into())],
+                subsystems: vec![SubsystemConfig::new(NQN, "DEMO", MODEL).with(namespaces)],
+                ..FabricConfig::default()
+            },
             reactors: Reactors::Count(reactors),
             engine: Engine::Automatic,
             poll_us_max: POLL_US_MAX,
+            state_dir: None,
         };
         let target = Target::start(&config).map_err(Failure::failed)?;
-        let address = *target
+        let address = target
             .ports()
             .first()
+            .copied()
             .ok_or_else(|| Failure::failed("the target listens nowhere; this is a bug"))?;
         story.borrow_mut().target_is_up(address, reactors, NAMESPACE_BYTES, &file)?;
         Ok(Self { story, stop, target, address })

@@ -1,11 +1,17 @@
 //! The commands, one file each: what a person asked for, done with the engine and told by the reports.
 
+mod ask;
 mod bench;
+mod config;
 mod demo;
 mod discover;
+mod fabric;
 mod identify;
+mod import;
 mod list;
+mod namespace;
 mod serve;
+mod subsystem;
 
 use crate::failure::Failure;
 use crate::flags::Command;
@@ -19,5 +25,16 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Identify(flags) => identify::run(flags),
         Command::List(flags) => list::run(flags),
         Command::Bench(flags) => bench::run(flags),
+        Command::Subsystem(flags) => subsystem::run(&flags.action),
+        Command::Namespace(flags) => namespace::run(&flags.action),
+        Command::Listener(flags) => fabric::listener(&flags.action),
+        Command::Host(flags) => fabric::host(&flags.action),
+        Command::Ana(flags) => fabric::ana(&flags.action),
+        Command::Connection(flags) => fabric::connection(&flags.action),
+        Command::Referral(flags) => fabric::referral(&flags.action),
+        Command::Status(flags) => fabric::status(flags),
+        Command::Config(flags) => config::run(&flags.action),
+        Command::Import(flags) => import::run(&flags.source),
+        Command::Openapi(_) => fabric::openapi(),
     }
 }

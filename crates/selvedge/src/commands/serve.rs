@@ -1,27 +1,48 @@
 //! `selvedge serve`: a target in the foreground, until a signal ends it.
 
 use std::fmt;
+use std::sync::Arc;
 
-use engine::target::Target;
+use engine::target::{FabricConfig, Target};
 use serde::Serialize;
 
+use crate::announce::Announcer;
 use crate::config::namespace;
-use crate::config::target::{Access, ServeConfig};
+use crate::config::target::ServeConfig;
+use crate::control::administration::Administration;
+use crate::control::endpoint::{self, Endpoint, Listening};
+use crate::control::{Control, HostDesk, Token};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
 use crate::report;
 use crate::report::table::{Side, Table};
+use crate::state::StateFile;
 use crate::stop::Stop;
 
 /// Serves until SIGINT or SIGTERM.
 pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
-    let config = ServeConfig::new(flags)?;
-    let engine = config.to_engine()?;
+    let token = flags.control_token_file.as_deref().map(Token::read).transpose()?;
+    if let (Some(Endpoint::Tcp(address)), None) = (&flags.control, &token) {
+        return Err(Control::without_token(*address));
+    }
+    let state = flags.state_dir.as_deref().map(StateFile::open).transpose()?;
+    let kept = state.as_ref().map_or(Ok(None), StateFile::read)?;
+    let config = ServeConfig::new(flags, kept)?;
+    let engine = config.to_engine(state.as_ref().map(|state| state.directory().to_owned()));
     // Before the target: a signal that comes while it opens its namespaces is not lost.
     let mut stop = Stop::on_signals()?;
-    let target = Target::start(&engine).map_err(Failure::failed)?;
-    let summary = Summary::new(&config, &target);
+    engine::ring::core::raise_descriptor_limit();
+    let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
+    let administration = Administration::new(target.clone(), state)
+        .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
+    let administration = Arc::new(administration);
+    let desk = HostDesk::open(&target, administration.clone())?;
+    let metrics =
+        flags.metrics.map(|address| Control::start_metrics(address, administration.clone())).transpose()?;
+    let control = start_control(flags, token, &target, administration)?;
+    let announcer = announce(flags, &target)?;
+    let summary = Summary::new(&config.fabric, &target, control.as_ref());
     let told = match flags.output.output_format {
         OutputFormat::Normal => report::print(&summary),
         OutputFormat::Json => report::print_json(&summary),
@@ -32,13 +53,59 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         Err(failure) => return Err(failure),
     }
     stop.wait();
+    // Hosts are told first that nobody will be there.
+    drop(announcer);
+    // Nothing may be changed any more by the time connections are closed.
+    drop((control, metrics, desk));
     target.shutdown();
     Ok(())
+}
+
+/// Lets hosts on the same network find the target, if that was asked for.
+fn announce(flags: &ServeFlags, target: &Arc<Target>) -> Result<Option<Announcer>, Failure> {
+    let served = target.clone();
+    let start = || Announcer::start(move || served.config());
+    let announcer = flags.mdns.then(start).transpose();
+    announcer.map_err(|error| Failure::failed(format!("the target cannot be announced: {error}")))
+}
+
+/// Starts the control API. A place that nobody chose and that is not to be had is only a warning.
+fn start_control(
+    flags: &ServeFlags,
+    token: Option<Token>,
+    target: &Target,
+    administration: Arc<Administration>,
+) -> Result<Option<Control>, Failure> {
+    let listening = match &flags.control {
+        Some(chosen) => Listening::on(chosen)?,
+        None => listen_at_default(target),
+    };
+    listening.map(|listening| Control::start(listening, token, administration)).transpose()
+}
+
+fn listen_at_default(target: &Target) -> Option<Listening> {
+    let service = target.ports().first().map(std::net::SocketAddr::port)?;
+    let Some(place) = endpoint::default_place(service) else {
+        tracing::info!(
+            "no place for a control socket: neither root nor XDG_RUNTIME_DIR; --control names one"
+        );
+        return None;
+    };
+    match Listening::on(&Endpoint::Unix(place)) {
+        Ok(listening) => listening,
+        Err(failure) => {
+            let reason = failure.line().unwrap_or_default();
+            tracing::warn!("nobody can administer this target: {reason}");
+            None
+        }
+    }
 }
 
 #[derive(Serialize)]
 struct Summary {
     listening: Vec<String>,
+    /// Where it is administered.
+    control: Option<String>,
     subsystems: Vec<SubsystemSummary>,
 }
 
@@ -59,27 +126,25 @@ struct NamespaceSummary {
 }
 
 impl Summary {
-    fn new(config: &ServeConfig, target: &Target) -> Self {
-        let subsystems = config.subsystems.iter().map(|subsystem| SubsystemSummary {
-            nqn: subsystem.nqn.to_string(),
+    fn new(fabric: &FabricConfig, target: &Target, control: Option<&Control>) -> Self {
+        let subsystems = fabric.subsystems.iter().map(|subsystem| SubsystemSummary {
+            nqn: subsystem.nqn.clone(),
             serial: subsystem.serial.clone(),
-            allow_any_host: subsystem.access == Access::AnyHost,
-            hosts: match &subsystem.access {
-                Access::AnyHost => Vec::new(),
-                Access::Hosts(hosts) => hosts.iter().map(ToString::to_string).collect(),
-            },
-            namespaces: namespace::number(&subsystem.namespaces)
-                .unwrap_or_default()
-                .into_iter()
-                .map(|(nsid, spec)| NamespaceSummary {
-                    nsid,
-                    block_size: spec.block_size,
-                    backend: spec.describe(),
+            allow_any_host: subsystem.allow_any_host,
+            hosts: if subsystem.allow_any_host { Vec::new() } else { subsystem.hosts.clone() },
+            namespaces: subsystem
+                .namespaces
+                .iter()
+                .map(|config| NamespaceSummary {
+                    nsid: config.nsid,
+                    block_size: config.block_size,
+                    backend: namespace::describe(&config.backend),
                 })
                 .collect(),
         });
         Self {
             listening: target.ports().iter().map(ToString::to_string).collect(),
+            control: control.map(|control| control.endpoint().to_string()),
             subsystems: subsystems.collect(),
         }
     }
@@ -90,9 +155,13 @@ impl fmt::Display for Summary {
         for address in &self.listening {
             writeln!(f, "listening on {address}")?;
         }
+        if let Some(control) = &self.control {
+            writeln!(f, "administered at {control}")?;
+        }
         for subsystem in &self.subsystems {
             let hosts = match subsystem.hosts.as_slice() {
-                [] => "any host".to_owned(),
+                [] if subsystem.allow_any_host => "any host".to_owned(),
+                [] => "no host yet".to_owned(),
                 [host] => format!("host {host}"),
                 hosts => format!("{} hosts", hosts.len()),
             };

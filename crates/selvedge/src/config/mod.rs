@@ -3,8 +3,10 @@
 
 pub(crate) mod connection;
 pub(crate) mod namespace;
+pub(crate) mod nvmet;
 pub(crate) mod reactors;
 pub(crate) mod size;
 pub(crate) mod target;
+pub(crate) mod target_dump;
 pub(crate) mod target_file;
 pub(crate) mod workload;

@@ -1,7 +1,7 @@
 //! What a namespace is made of, as `--namespace SPEC` says it and as target.toml does. It opens nothing: whether
 //! a file or device is there is for the target to find.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use engine::backend::BackendConfig;
@@ -90,6 +90,12 @@ pub(crate) fn check_block_size(bytes: u64) -> Result<u32, String> {
     }
 }
 
+/// The path from the root on: a configuration may be kept, and put into effect from another working directory.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    // It fails for an empty path only, which names no file anyway.
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// A UUID in any of its usual spellings.
 pub(crate) fn parse_uuid(text: &str) -> Result<Uuid, String> {
     match Uuid::parse_str(text) {
@@ -119,27 +125,26 @@ impl NamespaceSpec {
         }
     }
 
-    /// One word or path that says where the blocks are.
-    pub(crate) fn describe(&self) -> String {
-        match &self.backend {
-            BackendSpec::Memory(size) => format!("memory, {size}"),
-            BackendSpec::Null(size) => format!("null, {size}"),
-            BackendSpec::File { path, .. } => format!("file {}", path.display()),
-            BackendSpec::Block(path) => format!("block device {}", path.display()),
-        }
-    }
-
     fn to_engine(&self, nsid: u32) -> NamespaceConfig {
         let backend = match &self.backend {
             BackendSpec::Memory(size) => BackendConfig::Memory { size: size.0 },
             BackendSpec::Null(size) => BackendConfig::Null { size: size.0 },
             BackendSpec::File { path, size } => {
-                BackendConfig::File { path: path.clone(), size: size.map(|size| size.0) }
+                BackendConfig::File { path: absolute(path), size: size.map(|size| size.0) }
             }
-            BackendSpec::Block(path) => BackendConfig::Block { path: path.clone() },
+            BackendSpec::Block(path) => BackendConfig::Block { path: absolute(path) },
         };
-        let uuid = self.uuid.map(Uuid::into_bytes);
-        NamespaceConfig { nsid, backend, block_size: self.block_size, uuid }
+        NamespaceConfig { uuid: self.uuid, ..NamespaceConfig::new(nsid, backend, self.block_size) }
+    }
+}
+
+/// One word or path that says where the blocks are.
+pub(crate) fn describe(backend: &BackendConfig) -> String {
+    match backend {
+        BackendConfig::Memory { size } => format!("memory, {}", Size(*size)),
+        BackendConfig::Null { size } => format!("null, {}", Size(*size)),
+        BackendConfig::File { path, .. } => format!("file {}", path.display()),
+        BackendConfig::Block { path } => format!("block device {}", path.display()),
     }
 }
 

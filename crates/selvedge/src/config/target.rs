@@ -1,19 +1,22 @@
 //! A whole target as it was asked for, from flags or from a file, and its translation into the engine's
 //! configuration. Starting it is the `serve` command's.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::path::PathBuf;
 
 use engine::ring::Engine;
-use engine::target::{PortConfig, SubsystemConfig, TargetConfig};
+use engine::target::{FabricConfig, PortConfig, SubsystemConfig, TargetConfig};
 use nvme::discovery::Nqn;
 
 use super::connection::resolve;
-use super::namespace::{self, NamespaceSpec};
+use super::namespace;
 use super::reactors::ReactorSpec;
-use super::target_file;
+use super::target_file::{self, SERVICE_DEFAULT};
 use crate::failure::Failure;
 use crate::flags::serve::ServeFlags;
 
+/// The address where none is given: this machine's own, which no other reaches.
+const ADDRESS_DEFAULT: &str = "127.0.0.1";
 /// The subsystem's name where none is given.
 pub(crate) const NQN_DEFAULT: &str = "nqn.2026-01.io.selvedge:target";
 /// What the subsystem says its model is.
@@ -22,42 +25,20 @@ pub(crate) const MODEL: &str = "Selvedge";
 /// What `serve` serves, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ServeConfig {
-    pub(crate) ports: Vec<PortSpec>,
-    pub(crate) subsystems: Vec<SubsystemSpec>,
+    pub(crate) fabric: FabricConfig,
     pub(crate) reactors: Option<ReactorSpec>,
     pub(crate) engine: Engine,
     pub(crate) poll_us_max: Option<u64>,
 }
 
-/// An address to listen on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PortSpec {
-    pub(crate) address: SocketAddr,
-    pub(crate) advertise: Option<String>,
-}
-
-/// A subsystem and who may use it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SubsystemSpec {
-    pub(crate) nqn: Nqn,
-    pub(crate) serial: String,
-    pub(crate) access: Access,
-    pub(crate) namespaces: Vec<NamespaceSpec>,
-}
-
-/// Which hosts may connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    AnyHost,
-    Hosts(Vec<Nqn>),
-}
-
 impl ServeConfig {
-    /// Checks the flags, and reads the file if they name one.
-    pub(crate) fn new(flags: &ServeFlags) -> Result<Self, Failure> {
-        let mut config = match &flags.config {
-            Some(path) => target_file::read(path)?,
-            None => from_flags(flags)?,
+    /// Checks the flags, and reads the file if they name one. Where neither says what to serve, it is what was served
+    /// before, if that was `kept`.
+    pub(crate) fn new(flags: &ServeFlags, kept: Option<FabricConfig>) -> Result<Self, Failure> {
+        let mut config = match (&flags.config, kept) {
+            (Some(path), _) => target_file::read(path)?,
+            (None, Some(fabric)) if flags.namespaces.is_empty() => from_state(flags, fabric)?,
+            (None, _) => Self::of(from_flags(flags)?),
         };
         // What concerns this run and not the subsystems may be said beside a file, and then wins.
         if let Some(reactors) = &flags.reactors {
@@ -72,32 +53,19 @@ impl ServeConfig {
         Ok(config)
     }
 
-    /// The engine's form. Namespaces get their identifiers here.
-    pub(crate) fn to_engine(&self) -> Result<TargetConfig, Failure> {
-        let mut subsystems = Vec::new();
-        for spec in &self.subsystems {
-            let (allow_any_host, hosts) = match &spec.access {
-                Access::AnyHost => (true, Vec::new()),
-                Access::Hosts(hosts) => (false, hosts.iter().map(ToString::to_string).collect()),
-            };
-            subsystems.push(SubsystemConfig {
-                nqn: spec.nqn.to_string(),
-                serial: spec.serial.clone(),
-                model: MODEL.to_owned(),
-                allow_any_host,
-                hosts,
-                namespaces: namespace::to_engine(&spec.namespaces).map_err(Failure::usage)?,
-            });
-        }
-        let ports = self.ports.iter();
-        let reactors = self.reactors.clone().unwrap_or_else(default_reactors);
-        Ok(TargetConfig {
-            ports: ports.map(|p| PortConfig { address: p.address, advertise: p.advertise.clone() }).collect(),
-            subsystems,
-            reactors: reactors.to_engine(),
+    fn of(fabric: FabricConfig) -> Self {
+        Self { fabric, reactors: None, engine: Engine::Automatic, poll_us_max: None }
+    }
+
+    /// The engine's form, with state in this directory.
+    pub(crate) fn to_engine(&self, state_dir: Option<PathBuf>) -> TargetConfig {
+        TargetConfig {
+            fabric: self.fabric.clone(),
+            reactors: self.reactors.clone().unwrap_or_else(default_reactors).to_engine(),
             engine: self.engine,
             poll_us_max: self.poll_us_max.unwrap_or(engine::limits::POLL_US_MAX),
-        })
+            state_dir,
+        }
     }
 }
 
@@ -106,39 +74,60 @@ fn default_reactors() -> ReactorSpec {
     ReactorSpec::Count(engine::ring::core::available().len().max(1))
 }
 
-fn from_flags(flags: &ServeFlags) -> Result<ServeConfig, Failure> {
-    if flags.namespaces.is_empty() {
-        return Err(Failure::usage(
-            "there is nothing to serve: add a namespace, such as --namespace memory:1g, or a file with -c",
-        ));
+/// What was served before. Flags that would say otherwise are no flags for this.
+fn from_state(flags: &ServeFlags, fabric: FabricConfig) -> Result<ServeConfig, Failure> {
+    let said = [
+        ("--traddr", !flags.traddr.is_empty()),
+        ("--trsvcid", flags.trsvcid.is_some()),
+        ("--advertise", flags.advertise.is_some()),
+        ("--nqn", flags.nqn.is_some()),
+        ("--serial", flags.serial.is_some()),
+        ("--allow-any-host", flags.allow_any_host),
+        ("--allow-host", !flags.allow_hosts.is_empty()),
+    ];
+    match said.into_iter().find(|(_, said)| *said) {
+        None => Ok(ServeConfig::of(fabric)),
+        Some((flag, _)) => Err(Failure::usage(format!(
+            "the state directory says what is served, and {flag} says something else: leave it out, \
+             or serve something new with -c or --namespace"
+        ))),
     }
-    let mut ports = Vec::new();
-    for address in &flags.traddr {
-        let address = resolve(address, flags.trsvcid).map_err(Failure::usage)?;
-        ports.push(PortSpec { address, advertise: flags.advertise.clone() });
+}
+
+fn from_flags(flags: &ServeFlags) -> Result<FabricConfig, Failure> {
+    if flags.namespaces.is_empty() {
+        let none = if flags.state_dir.is_some() { "the state directory is empty, and " } else { "" };
+        return Err(Failure::usage(format!(
+            "{none}there is nothing to serve: add a namespace, such as --namespace memory:1g, or a file with -c"
+        )));
+    }
+    let mut fabric = FabricConfig::default();
+    let addresses = if flags.traddr.is_empty() { &[ADDRESS_DEFAULT.to_owned()][..] } else { &flags.traddr };
+    for (address, id) in addresses.iter().zip(1..) {
+        let address = resolve(address, flags.trsvcid.unwrap_or(SERVICE_DEFAULT)).map_err(Failure::usage)?;
+        let port = PortConfig { advertise: flags.advertise.clone(), ..PortConfig::new(id, address) };
+        fabric.ports.push(port);
     }
     let nqn = flags.nqn.clone().unwrap_or_else(|| Nqn::new(NQN_DEFAULT).expect("a valid name"));
     check_subsystem_nqn(&nqn).map_err(Failure::usage)?;
     let asked = Asked { any_host: flags.allow_any_host, hosts: flags.allow_hosts.clone() };
-    let access = asked.decide(&ports).map_err(|()| {
+    let allow_any_host = asked.allows_any_host(&fabric.ports).map_err(|()| {
         Failure::usage(
             "this address can be reached from other machines: say who may use it, \
              with --allow-host HOSTNQN or --allow-any-host",
         )
     })?;
-    namespace::number(&flags.namespaces).map_err(Failure::usage)?;
     let serial = match &flags.serial {
         Some(serial) => check_serial(serial).map_err(Failure::usage)?,
         None => default_serial(&nqn),
     };
-    let subsystem = SubsystemSpec { nqn, serial, access, namespaces: flags.namespaces.clone() };
-    Ok(ServeConfig {
-        ports,
-        subsystems: vec![subsystem],
-        reactors: None,
-        engine: Engine::Automatic,
-        poll_us_max: None,
-    })
+    let namespaces = namespace::to_engine(&flags.namespaces).map_err(Failure::usage)?;
+    fabric.subsystems.push(SubsystemConfig {
+        allow_any_host,
+        hosts: asked.hosts.iter().map(ToString::to_string).collect(),
+        ..SubsystemConfig::new(&nqn, &serial, MODEL).with(namespaces)
+    });
+    Ok(fabric)
 }
 
 /// Who may connect, as it was said.
@@ -149,13 +138,11 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Where nothing was said, anybody may on a loopback address, and nobody is guessed for on another.
-    pub(crate) fn decide(self, ports: &[PortSpec]) -> Result<Access, ()> {
-        if self.any_host {
-            Ok(Access::AnyHost)
-        } else if !self.hosts.is_empty() {
-            Ok(Access::Hosts(self.hosts))
+    pub(crate) fn allows_any_host(&self, ports: &[PortConfig]) -> Result<bool, ()> {
+        if self.any_host || !self.hosts.is_empty() {
+            Ok(self.any_host)
         } else if ports.iter().all(|port| is_loopback(port.address.ip())) {
-            Ok(Access::AnyHost)
+            Ok(true)
         } else {
             Err(())
         }
@@ -195,25 +182,39 @@ pub(crate) fn default_serial(nqn: &Nqn) -> String {
 mod tests {
     use super::*;
 
-    fn serve(arguments: &str) -> Result<ServeConfig, Failure> {
-        ServeConfig::new(&ServeFlags::of(arguments))
+    fn serve(arguments: &str) -> Result<FabricConfig, Failure> {
+        ServeConfig::new(&ServeFlags::of(arguments), None).map(|config| config.fabric)
     }
 
     #[test]
     fn a_loopback_target_needs_no_list_of_hosts() {
-        let config = serve("-a 127.0.0.1 -a ::1 --namespace memory:1m").unwrap();
-        assert_eq!(config.subsystems[0].access, Access::AnyHost);
-        assert_eq!(config.ports[1].address.to_string(), "[::1]:4420");
+        let fabric = serve("-a 127.0.0.1 -a ::1 --namespace memory:1m").unwrap();
+        assert!(fabric.subsystems[0].allow_any_host);
+        assert_eq!(fabric.ports[1].address.to_string(), "[::1]:4420");
+        assert_eq!(fabric.ports.iter().map(|port| port.id).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(serve("--namespace memory:1m").unwrap().ports[0].address.to_string(), "127.0.0.1:4420");
     }
 
     #[test]
     fn a_reachable_target_must_say_who_may_use_it() {
         let refused = serve("-a 0.0.0.0 --namespace memory:1m").unwrap_err();
         assert!(matches!(&refused, Failure::Usage(what) if what.contains("--allow-host")), "{refused:?}");
-        let config = serve("-a 0.0.0.0 --namespace memory:1m --allow-host nqn.a --allow-host nqn.b").unwrap();
-        assert!(matches!(&config.subsystems[0].access, Access::Hosts(hosts) if hosts.len() == 2));
-        let config = serve("-a 0.0.0.0 --namespace memory:1m --allow-any-host").unwrap();
-        assert_eq!(config.subsystems[0].access, Access::AnyHost);
+        let fabric = serve("-a 0.0.0.0 --namespace memory:1m --allow-host nqn.a --allow-host nqn.b").unwrap();
+        assert!(!fabric.subsystems[0].allow_any_host);
+        assert_eq!(fabric.subsystems[0].hosts, ["nqn.a", "nqn.b"]);
+        let fabric = serve("-a 0.0.0.0 --namespace memory:1m --allow-any-host").unwrap();
+        assert!(fabric.subsystems[0].allow_any_host);
+    }
+
+    #[test]
+    fn what_was_served_before_is_served_when_nothing_else_is_said() {
+        let kept = serve("-n nqn.kept --namespace memory:1m").unwrap();
+        let again = |arguments: &str| ServeConfig::new(&ServeFlags::of(arguments), Some(kept.clone()));
+        let config = again("--reactors 2").unwrap();
+        assert_eq!((config.fabric, config.reactors), (kept.clone(), Some(ReactorSpec::Count(2))));
+        assert_eq!(again("--namespace memory:2m").unwrap().fabric.subsystems[0].nqn, NQN_DEFAULT);
+        let refused = again("-a 0.0.0.0").unwrap_err();
+        assert!(matches!(&refused, Failure::Usage(what) if what.contains("--traddr")), "{refused:?}");
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! `target.toml`: a target with its ports, subsystems and namespaces in a file. Every mistake in it is reported
 //! with the file, the line and what is allowed. What the parts mean is `config::target`'s.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use engine::ring::Engine;
+use engine::target::{
+    AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
+    StorageConfig, SubsystemConfig, Visibility, WriteProtection,
+};
 use nvme::discovery::Nqn;
 use serde::Deserialize;
 use toml::Spanned;
@@ -13,13 +18,13 @@ use super::connection::resolve;
 use super::namespace::{self, BackendSpec, NamespaceSpec};
 use super::reactors::ReactorSpec;
 use super::size::Size;
-use super::target::{
-    Asked, PortSpec, ServeConfig, SubsystemSpec, check_serial, check_subsystem_nqn, default_serial,
-};
+use super::target::{Asked, MODEL, ServeConfig, check_serial, check_subsystem_nqn, default_serial};
 use crate::failure::Failure;
 
 /// The port of NVMe/TCP that IANA assigned.
 pub(crate) const SERVICE_DEFAULT: u16 = 4420;
+/// The port of NVMe/TCP discovery services that IANA assigned.
+pub(crate) const DISCOVERY_SERVICE_DEFAULT: u16 = 8009;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,8 +32,11 @@ struct TargetTable {
     reactors: Option<ReactorSpec>,
     engine: Option<EngineName>,
     poll_us: Option<u64>,
+    discovery_nqn: Option<Spanned<String>>,
     #[serde(default)]
     port: Vec<Spanned<PortTable>>,
+    #[serde(default)]
+    referral: Vec<ReferralTable>,
     #[serde(default)]
     subsystem: Vec<Spanned<SubsystemTable>>,
 }
@@ -44,9 +52,20 @@ enum EngineName {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PortTable {
+    id: Option<Spanned<u16>>,
     address: Spanned<String>,
     service: Option<Spanned<i64>>,
     advertise: Option<String>,
+    #[serde(default)]
+    discovery_only: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReferralTable {
+    address: String,
+    service: Option<u16>,
+    nqn: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -54,11 +73,33 @@ struct PortTable {
 struct SubsystemTable {
     nqn: Spanned<String>,
     serial: Option<Spanned<String>>,
+    model: Option<String>,
     allow_any_host: Option<bool>,
+    hosts: Option<Vec<Spanned<String>>>,
     #[serde(default)]
-    hosts: Vec<Spanned<String>>,
+    ports: Vec<u16>,
+    storage: Option<StorageTable>,
+    #[serde(default)]
+    ana_group: Vec<AnaGroupTable>,
     #[serde(default)]
     namespace: Vec<Spanned<NamespaceTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StorageTable {
+    directory: PathBuf,
+    max: Size,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnaGroupTable {
+    id: u32,
+    #[serde(default)]
+    state: GroupState,
+    #[serde(default)]
+    ports: BTreeMap<String, GroupState>,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +113,40 @@ struct NamespaceTable {
     size: Option<Spanned<Size>>,
     block: Option<Spanned<Size>>,
     uuid: Option<Spanned<String>>,
+    ana_group: Option<u32>,
+    visible_to: Option<Vec<Spanned<String>>>,
+    hidden_from: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    qos: QosTable,
+    #[serde(default)]
+    write_protection: WriteProtection,
+    #[serde(default)]
+    created_by_host: bool,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct QosTable {
+    read_iops: Option<u64>,
+    write_iops: Option<u64>,
+    iops: Option<u64>,
+    read_bytes: Option<Size>,
+    write_bytes: Option<Size>,
+    bytes: Option<Size>,
+}
+
+impl From<QosTable> for QosConfig {
+    fn from(table: QosTable) -> Self {
+        let bytes = |size: Option<Size>| size.map(|size| size.0);
+        Self {
+            read_iops: table.read_iops,
+            write_iops: table.write_iops,
+            iops: table.iops,
+            read_bytes: bytes(table.read_bytes),
+            write_bytes: bytes(table.write_bytes),
+            bytes: bytes(table.bytes),
+        }
+    }
 }
 
 /// What is wrong, and which bytes of the file it concerns.
@@ -109,29 +184,38 @@ fn parse(text: &str) -> Result<ServeConfig, Mistake> {
     if table.subsystem.is_empty() {
         return Err(nothing("no subsystem to serve: add a [[subsystem]] with an nqn"));
     }
-    let ports = table.port.iter().map(port).collect::<Result<Vec<_>, _>>()?;
-    let mut subsystems: Vec<SubsystemSpec> = Vec::new();
+    let mut fabric = FabricConfig::default();
+    let mut taken: Vec<u16> =
+        table.port.iter().filter_map(|p| p.get_ref().id.as_ref()).map(|id| *id.get_ref()).collect();
+    for entry in &table.port {
+        fabric.ports.push(port(entry, &mut taken)?);
+    }
     for entry in &table.subsystem {
-        let spec = subsystem(entry, &ports)?;
-        if subsystems.iter().any(|other| other.nqn == spec.nqn) {
-            let what = format!("subsystem {} is there twice", spec.nqn);
+        let subsystem = subsystem(entry, &fabric.ports)?;
+        if fabric.subsystem(&subsystem.nqn).is_some() {
+            let what = format!("subsystem {} is there twice", subsystem.nqn);
             return Err(Mistake { what, span: Some(entry.get_ref().nqn.span()) });
         }
-        subsystems.push(spec);
+        fabric.subsystems.push(subsystem);
     }
+    fabric.referrals = table.referral.iter().map(referral).collect::<Result<Vec<_>, _>>()?;
+    fabric.discovery_nqn = optional_nqn(table.discovery_nqn.as_ref())?;
+    // What is left to be wrong is between the parts, and its message names them.
+    fabric.check().map_err(|error| nothing(&error.to_string()))?;
     let engine = match table.engine {
         None | Some(EngineName::Auto) => Engine::Automatic,
         Some(EngineName::IoUring) => Engine::IoUring,
         Some(EngineName::Epoll) => Engine::Epoll,
     };
-    Ok(ServeConfig { ports, subsystems, reactors: table.reactors, engine, poll_us_max: table.poll_us })
+    Ok(ServeConfig { fabric, reactors: table.reactors, engine, poll_us_max: table.poll_us })
 }
 
 fn nothing(what: &str) -> Mistake {
     Mistake { what: what.to_owned(), span: None }
 }
 
-fn port(entry: &Spanned<PortTable>) -> Result<PortSpec, Mistake> {
+/// A port. Without a number of its own it gets the lowest that no port has.
+fn port(entry: &Spanned<PortTable>, taken: &mut Vec<u16>) -> Result<PortConfig, Mistake> {
     let table = entry.get_ref();
     let service = match &table.service {
         Some(service) => u16::try_from(*service.get_ref()).map_err(|_| Mistake {
@@ -141,10 +225,30 @@ fn port(entry: &Spanned<PortTable>) -> Result<PortSpec, Mistake> {
         None => SERVICE_DEFAULT,
     };
     let address = resolve(table.address.get_ref(), service).map_err(Mistake::at(table.address.span()))?;
-    Ok(PortSpec { address, advertise: table.advertise.clone() })
+    let id = match &table.id {
+        Some(id) => *id.get_ref(),
+        None => {
+            let id = (1..u16::MAX).find(|id| !taken.contains(id)).unwrap_or(u16::MAX);
+            taken.push(id);
+            id
+        }
+    };
+    Ok(PortConfig {
+        advertise: table.advertise.clone(),
+        discovery_only: table.discovery_only,
+        ..PortConfig::new(id, address)
+    })
 }
 
-fn subsystem(entry: &Spanned<SubsystemTable>, ports: &[PortSpec]) -> Result<SubsystemSpec, Mistake> {
+fn referral(table: &ReferralTable) -> Result<ReferralConfig, Mistake> {
+    Ok(ReferralConfig {
+        address: table.address.clone(),
+        service: table.service.unwrap_or(DISCOVERY_SERVICE_DEFAULT).to_string(),
+        nqn: optional_nqn(table.nqn.as_ref())?,
+    })
+}
+
+fn subsystem(entry: &Spanned<SubsystemTable>, ports: &[PortConfig]) -> Result<SubsystemConfig, Mistake> {
     let table = entry.get_ref();
     let nqn = parse_nqn(&table.nqn)?;
     check_subsystem_nqn(&nqn).map_err(Mistake::at(table.nqn.span()))?;
@@ -152,25 +256,92 @@ fn subsystem(entry: &Spanned<SubsystemTable>, ports: &[PortSpec]) -> Result<Subs
         Some(serial) => check_serial(serial.get_ref()).map_err(Mistake::at(serial.span()))?,
         None => default_serial(&nqn),
     };
-    let any_host = table.allow_any_host.unwrap_or(false);
-    if any_host && !table.hosts.is_empty() {
-        let what = "allow_any_host = true and hosts contradict each other: keep one".to_owned();
-        return Err(Mistake { what, span: Some(entry.span()) });
+    let ana_groups = table.ana_group.iter().map(|group| ana_group(group, entry.span()));
+    let ana_groups = ana_groups.collect::<Result<Vec<_>, _>>()?;
+    let (allow_any_host, hosts) = access(entry, ports)?;
+    Ok(SubsystemConfig {
+        allow_any_host,
+        hosts,
+        ana_groups,
+        storage: table.storage.as_ref().map(storage),
+        ports: table.ports.clone(),
+        ..SubsystemConfig::new(&nqn, &serial, table.model.as_deref().unwrap_or(MODEL))
+            .with(namespaces(entry)?)
+    })
+}
+
+/// Who may use a subsystem. "Nobody yet" is said in full, since otherwise it is a mistake.
+fn access(entry: &Spanned<SubsystemTable>, ports: &[PortConfig]) -> Result<(bool, Vec<String>), Mistake> {
+    let table = entry.get_ref();
+    let hosts = table.hosts.iter().flatten().map(parse_nqn).collect::<Result<Vec<_>, _>>()?;
+    let names = hosts.iter().map(ToString::to_string).collect();
+    match (table.allow_any_host, &table.hosts) {
+        (Some(false), None) => {
+            let what = "nobody may use this subsystem: name its hosts, or set allow_any_host = true; \
+                        hosts = [] says that there are none yet";
+            Err(Mistake { what: what.to_owned(), span: Some(entry.span()) })
+        }
+        (Some(any_host), _) => Ok((any_host, names)),
+        (None, _) => {
+            let asked = Asked { any_host: false, hosts };
+            let any_host = asked.allows_any_host(ports).map_err(|()| Mistake {
+                what:
+                    "a port can be reached from other machines: name the hosts that may use this subsystem, \
+                       or set allow_any_host = true"
+                        .to_owned(),
+                span: Some(entry.span()),
+            })?;
+            Ok((any_host, names))
+        }
     }
-    if table.allow_any_host == Some(false) && table.hosts.is_empty() {
-        let what = "nobody may use this subsystem: name its hosts, or set allow_any_host = true".to_owned();
-        return Err(Mistake { what, span: Some(entry.span()) });
+}
+
+fn storage(table: &StorageTable) -> StorageConfig {
+    StorageConfig { directory: namespace::absolute(&table.directory), bytes_max: table.max.0 }
+}
+
+fn ana_group(table: &AnaGroupTable, span: Range<usize>) -> Result<AnaGroupConfig, Mistake> {
+    let mut ports = BTreeMap::new();
+    for (port, state) in &table.ports {
+        let id = port.parse().map_err(|_| Mistake {
+            what: format!("ANA group {}: `{port}` is no port number", table.id),
+            span: Some(span.clone()),
+        })?;
+        ports.insert(id, *state);
     }
-    let hosts = table.hosts.iter().map(parse_nqn).collect::<Result<Vec<_>, _>>()?;
-    let access = Asked { any_host, hosts }.decide(ports).map_err(|()| Mistake {
-        what: "a port can be reached from other machines: name the hosts that may use this subsystem, \
-               or set allow_any_host = true"
-            .to_owned(),
-        span: Some(entry.span()),
-    })?;
-    let namespaces = table.namespace.iter().map(namespace_spec).collect::<Result<Vec<_>, _>>()?;
-    namespace::number(&namespaces).map_err(Mistake::at(entry.span()))?;
-    Ok(SubsystemSpec { nqn, serial, access, namespaces })
+    Ok(AnaGroupConfig { id: table.id, state: table.state, ports })
+}
+
+fn namespaces(entry: &Spanned<SubsystemTable>) -> Result<Vec<NamespaceConfig>, Mistake> {
+    let tables = &entry.get_ref().namespace;
+    let specs = tables.iter().map(namespace_spec).collect::<Result<Vec<_>, _>>()?;
+    let mut namespaces = namespace::to_engine(&specs).map_err(Mistake::at(entry.span()))?;
+    for (config, table) in namespaces.iter_mut().zip(tables) {
+        let span = table.span();
+        let table = table.get_ref();
+        config.ana_group = table.ana_group.unwrap_or(config.ana_group);
+        config.qos = table.qos.into();
+        config.write_protection = table.write_protection;
+        config.created_by_host = table.created_by_host;
+        config.visible = match (&table.visible_to, &table.hidden_from) {
+            (None, None) => Visibility::default(),
+            (Some(hosts), None) => Visibility::Only(names(hosts)?),
+            (None, Some(hosts)) => Visibility::AllExcept(names(hosts)?),
+            (Some(_), Some(_)) => {
+                let what = "visible_to and hidden_from contradict each other: keep one".to_owned();
+                return Err(Mistake { what, span: Some(span) });
+            }
+        };
+    }
+    Ok(namespaces)
+}
+
+fn names(hosts: &[Spanned<String>]) -> Result<Vec<String>, Mistake> {
+    hosts.iter().map(|host| parse_nqn(host).map(|nqn| nqn.to_string())).collect()
+}
+
+fn optional_nqn(name: Option<&Spanned<String>>) -> Result<Option<String>, Mistake> {
+    name.map(|name| parse_nqn(name).map(|nqn| nqn.to_string())).transpose()
 }
 
 fn parse_nqn(name: &Spanned<String>) -> Result<Nqn, Mistake> {
@@ -211,7 +382,7 @@ fn namespace_spec(entry: &Spanned<NamespaceTable>) -> Result<NamespaceSpec, Mist
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::target::Access;
+    use engine::backend::BackendConfig;
 
     const WHOLE: &str = r#"
 reactors = "0,1"
@@ -253,14 +424,16 @@ uuid = "11111111-2222-3333-4444-555555555555"
         let config = parse(WHOLE).unwrap_or_else(|mistake| panic!("{}", mistake.what));
         assert_eq!(config.reactors, Some(ReactorSpec::Cpus(vec![0, 1])));
         assert_eq!(config.engine, Engine::Epoll);
-        assert_eq!(config.ports[0].address.to_string(), "127.0.0.1:4421");
-        assert_eq!(config.ports[0].advertise.as_deref(), Some("10.0.2.2"));
-        let subsystem = &config.subsystems[0];
-        assert!(matches!(&subsystem.access, Access::Hosts(hosts) if hosts.len() == 1));
+        let fabric = &config.fabric;
+        assert_eq!(fabric.ports[0].address.to_string(), "127.0.0.1:4421");
+        assert_eq!((fabric.ports[0].id, fabric.ports[0].advertise.as_deref()), (1, Some("10.0.2.2")));
+        let subsystem = &fabric.subsystems[0];
+        assert!(!subsystem.allow_any_host && subsystem.hosts.len() == 1);
         assert_eq!(subsystem.namespaces[0].block_size, 512);
-        let engine = config.to_engine().unwrap();
-        let nsids: Vec<u32> = engine.subsystems[0].namespaces.iter().map(|n| n.nsid).collect();
+        let nsids: Vec<u32> = subsystem.namespaces.iter().map(|n| n.nsid).collect();
         assert_eq!(nsids, [3, 1]);
+        let BackendConfig::File { path, .. } = &subsystem.namespaces[1].backend else { panic!("a file") };
+        assert!(path.is_absolute() && path.ends_with("disk.img"));
     }
 
     #[test]

@@ -2,9 +2,12 @@
 //! checked in `config`, which turns them into values that commands use.
 
 pub(crate) mod bench;
+pub(crate) mod config;
 pub(crate) mod connection;
+pub(crate) mod control;
 pub(crate) mod look;
 pub(crate) mod serve;
+pub(crate) mod subsystem;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -45,6 +48,28 @@ pub(crate) enum Command {
     List(look::ListFlags),
     /// Measure a namespace with fio's options, or prove that it keeps its data
     Bench(bench::BenchFlags),
+    /// Change the subsystems of a running target
+    Subsystem(subsystem::SubsystemFlags),
+    /// Change the namespaces of a running target
+    Namespace(subsystem::NamespaceFlags),
+    /// Change where a running target listens
+    Listener(control::ListenerFlags),
+    /// Change which hosts may use a subsystem of a running target
+    Host(control::HostFlags),
+    /// Change the ANA states of a running target
+    Ana(control::AnaFlags),
+    /// Look at the hosts that are connected to a running target, or end a controller
+    Connection(control::ConnectedFlags),
+    /// Change which other discovery services a running target tells hosts of
+    Referral(control::ReferralFlags),
+    /// Show how a running target is
+    Status(control::StatusFlags),
+    /// Check, compare, apply or print whole configurations
+    Config(config::ConfigFlags),
+    /// Make a target.toml of another target's configuration
+    Import(config::ImportFlags),
+    /// Print the control API's OpenAPI document
+    Openapi(control::OpenapiFlags),
 }
 
 /// How results are printed.
@@ -99,9 +124,13 @@ mod tests {
 
     #[test]
     fn every_command_shows_an_example() {
-        for command in Flags::command().get_subcommands() {
+        fn look(command: &clap::Command, name: &str) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("selvedge"), "{} has no example", command.get_name());
+            assert!(help.contains(name), "{name} has no example");
+            for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+                look(inner, &format!("{name} {}", inner.get_name()));
+            }
         }
+        look(&Flags::command(), "selvedge");
     }
 }

@@ -1,5 +1,6 @@
 //! The flags of `serve`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,6 +9,7 @@ use nvme::discovery::Nqn;
 use super::{EngineFlag, OutputFlags};
 use crate::config::namespace::NamespaceSpec;
 use crate::config::reactors::ReactorSpec;
+use crate::control::endpoint::Endpoint;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Namespaces:
@@ -22,6 +24,8 @@ Examples:
   selvedge serve -a 192.168.0.231 --namespace file:disk.img,size=10g \\
       --allow-host nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd
   selvedge serve -c target.toml --reactors 0,1
+  selvedge serve --state-dir /var/lib/selvedge --namespace memory:1g
+  selvedge serve --state-dir /var/lib/selvedge
 
 A target.toml:
   reactors = 2                       # or CPUs: \"0,1\"
@@ -32,10 +36,22 @@ A target.toml:
   [[subsystem]]
   nqn = \"nqn.2026-01.io.selvedge:target\"
   allow_any_host = true              # or hosts = [\"nqn...\", ...]
+  storage = { directory = \"/srv/nvme\", max = \"1t\" }  # hosts may create namespaces there
   [[subsystem.namespace]]
   file = \"disk.img\"                # or memory, null, block_device
   size = \"10g\"
   block = 4096                       # nsid and uuid may be given too
+  qos = { iops = 10000, bytes = \"200m\" }  # each second; also read_iops, write_bytes, ...
+  visible_to = [\"nqn...\"]            # or hidden_from; seen by all without
+  write_protection = \"on\"           # or until_restart, permanent
+  ana_group = 2
+  [[subsystem.ana_group]]
+  id = 2
+  state = \"non-optimized\"           # inaccessible, persistent-loss, change
+  ports = { 1 = \"optimized\" }      # where it differs, by the ports' numbers
+  [[referral]]                       # another discovery service
+  address = \"192.168.0.232\"
+  service = 8009
 
 SIGINT and SIGTERM shut it down: commands finish, nothing new begins.
 A second one ends it at once.")]
@@ -50,13 +66,13 @@ pub(crate) struct ServeFlags {
     )]
     pub(crate) config: Option<PathBuf>,
 
-    /// Address to listen on; may be given several times
-    #[arg(short = 'a', long, value_name = "ADDR", default_value = "127.0.0.1")]
+    /// Address to listen on; may be given several times [default: 127.0.0.1]
+    #[arg(short = 'a', long, value_name = "ADDR")]
     pub(crate) traddr: Vec<String>,
 
-    /// Port to listen on; 0 takes a free one
-    #[arg(short = 's', long, value_name = "PORT", default_value_t = 4420)]
-    pub(crate) trsvcid: u16,
+    /// Port to listen on; 0 takes a free one [default: 4420]
+    #[arg(short = 's', long, value_name = "PORT")]
+    pub(crate) trsvcid: Option<u16>,
 
     /// Address that discovery tells hosts, where it differs from the one listened on
     #[arg(long, value_name = "ADDR")]
@@ -93,6 +109,27 @@ pub(crate) struct ServeFlags {
     /// Longest time to poll before sleeping, in microseconds; 0 never polls [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(crate) poll_us: Option<u64>,
+
+    /// Keep what is served in this directory, and serve it again when nothing else is said
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+
+    /// Where to be administered: unix:PATH, tcp:ADDR:PORT or none
+    /// [default: PORT.sock in $XDG_RUNTIME_DIR/selvedge, or in /run/selvedge for root]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) control: Option<Endpoint>,
+
+    /// Tell Prometheus what was done at http://ADDR:PORT/metrics, for everybody who reaches it
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
+
+    /// A file with the secret that those who administer over TCP must show
+    #[arg(long, value_name = "FILE")]
+    pub(crate) control_token_file: Option<PathBuf>,
+
+    /// Let hosts on the same network find the discovery service by multicast DNS
+    #[arg(long)]
+    pub(crate) mdns: bool,
 
     #[command(flatten)]
     pub(crate) output: OutputFlags,

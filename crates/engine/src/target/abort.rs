@@ -1,0 +1,104 @@
+//! Abort: a command of any queue on any reactor is taken back where it still waits; one that the storage has is not.
+//! The Abort command is answered when the last reactor has looked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use nvme::Status;
+
+use super::connection::{Connection, Environment, Session};
+use super::fabric::Fabric;
+use super::fence::{Fence, Fenced};
+use super::mailbox::Message;
+use super::request::Asker;
+use super::slot::Stage;
+
+/// Bit 0 of the result: the command was not aborted (Base 5.1.1).
+const NOT_ABORTED: u64 = 1;
+
+/// An Abort command that reactors work on.
+#[derive(Debug)]
+pub(super) struct Abort {
+    pub(super) controller_id: u16,
+    pub(super) queue_id: u16,
+    pub(super) command_id: u16,
+    left: AtomicUsize,
+    aborted: AtomicBool,
+    asker: Asker,
+}
+
+impl Abort {
+    /// Asks all reactors for the command.
+    pub(super) fn ask(fabric: &Fabric, (controller_id, queue_id, command_id): (u16, u16, u16), asker: Asker) {
+        let left = AtomicUsize::new(fabric.reactors().len());
+        let aborted = AtomicBool::new(false);
+        let abort = Arc::new(Self { controller_id, queue_id, command_id, left, aborted, asker });
+        fabric.tell_reactors(|| Message::Abort(abort.clone()));
+    }
+
+    /// A reactor has tried.
+    pub(super) fn tried(&self, aborted: bool) {
+        self.aborted.fetch_or(aborted, Ordering::AcqRel);
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let aborted = self.aborted.load(Ordering::Acquire);
+            self.asker.answer(Status::SUCCESS, if aborted { 0 } else { NOT_ABORTED });
+        }
+    }
+}
+
+impl Connection {
+    /// Takes a command of this queue back, if it still waits; whether it did.
+    pub(super) fn abort(&mut self, command_id: u16, env: &mut Environment<'_>) -> bool {
+        let Some(index) = self.slots.find(command_id) else { return false };
+        match self.slots.at(index).stage {
+            Stage::Buffer | Stage::Limits | Stage::Partner | Stage::Exclusive => {
+                self.leave_waiting(index);
+                self.finish(index, Status::ABORT_REQUESTED, env);
+                true
+            }
+            // The host may be sending its data this moment, the storage or the clerk may have done it already.
+            Stage::Data | Stage::Clerk | Stage::Storage | Stage::Sending => false,
+        }
+    }
+
+    /// Ends the commands of a preempted host that have not reached the storage.
+    pub(super) fn end_fenced(&mut self, fence: &Fence, env: &mut Environment<'_>) {
+        let Fenced::Hosts(hosts) = &fence.fenced else { return };
+        let is_io = matches!(self.session, Session::Io { .. });
+        if !is_io || !self.host_id().is_some_and(|host_id| hosts.contains(&host_id)) {
+            return;
+        }
+        let fenced: Vec<(u16, Stage)> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| {
+                slot.attachment().is_some_and(|a| Arc::ptr_eq(&a.namespace, &fence.namespace))
+            })
+            .map(|(index, slot)| (index, slot.stage))
+            .collect();
+        for (index, stage) in fenced {
+            // A pair's second command may have ended with its first.
+            if self.slots.get_mut(index).is_none() {
+                continue;
+            }
+            match stage {
+                Stage::Buffer | Stage::Limits | Stage::Partner | Stage::Exclusive => {
+                    self.leave_waiting(index);
+                    self.finish(index, Status::ABORTED_PREEMPT, env);
+                }
+                Stage::Data => self.slots.at(index).failed = Some(Status::ABORTED_PREEMPT),
+                Stage::Clerk | Stage::Storage | Stage::Sending => {}
+            }
+        }
+    }
+
+    /// Takes a command out of whatever list it waits in.
+    pub(super) fn leave_waiting(&mut self, index: u16) {
+        match self.slots.at(index).stage {
+            Stage::Buffer => self.waiting.retain(|waiting| *waiting != index),
+            Stage::Limits => self.leave_lane(index),
+            Stage::Exclusive => self.held_back.retain(|held| *held != index),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Copy: the ranges a host names are read and written one after the other, without a byte of them on the network.
+//! All of them are checked before the first byte moves.
+
+use nvme::Status;
+use nvme::io::copy_ranges;
+
+use super::connection::{Connection, Environment};
+use super::namespace::{ByteRange, Namespace};
+use super::slot::{Stage, Work};
+use crate::backend::{Backend, File, Memory};
+use crate::limits::{BUFFER_LENGTH_MAX, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX};
+use crate::ring::{Buffer, BufferPool, StorageOp};
+
+/// One step of a copy.
+struct Piece {
+    from: u64,
+    to: u64,
+    length: usize,
+}
+
+/// The source ranges and the destination of a copy, checked.
+fn check(work: &Work, data: &[u8], namespace: &Namespace) -> Result<ByteRange, Status> {
+    let Work::Copy { ranges, format, to, .. } = *work else { return Err(Status::INTERNAL_ERROR) };
+    let mut sources = Vec::with_capacity(usize::from(ranges));
+    let mut length = 0;
+    for (start, blocks) in copy_ranges(format, ranges, data)? {
+        let source = namespace.range(start, blocks)?;
+        if source.length > COPY_RANGE_LENGTH_MAX {
+            return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
+        }
+        if namespace.is_spoiled(source) {
+            return Err(Status::UNRECOVERED_READ_ERROR);
+        }
+        length += source.length;
+        sources.push(source);
+    }
+    if length > COPY_LENGTH_MAX {
+        return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
+    }
+    let shift = namespace.block_shift();
+    let destination = namespace.bytes(to >> shift, length >> shift);
+    let destination = destination.ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())?;
+    if sources.iter().any(|source| source.overlaps(&destination)) {
+        return Err(Status::OVERLAPPING_IO_RANGE.do_not_retry());
+    }
+    Ok(destination)
+}
+
+/// The next piece of a copy, or `None` at its end. Ranges were checked.
+fn next_piece(work: &Work, data: &[u8], namespace: &Namespace) -> Option<Piece> {
+    let Work::Copy { next, ranges, format, done, to, .. } = *work else { return None };
+    let (start, blocks) = copy_ranges(format, ranges, data).ok()?.nth(usize::from(next))?;
+    let source = namespace.range(start, blocks).ok()?;
+    let length = (source.length - done).min(BUFFER_LENGTH_MAX as u64) as usize;
+    Some(Piece { from: source.offset + done, to, length })
+}
+
+impl Connection {
+    /// Checks a copy whose ranges have come, and mends what it will write; the destination.
+    pub(super) fn check_copy(&mut self, index: u16, namespace: &Namespace) -> Result<ByteRange, Status> {
+        let work = self.slots.at(index).work;
+        check(&work, self.slots.data(index), namespace)
+    }
+
+    /// Takes note that a piece of `length` bytes is where it belongs.
+    fn piece_done(&mut self, index: u16, length: u64, namespace: &Namespace) {
+        let work = self.slots.at(index).work;
+        let Work::Copy { next, ranges, format, durable, done, to } = work else { return };
+        let whole = copy_ranges(format, ranges, self.slots.data(index)).ok();
+        let range = whole.and_then(|mut ranges| ranges.nth(usize::from(next)));
+        let source_length = range.map_or(0, |(_, blocks)| u64::from(blocks) << namespace.block_shift());
+        let (next, done) = if done + length >= source_length { (next + 1, 0) } else { (next, done + length) };
+        self.slots.at(index).work = Work::Copy { next, ranges, format, durable, done, to: to + length };
+    }
+
+    /// Copies within memory, all at once: it is bounded by `COPY_LENGTH_MAX`.
+    pub(super) fn copy_in_memory(
+        &mut self,
+        index: u16,
+        memory: &Memory,
+        namespace: &Namespace,
+        pool: &mut BufferPool,
+    ) -> Status {
+        loop {
+            let work = self.slots.at(index).work;
+            let Some(piece) = next_piece(&work, self.slots.data(index), namespace) else {
+                return Status::SUCCESS;
+            };
+            let mut buffer = pool.take(piece.length);
+            memory.read(piece.from, &mut buffer);
+            memory.write(piece.to, &buffer);
+            pool.give(buffer);
+            self.piece_done(index, piece.length as u64, namespace);
+        }
+    }
+
+    /// Starts to read the next piece; `false` when there is none.
+    pub(super) fn copy_on_storage(
+        &mut self,
+        index: u16,
+        file: &File,
+        namespace: &Namespace,
+        env: &mut Environment<'_>,
+    ) -> bool {
+        let work = self.slots.at(index).work;
+        let Some(piece) = next_piece(&work, self.slots.data(index), namespace) else { return false };
+        let buffer = env.pool.take(piece.length);
+        self.slots.at(index).stage = Stage::Storage;
+        self.slots.at(index).copying = true;
+        self.start_beside(index, file, StorageOp::Read { buffer, offset: piece.from }, env);
+        true
+    }
+
+    /// A step of a copy has ended: what was read is written, and after what was written comes the next piece.
+    pub(super) fn copy_stepped(
+        &mut self,
+        index: u16,
+        moved: usize,
+        buffer: Option<Buffer>,
+        env: &mut Environment<'_>,
+    ) {
+        let Some(namespace) = self.slots.at(index).attachment().map(|a| a.namespace.clone()) else { return };
+        let Backend::File(file) = &*namespace.backend else { return };
+        let work = self.slots.at(index).work;
+        let piece = next_piece(&work, self.slots.data(index), &namespace);
+        let was_reading = std::mem::replace(&mut self.slots.at(index).copying, false);
+        let (Some(piece), Some(buffer)) = (piece, buffer) else {
+            // Nothing was left but to make it durable.
+            return self.finish(index, Status::SUCCESS, env);
+        };
+        if moved != piece.length {
+            env.pool.give(buffer);
+            let status = if was_reading { Status::UNRECOVERED_READ_ERROR } else { Status::WRITE_FAULT };
+            return self.media_failure(index, status, env);
+        }
+        if was_reading {
+            let operation = StorageOp::Write { buffer, offset: piece.to, durable: false };
+            return self.start_beside(index, file, operation, env);
+        }
+        env.pool.give(buffer);
+        self.piece_done(index, piece.length as u64, &namespace);
+        if self.copy_on_storage(index, file, &namespace, env) {
+            return;
+        }
+        match self.slots.at(index).work {
+            Work::Copy { durable: true, .. } => self.start_beside(index, file, StorageOp::Sync, env),
+            _ => self.finish(index, Status::SUCCESS, env),
+        }
+    }
+}

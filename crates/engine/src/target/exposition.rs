@@ -1,0 +1,308 @@
+//! Metrics as text for Prometheus (text format 0.0.4): names, units, labels and how they are escaped.
+//! Where the numbers come from is in `metrics`.
+
+use std::fmt::{self, Display, Write};
+use std::time::SystemTime;
+
+use nvme::log_page::AnaState;
+
+use super::metrics::{Metrics, NamespaceMetrics, OperationMetrics};
+
+/// The text format's name, as an HTTP answer has it in its Content-Type.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Labels of a sample, by name.
+type Labels<'a> = &'a [(&'a str, &'a dyn Display)];
+
+/// Escapes what is written through it, as a label's value wants it.
+struct Escaping<'a>(&'a mut String);
+
+impl Write for Escaping<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            match character {
+                '\\' => self.0.push_str("\\\\"),
+                '"' => self.0.push_str("\\\""),
+                '\n' => self.0.push_str("\\n"),
+                _ => self.0.push(character),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A whole number of `1 / 10^digits` seconds, written in seconds without rounding.
+struct Seconds {
+    count: u128,
+    digits: u32,
+}
+
+impl Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = 10_u128.pow(self.digits);
+        write!(f, "{}.{:0digits$}", self.count / unit, self.count % unit, digits = self.digits as usize)
+    }
+}
+
+const fn from_ns(nanoseconds: u128) -> Seconds {
+    Seconds { count: nanoseconds, digits: 9 }
+}
+
+/// The text as it grows. Writing to a string cannot fail, so that errors are left alone.
+#[derive(Default)]
+struct Exposition(String);
+
+impl Exposition {
+    /// Begins a metric, whose samples follow.
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
+        self.0.push_str(name);
+        for (at, (label, text)) in labels.iter().enumerate() {
+            let _ = write!(self.0, "{}{label}=\"", if at == 0 { '{' } else { ',' });
+            let _ = write!(Escaping(&mut self.0), "{text}");
+            self.0.push('"');
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{end} {value}");
+    }
+
+    fn histogram(&mut self, name: &str, (subsystem, nsid): (&str, u32), metrics: &OperationMetrics) {
+        let operation = metrics.operation.name();
+        let (bucket, count) = (format!("{name}_bucket"), metrics.commands());
+        let ends = metrics.latency.cumulative().map(|(end_us, commands)| {
+            let end = Seconds { count: u128::from(end_us), digits: 6 };
+            (end.to_string(), commands)
+        });
+        for (end, commands) in ends.chain([("+Inf".to_owned(), count)]) {
+            self.sample(
+                &bucket,
+                &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation), ("le", &end)],
+                commands,
+            );
+        }
+        let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
+        self.sample(&format!("{name}_sum"), labels, from_ns(metrics.latency.sum_ns.into()));
+        self.sample(&format!("{name}_count"), labels, count);
+    }
+}
+
+impl Metrics {
+    /// The text that Prometheus scrapes; `CONTENT_TYPE` is its kind.
+    pub fn to_prometheus(&self) -> String {
+        let mut text = Exposition::default();
+        self.write_target(&mut text);
+        self.write_namespaces(&mut text);
+        self.write_operations(&mut text);
+        self.write_errors(&mut text);
+        self.write_controllers(&mut text);
+        self.write_reactors(&mut text);
+        text.0
+    }
+
+    fn write_target(&self, text: &mut Exposition) {
+        let name = "selvedge_build_info";
+        text.family(name, "gauge", "The version that runs; its value is always 1.");
+        text.sample(name, &[("version", &env!("CARGO_PKG_VERSION"))], 1);
+        let name = "selvedge_start_time_seconds";
+        text.family(name, "gauge", "When the target started, in seconds since 1970.");
+        let since = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        text.sample(name, &[], from_ns(since.as_nanos()));
+        let name = "selvedge_omitted";
+        text.family(name, "gauge", "Namespaces and queues that are too many to be told of one by one.");
+        text.sample(name, &[("kind", &"namespace")], self.namespaces_omitted);
+        text.sample(name, &[("kind", &"queue")], self.queues_omitted);
+    }
+
+    /// All namespaces, each with its subsystem's name.
+    fn namespaces(&self) -> impl Iterator<Item = (&str, &NamespaceMetrics)> {
+        let subsystems = self.subsystems.iter();
+        subsystems.flat_map(|subsystem| subsystem.namespaces.iter().map(|n| (&*subsystem.nqn, n)))
+    }
+
+    fn operations(&self) -> impl Iterator<Item = (&str, u32, &OperationMetrics)> {
+        self.namespaces().flat_map(|(subsystem, namespace)| {
+            namespace.operations.iter().map(move |operation| (subsystem, namespace.nsid, operation))
+        })
+    }
+
+    fn write_namespaces(&self, text: &mut Exposition) {
+        let name = "selvedge_namespace_size_bytes";
+        text.family(name, "gauge", "Size of the namespace.");
+        for (subsystem, namespace) in self.namespaces() {
+            if let Some(size_bytes) = namespace.size_bytes {
+                text.sample(name, &[("subsystem", &subsystem), ("nsid", &namespace.nsid)], size_bytes);
+            }
+        }
+        let name = "selvedge_namespace_ana_state";
+        text.family(
+            name,
+            "gauge",
+            "Asymmetric access through the port: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, \
+             15 change.",
+        );
+        for (subsystem, namespace) in self.namespaces() {
+            for (port, state) in &namespace.access {
+                let labels: Labels<'_> =
+                    &[("subsystem", &subsystem), ("nsid", &namespace.nsid), ("port", port)];
+                text.sample(name, labels, AnaState::from(*state) as u8);
+            }
+        }
+    }
+
+    fn write_operations(&self, text: &mut Exposition) {
+        let name = "selvedge_commands_total";
+        text.family(name, "counter", "I/O commands that went well.");
+        for (subsystem, nsid, metrics) in self.operations() {
+            let operation = metrics.operation.name();
+            let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
+            text.sample(name, labels, metrics.commands());
+        }
+        let name = "selvedge_command_bytes_total";
+        text.family(
+            name,
+            "counter",
+            "Bytes that travelled with I/O commands that went well, in either direction.",
+        );
+        for (subsystem, nsid, metrics) in self.operations() {
+            let operation = metrics.operation.name();
+            let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
+            text.sample(name, labels, metrics.bytes);
+        }
+        let name = "selvedge_command_duration_seconds";
+        text.family(
+            name,
+            "histogram",
+            "From an I/O command's way off the socket to its answer's way into the queue, for those that went well.",
+        );
+        for (subsystem, nsid, metrics) in self.operations() {
+            text.histogram(name, (subsystem, nsid), metrics);
+        }
+    }
+
+    fn write_errors(&self, text: &mut Exposition) {
+        let name = "selvedge_command_errors_total";
+        text.family(
+            name,
+            "counter",
+            "I/O commands that failed, by status type and code; nsid 0 is no namespace there is.",
+        );
+        for (subsystem, namespace) in self.namespaces() {
+            for error in &namespace.errors {
+                let code =
+                    error.status.map_or("other".to_owned(), |status| format!("{:#05x}", status.bits()));
+                let status = error.status.map_or("other", |status| status.name().unwrap_or("unknown"));
+                let labels: Labels<'_> = &[
+                    ("subsystem", &subsystem),
+                    ("nsid", &namespace.nsid),
+                    ("code", &code),
+                    ("status", &status),
+                ];
+                text.sample(name, labels, error.commands);
+            }
+        }
+        let name = "selvedge_media_errors_total";
+        text.family(
+            name,
+            "counter",
+            "Errors of the storage below the namespace, each of which made a command fail.",
+        );
+        for (subsystem, namespace) in self.namespaces().filter(|(_, namespace)| namespace.nsid > 0) {
+            text.sample(
+                name,
+                &[("subsystem", &subsystem), ("nsid", &namespace.nsid)],
+                namespace.media_errors,
+            );
+        }
+    }
+
+    fn write_controllers(&self, text: &mut Exposition) {
+        let name = "selvedge_controllers";
+        text.family(name, "gauge", "Controllers of the subsystem, each of which is one host's.");
+        for subsystem in &self.subsystems {
+            let own = self.controllers.iter().filter(|controller| controller.subsystem == subsystem.nqn);
+            text.sample(name, &[("subsystem", &subsystem.nqn)], own.count());
+        }
+        let name = "selvedge_controller_info";
+        text.family(name, "gauge", "The host that uses the controller; its value is always 1.");
+        for controller in &self.controllers {
+            let labels: Labels<'_> = &[
+                ("subsystem", &controller.subsystem),
+                ("controller", &controller.cntlid),
+                ("host", &controller.host_nqn),
+                ("port", &controller.port),
+            ];
+            text.sample(name, labels, 1);
+        }
+        let queues = || self.controllers.iter().flat_map(|c| c.queues.iter().map(move |queue| (c, queue)));
+        let name = "selvedge_queue_depth";
+        text.family(name, "gauge", "I/O commands under way on the queue.");
+        for (controller, queue) in queues() {
+            let labels: Labels<'_> = &[
+                ("subsystem", &controller.subsystem),
+                ("controller", &controller.cntlid),
+                ("queue", &queue.queue_id),
+            ];
+            text.sample(name, labels, queue.depth);
+        }
+        let name = "selvedge_queue_commands_total";
+        text.family(name, "counter", "I/O commands taken off the queue, whatever became of them.");
+        for (controller, queue) in queues() {
+            let labels: Labels<'_> = &[
+                ("subsystem", &controller.subsystem),
+                ("controller", &controller.cntlid),
+                ("queue", &queue.queue_id),
+            ];
+            text.sample(name, labels, queue.commands);
+        }
+    }
+
+    fn write_reactors(&self, text: &mut Exposition) {
+        let name = "selvedge_connections";
+        text.family(name, "gauge", "Connections of the reactor.");
+        for reactor in &self.reactors {
+            text.sample(name, &[("reactor", &reactor.number)], reactor.connections);
+        }
+        let name = "selvedge_reactor_cpu_seconds_total";
+        text.family(name, "counter", "Processor time of the reactor, polling included.");
+        for reactor in &self.reactors {
+            text.sample(name, &[("reactor", &reactor.number)], from_ns(reactor.cpu_time.as_nanos()));
+        }
+        let name = "selvedge_reactor_rounds_total";
+        text.family(name, "counter", "How often the reactor looked for events.");
+        for reactor in &self.reactors {
+            text.sample(name, &[("reactor", &reactor.number)], reactor.rounds);
+        }
+        let name = "selvedge_reactor_events_total";
+        text.family(name, "counter", "Events the reactor found.");
+        for reactor in &self.reactors {
+            text.sample(name, &[("reactor", &reactor.number)], reactor.events);
+        }
+        let name = "selvedge_reactor_buffer_bytes";
+        text.family(name, "gauge", "Free buffers the reactor keeps.");
+        for reactor in &self.reactors {
+            text.sample(name, &[("reactor", &reactor.number)], reactor.buffer_bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut text = Exposition::default();
+        text.sample("a", &[("b", &"x\\y\"z\nw é{},="), ("c", &7)], 1);
+        assert_eq!(text.0, "a{b=\"x\\\\y\\\"z\\nw é{},=\",c=\"7\"} 1\n");
+    }
+
+    #[test]
+    fn seconds_are_exact() {
+        assert_eq!(Seconds { count: 1, digits: 6 }.to_string(), "0.000001");
+        assert_eq!(Seconds { count: 1 << 24, digits: 6 }.to_string(), "16.777216");
+        assert_eq!(from_ns(1_000_000_007).to_string(), "1.000000007");
+    }
+}

@@ -1,0 +1,247 @@
+//! What all reactors of one target share: its subsystems and ports, the controllers there are, and the way to every
+//! reactor. How a configuration is changed is in `apply`.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use nvme::Status;
+use nvme::discovery::DISCOVERY_NQN;
+
+use super::clerk::Job;
+use super::config::{FabricConfig, PortConfig};
+use super::controller::Controller;
+use super::event::Notice;
+use super::mailbox::{Mailbox, Message};
+use super::request::PendingRequest;
+use super::reservation_file::ReservationDirectory;
+use super::subsystem::{Subsystem, lock};
+use crate::limits::CONTROLLERS_MAX;
+
+/// What hosts find, at one moment.
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// The configuration, with the real services of all ports.
+    pub(super) config: FabricConfig,
+    /// The subsystems, in its order.
+    pub(super) subsystems: Vec<Arc<Subsystem>>,
+    /// The discovery subsystem under the name of its own, if it has one.
+    pub(super) own_discovery: Option<Arc<Subsystem>>,
+    /// How often the discovery log has changed, from 1 on (GENCTR).
+    pub(super) generation: u64,
+}
+
+impl Directory {
+    /// Nothing to be found.
+    pub(super) fn empty() -> Self {
+        let config = FabricConfig::default();
+        Self { config, subsystems: Vec::new(), own_discovery: None, generation: 0 }
+    }
+
+    /// The port with this number.
+    pub(super) fn port(&self, id: u16) -> Option<&PortConfig> {
+        self.config.ports.iter().find(|port| port.id == id)
+    }
+}
+
+/// What all reactors of a target share.
+#[derive(Debug)]
+pub(super) struct Fabric {
+    directory: RwLock<Arc<Directory>>,
+    discovery: Arc<Subsystem>,
+    controllers: Mutex<Controllers>,
+    reactors: OnceLock<Vec<Arc<Mailbox>>>,
+    requests: OnceLock<SyncSender<PendingRequest>>,
+    clerk: Mutex<Option<SyncSender<Job>>>,
+    /// Where reservations are kept that outlive the target.
+    archive: Mutex<Option<ReservationDirectory>>,
+    has_archive: bool,
+}
+
+#[derive(Debug, Default)]
+struct Controllers {
+    by_id: HashMap<u16, Arc<Controller>>,
+    last_id: u16,
+}
+
+/// Identifiers from here on mean something else (FFF0h and up are reserved).
+const CONTROLLER_ID_END: u16 = 0xfff0;
+
+impl Fabric {
+    pub(super) fn new(directory: Directory, archive: Option<ReservationDirectory>) -> Self {
+        Self {
+            directory: RwLock::new(Arc::new(directory)),
+            discovery: Arc::new(Subsystem::discovery(DISCOVERY_NQN)),
+            controllers: Mutex::default(),
+            reactors: OnceLock::new(),
+            requests: OnceLock::new(),
+            clerk: Mutex::default(),
+            has_archive: archive.is_some(),
+            archive: Mutex::new(archive),
+        }
+    }
+
+    /// What hosts find now.
+    pub(super) fn directory(&self) -> Arc<Directory> {
+        self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets hosts find something else from now on.
+    pub(super) fn publish(&self, directory: Directory) {
+        *self.directory.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(directory);
+    }
+
+    /// Makes the reactors known, once they run.
+    pub(super) fn introduce(&self, reactors: Vec<Arc<Mailbox>>) {
+        let _ = self.reactors.set(reactors);
+    }
+
+    /// Nothing is served any more: controllers let go of their reactors, and namespaces of their files.
+    pub(super) fn forget_all(&self) {
+        self.publish(Directory::empty());
+        lock(&self.controllers).by_id.clear();
+    }
+
+    pub(super) fn reactors(&self) -> &[Arc<Mailbox>] {
+        self.reactors.get().map_or(&[], |reactors| reactors)
+    }
+
+    /// Takes the way on which hosts' requests go; whether it is the first.
+    pub(super) fn take_requests(&self, sender: SyncSender<PendingRequest>) -> bool {
+        self.requests.set(sender).is_ok()
+    }
+
+    /// Whether somebody answers hosts' requests.
+    pub(super) fn answers_requests(&self) -> bool {
+        self.requests.get().is_some()
+    }
+
+    /// Passes a host's request on.
+    ///
+    /// # Errors
+    /// The status to answer with when nobody takes it, or too many wait.
+    pub(super) fn ask(&self, request: PendingRequest) -> Result<(), Status> {
+        let sender = self.requests.get().ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+        sender.try_send(request).map_err(|error| match error {
+            TrySendError::Full(_) => Status::COMMAND_INTERRUPTED,
+            TrySendError::Disconnected(_) => Status::INTERNAL_ERROR,
+        })
+    }
+
+    /// Whether reservations may outlive the target.
+    pub(super) const fn keeps_reservations(&self) -> bool {
+        self.has_archive
+    }
+
+    /// Where reservations are kept, if they are. Whoever has it keeps the clerk and the administration from changing
+    /// reservations and namespaces under each other's hands; a reactor never asks for it.
+    pub(super) fn archive(&self) -> MutexGuard<'_, Option<ReservationDirectory>> {
+        lock(&self.archive)
+    }
+
+    /// Another target may have the archive from now on.
+    pub(super) fn close_archive(&self) {
+        *lock(&self.archive) = None;
+    }
+
+    /// The clerk takes jobs from now on.
+    pub(super) fn engage_clerk(&self, sender: SyncSender<Job>) {
+        *lock(&self.clerk) = Some(sender);
+    }
+
+    /// The clerk gets no more jobs.
+    pub(super) fn dismiss_clerk(&self) {
+        *lock(&self.clerk) = None;
+    }
+
+    /// Gives the clerk a job.
+    ///
+    /// # Errors
+    /// The status to answer with when he has too many, or there is none.
+    pub(super) fn hand_to_clerk(&self, job: Job) -> Result<(), Status> {
+        let clerk = lock(&self.clerk);
+        clerk.as_ref().ok_or(Status::INTERNAL_ERROR)?.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => Status::COMMAND_INTERRUPTED,
+            TrySendError::Disconnected(_) => Status::INTERNAL_ERROR,
+        })
+    }
+
+    /// The subsystem with this name.
+    pub(super) fn find(&self, nqn: &str) -> Option<Arc<Subsystem>> {
+        if nqn == DISCOVERY_NQN {
+            let own = self.directory().own_discovery.clone();
+            return Some(own.unwrap_or_else(|| self.discovery.clone()));
+        }
+        let directory = self.directory();
+        let mut all = directory.subsystems.iter().chain(&directory.own_discovery);
+        all.find(|subsystem| subsystem.nqn == nqn).cloned()
+    }
+
+    /// Makes a controller, or `None` when there are as many as there may be.
+    pub(super) fn add_controller(&self, make: impl FnOnce(u16) -> Controller) -> Option<Arc<Controller>> {
+        let mut controllers = lock(&self.controllers);
+        if controllers.by_id.len() >= CONTROLLERS_MAX {
+            return None;
+        }
+        // The next free one after the last: an identifier comes back as late as possible, so that a host that still
+        // uses an old one finds nobody rather than somebody else.
+        let mut id = controllers.last_id;
+        loop {
+            id = if id + 1 >= CONTROLLER_ID_END { 1 } else { id + 1 };
+            if !controllers.by_id.contains_key(&id) {
+                break;
+            }
+        }
+        controllers.last_id = id;
+        let controller = Arc::new(make(id));
+        controllers.by_id.insert(id, controller.clone());
+        Some(controller)
+    }
+
+    /// The controller with this identifier.
+    pub(super) fn controller(&self, id: u16) -> Option<Arc<Controller>> {
+        lock(&self.controllers).by_id.get(&id).cloned()
+    }
+
+    /// All controllers, in the order of their identifiers.
+    pub(super) fn controllers(&self) -> Vec<Arc<Controller>> {
+        let mut all: Vec<Arc<Controller>> = lock(&self.controllers).by_id.values().cloned().collect();
+        all.sort_unstable_by_key(|controller| controller.id);
+        all
+    }
+
+    /// The controllers of a subsystem, in the order of their identifiers.
+    pub(super) fn controllers_of(&self, subsystem: &Subsystem) -> Vec<Arc<Controller>> {
+        let mut all = self.controllers();
+        all.retain(|controller| std::ptr::eq(&*controller.subsystem, subsystem));
+        all
+    }
+
+    /// Ends a controller: no queue of it goes on, and its identifier may be used again.
+    pub(super) fn end_controller(&self, controller: &Controller) {
+        if controller.end() {
+            lock(&self.controllers).by_id.remove(&controller.id);
+            self.close_queues(controller.id);
+        }
+    }
+
+    /// Closes the I/O queues of a controller wherever they are.
+    pub(super) fn close_queues(&self, controller_id: u16) {
+        self.tell_reactors(|| Message::CloseQueues(controller_id));
+    }
+
+    /// Sends a message to every reactor.
+    pub(super) fn tell_reactors(&self, message: impl Fn() -> Message) {
+        for reactor in self.reactors() {
+            reactor.send(message());
+        }
+    }
+
+    /// Tells the controller's host that something happened, if it wants to know.
+    pub(super) fn notify(&self, controller: &Controller, notice: Notice) {
+        if controller.raise(notice) {
+            let id = controller.id;
+            self.tell_reactors(|| Message::Events(id));
+        }
+    }
+}

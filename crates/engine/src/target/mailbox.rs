@@ -1,0 +1,80 @@
+//! The way to a reactor: what others have to say to it, and the waker that makes it listen.
+//! What it then does is the reactor's.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+use super::abort::Abort;
+use super::connection::Arrival;
+use super::counters::ReactorTally;
+use super::fence::Fence;
+use super::subsystem::lock;
+use crate::ring::Waker;
+
+/// News for a reactor.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A connection to serve.
+    Connection(Arrival),
+    /// The I/O queues of this controller are to be closed, and its admin queue when it has ended.
+    CloseQueues(u16),
+    /// The controller with this identifier has something to tell its host.
+    Events(u16),
+    /// Hosts may see other namespaces than before.
+    Refresh,
+    /// The slots of these commands are to be empty before the word is passed on.
+    Fence(Arc<Fence>),
+    /// No reactor is in the way of the fused pair in this slot any more.
+    FencePassed { connection: u32, serial: u64, slot: u16 },
+    /// A fused pair has ended: commands that were held back for one try again.
+    Resume,
+    /// A command in a slot is done: its answer, and what is to be sent with it.
+    Finish { connection: u32, serial: u64, slot: u16, status: nvme::Status, data: Vec<u8> },
+    /// A command of an I/O queue is to be aborted.
+    Abort(Arc<Abort>),
+    /// A command of the connection with this token and serial number is answered.
+    Answer { connection: u32, serial: u64, command_id: u16, status: nvme::Status, result: u64 },
+    /// Finish what is under way, and end.
+    Shutdown,
+}
+
+/// The way to a reactor.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    sender: Mutex<Sender<Message>>,
+    waker: Waker,
+    /// Which reactor it is.
+    pub(super) number: usize,
+    connections: AtomicUsize,
+    pub(super) tally: ReactorTally,
+}
+
+impl Mailbox {
+    /// The way to reactor `number`, which `waker` wakes and which listens at the other end of `sender`.
+    pub(super) fn new(number: usize, sender: Sender<Message>, waker: Waker) -> Self {
+        let (sender, connections) = (Mutex::new(sender), AtomicUsize::new(0));
+        Self { sender, waker, number, connections, tally: ReactorTally::default() }
+    }
+
+    /// Sends news; a reactor that has ended has no use for it.
+    pub(super) fn send(&self, message: Message) {
+        let _ = lock(&self.sender).send(message);
+        self.waker.wake();
+    }
+
+    /// Connections the reactor has, those on their way to it included.
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of a connection on its way.
+    pub(super) fn count_connection(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes note that a connection is gone.
+    pub(super) fn discount_connection(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,121 @@
+//! What hosts ask of the target's administration: namespaces to be created, deleted, attached, and protected.
+//! A reactor only passes it on; whoever administers the target changes its configuration and answers.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use nvme::Status;
+
+use super::config::WriteProtection;
+use super::mailbox::{Mailbox, Message};
+
+/// What a host asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostRequest {
+    /// A new namespace of the subsystem that no host sees yet. The answer is its identifier.
+    CreateNamespace {
+        /// The subsystem's name.
+        nqn: String,
+        /// Its blocks.
+        blocks: u64,
+        /// Bytes of a block.
+        block_size: u32,
+        /// Its ANA group, 0 for any.
+        ana_group: u32,
+    },
+    /// A namespace, or with `None` all that hosts have created, to be deleted with its blocks.
+    DeleteNamespace {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: Option<u32>,
+    },
+    /// A namespace to be seen by these hosts.
+    Attach {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+        /// The hosts' names.
+        hosts: Vec<String>,
+    },
+    /// A namespace to be hidden from these hosts.
+    Detach {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+        /// The hosts' names.
+        hosts: Vec<String>,
+    },
+    /// Write protection of a namespace.
+    Protect {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+        /// The new state.
+        protection: WriteProtection,
+    },
+}
+
+/// A request on its way, with the command that waits for its answer.
+#[derive(Debug)]
+pub struct PendingRequest {
+    /// What is asked.
+    pub request: HostRequest,
+    pub(super) asker: Asker,
+}
+
+/// The command that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Asker {
+    pub(super) reactor: Arc<Mailbox>,
+    /// The connection, and which of those that had its token it is.
+    pub(super) connection: u32,
+    pub(super) serial: u64,
+    pub(super) command_id: u16,
+}
+
+impl Asker {
+    /// Answers the command, if its connection is still there.
+    pub(super) fn answer(&self, status: Status, result: u64) {
+        let (connection, serial, command_id) = (self.connection, self.serial, self.command_id);
+        self.reactor.send(Message::Answer { connection, serial, command_id, status, result });
+    }
+}
+
+impl PendingRequest {
+    /// Answers: the result of a command that went well (the identifier of a namespace that was created, else 0), or
+    /// the status of one that did not.
+    pub fn answer(self, outcome: Result<u32, Status>) {
+        match outcome {
+            Ok(result) => self.asker.answer(Status::SUCCESS, u64::from(result)),
+            Err(status) => self.asker.answer(status, 0),
+        }
+    }
+}
+
+/// Where the requests of all hosts come.
+#[derive(Debug)]
+pub struct HostRequests(pub(super) Receiver<PendingRequest>);
+
+impl HostRequests {
+    /// The next request; `None` when none came in time.
+    ///
+    /// # Errors
+    /// When the target has ended.
+    pub fn next(&self, timeout: Duration) -> Result<Option<PendingRequest>, TargetEnded> {
+        match self.0.recv_timeout(timeout) {
+            Ok(request) => Ok(Some(request)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(TargetEnded),
+        }
+    }
+}
+
+/// The target has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the target has ended")]
+pub struct TargetEnded;

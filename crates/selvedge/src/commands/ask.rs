@@ -1,0 +1,64 @@
+//! What the commands that ask a running target have in common: whom they ask, and how they tell the answer.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::control::Token;
+use crate::control::client::Client;
+use crate::failure::Failure;
+use crate::flags::OutputFormat;
+use crate::flags::control::ControlFlags;
+use crate::report;
+
+/// The target that the flags mean.
+pub(super) fn client(flags: &ControlFlags) -> Result<Client, Failure> {
+    let token = flags.control_token_file.as_deref().map(Token::read).transpose()?;
+    Client::new(flags.control.as_ref(), token)
+}
+
+/// An answer, for people and for programs.
+struct Told<'a, T> {
+    text: T,
+    json: &'a Value,
+}
+
+impl<T> Serialize for Told<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json.serialize(serializer)
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Told<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+/// Prints an answer.
+pub(super) fn tell(flags: &ControlFlags, text: impl fmt::Display, json: &Value) -> Result<(), Failure> {
+    report::print_as(flags.output.output_format, &Told { text, json })
+}
+
+/// Prints that a change is made.
+pub(super) fn done(flags: &ControlFlags, what: impl fmt::Display, json: &Value) -> Result<(), Failure> {
+    match flags.output.output_format {
+        OutputFormat::Normal => report::print(format!("{what}\n")),
+        OutputFormat::Json => report::print_json(json),
+    }
+}
+
+/// The value of a field as text, for a table.
+pub(super) fn cell(value: &Value, name: &str) -> String {
+    match value.get(name) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// The items of a list in an answer.
+pub(super) fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,223 @@
+//! `selvedge listener`, `host`, `ana`, `connection`, `referral`, `status` and `openapi`: the small commands that ask a
+//! running target.
+
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+use super::ask::{cell, client, done, items, tell};
+use crate::config::connection::resolve;
+use crate::control::client::encode;
+use crate::control::openapi;
+use crate::failure::Failure;
+use crate::flags::control::{
+    AnaAction, ConnectedAction, HostAction, ListenerAction, ReferralAction, StatusFlags,
+};
+use crate::report;
+use crate::report::table::{Side, Table};
+
+/// Where a target listens.
+pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
+    match action {
+        ListenerAction::Add { address, trsvcid, id, advertise, discovery_only, control } => {
+            let address = resolve(address, *trsvcid).map_err(Failure::usage)?;
+            let mut body = json!({ "address": address, "discovery_only": discovery_only });
+            if let Some(id) = id {
+                body["id"] = json!(id);
+            }
+            if let Some(advertise) = advertise {
+                body["advertise"] = json!(advertise);
+            }
+            let json: Value = client(control)?.change(Method::POST, "/v1/ports", &body)?;
+            let (id, address) = (cell(&json, "id"), cell(&json, "address"));
+            done(control, format!("listening on {address} as port number {id}"), &json)
+        }
+        ListenerAction::Remove { id, control } => {
+            client(control)?.delete(&format!("/v1/ports/{id}"))?;
+            done(control, format!("port number {id} is removed"), &json!({ "removed": id }))
+        }
+        ListenerAction::List { control } => {
+            let json: Value = client(control)?.get("/v1/ports")?;
+            let names = ["id", "address", "advertise", "discovery_only"];
+            tell(control, table(items(&json, "ports"), &names), &json)
+        }
+    }
+}
+
+/// A table of the fields with these names.
+fn table(rows: &[Value], names: &[&str]) -> Table {
+    let columns: Vec<(&str, Side)> = names.iter().map(|name| (*name, Side::Left)).collect();
+    let mut table = Table::new(&columns);
+    for row in rows {
+        table.row(names.iter().map(|name| cell(row, name)).collect());
+    }
+    table
+}
+
+fn subsystem(nqn: &str) -> String {
+    format!("/v1/subsystems/{}", encode(nqn))
+}
+
+/// Who may use a subsystem.
+pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
+    match action {
+        HostAction::Allow { subsystem: nqn, host: Some(host), control, .. } => {
+            let body = json!({ "nqn": host.as_str() });
+            let path = format!("{}/hosts", subsystem(nqn));
+            let json: Value = client(control)?.change(Method::POST, &path, &body)?;
+            done(control, format!("host {host} may use {nqn}"), &json)
+        }
+        HostAction::Deny { subsystem: nqn, host: Some(host), control, .. } => {
+            client(control)?.delete(&format!("{}/hosts/{}", subsystem(nqn), encode(host)))?;
+            done(
+                control,
+                format!("host {host} is off the list of {nqn}"),
+                &json!({ "removed": host.as_str() }),
+            )
+        }
+        HostAction::Allow { subsystem: nqn, host: None, control, .. } => {
+            let body = json!({ "allow_any_host": true });
+            let json: Value = client(control)?.change(Method::PATCH, &subsystem(nqn), &body)?;
+            done(control, format!("every host may use {nqn}"), &json)
+        }
+        HostAction::Deny { subsystem: nqn, host: None, control, .. } => {
+            let body = json!({ "allow_any_host": false });
+            let json: Value = client(control)?.change(Method::PATCH, &subsystem(nqn), &body)?;
+            done(control, format!("only the hosts on its list may use {nqn}"), &json)
+        }
+        HostAction::List { subsystem: nqn, control } => {
+            let json: Value = client(control)?.get(&format!("{}/hosts", subsystem(nqn)))?;
+            let mut text = String::new();
+            if json.get("allow_any_host") == Some(&Value::Bool(true)) {
+                text += "any host\n";
+            }
+            for host in items(&json, "hosts") {
+                text += &format!("{}\n", host.as_str().unwrap_or_default());
+            }
+            if text.is_empty() {
+                text += "no host yet\n";
+            }
+            tell(control, text, &json)
+        }
+    }
+}
+
+/// The states of ANA groups.
+pub(super) fn ana(action: &AnaAction) -> Result<(), Failure> {
+    match action {
+        AnaAction::Set { subsystem: nqn, group, state, ports, control } => {
+            let mut states = Map::new();
+            for port in ports {
+                let wrong = || {
+                    Failure::usage(format!(
+                        "`{port}` is no state on a port: write N=STATE, such as 2=optimized"
+                    ))
+                };
+                let (id, state) = port.split_once('=').ok_or_else(wrong)?;
+                let id: u16 = id.parse().map_err(|_| wrong())?;
+                states.insert(id.to_string(), json!(state));
+            }
+            let body = json!({ "state": state, "ports": states });
+            let path = format!("{}/ana-groups/{group}", subsystem(nqn));
+            let json: Value = client(control)?.change(Method::PUT, &path, &body)?;
+            done(control, format!("ANA group {group} of {nqn} is {state}"), &json)
+        }
+        AnaAction::List { subsystem: nqn, control } => {
+            let json: Value = client(control)?.get(&format!("{}/ana-groups", subsystem(nqn)))?;
+            let columns = [("group", Side::Right), ("state", Side::Left), ("on single ports", Side::Left)];
+            let mut table = Table::new(&columns);
+            for group in items(&json, "ana_groups") {
+                let ports = group.get("ports").and_then(Value::as_object).into_iter().flatten();
+                let ports: Vec<String> =
+                    ports.map(|(port, state)| format!("{port}={}", state.as_str().unwrap_or("?"))).collect();
+                table.row(vec![cell(group, "id"), cell(group, "state"), ports.join(", ")]);
+            }
+            tell(control, table, &json)
+        }
+    }
+}
+
+/// Connected hosts.
+pub(super) fn connection(action: &ConnectedAction) -> Result<(), Failure> {
+    match action {
+        ConnectedAction::List { control } => {
+            let json: Value = client(control)?.get("/v1/connections")?;
+            tell(control, controllers(&json), &json)
+        }
+        ConnectedAction::Reset { cntlid, control } => {
+            client(control)?.delete(&format!("/v1/controllers/{cntlid}"))?;
+            done(control, format!("controller {cntlid} is ended"), &json!({ "reset": cntlid }))
+        }
+    }
+}
+
+fn controllers(json: &Value) -> String {
+    let list = items(json, "controllers");
+    if list.is_empty() {
+        return "no host is connected\n".to_owned();
+    }
+    let columns = [
+        ("cntlid", Side::Right),
+        ("subsystem", Side::Left),
+        ("host", Side::Left),
+        ("port", Side::Right),
+        ("queues", Side::Right),
+        ("peer", Side::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for controller in list {
+        let queues = items(controller, "queues");
+        table.row(vec![
+            cell(controller, "cntlid"),
+            cell(controller, "subsystem"),
+            cell(controller, "host_nqn"),
+            cell(controller, "port"),
+            queues.len().to_string(),
+            queues.first().map_or("-".to_owned(), |queue| cell(queue, "peer")),
+        ]);
+    }
+    table.to_string()
+}
+
+/// Other discovery services.
+pub(super) fn referral(action: &ReferralAction) -> Result<(), Failure> {
+    match action {
+        ReferralAction::Add { address, trsvcid, nqn, control } => {
+            let mut body = json!({ "address": address, "service": trsvcid.to_string() });
+            if let Some(nqn) = nqn {
+                body["nqn"] = json!(nqn.as_str());
+            }
+            let json: Value = client(control)?.change(Method::POST, "/v1/referrals", &body)?;
+            done(control, format!("hosts are told of {address} {trsvcid}"), &json)
+        }
+        ReferralAction::Remove { address, trsvcid, control } => {
+            client(control)?.delete(&format!("/v1/referrals/{}/{trsvcid}", encode(address)))?;
+            done(
+                control,
+                format!("hosts are told of {address} {trsvcid} no more"),
+                &json!({ "removed": address }),
+            )
+        }
+        ReferralAction::List { control } => {
+            let json: Value = client(control)?.get("/v1/referrals")?;
+            tell(control, table(items(&json, "referrals"), &["address", "service", "nqn"]), &json)
+        }
+    }
+}
+
+/// How a target is.
+pub(super) fn status(flags: &StatusFlags) -> Result<(), Failure> {
+    let json: Value = client(&flags.control)?.get("/v1/status")?;
+    let mut text = String::new();
+    for port in items(&json, "ports") {
+        text += &format!("listening on {} (port number {})\n", cell(port, "address"), cell(port, "id"));
+    }
+    text += &controllers(&json);
+    let names = ["number", "cpu", "connections", "cpu_time_us"];
+    text += &format!("reactors\n{}", table(items(&json, "reactors"), &names).indented(2));
+    tell(&flags.control, text, &json)
+}
+
+/// The API's document, which needs no target.
+pub(super) fn openapi() -> Result<(), Failure> {
+    report::print_json(&openapi::document().map_err(Failure::failed)?)
+}

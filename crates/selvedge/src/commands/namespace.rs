@@ -1,0 +1,220 @@
+//! `selvedge namespace`: adds, removes, lists, shows, resizes and changes namespaces of a running target.
+
+use engine::target::{NamespaceConfig, QosConfig, Visibility, WriteProtection};
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::ask::{client, done, tell};
+use super::subsystem::subsystems;
+use crate::config::namespace::{NamespaceSpec, describe, to_engine};
+use crate::config::size::Size;
+use crate::control::client::encode;
+use crate::failure::Failure;
+use crate::flags::subsystem::{Limit, NamespaceAction, NamespaceSettings, ProtectFlag};
+use crate::report::table::{Side, Table};
+
+/// Does what was typed.
+pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
+    match action {
+        NamespaceAction::Add { subsystem, spec, settings, control } => {
+            let body = new(spec, settings)?;
+            let json: Value = client(control)?.change(Method::POST, &path(subsystem, None), &body.into())?;
+            let nsid = json.get("nsid").cloned().unwrap_or_default();
+            done(control, format!("namespace {nsid} of {subsystem} is added"), &json)
+        }
+        NamespaceAction::Remove { subsystem, nsid, control } => {
+            client(control)?.delete(&path(subsystem, Some(*nsid)))?;
+            done(control, format!("namespace {nsid} of {subsystem} is removed"), &json!({ "removed": nsid }))
+        }
+        NamespaceAction::List { subsystem: None, control } => {
+            let json: Value = client(control)?.get("/v1/subsystems")?;
+            let mut text = String::new();
+            for subsystem in subsystems(&json)? {
+                text += &format!("{}\n{}", subsystem.nqn, table(&subsystem.namespaces, 2));
+            }
+            tell(control, text, &json)
+        }
+        NamespaceAction::List { subsystem: Some(subsystem), control } => {
+            let json: Value = client(control)?.get(&path(subsystem, None))?;
+            let list = json.get("namespaces").cloned().unwrap_or_default();
+            let namespaces: Vec<NamespaceConfig> = serde_json::from_value(list).map_err(Failure::failed)?;
+            tell(control, table(&namespaces, 0), &json)
+        }
+        NamespaceAction::Show { subsystem, nsid, control } => {
+            let json: Value = client(control)?.get(&path(subsystem, Some(*nsid)))?;
+            let config = NamespaceConfig::deserialize(&json).map_err(Failure::failed)?;
+            tell(control, whole(&config, subsystem), &json)
+        }
+        NamespaceAction::Resize { subsystem, nsid, size, shrink, control } => {
+            let body = json!({ "size": size.0, "shrink": shrink });
+            let changed = client(control)?.change(Method::PATCH, &path(subsystem, Some(*nsid)), &body);
+            let json: Value = changed.map_err(say_shrink)?;
+            done(control, format!("namespace {nsid} of {subsystem} has {size}"), &json)
+        }
+        NamespaceAction::Set { subsystem, nsid, settings, control } => {
+            let body = body(settings);
+            if body.is_empty() {
+                return Err(Failure::usage("nothing is to be changed: say what, such as --iops 10000"));
+            }
+            let path = path(subsystem, Some(*nsid));
+            let json: Value = client(control)?.change(Method::PATCH, &path, &body.into())?;
+            done(control, format!("namespace {nsid} of {subsystem} is changed"), &json)
+        }
+    }
+}
+
+/// The API's word for it is a field; here it is a flag.
+fn say_shrink(failure: Failure) -> Failure {
+    match failure {
+        Failure::Failed(what) => Failure::Failed(what.replace("say \"shrink\": true", "add --shrink")),
+        other => other,
+    }
+}
+
+fn path(subsystem: &str, nsid: Option<u32>) -> String {
+    let path = format!("/v1/subsystems/{}/namespaces", encode(subsystem));
+    nsid.map_or(path.clone(), |nsid| format!("{path}/{nsid}"))
+}
+
+fn new(spec: &NamespaceSpec, settings: &NamespaceSettings) -> Result<Map<String, Value>, Failure> {
+    let configs = to_engine(std::slice::from_ref(spec)).map_err(Failure::usage)?;
+    let config = configs.first().ok_or_else(|| Failure::usage("there is no namespace to add"))?;
+    let mut body = body(settings);
+    body.insert("backend".into(), serde_json::to_value(&config.backend).map_err(Failure::failed)?);
+    body.insert("block_size".into(), json!(config.block_size));
+    if let Some(uuid) = config.uuid {
+        body.insert("uuid".into(), json!(uuid));
+    }
+    if let Some(nsid) = spec.nsid {
+        body.insert("nsid".into(), json!(nsid));
+    }
+    Ok(body)
+}
+
+fn body(settings: &NamespaceSettings) -> Map<String, Value> {
+    let number = |limit: &Limit<u64>| match limit {
+        Limit::None => Value::Null,
+        Limit::To(number) => json!(number),
+    };
+    let bytes = |limit: &Limit<Size>| match limit {
+        Limit::None => Value::Null,
+        Limit::To(Size(bytes)) => json!(bytes),
+    };
+    let limits = [
+        ("iops", settings.iops.as_ref().map(number)),
+        ("read_iops", settings.read_iops.as_ref().map(number)),
+        ("write_iops", settings.write_iops.as_ref().map(number)),
+        ("bytes", settings.bw.as_ref().map(bytes)),
+        ("read_bytes", settings.read_bw.as_ref().map(bytes)),
+        ("write_bytes", settings.write_bw.as_ref().map(bytes)),
+    ];
+    let given = limits.into_iter().filter_map(|(name, limit)| Some((name.to_owned(), limit?)));
+    let qos: Map<String, Value> = given.collect();
+    let mut body = Map::new();
+    if !qos.is_empty() {
+        body.insert("qos".into(), qos.into());
+    }
+    if let Some(group) = settings.ana_group {
+        body.insert("ana_group".into(), json!(group));
+    }
+    let names = |hosts: &[nvme::discovery::Nqn]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>();
+    if !settings.visible_to.is_empty() {
+        body.insert("visible".into(), json!({ "only": names(&settings.visible_to) }));
+    } else if !settings.hidden_from.is_empty() || settings.visible_to_all {
+        body.insert("visible".into(), json!({ "all_except": names(&settings.hidden_from) }));
+    }
+    if let Some(protect) = settings.write_protect {
+        let protection = match protect {
+            ProtectFlag::Off => WriteProtection::None,
+            ProtectFlag::On => WriteProtection::On,
+            ProtectFlag::UntilRestart => WriteProtection::UntilRestart,
+            ProtectFlag::Permanent => WriteProtection::Permanent,
+        };
+        body.insert("write_protection".into(), json!(protection));
+    }
+    body
+}
+
+/// A table of namespaces.
+pub(super) fn table(namespaces: &[NamespaceConfig], indent: usize) -> String {
+    let columns = [
+        ("nsid", Side::Right),
+        ("block", Side::Right),
+        ("ana", Side::Right),
+        ("backend", Side::Left),
+        ("remarks", Side::Left),
+    ];
+    let mut table = Table::new(&columns).indented(indent);
+    for config in namespaces {
+        table.row(vec![
+            config.nsid.to_string(),
+            config.block_size.to_string(),
+            config.ana_group.to_string(),
+            describe(&config.backend),
+            remarks(config).join(", "),
+        ]);
+    }
+    table.to_string()
+}
+
+fn remarks(config: &NamespaceConfig) -> Vec<String> {
+    let mut remarks = Vec::new();
+    match &config.visible {
+        Visibility::AllExcept(hosts) if hosts.is_empty() => {}
+        Visibility::AllExcept(hosts) => remarks.push(format!("hidden from {}", hosts.len())),
+        Visibility::Only(hosts) => remarks.push(format!("visible to {}", hosts.len())),
+    }
+    if !config.qos.is_unlimited() {
+        remarks.push("limited".to_owned());
+    }
+    if !config.write_protection.is_none() {
+        remarks.push("write protected".to_owned());
+    }
+    if config.created_by_host {
+        remarks.push("created by a host".to_owned());
+    }
+    remarks
+}
+
+fn whole(config: &NamespaceConfig, subsystem: &str) -> String {
+    let visible = match &config.visible {
+        Visibility::AllExcept(hosts) if hosts.is_empty() => "to all hosts".to_owned(),
+        Visibility::AllExcept(hosts) => format!("to all but {}", hosts.join(", ")),
+        Visibility::Only(hosts) if hosts.is_empty() => "to no host".to_owned(),
+        Visibility::Only(hosts) => format!("to {}", hosts.join(", ")),
+    };
+    let protection = match config.write_protection {
+        WriteProtection::None => "no",
+        WriteProtection::On => "yes",
+        WriteProtection::UntilRestart => "until the target starts again",
+        WriteProtection::Permanent => "for ever",
+    };
+    let lines = [
+        ("subsystem", subsystem.to_owned()),
+        ("backend", describe(&config.backend)),
+        ("block size", format!("{} bytes", config.block_size)),
+        ("uuid", config.identity(subsystem).to_string()),
+        ("ana group", config.ana_group.to_string()),
+        ("visible", visible),
+        ("limits", limits(&config.qos)),
+        ("write protected", protection.to_owned()),
+    ];
+    let mut text = format!("namespace {}\n", config.nsid);
+    for (name, value) in lines {
+        text += &format!("  {name:<16} {value}\n");
+    }
+    text
+}
+
+fn limits(qos: &QosConfig) -> String {
+    let counts = [("", qos.iops), ("read ", qos.read_iops), ("write ", qos.write_iops)];
+    let bytes = [("", qos.bytes), ("read ", qos.read_bytes), ("write ", qos.write_bytes)];
+    let counts = counts.iter().filter_map(|(kind, limit)| Some(format!("{} {kind}commands/s", (*limit)?)));
+    let bytes = bytes.iter().filter_map(|(kind, limit)| {
+        let kind = kind.trim_end();
+        Some(format!("{kind} {}/s", Size((*limit)?)).trim_start().to_owned())
+    });
+    let all: Vec<String> = counts.chain(bytes).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}

@@ -1,0 +1,137 @@
+//! `selvedge subsystem`: adds, removes, lists, shows and changes subsystems of a running target.
+
+use std::fmt::Write as _;
+
+use engine::target::SubsystemConfig;
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::ask::{client, done, tell};
+use super::namespace::table;
+use crate::config::namespace::absolute;
+use crate::config::size::Size;
+use crate::control::client::encode;
+use crate::failure::Failure;
+use crate::flags::subsystem::{SubsystemAction, SubsystemSettings};
+use crate::report::table::{Side, Table};
+
+/// Does what was typed.
+pub(super) fn run(action: &SubsystemAction) -> Result<(), Failure> {
+    match action {
+        SubsystemAction::Add { nqn, allow_any_host, allow_hosts, settings, control } => {
+            let mut body = body(settings);
+            body.insert("nqn".into(), json!(nqn.as_str()));
+            body.insert("allow_any_host".into(), json!(allow_any_host));
+            let hosts: Vec<&str> = allow_hosts.iter().map(|host| host.as_str()).collect();
+            body.insert("hosts".into(), json!(hosts));
+            let json: Value = client(control)?.change(Method::POST, "/v1/subsystems", &body.into())?;
+            let hint = if *allow_any_host || !allow_hosts.is_empty() {
+                ""
+            } else {
+                "; no host may use it yet: `selvedge host allow` lets one in"
+            };
+            done(control, format!("subsystem {nqn} is added{hint}"), &json)
+        }
+        SubsystemAction::Remove { nqn, control } => {
+            client(control)?.delete(&path(nqn))?;
+            done(control, format!("subsystem {nqn} is removed"), &json!({ "removed": nqn.as_str() }))
+        }
+        SubsystemAction::List { control } => {
+            let json: Value = client(control)?.get("/v1/subsystems")?;
+            tell(control, overview(&subsystems(&json)?), &json)
+        }
+        SubsystemAction::Show { nqn, control } => {
+            let json: Value = client(control)?.get(&path(nqn))?;
+            let config = SubsystemConfig::deserialize(&json).map_err(Failure::failed)?;
+            tell(control, describe(&config), &json)
+        }
+        SubsystemAction::Set { nqn, no_storage, all_ports, settings, control } => {
+            let mut body = body(settings);
+            if *no_storage {
+                body.insert("storage".into(), Value::Null);
+            }
+            if *all_ports {
+                body.insert("ports".into(), json!([]));
+            }
+            if body.is_empty() {
+                return Err(Failure::usage("nothing is to be changed: say what, such as --serial TEXT"));
+            }
+            let json: Value = client(control)?.change(Method::PATCH, &path(nqn), &body.into())?;
+            done(control, format!("subsystem {nqn} is changed"), &json)
+        }
+    }
+}
+
+fn path(nqn: &str) -> String {
+    format!("/v1/subsystems/{}", encode(nqn))
+}
+
+/// All subsystems in an answer.
+pub(super) fn subsystems(json: &Value) -> Result<Vec<SubsystemConfig>, Failure> {
+    let list = json.get("subsystems").cloned().unwrap_or_default();
+    serde_json::from_value(list).map_err(Failure::failed)
+}
+
+fn body(settings: &SubsystemSettings) -> Map<String, Value> {
+    let mut body = Map::new();
+    for (name, text) in [("serial", &settings.serial), ("model", &settings.model)] {
+        if let Some(text) = text {
+            body.insert(name.into(), json!(text));
+        }
+    }
+    if let (Some(directory), Some(Size(max))) = (&settings.storage, settings.storage_max) {
+        body.insert("storage".into(), json!({ "directory": absolute(directory), "bytes_max": max }));
+    }
+    if !settings.ports.is_empty() {
+        body.insert("ports".into(), json!(settings.ports));
+    }
+    body
+}
+
+/// Who may use it, in some words.
+fn access(config: &SubsystemConfig) -> String {
+    match config.hosts.len() {
+        _ if config.allow_any_host => "any".to_owned(),
+        number => number.to_string(),
+    }
+}
+
+fn overview(subsystems: &[SubsystemConfig]) -> String {
+    let columns = [
+        ("subsystem", Side::Left),
+        ("serial", Side::Left),
+        ("hosts", Side::Right),
+        ("namespaces", Side::Right),
+    ];
+    let mut table = Table::new(&columns);
+    for config in subsystems {
+        let number = config.namespaces.len().to_string();
+        table.row(vec![config.nqn.clone(), config.serial.clone(), access(config), number]);
+    }
+    table.to_string()
+}
+
+fn describe(config: &SubsystemConfig) -> String {
+    let mut text = format!("{}\n  serial     {}\n  model      {}\n", config.nqn, config.serial, config.model);
+    let ports: Vec<String> = config.ports.iter().map(ToString::to_string).collect();
+    let ports = if ports.is_empty() { "all".to_owned() } else { ports.join(", ") };
+    let hosts = if config.allow_any_host {
+        "any".to_owned()
+    } else if config.hosts.is_empty() {
+        "none yet".to_owned()
+    } else {
+        config.hosts.join(", ")
+    };
+    // Writing to a text cannot fail.
+    let _ = writeln!(text, "  ports      {ports}\n  hosts      {hosts}");
+    if let Some(storage) = &config.storage {
+        let _ = writeln!(
+            text,
+            "  storage    {}, at most {}",
+            storage.directory.display(),
+            Size(storage.bytes_max)
+        );
+    }
+    text + &table(&config.namespaces, 2)
+}

@@ -1,0 +1,153 @@
+//! The ports of a saved configuration, with their ANA groups and referrals.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use engine::limits::ANA_GROUPS_MAX;
+use engine::target::{FabricConfig, GroupState, PortConfig, ReferralConfig};
+use serde::Deserialize as _;
+
+use super::{KnownPort, KnownReferral, Object, Reader, join, text};
+
+impl Reader {
+    pub(super) fn port(&mut self, path: &str, port: &Object, fabric: &mut FabricConfig) {
+        let subsystems = self.names(port, path, "subsystems");
+        if subsystems.is_empty() {
+            // The kernel listens from the first subsystem on, so that only what else was set up here can be missed.
+            if !self.list(port, path, "referrals").is_empty() {
+                let what = "nobody is told of them: the kernel does not listen on a port without subsystems";
+                self.lose(&join(path, "referrals"), what);
+            }
+            return;
+        }
+        self.only(port, path, &["addr", "ana_groups", "param", "portid", "referrals", "subsystems"]);
+        let address_path = join(path, "addr");
+        let address = self.object(port, path, "addr");
+        let Some(address) = self.address(&address_path, &address) else { return };
+        let Some(id) = text(port, "portid").and_then(|id| id.parse().ok()).filter(|id: &u16| *id > 0) else {
+            return self.lose(&join(path, "portid"), "port numbers are 1 to 65535 here");
+        };
+        if fabric.ports.iter().any(|port| port.id == id || port.address == address) {
+            return self.lose(path, "a port with this number or address is there already");
+        }
+        let parameters = self.object(port, path, "param");
+        self.parameters(&join(path, "param"), &parameters);
+        let ana = self.ana(path, port);
+        for (path, referral) in self.list(port, path, "referrals") {
+            self.referral(&path, &referral, id);
+        }
+        fabric.ports.push(PortConfig::new(id, address));
+        self.ports.push(KnownPort { path: path.to_owned(), id, subsystems, ana });
+    }
+
+    /// Where the kernel listens in the clear, on TCP. Every other port is left out.
+    fn address(&mut self, path: &str, address: &Object) -> Option<SocketAddr> {
+        let kind = text(address, "trtype").unwrap_or_default();
+        if kind != "tcp" {
+            self.lose(&join(path, "trtype"), format!("`{kind}`: only tcp is served"));
+            return None;
+        }
+        self.only(address, path, &["adrfam", "traddr", "treq", "trsvcid", "trtype", "tsas"]);
+        if !self.is_plain(path, address) {
+            return None;
+        }
+        let service = text(address, "trsvcid").and_then(|service| service.parse().ok());
+        let Some(service) = service.filter(|service: &u16| *service > 0) else {
+            self.lose(&join(path, "trsvcid"), "it is no port of TCP");
+            return None;
+        };
+        let traddr = text(address, "traddr").unwrap_or_default();
+        let Ok(ip) = traddr.parse::<IpAddr>() else {
+            self.lose(&join(path, "traddr"), format!("`{traddr}` is no IP address"));
+            return None;
+        };
+        let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
+        let what = format!("{ip} is no such address");
+        self.expect(address, path, "adrfam", &[family, ""], &what).then(|| SocketAddr::new(ip, service))
+    }
+
+    /// Whether an address is one without a secure channel, which is named otherwise: what hosts were to reach through
+    /// one must not be served in the clear.
+    fn is_plain(&mut self, path: &str, address: &Object) -> bool {
+        let plain = ["not specified", "not required", "none", ""];
+        let what = "a secure channel is not served";
+        let treq = self.expect(address, path, "treq", &plain, what);
+        let tsas = self.expect(address, path, "tsas", &plain, what);
+        treq && tsas
+    }
+
+    fn parameters(&mut self, path: &str, parameters: &Object) {
+        self.only(parameters, path, &["inline_data_size", "max_queue_size", "mdts", "pi_enable"]);
+        for (name, accepted, what) in [
+            ("pi_enable", &["0"][..], "protection information is not served"),
+            ("inline_data_size", &["-1", "16384"], "in-capsule data is 16384 bytes here"),
+            ("max_queue_size", &["-1", "128", "1024"], "queues have up to 1024 entries here"),
+            ("mdts", &["0", "-1", "8"], "one command transfers up to 1 MiB here"),
+        ] {
+            self.expect(parameters, path, name, accepted, what);
+        }
+    }
+
+    fn ana(&mut self, path: &str, port: &Object) -> BTreeMap<u32, GroupState> {
+        let mut groups = BTreeMap::new();
+        for (path, group) in self.list(port, path, "ana_groups") {
+            self.only(&group, &path, &["ana", "grpid"]);
+            let states = self.object(&group, &path, "ana");
+            let state = states.get("state").cloned().unwrap_or_default();
+            let id = text(&group, "grpid").and_then(|id| id.parse().ok());
+            let id = id.filter(|id| (1..=ANA_GROUPS_MAX).contains(id));
+            match (id, GroupState::deserialize(&state)) {
+                (Some(id), Ok(state)) => {
+                    if groups.insert(id, state).is_some() {
+                        self.lose(&path, "a group with this number is there already");
+                    }
+                }
+                (None, _) => self.lose(&join(&path, "grpid"), "it is no number of a group"),
+                (_, Err(_)) => {
+                    self.lose(&join(&path, "ana.state"), format!("{state} is no state of a group"));
+                }
+            }
+        }
+        groups
+    }
+
+    fn referral(&mut self, path: &str, referral: &Object, port: u16) {
+        // Name and port number are the other side's business: hosts are told address and service.
+        self.only(referral, path, &["addr", "enable", "name", "portid"]);
+        if text(referral, "enable").is_some_and(|enable| enable == "0") {
+            return self.lose(&join(path, "enable"), "a referral that is not enabled is none here");
+        }
+        let address_path = join(path, "addr");
+        let address = self.object(referral, path, "addr");
+        let kind = text(&address, "trtype").unwrap_or_default();
+        if kind != "tcp" {
+            return self.lose(&join(&address_path, "trtype"), format!("`{kind}`: only tcp is referred to"));
+        }
+        self.only(
+            &address,
+            &address_path,
+            &["adrfam", "portid", "traddr", "treq", "trsvcid", "trtype", "tsas"],
+        );
+        if !self.is_plain(&address_path, &address) {
+            return;
+        }
+        let config = ReferralConfig {
+            address: text(&address, "traddr").unwrap_or_default(),
+            service: text(&address, "trsvcid").unwrap_or_default(),
+            nqn: None,
+        };
+        let alone = FabricConfig { referrals: vec![config.clone()], ..FabricConfig::default() };
+        if let Err(error) = alone.check() {
+            return self.lose(&address_path, error.to_string());
+        }
+        match self.referrals.iter_mut().find(|known| known.config == config) {
+            Some(known) => {
+                known.ports.insert(port);
+            }
+            None => {
+                let ports = BTreeSet::from([port]);
+                self.referrals.push(KnownReferral { path: path.to_owned(), config, ports });
+            }
+        }
+    }
+}

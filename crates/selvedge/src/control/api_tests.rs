@@ -1,0 +1,523 @@
+//! The control API as its clients have it: a real target, a real socket, good requests and all kinds of bad ones.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::backend::BackendConfig;
+use engine::ring::Engine;
+use engine::target::{
+    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+};
+use serde_json::{Value, json};
+
+use super::administration::Administration;
+use super::endpoint::{Endpoint, Listening};
+use super::limits::BODY_BYTES_MAX;
+use super::routes::ROUTES;
+use super::schema_tests::mistake;
+use super::{Control, Token, openapi};
+use crate::state::StateFile;
+
+const NQN: &str = "nqn.2026-01.io.selvedge:a";
+
+/// A target with its control API, in a folder that goes with it.
+struct Bed {
+    folder: tempfile::TempDir,
+    target: Arc<Target>,
+    _control: Control,
+    document: Value,
+}
+
+struct Response {
+    status: u16,
+    head: String,
+    json: Value,
+}
+
+impl Bed {
+    fn new() -> Self {
+        Self::with_state(false)
+    }
+
+    fn with_state(state: bool) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 16 << 20 }, 4096);
+        let fabric = FabricConfig {
+            ports: vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())],
+            subsystems: vec![SubsystemConfig::new(NQN, "A", "Selvedge").with(vec![namespace])],
+            ..FabricConfig::default()
+        };
+        let target = Target::start(&TargetConfig {
+            fabric,
+            reactors: Reactors::Count(1),
+            engine: Engine::Automatic,
+            poll_us_max: 0,
+            state_dir: None,
+        });
+        let target = Arc::new(target.unwrap());
+        let state = state.then(|| StateFile::open(&folder.path().join("state")).unwrap());
+        let administration = Arc::new(Administration::new(target.clone(), state).unwrap());
+        let listening = Listening::on(&Endpoint::Unix(folder.path().join("s"))).unwrap().unwrap();
+        let control = Control::start(listening, None, administration).unwrap();
+        Self { folder, target, _control: control, document: openapi::document().unwrap() }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("s")
+    }
+
+    /// Sends bytes as they are, and reads what comes.
+    fn raw(&self, request: &[u8]) -> Response {
+        let mut stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        // Who is refused early may find the other side gone.
+        let _ = stream.write_all(request);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        Response::parse(&String::from_utf8(answer).unwrap())
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> Response {
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+        self.raw(&[head.as_bytes(), body.as_bytes()].concat())
+    }
+
+    /// Asks for what is to work, and holds the answer against the document.
+    fn done(&self, method: &str, path: &str, body: &Value) -> Value {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        let response = self.ask(method, path, &text);
+        assert!(response.status < 300, "{method} {path} {body}: {} {}", response.status, response.json);
+        self.judge(method, path, &response);
+        response.json
+    }
+
+    fn judge(&self, method: &str, path: &str, response: &Response) {
+        let path = path.split('?').next().unwrap();
+        let fits = |pattern: &str| {
+            let (pattern, path): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+            pattern.len() == path.len()
+                && pattern.iter().zip(path).all(|(p, q)| p.starts_with('{') || *p == q)
+        };
+        let route = ROUTES.iter().find(|route| route.method == method && fits(route.path)).unwrap();
+        assert_eq!(response.status, route.success.0, "{method} {path}");
+        let name = format!("/paths/{}/{}", route.path.replace('/', "~1"), method.to_lowercase());
+        let operation = self.document.pointer(&name).unwrap();
+        let content = format!("/responses/{}/content/application~1json/schema", response.status);
+        match operation.pointer(&content) {
+            Some(schema) => assert_eq!(mistake(&self.document, schema, &response.json, path), None),
+            None => assert!(response.json.is_null() || route.path.ends_with("openapi.json")),
+        }
+    }
+
+    fn refused(&self, method: &str, path: &str, body: &str) -> Response {
+        let before = self.target.config();
+        let response = self.ask(method, path, body);
+        assert!(response.status >= 400, "{method} {path} {body}: {}", response.status);
+        assert_eq!(self.target.config(), before, "{method} {path} {body} changed something");
+        let schema = json!({ "$ref": "#/components/schemas/Refusal" });
+        assert_eq!(mistake(&self.document, &schema, &response.json, path), None);
+        response
+    }
+}
+
+impl Response {
+    fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+        Self { status, head: head.to_lowercase(), json: serde_json::from_str(body).unwrap_or_default() }
+    }
+}
+
+#[test]
+fn everything_can_be_changed_while_it_is_served() {
+    let bed = Bed::new();
+    let subsystem = "/v1/subsystems/nqn.2026-01.io.selvedge:b%2Fc";
+    let name = "nqn.2026-01.io.selvedge:b/c";
+    let none = Value::Null;
+    bed.done("POST", "/v1/subsystems", &json!({ "nqn": name, "hosts": ["nqn.host:1"] }));
+    let shown = bed.done("GET", subsystem, &none);
+    assert_eq!((shown["nqn"].as_str(), shown["allow_any_host"].as_bool()), (Some(name), Some(false)));
+    bed.done("PATCH", subsystem, &json!({ "allow_any_host": true }));
+    let host = "nqn.host:2";
+    bed.done("POST", &format!("{subsystem}/hosts"), &json!({ "nqn": host }));
+    bed.done("DELETE", &format!("{subsystem}/hosts/nqn.host:1"), &none);
+    assert_eq!(bed.done("GET", &format!("{subsystem}/hosts"), &none)["hosts"], json!([host]));
+
+    let backend = json!({ "memory": { "size": "1m" } });
+    let made = bed.done("POST", &format!("{subsystem}/namespaces"), &json!({ "backend": backend }));
+    assert_eq!((made["nsid"].as_u64(), made["backend"]["memory"]["size"].as_u64()), (Some(1), Some(1 << 20)));
+    let namespace = format!("{subsystem}/namespaces/1");
+    let limits = json!({ "size": 2 << 20, "qos": { "iops": 10, "bytes": "1m" }, "ana_group": 3 });
+    bed.done("PATCH", &namespace, &limits);
+    let qos = json!({ "qos": { "iops": null }, "visible": { "only": [host] }, "write_protection": "on" });
+    let patched = bed.done("PATCH", &namespace, &qos);
+    assert_eq!(patched["qos"], json!({ "bytes": 1 << 20 }));
+    assert_eq!(patched, bed.done("GET", &namespace, &none));
+    assert_eq!(bed.refused("PATCH", &namespace, "{\"size\": \"1m\"}").status, 409);
+    bed.done("PATCH", &namespace, &json!({ "size": "1m", "shrink": true }));
+
+    bed.done(
+        "PUT",
+        &format!("{subsystem}/ana-groups/3"),
+        &json!({ "state": "inaccessible", "ports": { "1": "change" } }),
+    );
+    let groups = bed.done("GET", &format!("{subsystem}/ana-groups"), &none);
+    assert_eq!(groups["ana_groups"][0]["ports"]["1"], "change");
+    bed.done("GET", &format!("{subsystem}/ana-groups/3"), &none);
+
+    let port = bed.done("POST", "/v1/ports", &json!({ "address": "127.0.0.1:0" }));
+    assert!(port["id"] == 2 && !port["address"].as_str().unwrap().ends_with(":0"), "{port}");
+    assert_eq!(bed.done("GET", "/v1/ports", &none)["ports"].as_array().unwrap().len(), 2);
+    bed.done("DELETE", "/v1/ports/2", &none);
+    bed.done("POST", "/v1/referrals", &json!({ "address": "::1", "service": "8009" }));
+    bed.done("GET", "/v1/referrals", &none);
+    bed.done("DELETE", "/v1/referrals/%3A%3A1/8009", &none);
+    bed.done("GET", "/v1/status", &none);
+    bed.done("GET", "/v1/connections", &none);
+    bed.done("GET", &format!("{subsystem}/namespaces"), &none);
+    bed.done("DELETE", &namespace, &none);
+    bed.done("DELETE", subsystem, &none);
+    assert_eq!(bed.done("GET", "/v1/subsystems", &none)["subsystems"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_whole_configuration_is_put_and_what_is_shown_can_be_put_back() {
+    let bed = Bed::new();
+    let shown = bed.done("GET", "/v1/config", &Value::Null);
+    let nothing = bed.done("PUT", "/v1/config", &shown);
+    assert_eq!(nothing["changes"], json!([]));
+    let mut wanted = shown.clone();
+    wanted["subsystems"][0]["namespaces"] = json!([{ "backend": { "null": { "size": "1g" } }, "nsid": 5 }]);
+    wanted["ports"][0]["address"] = json!("127.0.0.1:0");
+    let rehearsed = bed.done("PUT", "/v1/config?dry_run=true", &wanted);
+    assert_eq!(bed.done("GET", "/v1/config", &Value::Null), shown);
+    let applied = bed.done("PUT", "/v1/config", &wanted);
+    assert_eq!(applied["changes"], rehearsed["changes"]);
+    let kinds: Vec<_> = applied["changes"].as_array().unwrap().iter().map(|c| &c["change"]).collect();
+    assert_eq!(kinds, ["namespace_removed", "namespace_added"], "a free service stays the one it is");
+    assert_eq!(bed.target.config().subsystems[0].namespaces[0].nsid, 5);
+}
+
+/// A request, and the status and a part of the text it is refused with.
+type Bad<'a> = (&'a str, &'a str, &'a str, u16, &'a str);
+
+/// Sees that each is refused as it should be, and that nothing changes.
+fn refuses(bed: &Bed, requests: &[Bad<'_>]) {
+    for (method, path, body, status, expected) in requests {
+        let response = bed.refused(method, path, body);
+        let text = response.json.to_string();
+        assert_eq!(response.status, *status, "{method} {path} {body}: {text}");
+        assert!(text.contains(expected), "{method} {path} {body}: {text}");
+    }
+}
+
+#[test]
+fn a_namespace_without_a_sensible_backend_is_refused_and_nothing_changes() {
+    let bed = Bed::new();
+    let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
+    refuses(
+        &bed,
+        &[
+            ("POST", &*namespaces, "{", 400, "EOF"),
+            ("POST", &namespaces, "", 400, "EOF"),
+            ("POST", &namespaces, "not json", 400, ""),
+            ("POST", &namespaces, "{} {}", 422, "backend"),
+            ("POST", &namespaces, "[]", 422, ""),
+            ("POST", &namespaces, "{\"nsid\": 2}", 422, "backend"),
+            ("POST", &namespaces, "{\"backend\": \"memory\"}", 422, "backend"),
+            ("POST", &namespaces, "{\"backend\": {\"memory\": {}}}", 422, "size"),
+            ("POST", &namespaces, "{\"backend\": {\"tape\": {\"size\": 1}}}", 422, "tape"),
+            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": -4096}}}", 422, "negative"),
+            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": 0}}}", 422, "whole number"),
+            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": 4097}}}", 422, "whole number"),
+            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": 1.5}}}", 422, "size"),
+            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": \"lots\"}}}", 422, "not a size"),
+            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": \"99999999p\"}}}", 422, "16 EiB"),
+            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": \"16383p\"}}}", 422, "8 EiB"),
+            (
+                "POST",
+                &namespaces,
+                "{\"backend\": {\"memory\": {\"size\": 99999999999999999999}}}",
+                422,
+                "size",
+            ),
+            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": \"4096p\"}}}", 507, "memory"),
+            ("POST", &namespaces, "{\"backend\": {\"file\": {\"path\": \"disk.img\"}}}", 422, "absolute"),
+            (
+                "POST",
+                &namespaces,
+                "{\"backend\": {\"file\": {\"path\": \"/nowhere/disk.img\"}}}",
+                422,
+                "/nowhere",
+            ),
+            (
+                "POST",
+                &namespaces,
+                "{\"backend\": {\"block\": {\"path\": \"/dev/null\"}}}",
+                422,
+                "block device",
+            ),
+        ],
+    );
+    let field = bed.refused("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": -1}}}");
+    assert_eq!(field.json["field"], "backend.memory.size");
+}
+
+#[test]
+fn a_namespace_with_senseless_settings_is_refused_and_nothing_changes() {
+    let bed = Bed::new();
+    let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
+    let with = |fields: &str| format!("{{\"backend\": {{\"null\": {{\"size\": \"1m\"}}}}, {fields}}}");
+    refuses(
+        &bed,
+        &[
+            ("POST", &namespaces, &with("\"nsid\": 1"), 409, "there already"),
+            ("POST", &namespaces, &with("\"nsid\": 0"), 422, "1 to 1024"),
+            ("POST", &namespaces, &with("\"nsid\": 99999"), 422, "1 to 1024"),
+            ("POST", &namespaces, &with("\"nsid\": -1"), 422, "nsid"),
+            ("POST", &namespaces, &with("\"nsid\": \"2\""), 422, "nsid"),
+            ("POST", &namespaces, &with("\"nsid\": 2, \"nsid\": 3"), 422, "duplicate"),
+            ("POST", &namespaces, &with("\"colour\": \"red\""), 422, "colour"),
+            ("POST", &namespaces, &with("\"block_size\": 1024"), 422, "512 and 4096"),
+            ("POST", &namespaces, &with("\"uuid\": \"x\""), 422, "uuid"),
+            ("POST", &namespaces, &with("\"ana_group\": 0"), 422, "ANA"),
+            ("POST", &namespaces, &with("\"qos\": {\"iops\": 0}"), 422, "limit of 0"),
+            ("POST", &namespaces, &with("\"qos\": {\"iops\": \"fast\"}"), 422, "iops"),
+            ("POST", &namespaces, &with("\"visible\": {\"only\": [\"host\"]}"), 422, "host"),
+            ("POST", &namespaces, &with("\"write_protection\": \"maybe\""), 422, "maybe"),
+            ("POST", "/v1/subsystems/nqn.nowhere/namespaces", &with("\"nsid\": 2"), 404, "nqn.nowhere"),
+        ],
+    );
+}
+
+#[test]
+fn bad_changes_of_subsystems_and_namespaces_are_refused_and_change_nothing() {
+    let bed = Bed::new();
+    let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
+    let one = format!("{namespaces}/1");
+    let long = format!("{{\"nqn\": \"nqn.{}\"}}", "x".repeat(300));
+    refuses(
+        &bed,
+        &[
+            ("PATCH", &one, "{\"size\": 4096}", 409, "smaller"),
+            ("PATCH", &one, "{\"size\": 1}", 422, "whole number"),
+            ("PATCH", &one, "{\"nsid\": 2}", 422, "nsid"),
+            ("PATCH", &format!("{namespaces}/2"), "{}", 404, "no namespace 2"),
+            ("DELETE", &format!("{namespaces}/2"), "", 404, "no namespace 2"),
+            ("DELETE", &format!("{namespaces}/x"), "", 400, "no nsid"),
+            ("DELETE", &format!("{namespaces}/99999999999"), "", 400, "no nsid"),
+            ("DELETE", &one, "{}", 400, "no body"),
+            ("POST", "/v1/subsystems", "{\"nqn\": \"iqn.a\"}", 422, "nqn."),
+            ("POST", "/v1/subsystems", "{\"nqn\": \"nqn.a\\u0000b\"}", 422, "control character"),
+            ("POST", "/v1/subsystems", &long, 422, "223"),
+            (
+                "POST",
+                "/v1/subsystems",
+                "{\"nqn\": \"nqn.2014-08.org.nvmexpress.discovery\"}",
+                422,
+                "iscovery",
+            ),
+            ("POST", "/v1/subsystems", &format!("{{\"nqn\": \"{NQN}\"}}"), 409, "there already"),
+            ("POST", "/v1/subsystems", "{\"nqn\": \"nqn.b\", \"serial\": \"\"}", 422, "20 printable"),
+            ("POST", "/v1/subsystems", "{\"nqn\": \"nqn.b\", \"ports\": [9]}", 422, "port number 9"),
+            ("PATCH", "/v1/subsystems/nqn.nowhere", "{}", 404, "nqn.nowhere"),
+            ("DELETE", "/v1/subsystems/nqn.nowhere", "", 404, "nqn.nowhere"),
+            ("DELETE", "/v1/subsystems/%ff%fe", "", 400, "UTF-8"),
+        ],
+    );
+}
+
+#[test]
+fn bad_requests_are_refused_and_change_nothing() {
+    let bed = Bed::new();
+    let subsystem = format!("/v1/subsystems/{NQN}");
+    let twice = bed.target.config().subsystems[0].clone();
+    let twice = json!({ "subsystems": [twice, twice] }).to_string();
+    refuses(
+        &bed,
+        &[
+            ("POST", &format!("{subsystem}/hosts"), "{\"nqn\": \"host\"}", 422, "nqn"),
+            ("DELETE", &format!("{subsystem}/hosts/nqn.x"), "", 404, "not on the list"),
+            ("PUT", &format!("{subsystem}/ana-groups/0"), "{\"state\": \"optimized\"}", 404, "1 to"),
+            ("PUT", &format!("{subsystem}/ana-groups/1"), "{\"state\": \"best\"}", 422, "best"),
+            (
+                "PUT",
+                &format!("{subsystem}/ana-groups/1"),
+                "{\"state\": \"change\", \"ports\": {\"7\": \"change\"}}",
+                422,
+                "7",
+            ),
+            ("POST", "/v1/ports", "{\"address\": \"127.0.0.1\"}", 422, "address"),
+            ("POST", "/v1/ports", "{\"address\": \"127.0.0.1:99999\"}", 422, "address"),
+            ("POST", "/v1/ports", "{\"address\": \"192.0.2.1:4420\"}", 422, "192.0.2.1"),
+            ("POST", "/v1/ports", "{\"id\": 1, \"address\": \"127.0.0.1:0\"}", 409, "there already"),
+            ("POST", "/v1/ports", "{\"id\": 0, \"address\": \"127.0.0.1:0\"}", 422, "begin at 1"),
+            ("DELETE", "/v1/ports/1", "", 409, "no address would be left"),
+            ("DELETE", "/v1/ports/2", "", 404, "no port number 2"),
+            ("POST", "/v1/referrals", "{\"address\": \"\", \"service\": \"8009\"}", 422, "address"),
+            ("POST", "/v1/referrals", "{\"address\": \"::1\", \"service\": \"http\"}", 422, "service"),
+            ("DELETE", "/v1/referrals/a/1", "", 404, "no referral"),
+            ("DELETE", "/v1/controllers/77", "", 404, "no controller 77"),
+            ("PUT", "/v1/config", &twice, 409, "no address"),
+            (
+                "PUT",
+                "/v1/config",
+                "{\"ports\": [{\"address\": \"127.0.0.1:0\"}], \"subsystem\": []}",
+                422,
+                "subsystem",
+            ),
+            ("PUT", "/v1/config?dry=true", "{}", 400, "`dry`"),
+            ("PUT", "/v1/config?dry_run=perhaps", "{}", 400, "true or false"),
+            ("POST", "/v1/config", "{}", 405, "GET, PUT"),
+            ("BREW", "/v1/ports", "", 405, "GET, POST"),
+            ("GET", "/v1/nothing", "", 404, "openapi.json"),
+            ("GET", "/", "", 404, "openapi.json"),
+        ],
+    );
+    let nested = json!({ "subsystems": [{ "nqn": "nqn.a", "namespaces": [{ "backend": { "null": { "size": 1 } } }] }] });
+    let nested = bed.refused("PUT", "/v1/config", &nested.to_string());
+    assert_eq!(nested.json["field"], "subsystems[0].namespaces[0].backend.null.size");
+    assert!(bed.refused("POST", "/v1/config", "").head.contains("allow: get, put"));
+}
+
+#[test]
+fn requests_that_are_too_large_or_do_not_come_whole_change_nothing() {
+    let bed = Bed::new();
+    let before = bed.target.config();
+    let spaces = " ".repeat(BODY_BYTES_MAX + 1);
+    assert_eq!(bed.refused("POST", "/v1/subsystems", &spaces).status, 413);
+    let chunked = "POST /v1/subsystems HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let large = format!("{chunked}{:x}\r\n{spaces}\r\n0\r\n\r\n", spaces.len());
+    assert_eq!(bed.raw(large.as_bytes()).status, 413);
+    // The body that was announced is half there; hyper may answer or just close.
+    let half =
+        "POST /v1/subsystems HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"nqn\": \"nqn.half\"}";
+    for request in [half, "DELETE /v1/subsyst", "\r\n", "GET / HTTP/9.9\r\n\r\n"] {
+        let mut stream = UnixStream::connect(bed.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        assert!(!answer.starts_with("HTTP/1.1 2"), "{request}: {answer}");
+    }
+    assert_eq!(bed.target.config(), before);
+    assert_eq!(bed.ask("GET", "/v1/config", "").status, 200);
+}
+
+#[test]
+fn the_document_describes_what_is_served() {
+    let bed = Bed::new();
+    let served = bed.done("GET", "/v1/openapi.json", &Value::Null);
+    assert_eq!(served, bed.document);
+    let paths = served["paths"].as_object().unwrap();
+    let documented: usize = paths.values().map(|operations| operations.as_object().unwrap().len()).sum();
+    assert_eq!(documented, ROUTES.len(), "a route is there twice");
+    for route in ROUTES {
+        // No variable is a valid name, so what is served refuses for another reason than the path or the method.
+        let path = route.path.replace("{nqn}", "nqn.none").replace(['{', '}'], "");
+        let status = bed.ask(route.method, &path, "").status;
+        assert!(status != 405 && paths[route.path].get(route.method.to_lowercase()).is_some());
+    }
+    let schemas = served["components"]["schemas"].as_object().unwrap();
+    let text = served.to_string();
+    for (name, schema) in schemas {
+        assert!(text.contains(&format!("schemas/{name}\"")), "{name} is used nowhere");
+        for example in schema.get("examples").and_then(Value::as_array).into_iter().flatten() {
+            assert_eq!(mistake(&served, schema, example, name), None);
+        }
+    }
+    for body in ROUTES.iter().filter_map(|route| route.body.as_ref()) {
+        let schema = &schemas[body.schema];
+        let examples =
+            schema["examples"].as_array().unwrap_or_else(|| panic!("{} has no example", body.schema));
+        for example in examples {
+            (body.accepts)(example.to_string().as_bytes()).unwrap_or_else(|refusal| panic!("{refusal}"));
+            // Whatever the schema does not know is not taken, and what it knows is.
+            let mut more = example.clone();
+            more["unheard_of"] = json!(1);
+            let refusal = (body.accepts)(more.to_string().as_bytes()).unwrap_err();
+            for field in schema["properties"].as_object().unwrap().keys() {
+                assert!(refusal.error.contains(&format!("`{field}`")), "{}.{field}: {refusal}", body.schema);
+            }
+            let known = refusal.error.matches('`').count() / 2 - 1;
+            assert_eq!(known, schema["properties"].as_object().unwrap().len(), "{}: {refusal}", body.schema);
+        }
+    }
+}
+
+#[test]
+fn a_change_that_cannot_be_kept_is_not_made() {
+    let bed = Bed::with_state(true);
+    let state = bed.folder.path().join("state");
+    let read = || std::fs::read_to_string(state.join("state.json")).unwrap();
+    bed.done("POST", "/v1/subsystems", &json!({ "nqn": "nqn.kept" }));
+    let kept = read();
+    assert!(kept.contains("nqn.kept"));
+    // A folder of the new file's name stands in its way.
+    std::fs::create_dir(state.join("state.json.new")).unwrap();
+    let refused = bed.refused("POST", "/v1/subsystems", "{\"nqn\": \"nqn.lost\"}");
+    assert!(
+        refused.status == 500 && refused.json.to_string().contains("nothing was changed"),
+        "{}",
+        refused.json
+    );
+    assert_eq!(read(), kept);
+    std::fs::remove_dir(state.join("state.json.new")).unwrap();
+    bed.done("POST", "/v1/subsystems", &json!({ "nqn": "nqn.lost" }));
+    assert!(read().contains("nqn.lost"));
+}
+
+#[test]
+fn over_tcp_nobody_is_served_without_the_token() {
+    let bed = Bed::new();
+    let folder = tempfile::tempdir().unwrap();
+    let administration = Arc::new(Administration::new(bed.target, None).unwrap());
+    let endpoint: Endpoint = "tcp:127.0.0.1:0".parse().unwrap();
+    let listen = || Listening::on(&endpoint).unwrap().unwrap();
+    let refused = Control::start(listen(), None, administration.clone()).unwrap_err();
+    assert!(refused.line().unwrap().contains("--control-token-file"));
+    std::fs::write(folder.path().join("token"), "0123456789abcdef0123").unwrap();
+    let token = Token::read(&folder.path().join("token")).unwrap();
+    let control = Control::start(listen(), Some(token.clone()), administration).unwrap();
+    let Endpoint::Tcp(address) = *control.endpoint() else { panic!("{:?}", control.endpoint()) };
+    let ask = |path: &str, header: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        Response::parse(&answer)
+    };
+    for path in ["/v1/config", "/v1/nothing", "/v1/openapi.json"] {
+        assert_eq!(ask(path, "").status, 401);
+        assert_eq!(ask(path, "Authorization: Bearer 0123456789abcdef0124\r\n").status, 401);
+    }
+    assert_eq!(ask("/v1/config", &format!("Authorization: {}\r\n", token.header())).status, 200);
+}
+
+#[test]
+fn too_many_connections_are_closed_and_those_that_are_there_go_on() {
+    let bed = Bed::new();
+    let idle: Vec<_> =
+        (0..super::limits::CONNECTIONS_MAX).map(|_| UnixStream::connect(bed.socket()).unwrap()).collect();
+    // The last of them may not have been taken yet; one more is closed in the end, whenever it is taken.
+    let mut more = UnixStream::connect(bed.socket()).unwrap();
+    more.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(more.read(&mut [0; 1]).unwrap_or(0), 0);
+    drop(idle);
+    let free = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        let mut stream = UnixStream::connect(bed.socket()).unwrap();
+        let _ = stream.write_all(b"GET /v1/config HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer.starts_with("HTTP/1.1 200")
+    });
+    assert!(free, "the places of connections that ended are not given to others");
+}

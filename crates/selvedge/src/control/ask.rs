@@ -1,0 +1,144 @@
+//! One request, taken apart: names from the path, the query, the body; and one answer. It decides nothing.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::administration::Administration;
+use super::refusal::Refusal;
+
+/// A request.
+pub(super) struct Ask<'a> {
+    pub(super) administration: &'a Administration,
+    /// The variable parts of the path, decoded.
+    pub(super) path: &'a [(String, String)],
+    pub(super) query: &'a str,
+    pub(super) body: &'a [u8],
+}
+
+/// An answer to a request that was not refused.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) location: Option<String>,
+    pub(super) json: Option<Value>,
+    /// A text that is no JSON, with its media type.
+    pub(super) text: Option<(&'static str, String)>,
+}
+
+impl Ask<'_> {
+    /// The part of the path with this name.
+    pub(super) fn part(&self, name: &str) -> &str {
+        self.path.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The same as a number.
+    pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T, Refusal> {
+        let text = self.part(name);
+        text.parse().map_err(|_| Refusal::new(400, format!("`{text}` in the path is no {name}")).about(name))
+    }
+
+    /// Whether the query sets this flag.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Refusal> {
+        let parts = self.query.split('&').filter(|part| !part.is_empty());
+        let mut set = false;
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, "true"));
+            if key == name {
+                set = match value {
+                    "true" | "1" => true,
+                    "false" | "0" => false,
+                    _ => return Err(Refusal::new(400, format!("{name} is true or false")).about(name)),
+                };
+            }
+        }
+        Ok(set)
+    }
+
+    /// The body as a value, or what is wrong with it and where.
+    pub(super) fn body<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        read(self.body)
+    }
+}
+
+/// Reads JSON.
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        // What is JSON and not what is wanted is another mistake than what is no JSON at all.
+        let status = if error.is_data() { 422 } else { 400 };
+        let refusal = Refusal::new(status, error);
+        if path == "." || status == 400 { refusal } else { refusal.about(path) }
+    })?;
+    json.end().map_err(|error| Refusal::new(400, error))?;
+    Ok(value)
+}
+
+impl Answer {
+    fn new(status: u16, json: Option<Value>) -> Self {
+        Self { status, location: None, json, text: None }
+    }
+
+    /// Here it is.
+    pub(super) fn with(value: &impl Serialize) -> Result<Self, Refusal> {
+        let json = serde_json::to_value(value).map_err(|error| Refusal::new(500, error))?;
+        Ok(Self::new(200, Some(json)))
+    }
+
+    /// Here it is, as a text of this media type.
+    pub(super) fn text(kind: &'static str, text: String) -> Self {
+        Self { text: Some((kind, text)), ..Self::new(200, None) }
+    }
+
+    /// It is made, and found at `location`.
+    pub(super) fn created(location: String, value: &impl Serialize) -> Result<Self, Refusal> {
+        Ok(Self { status: 201, location: Some(location), ..Self::with(value)? })
+    }
+
+    /// It is done, and there is nothing to show.
+    pub(super) fn done() -> Self {
+        Self::new(204, None)
+    }
+}
+
+/// A name as a part of a path.
+pub(crate) fn encode(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':') {
+            encoded.push(byte.into());
+        } else {
+            encoded += &format!("%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_body_is_told_from_no_json() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Inner {
+            #[allow(dead_code)]
+            number: u8,
+        }
+        type Body = std::collections::BTreeMap<String, Vec<Inner>>;
+        let refused = |text: &str| read::<Body>(text.as_bytes()).unwrap_err();
+        assert_eq!(refused("{\"a\": [{\"number\": 1}").status, 400);
+        assert_eq!(refused("{} {}").status, 400);
+        let wrong = refused("{\"a\": [{\"number\": 1}, {\"number\": 256}]}");
+        assert_eq!((wrong.status, wrong.field.as_deref()), (422, Some("a[1].number")));
+        assert_eq!(refused("{\"a\": [{\"numbre\": 1}]}").field.as_deref(), Some("a[0].numbre"));
+    }
+
+    #[test]
+    fn a_name_is_one_part_of_a_path() {
+        assert_eq!(encode("nqn.2026-01.io.selvedge:a/b ü%"), "nqn.2026-01.io.selvedge:a%2Fb%20%C3%BC%25");
+    }
+}

@@ -1,0 +1,181 @@
+//! The client of the control API, for the commands: one request, one answer, over the target's socket or over TCP
+//! with its token.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use super::Token;
+pub(crate) use super::ask::encode;
+use super::endpoint::{Endpoint, default_folder, living_sockets};
+use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT};
+use crate::failure::Failure;
+
+/// Where to ask.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    endpoint: Endpoint,
+    token: Option<Token>,
+}
+
+impl Client {
+    /// A client of that address, or without one of the only target that runs here.
+    pub(crate) fn new(endpoint: Option<&Endpoint>, token: Option<Token>) -> Result<Self, Failure> {
+        let endpoint = match endpoint {
+            Some(Endpoint::None) => {
+                return Err(Failure::usage(
+                    "a command needs a target to ask: --control unix:PATH or tcp:ADDR:PORT",
+                ));
+            }
+            Some(endpoint) => endpoint.clone(),
+            None => only_target()?,
+        };
+        if let (Endpoint::Tcp(_), None) = (&endpoint, &token) {
+            return Err(Failure::usage("over TCP the target wants its token: add --control-token-file FILE"));
+        }
+        Ok(Self { endpoint, token })
+    }
+
+    /// Asks for a value.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.value(Method::GET, path, None)
+    }
+
+    /// Asks for a change, and gives what it answers.
+    pub(crate) fn change<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, Failure> {
+        self.value(method, path, Some(body))
+    }
+
+    /// Asks for something to be gone.
+    pub(crate) fn delete(&self, path: &str) -> Result<(), Failure> {
+        self.ask(Method::DELETE, path, None).map(drop)
+    }
+
+    fn value<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T, Failure> {
+        let bytes = self.ask(method, path, body)?;
+        serde_json::from_slice(&bytes).map_err(|error| {
+            Failure::failed(format!(
+                "{} answers what this program does not understand: {error}",
+                self.endpoint
+            ))
+        })
+    }
+
+    fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes, Failure> {
+        let mut request = Request::builder().method(method).uri(path).header(HOST, "selvedge");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.header());
+        }
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let body = body.map(ToString::to_string).unwrap_or_default();
+        let request = request.body(Full::new(Bytes::from(body))).map_err(Failure::failed)?;
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_io().enable_time().build().map_err(|error| self.failed(&error))?;
+        let (status, answer) = runtime.block_on(async {
+            let exchange = async {
+                match &self.endpoint {
+                    Endpoint::Unix(path) => exchange(UnixStream::connect(path), request).await,
+                    Endpoint::Tcp(address) => exchange(connect(*address), request).await,
+                    Endpoint::None => Err(io::ErrorKind::NotFound.into()),
+                }
+            };
+            let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut));
+            timeout(ANSWER_TIMEOUT, exchange).await.unwrap_or_else(late).map_err(|error| self.failed(&error))
+        })?;
+        if status.is_success() { Ok(answer) } else { Err(self.refused(status, &answer)) }
+    }
+
+    fn failed(&self, error: &io::Error) -> Failure {
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                "; no target serves there: `selvedge serve` starts one"
+            }
+            io::ErrorKind::PermissionDenied => "; only the user who runs the target may use it",
+            _ => "",
+        };
+        Failure::failed(format!("{} cannot be asked: {error}{hint}", self.endpoint))
+    }
+
+    fn refused(&self, status: StatusCode, answer: &[u8]) -> Failure {
+        let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+        let text = |name: &str| answer.get(name).and_then(Value::as_str);
+        let Some(error) = text("error") else {
+            return Failure::failed(format!("{} answers {status} without a reason", self.endpoint));
+        };
+        let field = text("field").map(|field| format!("{field}: ")).unwrap_or_default();
+        let hint = text("hint").map(|hint| format!("; {hint}")).unwrap_or_default();
+        Failure::failed(format!("{field}{error}{hint}"))
+    }
+}
+
+/// The only target whose socket is where sockets are by default.
+fn only_target() -> Result<Endpoint, Failure> {
+    let Some(folder) = default_folder() else {
+        return Err(Failure::usage(
+            "there is no default place for control sockets here: add --control unix:PATH",
+        ));
+    };
+    let mut sockets = living_sockets(&folder);
+    match sockets.len() {
+        1 => Ok(Endpoint::Unix(sockets.remove(0))),
+        0 => Err(Failure::failed(format!(
+            "no target runs here (none in {}): start one with `selvedge serve`, or say where with --control",
+            folder.display()
+        ))),
+        _ => {
+            let names: Vec<String> = sockets.iter().map(|path| format!("unix:{}", path.display())).collect();
+            Err(Failure::usage(format!(
+                "several targets run here; add --control with one of {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    TcpStream::connect(address).await
+}
+
+async fn exchange<S>(
+    connecting: impl Future<Output = io::Result<S>>,
+    request: Request<Full<Bytes>>,
+) -> io::Result<(StatusCode, Bytes)>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let stream = connecting.await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let driving = tokio::spawn(connection);
+    let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| {
+        let large = error.is::<LengthLimitError>();
+        if large { io::Error::other("the answer is too large") } else { io::Error::other(error) }
+    })?;
+    driving.abort();
+    Ok((status, body.to_bytes()))
+}

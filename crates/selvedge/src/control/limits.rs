@@ -1,0 +1,38 @@
+//! Every limit of the control API, with its reason. The limits of what is served are the engine's.
+
+use std::time::Duration;
+
+/// Bytes of a request's body: the largest configuration anybody writes by hand is far below, and a client cannot make
+/// this process remember more.
+pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a request's head: a path has two names of 223 bytes at most, tripled where they are percent-encoded.
+pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Connections at a time: tools and a metrics collector or two; more are closed at once, so that none of them takes
+/// file descriptors from hosts.
+pub(super) const CONNECTIONS_MAX: usize = 32;
+/// Changes and questions under way at a time, each on a thread: one that opens a slow disk leaves room for others to
+/// ask how things are.
+pub(super) const THREADS_MAX: usize = 4;
+/// A client has this long to send its request's head, from connecting on.
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// A client has this long to send its request's body: the largest one, over the slowest link worth having.
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(20);
+/// One connection has one request, and ends after this at the latest, even if its client does not read: long enough for
+/// a change that opens many files and waits for outstanding commands.
+pub(super) const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+/// Requests under way may take this long when the target is shut down.
+pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of a token file: nobody types more, and it might be the wrong file.
+pub(super) const TOKEN_BYTES_MAX: u64 = 4096;
+/// Characters of a token: fewer could be found by trying.
+pub(super) const TOKEN_LENGTH_MIN: usize = 16;
+/// Bytes of an answer a client of ours reads: a configuration at every limit of the engine.
+pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// A client of ours waits this long for an answer: longer than the other side takes for one.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
+
+const _: () = {
+    assert!(CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());
+    assert!(ANSWER_TIMEOUT.as_secs() > CONNECTION_TIMEOUT.as_secs());
+    assert!(HEAD_BYTES_MAX > 2 * 3 * nvme::discovery::NQN_BYTES_MAX + 8192, "hyper's buffer has a minimum");
+};

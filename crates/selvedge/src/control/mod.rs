@@ -1,0 +1,30 @@
+//! The control API: HTTP and JSON, by which a running target is looked at and changed. It runs on threads of its own,
+//! never on a reactor, and changes nothing itself: that is the administration's.
+
+pub(crate) mod administration;
+#[cfg(test)]
+mod api_tests;
+mod ask;
+pub(crate) mod bodies;
+pub(crate) mod client;
+mod connections;
+pub(crate) mod endpoint;
+mod fabric;
+mod guard;
+mod host_requests;
+mod limits;
+mod metrics;
+mod namespaces;
+pub(crate) mod openapi;
+mod ports;
+pub(crate) mod refusal;
+mod routes;
+#[cfg(test)]
+mod schema_tests;
+mod server;
+mod subsystems;
+mod token;
+
+pub(crate) use host_requests::HostDesk;
+pub(crate) use server::Control;
+pub(crate) use token::Token;

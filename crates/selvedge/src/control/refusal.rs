@@ -1,0 +1,118 @@
+//! Why a request is refused: a status of HTTP, and one line that says what is wrong, where, and what to do.
+
+use std::fmt;
+use std::io;
+
+use engine::backend::BackendError;
+use engine::target::TargetError;
+use serde::Serialize;
+
+/// A request that changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Refusal {
+    #[serde(skip)]
+    pub(crate) status: u16,
+    /// What is wrong.
+    pub(crate) error: String,
+    /// Which field of the body it is about, such as `namespaces[0].size`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) field: Option<String>,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: u16, error: impl fmt::Display) -> Self {
+        Self { status, error: error.to_string(), field: None, hint: None }
+    }
+
+    /// It is not there: 404.
+    pub(crate) fn not_found(what: impl fmt::Display) -> Self {
+        Self::new(404, what)
+    }
+
+    /// It is there already, in use, or otherwise against what is served: 409.
+    pub(crate) fn conflict(what: impl fmt::Display) -> Self {
+        Self::new(409, what)
+    }
+
+    /// It is well-formed and cannot be: 422.
+    pub(crate) fn unprocessable(what: impl fmt::Display) -> Self {
+        Self::new(422, what)
+    }
+
+    /// The same about this field.
+    #[must_use]
+    pub(crate) fn about(mut self, field: impl fmt::Display) -> Self {
+        self.field = Some(field.to_string());
+        self
+    }
+
+    /// The same with what to do.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// The state could not be written, for this reason of the system's.
+    pub(crate) fn not_kept(error: &io::Error) -> Self {
+        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let refusal = Self::new(
+            if full { 507 } else { 500 },
+            format!("the state could not be written, and nothing was changed: {error}"),
+        );
+        refusal.hint("make room in the state directory, or repair it, and ask again")
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(field) = &self.field {
+            write!(f, "{field}: ")?;
+        }
+        write!(f, "{}", self.error)?;
+        match &self.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<TargetError> for Refusal {
+    fn from(error: TargetError) -> Self {
+        let status = match &error {
+            TargetError::Namespace { source: BackendError::Locked { .. }, .. } => 409,
+            TargetError::Namespace { source: BackendError::Memory { .. }, .. } => 507,
+            TargetError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => 409,
+            TargetError::Reactor(_) => 500,
+            _ => 422,
+        };
+        Self::new(status, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_a_broken_one() {
+        let full = Refusal::not_kept(&io::Error::from_raw_os_error(28));
+        assert_eq!(full.status, 507);
+        assert_eq!(Refusal::not_kept(&io::Error::from_raw_os_error(5)).status, 500);
+        assert!(full.to_string().contains("nothing was changed"));
+    }
+
+    #[test]
+    fn a_refusal_says_where_and_what_to_do() {
+        let refusal = Refusal::conflict("it is there").about("nsid").hint("take another");
+        assert_eq!(refusal.to_string(), "nsid: it is there; take another");
+        let json = serde_json::to_value(&refusal).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({"error": "it is there", "field": "nsid", "hint": "take another"})
+        );
+    }
+}

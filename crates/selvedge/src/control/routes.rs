@@ -1,0 +1,281 @@
+//! The table of all that the control API can be asked, from which it is both served and documented, and the way of a
+//! request through it: who asks, what, with which body, and the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::any;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::administration::Administration;
+use super::ask::{self, Answer, Ask};
+use super::bodies::{
+    AnaGroupBody, FabricBody, HostBody, NamespaceBody, NamespacePatch, PortBody, SubsystemBody,
+    SubsystemPatch,
+};
+use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT};
+use super::refusal::Refusal;
+use super::{Token, connections, fabric, metrics, namespaces, openapi, ports, subsystems};
+
+/// Something that can be asked.
+pub(super) struct Route {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    pub(super) summary: &'static str,
+    /// Flags in the query, with what they mean.
+    pub(super) flags: &'static [(&'static str, &'static str)],
+    pub(super) body: Option<BodyKind>,
+    /// The status of success, and the schema of what it shows.
+    pub(super) success: (u16, Option<&'static str>),
+    pub(super) handler: fn(&Ask<'_>) -> Result<Answer, Refusal>,
+}
+
+/// What a body is: its schema's name, and whether a text is one.
+pub(super) struct BodyKind {
+    pub(super) schema: &'static str,
+    #[cfg_attr(not(test), expect(dead_code, reason = "the document's examples are tried with it"))]
+    pub(super) accepts: fn(&[u8]) -> Result<(), Refusal>,
+}
+
+const fn body<T: DeserializeOwned>(schema: &'static str) -> Option<BodyKind> {
+    Some(BodyKind { schema, accepts: |text| ask::read::<T>(text).map(drop) })
+}
+
+macro_rules! route {
+    ($method:literal $path:expr, $summary:literal, $body:expr, $status:literal $schema:expr, $handler:path) => {
+        route!($method $path, $summary, $body, $status $schema, $handler, &[])
+    };
+    ($method:literal $path:expr, $summary:literal, $body:expr, $status:literal $schema:expr, $handler:path, $flags:expr) => {
+        Route {
+            method: $method,
+            path: $path,
+            summary: $summary,
+            flags: $flags,
+            body: $body,
+            success: ($status, $schema),
+            handler: $handler,
+        }
+    };
+}
+
+const PUT_FLAGS: &[(&str, &str)] = &[
+    ("dry_run", "Only say what would change"),
+    ("shrink", "Let namespaces become smaller; what is beyond their new end is lost"),
+];
+
+/// Where Prometheus looks.
+pub(super) const METRICS_PATH: &str = "/metrics";
+
+/// Everything.
+#[rustfmt::skip]
+pub(super) const ROUTES: &[Route] = &[
+    route!("GET" "/v1/status", "Ports, controllers with their queues, and reactors", None,
+        200 Some("Status"), fabric::status),
+    route!("GET" "/v1/config", "All that is served", None, 200 Some("Config"), fabric::config),
+    route!("PUT" "/v1/config", "Serve this and nothing else", body::<FabricBody>("NewConfig"),
+        200 Some("Changes"), fabric::put_config, PUT_FLAGS),
+    route!("GET" "/v1/subsystems", "All subsystems", None, 200 Some("Subsystems"), subsystems::list),
+    route!("POST" "/v1/subsystems", "Add a subsystem", body::<SubsystemBody>("NewSubsystem"),
+        201 Some("Subsystem"), subsystems::add),
+    route!("GET" "/v1/subsystems/{nqn}", "One subsystem", None, 200 Some("Subsystem"), subsystems::show),
+    route!("PATCH" "/v1/subsystems/{nqn}", "Change what is given of a subsystem; null takes storage away",
+        body::<SubsystemPatch>("SubsystemPatch"), 200 Some("Subsystem"), subsystems::patch),
+    route!("DELETE" "/v1/subsystems/{nqn}", "Remove a subsystem; its hosts are disconnected, its files stay", None,
+        204 None, subsystems::remove),
+    route!("GET" "/v1/subsystems/{nqn}/hosts", "Who may use a subsystem", None, 200 Some("Hosts"), subsystems::hosts),
+    route!("POST" "/v1/subsystems/{nqn}/hosts", "Let a host use a subsystem", body::<HostBody>("Host"),
+        201 Some("Host"), subsystems::allow),
+    route!("DELETE" "/v1/subsystems/{nqn}/hosts/{host}", "Take a host off the list", None, 204 None, subsystems::deny),
+    route!("GET" "/v1/subsystems/{nqn}/namespaces", "The namespaces of a subsystem", None,
+        200 Some("Namespaces"), namespaces::list),
+    route!("POST" "/v1/subsystems/{nqn}/namespaces", "Add a namespace; without an nsid it gets the lowest free one",
+        body::<NamespaceBody>("NewNamespace"), 201 Some("Namespace"), namespaces::add),
+    route!("GET" "/v1/subsystems/{nqn}/namespaces/{nsid}", "One namespace", None,
+        200 Some("Namespace"), namespaces::show),
+    route!("PATCH" "/v1/subsystems/{nqn}/namespaces/{nsid}", "Change what is given of a namespace",
+        body::<NamespacePatch>("NamespacePatch"), 200 Some("Namespace"), namespaces::patch),
+    route!("DELETE" "/v1/subsystems/{nqn}/namespaces/{nsid}", "Remove a namespace; its file stays", None,
+        204 None, namespaces::remove),
+    route!("GET" "/v1/subsystems/{nqn}/ana-groups", "The ANA groups of a subsystem", None,
+        200 Some("AnaGroups"), subsystems::ana_groups),
+    route!("GET" "/v1/subsystems/{nqn}/ana-groups/{id}", "The states of an ANA group", None,
+        200 Some("AnaGroup"), subsystems::ana_group),
+    route!("PUT" "/v1/subsystems/{nqn}/ana-groups/{id}", "Set the states of an ANA group",
+        body::<AnaGroupBody>("AnaStates"), 200 Some("AnaGroup"), subsystems::put_ana_group),
+    route!("GET" "/v1/ports", "Where the target listens", None, 200 Some("Ports"), ports::list),
+    route!("POST" "/v1/ports", "Listen on another address", body::<PortBody>("NewPort"), 201 Some("Port"), ports::add),
+    route!("DELETE" "/v1/ports/{id}", "Listen there no more", None, 204 None, ports::remove),
+    route!("GET" "/v1/referrals", "Other discovery services that hosts are told of", None,
+        200 Some("Referrals"), ports::referrals),
+    route!("POST" "/v1/referrals", "Tell hosts of another discovery service",
+        body::<engine::target::ReferralConfig>("Referral"), 201 Some("Referral"), ports::add_referral),
+    route!("DELETE" "/v1/referrals/{address}/{service}", "Tell hosts of it no more", None,
+        204 None, ports::remove_referral),
+    route!("GET" "/v1/connections", "The controllers of all hosts, with their queues", None,
+        200 Some("Connections"), connections::list),
+    route!("DELETE" "/v1/controllers/{cntlid}", "End a controller; its host may come back", None,
+        204 None, connections::reset),
+    route!("GET" "/v1/openapi.json", "This document", None, 200 None, openapi::answer),
+    route!("GET" METRICS_PATH, "What was done, in Prometheus's text format", None, 200 None, metrics::answer),
+];
+
+/// What requests are answered with.
+#[derive(Clone)]
+struct Service {
+    administration: Arc<Administration>,
+    token: Option<Token>,
+}
+
+/// All routes, and refusals for everything else.
+pub(super) fn router(administration: Arc<Administration>, token: Option<Token>) -> Router {
+    router_of(ROUTES.iter().map(|route| route.path).collect(), administration, token)
+}
+
+/// The route of the metrics alone, which changes nothing and is open to all who reach it.
+pub(super) fn metrics_router(administration: Arc<Administration>) -> Router {
+    router_of(vec![METRICS_PATH], administration, None)
+}
+
+fn router_of(
+    mut paths: Vec<&'static str>,
+    administration: Arc<Administration>,
+    token: Option<Token>,
+) -> Router {
+    let service = Service { administration, token };
+    let mut router = Router::new();
+    paths.sort_unstable();
+    paths.dedup();
+    for path in paths {
+        let handler =
+            move |State(service): State<Service>, parts, request| answer(service, path, parts, request);
+        router = router.route(path, any(handler));
+    }
+    router
+        .fallback(|request: Request| async move {
+            let what = format!("there is nothing at {}", request.uri().path());
+            refuse(&Refusal::not_found(what).hint("GET /v1/openapi.json says what there is"))
+        })
+        .layer(middleware::from_fn_with_state(service.clone(), authorize))
+        .with_state(service)
+}
+
+async fn authorize(State(service): State<Service>, request: Request, next: Next) -> Response {
+    let Some(token) = &service.token else { return next.run(request).await };
+    let header = request.headers().get(AUTHORIZATION);
+    if header.is_some_and(|header| token.is_shown_by(header.as_bytes())) {
+        return next.run(request).await;
+    }
+    let hint = "send the header `Authorization: Bearer TOKEN` with what is in the target's token file";
+    let mut response = refuse(&Refusal::new(401, "the token is missing or another").hint(hint));
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+type Parts = Result<Path<Vec<(String, String)>>, PathRejection>;
+
+async fn answer(service: Service, path: &'static str, parts: Parts, request: Request) -> Response {
+    let method = request.method().clone();
+    let Some(route) = ROUTES.iter().find(|route| route.path == path && route.method == method.as_str())
+    else {
+        return wrong_method(path, method.as_str());
+    };
+    match perform(service, route, parts, request).await {
+        Ok(answer) => respond(answer),
+        Err(refusal) => refuse(&refusal),
+    }
+}
+
+async fn perform(
+    service: Service,
+    route: &'static Route,
+    parts: Parts,
+    request: Request,
+) -> Result<Answer, Refusal> {
+    let Path(parts) = parts.map_err(|_| Refusal::new(400, "the path is not UTF-8"))?;
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    check_query(route, &query)?;
+    let body = receive(request, BODY_TIMEOUT).await?;
+    if route.body.is_none() && !body.is_empty() {
+        return Err(Refusal::new(400, format!("{} {} takes no body", route.method, route.path)));
+    }
+    // Opening files and waiting for disks is no work for the thread that all connections share.
+    let work = tokio::task::spawn_blocking(move || {
+        let administration = &service.administration;
+        (route.handler)(&Ask { administration, path: &parts, query: &query, body: &body })
+    });
+    work.await.unwrap_or_else(|_| Err(Refusal::new(500, "the request failed inside; the log says where")))
+}
+
+fn check_query(route: &Route, query: &str) -> Result<(), Refusal> {
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        let key = part.split('=').next().unwrap_or_default();
+        if !route.flags.iter().any(|(name, _)| *name == key) {
+            return Err(Refusal::new(400, format!("`{key}` in the query means nothing here")).about(key));
+        }
+    }
+    Ok(())
+}
+
+async fn receive(request: Request, limit: Duration) -> Result<Vec<u8>, Refusal> {
+    let large = || Refusal::new(413, format!("the body is larger than {BODY_BYTES_MAX} bytes"));
+    let length =
+        request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > BODY_BYTES_MAX as u64) {
+        return Err(large());
+    }
+    match timeout(limit, Limited::new(request.into_body(), BODY_BYTES_MAX).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(large()),
+        Ok(Err(error)) => Err(Refusal::new(400, format!("the body did not come whole: {error}"))),
+        Err(_) => Err(Refusal::new(408, "the body took too long to come")),
+    }
+}
+
+fn wrong_method(path: &str, method: &str) -> Response {
+    let routes = ROUTES.iter().filter(|route| route.path == path);
+    let allowed: Vec<&str> = routes.map(|route| route.method).collect();
+    let allowed = allowed.join(", ");
+    let mut response =
+        refuse(&Refusal::new(405, format!("{path} cannot be asked with {method}, but with {allowed}")));
+    if let Ok(value) = HeaderValue::from_str(&allowed) {
+        response.headers_mut().insert(ALLOW, value);
+    }
+    response
+}
+
+fn respond(answer: Answer) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status(answer.status);
+    if let Some(json) = answer.json {
+        *response.body_mut() = Body::from(format!("{json:#}\n"));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    if let Some((kind, text)) = answer.text {
+        *response.body_mut() = Body::from(text);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    if let Some(Ok(location)) = answer.location.map(|location| HeaderValue::from_str(&location)) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+fn refuse(refusal: &Refusal) -> Response {
+    let json = serde_json::to_value(refusal).ok();
+    respond(Answer { status: refusal.status, location: None, json, text: None })
+}
+
+fn status(code: u16) -> hyper::StatusCode {
+    hyper::StatusCode::from_u16(code).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR)
+}

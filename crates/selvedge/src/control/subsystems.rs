@@ -1,0 +1,183 @@
+//! `/v1/subsystems` with their hosts and ANA groups.
+
+use engine::limits::ANA_GROUPS_MAX;
+use engine::target::{AnaGroupConfig, FabricConfig, SubsystemConfig};
+use serde::Serialize;
+
+use super::ask::{Answer, Ask, encode};
+use super::bodies::{AnaGroupBody, HostBody, SubsystemBody, SubsystemPatch};
+use super::guard::Permissions;
+use super::refusal::Refusal;
+
+#[derive(Serialize)]
+struct Subsystems {
+    subsystems: Vec<SubsystemConfig>,
+}
+
+/// Who may use a subsystem.
+#[derive(Serialize)]
+struct Hosts {
+    allow_any_host: bool,
+    hosts: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct AnaGroups {
+    ana_groups: Vec<AnaGroupConfig>,
+}
+
+fn gone(nqn: &str) -> Refusal {
+    Refusal::not_found(format!("there is no subsystem {nqn}"))
+}
+
+/// The subsystem that the path names.
+pub(super) fn named<'a>(fabric: &'a FabricConfig, nqn: &str) -> Result<&'a SubsystemConfig, Refusal> {
+    fabric.subsystem(nqn).ok_or_else(|| gone(nqn))
+}
+
+/// The same, to be changed.
+pub(super) fn named_mut<'a>(
+    fabric: &'a mut FabricConfig,
+    nqn: &str,
+) -> Result<&'a mut SubsystemConfig, Refusal> {
+    fabric.subsystem_mut(nqn).ok_or_else(|| gone(nqn))
+}
+
+/// Changes the subsystem that the path names.
+pub(super) fn change<T>(
+    ask: &Ask<'_>,
+    edit: impl FnOnce(&mut SubsystemConfig) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let nqn = ask.part("nqn");
+    let (outcome, _) =
+        ask.administration.change(Permissions::default(), |fabric| edit(named_mut(fabric, nqn)?))?;
+    Ok(outcome)
+}
+
+pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    Answer::with(&Subsystems { subsystems: ask.administration.fabric().subsystems })
+}
+
+pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    Answer::with(named(&ask.administration.fabric(), ask.part("nqn"))?)
+}
+
+pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let body: SubsystemBody = ask.body()?;
+    let nqn = body.nqn().to_owned();
+    let config = body.into_config("")?;
+    ask.administration.change(Permissions::default(), |fabric| {
+        if fabric.subsystem(&nqn).is_some() {
+            return Err(Refusal::conflict(format!("subsystem {nqn} is there already")).about("nqn"));
+        }
+        fabric.subsystems.push(config.clone());
+        Ok(())
+    })?;
+    Answer::created(format!("/v1/subsystems/{}", encode(&nqn)), &config)
+}
+
+pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let body: SubsystemPatch = ask.body()?;
+    let config = change(ask, |subsystem| {
+        body.apply(subsystem)?;
+        Ok(subsystem.clone())
+    })?;
+    Answer::with(&config)
+}
+
+pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let nqn = ask.part("nqn");
+    ask.administration.change(Permissions::default(), |fabric| {
+        named(fabric, nqn)?;
+        fabric.subsystems.retain(|subsystem| subsystem.nqn != nqn);
+        Ok(())
+    })?;
+    Ok(Answer::done())
+}
+
+pub(super) fn hosts(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let fabric = ask.administration.fabric();
+    let subsystem = named(&fabric, ask.part("nqn"))?;
+    Answer::with(&Hosts { allow_any_host: subsystem.allow_any_host, hosts: subsystem.hosts.clone() })
+}
+
+pub(super) fn allow(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let body: HostBody = ask.body()?;
+    let host = &body.nqn.0;
+    change(ask, |subsystem| {
+        if subsystem.hosts.contains(host) {
+            return Err(Refusal::conflict(format!("host {host} may use it already")).about("nqn"));
+        }
+        subsystem.hosts.push(host.clone());
+        Ok(())
+    })?;
+    let location = format!("/v1/subsystems/{}/hosts/{}", encode(ask.part("nqn")), encode(host));
+    Answer::created(location, &body)
+}
+
+pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let host = ask.part("host");
+    change(ask, |subsystem| {
+        let before = subsystem.hosts.len();
+        subsystem.hosts.retain(|known| known != host);
+        if subsystem.hosts.len() == before {
+            return Err(Refusal::not_found(format!("host {host} is not on the list")));
+        }
+        Ok(())
+    })?;
+    Ok(Answer::done())
+}
+
+/// Groups that have a state of their own, and those that namespaces are in.
+pub(super) fn ana_groups(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let fabric = ask.administration.fabric();
+    let subsystem = named(&fabric, ask.part("nqn"))?;
+    let named = subsystem.ana_groups.iter().map(|group| group.id);
+    let mut ids: Vec<u32> = subsystem.namespaces.iter().map(|n| n.ana_group).chain(named).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    Answer::with(&AnaGroups { ana_groups: ids.into_iter().map(|id| group(subsystem, id)).collect() })
+}
+
+/// A group; one without a state of its own is optimized everywhere.
+fn group(subsystem: &SubsystemConfig, id: u32) -> AnaGroupConfig {
+    let known = subsystem.ana_groups.iter().find(|group| group.id == id).cloned();
+    known.unwrap_or_else(|| AnaGroupConfig { id, state: Default::default(), ports: Default::default() })
+}
+
+fn group_id(ask: &Ask<'_>) -> Result<u32, Refusal> {
+    let id = ask.number("id")?;
+    if (1..=ANA_GROUPS_MAX).contains(&id) {
+        Ok(id)
+    } else {
+        Err(Refusal::not_found(format!("ANA groups go from 1 to {ANA_GROUPS_MAX}")))
+    }
+}
+
+pub(super) fn ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let fabric = ask.administration.fabric();
+    Answer::with(&group(named(&fabric, ask.part("nqn"))?, group_id(ask)?))
+}
+
+pub(super) fn put_ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let id = group_id(ask)?;
+    let AnaGroupBody { state, ports } = ask.body()?;
+    let wanted = AnaGroupConfig { id, state, ports };
+    let nqn = ask.part("nqn");
+    ask.administration.change(Permissions::default(), |fabric| {
+        let known: Vec<u16> = fabric.ports.iter().map(|port| port.id).collect();
+        let subsystem = named_mut(fabric, nqn)?;
+        if let Some(port) = wanted.ports.keys().find(|port| !known.contains(port)) {
+            let what = format!("there is no port number {port}");
+            return Err(Refusal::unprocessable(what).about(format!("ports.{port}")));
+        }
+        subsystem.ana_groups.retain(|group| group.id != id);
+        // Optimized everywhere is what a group is that nobody mentions.
+        if wanted != group(subsystem, id) {
+            subsystem.ana_groups.push(wanted.clone());
+            subsystem.ana_groups.sort_by_key(|group| group.id);
+        }
+        Ok(())
+    })?;
+    Answer::with(&wanted)
+}

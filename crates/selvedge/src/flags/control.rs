@@ -1,0 +1,258 @@
+//! The flags of every command that asks a running target, and those of the small ones among them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use nvme::discovery::Nqn;
+
+use super::OutputFlags;
+use crate::control::endpoint::Endpoint;
+
+/// Which target to ask.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Target")]
+pub(crate) struct ControlFlags {
+    /// Where the target is administered: unix:PATH or tcp:ADDR:PORT [default: the only one that runs here]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) control: Option<Endpoint>,
+
+    /// A file with the target's secret, for TCP
+    #[arg(long, value_name = "FILE")]
+    pub(crate) control_token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  selvedge status")]
+pub(crate) struct StatusFlags {
+    #[command(flatten)]
+    pub(crate) control: ControlFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  selvedge openapi > selvedge.json")]
+pub(crate) struct OpenapiFlags {}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge listener list
+  selvedge listener add 192.168.0.231
+  selvedge listener remove 2")]
+pub(crate) struct ListenerFlags {
+    #[command(subcommand)]
+    pub(crate) action: ListenerAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ListenerAction {
+    /// Listen on another address
+    #[command(after_help = "Example:
+  selvedge listener add 192.168.0.231 -s 4420")]
+    Add {
+        /// An address of this machine
+        address: String,
+        /// Port to listen on; 0 takes a free one
+        #[arg(short = 's', long, value_name = "PORT", default_value_t = 4420)]
+        trsvcid: u16,
+        /// Its number [default: the lowest free one]
+        #[arg(long, value_name = "N")]
+        id: Option<u16>,
+        /// Address that discovery tells hosts, where it differs
+        #[arg(long, value_name = "ADDR")]
+        advertise: Option<String>,
+        /// Let only the discovery subsystem be found here
+        #[arg(long)]
+        discovery_only: bool,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Listen there no more
+    #[command(after_help = "Example:
+  selvedge listener remove 2")]
+    Remove {
+        /// The port's number, as `listener list` shows it
+        id: u16,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Show where the target listens
+    #[command(after_help = "Example:
+  selvedge listener list")]
+    List {
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge host allow nqn.2026-01.io.selvedge:target nqn.2014-08.org.nvmexpress:uuid:...
+  selvedge host list nqn.2026-01.io.selvedge:target")]
+pub(crate) struct HostFlags {
+    #[command(subcommand)]
+    pub(crate) action: HostAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostAction {
+    /// Let a host use a subsystem
+    #[command(after_help = "Example:
+  selvedge host allow nqn.2026-01.io.selvedge:target --any")]
+    Allow {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// NQN of the host
+        #[arg(required_unless_present = "any")]
+        host: Option<Nqn>,
+        /// Every host
+        #[arg(long, conflicts_with = "host")]
+        any: bool,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Let a host use a subsystem no more, and disconnect it
+    #[command(after_help = "Example:
+  selvedge host deny nqn.2026-01.io.selvedge:target --any")]
+    Deny {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// NQN of the host
+        #[arg(required_unless_present = "any")]
+        host: Option<Nqn>,
+        /// Every host that is not on the list
+        #[arg(long, conflicts_with = "host")]
+        any: bool,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Show who may use a subsystem
+    #[command(after_help = "Example:
+  selvedge host list nqn.2026-01.io.selvedge:target")]
+    List {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge ana list nqn.2026-01.io.selvedge:target
+  selvedge ana set nqn.2026-01.io.selvedge:target 1 non-optimized --port 2=optimized")]
+pub(crate) struct AnaFlags {
+    #[command(subcommand)]
+    pub(crate) action: AnaAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AnaAction {
+    /// Set the states of an ANA group
+    #[command(after_help = "States: optimized, non-optimized, inaccessible, persistent-loss, change
+
+Example:
+  selvedge ana set nqn.2026-01.io.selvedge:target 1 optimized --port 2=inaccessible")]
+    Set {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The group's number
+        group: u32,
+        /// Its state on all ports that are not named
+        state: String,
+        /// Its state on one port; may be given several times
+        #[arg(long = "port", value_name = "N=STATE")]
+        ports: Vec<String>,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Show the ANA groups of a subsystem
+    #[command(after_help = "Example:
+  selvedge ana list nqn.2026-01.io.selvedge:target")]
+    List {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+}
+
+/// What is done with connected hosts.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge connection list
+  selvedge connection reset 3")]
+pub(crate) struct ConnectedFlags {
+    #[command(subcommand)]
+    pub(crate) action: ConnectedAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConnectedAction {
+    /// Show the controllers of all hosts, and their queues
+    #[command(after_help = "Example:
+  selvedge connection list -o json")]
+    List {
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// End a controller; its host may come back
+    #[command(after_help = "Example:
+  selvedge connection reset 3")]
+    Reset {
+        /// The controller's identifier, as `connection list` shows it
+        cntlid: u16,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge referral add 192.168.0.232
+  selvedge referral list")]
+pub(crate) struct ReferralFlags {
+    #[command(subcommand)]
+    pub(crate) action: ReferralAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReferralAction {
+    /// Tell hosts of another discovery service
+    #[command(after_help = "Example:
+  selvedge referral add 192.168.0.232 -s 8009")]
+    Add {
+        /// Its address
+        address: String,
+        /// Its port
+        #[arg(short = 's', long, value_name = "PORT", default_value_t = 8009)]
+        trsvcid: u16,
+        /// Its NQN [default: the well-known one]
+        #[arg(short = 'n', long, value_name = "NQN")]
+        nqn: Option<Nqn>,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Tell hosts of it no more
+    #[command(after_help = "Example:
+  selvedge referral remove 192.168.0.232")]
+    Remove {
+        /// Its address
+        address: String,
+        /// Its port
+        #[arg(short = 's', long, value_name = "PORT", default_value_t = 8009)]
+        trsvcid: u16,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Show which discovery services hosts are told of
+    #[command(after_help = "Example:
+  selvedge referral list")]
+    List {
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+}

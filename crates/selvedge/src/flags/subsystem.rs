@@ -1,0 +1,265 @@
+//! The flags of `subsystem` and `namespace`, which change what a running target serves.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+use nvme::discovery::Nqn;
+
+use super::control::ControlFlags;
+use crate::config::namespace::NamespaceSpec;
+use crate::config::size::Size;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge subsystem list
+  selvedge subsystem add nqn.2026-01.io.selvedge:disks --allow-any-host
+  selvedge subsystem set nqn.2026-01.io.selvedge:disks --storage /srv/nvme --storage-max 1t")]
+pub(crate) struct SubsystemFlags {
+    #[command(subcommand)]
+    pub(crate) action: SubsystemAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SubsystemAction {
+    /// Add a subsystem
+    #[command(after_help = "Example:
+  selvedge subsystem add nqn.2026-01.io.selvedge:disks --allow-host nqn.2014-08.org.nvmexpress:uuid:...")]
+    Add {
+        /// Its NQN
+        nqn: Nqn,
+        /// Let every host connect
+        #[arg(long, conflicts_with = "allow_hosts")]
+        allow_any_host: bool,
+        /// Let this host connect; may be given several times
+        #[arg(long = "allow-host", value_name = "NQN")]
+        allow_hosts: Vec<Nqn>,
+        #[command(flatten)]
+        settings: Box<SubsystemSettings>,
+        #[command(flatten)]
+        control: Box<ControlFlags>,
+    },
+    /// Remove a subsystem; its hosts are disconnected, its files stay
+    #[command(after_help = "Example:
+  selvedge subsystem remove nqn.2026-01.io.selvedge:disks")]
+    Remove {
+        /// Its NQN
+        nqn: Nqn,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// List the subsystems
+    #[command(after_help = "Example:
+  selvedge subsystem list")]
+    List {
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Show one subsystem
+    #[command(after_help = "Example:
+  selvedge subsystem show nqn.2026-01.io.selvedge:disks")]
+    Show {
+        /// Its NQN
+        nqn: Nqn,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Change what is said of a subsystem
+    #[command(after_help = "Example:
+  selvedge subsystem set nqn.2026-01.io.selvedge:disks --storage /srv/nvme --storage-max 1t")]
+    Set {
+        /// Its NQN
+        nqn: Nqn,
+        /// Let hosts create namespaces no more
+        #[arg(long, conflicts_with = "storage")]
+        no_storage: bool,
+        /// Let it be found on all ports
+        #[arg(long, conflicts_with = "ports")]
+        all_ports: bool,
+        #[command(flatten)]
+        settings: Box<SubsystemSettings>,
+        #[command(flatten)]
+        control: Box<ControlFlags>,
+    },
+}
+
+/// What a subsystem is given when it is made, or later.
+#[derive(Debug, Args)]
+pub(crate) struct SubsystemSettings {
+    /// Serial number; hosts must connect again when it changes
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) serial: Option<String>,
+    /// Model number; hosts must connect again when it changes
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) model: Option<String>,
+    /// Directory in which hosts may create namespaces
+    #[arg(long, value_name = "DIR", requires = "storage_max")]
+    pub(crate) storage: Option<PathBuf>,
+    /// What all namespaces there may have together
+    #[arg(long, value_name = "SIZE", requires = "storage")]
+    pub(crate) storage_max: Option<Size>,
+    /// Number of a port it is found on; may be given several times
+    #[arg(long = "port", value_name = "N")]
+    pub(crate) ports: Vec<u16>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge namespace add nqn.2026-01.io.selvedge:target memory:1g
+  selvedge namespace resize nqn.2026-01.io.selvedge:target 1 20g
+  selvedge namespace set nqn.2026-01.io.selvedge:target 1 --iops 10000 --bw 200m")]
+pub(crate) struct NamespaceFlags {
+    #[command(subcommand)]
+    pub(crate) action: NamespaceAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NamespaceAction {
+    /// Add a namespace
+    #[command(after_help = "SPEC is what `selvedge serve --namespace` takes.
+
+Example:
+  selvedge namespace add nqn.2026-01.io.selvedge:target file:/srv/disk.img,size=10g --iops 5000")]
+    Add {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// memory:SIZE, null:SIZE, file:PATH[,size=SIZE] or block:PATH, each with ,block= ,nsid= ,uuid=
+        spec: NamespaceSpec,
+        #[command(flatten)]
+        settings: Box<NamespaceSettings>,
+        #[command(flatten)]
+        control: Box<ControlFlags>,
+    },
+    /// Remove a namespace; its file stays
+    #[command(after_help = "Example:
+  selvedge namespace remove nqn.2026-01.io.selvedge:target 2")]
+    Remove {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// List the namespaces of one subsystem, or of all
+    #[command(after_help = "Example:
+  selvedge namespace list")]
+    List {
+        /// NQN of the subsystem
+        subsystem: Option<Nqn>,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Show one namespace
+    #[command(after_help = "Example:
+  selvedge namespace show nqn.2026-01.io.selvedge:target 1")]
+    Show {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Change the size of a namespace
+    #[command(after_help = "Example:
+  selvedge namespace resize nqn.2026-01.io.selvedge:target 1 20g")]
+    Resize {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        /// The new size
+        size: Size,
+        /// Let it become smaller; what is beyond its new end is lost
+        #[arg(long)]
+        shrink: bool,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Change limits, visibility, ANA group or write protection of a namespace
+    #[command(after_help = "Example:
+  selvedge namespace set nqn.2026-01.io.selvedge:target 1 --iops none --bw 200m --write-protect on")]
+    Set {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        #[command(flatten)]
+        settings: Box<NamespaceSettings>,
+        #[command(flatten)]
+        control: Box<ControlFlags>,
+    },
+}
+
+/// What a namespace is given when it is made, or later.
+#[derive(Debug, Args)]
+pub(crate) struct NamespaceSettings {
+    /// Commands each second that its hosts may use together, or none for no limit
+    #[arg(long, value_name = "N|none")]
+    pub(crate) iops: Option<Limit<u64>>,
+    /// Reads each second
+    #[arg(long, value_name = "N|none")]
+    pub(crate) read_iops: Option<Limit<u64>>,
+    /// Writes each second
+    #[arg(long, value_name = "N|none")]
+    pub(crate) write_iops: Option<Limit<u64>>,
+    /// Bytes each second, such as 200m
+    #[arg(long, value_name = "SIZE|none")]
+    pub(crate) bw: Option<Limit<Size>>,
+    /// Bytes read each second
+    #[arg(long, value_name = "SIZE|none")]
+    pub(crate) read_bw: Option<Limit<Size>>,
+    /// Bytes written each second
+    #[arg(long, value_name = "SIZE|none")]
+    pub(crate) write_bw: Option<Limit<Size>>,
+    /// Its ANA group
+    #[arg(long, value_name = "N")]
+    pub(crate) ana_group: Option<u32>,
+    /// Only these hosts see it
+    #[arg(long, value_name = "NQN", num_args = 1.., conflicts_with_all = ["hidden_from", "visible_to_all"])]
+    pub(crate) visible_to: Vec<Nqn>,
+    /// All hosts but these see it
+    #[arg(long, value_name = "NQN", num_args = 1.., conflicts_with = "visible_to_all")]
+    pub(crate) hidden_from: Vec<Nqn>,
+    /// All hosts see it
+    #[arg(long)]
+    pub(crate) visible_to_all: bool,
+    /// Whether it may be written
+    #[arg(long, value_name = "STATE")]
+    pub(crate) write_protect: Option<ProtectFlag>,
+}
+
+/// A limit, or that there is to be none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit<T> {
+    None,
+    To(T),
+}
+
+impl<T: FromStr> FromStr for Limit<T>
+where
+    T::Err: std::fmt::Display,
+{
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        text.parse().map(Self::To).map_err(|error| format!("{error}, or write none"))
+    }
+}
+
+/// Write protection as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProtectFlag {
+    /// It may be written
+    Off,
+    /// It may not, until that is changed
+    On,
+    /// It may not, until the target starts again
+    UntilRestart,
+    /// It may not, ever: this cannot be taken back
+    Permanent,
+}
