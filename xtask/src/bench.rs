@@ -5,16 +5,20 @@ use std::process::{Command, ExitCode};
 
 use crate::workspace;
 
+/// Those without arguments.
+const PLAIN: [&str; 3] = ["idle", "storm", "limits"];
+const NAMES: &str = "there are roofline, idle, storm and limits";
+
 /// Runs the measurement that the first argument names; the other arguments are the measurement's own.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     match args.split_first() {
         Some((name, rest)) if name == "roofline" => roofline(rest),
-        Some((name, [])) if name == "idle" => measure("idle", &[]),
-        Some((name, _)) if name == "idle" => crate::usage_error("idle takes no arguments"),
-        Some((name, _)) => {
-            crate::usage_error(&format!("there is no measurement `{name}`; there are roofline and idle"))
+        Some((name, [])) if PLAIN.contains(&name.as_str()) => measure(name, &[]),
+        Some((name, _)) if PLAIN.contains(&name.as_str()) => {
+            crate::usage_error(&format!("{name} takes no arguments"))
         }
-        None => crate::usage_error("bench needs the name of a measurement: roofline or idle"),
+        Some((name, _)) => crate::usage_error(&format!("there is no measurement `{name}`; {NAMES}")),
+        None => crate::usage_error(&format!("bench needs the name of a measurement; {NAMES}")),
     }
 }
 

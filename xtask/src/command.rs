@@ -202,6 +202,11 @@ impl Process {
         status
     }
 
+    /// Whether it has come to its end by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.ended()
+    }
+
     fn ended(&mut self) -> bool {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();

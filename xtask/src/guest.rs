@@ -13,7 +13,7 @@ use crate::{lab, packages, workspace};
 const TARGET_NQN: &str = "nqn.2026-01.io.selvedge:kernel";
 const NVMET_NQN: &str = "nqn.2026-01.io.selvedge:nvmet";
 /// The loopback of this machine, as the guest sees it.
-const OUTSIDE: &str = "10.0.2.2";
+pub(crate) const OUTSIDE: &str = "10.0.2.2";
 /// Where the kernel's target listens inside the guest.
 const NVMET_PORT: &str = "4420";
 /// The guest's processor is emulated, and the machine below may have two slow cores and other work.
@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Ok(program) => program,
         Err(reason) => return Outcome::Failed(reason),
     };
-    let scratch = match Scratch::new(options.keep) {
+    let scratch = match Scratch::new("kernel", options.keep) {
         Ok(scratch) => scratch,
         Err(reason) => return Outcome::Failed(reason),
     };
@@ -53,14 +53,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
 
 /// A folder for disk images and logs. Below the build's output, because a temporary folder in memory
 /// may refuse direct I/O.
-struct Scratch {
-    path: PathBuf,
+pub(crate) struct Scratch {
+    pub(crate) path: PathBuf,
     cleanup: Option<Cleanup>,
 }
 
 impl Scratch {
-    fn new(keep: bool) -> Result<Scratch, String> {
-        let path = workspace::target_dir().join(format!("kernel-suite-{}", std::process::id()));
+    pub(crate) fn new(suite: &str, keep: bool) -> Result<Scratch, String> {
+        let path = workspace::target_dir().join(format!("{suite}-suite-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let cleanup = match keep {
             true => None,
@@ -143,23 +143,23 @@ fn kernel_as_initiator(program: &str, scratch: &Path) -> Result<(), String> {
 }
 
 /// A step that runs a job in the guest.
-fn guest(options: &[&str], job: &[&str]) -> Step {
+pub(crate) fn guest(options: &[&str], job: &[&str]) -> Step {
     let limit = GUEST_LIMIT_S.to_string();
     // Its own limit comes first, so that it can say what the console said last.
     let words = [&["--timeout", &limit], options, job].concat();
     Step::new(&lab::script("run-guest.sh"), &words).limit_s(GUEST_LIMIT_S + 30)
 }
 
-fn print_checks(output: &str) {
+pub(crate) fn print_checks(output: &str) {
     for line in output.lines().filter(|line| line.starts_with("checks: ")) {
         println!("  {line}");
     }
 }
 
 /// Our target, serving on a free port of the loopback.
-struct Target {
-    process: Process,
-    port: String,
+pub(crate) struct Target {
+    pub(crate) process: Process,
+    pub(crate) port: String,
 }
 
 impl Target {
@@ -167,8 +167,13 @@ impl Target {
         let mut args = vec!["serve", "-a", "127.0.0.1", "-s", "0", "--advertise", OUTSIDE];
         args.extend(["-n", TARGET_NQN, "--allow-any-host"]);
         args.extend(namespaces.iter().flat_map(|namespace| ["--namespace", namespace]));
+        Target::start_with(program, &args)
+    }
+
+    /// Starts it with these arguments, which make it listen on a port of 127.0.0.1.
+    pub(crate) fn start_with(program: &str, args: &[&str]) -> Result<Target, String> {
         println!("$ {program} {}", args.join(" "));
-        let started = Process::start(&Step::new(program, &args));
+        let started = Process::start(&Step::new(program, args));
         let mut process = started.map_err(|error| format!("{program} does not start: {error}"))?;
         let words = "listening on 127.0.0.1:";
         let line = match process.wait_for_line(words, TARGET_START_LIMIT) {
@@ -182,7 +187,7 @@ impl Target {
     }
 
     /// Asks it to end, as a service manager would.
-    fn stop(&mut self) -> Result<(), String> {
+    pub(crate) fn stop(&mut self) -> Result<(), String> {
         self.process.terminate();
         match self.process.wait(TARGET_STOP_LIMIT, false) {
             Some(status) if status.success() => Ok(()),

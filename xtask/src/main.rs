@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod cleanup;
 mod command;
+mod commands;
 mod guest;
 mod lab;
 mod licences;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::packages::{self, Package};
-use crate::{check, guest, usage_error, workspace};
+use crate::{check, commands, guest, usage_error, workspace};
 
 /// How a suite ended, with what there is to say about it.
 pub(crate) enum Outcome {
@@ -28,7 +28,7 @@ struct Suite {
 }
 
 /// In the order in which they run: what fails soonest comes first.
-const SUITES: [Suite; 4] = [
+const SUITES: [Suite; 5] = [
     Suite {
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
@@ -47,6 +47,12 @@ const SUITES: [Suite; 4] = [
         about: "the Linux kernel, in a guest, as our target's initiator and as our initiator's target",
         packages: &packages::GUEST,
         run: guest::run,
+    },
+    Suite {
+        name: "commands",
+        about: "every nvme-cli command, with a second host and live changes, in two guests",
+        packages: &packages::GUEST,
+        run: commands::run,
     },
 ];
 

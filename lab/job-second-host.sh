@@ -1,0 +1,39 @@
+# A second host of a subsystem, in a guest of its own: it does what it is told on its input, a word a line with a number
+# in front, and says `answer N STATUS`.
+#
+#   job-second-host.sh ADDRESS PORT NQN
+. /guest-lib.sh
+
+address=$1 port=$2 nqn=$3
+readonly HOST_ID=5e17ed9e-0000-4000-8000-000000000002
+
+connect() {
+    nvme connect -t tcp -a "$address" -s "$port" -n "$nqn" -i 1 -k 60 \
+        -q "nqn.2014-08.org.nvmexpress:uuid:$HOST_ID" -I "$HOST_ID"
+}
+
+do_word() {
+    case $1 in
+        write) nvme write "$disk" -s 0 -c 0 -z 512 -d /tmp/zeroes ;;
+        read) nvme read "$disk" -s 0 -c 0 -z 512 -d /dev/null ;;
+        register) nvme resv-register "$disk" -n 1 -k 0xb -r 0 ;;
+        preempt) nvme resv-acquire "$disk" -n 1 -c 0xb -p 0xa -t 1 -a 1 ;;
+        release) nvme resv-release "$disk" -n 1 -c 0xb -t 1 -a 0 ;;
+        clear) nvme resv-release "$disk" -n 1 -c 0xb -t 1 -a 1 ;;
+        *) echo "unknown word $1"; return 1 ;;
+    esac
+}
+
+modprobe nvme-tcp
+head -c 512 /dev/zero >/tmp/zeroes
+if check 'second host connects' connect; then
+    disk=$(wait_for_namespace "$nqn" 1)
+    echo 'second host is ready'
+    while read -r -t 1200 number word; do
+        [[ $number != stop ]] || break
+        do_word "$word"
+        echo "answer $number $?"
+    done
+    check 'second host disconnects' nvme disconnect -n "$nqn"
+fi
+finish_checks
