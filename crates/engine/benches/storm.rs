@@ -1,0 +1,182 @@
+//! 15 controllers with 127 queues each that connect at the same moment, as hosts do after a target was restarted, while
+//! somebody reads steadily from another subsystem: how long it takes, who is refused, and what the reader notices.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use engine::backend::BackendConfig;
+use engine::initiator::{ConnectOptions, Controller, Namespace, Queue, QueueState};
+use engine::ring::{Engine, Event, Ring, RingOptions};
+use engine::target::{
+    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+};
+
+const STORMED: &str = "nqn.2026-01.io.selvedge:stormed";
+const STEADY: &str = "nqn.2026-01.io.selvedge:steady";
+const CONTROLLERS: usize = 15;
+const QUEUES: u16 = 127;
+/// All have to be served or refused by then.
+const LIMIT: Duration = Duration::from_secs(10);
+const ALONE: Duration = Duration::from_secs(4);
+/// The priority that gives way to all others.
+const LOWEST_PRIORITY: i32 = 19;
+/// The reader asks so often, whatever else happens: a rate that this machine keeps easily.
+const PACE: Duration = Duration::from_micros(500);
+
+fn main() {
+    let target = start_target();
+    let address = target.ports()[0];
+    let reads = Arc::new(AtomicU64::new(0));
+    let stop = Arc::new(AtomicBool::new(false));
+    let reader = steady_reader(address, reads.clone(), stop.clone());
+
+    std::thread::sleep(Duration::from_millis(500));
+    let alone = rate(&reads, ALONE);
+    let before = reads.load(Ordering::Relaxed);
+    let began = Instant::now();
+    let leave = Arc::new(AtomicBool::new(false));
+    let (report, reports) = channel();
+    let hosts: Vec<_> = (0..CONTROLLERS)
+        .map(|_| {
+            let (report, leave) = (report.clone(), leave.clone());
+            std::thread::spawn(move || connect_all(address, &report, &leave))
+        })
+        .collect();
+    let outcomes: Vec<Outcome> = reports.iter().take(CONTROLLERS).collect();
+    let took = began.elapsed();
+    let during = (reads.load(Ordering::Relaxed) - before) as f64 / took.as_secs_f64();
+    // The rest of the ten seconds count as well, with all queues there.
+    let after = rate(&reads, LIMIT.saturating_sub(took).min(ALONE));
+    let live: usize = outcomes.iter().map(|outcome| outcome.live).sum();
+    let refused: usize = outcomes.iter().map(|outcome| outcome.refused).sum();
+    let unanswered: usize = outcomes.iter().map(|outcome| outcome.unanswered).sum();
+    println!("{CONTROLLERS} controllers x {QUEUES} queues:");
+    println!(
+        "  {live} served, {refused} refused, {unanswered} without an answer, after {:.2} s",
+        took.as_secs_f64()
+    );
+    println!("  connections of the target: {}", target.connections());
+    println!("steady reader, reads a second:");
+    println!("  {alone:.0} alone, {during:.0} while they connect ({:.0} %)", 100.0 * during / alone);
+    println!("  {after:.0} with all of them there ({:.0} %)", 100.0 * after / alone);
+    leave.store(true, Ordering::Relaxed);
+    hosts.into_iter().for_each(|host| host.join().expect("a host's thread"));
+    let controllers = || target.status().controllers.len();
+    let waited = Instant::now();
+    while controllers() > 1 && waited.elapsed() < LIMIT {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!("controllers left when all hosts but the reader are gone: {}", controllers() - 1);
+    stop.store(true, Ordering::Relaxed);
+    reader.join().expect("the reader's thread");
+    target.shutdown();
+    if unanswered > 0 || took > LIMIT || during < 0.8 * alone {
+        eprintln!("storm: not as it should be");
+        std::process::exit(1);
+    }
+}
+
+fn start_target() -> Target {
+    let memory = || vec![NamespaceConfig::new(1, BackendConfig::Memory { size: 64 << 20 }, 4096)];
+    let subsystem = |nqn| SubsystemConfig::new(nqn, "storm", "Selvedge").with(memory());
+    let config = TargetConfig {
+        fabric: FabricConfig {
+            ports: vec![PortConfig::new(1, SocketAddr::from(([127, 0, 0, 1], 0)))],
+            subsystems: vec![subsystem(STORMED), subsystem(STEADY)],
+            ..FabricConfig::default()
+        },
+        reactors: Reactors::Count(2),
+        engine: Engine::Automatic,
+        poll_us_max: engine::limits::POLL_US_MAX,
+        state_dir: None,
+    };
+    engine::ring::core::raise_descriptor_limit();
+    Target::start(&config).expect("the target starts")
+}
+
+/// Reads a block every `PACE`, and counts.
+fn steady_reader(
+    address: SocketAddr,
+    reads: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let controller =
+            Controller::connect(ConnectOptions::new(address, STEADY)).expect("the reader connects");
+        let namespace = Namespace::open(&controller, 1).expect("its namespace opens");
+        let mut block = [0; 4096];
+        let mut next = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            namespace.read_at(0, &mut block).expect("a read");
+            reads.fetch_add(1, Ordering::Relaxed);
+            // What was late is not made up for: a reader that was held up has lost those reads.
+            next = (next + PACE).max(Instant::now());
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+    })
+}
+
+fn rate(reads: &AtomicU64, time: Duration) -> f64 {
+    let (before, began) = (reads.load(Ordering::Relaxed), Instant::now());
+    std::thread::sleep(time);
+    (reads.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64()
+}
+
+/// What became of one host's queues.
+struct Outcome {
+    live: usize,
+    refused: usize,
+    unanswered: usize,
+}
+
+/// Opens one host's controller and queues, tells what became of them, and keeps them until `leave`.
+fn connect_all(address: SocketAddr, report: &Sender<Outcome>, leave: &AtomicBool) {
+    // These hosts are other machines; here they must not take the processors from the target and the reader.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), LOWEST_PRIORITY);
+    let deadline = Instant::now() + LIMIT;
+    let mut options = ConnectOptions::new(address, STORMED);
+    options.io_queues = QUEUES;
+    let Ok(controller) = Controller::connect(options) else {
+        let _ = report.send(Outcome { live: 0, refused: usize::from(QUEUES), unanswered: 0 });
+        return;
+    };
+    let mut ring = Ring::new(RingOptions { engine: Engine::Epoll, poll_us_max: 0 }).expect("a ring");
+    let mut scratch = vec![0; 16 << 10];
+    let mut refused = 0;
+    let mut queues = Vec::new();
+    for queue_id in 1..=QUEUES {
+        match Queue::open(&mut ring, u32::from(queue_id) - 1, &controller.queue_options(queue_id)) {
+            Ok(queue) => queues.push(queue),
+            Err(_) => refused += 1,
+        }
+    }
+    let mut events = Vec::new();
+    let undecided = |queue: &Queue| !matches!(queue.state(), QueueState::Live | QueueState::Closed);
+    while queues.iter().any(undecided) && Instant::now() < deadline {
+        ring.wait(Some(Duration::from_millis(50)), &mut events).expect("events");
+        for event in events.drain(..) {
+            let Event::Ready { token, readiness } = event else { continue };
+            if let Some(queue) = queues.iter_mut().find(|queue| queue.token() == token) {
+                queue.on_ready(&mut ring, &mut scratch, readiness);
+                queue.flush(&mut ring);
+            }
+        }
+        let now = ring.now();
+        for queue in &mut queues {
+            queue.on_time(&mut ring, now);
+        }
+    }
+    let count = |state| queues.iter().filter(|queue| queue.state() == state).count();
+    let (live, closed) = (count(QueueState::Live), count(QueueState::Closed));
+    let unanswered = queues.len() - live - closed;
+    let _ = report.send(Outcome { live, refused: refused + closed, unanswered });
+    while !leave.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for queue in &mut queues {
+        queue.close(&mut ring);
+    }
+}
