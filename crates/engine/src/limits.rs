@@ -93,6 +93,9 @@ pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 10;
 pub const RECEIVE_LENGTH: usize = 256 << 10;
 /// Receive calls one connection gets before the others have their turn.
 pub const RECEIVE_BUDGET: usize = 8;
+/// Turns that connections which are not queues yet get in one round of a reactor: each costs some ten microseconds, and
+/// thousands come at once after a restart, which the queues that are there must not notice.
+pub const GREETINGS_PER_ROUND: usize = 4;
 /// Parts of one vectored send: far below the system's 1,024, enough for 64 reads.
 pub const SEND_PARTS_MAX: usize = 128;
 /// Bytes queued for sending at which a connection takes no more commands: its host does not read what it asked for.

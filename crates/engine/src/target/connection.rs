@@ -19,11 +19,11 @@ use super::fabric::Fabric;
 use super::mailbox::Mailbox;
 use super::namespace_table::Views;
 use super::pair::Pair;
-use super::reactor::Timers;
 use super::request::Asker;
 use super::reservation::HostId;
 use super::shape::Lanes;
 use super::slot::{Slots, Stage, Work};
+use super::turns::Timers;
 use crate::backend::Backend;
 use crate::limits::{
     CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, RECEIVE_BUDGET, SEND_BATCH_BYTES,

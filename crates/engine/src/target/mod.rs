@@ -45,6 +45,7 @@ mod slot;
 mod status;
 mod storage;
 mod subsystem;
+mod turns;
 mod uncorrectable;
 
 use std::io;

@@ -1,0 +1,555 @@
+//! A reactor from inside: one thread with one ring that gives every connection it has its turns.
+//! What a connection does with its turn is the connection's.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use nvme::io::Fused;
+
+use super::abort::Abort;
+use super::connection::{Arrival, Connection, Environment, Session, Verdict};
+use super::fabric::Fabric;
+use super::fence::{Fence, Fenced};
+use super::mailbox::{Mailbox, Message};
+use super::reservation::HostId;
+use super::slot::{Slots, Stage};
+use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS};
+use crate::ring::{BufferPool, Event, Moment, Ring};
+
+/// How often deadlines and keep alive timers are looked at.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// The same while the target ends and queues wait for each other.
+const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The next connection's serial number.
+static SERIAL: AtomicU64 = AtomicU64::new(1);
+
+/// What is left of a connection whose storage operations have not ended: they still use its buffers and files.
+struct Remains {
+    slots: Slots,
+    host_id: Option<HostId>,
+}
+
+/// Moments at which connections want a turn, with their tokens and serial numbers; the next comes first.
+pub(super) type Timers = BinaryHeap<Reverse<(Moment, u32, u64)>>;
+
+/// Whether the storage still works on a command that the fence is about.
+fn is_fenced(fence: &Fence, host_id: Option<HostId>, slots: &Slots) -> bool {
+    if slots.storing() == 0 {
+        return false;
+    }
+    let concerned = match &fence.fenced {
+        Fenced::Writes(_) => true,
+        Fenced::Hosts(hosts) => host_id.is_some_and(|host_id| hosts.contains(&host_id)),
+    };
+    concerned
+        && slots.iter().any(|(_, slot)| {
+            slot.stage == Stage::Storage
+                && slot.attachment().is_some_and(|a| Arc::ptr_eq(&a.namespace, &fence.namespace))
+                && match &fence.fenced {
+                    Fenced::Writes(range) => slot.fused == Fused::No && slot.work.may_write(range),
+                    Fenced::Hosts(_) => true,
+                }
+        })
+}
+
+/// The reactor from inside.
+pub(super) struct Turns {
+    ring: Ring,
+    pool: BufferPool,
+    mailbox: Arc<Mailbox>,
+    messages: Receiver<Message>,
+    fabric: Arc<Fabric>,
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<u32>,
+    remains: HashMap<u32, Remains>,
+    scratch: Vec<u8>,
+    again: Vec<u32>,
+    dirty: Vec<u32>,
+    spare: Vec<u32>,
+    timers: Timers,
+    fences: Vec<Arc<Fence>>,
+    /// Connections that have not had their first turn, and how many not yet queues have had one in this round.
+    arrivals: VecDeque<Arrival>,
+    greeted: usize,
+    next_sweep: Moment,
+    shutdown: Option<Moment>,
+}
+
+impl Turns {
+    pub(super) fn new(
+        ring: Ring,
+        mailbox: Arc<Mailbox>,
+        messages: Receiver<Message>,
+        fabric: Arc<Fabric>,
+    ) -> Self {
+        Self {
+            ring,
+            pool: BufferPool::new(),
+            mailbox,
+            messages,
+            fabric,
+            connections: Vec::new(),
+            free: Vec::new(),
+            remains: HashMap::new(),
+            scratch: vec![0; RECEIVE_LENGTH],
+            again: Vec::new(),
+            dirty: Vec::new(),
+            spare: Vec::new(),
+            timers: Timers::new(),
+            fences: Vec::new(),
+            arrivals: VecDeque::new(),
+            greeted: 0,
+            next_sweep: Moment(0),
+            shutdown: None,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let mut events = Vec::new();
+        loop {
+            let timeout = self.timeout();
+            if let Err(error) = self.ring.wait(timeout, &mut events) {
+                tracing::error!(%error, "a reactor cannot wait for events and ends");
+                return self.close_all();
+            }
+            let now = self.ring.now();
+            self.mailbox.tally.round(events.len(), self.pool.kept_bytes());
+            // The two lists change places with a spare one, so that no round allocates.
+            let mut tokens = std::mem::replace(&mut self.again, std::mem::take(&mut self.spare));
+            self.greeted = 0;
+            for token in tokens.drain(..) {
+                if self.has_its_turn(token) {
+                    self.turn(token, now, Connection::on_readable);
+                }
+            }
+            for event in events.drain(..) {
+                self.on_event(event, now);
+            }
+            self.take_in(now);
+            std::mem::swap(&mut self.dirty, &mut tokens);
+            for token in tokens.drain(..) {
+                self.turn(token, now, |connection, env, _| connection.flush_or_close(env, Verdict::Wait));
+            }
+            self.spare = tokens;
+            if !self.timers.is_empty() {
+                self.run_timers(now);
+            }
+            if now >= self.next_sweep {
+                self.sweep(now);
+            }
+            if self.shutdown.is_some_and(|deadline| now >= deadline || self.is_empty()) {
+                return self.close_all();
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.mailbox.connections() == 0 && self.remains.is_empty()
+    }
+
+    /// Takes new connections in, a few in each round.
+    fn take_in(&mut self, now: Moment) {
+        while self.greeted < GREETINGS_PER_ROUND {
+            let Some(arrival) = self.arrivals.pop_front() else { return };
+            self.greeted += 1;
+            self.add(arrival, now);
+        }
+    }
+
+    /// Whether a connection has its turn in this round. One that is not a queue yet may have to wait: after a restart
+    /// thousands come at once, and those who work already must not notice.
+    fn has_its_turn(&mut self, token: u32) -> bool {
+        let connection = self.connections.get(token as usize).and_then(Option::as_ref);
+        if !connection.is_some_and(|connection| matches!(connection.session, Session::New)) {
+            return true;
+        }
+        if self.greeted >= GREETINGS_PER_ROUND {
+            self.again.push(token);
+            return false;
+        }
+        self.greeted += 1;
+        true
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.again.is_empty() || !self.arrivals.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        if self.is_empty() && self.shutdown.is_none() {
+            return None;
+        }
+        let timer = self.timers.peek().map_or(self.next_sweep, |Reverse((moment, ..))| *moment);
+        Some(timer.min(self.next_sweep).since(self.ring.now()))
+    }
+
+    fn on_event(&mut self, event: Event, now: Moment) {
+        match event {
+            Event::Ready { token, readiness } => {
+                if readiness.writable {
+                    self.turn(token, now, |connection, env, _| connection.on_writable(env));
+                }
+                if readiness.readable {
+                    if let Some(Some(connection)) = self.connections.get_mut(token as usize) {
+                        connection.ended |= readiness.ended;
+                    }
+                    if self.has_its_turn(token) {
+                        self.turn(token, now, Connection::on_readable);
+                    }
+                }
+            }
+            Event::Stored { token, result, buffer } => {
+                let (connection, slot) = ((token >> 32) as u32, token as u16);
+                let at = connection as usize;
+                if let Some(connection) = self.connections.get_mut(at).and_then(Option::as_mut) {
+                    let mut env = Environment {
+                        ring: &mut self.ring,
+                        pool: &mut self.pool,
+                        fabric: &self.fabric,
+                        mailbox: &self.mailbox,
+                        timers: &mut self.timers,
+                        now,
+                    };
+                    connection.on_stored(slot, result, buffer, &mut env);
+                    if !std::mem::replace(&mut connection.dirty, true) {
+                        self.dirty.push(connection.token);
+                    }
+                } else {
+                    self.stored_for_nobody(connection);
+                }
+                if !self.fences.is_empty() {
+                    self.pass_fences();
+                }
+            }
+            Event::Woken => self.read_messages(now),
+        }
+    }
+
+    /// A storage operation of a closed connection has ended.
+    fn stored_for_nobody(&mut self, token: u32) {
+        if let Some(remains) = self.remains.get_mut(&token) {
+            remains.slots.abandon();
+            if remains.slots.storing() == 0 {
+                self.remains.remove(&token);
+                self.free.push(token);
+            }
+        }
+    }
+
+    fn read_messages(&mut self, now: Moment) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.on_message(message, now);
+        }
+    }
+
+    fn on_message(&mut self, message: Message, now: Moment) {
+        match message {
+            Message::Connection(arrival) => self.arrivals.push_back(arrival),
+            Message::CloseQueues(controller) => {
+                let belongs = |connection: &Connection| match &connection.session {
+                    Session::New => false,
+                    Session::Io { controller: of, .. } => of.id == controller,
+                    Session::Admin { controller: of, .. } => of.id == controller && of.has_ended(),
+                };
+                let tokens: Vec<u32> =
+                    self.connections.iter().flatten().filter(|c| belongs(c)).map(|c| c.token).collect();
+                for token in tokens {
+                    self.close(token);
+                }
+            }
+            Message::Events(controller) => self.tell_events(controller, now),
+            Message::Refresh => {
+                for connection in self.connections.iter_mut().flatten() {
+                    connection.refresh();
+                }
+            }
+            Message::Fence(fence) => self.on_fence(fence, now),
+            Message::FencePassed { connection, serial, slot } => {
+                if !self
+                    .turn_of(connection, serial, now, |connection, env| connection.pair_goes_on(slot, env))
+                {
+                    self.stored_for_nobody(connection);
+                }
+            }
+            Message::Resume => {
+                let held = self.connections.iter().flatten().filter(|c| !c.held_back.is_empty());
+                let tokens: Vec<u32> = held.map(|connection| connection.token).collect();
+                for token in tokens {
+                    self.turn(token, now, |connection, env, _| {
+                        connection.try_held_back(env);
+                        connection.flush_or_close(env, Verdict::Wait)
+                    });
+                }
+            }
+            Message::Finish { connection, serial, slot, status, data } => {
+                self.turn_of(connection, serial, now, |connection, env| {
+                    connection.finish_with(slot, status, &data, env);
+                });
+            }
+            Message::Abort(abort) => self.on_abort(&abort, now),
+            Message::Answer { connection, serial, command_id, status, result } => {
+                self.turn_of(connection, serial, now, |connection, _| {
+                    connection.answer_held(command_id, status, result);
+                });
+            }
+            Message::Shutdown => {
+                self.shutdown = Some(now.after(Duration::from_millis(SHUTDOWN_TIMEOUT_MS)));
+                for connection in self.connections.iter_mut().flatten() {
+                    connection.drain();
+                }
+                self.arrivals.drain(..).for_each(|_| self.mailbox.discount_connection());
+                self.next_sweep = now;
+            }
+        }
+    }
+
+    /// Gives the connection with this token a turn, if it still is the one with this serial number; whether it is.
+    fn turn_of(
+        &mut self,
+        token: u32,
+        serial: u64,
+        now: Moment,
+        turn: impl FnOnce(&mut Connection, &mut Environment<'_>),
+    ) -> bool {
+        let known = self.connections.get(token as usize).and_then(Option::as_ref);
+        if known.is_none_or(|connection| connection.serial != serial) {
+            return false;
+        }
+        self.turn(token, now, |connection, env, _| {
+            turn(connection, env);
+            connection.flush_or_close(env, Verdict::Wait)
+        });
+        true
+    }
+
+    /// Ends what waits of the fenced commands, and passes when the storage has none of them.
+    fn on_fence(&mut self, fence: Arc<Fence>, now: Moment) {
+        if let Fenced::Hosts(_) = fence.fenced {
+            let tokens: Vec<u32> = self.connections.iter().flatten().map(|c| c.token).collect();
+            for token in tokens {
+                self.turn(token, now, |connection, env, _| {
+                    connection.end_fenced(&fence, env);
+                    connection.flush_or_close(env, Verdict::Wait)
+                });
+            }
+        }
+        self.fences.push(fence);
+        self.pass_fences();
+    }
+
+    /// Passes the fences whose commands have ended.
+    fn pass_fences(&mut self) {
+        let Self { fences, connections, remains, .. } = self;
+        fences.retain(|fence| {
+            let living =
+                connections.iter().flatten().map(|connection| (connection.host_id(), &connection.slots));
+            let left = remains.values().map(|remains| (remains.host_id, &remains.slots));
+            let busy = living.chain(left).any(|(host_id, slots)| is_fenced(fence, host_id, slots));
+            if !busy {
+                fence.pass();
+            }
+            busy
+        });
+    }
+
+    fn on_abort(&mut self, abort: &Abort, now: Moment) {
+        let is_meant = |connection: &&Connection| match &connection.session {
+            Session::Io { controller, queue_id, .. } => {
+                controller.id == abort.controller_id && *queue_id == abort.queue_id
+            }
+            _ => false,
+        };
+        let mut connections = self.connections.iter().flatten().map(|connection| &**connection);
+        let mut aborted = false;
+        if let Some(token) = connections.find(is_meant).map(|connection| connection.token) {
+            self.turn(token, now, |connection, env, _| {
+                aborted = connection.abort(abort.command_id, env);
+                connection.flush_or_close(env, Verdict::Wait)
+            });
+        }
+        abort.tried(aborted);
+    }
+
+    /// Gives connections their turn whose commands may start now within the limits.
+    fn run_timers(&mut self, now: Moment) {
+        while let Some(Reverse((moment, token, serial))) = self.timers.peek().copied() {
+            if moment > now {
+                return;
+            }
+            self.timers.pop();
+            self.turn_of(token, serial, now, |connection, env| connection.run_lanes(env));
+        }
+    }
+
+    /// Answers the event requests of a controller whose admin queue is here, as far as there are events.
+    fn tell_events(&mut self, controller: u16, now: Moment) {
+        let is_its_admin_queue = |connection: &&Connection| match &connection.session {
+            Session::Admin { controller: of, .. } => of.id == controller,
+            _ => false,
+        };
+        let mut connections = self.connections.iter().flatten().map(|connection| &**connection);
+        if let Some(token) = connections.find(is_its_admin_queue).map(|connection| connection.token) {
+            self.turn(token, now, |connection, env, _| {
+                connection.tell_events();
+                connection.flush_or_close(env, Verdict::Wait)
+            });
+        }
+    }
+
+    fn add(&mut self, arrival: Arrival, now: Moment) {
+        if self.shutdown.is_some() {
+            self.mailbox.discount_connection();
+            return;
+        }
+        let token = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() as u32 - 1
+        });
+        if let Err(error) = self.ring.watch(&arrival.socket, token) {
+            tracing::warn!(%error, "a connection cannot be watched and is closed");
+            self.free.push(token);
+            self.mailbox.discount_connection();
+            return;
+        }
+        self.next_sweep = self.next_sweep.max(now);
+        // Tokens are used again; a serial number never is, on any reactor.
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        self.connections[token as usize] = Some(Box::new(Connection::new(token, serial, arrival, now)));
+        self.turn(token, now, Connection::on_readable);
+    }
+
+    /// Gives a connection its turn, and does what it then needs.
+    fn turn(
+        &mut self,
+        token: u32,
+        now: Moment,
+        turn: impl FnOnce(&mut Connection, &mut Environment<'_>, &mut [u8]) -> Verdict,
+    ) {
+        let Some(connection) = self.connections.get_mut(token as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        connection.dirty = false;
+        let mut env = Environment {
+            ring: &mut self.ring,
+            pool: &mut self.pool,
+            fabric: &self.fabric,
+            mailbox: &self.mailbox,
+            timers: &mut self.timers,
+            now,
+        };
+        let verdict = turn(connection, &mut env, &mut self.scratch);
+        connection.tell_meter();
+        match verdict {
+            Verdict::Close => self.close(token),
+            _ if connection.has_drained() => self.leave(token, now),
+            Verdict::Again => self.again.push(token),
+            Verdict::Wait => {}
+        }
+    }
+
+    /// Ends a connection after all that was under way.
+    fn leave(&mut self, token: u32, now: Moment) {
+        let Some(connection) = self.connections[token as usize].as_mut() else { return };
+        release(&self.fabric, connection);
+        connection.take_leave(now);
+        self.again.push(token);
+    }
+
+    fn close(&mut self, token: u32) {
+        let Some(connection) = self.connections[token as usize].take() else { return };
+        self.ring.unwatch(&connection.socket, token);
+        self.mailbox.discount_connection();
+        release(&self.fabric, &connection);
+        if connection.slots.storing() > 0 {
+            let host_id = connection.host_id();
+            self.remains.insert(token, Remains { slots: connection.slots, host_id });
+        } else {
+            self.free.push(token);
+        }
+    }
+
+    fn close_all(&mut self) {
+        for token in 0..self.connections.len() as u32 {
+            self.close(token);
+        }
+        // Buffers and files must outlive the operations on them.
+        let mut events = Vec::new();
+        let deadline = self.ring.now().after(Duration::from_millis(SHUTDOWN_TIMEOUT_MS));
+        while self.ring.stores_pending() > 0 && self.ring.now() < deadline {
+            if self.ring.wait(Some(SWEEP_INTERVAL), &mut events).is_err() {
+                return;
+            }
+            events.clear();
+        }
+    }
+
+    /// Looks at everything that depends on time.
+    fn sweep(&mut self, now: Moment) {
+        self.next_sweep = now.after(if self.shutdown.is_some() { SHUTDOWN_INTERVAL } else { SWEEP_INTERVAL });
+        let (mut ended, mut drained) = (Vec::new(), Vec::new());
+        let mut quiet = true;
+        for connection in self.connections.iter_mut().flatten() {
+            if connection.deadline.is_some_and(|deadline| now >= deadline) {
+                ended.push(connection.token);
+            } else if connection.has_drained() {
+                drained.push(connection.token);
+            }
+            let heard = std::mem::take(&mut connection.heard);
+            quiet &= !heard;
+            connection.release_former();
+            connection.trim_lanes();
+            let Some(controller) = connection.controller() else { continue };
+            if heard {
+                controller.hear(now);
+            }
+        }
+        for token in ended {
+            self.close(token);
+        }
+        for token in drained {
+            // A turn in which nothing is left to do is the last.
+            self.turn(token, now, |_, _, _| Verdict::Wait);
+        }
+        // Only now: another queue of the same controller may have been heard in this very sweep.
+        let mut silent = Vec::new();
+        for connection in self.connections.iter().flatten() {
+            if let Session::Admin { controller, .. } = &connection.session
+                && controller.is_silent(now)
+            {
+                silent.push((connection.token, controller.clone()));
+            }
+        }
+        for (token, controller) in silent {
+            tracing::warn!(
+                controller = controller.id,
+                host = controller.host.nqn,
+                keep_alive_ms = controller.keep_alive_ms(),
+                "keep alive timer ran out"
+            );
+            self.close(token);
+        }
+        // Nothing happened for a whole interval: what the last burst needed goes back to the system.
+        if quiet {
+            self.pool.trim();
+        }
+    }
+}
+
+/// Takes a queue out of its controller, and with an admin queue ends the controller.
+fn release(fabric: &Fabric, connection: &Connection) {
+    match &connection.session {
+        Session::New => {}
+        Session::Admin { controller, .. } => {
+            tracing::info!(controller = controller.id, host = controller.host.nqn, "a host leaves");
+            fabric.end_controller(controller);
+        }
+        Session::Io { controller, meter, .. } => {
+            controller.remove_queue(connection.serial);
+            meter.close();
+        }
+    }
+}
