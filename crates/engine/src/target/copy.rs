@@ -56,7 +56,7 @@ fn next_piece(work: &Work, data: &[u8], namespace: &Namespace) -> Option<Piece> 
 }
 
 impl Connection {
-    /// Checks a copy whose ranges have come, and mends what it will write; the destination.
+    /// Checks a copy whose ranges have come; the destination.
     pub(super) fn check_copy(&mut self, index: u16, namespace: &Namespace) -> Result<ByteRange, Status> {
         let work = self.slots.at(index).work;
         check(&work, self.slots.data(index), namespace)

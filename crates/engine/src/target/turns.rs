@@ -139,6 +139,10 @@ impl Turns {
             if !self.timers.is_empty() {
                 self.run_timers(now);
             }
+            // Last: a command may have ended by its storage, by another fence, or with its connection.
+            if !self.fences.is_empty() {
+                self.pass_fences();
+            }
             if now >= self.next_sweep {
                 self.sweep(now);
             }
@@ -220,9 +224,6 @@ impl Turns {
                     }
                 } else {
                     self.stored_for_nobody(connection);
-                }
-                if !self.fences.is_empty() {
-                    self.pass_fences();
                 }
             }
             Event::Woken => self.read_messages(now),
@@ -326,7 +327,7 @@ impl Turns {
         true
     }
 
-    /// Ends what waits of the fenced commands, and passes when the storage has none of them.
+    /// Ends what waits of the fenced commands; the fence is passed when the storage has none of them either.
     fn on_fence(&mut self, fence: Arc<Fence>, now: Moment) {
         if let Fenced::Hosts(_) = fence.fenced {
             let tokens: Vec<u32> = self.connections.iter().flatten().map(|c| c.token).collect();
@@ -338,7 +339,6 @@ impl Turns {
             }
         }
         self.fences.push(fence);
-        self.pass_fences();
     }
 
     /// Passes the fences whose commands have ended.
