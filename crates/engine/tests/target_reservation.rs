@@ -5,6 +5,7 @@ mod raw_host;
 mod reservation_party;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
@@ -15,14 +16,15 @@ use engine::target::{
 use nvme::Status;
 use nvme::features::{FeatureId, Select, capabilities, value};
 use nvme::identify::NSID_ALL;
-use nvme::io::IoCommand;
+use nvme::io::{Fused, IoCommand};
 use nvme::log_page::ReservationNotification;
 use nvme::reservation::{
     AcquireAction, PersistenceChange, RegisterAction, Registrant, ReleaseAction, ReservationReport,
     ReservationStatus, ReservationType,
 };
 use raw_host::{
-    ENGINES, Give, NQN, Random, SPACES, Space, TestTarget, assert_status, eventually, pattern, subsystem,
+    Client, ENGINES, Give, NQN, Random, SPACES, Space, TestTarget, assert_status, eventually, pattern,
+    subsystem,
 };
 use reservation_party::{Party, REPORT_LENGTH};
 use zerocopy::FromBytes;
@@ -386,6 +388,46 @@ fn after_preempt_and_abort_nothing_of_the_preempted_host_is_written() {
                 "round {round}: overwritten by a preempted host"
             );
         }
+    }
+}
+
+/// Sends fused pairs until it is to stop, whatever becomes of them.
+fn send_pairs(queue: &mut Client, space: Space, stop: &AtomicBool) {
+    let zeroes = vec![0; space.block as usize];
+    let compare = IoCommand::Compare { start: 3, blocks: 1 }.encode_fused(space.nsid, Fused::First);
+    let write = IoCommand::Write { start: 3, blocks: 1, force_unit_access: false };
+    let write = write.encode_fused(space.nsid, Fused::Second);
+    // Bounded, so that a test that fails also ends.
+    for _ in (0..200_000).take_while(|_| !stop.load(Ordering::Relaxed)) {
+        queue.submit(compare, Give::Capsule(&zeroes));
+        queue.submit(write, Give::Capsule(&zeroes));
+        queue.wait();
+        queue.wait();
+    }
+}
+
+#[test]
+fn preempt_and_abort_ends_while_the_preempted_host_sends_pairs() {
+    for engine in ENGINES {
+        let server = TestTarget::start(engine);
+        let mut parties = [1, 2, 1].map(|number| Party::connect(server.address(), number));
+        let [a, b, again] = &mut parties;
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for queue in &mut again.queues {
+                let stop = &stop;
+                scope.spawn(move || send_pairs(queue, MEMORY, stop));
+            }
+            for _ in 0..200 {
+                a.register(MEMORY.nsid);
+                a.acquire(MEMORY.nsid, ReservationType::WriteExclusive);
+                b.register(MEMORY.nsid);
+                // Its pairs are under way on both reactors, and no storage ever answers there.
+                b.preempt(MEMORY.nsid, AcquireAction::PreemptAndAbort, a.key);
+                b.clear(MEMORY.nsid);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
     }
 }
 
