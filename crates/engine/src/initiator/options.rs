@@ -11,6 +11,7 @@ use nvme::tcp::Digests;
 use super::HostIdentity;
 use crate::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, CONNECT_TIMEOUT_MS};
 use crate::ring::Engine;
+use crate::transport::Transport;
 
 /// Entries of an I/O queue unless asked otherwise, as with Linux.
 const QUEUE_ENTRIES: u16 = 128;
@@ -26,6 +27,10 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct ConnectOptions {
     /// Where the target listens.
     pub address: SocketAddr,
+    /// What carries the connections.
+    pub transport: Transport,
+    /// Congestion control of the connections by its name in the kernel; the system decides when absent.
+    pub congestion: Option<String>,
     /// The subsystem's NQN.
     pub subsystem_nqn: String,
     /// Who we are.
@@ -62,6 +67,8 @@ impl ConnectOptions {
     pub fn new(address: SocketAddr, subsystem_nqn: impl Into<String>) -> Self {
         Self {
             address,
+            transport: Transport::Tcp,
+            congestion: None,
             subsystem_nqn: subsystem_nqn.into(),
             host: HostIdentity::of_this_machine(),
             host_traddr: None,
@@ -88,6 +95,8 @@ impl ConnectOptions {
     pub(super) fn admin_queue(&self) -> QueueOptions {
         QueueOptions {
             address: self.address,
+            transport: self.transport,
+            congestion: self.congestion.clone(),
             host_traddr: self.host_traddr,
             host_iface: self.host_iface.clone(),
             digests: self.digests,
@@ -112,6 +121,10 @@ impl ConnectOptions {
 pub struct QueueOptions {
     /// Where the target listens.
     pub address: SocketAddr,
+    /// What carries the connections.
+    pub transport: Transport,
+    /// Congestion control of the connections by its name in the kernel; the system decides when absent.
+    pub congestion: Option<String>,
     /// Local address to connect from.
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.

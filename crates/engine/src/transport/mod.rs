@@ -2,3 +2,25 @@
 //! Moving bytes through them belongs to `ring`, and what the bytes mean to `nvme`.
 
 pub mod tcp;
+
+use std::fmt;
+
+/// What carries a connection. Both carry the same bytes; a listener for MPTCP serves plain TCP peers too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// Multipath TCP (RFC 8684): one connection over several addresses.
+    Mptcp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Mptcp => "mptcp",
+        })
+    }
+}

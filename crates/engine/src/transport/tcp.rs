@@ -9,11 +9,16 @@ use rustix::io::Errno;
 use rustix::net::ipproto;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
+use super::Transport;
 use crate::ring::{Socket, bind_to_interface};
 
 /// How a connection is made, beyond its address.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectionOptions<'a> {
+    /// What carries it.
+    pub transport: Transport,
+    /// Congestion control by its name in the kernel; the system decides when absent.
+    pub congestion: Option<&'a str>,
     /// Local address to connect from.
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.
@@ -64,7 +69,7 @@ impl AsRawFd for TcpListener {
 /// # Errors
 /// When the address is in use, not of this machine, or not permitted.
 pub fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
-    let descriptor = socket(address)?;
+    let descriptor = socket(address, Transport::Tcp)?;
     sockopt::set_socket_reuseaddr(&descriptor, true)?;
     rustix::net::bind(&descriptor, &address)?;
     rustix::net::listen(&descriptor, backlog)?;
@@ -110,7 +115,10 @@ impl AsRawFd for PendingConnection {
 /// # Errors
 /// When there is no route, the local address or interface is not to be had, or the system has no descriptors.
 pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io::Result<PendingConnection> {
-    let descriptor = socket(remote)?;
+    let descriptor = socket(remote, options.transport)?;
+    if let Some(congestion) = options.congestion {
+        set_congestion(&descriptor, congestion)?;
+    }
     if let Some(interface) = options.host_iface {
         bind_to_interface(&descriptor, interface).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot connect through interface {interface}: {error}"))
@@ -133,8 +141,19 @@ pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io:
     }
 }
 
-fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
+fn set_congestion(descriptor: &OwnedFd, name: &str) -> io::Result<()> {
+    sockopt::set_tcp_congestion(descriptor, name).map_err(|error| {
+        let reason = format!("congestion control `{name}` is not to be had: {error}");
+        io::Error::new(io::Error::from(error).kind(), reason)
+    })
+}
+
+fn socket(address: SocketAddr, transport: Transport) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?)
+    let protocol = match transport {
+        Transport::Tcp => ipproto::TCP,
+        Transport::Mptcp => ipproto::MPTCP,
+    };
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, Some(protocol))?)
 }

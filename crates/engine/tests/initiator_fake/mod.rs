@@ -212,6 +212,8 @@ pub(crate) struct Host {
 /// An I/O queue of 32 entries that takes 8 KiB in a capsule.
 pub(crate) fn queue_options(address: SocketAddr) -> QueueOptions {
     QueueOptions {
+        transport: engine::transport::Transport::Tcp,
+        congestion: None,
         address,
         host_traddr: None,
         host_iface: None,

@@ -35,6 +35,8 @@ impl Queue {
         let address = options.address;
         let failed = |error| InitiatorError::Connect { address, error: Arc::new(error) };
         let connection = tcp::ConnectionOptions {
+            transport: options.transport,
+            congestion: options.congestion.as_deref(),
             host_traddr: options.host_traddr,
             host_iface: options.host_iface.as_deref(),
             send_buffer: options.send_buffer,
