@@ -41,6 +41,8 @@ pub const IO_QUEUES_MAX: u16 = 128;
 pub const CONTROLLERS_MAX: usize = 1024;
 /// Connections of one reactor: one host's 128 queues for each of 32 hosts.
 pub const CONNECTIONS_PER_REACTOR_MAX: usize = 4096;
+/// Paths of an initiator to one namespace.
+pub const PATHS_MAX: usize = 32;
 /// Asynchronous Event Requests outstanding per controller (AERL, made 1's based).
 pub const ASYNC_EVENTS_MAX: usize = 4;
 /// Abort commands outstanding per controller (ACL, made 1's based).
@@ -64,6 +66,18 @@ pub const ANA_GROUPS_MAX: u32 = 1024;
 /// The longest a group of namespaces may be on its way from one ANA state to another, in seconds (ANATT): a state
 /// changes at once here, and who lets hosts see the way itself has this time before they give the path up.
 pub const ANA_TRANSITION_S_MAX: u8 = 10;
+/// Cross-controller resets one controller may have in progress (CCRL): a host that has lost a whole port asks for one
+/// controller after the other, and each request makes all reactors look through their commands.
+pub const CROSS_RESETS_MAX: u8 = 4;
+/// Entries of a controller's log of cross-controller resets, until its host removes them.
+pub const CROSS_RESET_ENTRIES: usize = 64;
+/// What a subsystem promises where nobody says otherwise (CQT), in milliseconds: after its host is lost, no command of
+/// a controller takes effect later than that. Disks that retry an error take about so long.
+pub const COMMAND_QUIESCE_MS: u16 = 2_000;
+/// The longest that writes of a namespace may be held back, in milliseconds: what is promised above has 16 bits.
+pub const WRITE_DELAY_MS_MAX: u32 = 60_000;
+/// What a write may take beyond the time it is held back, in milliseconds.
+pub const WRITE_DELAY_MARGIN_MS: u32 = 500;
 /// Requests of hosts that wait for the administration; a host whose request finds no room may ask again.
 pub const HOST_REQUESTS_MAX: usize = 64;
 /// Reservation commands that wait for the clerk; a host whose command finds no room may send it again.
@@ -74,6 +88,9 @@ pub const RESERVATION_NOTICES_MAX: usize = 255;
 pub const REFERRALS_MAX: usize = 64;
 /// Listening addresses of one target.
 pub const PORTS_MAX: usize = 64;
+
+/// Subflows of an MPTCP connection that are told of one by one: twice as many as the kernel's own path manager makes.
+pub const SUBFLOWS_TOLD_MAX: usize = 16;
 
 /// A connection that has not finished its handshake and Connect by then is closed: a stranger costs no slot for long.
 pub const CONNECT_TIMEOUT_MS: u64 = 10_000;
@@ -122,4 +139,7 @@ const _: () = {
     assert!(DATA_TO_CONTROLLER_MAX.is_multiple_of(4) && DATA_TO_CONTROLLER_MAX >= 4096);
     assert!(ADMIN_QUEUE_ENTRIES_MAX as usize > ASYNC_EVENTS_MAX + ABORTS_MAX as usize);
     assert!(RECEIVE_LENGTH >= IN_CAPSULE_LENGTH_MAX);
+    assert!(CROSS_RESET_ENTRIES <= nvme::log_page::CROSS_RESET_ENTRIES_MAX);
+    assert!(CROSS_RESETS_MAX as usize <= CROSS_RESET_ENTRIES);
+    assert!(WRITE_DELAY_MS_MAX + WRITE_DELAY_MARGIN_MS <= u16::MAX as u32, "CQT has 16 bits");
 };

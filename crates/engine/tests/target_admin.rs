@@ -88,7 +88,9 @@ fn a_controller_says_what_is_true_of_it() {
         assert_ne!(identify.multipath_capabilities & multipath_capabilities::ANA_REPORTING, 0);
         assert_eq!((identify.ana_capabilities, identify.ana_group_id_max.get()), (0x1f, ANA_GROUPS_MAX));
         assert!(identify.ana_transition_time_s > 0 && identify.ana_groups.get() == ANA_GROUPS_MAX);
-        let events = optional_async_events::NAMESPACE_ATTRIBUTE | optional_async_events::ANA_CHANGE;
+        let events = optional_async_events::NAMESPACE_ATTRIBUTE
+            | optional_async_events::ANA_CHANGE
+            | optional_async_events::CROSS_CONTROLLER_RESET;
         assert_eq!(identify.optional_async_events.get(), events);
         assert_ne!(identify.volatile_write_cache & volatile_write_cache::PRESENT, 0, "files have a cache");
         let bytes = host.admin.identified(0, Cns::COMMAND_SET_CONTROLLER);
@@ -230,6 +232,7 @@ fn log_pages_can_be_read_in_pieces() {
             (LogPageId::FIRMWARE_SLOT, 512),
             (LogPageId::CHANGED_NAMESPACES, 4096),
             (LogPageId::COMMANDS_SUPPORTED, 4096),
+            (LogPageId::CROSS_CONTROLLER_RESET, 8),
         ] {
             let whole = admin.logged(id, 0, length);
             for piece in [4, 64, 508] {
@@ -262,6 +265,7 @@ fn log_pages_can_be_read_in_pieces() {
             assert_eq!(commands.io[usize::from(opcode)].get(), command_effects::SUPPORTED, "{opcode:#x}");
         }
         assert!(!supports(commands.io[0x7e].get()) && supports(commands.admin[0x06].get()));
+        assert!(supports(commands.admin[usize::from(admin_opcode::CROSS_CONTROLLER_RESET)].get()));
         assert!(!supports(commands.admin[usize::from(admin_opcode::NAMESPACE_MANAGEMENT)].get()));
     }
 }

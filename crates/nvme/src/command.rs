@@ -1,5 +1,5 @@
 //! The submission queue entry and its data descriptor, as every command carries them.
-//! What the command dwords mean belongs to `io`, `fabrics`, `identify`, `log_page` and `features`.
+//! What the command dwords mean belongs to `io`, `fabrics`, `identify`, `log_page`, `features` and `cross_reset`.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -42,6 +42,8 @@ pub mod admin_opcode {
     pub const CAPACITY_MANAGEMENT: u8 = 0x20;
     /// Lockdown.
     pub const LOCKDOWN: u8 = 0x24;
+    /// Cross-Controller Reset (Base 2.3, TP8028).
+    pub const CROSS_CONTROLLER_RESET: u8 = 0x38;
     /// Fabrics commands, told apart by their type (FCTYPE).
     pub const FABRICS: u8 = 0x7f;
     /// Format NVM.

@@ -262,6 +262,8 @@ impl AsyncEvent {
     pub const ANA_CHANGE: Self = Self::notice(0x03, LogPageId::ANA);
     /// Discovery log page change (notice F0h).
     pub const DISCOVERY_LOG_CHANGE: Self = Self::notice(0xF0, LogPageId::DISCOVERY);
+    /// Cross-Controller Reset completed (notice F4h, Base 2.3, TP8028).
+    pub const CROSS_CONTROLLER_RESET_COMPLETED: Self = Self::notice(0xF4, LogPageId::CROSS_CONTROLLER_RESET);
     /// Reservation log page available (I/O command set specific 00h).
     pub const RESERVATION_LOG_AVAILABLE: Self =
         Self { kind: AsyncEventType::COMMAND_SET, info: 0, log_page: LogPageId::RESERVATION_NOTIFICATION };

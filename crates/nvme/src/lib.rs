@@ -6,6 +6,7 @@ extern crate alloc;
 
 pub mod command;
 pub mod completion;
+pub mod cross_reset;
 pub mod discovery;
 pub mod fabrics;
 pub mod features;

@@ -3,11 +3,16 @@
 //! The Discovery log page is in [`crate::discovery`]; who keeps the counters and lists is not known here.
 
 mod ana;
+mod cross_reset;
 mod effects;
 mod health;
 mod reservation;
 
 pub use ana::{AnaGroup, AnaGroupDescriptor, AnaLog, AnaLogBuilder, AnaLogHeader, AnaParseError, AnaState};
+pub use cross_reset::{
+    CROSS_RESET_ENTRIES_MAX, CROSS_RESET_REMOVE_COMPLETED, CrossResetEntry, CrossResetLog,
+    CrossResetParseError, CrossResetStatus, cross_reset_flags,
+};
 pub use effects::{CommandsSupported, FeatureIdentifiersSupported, SupportedLogPages};
 pub use effects::{command_effects, feature_effects, log_page_support};
 pub use health::{ChangedNamespaceList, ErrorLogEntry, FirmwareSlotLog, SmartLog, critical_warning};

@@ -163,6 +163,12 @@ statuses! {
     INVALID_COMMAND_SET = 1, 0x2c, "Invalid I/O Command Set";
     /// Every identifier of the kind is in use.
     ID_UNAVAILABLE = 1, 0x2d, "Identifier Unavailable";
+    /// The same controller is being reset on behalf of another one already.
+    CROSS_CONTROLLER_RESET_IN_PROGRESS = 1, 0x3f, "Cross-Controller Reset in Progress";
+    /// The log of cross-controller resets has no room for another one.
+    CROSS_CONTROLLER_RESET_LOG_FULL = 1, 0x40, "Cross-Controller Reset Log Page Full";
+    /// More cross-controller resets are in progress than the controller takes.
+    CROSS_CONTROLLER_RESET_LIMIT_EXCEEDED = 1, 0x41, "Cross-Controller Reset Limit Exceeded";
     /// Attributes conflict.
     CONFLICTING_ATTRIBUTES = 1, 0x80, "Connect Incompatible Format or Conflicting Attributes";
     /// The write hits a read-only range.

@@ -8,6 +8,7 @@ mod control;
 mod failure;
 mod flags;
 mod log;
+mod mptcp;
 mod report;
 mod state;
 mod stop;

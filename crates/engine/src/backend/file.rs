@@ -52,6 +52,7 @@ impl File {
         path: &Path,
         size: Option<u64>,
         block_size: u32,
+        shared: bool,
     ) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Open { path: path.to_owned(), source };
         let exists = path.exists();
@@ -72,7 +73,7 @@ impl File {
             }
             Err(error) => return Err(failed(error)),
         };
-        lock(&file, path)?;
+        lock(&file, path, shared)?;
         if let (false, Some(size)) = (exists, size) {
             file.set_len(size).map_err(failed)?;
             // The new file's name and size must survive what its blocks survive.
@@ -99,15 +100,15 @@ impl File {
         })
     }
 
-    /// Opens a block device for this process alone.
-    pub(super) fn open_device(path: &Path, block_size: u32) -> Result<Self, BackendError> {
+    /// Opens a block device, for this process alone unless it is `shared`.
+    pub(super) fn open_device(path: &Path, block_size: u32, shared: bool) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Open { path: path.to_owned(), source };
         let metadata = fs::metadata(path).map_err(failed)?;
         if !metadata.file_type().is_block_device() {
             return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a block device" });
         }
         // O_EXCL on a device refuses one that is mounted or part of another device.
-        let flags = OFlags::DIRECT | OFlags::EXCL;
+        let flags = if shared { OFlags::DIRECT } else { OFlags::DIRECT | OFlags::EXCL };
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).custom_flags(flags.bits() as i32).open(path);
         let mut file = match opened {
@@ -116,7 +117,7 @@ impl File {
             }
             other => other.map_err(failed)?,
         };
-        lock(&file, path)?;
+        lock(&file, path, shared)?;
         let sector = rustix::fs::ioctl_blksszget(&file).map_err(|error| failed(error.into()))?;
         if sector > block_size {
             return Err(BackendError::BlockSize { path: path.to_owned(), device: sector, block: block_size });
@@ -217,8 +218,11 @@ impl File {
 }
 
 /// One target at a time: two would overwrite each other's blocks behind their hosts' backs.
-fn lock(file: &fs::File, path: &Path) -> Result<(), BackendError> {
-    match flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+/// Keeps other targets off, or those who do not share.
+fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<(), BackendError> {
+    let operation =
+        if shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
+    match flock(file.as_fd(), operation) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(BackendError::Locked { path: path.to_owned() }),
         Err(error) => Err(BackendError::Open { path: path.to_owned(), source: error.into() }),

@@ -154,11 +154,12 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Opens what `config` names, for blocks of `block_size` bytes. A size that is no multiple of it is cut.
+    /// Opens what `config` names, for blocks of `block_size` bytes. A size that is no multiple of it is cut. With `shared`,
+    /// other targets that open it in the same way may serve a file or device too.
     ///
     /// # Errors
     /// When it cannot be opened, is locked by another target, or has not the size it should have.
-    pub fn open(config: &BackendConfig, block_size: u32) -> Result<Self, BackendError> {
+    pub fn open(config: &BackendConfig, block_size: u32, shared: bool) -> Result<Self, BackendError> {
         let whole_blocks = |size: u64| size - size % u64::from(block_size);
         if let BackendConfig::Memory { size } | BackendConfig::Null { size } = config
             && whole_blocks(*size) == 0
@@ -172,9 +173,9 @@ impl Backend {
             ),
             BackendConfig::Null { size } => Self::Null(AtomicU64::new(whole_blocks(*size))),
             BackendConfig::File { path, size } => {
-                Self::File(File::open_regular(path, size.map(whole_blocks), block_size)?)
+                Self::File(File::open_regular(path, size.map(whole_blocks), block_size, shared)?)
             }
-            BackendConfig::Block { path } => Self::File(File::open_device(path, block_size)?),
+            BackendConfig::Block { path } => Self::File(File::open_device(path, block_size, shared)?),
         })
     }
 

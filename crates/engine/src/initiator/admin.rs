@@ -13,6 +13,7 @@ use nvme::command::admin_opcode;
 use nvme::features::AsyncEvent;
 use nvme::{Status, SubmissionEntry};
 
+use super::bell::Bell;
 use super::queue::{Data, Queue, QueueState, Request};
 use super::{ConnectOptions, InitiatorError};
 use crate::limits::{BUFFER_LENGTH_MAX, RECEIVE_LENGTH};
@@ -72,6 +73,16 @@ enum Job {
 struct Shared {
     events: Mutex<VecDeque<AsyncEvent>>,
     error: OnceLock<InitiatorError>,
+    /// Rung when there is an event, and at the end.
+    bell: Option<Arc<Bell>>,
+}
+
+impl Shared {
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
 }
 
 /// The handle of the thread. Dropping it closes the connection, without a shutdown.
@@ -85,11 +96,15 @@ pub(super) struct AdminThread {
 }
 
 impl AdminThread {
-    /// Starts the thread and connects its queue; with it comes the controller's identifier.
-    pub(super) fn start(options: &ConnectOptions) -> Result<(Self, u16), InitiatorError> {
+    /// Starts the thread and connects its queue; with it comes the controller's identifier. `bell` is rung for each
+    /// event, and when the connection has ended.
+    pub(super) fn start(
+        options: &ConnectOptions,
+        bell: Option<Arc<Bell>>,
+    ) -> Result<(Self, u16), InitiatorError> {
         let (jobs, inbox) = channel();
         let (opened, outcome) = channel();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { bell, ..Shared::default() });
         let (options, theirs) = (options.clone(), shared.clone());
         let address = options.address;
         let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
@@ -268,6 +283,7 @@ impl Server {
         }
         self.queue.close(&mut self.ring);
         self.reply();
+        self.shared.ring();
     }
 
     /// Waits for news of the queue or from other threads, and passes it on.
@@ -370,7 +386,8 @@ impl Server {
                 let what = "the answer to Keep Alive";
                 let _ =
                     self.shared.error.set(InitiatorError::TimedOut { address: self.address, what, after });
-                self.queue.close(&mut self.ring);
+                self.queue.abandon(&mut self.ring);
+                self.shared.ring();
             }
         } else if now >= keep_alive.next {
             let entry = SubmissionEntry::new(admin_opcode::KEEP_ALIVE, 0);
@@ -382,8 +399,10 @@ impl Server {
 
     /// Passes completions on to who waits for them.
     fn reply(&mut self) {
-        if let Some(error) = self.queue.error() {
-            let _ = self.shared.error.set(error.clone());
+        if let Some(error) = self.queue.error()
+            && self.shared.error.set(error.clone()).is_ok()
+        {
+            self.shared.ring();
         }
         while let Some(completion) = self.queue.pop() {
             match completion.user {
@@ -433,6 +452,7 @@ impl Server {
         }
         events.push_back(event);
         drop(events);
+        self.shared.ring();
         self.request_event();
         self.queue.flush(&mut self.ring);
     }

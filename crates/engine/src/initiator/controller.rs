@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nvme::SubmissionEntry;
 use nvme::command::admin_opcode;
@@ -16,6 +17,7 @@ use nvme::identify::{Cns, IdentifyController, IdentifyRequest};
 use nvme::log_page::{LogPageId, LogPageRequest};
 
 use super::admin::{AdminReply, AdminThread};
+use super::bell::Bell;
 use super::link::{Link, page_length_min};
 use super::workers::Workers;
 use super::{ConnectOptions, InitiatorError, QueueOptions};
@@ -50,7 +52,15 @@ impl Controller {
     /// # Errors
     /// When the target cannot be reached, refuses, breaks the protocol or does not answer in time.
     pub fn connect(options: ConnectOptions) -> Result<Controller, InitiatorError> {
-        let (admin, id) = AdminThread::start(&options)?;
+        Self::connect_with(options, None)
+    }
+
+    /// `connect`, with a bell that is rung for each event and when the admin queue has ended.
+    pub(super) fn connect_with(
+        options: ConnectOptions,
+        bell: Option<Arc<Bell>>,
+    ) -> Result<Controller, InitiatorError> {
+        let (admin, id) = AdminThread::start(&options, bell)?;
         let link = Link { admin: &admin, address: options.address };
         let capabilities = Capabilities(link.property(property::CAPABILITIES, true)?);
         let version = link.property(property::VERSION, false)? as u32;
@@ -178,6 +188,29 @@ impl Controller {
         self.read_log(id, nsid, offset, length, false)
     }
 
+    /// `length` bytes of a log page from its beginning, with a log specific parameter (LSP); they are no more than one
+    /// command transfers.
+    pub(super) fn read_log_with(
+        &self,
+        id: LogPageId,
+        specific_parameter: u8,
+        length: usize,
+    ) -> Result<Vec<u8>, InitiatorError> {
+        let length = length.min(self.transfer_length_max()) & !3;
+        let mut request = LogPageRequest::new(id, 0, length as u64);
+        request.specific_parameter = specific_parameter;
+        Ok(self.admin(log_page_entry(&request, 0), None, length)?.success("Get Log Page")?.data)
+    }
+
+    /// Sends an admin command without data, and waits no longer than `timeout` for its end.
+    pub(super) fn admin_within(
+        &self,
+        entry: SubmissionEntry,
+        timeout: Duration,
+    ) -> Result<AdminReply, InitiatorError> {
+        self.0.admin.command_within(entry, None, 0, timeout)
+    }
+
     /// `log_page`, which with `retain_event` leaves the event that led here pending.
     pub(super) fn read_log(
         &self,
@@ -222,6 +255,12 @@ impl Controller {
     /// When the controller did not do it properly; it is disconnected all the same.
     pub fn disconnect(&self) -> Result<(), InitiatorError> {
         self.0.disconnect()
+    }
+
+    /// Closes the connections without a word: the controller is taken for lost.
+    pub(super) fn abandon(&self) {
+        self.0.shut_down.store(true, Ordering::Release);
+        self.0.admin.stop();
     }
 
     /// The threads that serve this controller's namespaces, started by the first that needs them.

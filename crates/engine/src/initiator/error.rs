@@ -87,6 +87,14 @@ pub enum InitiatorError {
         /// Fatal error information (FEI).
         information: u32,
     },
+    /// The path leads elsewhere than the others.
+    #[error("the path {address} is refused: {reason} (paths have to lead to one namespace of one subsystem)")]
+    PathRefused {
+        /// The target's address.
+        address: SocketAddr,
+        /// How it differs.
+        reason: String,
+    },
     /// The target closed the connection.
     #[error("{address} closed the connection")]
     Closed {

@@ -20,6 +20,7 @@ use crate::limits::{BUFFER_LENGTH_MIN, SHUTDOWN_TIMEOUT_MS};
 const EVENTS: u32 = AsyncEventConfig::NAMESPACE_ATTRIBUTE
     | AsyncEventConfig::FIRMWARE_ACTIVATION
     | AsyncEventConfig::ANA_CHANGE
+    | AsyncEventConfig::CROSS_CONTROLLER_RESET
     | AsyncEventConfig::DISCOVERY_LOG_CHANGE;
 
 /// Time between two looks at the controller's status: first, and at most.

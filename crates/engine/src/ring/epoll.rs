@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -24,6 +24,8 @@ struct Job {
     file: OwnedFd,
     operation: StorageOp,
     token: u64,
+    /// When it may begin, where it is held back.
+    due: Option<Instant>,
 }
 
 struct Done {
@@ -85,6 +87,9 @@ impl Epoll {
 
     pub(super) fn store(&mut self, storage: &Storage, operation: StorageOp, token: u64) {
         self.pending += 1;
+        let held_back =
+            if let StorageOp::Write { .. } = operation { storage.write_delay() } else { Duration::ZERO };
+        let due = (!held_back.is_zero()).then(|| Instant::now() + held_back);
         let started = borrow(storage).and_then(|file| file.try_clone_to_owned()).and_then(|file| {
             let jobs = self.threads()?;
             Ok((jobs, file))
@@ -92,7 +97,7 @@ impl Epoll {
         match started {
             Ok((jobs, file)) => {
                 // The threads live as long as this sender.
-                let _ = jobs.send(Job { file, operation, token });
+                let _ = jobs.send(Job { file, operation, token, due });
             }
             Err(error) => {
                 let (StorageOp::Read { buffer, .. } | StorageOp::Write { buffer, .. }) = operation else {
@@ -180,8 +185,11 @@ fn borrow(descriptor: &impl AsRawFd) -> io::Result<BorrowedFd<'_>> {
 fn work(queue: &Mutex<Receiver<Job>>, done: &Sender<Done>, waker: &Waker) {
     loop {
         let Ok(queue) = queue.lock() else { return };
-        let Ok(Job { file, operation, token }) = queue.recv() else { return };
+        let Ok(Job { file, operation, token, due }) = queue.recv() else { return };
         drop(queue);
+        if let Some(due) = due {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
         let (result, buffer) = perform(&file, operation);
         if done.send(Done { token, result, buffer }).is_err() {
             return;

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use crate::limits::SEND_PARTS_MAX;
 
@@ -143,6 +143,12 @@ impl Socket {
         std::net::SocketAddr::try_from(address).ok().map(|address| address.ip())
     }
 
+    /// Makes closing throw away what has not been sent, and reset the connection: a peer that cannot be reached now is
+    /// not to get it later.
+    pub fn reset_when_closed(&self) {
+        let _ = rustix::net::sockopt::set_socket_linger(&self.0, Some(std::time::Duration::ZERO));
+    }
+
     /// Says that nothing more will be sent; what is queued still leaves, and the peer sees a proper end.
     pub fn shut_down_sending(&self) {
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write);
@@ -152,6 +158,12 @@ impl Socket {
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, TimeoutFlags, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use super::{Buffer, Event, Readiness, Storage, StorageOp, Waker};
@@ -17,6 +17,7 @@ const WRITABLE: u64 = 2 << 56;
 const STORED: u64 = 3 << 56;
 const WOKEN: u64 = 4 << 56;
 const REMOVED: u64 = 5 << 56;
+const DELAYED: u64 = 6 << 56;
 const KIND_MASK: u64 = 0xff << 56;
 const GENERATION_SHIFT: u32 = 32;
 const GENERATION_MASK: u32 = 0x00ff_ffff;
@@ -48,6 +49,8 @@ struct Operation {
     buffer: Option<Buffer>,
     offset: u64,
     moved: usize,
+    /// What the kernel waits for first. It lies still, wherever the operation is moved.
+    delay: Option<Box<Timespec>>,
 }
 
 pub(super) struct Uring {
@@ -145,7 +148,9 @@ impl Uring {
                 return self.start(Operation::other(token, descriptor), &entry.build());
             }
         };
-        let operation = Operation { token, descriptor, kind, buffer, offset, moved: 0 };
+        let held_back = if let Kind::Write { .. } = kind { storage.write_delay() } else { Duration::ZERO };
+        let delay = (!held_back.is_zero()).then(|| Box::new(Timespec::from(held_back)));
+        let operation = Operation { token, descriptor, kind, buffer, offset, moved: 0, delay };
         let entry = operation.entry();
         self.start(operation, &entry);
     }
@@ -159,9 +164,15 @@ impl Uring {
             self.operations.push(None);
             self.operations.len() as u32 - 1
         });
+        let delay = operation.delay_entry();
         self.operations[index as usize] = Some(operation);
         let entry = entry.clone().user_data(STORED | u64::from(index));
-        if let Err(error) = self.push(&entry) {
+        let pushed = match delay {
+            // Both together, since a link does not reach from one submission to the next.
+            Some(delay) => self.push_all(&[delay.user_data(DELAYED), entry]),
+            None => self.push(&entry),
+        };
+        if let Err(error) = pushed {
             // The ring itself refuses work, which only a kernel out of memory does: nothing can go on from here, and
             // the operation must not be reported while the kernel could still know it.
             panic!("io_uring takes no more work: {error}");
@@ -169,11 +180,17 @@ impl Uring {
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        self.push_all(std::slice::from_ref(entry))
+    }
+
+    /// Puts all of these into one submission.
+    fn push_all(&mut self, entries: &[squeue::Entry]) -> io::Result<()> {
         loop {
             // SAFETY: polls refer to no memory. Storage entries refer to a buffer that the operation in `operations`
-            // owns until its completion, and to a descriptor that the caller keeps open until then.
+            // owns until its completion, delays to the time in the same operation, and both to a descriptor that the
+            // caller keeps open until then.
             #[allow(unsafe_code)]
-            let pushed = unsafe { self.ring.submission().push(entry) };
+            let pushed = unsafe { self.ring.submission().push_multiple(entries) };
             if pushed.is_ok() {
                 return Ok(());
             }
@@ -287,7 +304,15 @@ impl Uring {
 
 impl Operation {
     const fn other(token: u64, descriptor: RawFd) -> Self {
-        Self { token, descriptor, kind: Kind::Other, buffer: None, offset: 0, moved: 0 }
+        Self { token, descriptor, kind: Kind::Other, buffer: None, offset: 0, moved: 0, delay: None }
+    }
+
+    /// The entry that holds the next one back.
+    fn delay_entry(&self) -> Option<squeue::Entry> {
+        let delay = self.delay.as_deref()?;
+        // Without this flag the end of the time would be a failure, which ends the link.
+        let entry = opcode::Timeout::new(delay).flags(TimeoutFlags::ETIME_SUCCESS).build();
+        Some(entry.flags(squeue::Flags::IO_LINK))
     }
 
     /// The entry for what is left to read or write.

@@ -8,9 +8,10 @@ use nvme::Status;
 
 use super::connection::{Connection, Environment, Session};
 use super::fabric::Fabric;
-use super::fence::{Fence, Fenced};
 use super::mailbox::Message;
+use super::namespace::Namespace;
 use super::request::Asker;
+use super::reservation::HostId;
 use super::slot::Stage;
 
 /// Bit 0 of the result: the command was not aborted (Base 5.1.1).
@@ -62,18 +63,20 @@ impl Connection {
     }
 
     /// Ends the commands of a preempted host that have not reached the storage.
-    pub(super) fn end_fenced(&mut self, fence: &Fence, env: &mut Environment<'_>) {
-        let Fenced::Hosts(hosts) = &fence.fenced else { return };
+    pub(super) fn end_fenced(
+        &mut self,
+        namespace: &Arc<Namespace>,
+        hosts: &[HostId],
+        env: &mut Environment<'_>,
+    ) {
         let is_io = matches!(self.session, Session::Io { .. });
-        if !is_io || !self.host_id().is_some_and(|host_id| hosts.contains(&host_id)) {
+        if !is_io || !self.owner().is_some_and(|owner| hosts.contains(&owner.host_id)) {
             return;
         }
         let fenced: Vec<(u16, Stage)> = self
             .slots
             .iter()
-            .filter(|(_, slot)| {
-                slot.attachment().is_some_and(|a| Arc::ptr_eq(&a.namespace, &fence.namespace))
-            })
+            .filter(|(_, slot)| slot.attachment().is_some_and(|a| Arc::ptr_eq(&a.namespace, namespace)))
             .map(|(index, slot)| (index, slot.stage))
             .collect();
         for (index, stage) in fenced {

@@ -11,7 +11,7 @@ use super::abort::Abort;
 use super::connection::{Connection, Environment, Session};
 use super::end::End;
 use super::slot::Work;
-use super::{discovery, features, identify, log_page, namespace_admin};
+use super::{cross_reset, discovery, features, identify, log_page, namespace_admin};
 use crate::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX};
 
 /// What an admin command comes to.
@@ -127,6 +127,14 @@ impl Connection {
                 let controller = controller.clone();
                 let asker = self.asker(entry.command_id.get(), env);
                 namespace_admin::answer(entry, &controller, data, env.fabric, asker)
+            }
+            Session::Admin { controller, .. }
+                if entry.opcode == admin_opcode::CROSS_CONTROLLER_RESET
+                    && !controller.subsystem.is_discovery =>
+            {
+                let controller = controller.clone();
+                let asker = self.asker(entry.command_id.get(), env);
+                cross_reset::answer(entry, &controller, env.fabric, asker)
             }
             Session::Admin { controller, events } => match entry.opcode {
                 admin_opcode::ASYNC_EVENT_REQUEST if events.len() < ASYNC_EVENTS_MAX => {

@@ -95,6 +95,7 @@ impl Connection {
         if self.slots.get_mut(index).is_none_or(|slot| slot.stage != Stage::Clerk) {
             return;
         }
+        self.slots.abandon();
         if self.terminated {
             return self.slots.give(index, env.pool);
         }

@@ -12,13 +12,14 @@ use super::config::{FabricConfig, NamespaceConfig, SubsystemConfig};
 use super::controller::Controller;
 use super::event::Notice;
 use super::fabric::{Directory, Fabric};
-use super::listener::{Listener, Listening};
+use super::listener::{Listener, Listening, PortChange};
 use super::mailbox::Message;
 use super::namespace::Namespace;
 use super::namespace_table::NamespaceTable;
 use super::reservation_file::ReservationDirectory;
 use super::subsystem::Subsystem;
 use crate::backend::{Backend, BackendConfig};
+use crate::transport::congestion;
 use uuid::Uuid;
 
 /// How long the caller waits for a removed namespace's last command, so that its file is free when he has his answer.
@@ -64,11 +65,7 @@ impl Fabric {
         let listening = self.commit(&old, prepared, &changes, generation);
         clerk::forget(archive.as_ref(), &removed);
         drop(archive);
-        let closed = changes.iter().filter_map(|change| match change {
-            Change::PortRemoved { port } => Some(*port),
-            _ => None,
-        });
-        listener.change(closed.collect(), listening);
+        listener.change(port_change(&wanted, &changes, listening));
         let former = old.config.clone();
         drop(old);
         self.tell_hosts(&former, &changes);
@@ -174,6 +171,45 @@ fn show(controller: &Controller, old: &FabricConfig, changes: &[Change]) -> Vec<
     notices
 }
 
+/// What becomes of the ports, where these open.
+fn port_change(wanted: &FabricConfig, changes: &[Change], open: Vec<Listening>) -> PortChange {
+    let mut change = PortChange { open, ..PortChange::default() };
+    for of in changes {
+        match of {
+            Change::PortRemoved { port } => change.close.push(*port),
+            Change::PortCongestionChanged { port } => {
+                let config = wanted.ports.iter().find(|config| config.id == *port);
+                let asked = config.and_then(|config| config.congestion.as_deref());
+                change.congestion.push((*port, congestion::choice(asked).map(str::to_owned)));
+            }
+            _ => {}
+        }
+    }
+    change
+}
+
+/// What carries a port that is open stays, and a congestion control that one is to have must be to be had.
+fn check_ports(old: &FabricConfig, wanted: &FabricConfig, changes: &[Change]) -> Result<(), TargetError> {
+    for port in &wanted.ports {
+        let open = old.ports.iter().find(|open| open.id == port.id && open.address == port.address);
+        if open.is_some_and(|open| open.transport != port.transport) {
+            // The new socket would have to listen before the old one is closed, and cannot.
+            return Err(TargetError::Config(format!(
+                "port {}: {} cannot become {} while it is open; remove it and add it again",
+                port.id, port.address, port.transport
+            )));
+        }
+        let changes = changes
+            .iter()
+            .any(|change| matches!(change, Change::PortCongestionChanged { port: id } if *id == port.id));
+        if changes && let Some(name) = congestion::choice(port.congestion.as_deref()) {
+            congestion::check(name)
+                .map_err(|error| TargetError::Config(format!("port {}: {error}", port.id)))?;
+        }
+    }
+    Ok(())
+}
+
 /// Ports that want any free service and are open already keep the one they have.
 fn with_services(old: &FabricConfig, wanted: &FabricConfig) -> FabricConfig {
     let mut wanted = wanted.clone();
@@ -202,6 +238,7 @@ fn prepare(
     archive: Option<&ReservationDirectory>,
 ) -> Result<Prepared, TargetError> {
     check_places(wanted)?;
+    check_ports(&old.config, wanted, changes)?;
     let mut config = wanted.clone();
     let mut namespaces = Vec::with_capacity(wanted.subsystems.len());
     for subsystem in &wanted.subsystems {
@@ -215,7 +252,7 @@ fn prepare(
     let added = |id| changes.iter().any(|change| matches!(change, Change::PortAdded { port } if *port == id));
     let mut listening = Vec::new();
     for port in config.ports.iter_mut().filter(|port| added(port.id)) {
-        let socket = Listening::open(port.id, port.address)?;
+        let socket = Listening::open(port)?;
         port.address = socket.address();
         listening.push(socket);
     }

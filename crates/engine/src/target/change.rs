@@ -26,6 +26,11 @@ pub enum Change {
         /// Its number.
         port: u16,
     },
+    /// The congestion control of connections that come by an address from then on.
+    PortCongestionChanged {
+        /// Its number.
+        port: u16,
+    },
     /// A subsystem comes.
     SubsystemAdded {
         /// Its name.
@@ -48,6 +53,11 @@ pub enum Change {
     },
     /// Where hosts may create namespaces.
     StorageChanged {
+        /// The subsystem's name.
+        nqn: String,
+    },
+    /// For how long after the loss of their hosts commands may still take effect.
+    CommandQuiesceChanged {
         /// The subsystem's name.
         nqn: String,
     },
@@ -86,7 +96,7 @@ pub enum Change {
         /// The namespace.
         nsid: u32,
     },
-    /// Limits, visibility, write protection or ANA group of a namespace.
+    /// Limits, visibility, write protection, ANA group or write delay of a namespace.
     NamespaceChanged {
         /// The subsystem's name.
         nqn: String,
@@ -107,6 +117,7 @@ impl fmt::Display for Change {
             Self::PortAdded { port } => write!(f, "port {port} is added"),
             Self::PortRemoved { port } => write!(f, "port {port} is removed"),
             Self::PortChanged { port } => write!(f, "port {port} is advertised otherwise"),
+            Self::PortCongestionChanged { port } => write!(f, "port {port} gets another congestion control"),
             Self::SubsystemAdded { nqn } => write!(f, "subsystem {nqn} is added"),
             Self::SubsystemRemoved { nqn } => write!(f, "subsystem {nqn} is removed"),
             Self::SubsystemReplaced { nqn } => {
@@ -115,6 +126,9 @@ impl fmt::Display for Change {
             Self::AccessChanged { nqn } => write!(f, "subsystem {nqn}: who may use it where changes"),
             Self::StorageChanged { nqn } => {
                 write!(f, "subsystem {nqn}: where hosts create namespaces changes")
+            }
+            Self::CommandQuiesceChanged { nqn } => {
+                write!(f, "subsystem {nqn}: the command quiesce time changes")
             }
             Self::AnaGroupChanged { nqn, group } => write!(f, "subsystem {nqn}: ANA group {group} changes"),
             Self::NamespaceAdded { nqn, nsid } => write!(f, "subsystem {nqn}: namespace {nsid} is added"),
@@ -143,8 +157,14 @@ impl FabricConfig {
                     changes.push(Change::PortRemoved { port: port.id });
                     changes.push(Change::PortAdded { port: port.id });
                 }
-                Some(other) if other != port => changes.push(Change::PortChanged { port: port.id }),
-                Some(_) => {}
+                Some(other) => {
+                    if other.congestion != port.congestion {
+                        changes.push(Change::PortCongestionChanged { port: port.id });
+                    }
+                    if (&other.advertise, other.discovery_only) != (&port.advertise, port.discovery_only) {
+                        changes.push(Change::PortChanged { port: port.id });
+                    }
+                }
             }
         }
         let is_new = |id| !self.ports.iter().any(|port| port.id == id);
@@ -201,11 +221,15 @@ fn subsystem_changes(from: &SubsystemConfig, to: &SubsystemConfig, changes: &mut
     if from.storage != to.storage {
         changes.push(Change::StorageChanged { nqn: nqn() });
     }
+    if from.command_quiesce_ms != to.command_quiesce_ms {
+        changes.push(Change::CommandQuiesceChanged { nqn: nqn() });
+    }
 }
 
 fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, changes: &mut Vec<Change>) {
     let (nqn, nsid) = (nqn.to_owned(), from.nsid);
-    let same_blocks = from.backend.is_same_place(&to.backend) && from.block_size == to.block_size;
+    let same_blocks = from.backend.is_same_place(&to.backend)
+        && (from.block_size, from.shared_storage) == (to.block_size, to.shared_storage);
     if !same_blocks || from.identity(&nqn) != to.identity(&nqn) {
         changes.push(Change::NamespaceReplaced { nqn, nsid });
         return;
@@ -220,6 +244,7 @@ fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, ch
         ("qos", from.qos == to.qos),
         ("write_protection", from.write_protection == to.write_protection),
         ("created_by_host", from.created_by_host == to.created_by_host),
+        ("write_delay_ms", from.write_delay_ms == to.write_delay_ms),
     ] {
         if !same {
             fields.push(name);
@@ -268,9 +293,11 @@ mod tests {
         named(after(|fabric| fabric.ports.push(PortConfig::new(2, other))), "PortAdded");
         named(after(|fabric| fabric.ports.clear()), "PortRemoved");
         named(after(|fabric| fabric.ports[0].advertise = Some("10.0.0.1".to_owned())), "PortChanged");
+        named(after(|fabric| fabric.ports[0].congestion = Some("reno".to_owned())), "PortCongestionChanged");
         named(after(|fabric| fabric.subsystems.clear()), "SubsystemRemoved");
         named(after(|fabric| fabric.subsystems[0].serial = "B".to_owned()), "SubsystemReplaced");
         named(after(|fabric| fabric.subsystems[0].allow_any_host = false), "AccessChanged");
+        named(after(|fabric| fabric.subsystems[0].command_quiesce_ms = Some(9)), "CommandQuiesceChanged");
         named(after(|fabric| drop(fabric.subsystems[0].namespaces.pop())), "NamespaceRemoved");
         let namespace = |change: fn(&mut NamespaceConfig)| {
             after(|fabric| change(&mut fabric.subsystems[0].namespaces[0]))
@@ -279,6 +306,7 @@ mod tests {
         named(namespace(|n| n.backend = BackendConfig::Null { size: 1 << 20 }), "NamespaceReplaced");
         named(namespace(|n| n.block_size = 512), "NamespaceReplaced");
         named(namespace(|n| n.qos.iops = Some(5)), "NamespaceChanged");
+        named(namespace(|n| n.write_delay_ms = 5), "NamespaceChanged");
         named(namespace(|n| n.visible = Visibility::Only(Vec::new())), "NamespaceChanged");
         let group = super::super::config::AnaGroupConfig {
             id: 1,

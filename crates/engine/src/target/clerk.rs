@@ -139,8 +139,8 @@ fn work(fabric: &Fabric, job: Job) {
             }
             // By now no reactor lets another command of theirs through. The command is done when the last of the
             // earlier ones has ended.
-            let then = Then::Finish(slot, Status::SUCCESS);
-            Fence::raise(fabric, namespace, Fenced::Hosts(outcome.aborts), asker, then);
+            let then = Then::Finish(asker, slot, Status::SUCCESS);
+            Fence::raise(fabric, Fenced::Hosts(namespace, outcome.aborts), then);
         }
         Task::Persistence { namespaces, persists } => {
             let set = |namespace| set_persistence(fabric, namespace, persists);

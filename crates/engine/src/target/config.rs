@@ -12,8 +12,12 @@ use uuid::Uuid;
 
 use super::TargetError;
 use crate::backend::BackendConfig;
-use crate::limits::{ANA_GROUPS_MAX, HOSTS_MAX, NAMESPACES_MAX, PORTS_MAX, REFERRALS_MAX, SUBSYSTEMS_MAX};
+use crate::limits::{
+    ANA_GROUPS_MAX, COMMAND_QUIESCE_MS, HOSTS_MAX, NAMESPACES_MAX, PORTS_MAX, REFERRALS_MAX, SUBSYSTEMS_MAX,
+    WRITE_DELAY_MARGIN_MS, WRITE_DELAY_MS_MAX,
+};
 use crate::ring::Engine;
+use crate::transport::{Transport, congestion};
 
 /// What a target serves, and how.
 #[derive(Clone, Debug)]
@@ -67,6 +71,13 @@ pub struct PortConfig {
     /// Whether only the discovery subsystem is to be found here.
     #[serde(default, skip_serializing_if = "is_false")]
     pub discovery_only: bool,
+    /// What carries its connections. Hosts that only have TCP are served on a port with MPTCP too.
+    #[serde(default, skip_serializing_if = "Transport::is_tcp")]
+    pub transport: Transport,
+    /// Congestion control by its name in the kernel, or [`congestion::SYSTEM`] to leave it to the system;
+    /// [`congestion::default_choice`] without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
 }
 
 /// A discovery service elsewhere.
@@ -110,6 +121,10 @@ pub struct SubsystemConfig {
     /// The ports it is found on, by their numbers; on all where this is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
+    /// After its host is lost, no command of a controller takes effect later than so many milliseconds (CQT);
+    /// [`Self::command_quiesce_ms`] is what hosts are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_quiesce_ms: Option<u16>,
 }
 
 /// A directory in which hosts may create namespaces as files (Namespace Management).
@@ -150,6 +165,13 @@ pub struct NamespaceConfig {
     /// Whether a host created it, so that its file goes with it when it is deleted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub created_by_host: bool,
+    /// Milliseconds for which each write is held back before it reaches the file or device: for trying what happens
+    /// when a path fails over slow storage.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub write_delay_ms: u32,
+    /// Whether another target over the same file or device may serve it too, as a second way to it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shared_storage: bool,
 }
 
 /// Which hosts see a namespace, of those that may use its subsystem.
@@ -313,10 +335,16 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
 impl PortConfig {
     /// Port number `id` at `address`, told to hosts as it is.
     pub const fn new(id: u16, address: SocketAddr) -> Self {
-        Self { id, address, advertise: None, discovery_only: false }
+        let transport = Transport::Tcp;
+        Self { id, address, advertise: None, discovery_only: false, transport, congestion: None }
     }
 }
 
@@ -333,6 +361,7 @@ impl SubsystemConfig {
             ana_groups: Vec::new(),
             storage: None,
             ports: Vec::new(),
+            command_quiesce_ms: None,
         }
     }
 
@@ -347,6 +376,15 @@ impl SubsystemConfig {
     pub fn group_state(&self, group: u32, port: u16) -> GroupState {
         let known = self.ana_groups.iter().find(|known| known.id == group);
         known.map_or(GroupState::Optimized, |known| *known.ports.get(&port).unwrap_or(&known.state))
+    }
+
+    /// How many milliseconds after the loss of its host a controller's commands may still take effect, as hosts are
+    /// told (CQT): what is configured, or as long as a write that is held back may take.
+    pub fn command_quiesce_ms(&self) -> u16 {
+        let delayed = self.namespaces.iter().map(|namespace| namespace.write_delay_ms).filter(|ms| *ms > 0);
+        let longest = delayed.max().map_or(0, |longest| longest.saturating_add(WRITE_DELAY_MARGIN_MS));
+        let longest = u16::try_from(longest).unwrap_or(u16::MAX);
+        self.command_quiesce_ms.unwrap_or(COMMAND_QUIESCE_MS).max(longest)
     }
 
     /// Whether it is found on the port with this number.
@@ -368,6 +406,8 @@ impl NamespaceConfig {
             qos: QosConfig::default(),
             write_protection: WriteProtection::None,
             created_by_host: false,
+            write_delay_ms: 0,
+            shared_storage: false,
         }
     }
 
@@ -413,6 +453,11 @@ impl FabricConfig {
             let same = |other: &PortConfig| other.address == port.address && port.address.port() != 0;
             if self.ports[..at].iter().any(same) {
                 return wrong(format!("port {} is there twice", port.address));
+            }
+            if let Some(name) = &port.congestion
+                && !congestion::is_name(name)
+            {
+                return wrong(format!("port {}: `{name}` is no name of a congestion control", port.address));
             }
         }
         for referral in &self.referrals {
@@ -477,6 +522,11 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
     if config.hosts.len() > HOSTS_MAX {
         return wrong(format!("at most {HOSTS_MAX} hosts can be named"));
     }
+    if config.command_quiesce_ms == Some(0) {
+        return wrong(
+            "a command quiesce time of 0 promises nothing; leave it out for the usual one".to_owned(),
+        );
+    }
     for (at, group) in config.ana_groups.iter().enumerate() {
         if group.id == 0 || group.id > ANA_GROUPS_MAX {
             return wrong(format!("ANA group {}: groups go from 1 to {ANA_GROUPS_MAX}", group.id));
@@ -511,6 +561,14 @@ fn check_namespace(namespace: &NamespaceConfig) -> Result<(), String> {
     }
     if namespace.visible.hosts().len() > HOSTS_MAX {
         return Err(format!("at most {HOSTS_MAX} hosts can be named"));
+    }
+    if namespace.write_delay_ms > WRITE_DELAY_MS_MAX {
+        return Err(format!("writes can be held back for at most {WRITE_DELAY_MS_MAX} ms"));
+    }
+    if (namespace.write_delay_ms > 0 || namespace.shared_storage)
+        && !matches!(namespace.backend, BackendConfig::File { .. } | BackendConfig::Block { .. })
+    {
+        return Err("only a file or block device can be shared, or have its writes held back".to_owned());
     }
     let qos = &namespace.qos;
     let limits = [qos.read_iops, qos.write_iops, qos.iops, qos.read_bytes, qos.write_bytes, qos.bytes];

@@ -16,11 +16,11 @@ use super::controller::Controller;
 use super::counters::{QueueMeter, ReactorCounters};
 use super::end::End;
 use super::fabric::Fabric;
+use super::fence::Owner;
 use super::mailbox::Mailbox;
 use super::namespace_table::Views;
 use super::pair::Pair;
 use super::request::Asker;
-use super::reservation::HostId;
 use super::shape::Lanes;
 use super::slot::{Slots, Stage, Work};
 use super::turns::Timers;
@@ -109,7 +109,7 @@ pub(super) struct Connection {
     /// The port it came by, and from where.
     pub(super) port: u16,
     pub(super) peer: SocketAddr,
-    pub(super) socket: Socket,
+    pub(super) socket: Arc<Socket>,
     pub(super) session: Session,
     pub(super) slots: Slots,
     /// Commands that wait for a buffer, in turn.
@@ -158,7 +158,7 @@ impl Connection {
             serial,
             port,
             peer,
-            socket,
+            socket: Arc::new(socket),
             session: Session::New,
             // Connect itself needs one slot, for its data.
             slots: Slots::new(1),
@@ -195,9 +195,10 @@ impl Connection {
         }
     }
 
-    /// The identifier of its host.
-    pub(super) fn host_id(&self) -> Option<HostId> {
-        self.controller().map(|controller| controller.host.id)
+    /// Whose its commands are.
+    pub(super) fn owner(&self) -> Option<Owner> {
+        let owner = |of: &Arc<Controller>| Owner { host_id: of.host.id, controller: of.instance };
+        self.controller().map(owner)
     }
 
     /// Where an answer for one of its commands goes that somebody else gives.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use nvme::cross_reset::ControllerInstance;
 use nvme::fabrics::{configuration, controller_status};
 use nvme::features::value;
 use nvme::log_page::{ErrorLogEntry, ReservationNotification, ReservationNotificationLog};
@@ -13,12 +14,13 @@ use nvme::{Status, SubmissionEntry};
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::counters::QueueMeters;
+use super::cross_reset::CrossResets;
 use super::event::{Events, Notice};
 use super::features::Features;
 use super::log_page::parameter_location;
 use super::namespace_table::NamespaceTable;
 use super::reservation_log::ReservationLog;
-use super::status::{ControllerStatus, QueueStatus};
+use super::status::{ControllerStatus, Look, OpenQueue, QueueStatus};
 use super::subsystem::{Subsystem, lock};
 use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES, IO_QUEUES_MAX};
 use crate::ring::Moment;
@@ -34,6 +36,8 @@ pub(super) struct Host {
 #[derive(Debug)]
 pub(super) struct Controller {
     pub(super) id: u16,
+    /// Which of all that have its identifier it is.
+    pub(super) instance: ControllerInstance,
     pub(super) subsystem: Arc<Subsystem>,
     pub(super) host: Host,
     /// The port its host came by.
@@ -56,11 +60,13 @@ pub(super) struct State {
     pub(super) status: u32,
     pub(super) features: Features,
     /// Its queues, the admin queue too, each with the serial number of its connection.
-    pub(super) queues: Vec<(u64, QueueStatus)>,
+    pub(super) queues: Vec<(u64, OpenQueue)>,
     events: Events,
     /// Namespaces that are otherwise than the host may think; too many to name beyond a list's length.
     changed_namespaces: BTreeSet<u32>,
     reservation_log: ReservationLog,
+    /// The resets of other controllers that it was asked for.
+    pub(super) cross_resets: CrossResets,
     errors: Vec<ErrorLogEntry>,
     error_count: u64,
 }
@@ -70,7 +76,7 @@ const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
 
 impl Controller {
     pub(super) fn new(
-        id: u16,
+        instance: ControllerInstance,
         subsystem: Arc<Subsystem>,
         host: Host,
         port: u16,
@@ -79,7 +85,8 @@ impl Controller {
     ) -> Self {
         let table = RwLock::new(Arc::new(subsystem.table_for(&host.nqn, port)));
         Self {
-            id,
+            id: instance.controller_id,
+            instance,
             subsystem,
             host,
             port,
@@ -97,6 +104,7 @@ impl Controller {
                 events: Events::default(),
                 changed_namespaces: BTreeSet::new(),
                 reservation_log: ReservationLog::default(),
+                cross_resets: CrossResets::default(),
                 errors: Vec::new(),
                 error_count: 0,
             }),
@@ -119,9 +127,9 @@ impl Controller {
         !self.ended.swap(true, Ordering::AcqRel)
     }
 
-    /// Takes note that the host was heard of at `now`.
-    pub(super) fn hear(&self, now: Moment) {
-        self.heard.store(now.0, Ordering::Relaxed);
+    /// Takes note that the host was heard of at `moment`. Another reactor may have heard of it later.
+    pub(super) fn hear(&self, moment: Moment) {
+        self.heard.fetch_max(moment.0, Ordering::Relaxed);
     }
 
     /// The keep alive time-out in milliseconds, 0 for none.
@@ -167,6 +175,7 @@ impl Controller {
             state.events = Events::default();
             state.changed_namespaces.clear();
             state.reservation_log = ReservationLog::default();
+            state.cross_resets.clear_log();
             // They are on their way out; their numbers are free at once.
             state.queues.retain(|(_, queue)| queue.queue_id == 0);
             close = true;
@@ -263,7 +272,7 @@ impl Controller {
     }
 
     /// Takes the admin queue, whose connection has this serial number.
-    pub(super) fn add_admin_queue(&self, serial: u64, queue: QueueStatus) {
+    pub(super) fn add_admin_queue(&self, serial: u64, queue: OpenQueue) {
         self.state().queues.push((serial, queue));
     }
 
@@ -271,7 +280,7 @@ impl Controller {
     ///
     /// # Errors
     /// The status when the controller is not ready, has not granted the queue, or has it already.
-    pub(super) fn add_queue(&self, serial: u64, queue: QueueStatus) -> Result<(), Status> {
+    pub(super) fn add_queue(&self, serial: u64, queue: OpenQueue) -> Result<(), Status> {
         let mut state = self.state();
         let queue_id = queue.queue_id;
         if !self.is_ready() {
@@ -289,8 +298,8 @@ impl Controller {
 
     /// What is to be told of it.
     pub(super) fn status(&self) -> ControllerStatus {
-        let mut queues: Vec<QueueStatus> =
-            self.state().queues.iter().map(|(_, queue)| queue.clone()).collect();
+        let looks: Vec<Look> = self.state().queues.iter().map(|(_, queue)| queue.look()).collect();
+        let mut queues: Vec<QueueStatus> = looks.into_iter().map(Look::status).collect();
         queues.sort_unstable_by_key(|queue| queue.queue_id);
         ControllerStatus {
             cntlid: self.id,
@@ -354,7 +363,8 @@ mod tests {
 
     fn controller(subsystem: Subsystem, keep_alive_ms: u32) -> Controller {
         let host = Host { nqn: "nqn.2026-01.io.selvedge:host".to_owned(), id: [1; 16] };
-        Controller::new(1, Arc::new(subsystem), host, 1, keep_alive_ms, Moment(0))
+        let instance = ControllerInstance { controller_id: 1, uniquifier: 1, random_number: 1 };
+        Controller::new(instance, Arc::new(subsystem), host, 1, keep_alive_ms, Moment(0))
     }
 
     #[test]

@@ -14,10 +14,13 @@ pub(super) enum Notice {
     DiscoveryLog,
     /// A page of the reservation notification log.
     Reservation,
+    /// A controller was reset, as this one was asked to do.
+    CrossControllerReset,
 }
 
 impl Notice {
-    const ALL: [Self; 4] = [Self::Namespaces, Self::Ana, Self::DiscoveryLog, Self::Reservation];
+    const ALL: [Self; 5] =
+        [Self::Namespaces, Self::Ana, Self::DiscoveryLog, Self::Reservation, Self::CrossControllerReset];
 
     const fn bit(self) -> u8 {
         1 << self as u8
@@ -29,6 +32,7 @@ impl Notice {
             Self::Ana => AsyncEvent::ANA_CHANGE,
             Self::DiscoveryLog => AsyncEvent::DISCOVERY_LOG_CHANGE,
             Self::Reservation => AsyncEvent::RESERVATION_LOG_AVAILABLE,
+            Self::CrossControllerReset => AsyncEvent::CROSS_CONTROLLER_RESET_COMPLETED,
         }
     }
 
@@ -39,6 +43,7 @@ impl Notice {
             Self::Ana => config.contains(AsyncEventConfig::ANA_CHANGE),
             Self::DiscoveryLog => config.contains(AsyncEventConfig::DISCOVERY_LOG_CHANGE),
             Self::Reservation => true,
+            Self::CrossControllerReset => config.contains(AsyncEventConfig::CROSS_CONTROLLER_RESET),
         }
     }
 }

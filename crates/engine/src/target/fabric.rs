@@ -6,7 +6,9 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use nvme::Status;
+use nvme::cross_reset::ControllerInstance;
 use nvme::discovery::DISCOVERY_NQN;
+use uuid::Uuid;
 
 use super::clerk::Job;
 use super::config::{FabricConfig, PortConfig};
@@ -56,12 +58,22 @@ pub(super) struct Fabric {
     /// Where reservations are kept that outlive the target.
     archive: Mutex<Option<ReservationDirectory>>,
     has_archive: bool,
+    /// Half of the random number of each of its controllers, by which no other target takes them for its own.
+    tag: u32,
 }
 
 #[derive(Debug, Default)]
 struct Controllers {
     by_id: HashMap<u16, Arc<Controller>>,
     last_id: u16,
+    /// The uniquifier that the last controller with each identifier had.
+    uniquifiers: HashMap<u16, u8>,
+}
+
+/// A random number that is not 0.
+fn random() -> u32 {
+    // Of a random UUID's bits, these have no meaning.
+    ((Uuid::new_v4().as_u64_pair().0 >> 32) as u32).max(1)
 }
 
 /// Identifiers from here on mean something else (FFF0h and up are reserved).
@@ -78,6 +90,7 @@ impl Fabric {
             clerk: Mutex::default(),
             has_archive: archive.is_some(),
             archive: Mutex::new(archive),
+            tag: random(),
         }
     }
 
@@ -178,7 +191,10 @@ impl Fabric {
     }
 
     /// Makes a controller, or `None` when there are as many as there may be.
-    pub(super) fn add_controller(&self, make: impl FnOnce(u16) -> Controller) -> Option<Arc<Controller>> {
+    pub(super) fn add_controller(
+        &self,
+        make: impl FnOnce(ControllerInstance) -> Controller,
+    ) -> Option<Arc<Controller>> {
         let mut controllers = lock(&self.controllers);
         if controllers.by_id.len() >= CONTROLLERS_MAX {
             return None;
@@ -193,9 +209,18 @@ impl Fabric {
             }
         }
         controllers.last_id = id;
-        let controller = Arc::new(make(id));
+        let uniquifier = controllers.uniquifiers.entry(id).or_default();
+        *uniquifier = uniquifier.checked_add(1).unwrap_or(1);
+        let random_number = u64::from(self.tag) << 32 | u64::from(random());
+        let instance = ControllerInstance { controller_id: id, uniquifier: *uniquifier, random_number };
+        let controller = Arc::new(make(instance));
         controllers.by_id.insert(id, controller.clone());
         Some(controller)
+    }
+
+    /// Whether the controller was made here if anywhere, so that it is known here whether it is gone.
+    pub(super) const fn has_made(&self, instance: &ControllerInstance) -> bool {
+        (instance.random_number >> 32) as u32 == self.tag
     }
 
     /// The controller with this identifier.

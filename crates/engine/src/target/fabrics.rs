@@ -1,6 +1,8 @@
 //! Fabrics commands: Connect makes controllers and queues, Property Get and Set drive a controller's state.
 //! Who may connect is asked of the subsystem; what a configuration does is the controller's.
 
+use std::sync::Arc;
+
 use nvme::discovery::Nqn;
 use nvme::fabrics::{
     CONTROLLER_ID_ANY, Capabilities, Connect, ConnectData, InvalidParameter, PropertyAccess, VERSION_2_0,
@@ -15,7 +17,7 @@ use super::controller::{Controller, Host};
 use super::end::End;
 use super::namespace_table::Views;
 use super::slot::Slots;
-use super::status::QueueStatus;
+use super::status::OpenQueue;
 use crate::limits::{ADMIN_QUEUE_ENTRIES_MAX, KEEP_ALIVE_MS_MAX, QUEUE_ENTRIES_MAX};
 
 /// How long a controller takes to become ready at most, in units of 500 ms (CAP.TO): it is ready at once.
@@ -88,7 +90,7 @@ impl Connection {
         let (port, keep_alive_ms, now) = (self.port, connect.keep_alive_ms, env.now);
         let controller = env
             .fabric
-            .add_controller(|id| Controller::new(id, subsystem, host, port, keep_alive_ms, now))
+            .add_controller(|instance| Controller::new(instance, subsystem, host, port, keep_alive_ms, now))
             .ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
         tracing::info!(
             controller = controller.id,
@@ -97,7 +99,7 @@ impl Connection {
             "a host connects"
         );
         let id = controller.id;
-        controller.add_admin_queue(self.serial, self.queue_status(connect, env));
+        controller.add_admin_queue(self.serial, self.open_queue(connect, env));
         self.session = Session::Admin { controller, events: Vec::new() };
         Ok(id)
     }
@@ -126,7 +128,7 @@ impl Connection {
         if subsystem.is_discovery {
             return Err(InvalidParameter::QUEUE_ID.into());
         }
-        controller.add_queue(self.serial, self.queue_status(connect, env)).map_err(|status| {
+        controller.add_queue(self.serial, self.open_queue(connect, env)).map_err(|status| {
             let unknown = status.without_flags() == Status::CONNECT_INVALID_PARAMETERS;
             Refusal(status, unknown.then_some(InvalidParameter::QUEUE_ID))
         })?;
@@ -139,12 +141,13 @@ impl Connection {
     }
 
     /// What is to be told of the queue that this connection becomes.
-    fn queue_status(&self, connect: &Connect, env: &Environment<'_>) -> QueueStatus {
-        QueueStatus {
+    fn open_queue(&self, connect: &Connect, env: &Environment<'_>) -> OpenQueue {
+        OpenQueue {
             queue_id: connect.queue_id,
             entries: connect.queue_size + 1,
             reactor: env.mailbox.number,
-            peer: Some(self.peer),
+            peer: self.peer,
+            socket: Arc::downgrade(&self.socket),
         }
     }
 

@@ -1,71 +1,107 @@
 //! Waiting until no reactor works on certain commands any more: before a fused pair may compare, and before a host that
-//! was preempted counts as stopped. Nobody waits in a thread; the last reactor to pass says so.
+//! was preempted, or a controller that was reset, counts as stopped. Nobody waits in a thread; the last reactor to pass
+//! says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use nvme::Status;
+use nvme::cross_reset::ControllerInstance;
 
+use super::cross_reset::CrossReset;
 use super::fabric::Fabric;
 use super::mailbox::Message;
 use super::namespace::{ByteRange, Namespace};
 use super::request::Asker;
 use super::reservation::HostId;
+use super::slot::{Slot, Slots, Stage};
+
+/// Whose a connection's commands are, even when nothing but them is left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) host_id: HostId,
+    pub(super) controller: ControllerInstance,
+}
 
 /// Whose commands have to end.
 #[derive(Debug)]
 pub(super) enum Fenced {
-    /// Those that write in this range. New ones are held back by a claim on it.
-    Writes(ByteRange),
-    /// All of these hosts. New ones are refused by a reservation; those that wait are ended.
-    Hosts(Vec<HostId>),
+    /// Those that write in this range of the namespace. New ones are held back by a claim on it.
+    Writes(Arc<Namespace>, ByteRange),
+    /// All of these hosts on the namespace. New ones are refused by a reservation; those that wait are ended.
+    Hosts(Arc<Namespace>, Vec<HostId>),
+    /// All of this controller, which has ended. Its queues are closed, with all that waits in them.
+    Controller(ControllerInstance),
+}
+
+impl Fenced {
+    /// Whether a queue works on one of these commands. What waits in it does not count: it was ended, or is held back.
+    pub(super) fn is_in(&self, owner: Option<&Owner>, slots: &Slots) -> bool {
+        let is_stored = |namespace: &Arc<Namespace>, is_meant: &dyn Fn(&Slot) -> bool| {
+            slots.iter().any(|(_, slot)| {
+                slot.stage == Stage::Storage
+                    && slot.attachment().is_some_and(|a| Arc::ptr_eq(&a.namespace, namespace))
+                    && is_meant(slot)
+            })
+        };
+        if slots.storing() == 0 {
+            return false;
+        }
+        match self {
+            Self::Writes(namespace, range) => {
+                is_stored(namespace, &|slot| slot.fused == nvme::io::Fused::No && slot.work.may_write(range))
+            }
+            Self::Hosts(namespace, hosts) => {
+                owner.is_some_and(|owner| hosts.contains(&owner.host_id)) && is_stored(namespace, &|_| true)
+            }
+            Self::Controller(controller) => owner.is_some_and(|owner| owner.controller == *controller),
+        }
+    }
 }
 
 /// What happens when all reactors have passed.
 #[derive(Debug)]
 pub(super) enum Then {
     /// The fused pair whose first command is in this slot of the asker's connection goes on.
-    GoOn(u16),
-    /// The command in this slot is answered with this status.
-    Finish(u16, Status),
+    GoOn(Asker, u16),
+    /// The command in this slot of the asker's connection is answered with this status.
+    Finish(Asker, u16, Status),
+    /// The reset of a controller has succeeded.
+    Reset(CrossReset),
 }
 
 /// A wait for all reactors.
 #[derive(Debug)]
 pub(super) struct Fence {
-    pub(super) namespace: Arc<Namespace>,
     pub(super) fenced: Fenced,
     left: AtomicUsize,
-    asker: Asker,
     then: Then,
 }
 
 impl Fence {
     /// Asks all reactors to pass.
-    pub(super) fn raise(
-        fabric: &Fabric,
-        namespace: Arc<Namespace>,
-        fenced: Fenced,
-        asker: Asker,
-        then: Then,
-    ) {
+    pub(super) fn raise(fabric: &Fabric, fenced: Fenced, then: Then) {
         let left = AtomicUsize::new(fabric.reactors().len());
-        let fence = Arc::new(Self { namespace, fenced, left, asker, then });
+        let fence = Arc::new(Self { fenced, left, then });
         fabric.tell_reactors(|| Message::Fence(fence.clone()));
     }
 
     /// A reactor has none of these commands any more. The last one passes the word on.
-    pub(super) fn pass(&self) {
+    pub(super) fn pass(&self, fabric: &Fabric) {
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let (connection, serial) = (self.asker.connection, self.asker.serial);
-        self.asker.reactor.send(match self.then {
-            Then::GoOn(slot) => Message::FencePassed { connection, serial, slot },
-            Then::Finish(slot, status) => {
-                Message::Finish { connection, serial, slot, status, data: Vec::new() }
+        match &self.then {
+            Then::GoOn(Asker { reactor, connection, serial, .. }, slot) => {
+                reactor.send(Message::FencePassed { connection: *connection, serial: *serial, slot: *slot });
             }
-        });
+            Then::Finish(Asker { reactor, connection, serial, .. }, slot, status) => {
+                let (connection, serial) = (*connection, *serial);
+                let (slot, status) = (*slot, *status);
+                reactor.send(Message::Finish { connection, serial, slot, status, data: Vec::new() });
+            }
+            Then::Reset(reset) => reset.done(fabric),
+        }
     }
 }
 

@@ -31,9 +31,9 @@ use super::namespace_table::Attachment;
 use crate::backend::Backend;
 use crate::limits::{
     ABORTS_MAX, ADMIN_QUEUE_ENTRIES_MAX, ANA_GROUPS_MAX, ANA_TRANSITION_S_MAX, ASYNC_EVENTS_MAX,
-    BUFFER_LENGTH_MIN, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX, COPY_RANGES_MAX, ERROR_LOG_ENTRIES,
-    IN_CAPSULE_LENGTH_MAX, KEEP_ALIVE_GRANULARITY_100MS, NAMESPACES_MAX, QUEUE_ENTRIES_MAX,
-    TRANSFER_PAGES_EXPONENT, VERIFY_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX,
+    BUFFER_LENGTH_MIN, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX, COPY_RANGES_MAX, CROSS_RESETS_MAX,
+    ERROR_LOG_ENTRIES, IN_CAPSULE_LENGTH_MAX, KEEP_ALIVE_GRANULARITY_100MS, NAMESPACES_MAX,
+    QUEUE_ENTRIES_MAX, TRANSFER_PAGES_EXPONENT, VERIFY_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX,
 };
 
 /// What all controllers report as their firmware: the version of this program.
@@ -185,11 +185,12 @@ fn discovery_controller(controller: &Controller) -> IdentifyController {
 fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyController {
     let mut identify = any_controller(controller);
     identify.controller_type = controller_type::IO;
-    identify.multipath_capabilities = multipath_capabilities::MULTIPLE_PORTS
-        | multipath_capabilities::MULTIPLE_CONTROLLERS
-        | multipath_capabilities::ANA_REPORTING;
-    identify.optional_async_events =
-        U32::new(optional_async_events::NAMESPACE_ATTRIBUTE | optional_async_events::ANA_CHANGE);
+    identify.optional_async_events = U32::new(
+        optional_async_events::NAMESPACE_ATTRIBUTE
+            | optional_async_events::ANA_CHANGE
+            | optional_async_events::CROSS_CONTROLLER_RESET,
+    );
+    describe_paths(&mut identify, controller);
     identify.rtd3_entry_latency_us = U32::new(SHUTDOWN_TIME.as_micros() as u32);
     identify.abort_command_limit = ABORTS_MAX - 1;
     // One read-only firmware slot: the program itself.
@@ -216,14 +217,6 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
     identify.io_response_capsule_size = U32::new(1);
     identify.sgl_descriptors_max = 1;
     identify.optional_fabrics_commands = U16::new(optional_fabrics_commands::DISCONNECT);
-    identify.ana_transition_time_s = ANA_TRANSITION_S_MAX;
-    identify.ana_capabilities = ana_capabilities::OPTIMIZED
-        | ana_capabilities::NON_OPTIMIZED
-        | ana_capabilities::INACCESSIBLE
-        | ana_capabilities::PERSISTENT_LOSS
-        | ana_capabilities::CHANGE;
-    identify.ana_group_id_max = U32::new(ANA_GROUPS_MAX);
-    identify.ana_groups = U32::new(ANA_GROUPS_MAX);
     if fabric.answers_requests() {
         identify.write_protection = write_protection::WRITE_PROTECT
             | write_protection::UNTIL_POWER_CYCLE
@@ -245,6 +238,25 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
         identify.unallocated_capacity_bytes = U128::new(free);
     }
     identify
+}
+
+/// What hosts with several paths want to know: ANA, and when a lost controller's commands have come to rest.
+fn describe_paths(identify: &mut IdentifyController, controller: &Controller) {
+    identify.multipath_capabilities = multipath_capabilities::MULTIPLE_PORTS
+        | multipath_capabilities::MULTIPLE_CONTROLLERS
+        | multipath_capabilities::ANA_REPORTING;
+    identify.instance_uniquifier = controller.instance.uniquifier;
+    identify.instance_random_number = U64::new(controller.instance.random_number);
+    identify.cross_controller_reset_limit = CROSS_RESETS_MAX;
+    identify.command_quiesce_time_ms = U16::new(controller.subsystem.state().config.command_quiesce_ms());
+    identify.ana_transition_time_s = ANA_TRANSITION_S_MAX;
+    identify.ana_capabilities = ana_capabilities::OPTIMIZED
+        | ana_capabilities::NON_OPTIMIZED
+        | ana_capabilities::INACCESSIBLE
+        | ana_capabilities::PERSISTENT_LOSS
+        | ana_capabilities::CHANGE;
+    identify.ana_group_id_max = U32::new(ANA_GROUPS_MAX);
+    identify.ana_groups = U32::new(ANA_GROUPS_MAX);
 }
 
 /// The optional commands of the NVM command set that are here.

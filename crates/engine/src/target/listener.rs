@@ -10,12 +10,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::TargetError;
+use super::config::PortConfig;
 use super::connection::Arrival;
 use super::fabric::Fabric;
 use super::mailbox::Message;
 use crate::limits::{CONNECTIONS_PER_REACTOR_MAX, PORTS_MAX};
 use crate::ring::{Engine, Event, Ring, RingOptions, Socket, Waker};
-use crate::transport::tcp::{self, TcpListener};
+use crate::transport::congestion;
+use crate::transport::tcp::{self, ListenOptions, TcpListener};
 
 /// Connections the system may keep for us to accept.
 const BACKLOG: i32 = 4096;
@@ -32,10 +34,13 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Begins to listen on `address`, for the port with this number.
-    pub(super) fn open(port: u16, address: SocketAddr) -> Result<Self, TargetError> {
+    /// Begins to listen as this port is to.
+    pub(super) fn open(port: &PortConfig) -> Result<Self, TargetError> {
+        let address = port.address;
+        let congestion = congestion::choice(port.congestion.as_deref());
+        let options = ListenOptions { transport: port.transport, congestion, backlog: BACKLOG };
         let failed = |source| TargetError::Listen { address, source };
-        Ok(Self { port, socket: tcp::listen(address, BACKLOG).map_err(failed)? })
+        Ok(Self { port: port.id, socket: tcp::listen(address, &options).map_err(failed)? })
     }
 
     /// The address with the real service.
@@ -44,10 +49,27 @@ impl Listening {
     }
 }
 
+/// What becomes of ports.
+#[derive(Debug, Default)]
+pub(super) struct PortChange {
+    /// The numbers of those that close.
+    pub(super) close: Vec<u16>,
+    /// Those that open.
+    pub(super) open: Vec<Listening>,
+    /// Those that give connections another congestion control: it, or the system's, by the ports' numbers.
+    pub(super) congestion: Vec<(u16, Option<String>)>,
+}
+
+impl PortChange {
+    fn is_empty(&self) -> bool {
+        self.close.is_empty() && self.open.is_empty() && self.congestion.is_empty()
+    }
+}
+
 /// News for the thread.
 enum News {
-    /// These ports close and these open; the sender learns when it is so.
-    Change { close: Vec<u16>, open: Vec<Listening>, done: Sender<()> },
+    /// Ports close, open, and change; the sender learns when it is so.
+    Change { change: PortChange, done: Sender<()> },
     /// Its end.
     Stop,
 }
@@ -81,13 +103,13 @@ impl Listener {
         Ok(Self { news, waker, thread })
     }
 
-    /// Closes the ports with these numbers, and accepts on these sockets.
-    pub(super) fn change(&self, close: Vec<u16>, open: Vec<Listening>) {
-        if close.is_empty() && open.is_empty() {
+    /// Closes, opens and changes ports.
+    pub(super) fn change(&self, change: PortChange) {
+        if change.is_empty() {
             return;
         }
         let (done, is_done) = channel();
-        if self.news.send(News::Change { close, open, done }).is_ok() {
+        if self.news.send(News::Change { change, done }).is_ok() {
             self.waker.wake();
             let _ = is_done.recv_timeout(CHANGE_TIMEOUT);
         }
@@ -152,21 +174,35 @@ impl Accepting {
     fn take_news(&mut self) -> bool {
         while let Ok(news) = self.news.try_recv() {
             match news {
-                News::Change { close, open, done } => {
-                    for token in 0..self.ports.len() {
-                        if self.ports[token].as_ref().is_some_and(|listening| close.contains(&listening.port))
-                            && let Some(listening) = self.ports[token].take()
-                        {
-                            self.ring.unwatch(&listening.socket, token as u32);
-                        }
-                    }
-                    self.open(open);
+                News::Change { change, done } => {
+                    self.close(&change.close);
+                    self.set_congestion(&change.congestion);
+                    self.open(change.open);
                     let _ = done.send(());
                 }
                 News::Stop => return false,
             }
         }
         true
+    }
+
+    fn close(&mut self, ports: &[u16]) {
+        for token in 0..self.ports.len() {
+            if self.ports[token].as_ref().is_some_and(|listening| ports.contains(&listening.port))
+                && let Some(listening) = self.ports[token].take()
+            {
+                self.ring.unwatch(&listening.socket, token as u32);
+            }
+        }
+    }
+
+    fn set_congestion(&self, ports: &[(u16, Option<String>)]) {
+        for listening in self.ports.iter().flatten() {
+            let Some((_, name)) = ports.iter().find(|(port, _)| *port == listening.port) else { continue };
+            if let Err(error) = listening.socket.set_congestion(name.as_deref()) {
+                tracing::warn!(address = %listening.address(), %error, "a port keeps its congestion control");
+            }
+        }
     }
 
     fn open(&mut self, sockets: Vec<Listening>) {

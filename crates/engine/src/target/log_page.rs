@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use nvme::command::{admin_opcode, io_opcode};
 use nvme::log_page::{
-    AnaLogBuilder, AnaState, ChangedNamespaceList, CommandsSupported, ErrorLogEntry, FirmwareSlotLog,
-    LogPageId, LogPageRequest, SmartLog, SupportedLogPages, command_effects, log_page_support,
+    AnaLogBuilder, AnaState, CROSS_RESET_REMOVE_COMPLETED, ChangedNamespaceList, CommandsSupported,
+    ErrorLogEntry, FirmwareSlotLog, LogPageId, LogPageRequest, SmartLog, SupportedLogPages, command_effects,
+    log_page_support,
 };
 use nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
@@ -21,7 +22,7 @@ use super::namespace_admin;
 use crate::limits::{BUFFER_LENGTH_MAX, ERROR_LOG_ENTRIES};
 
 /// The log pages an I/O controller has.
-const PAGES: [LogPageId; 8] = [
+const PAGES: [LogPageId; 9] = [
     LogPageId::SUPPORTED_LOG_PAGES,
     LogPageId::ERROR_INFORMATION,
     LogPageId::SMART,
@@ -29,6 +30,7 @@ const PAGES: [LogPageId; 8] = [
     LogPageId::CHANGED_NAMESPACES,
     LogPageId::ANA,
     LogPageId::COMMANDS_SUPPORTED,
+    LogPageId::CROSS_CONTROLLER_RESET,
     LogPageId::RESERVATION_NOTIFICATION,
 ];
 
@@ -75,6 +77,7 @@ pub(super) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &
         LogPageId::COMMANDS_SUPPORTED => {
             commands(namespace_admin::is_offered(&controller.subsystem, fabric)).as_bytes().to_vec()
         }
+        LogPageId::CROSS_CONTROLLER_RESET => return cross_resets(controller, &request),
         LogPageId::RESERVATION_NOTIFICATION => return reservation(controller, &request),
         _ => return Status::INVALID_LOG_PAGE.do_not_retry().into(),
     };
@@ -112,6 +115,21 @@ pub(super) fn looked_at(controller: &Controller, notice: Notice, request: &LogPa
     if !request.retain_event {
         controller.looked_at(notice);
     }
+}
+
+/// What became of the resets that the controller was asked for. Those that have ended go with the page, if the host
+/// wants that (RMC).
+fn cross_resets(controller: &Controller, request: &LogPageRequest) -> Answer {
+    // From here on an end is told again, and it may stand in this page already: better twice than never.
+    looked_at(controller, Notice::CrossControllerReset, request);
+    let mut state = controller.state();
+    let page = state.cross_resets.page();
+    let answer = cut(&page.encode(), request);
+    if matches!(answer, Answer::Data(_)) && request.specific_parameter & CROSS_RESET_REMOVE_COMPLETED != 0 {
+        let end = request.offset.saturating_add(request.length_bytes());
+        state.cross_resets.remove_ended(&page, request.offset, end);
+    }
+    answer
 }
 
 /// What others did to the host's reservations: one page at a time, which is gone when it was read without RAE.
@@ -172,6 +190,7 @@ fn commands(manages: bool) -> CommandsSupported {
         admin_opcode::GET_FEATURES,
         admin_opcode::ASYNC_EVENT_REQUEST,
         admin_opcode::KEEP_ALIVE,
+        admin_opcode::CROSS_CONTROLLER_RESET,
     ] {
         log.admin[usize::from(opcode)] = U32::new(supported);
     }

@@ -14,6 +14,7 @@ mod connection;
 mod controller;
 mod copy;
 mod counters;
+mod cross_reset;
 mod discovery;
 mod end;
 mod event;
@@ -111,6 +112,10 @@ pub enum TargetError {
 }
 
 fn listen_hint(error: &io::Error) -> &'static str {
+    // What is no answer of the system to the address itself says what to do in its own words.
+    if error.raw_os_error().is_none() {
+        return "";
+    }
     match error.kind() {
         io::ErrorKind::AddrInUse => "; choose another port with -s, or 0 for a free one",
         io::ErrorKind::AddrNotAvailable => "; it is no address of this machine",
@@ -195,7 +200,7 @@ impl Target {
         let directory = self.fabric.directory();
         let ports = directory.config.ports.iter();
         TargetStatus {
-            ports: ports.map(|port| PortStatus { id: port.id, address: port.address }).collect(),
+            ports: ports.map(PortStatus::of).collect(),
             controllers: self.fabric.controllers().iter().map(|controller| controller.status()).collect(),
             reactors: lock(&self.reactors).iter().map(Reactor::status).collect(),
         }

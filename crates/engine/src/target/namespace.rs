@@ -67,7 +67,7 @@ impl ByteRange {
 impl Namespace {
     /// Opens the backend that the configuration names.
     pub(super) fn open(nqn: &str, config: &NamespaceConfig) -> Result<Self, TargetError> {
-        let backend = Backend::open(&config.backend, config.block_size)
+        let backend = Backend::open(&config.backend, config.block_size, config.shared_storage)
             .map_err(|source| TargetError::Namespace { nqn: nqn.to_owned(), nsid: config.nsid, source })?;
         Ok(Self::on(nqn, config, Arc::new(backend)))
     }
@@ -102,6 +102,9 @@ impl Namespace {
             self.shaper.update(&config.qos);
         }
         self.set_special(special::SHAPED, !config.qos.is_unlimited());
+        if let Backend::File(file) = &*self.backend {
+            file.storage().set_write_delay_ms(config.write_delay_ms);
+        }
     }
 
     /// What makes it anything but ordinary now.

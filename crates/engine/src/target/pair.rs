@@ -94,7 +94,7 @@ impl Connection {
                 self.slots.at(second).stage = Stage::Storage;
                 self.slots.keep();
                 let asker = self.asker(0, env);
-                Fence::raise(env.fabric, namespace, Fenced::Writes(range), asker, Then::GoOn(first));
+                Fence::raise(env.fabric, Fenced::Writes(namespace, range), Then::GoOn(asker, first));
             }
             None => {
                 self.slots.at(second).stage = Stage::Exclusive;

@@ -15,7 +15,11 @@ impl Connection {
         // The clerk has a copy of its data, and a report gets a buffer when there is something to put into it.
         self.slots.drop_data(index, env.pool);
         match handed {
-            Ok(()) => self.slots.at(index).stage = Stage::Clerk,
+            Ok(()) => {
+                // What the clerk does may come to pass when the connection is gone, as with the storage.
+                self.slots.keep();
+                self.slots.at(index).stage = Stage::Clerk;
+            }
             Err(status) => self.finish(index, status, env),
         }
     }

@@ -249,7 +249,7 @@ impl Slots {
         Some(at as u16)
     }
 
-    /// The storage has done with a command whose connection is gone.
+    /// The storage has done with a command whose connection is gone, or what was beside it has ended.
     pub(super) const fn abandon(&mut self) {
         self.storing -= 1;
     }

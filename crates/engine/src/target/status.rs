@@ -2,8 +2,13 @@
 //! It is a snapshot, made when somebody asks; what was served is in `metrics`.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
 
 use serde::Serialize;
+
+use super::config::PortConfig;
+use crate::ring::Socket;
+use crate::transport::{StreamInfo, Transport, stream_info};
 
 /// A running target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,6 +28,14 @@ pub struct PortStatus {
     pub id: u16,
     /// The address with the real service.
     pub address: SocketAddr,
+    /// What carries its connections, where the hosts have it too.
+    pub transport: Transport,
+}
+
+impl PortStatus {
+    pub(super) const fn of(port: &PortConfig) -> Self {
+        Self { id: port.id, address: port.address, transport: port.transport }
+    }
 }
 
 /// A controller.
@@ -57,6 +70,41 @@ pub struct QueueStatus {
     pub reactor: usize,
     /// The host's end.
     pub peer: Option<SocketAddr>,
+    /// What the kernel tells of the connection, and what really carries it; `None` when it has just ended.
+    pub stream: Option<StreamInfo>,
+}
+
+/// A queue that is there, and where to ask for what its connection is doing.
+#[derive(Debug)]
+pub(super) struct OpenQueue {
+    pub(super) queue_id: u16,
+    pub(super) entries: u16,
+    pub(super) reactor: usize,
+    pub(super) peer: SocketAddr,
+    /// It belongs to the connection, which does not wait for those who ask.
+    pub(super) socket: Weak<Socket>,
+}
+
+/// A queue as it is looked at, without a lock that its controller's commands wait for.
+pub(super) struct Look {
+    status: QueueStatus,
+    socket: Option<Arc<Socket>>,
+}
+
+impl OpenQueue {
+    pub(super) fn look(&self) -> Look {
+        let Self { queue_id, entries, reactor, peer, ref socket } = *self;
+        let status = QueueStatus { queue_id, entries, reactor, peer: Some(peer), stream: None };
+        Look { status, socket: socket.upgrade() }
+    }
+}
+
+impl Look {
+    /// All that is to be told of it; this asks the kernel.
+    pub(super) fn status(self) -> QueueStatus {
+        let stream = self.socket.and_then(|socket| stream_info(&*socket).ok());
+        QueueStatus { stream, ..self.status }
+    }
 }
 
 /// A reactor.

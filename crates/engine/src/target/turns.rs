@@ -8,15 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use nvme::io::Fused;
-
 use super::abort::Abort;
 use super::connection::{Arrival, Connection, Environment, Session, Verdict};
 use super::fabric::Fabric;
-use super::fence::{Fence, Fenced};
+use super::fence::{Fence, Fenced, Owner};
 use super::mailbox::{Mailbox, Message};
-use super::reservation::HostId;
-use super::slot::{Slots, Stage};
+use super::slot::Slots;
 use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS};
 use crate::ring::{BufferPool, Event, Moment, Ring};
 
@@ -31,31 +28,11 @@ static SERIAL: AtomicU64 = AtomicU64::new(1);
 /// What is left of a connection whose storage operations have not ended: they still use its buffers and files.
 struct Remains {
     slots: Slots,
-    host_id: Option<HostId>,
+    owner: Option<Owner>,
 }
 
 /// Moments at which connections want a turn, with their tokens and serial numbers; the next comes first.
 pub(super) type Timers = BinaryHeap<Reverse<(Moment, u32, u64)>>;
-
-/// Whether the storage still works on a command that the fence is about.
-fn is_fenced(fence: &Fence, host_id: Option<HostId>, slots: &Slots) -> bool {
-    if slots.storing() == 0 {
-        return false;
-    }
-    let concerned = match &fence.fenced {
-        Fenced::Writes(_) => true,
-        Fenced::Hosts(hosts) => host_id.is_some_and(|host_id| hosts.contains(&host_id)),
-    };
-    concerned
-        && slots.iter().any(|(_, slot)| {
-            slot.stage == Stage::Storage
-                && slot.attachment().is_some_and(|a| Arc::ptr_eq(&a.namespace, &fence.namespace))
-                && match &fence.fenced {
-                    Fenced::Writes(range) => slot.fused == Fused::No && slot.work.may_write(range),
-                    Fenced::Hosts(_) => true,
-                }
-        })
-}
 
 /// The reactor from inside.
 pub(super) struct Turns {
@@ -77,6 +54,8 @@ pub(super) struct Turns {
     arrivals: VecDeque<Arrival>,
     greeted: usize,
     next_sweep: Moment,
+    /// When the last round began, and no later was anything heard that the next sweep reports.
+    last_round: Moment,
     shutdown: Option<Moment>,
 }
 
@@ -105,6 +84,7 @@ impl Turns {
             arrivals: VecDeque::new(),
             greeted: 0,
             next_sweep: Moment(0),
+            last_round: Moment(0),
             shutdown: None,
         }
     }
@@ -118,6 +98,11 @@ impl Turns {
                 return self.close_all();
             }
             let now = self.ring.now();
+            // First: when the process was stopped for a while, hosts may have given up on commands that still wait in
+            // sockets, and whose keep alive timer ran out begins none of them.
+            if now >= self.next_sweep {
+                self.sweep(now);
+            }
             self.mailbox.tally.round(events.len(), self.pool.kept_bytes());
             // The two lists change places with a spare one, so that no round allocates.
             let mut tokens = std::mem::replace(&mut self.again, std::mem::take(&mut self.spare));
@@ -143,9 +128,7 @@ impl Turns {
             if !self.fences.is_empty() {
                 self.pass_fences();
             }
-            if now >= self.next_sweep {
-                self.sweep(now);
-            }
+            self.last_round = now;
             if self.shutdown.is_some_and(|deadline| now >= deadline || self.is_empty()) {
                 return self.close_all();
             }
@@ -256,9 +239,7 @@ impl Turns {
                     Session::Io { controller: of, .. } => of.id == controller,
                     Session::Admin { controller: of, .. } => of.id == controller && of.has_ended(),
                 };
-                let tokens: Vec<u32> =
-                    self.connections.iter().flatten().filter(|c| belongs(c)).map(|c| c.token).collect();
-                for token in tokens {
+                for token in self.tokens(belongs) {
                     self.close(token);
                 }
             }
@@ -277,9 +258,7 @@ impl Turns {
                 }
             }
             Message::Resume => {
-                let held = self.connections.iter().flatten().filter(|c| !c.held_back.is_empty());
-                let tokens: Vec<u32> = held.map(|connection| connection.token).collect();
-                for token in tokens {
+                for token in self.tokens(|connection| !connection.held_back.is_empty()) {
                     self.turn(token, now, |connection, env, _| {
                         connection.try_held_back(env);
                         connection.flush_or_close(env, Verdict::Wait)
@@ -287,9 +266,12 @@ impl Turns {
                 }
             }
             Message::Finish { connection, serial, slot, status, data } => {
-                self.turn_of(connection, serial, now, |connection, env| {
+                let finish = |connection: &mut Connection, env: &mut Environment<'_>| {
                     connection.finish_with(slot, status, &data, env);
-                });
+                };
+                if !self.turn_of(connection, serial, now, finish) {
+                    self.stored_for_nobody(connection);
+                }
             }
             Message::Abort(abort) => self.on_abort(&abort, now),
             Message::Answer { connection, serial, command_id, status, result } => {
@@ -329,28 +311,44 @@ impl Turns {
 
     /// Ends what waits of the fenced commands; the fence is passed when the storage has none of them either.
     fn on_fence(&mut self, fence: Arc<Fence>, now: Moment) {
-        if let Fenced::Hosts(_) = fence.fenced {
-            let tokens: Vec<u32> = self.connections.iter().flatten().map(|c| c.token).collect();
-            for token in tokens {
-                self.turn(token, now, |connection, env, _| {
-                    connection.end_fenced(&fence, env);
-                    connection.flush_or_close(env, Verdict::Wait)
-                });
+        match &fence.fenced {
+            Fenced::Writes(..) => {}
+            Fenced::Hosts(namespace, hosts) => {
+                for token in self.tokens(|_| true) {
+                    self.turn(token, now, |connection, env, _| {
+                        connection.end_fenced(namespace, hosts, env);
+                        connection.flush_or_close(env, Verdict::Wait)
+                    });
+                }
+            }
+            Fenced::Controller(controller) => {
+                let belongs = |connection: &Connection| {
+                    connection.owner().is_some_and(|owner| owner.controller == *controller)
+                };
+                for token in self.tokens(belongs) {
+                    self.close(token);
+                }
             }
         }
         self.fences.push(fence);
     }
 
+    /// The tokens of these connections.
+    fn tokens(&self, is_meant: impl Fn(&Connection) -> bool) -> Vec<u32> {
+        let connections = self.connections.iter().flatten();
+        connections.filter(|connection| is_meant(connection)).map(|connection| connection.token).collect()
+    }
+
     /// Passes the fences whose commands have ended.
     fn pass_fences(&mut self) {
-        let Self { fences, connections, remains, .. } = self;
+        let Self { fences, connections, remains, fabric, .. } = self;
         fences.retain(|fence| {
             let living =
-                connections.iter().flatten().map(|connection| (connection.host_id(), &connection.slots));
-            let left = remains.values().map(|remains| (remains.host_id, &remains.slots));
-            let busy = living.chain(left).any(|(host_id, slots)| is_fenced(fence, host_id, slots));
+                connections.iter().flatten().map(|connection| (connection.owner(), &connection.slots));
+            let left = remains.values().map(|remains| (remains.owner, &remains.slots));
+            let busy = living.chain(left).any(|(owner, slots)| fence.fenced.is_in(owner.as_ref(), slots));
             if !busy {
-                fence.pass();
+                fence.pass(fabric);
             }
             busy
         });
@@ -465,8 +463,8 @@ impl Turns {
         self.mailbox.discount_connection();
         release(&self.fabric, &connection);
         if connection.slots.storing() > 0 {
-            let host_id = connection.host_id();
-            self.remains.insert(token, Remains { slots: connection.slots, host_id });
+            let owner = connection.owner();
+            self.remains.insert(token, Remains { slots: connection.slots, owner });
         } else {
             self.free.push(token);
         }
@@ -504,7 +502,7 @@ impl Turns {
             connection.trim_lanes();
             let Some(controller) = connection.controller() else { continue };
             if heard {
-                controller.hear(now);
+                controller.hear(self.last_round);
             }
         }
         for token in ended {
@@ -515,26 +513,35 @@ impl Turns {
             self.turn(token, now, |_, _, _| Verdict::Wait);
         }
         // Only now: another queue of the same controller may have been heard in this very sweep.
+        self.end_silent(now);
+        // Nothing happened for a whole interval: what the last burst needed goes back to the system.
+        if quiet {
+            self.pool.trim();
+        }
+    }
+
+    /// Ends the controllers whose keep alive timers ran out. Every reactor that has a queue of one looks, since the one
+    /// with its admin queue may wake later.
+    fn end_silent(&mut self, now: Moment) {
         let mut silent = Vec::new();
         for connection in self.connections.iter().flatten() {
-            if let Session::Admin { controller, .. } = &connection.session
-                && controller.is_silent(now)
+            if let Some(controller) = connection.controller()
+                && (controller.has_ended() || controller.is_silent(now))
             {
                 silent.push((connection.token, controller.clone()));
             }
         }
         for (token, controller) in silent {
-            tracing::warn!(
-                controller = controller.id,
-                host = controller.host.nqn,
-                keep_alive_ms = controller.keep_alive_ms(),
-                "keep alive timer ran out"
-            );
+            if !controller.has_ended() {
+                tracing::warn!(
+                    controller = controller.id,
+                    host = controller.host.nqn,
+                    keep_alive_ms = controller.keep_alive_ms(),
+                    "keep alive timer ran out"
+                );
+                self.fabric.end_controller(&controller);
+            }
             self.close(token);
-        }
-        // Nothing happened for a whole interval: what the last burst needed goes back to the system.
-        if quiet {
-            self.pool.trim();
         }
     }
 }

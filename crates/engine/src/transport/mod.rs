@@ -1,9 +1,14 @@
-//! How stream sockets come to be: listening, accepting, connecting, and their options.
+//! How stream sockets come to be: listening, accepting, connecting, their options, and what the kernel tells of them.
 //! Moving bytes through them belongs to `ring`, and what the bytes mean to `nvme`.
 
+pub mod congestion;
+pub mod info;
+mod socket_option;
 pub mod tcp;
 
 use std::fmt;
+
+pub use info::{StreamInfo, SubflowInfo, stream_info};
 
 /// What carries a connection. Both carry the same bytes; a listener for MPTCP serves plain TCP peers too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -14,6 +19,14 @@ pub enum Transport {
     Tcp,
     /// Multipath TCP (RFC 8684): one connection over several addresses.
     Mptcp,
+}
+
+impl Transport {
+    /// Whether it is plain TCP.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    pub fn is_tcp(&self) -> bool {
+        *self == Self::Tcp
+    }
 }
 
 impl fmt::Display for Transport {

@@ -1,4 +1,4 @@
-//! TCP: listeners and connections, non-blocking from the start, without delay of small segments.
+//! TCP and MPTCP: listeners and connections, non-blocking from the start, without delay of small segments.
 //! It does not wait: the ring tells when a connection has come or has been made.
 
 use std::io;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::ipproto;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::Transport;
+use super::{Transport, congestion};
 use crate::ring::{Socket, bind_to_interface};
 
 /// How a connection is made, beyond its address.
@@ -27,6 +27,17 @@ pub struct ConnectionOptions<'a> {
     pub send_buffer: Option<usize>,
     /// Bytes of the receive buffer; the system decides when absent.
     pub receive_buffer: Option<usize>,
+}
+
+/// How connections are taken, beyond the address.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenOptions<'a> {
+    /// What carries them. With MPTCP, peers that only have TCP are served too.
+    pub transport: Transport,
+    /// Congestion control by its name in the kernel; the system decides when absent.
+    pub congestion: Option<&'a str>,
+    /// Connections that may wait to be accepted.
+    pub backlog: i32,
 }
 
 /// A socket that takes connections.
@@ -55,6 +66,17 @@ impl TcpListener {
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         Ok((Socket::new(descriptor)?, peer))
     }
+
+    /// Gives connections that come from now on the congestion control with this name, or the system's.
+    ///
+    /// # Errors
+    /// When there is none with that name, or this process may not use it.
+    pub fn set_congestion(&self, name: Option<&str>) -> io::Result<()> {
+        match name {
+            Some(name) => congestion::set(&self.descriptor, name),
+            None => congestion::reset(&self.descriptor),
+        }
+    }
 }
 
 impl AsRawFd for TcpListener {
@@ -63,16 +85,18 @@ impl AsRawFd for TcpListener {
     }
 }
 
-/// Listens on `address` with room for `backlog` connections that wait to be accepted. A listener on the IPv6
-/// wildcard takes IPv4 connections too where the system is set so.
+/// Listens on `address`. A listener on the IPv6 wildcard takes IPv4 connections too where the system is set so.
 ///
 /// # Errors
-/// When the address is in use, not of this machine, or not permitted.
-pub fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
-    let descriptor = socket(address, Transport::Tcp)?;
+/// When the address is in use, not of this machine, or not permitted, or the kernel has not what the options ask for.
+pub fn listen(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<TcpListener> {
+    let descriptor = socket(address, options.transport)?;
     sockopt::set_socket_reuseaddr(&descriptor, true)?;
+    if let Some(name) = options.congestion {
+        congestion::set(&descriptor, name)?;
+    }
     rustix::net::bind(&descriptor, &address)?;
-    rustix::net::listen(&descriptor, backlog)?;
+    rustix::net::listen(&descriptor, options.backlog)?;
     let address = SocketAddr::try_from(rustix::net::getsockname(&descriptor)?)?;
     Ok(TcpListener { descriptor, address })
 }
@@ -116,8 +140,8 @@ impl AsRawFd for PendingConnection {
 /// When there is no route, the local address or interface is not to be had, or the system has no descriptors.
 pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io::Result<PendingConnection> {
     let descriptor = socket(remote, options.transport)?;
-    if let Some(congestion) = options.congestion {
-        set_congestion(&descriptor, congestion)?;
+    if let Some(name) = options.congestion {
+        congestion::set(&descriptor, name)?;
     }
     if let Some(interface) = options.host_iface {
         bind_to_interface(&descriptor, interface).map_err(|error| {
@@ -141,13 +165,6 @@ pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io:
     }
 }
 
-fn set_congestion(descriptor: &OwnedFd, name: &str) -> io::Result<()> {
-    sockopt::set_tcp_congestion(descriptor, name).map_err(|error| {
-        let reason = format!("congestion control `{name}` is not to be had: {error}");
-        io::Error::new(io::Error::from(error).kind(), reason)
-    })
-}
-
 fn socket(address: SocketAddr, transport: Transport) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -155,5 +172,20 @@ fn socket(address: SocketAddr, transport: Transport) -> io::Result<OwnedFd> {
         Transport::Tcp => ipproto::TCP,
         Transport::Mptcp => ipproto::MPTCP,
     };
-    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, Some(protocol))?)
+    rustix::net::socket_with(family, SocketType::STREAM, flags, Some(protocol))
+        .map_err(|error| if transport.is_tcp() { error.into() } else { without_mptcp(error) })
+}
+
+/// Why there is no MPTCP, and how to go on.
+fn without_mptcp(error: Errno) -> io::Error {
+    let reason = match error {
+        Errno::NOPROTOOPT => {
+            "MPTCP is switched off in this kernel: `sysctl net.mptcp.enabled=1` switches it on; or use -t tcp"
+        }
+        Errno::PROTONOSUPPORT => {
+            "this kernel has no MPTCP: it takes one of 5.17 or later, built with it; or use -t tcp"
+        }
+        _ => return error.into(),
+    };
+    io::Error::new(io::ErrorKind::Unsupported, reason)
 }

@@ -31,8 +31,22 @@ impl Progress {
         Self { began: now, terminal, shown_at: now, quiet, on_line: false, length, label }
     }
 
-    /// What was done in the last interval, `interval` long.
-    pub(crate) fn working(&mut self, last: &Tally, interval: Duration) {
+    /// Whether somebody watches lines change.
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.terminal && !self.quiet
+    }
+
+    /// Something that is worth a line that stays.
+    pub(crate) fn news(&mut self, line: &str) {
+        if self.quiet {
+            return;
+        }
+        self.clear();
+        let _ = writeln!(std::io::stderr().lock(), "[{:3.0} s] {line}", self.began.elapsed().as_secs_f64());
+    }
+
+    /// What was done in the last interval, `interval` long, with lines of details for those who watch.
+    pub(crate) fn working(&mut self, last: &Tally, interval: Duration, details: &[String]) {
         let seconds = interval.as_secs_f64();
         if seconds <= 0.0 {
             return;
@@ -45,6 +59,15 @@ impl Progress {
             units::time_ns(last.quantile_ns(0.99) as f64),
         );
         self.show(&line);
+        if self.is_watched() && !details.is_empty() {
+            let mut stderr = std::io::stderr().lock();
+            // The lines below are written and the cursor goes back up, so that the next ones take their place.
+            let _ = details
+                .iter()
+                .try_for_each(|line| write!(stderr, "\n\x1b[K{line}"))
+                .and_then(|()| write!(stderr, "\x1b[{}A\r", details.len()))
+                .and_then(|()| stderr.flush());
+        }
     }
 
     /// It runs, and nothing counts yet.
@@ -83,7 +106,7 @@ impl Progress {
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.on_line) {
             let mut stderr = std::io::stderr().lock();
-            let _ = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
+            let _ = write!(stderr, "\r\x1b[J").and_then(|()| stderr.flush());
         }
     }
 }

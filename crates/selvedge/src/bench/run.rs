@@ -7,20 +7,23 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::initiator::{Controller, QueueOptions};
+use engine::initiator::{LaneReport, PathStatus, Paths};
 use engine::ring::{self, RingOptions};
 
 use super::histogram::{Tallies, Tally};
 use super::job::{Job, Verified};
+use super::path_view::PathView;
 use super::progress::Progress;
 use super::state::{Record, Recorder};
+use super::throughput::{Intervals, Throughput};
 use super::worker::{self, Broken, Lines, Message, Timeline, WorkerPlan, WorkerReport};
 use crate::config::workload::Fitted;
 use crate::failure::Failure;
+use crate::report::paths::PathReport;
 
 /// What to run, and where.
 pub(crate) struct Run<'a> {
-    pub(crate) controller: &'a Controller,
+    pub(crate) paths: &'a Arc<Paths>,
     pub(crate) nsid: u32,
     pub(crate) fitted: &'a Fitted,
     pub(crate) ring: RingOptions,
@@ -47,10 +50,14 @@ pub(crate) struct Outcome {
     pub(crate) cpu: Duration,
     pub(crate) target_cpu: Option<Duration>,
     pub(crate) workers: usize,
+    /// Queues of each path.
     pub(crate) queues: usize,
     /// Entries of each queue as the controller allowed them.
     pub(crate) queue_entries: u16,
     pub(crate) engine: &'static str,
+    pub(crate) intervals: Intervals,
+    /// Each path, and what each worker did on it.
+    pub(crate) paths: Vec<(PathStatus, Vec<LaneReport>)>,
     pub(crate) verified: Option<Verified>,
     pub(crate) interrupted: bool,
     /// What ended it early.
@@ -65,7 +72,8 @@ impl Run<'_> {
     /// # Errors
     /// When it could not begin. A run that ended early has an outcome with a failure in it.
     pub(crate) fn run(&self) -> Result<Outcome, Failure> {
-        let queues = usize::from(self.controller.io_queues());
+        let granted = self.paths.controllers().iter().map(|controller| controller.io_queues()).min();
+        let queues = usize::from(granted.unwrap_or(0));
         if queues == 0 {
             return Err(Failure::failed("the controller granted no I/O queue"));
         }
@@ -86,13 +94,15 @@ impl Run<'_> {
         self.add_up(reports, queues, workers.target_cpu)
     }
 
-    /// Job j has the queues j, j + jobs, ...; where queues are fewer, queue q has the jobs q, q + queues, ...
+    /// Job j has the queues j, j + jobs, ... of each path; where queues are fewer, queue q has the jobs q, q + queues, ...
     fn plans(&self, queues: usize) -> Vec<WorkerPlan> {
         let jobs = self.fitted.workload.jobs as usize;
         let workers = queues.min(jobs);
         let plan = |number: usize| WorkerPlan {
             number,
-            queues: (number..queues).step_by(workers).map(|queue| self.queue(queue)).collect(),
+            workers,
+            paths: self.paths.clone(),
+            depth: (number..jobs).step_by(workers).count() * self.fitted.workload.depth as usize,
             jobs: (number..jobs).step_by(workers).map(|job| self.job(job as u32)).collect(),
             ring: self.ring,
             nsid: self.nsid,
@@ -101,10 +111,6 @@ impl Run<'_> {
             seed: self.fitted.workload.seed.wrapping_add(number as u64),
         };
         (0..workers).map(plan).collect()
-    }
-
-    fn queue(&self, index: usize) -> QueueOptions {
-        self.controller.queue_options(index as u16 + 1)
     }
 
     fn job(&self, number: u32) -> Job {
@@ -170,8 +176,9 @@ impl Run<'_> {
                         workers.target_cpu = seen.cpu_from.and_then(since);
                     }
                 }
-                Message::Progress { number, total, read_back } => {
-                    seen.show(&mut progress, number, *total, read_back);
+                Message::Progress { number, total, read_back, lanes } => {
+                    seen.lanes[number] = lanes;
+                    seen.show(&mut progress, number, *total, read_back, &self.paths.status());
                 }
             }
         }
@@ -196,8 +203,12 @@ impl Run<'_> {
             target_cpu,
             workers: reports.len(),
             queues,
-            queue_entries: self.queue(0).entries,
+            queue_entries: self.paths.controllers().first().map_or(0, |first| first.queue_options(1).entries),
             engine: reports.first().map_or("", |report| report.engine),
+            intervals: Throughput::sum(
+                &reports.iter().map(|report| report.throughput.clone()).collect::<Vec<_>>(),
+            ),
+            paths: by_path(&self.paths.status(), &reports.iter().map(|report| &report.lanes)),
             verified: checks.then(Verified::default),
             interrupted: self.stop.load(std::sync::atomic::Ordering::Relaxed),
             failure: None,
@@ -237,6 +248,15 @@ impl Run<'_> {
     }
 }
 
+/// Each path with what all workers say of it.
+fn by_path<'a>(
+    paths: &[PathStatus],
+    workers: &(impl Iterator<Item = &'a Vec<LaneReport>> + Clone),
+) -> Vec<(PathStatus, Vec<LaneReport>)> {
+    let lanes = |at: usize| workers.clone().filter_map(|lanes| lanes.get(at).cloned()).collect();
+    paths.iter().enumerate().map(|(at, status)| (status.clone(), lanes(at))).collect()
+}
+
 /// The workers that run.
 struct Workers {
     incoming: Receiver<Message>,
@@ -265,6 +285,8 @@ struct Seen {
     /// The last word of each worker, and whether it is news.
     totals: Vec<Tally>,
     read_back: Vec<u64>,
+    lanes: Vec<Vec<LaneReport>>,
+    view: PathView,
     news: usize,
     shown: Tally,
     shown_at: Option<Instant>,
@@ -280,6 +302,8 @@ impl Seen {
             cpu_from: None,
             totals: vec![Tally::default(); workers],
             read_back: vec![0; workers],
+            lanes: vec![Vec::new(); workers],
+            view: PathView::default(),
             news: 0,
             shown: Tally::default(),
             shown_at: None,
@@ -287,7 +311,14 @@ impl Seen {
     }
 
     /// Shows progress each time all workers that are left have told theirs.
-    fn show(&mut self, progress: &mut Progress, number: usize, total: Tally, read_back: u64) {
+    fn show(
+        &mut self,
+        progress: &mut Progress,
+        number: usize,
+        total: Tally,
+        read_back: u64,
+        paths: &[PathStatus],
+    ) {
         self.totals[number] = total;
         self.read_back[number] = read_back;
         self.news += 1;
@@ -295,6 +326,8 @@ impl Seen {
             return;
         }
         self.news = 0;
+        let paths_and_lanes = by_path(paths, &self.lanes.iter());
+        self.view.news(paths).iter().for_each(|line| progress.news(line));
         if !self.counting {
             progress.ramping();
             return;
@@ -309,7 +342,11 @@ impl Seen {
         let now = Instant::now();
         // Counting starts anew after the ramp, and then there is nothing to compare with for a second.
         if let (Some(shown_at), Some(last)) = (self.shown_at, total.since(&self.shown)) {
-            progress.working(&last, now - shown_at);
+            let details = match paths.len() {
+                2.. if progress.is_watched() => self.view.lines(&PathReport::all(&paths_and_lanes)),
+                _ => Vec::new(),
+            };
+            progress.working(&last, now - shown_at, &details);
         }
         self.shown = total;
         self.shown_at = Some(now);
@@ -326,13 +363,13 @@ mod tests {
         let mut progress = Progress::new("read", None, true);
         let mut tally = Tally::default();
         tally.add(4096, 1000);
-        seen.show(&mut progress, 0, tally.clone(), 0);
+        seen.show(&mut progress, 0, tally.clone(), 0, &[]);
         assert_eq!((seen.news, seen.shown.count()), (1, 0));
-        seen.show(&mut progress, 1, tally.clone(), 0);
+        seen.show(&mut progress, 1, tally.clone(), 0, &[]);
         assert_eq!((seen.news, seen.shown.count()), (0, 2));
         seen.gone = 1;
         tally.add(4096, 1000);
-        seen.show(&mut progress, 1, tally, 0);
+        seen.show(&mut progress, 1, tally, 0, &[]);
         assert_eq!(seen.shown.count(), 3);
     }
 }

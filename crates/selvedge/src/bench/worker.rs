@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use engine::initiator::{Completion, Data, Queue, QueueOptions, QueueState, Request};
+use engine::initiator::{Completion, Data, InitiatorError, LaneReport, PathQueues, Paths, Request};
 use engine::limits::RECEIVE_LENGTH;
-use engine::ring::{Buffer, Event, Moment, Readiness, Ring, RingOptions, core};
+use engine::ring::{Buffer, Event, Moment, Ring, RingOptions, core};
 use nvme::io::IoCommand;
 
 use super::histogram::Tally;
 use super::job::{Io, Job, Next, Operation};
 use super::order::Random;
+use super::throughput::Throughput;
 use crate::failure::Failure;
 
 /// How late a worker may notice that it shall stop.
@@ -24,7 +25,11 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// What a worker is made of.
 pub(crate) struct WorkerPlan {
     pub(crate) number: usize,
-    pub(crate) queues: Vec<QueueOptions>,
+    /// How many workers there are, who share the queues of each path.
+    pub(crate) workers: usize,
+    pub(crate) paths: Arc<Paths>,
+    /// Commands all jobs together keep outstanding.
+    pub(crate) depth: usize,
     pub(crate) jobs: Vec<Job>,
     pub(crate) ring: RingOptions,
     pub(crate) nsid: u32,
@@ -49,8 +54,8 @@ pub(crate) enum Message {
     Counting,
     /// Its workload is over.
     Counted,
-    /// Once a second: all it has counted, and the blocks it has read back.
-    Progress { number: usize, total: Box<Tally>, read_back: u64 },
+    /// Once a second: all it has counted, the blocks it has read back, and how its paths are.
+    Progress { number: usize, total: Box<Tally>, read_back: u64, lanes: Vec<LaneReport> },
     /// It is at its end.
     Gone,
 }
@@ -72,6 +77,9 @@ pub(crate) struct WorkerReport {
     /// Processor time used while counting.
     pub(crate) cpu: Duration,
     pub(crate) engine: &'static str,
+    pub(crate) throughput: Throughput,
+    /// What it did on each path.
+    pub(crate) lanes: Vec<LaneReport>,
     pub(crate) failure: Option<Broken>,
 }
 
@@ -99,9 +107,11 @@ pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport
         if failure.is_some() {
             lines.abort.store(true, Ordering::Relaxed);
         }
+        let lanes = worker.queues.report();
         worker.close();
         let cpu = worker.cpu_to.unwrap_or_else(core::thread_time).saturating_sub(worker.cpu_from);
-        Some(WorkerReport { jobs: worker.jobs, cpu, engine: worker.ring.engine_name(), failure })
+        let engine = worker.ring.engine_name();
+        Some(WorkerReport { jobs: worker.jobs, cpu, engine, throughput: worker.throughput, lanes, failure })
     })
 }
 
@@ -119,9 +129,7 @@ struct Worker {
     ring: Ring,
     events: Vec<Event>,
     scratch: Vec<u8>,
-    queues: Vec<Queue>,
-    /// Where the search for a queue with room begins.
-    next_queue: usize,
+    queues: PathQueues,
     jobs: Vec<Job>,
     first_job: usize,
     /// The outstanding commands, and which places are free.
@@ -132,6 +140,7 @@ struct Worker {
     nsid: u32,
     block_bytes: u32,
     unit_bytes: u32,
+    throughput: Throughput,
     cpu_from: Duration,
     cpu_to: Option<Duration>,
 }
@@ -140,14 +149,15 @@ impl Worker {
     /// Opens the ring and the queues, and waits until the queues are live.
     fn open(plan: WorkerPlan) -> Result<Self, Failure> {
         let system = |error| Failure::failed(format!("cannot make a ring for the I/O: {error}"));
-        let ring = Ring::new(plan.ring).map_err(system)?;
+        let mut ring = Ring::new(plan.ring).map_err(system)?;
+        let (number, workers) = (plan.number as u16, plan.workers as u16);
+        let queues = PathQueues::open(&plan.paths, &mut ring, 0, number, workers, plan.depth);
         let mut worker = Self {
             number: plan.number,
             ring,
             events: Vec::with_capacity(256),
             scratch: vec![0; RECEIVE_LENGTH],
-            queues: Vec::with_capacity(plan.queues.len()),
-            next_queue: 0,
+            queues,
             jobs: plan.jobs,
             first_job: 0,
             outstanding: Vec::new(),
@@ -157,17 +167,15 @@ impl Worker {
             nsid: plan.nsid,
             block_bytes: plan.block_bytes,
             unit_bytes: plan.unit_bytes,
+            throughput: Throughput::default(),
             cpu_from: Duration::ZERO,
             cpu_to: None,
         };
-        for (token, options) in plan.queues.iter().enumerate() {
-            let queue = Queue::open(&mut worker.ring, token as u32, options).map_err(Failure::failed)?;
-            worker.queues.push(queue);
-        }
-        while worker.queues.iter().any(|queue| queue.state() != QueueState::Live) {
-            worker.flush();
+        while !worker.queues.is_ready() || !worker.queues.is_settled() {
+            worker.queues.flush(&mut worker.ring);
             worker.turn(STOP_LATENCY)?;
-            worker.mind_deadlines(worker.ring.now());
+            let now = worker.ring.now();
+            worker.queues.turn(&mut worker.ring, now);
             if let Some(failure) = worker.lost() {
                 worker.close();
                 return Err(failure);
@@ -181,19 +189,20 @@ impl Worker {
         let mut clock = Clock { timeline, counting: false, finished: false, progress_at: self.ring.now() };
         loop {
             let now = self.ring.now();
+            self.queues.turn(&mut self.ring, now);
             self.completions(now)?;
-            self.mind_deadlines(now);
             if let Some(failure) = self.lost() {
                 return Err(Broken::Connection(failure));
             }
             self.keep_time(&mut clock, now, lines);
             let (wake_at, done) = self.submit(now);
-            self.flush();
+            self.queues.flush(&mut self.ring);
             if done {
                 self.end_counting_cpu(lines, &clock);
                 return Ok(());
             }
-            let until = wake_at.map_or(clock.next(), |wake_at| clock.next().min(wake_at));
+            let until =
+                [wake_at, self.queues.next_deadline()].into_iter().flatten().fold(clock.next(), Moment::min);
             self.turn(until.since(now).min(STOP_LATENCY)).map_err(Broken::Command)?;
         }
     }
@@ -201,56 +210,30 @@ impl Worker {
     /// Waits for news until `timeout` at most, and lets the queues have it.
     fn turn(&mut self, timeout: Duration) -> Result<(), Failure> {
         let mut timeout = timeout;
-        if self.queues.iter().any(Queue::has_more) {
+        if self.queues.has_more() {
             timeout = Duration::ZERO;
         }
         self.events.clear();
         self.ring
             .wait(Some(timeout), &mut self.events)
             .map_err(|error| Failure::failed(format!("waiting for I/O failed: {error}")))?;
-        for queue in self.queues.iter_mut().filter(|queue| queue.has_more()) {
-            queue.on_ready(&mut self.ring, &mut self.scratch, Readiness::READABLE);
-        }
-        for event in &self.events {
-            if let Event::Ready { token, readiness } = event
-                && let Some(queue) = self.queues.get_mut(*token as usize)
-            {
-                queue.on_ready(&mut self.ring, &mut self.scratch, *readiness);
-            }
-        }
+        let now = self.ring.now();
+        self.queues.on_events(&mut self.ring, &mut self.scratch, &self.events, now);
         Ok(())
     }
 
-    /// Tells the queues what time it is where they want to know.
-    fn mind_deadlines(&mut self, now: Moment) {
-        for queue in &mut self.queues {
-            if queue.next_deadline().is_some_and(|deadline| now >= deadline) {
-                queue.on_time(&mut self.ring, now);
-            }
-        }
-    }
-
-    fn flush(&mut self) {
-        for queue in &mut self.queues {
-            queue.flush(&mut self.ring);
-        }
-    }
-
-    /// Why a queue is lost, if one is.
+    /// Why there is no path to the target any more, if there is none.
     fn lost(&self) -> Option<Failure> {
-        self.queues.iter().find_map(|queue| queue.error().map(Failure::failed))
+        self.queues.error().map(InitiatorError::to_string).map(Failure::failed)
     }
 
-    /// Hands all completions to their jobs. Those of a lost queue, too: what came before its end counts.
+    /// Hands all completions to their jobs. Where there is no path any more, what came before its end counts.
     fn completions(&mut self, now: Moment) -> Result<(), Broken> {
         let mut failed = None;
-        for index in 0..self.queues.len() {
-            while let Some(completion) = self.queues[index].pop() {
-                let lost =
-                    self.queues[index].state() == QueueState::Closed && !completion.status.is_success();
-                if let Err(failure) = self.complete(completion, now, lost) {
-                    failed.get_or_insert(failure);
-                }
+        while let Some(completion) = self.queues.pop() {
+            let lost = self.queues.error().is_some() && !completion.status.is_success();
+            if let Err(failure) = self.complete(completion, now, lost) {
+                failed.get_or_insert(failure);
             }
         }
         failed.map_or(Ok(()), |failure| Err(Broken::Command(failure)))
@@ -263,6 +246,9 @@ impl Worker {
         };
         self.free.push(place);
         let data = completion.data.as_deref().unwrap_or_default();
+        if completion.status.is_success() {
+            self.throughput.add(io.operation, data.len() as u64, now);
+        }
         let done = if lost { Ok(()) } else { self.jobs[job].complete(&io, completion.status, data, now.0) };
         self.buffers.extend(completion.data);
         done
@@ -278,9 +264,9 @@ impl Worker {
         self.first_job = (self.first_job + 1) % jobs;
         for turn in 0..jobs {
             let job = (self.first_job + turn) % jobs;
-            while let Some(queue) = self.queue_with_room() {
+            while self.queues.free_slots() > 0 {
                 match self.jobs[job].next(now.0) {
-                    Next::Io(io) => self.send(queue, job, io),
+                    Next::Io(io) => self.send(job, io),
                     Next::At(at) => {
                         wake_at = Some(wake_at.map_or(Moment(at), |wake_at: Moment| wake_at.min(Moment(at))));
                         break;
@@ -296,18 +282,7 @@ impl Worker {
         (wake_at, done == jobs)
     }
 
-    fn queue_with_room(&mut self) -> Option<usize> {
-        for _ in 0..self.queues.len() {
-            let queue = self.next_queue;
-            self.next_queue = (queue + 1) % self.queues.len();
-            if self.queues[queue].free_slots() > 0 {
-                return Some(queue);
-            }
-        }
-        None
-    }
-
-    fn send(&mut self, queue: usize, job: usize, io: Io) {
+    fn send(&mut self, job: usize, io: Io) {
         let start = io.position / u64::from(self.unit_bytes);
         let blocks = self.block_bytes / self.unit_bytes;
         let (command, data) = match io.operation {
@@ -328,8 +303,7 @@ impl Worker {
         });
         self.outstanding[place] = Some((job, io));
         let request = Request { entry: command.encode(self.nsid), data, user: place as u64 };
-        // There was a free slot, and the queue is live or the loop would have ended.
-        self.queues[queue].submit(request).expect("a queue with a free slot takes a command");
+        self.queues.submit(request).expect("there was a free slot");
     }
 
     /// A buffer that somebody has used, or a new one full of noise, so that nothing in between can compress it.
@@ -347,10 +321,12 @@ impl Worker {
             clock.counting = true;
             self.cpu_from = core::thread_time();
             self.jobs.iter_mut().for_each(|job| job.begin_counting(now.0));
+            self.throughput = Throughput::from(now);
             let _ = lines.messages.send(Message::Counting);
         }
         if !clock.finished && clock.timeline.end.is_some_and(|end| now >= end) {
             clock.finished = true;
+            self.throughput.end();
             self.jobs.iter_mut().for_each(|job| job.finish(now.0));
         }
         if lines.stop.load(Ordering::Relaxed) || lines.abort.load(Ordering::Relaxed) {
@@ -363,7 +339,8 @@ impl Worker {
             self.jobs.iter().for_each(|job| total.merge(&job.tallies.total()));
             let read_back = self.jobs.iter().map(|job| job.verified.read_back).sum();
             let number = self.number;
-            let _ = lines.messages.send(Message::Progress { number, total: Box::new(total), read_back });
+            let (total, lanes) = (Box::new(total), self.queues.report());
+            let _ = lines.messages.send(Message::Progress { number, total, read_back, lanes });
         }
     }
 
@@ -375,9 +352,7 @@ impl Worker {
     }
 
     fn close(&mut self) {
-        for queue in &mut self.queues {
-            queue.close(&mut self.ring);
-        }
+        self.queues.close(&mut self.ring);
     }
 }
 

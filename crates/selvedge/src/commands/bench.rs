@@ -1,11 +1,13 @@
 //! `selvedge bench`: a workload as fio's options describe it, on a namespace of a target; or the check of what an
 //! earlier one left there.
 
+mod paths;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::initiator::{Controller, NamespaceInfo};
+use engine::initiator::{Controller, NamespaceInfo, Paths};
 use engine::ring::RingOptions;
 use serde::Serialize;
 use uuid::Uuid;
@@ -38,24 +40,23 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     }
     let stop = Stop::on_signals()?;
     let queues = workload.queues(flags.nr_io_queues, flags.queue_size);
-    let mut options = connection.subsystem(&flags.nqn);
-    options.io_queues = queues.count;
-    options.queue_entries = queues.entries;
     let ring = RingOptions {
         engine: flags.engine.into(),
         poll_us_max: flags.poll_us.unwrap_or(RingOptions::default().poll_us_max),
     };
-    options.engine = ring.engine;
-    let controller = Controller::connect(options).map_err(Failure::failed)?;
-    let namespace = controller.namespace(flags.nsid).map_err(Failure::failed)?;
-    let fitted = fit(workload, &controller, &namespace, record.as_ref())?;
+    let options = paths::options(flags, &connection, queues, ring.engine)?;
+    // Undone when the run is over, and its connections with it.
+    let _machine = paths::prepare_machine(flags)?;
+    let paths = Paths::connect(options).map(Arc::new).map_err(Failure::failed)?;
+    let namespace = paths.namespace();
+    let fitted = fit(workload, &paths.controllers(), &namespace, record.as_ref())?;
     let writer = Uuid::new_v4().as_u64_pair().0;
     let recorder = match &state {
         VerifyState::Record(path) => Some(begin_record(path, flags, &fitted, writer)?),
         _ => None,
     };
     let run = Run {
-        controller: &controller,
+        paths: &paths,
         nsid: flags.nsid,
         fitted: &fitted,
         ring,
@@ -68,12 +69,12 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     };
     let outcome = run.run()?;
     // A target that has gone is told as such, not as a controller that was shut down badly.
-    drop(controller);
+    drop(paths);
     if let Some(record) = &record {
         return finish_check(flags, record, outcome);
     }
-    let mut options =
-        Options::new(&fitted, connection.address.to_string(), flags.nqn.to_string(), flags.nsid);
+    let mut options = Options::new(&fitted, connection.addresses(), flags.nqn.to_string(), flags.nsid);
+    options.iopolicy = (outcome.paths.len() > 1).then(|| flags.paths.iopolicy.name());
     options.hdr_digest = connection.digests.header;
     options.data_digest = connection.digests.data;
     report::print_as(flags.output.output_format, &BenchReport::new(options, queues, &outcome))?;
@@ -83,12 +84,13 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
 /// Puts the workload onto the namespace, and refuses what cannot work before anything is written.
 fn fit(
     workload: Workload,
-    controller: &Controller,
+    controllers: &[Controller],
     namespace: &NamespaceInfo,
     record: Option<&Record>,
 ) -> Result<Fitted, Failure> {
-    if workload.block_bytes as usize > controller.transfer_length_max() {
-        let most = Size(controller.transfer_length_max() as u64);
+    let most = controllers.iter().map(Controller::transfer_length_max).min().unwrap_or(0);
+    if workload.block_bytes as usize > most {
+        let most = Size(most as u64);
         return Err(Failure::usage(format!(
             "--bs is over the {most} that this controller transfers at once"
         )));

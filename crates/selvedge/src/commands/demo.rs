@@ -6,10 +6,11 @@ mod story;
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
-use engine::initiator::{ConnectOptions, Controller, Queue, QueueState};
+use engine::initiator::{ConnectOptions, Controller, PathOptions, Paths, Queue, QueueState};
 use engine::limits::{POLL_US_MAX, RECEIVE_LENGTH};
 use engine::ring::{Engine, Event, Readiness, Ring, RingOptions, core};
 use engine::target::{
@@ -128,13 +129,13 @@ impl<'a> Demo<'a> {
     fn look_around(&self) -> Result<(), Failure> {
         let connection = Connection::new(&ConnectionFlags {
             transport: Default::default(),
-            traddr: self.address.ip().to_string(),
+            traddr: vec![self.address.ip().to_string()],
             trsvcid: self.address.port(),
             hostnqn: None,
             hostid: None,
             keep_alive_tmo: None,
-            host_traddr: None,
-            host_iface: None,
+            host_traddr: Vec::new(),
+            host_iface: Vec::new(),
             hdr_digest: false,
             data_digest: false,
         })?;
@@ -180,11 +181,12 @@ impl<'a> Demo<'a> {
             ..self.options()
         };
         // Each chapter has a controller of its own: its queues come and go with it.
-        let controller = Controller::connect(options).map_err(Failure::failed)?;
+        let paths =
+            Paths::connect(PathOptions::once(options, nsid)).map(Arc::new).map_err(Failure::failed)?;
         let fitted = workload.fit(Geometry { unit_bytes: BLOCK, bytes: NAMESPACE_BYTES })?;
         let target_cpu = || self.target.cpu_time();
         let run = Run {
-            controller: &controller,
+            paths: &paths,
             nsid,
             fitted: &fitted,
             ring: RingOptions::default(),

@@ -14,7 +14,7 @@ use crate::report::units;
 
 /// Reads and prints the log.
 pub(super) fn run(flags: &DiscoverFlags) -> Result<(), Failure> {
-    let connection = Connection::new(&flags.connection)?;
+    let connection = Connection::one(&flags.connection)?;
     let log = read(&connection)?;
     report::print_as(flags.output.output_format, &log)
 }

@@ -1,6 +1,7 @@
 //! `selvedge listener`, `host`, `ana`, `connection`, `referral`, `status` and `openapi`: the small commands that ask a
 //! running target.
 
+use engine::transport::Transport;
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
@@ -18,9 +19,22 @@ use crate::report::table::{Side, Table};
 /// Where a target listens.
 pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
     match action {
-        ListenerAction::Add { address, trsvcid, id, advertise, discovery_only, control } => {
+        ListenerAction::Add {
+            address,
+            trsvcid,
+            id,
+            transport,
+            congestion,
+            advertise,
+            discovery_only,
+            control,
+        } => {
             let address = resolve(address, *trsvcid).map_err(Failure::usage)?;
             let mut body = json!({ "address": address, "discovery_only": discovery_only });
+            body["transport"] = json!(Transport::from(*transport));
+            if let Some(congestion) = congestion {
+                body["congestion"] = json!(congestion);
+            }
             if let Some(id) = id {
                 body["id"] = json!(id);
             }
@@ -37,8 +51,12 @@ pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
         }
         ListenerAction::List { control } => {
             let json: Value = client(control)?.get("/v1/ports")?;
-            let names = ["id", "address", "advertise", "discovery_only"];
-            tell(control, table(items(&json, "ports"), &names), &json)
+            let names = ["id", "address", "transport", "congestion", "advertise", "discovery_only"];
+            let mut rows = items(&json, "ports").to_vec();
+            for row in rows.iter_mut().filter(|row| row.get("transport").is_none()) {
+                row["transport"] = json!(Transport::Tcp);
+            }
+            tell(control, table(&rows, &names), &json)
         }
     }
 }
@@ -161,6 +179,7 @@ fn controllers(json: &Value) -> String {
         ("host", Side::Left),
         ("port", Side::Right),
         ("queues", Side::Right),
+        ("transport", Side::Left),
         ("peer", Side::Left),
     ];
     let mut table = Table::new(&columns);
@@ -172,10 +191,23 @@ fn controllers(json: &Value) -> String {
             cell(controller, "host_nqn"),
             cell(controller, "port"),
             queues.len().to_string(),
+            carried_by(queues),
             queues.first().map_or("-".to_owned(), |queue| cell(queue, "peer")),
         ]);
     }
     table.to_string()
+}
+
+/// What really carries a controller's queues, and by how many ways the one with the most goes.
+fn carried_by(queues: &[Value]) -> String {
+    let streams =
+        || queues.iter().filter_map(|queue| queue.get("stream")).filter(|stream| stream.is_object());
+    let is_mptcp = |stream: &&Value| cell(stream, "transport") == "mptcp";
+    match streams().filter(is_mptcp).map(|stream| items(stream, "subflows").len()).max() {
+        Some(1) => "mptcp, 1 subflow".to_owned(),
+        Some(ways) => format!("mptcp, {ways} subflows"),
+        None => streams().next().map_or("-".to_owned(), |stream| cell(stream, "transport")),
+    }
 }
 
 /// Other discovery services.
@@ -209,7 +241,8 @@ pub(super) fn status(flags: &StatusFlags) -> Result<(), Failure> {
     let json: Value = client(&flags.control)?.get("/v1/status")?;
     let mut text = String::new();
     for port in items(&json, "ports") {
-        text += &format!("listening on {} (port number {})\n", cell(port, "address"), cell(port, "id"));
+        let over = if cell(port, "transport") == "mptcp" { ", MPTCP" } else { "" };
+        text += &format!("listening on {} (port number {}{over})\n", cell(port, "address"), cell(port, "id"));
     }
     text += &controllers(&json);
     let names = ["number", "cpu", "connections", "cpu_time_us"];

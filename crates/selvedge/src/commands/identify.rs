@@ -15,7 +15,7 @@ use crate::report;
 
 /// Asks and prints.
 pub(super) fn run(flags: &IdentifyFlags) -> Result<(), Failure> {
-    let connection = Connection::new(&flags.connection)?;
+    let connection = Connection::one(&flags.connection)?;
     let controller = Controller::connect(connection.subsystem(&flags.nqn)).map_err(Failure::failed)?;
     let namespaces = match flags.nsid {
         Some(nsid) => controller.namespace(nsid).map(|namespace| vec![namespace]),

@@ -18,7 +18,7 @@ use crate::report::table::{Side, Table};
 
 /// Prints the list. A subsystem that cannot be asked is told on stderr, and the command fails at the end.
 pub(super) fn run(flags: &ListFlags) -> Result<(), Failure> {
-    let connection = Connection::new(&flags.connection)?;
+    let connection = Connection::one(&flags.connection)?;
     let mut list = List { namespaces: Vec::new() };
     let mut failed = Vec::new();
     for (connection, nqn) in subsystems(&connection, flags.nqn.as_ref())? {

@@ -1,6 +1,7 @@
 //! `selvedge serve`: a target in the foreground, until a signal ends it.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::target::{FabricConfig, Target};
@@ -15,6 +16,7 @@ use crate::control::{Control, HostDesk, Token};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
+use crate::mptcp::{Applied, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
 use crate::state::StateFile;
@@ -42,7 +44,8 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         flags.metrics.map(|address| Control::start_metrics(address, administration.clone())).transpose()?;
     let control = start_control(flags, token, &target, administration)?;
     let announcer = announce(flags, &target)?;
-    let summary = Summary::new(&config.fabric, &target, control.as_ref());
+    let (mptcp, settings) = MptcpSummary::prepare(flags, &target)?;
+    let summary = Summary::new(&config.fabric, &target, control.as_ref(), mptcp);
     let told = match flags.output.output_format {
         OutputFormat::Normal => report::print(&summary),
         OutputFormat::Json => report::print_json(&summary),
@@ -58,6 +61,8 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Nothing may be changed any more by the time connections are closed.
     drop((control, metrics, desk));
     target.shutdown();
+    // Connections that go over the addresses have ended in order.
+    drop(settings);
     Ok(())
 }
 
@@ -107,6 +112,72 @@ struct Summary {
     /// Where it is administered.
     control: Option<String>,
     subsystems: Vec<SubsystemSummary>,
+    /// What MPTCP takes beside the target, where a port has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mptcp: Option<MptcpSummary>,
+}
+
+/// Settings of the machine for MPTCP.
+#[derive(Default, Serialize)]
+struct MptcpSummary {
+    /// Commands that were run, and are undone at the end.
+    configured: Vec<String>,
+    /// Commands that somebody has to run.
+    missing: Vec<String>,
+    /// What stands in the way of more.
+    remarks: Vec<String>,
+}
+
+impl MptcpSummary {
+    /// Finds out what the machine's settings lack for the ports with MPTCP, and sets it if that was asked for. What was
+    /// set stays so for as long as what comes with it lives.
+    fn prepare(flags: &ServeFlags, target: &Target) -> Result<(Option<Self>, Option<Applied>), Failure> {
+        let ports = target.config().ports;
+        let addresses: Vec<SocketAddr> =
+            ports.iter().filter(|port| !port.transport.is_tcp()).map(|port| port.address).collect();
+        if addresses.is_empty() {
+            return if flags.configure_mptcp {
+                Err(Failure::usage("--configure-mptcp: no port has MPTCP; -t mptcp gives it to those of -a"))
+            } else {
+                Ok((None, None))
+            };
+        }
+        let plan = match MptcpPlan::for_target(&addresses) {
+            Ok(plan) => plan,
+            Err(failure) if flags.configure_mptcp => return Err(failure),
+            // One address serves without any settings.
+            Err(failure) => {
+                let reason = failure.line().unwrap_or_default();
+                tracing::warn!("what MPTCP needs on this machine cannot be told: {reason}");
+                return Ok((None, None));
+            }
+        };
+        let mut summary = Self { remarks: plan.remarks().to_vec(), ..Self::default() };
+        if !flags.configure_mptcp {
+            summary.missing = plan.lines();
+            return Ok((Some(summary), None));
+        }
+        let applied = plan.apply()?;
+        summary.configured = applied.lines().to_vec();
+        Ok((Some(summary), Some(applied)))
+    }
+}
+
+impl fmt::Display for MptcpSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.missing.is_empty() {
+            writeln!(f, "for MPTCP to use all addresses, root has to run (--configure-mptcp does):")?;
+        } else if !self.configured.is_empty() {
+            writeln!(f, "set for MPTCP, and undone at the end:")?;
+        }
+        for line in self.missing.iter().chain(&self.configured) {
+            writeln!(f, "  {line}")?;
+        }
+        for remark in &self.remarks {
+            writeln!(f, "  # {remark}")?;
+        }
+        Ok(())
+    }
 }
 
 #[derive(Serialize)]
@@ -126,7 +197,12 @@ struct NamespaceSummary {
 }
 
 impl Summary {
-    fn new(fabric: &FabricConfig, target: &Target, control: Option<&Control>) -> Self {
+    fn new(
+        fabric: &FabricConfig,
+        target: &Target,
+        control: Option<&Control>,
+        mptcp: Option<MptcpSummary>,
+    ) -> Self {
         let subsystems = fabric.subsystems.iter().map(|subsystem| SubsystemSummary {
             nqn: subsystem.nqn.clone(),
             serial: subsystem.serial.clone(),
@@ -146,6 +222,7 @@ impl Summary {
             listening: target.ports().iter().map(ToString::to_string).collect(),
             control: control.map(|control| control.endpoint().to_string()),
             subsystems: subsystems.collect(),
+            mptcp,
         }
     }
 }
@@ -173,6 +250,9 @@ impl fmt::Display for Summary {
                 table.row(vec![nsid.to_string(), block_size.to_string(), backend.clone()]);
             }
             write!(f, "{table}")?;
+        }
+        if let Some(mptcp) = &self.mptcp {
+            write!(f, "{mptcp}")?;
         }
         Ok(())
     }

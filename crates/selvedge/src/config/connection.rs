@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use engine::initiator::{ConnectOptions, HostIdentity};
+use engine::transport::Transport;
 use nvme::discovery::Nqn;
 use nvme::tcp::Digests;
 
@@ -14,11 +15,20 @@ use crate::flags::connection::ConnectionFlags;
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) address: SocketAddr,
+    /// All addresses, where the target has several.
+    ways: Vec<Way>,
+    transport: Transport,
     host: HostIdentity,
-    host_traddr: Option<IpAddr>,
-    host_iface: Option<String>,
     pub(crate) digests: Digests,
     keep_alive_ms: Option<u32>,
+}
+
+/// An address of the target, and from where it is connected to.
+#[derive(Clone, Debug)]
+struct Way {
+    address: SocketAddr,
+    host_traddr: Option<IpAddr>,
+    host_iface: Option<String>,
 }
 
 impl Connection {
@@ -28,7 +38,8 @@ impl Connection {
     }
 
     fn check(flags: &ConnectionFlags) -> Result<Self, String> {
-        let address = resolve(&flags.traddr, flags.trsvcid)?;
+        let ways = ways(flags)?;
+        let address = ways[0].address;
         let mut host = match &flags.hostnqn {
             Some(nqn) => HostIdentity::from_nqn(nqn.as_str()),
             None => HostIdentity::of_this_machine(),
@@ -36,25 +47,27 @@ impl Connection {
         if let Some(id) = &flags.hostid {
             host.id = parse_uuid(id)?.into_bytes();
         }
-        let host_traddr = match &flags.host_traddr {
-            Some(address) => Some(resolve(address, 0)?.ip()),
-            None => None,
-        };
-        if host_traddr.is_some_and(|host| host.is_ipv4() != address.is_ipv4()) {
-            return Err("--host-traddr and --traddr are not of one address family".into());
-        }
         let keep_alive_ms = match flags.keep_alive_tmo {
             Some(seconds) => Some(keep_alive_ms(seconds)?),
             None => None,
         };
         Ok(Self {
             address,
+            ways,
+            transport: flags.transport.into(),
             host,
-            host_traddr,
-            host_iface: flags.host_iface.clone(),
             digests: Digests { header: flags.hdr_digest, data: flags.data_digest },
             keep_alive_ms,
         })
+    }
+
+    /// The same, where only one address makes sense.
+    pub(crate) fn one(flags: &ConnectionFlags) -> Result<Self, Failure> {
+        let connection = Self::new(flags)?;
+        match connection.ways.len() {
+            1 => Ok(connection),
+            count => Err(Failure::usage(format!("this command takes one --traddr, not {count}"))),
+        }
     }
 
     /// Options for the discovery service.
@@ -72,20 +85,73 @@ impl Connection {
         options
     }
 
+    /// All addresses, for people.
+    pub(crate) fn addresses(&self) -> String {
+        self.ways.iter().map(|way| way.address.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Options for a subsystem by each of the addresses.
+    pub(crate) fn paths(&self, nqn: &Nqn) -> Vec<ConnectOptions> {
+        let path = |way: &Way| ConnectOptions {
+            address: way.address,
+            host_traddr: way.host_traddr,
+            host_iface: way.host_iface.clone(),
+            ..self.subsystem(nqn)
+        };
+        self.ways.iter().map(path).collect()
+    }
+
     /// The same host at another address, as the discovery log names it.
     pub(crate) fn at(&self, address: SocketAddr) -> Self {
-        Self { address, ..self.clone() }
+        let way = Way { address, ..self.ways[0].clone() };
+        Self { address, ways: vec![way], ..self.clone() }
     }
 
     fn adopt(&self, options: ConnectOptions) -> ConnectOptions {
         ConnectOptions {
+            transport: self.transport,
             host: self.host.clone(),
-            host_traddr: self.host_traddr,
-            host_iface: self.host_iface.clone(),
+            host_traddr: self.ways[0].host_traddr,
+            host_iface: self.ways[0].host_iface.clone(),
             digests: self.digests,
             ..options
         }
     }
+}
+
+/// The target's addresses, each with where it is connected from.
+fn ways(flags: &ConnectionFlags) -> Result<Vec<Way>, String> {
+    let count = flags.traddr.len();
+    let of = |all: &[String], at: usize, name: &str| match all.len() {
+        0 => Ok(None),
+        1 => Ok(Some(all[0].clone())),
+        given if given == count => Ok(Some(all[at].clone())),
+        given => Err(format!("{given} {name} for {count} --traddr: give one for all, or one for each")),
+    };
+    let mut ways: Vec<Way> = Vec::with_capacity(count);
+    for (at, address) in flags.traddr.iter().enumerate() {
+        // An address with a port of its own is a socket address; anything else goes with --trsvcid.
+        let own = address.parse::<SocketAddr>().ok();
+        let address = own.map_or_else(|| resolve(address, flags.trsvcid), Ok)?;
+        let host_traddr = of(&flags.host_traddr, at, "--host-traddr")?;
+        let host_traddr = host_traddr.map(|host| resolve(&host, 0)).transpose()?.map(|host| host.ip());
+        if host_traddr.is_some_and(|host| host.is_ipv4() != address.is_ipv4()) {
+            return Err("--host-traddr and --traddr are not of one address family".into());
+        }
+        let host_iface = of(&flags.host_iface, at, "--host-iface")?;
+        let way = Way { address, host_traddr, host_iface };
+        let is_twice = |other: &Way| {
+            (other.address, other.host_traddr, &other.host_iface)
+                == (way.address, way.host_traddr, &way.host_iface)
+        };
+        if ways.iter().any(is_twice) {
+            return Err(format!(
+                "{address} is named twice: each path needs an address or an interface of its own"
+            ));
+        }
+        ways.push(way);
+    }
+    Ok(ways)
 }
 
 fn keep_alive_ms(seconds: u32) -> Result<u32, String> {
@@ -134,6 +200,26 @@ mod tests {
         assert!(options.digests.header && options.digests.data);
         assert_eq!(options.host.id[0], 0x1b);
         assert_eq!(options.io_queues, 0);
+    }
+
+    #[test]
+    fn several_addresses_are_paths() {
+        let nqn = Nqn::new("nqn.a").unwrap();
+        let paths =
+            |arguments: &str| Connection::new(&ConnectionFlags::of(arguments)).map(|all| all.paths(&nqn));
+        let two = paths("-a 127.0.0.1,127.0.0.2:4421 -s 4420 -w 127.0.0.9").unwrap();
+        let addresses: Vec<String> = two.iter().map(|path| path.address.to_string()).collect();
+        assert_eq!(addresses, ["127.0.0.1:4420", "127.0.0.2:4421"]);
+        assert!(two.iter().all(|path| path.host_traddr == Some("127.0.0.9".parse().unwrap())));
+        assert_eq!(paths("-a 127.0.0.1 -a [::1]:1 -t mptcp").unwrap()[1].transport, Transport::Mptcp);
+        assert_eq!(
+            paths("-a 127.0.0.1 -a 127.0.0.1 -f eth0,eth1").unwrap()[1].host_iface.as_deref(),
+            Some("eth1")
+        );
+        for wrong in ["-a 127.0.0.1 -a 127.0.0.1", "-a 127.0.0.1,127.0.0.2,127.0.0.3 -f eth0,eth1"] {
+            assert!(matches!(paths(wrong), Err(Failure::Usage(_))), "{wrong}");
+        }
+        assert!(Connection::one(&ConnectionFlags::of("-a 127.0.0.1,127.0.0.2")).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use engine::backend::BackendConfig;
 use engine::target::NamespaceConfig;
 use uuid::Uuid;
 
-use super::size::Size;
+use super::size::{Size, parse_time};
 
 /// Block size where none is given: every backend can serve it, and every disk likes it.
 pub(crate) const BLOCK_SIZE_DEFAULT: u32 = 4096;
@@ -20,6 +20,10 @@ pub(crate) struct NamespaceSpec {
     pub(crate) nsid: Option<u32>,
     pub(crate) block_size: u32,
     pub(crate) uuid: Option<Uuid>,
+    /// How long each write is held back before it reaches a file or block device.
+    pub(crate) write_delay_ms: u32,
+    /// Whether another target may serve the same file or block device.
+    pub(crate) shared: bool,
 }
 
 /// Where the blocks live.
@@ -46,12 +50,18 @@ impl FromStr for NamespaceSpec {
         let mut nsid = None;
         let mut block_size = BLOCK_SIZE_DEFAULT;
         let mut uuid = None;
+        let mut write_delay_ms = 0;
+        let mut shared = false;
         for part in parts {
             let (key, value) = part.split_once('=').ok_or_else(|| unknown_option(kind, part))?;
             match key {
                 "size" if kind == "file" => size = Some(value.parse()?),
                 "block" => block_size = check_block_size(value.parse::<Size>()?.0)?,
                 "nsid" => nsid = Some(value.parse().map_err(|_| format!("`{value}` is not an nsid"))?),
+                "write_delay" if matches!(kind, "file" | "block") => {
+                    write_delay_ms = parse_write_delay(value)?;
+                }
+                "shared" if matches!(kind, "file" | "block") => shared = parse_shared(value)?,
                 "uuid" => uuid = Some(parse_uuid(value)?),
                 _ => return Err(unknown_option(kind, part)),
             }
@@ -67,7 +77,7 @@ impl FromStr for NamespaceSpec {
             }
             _ => return Err(unknown_kind(kind)),
         };
-        let spec = NamespaceSpec { backend, nsid, block_size, uuid };
+        let spec = NamespaceSpec { backend, nsid, block_size, uuid, write_delay_ms, shared };
         spec.check()?;
         Ok(spec)
     }
@@ -78,8 +88,30 @@ fn unknown_kind(kind: &str) -> String {
 }
 
 fn unknown_option(kind: &str, option: &str) -> String {
-    let size = if kind == "file" { "size=SIZE, " } else { "" };
-    format!("`{option}` is no option of {kind}: it takes {size}block=512|4096, nsid=N and uuid=UUID")
+    let own = match kind {
+        "file" => "size=SIZE, shared=yes, write_delay=TIME, ",
+        "block" => "shared=yes, write_delay=TIME, ",
+        _ => "",
+    };
+    format!("`{option}` is no option of {kind}: it takes {own}block=512|4096, nsid=N and uuid=UUID")
+}
+
+/// Whether storage is shared.
+fn parse_shared(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(format!("shared={text}: it takes yes or no")),
+    }
+}
+
+/// A time for which writes are held back, in milliseconds.
+pub(crate) fn parse_write_delay(text: &str) -> Result<u32, String> {
+    let (delay, ms_max) = (parse_time(text)?, engine::limits::WRITE_DELAY_MS_MAX);
+    match u32::try_from(delay.as_millis()) {
+        Ok(delay_ms) if delay_ms <= ms_max => Ok(delay_ms),
+        _ => Err(format!("writes can be held back for at most {ms_max}ms, not {text}")),
+    }
 }
 
 /// The block sizes that a target offers.
@@ -134,7 +166,12 @@ impl NamespaceSpec {
             }
             BackendSpec::Block(path) => BackendConfig::Block { path: absolute(path) },
         };
-        NamespaceConfig { uuid: self.uuid, ..NamespaceConfig::new(nsid, backend, self.block_size) }
+        NamespaceConfig {
+            uuid: self.uuid,
+            write_delay_ms: self.write_delay_ms,
+            shared_storage: self.shared,
+            ..NamespaceConfig::new(nsid, backend, self.block_size)
+        }
     }
 }
 
@@ -185,7 +222,10 @@ mod tests {
             file.backend,
             BackendSpec::File { path: "/tmp/disk.img".into(), size: Some(Size(1 << 30)) }
         );
-        assert_eq!(file.nsid, Some(7));
+        assert_eq!((file.nsid, file.write_delay_ms), (Some(7), 0));
+        assert!(parse("file:/x,shared=yes").unwrap().shared && !parse("block:/x,shared=no").unwrap().shared);
+        assert_eq!(parse("file:/x,write_delay=500ms").unwrap().write_delay_ms, 500);
+        assert_eq!(parse("block:/dev/x,write_delay=1.5").unwrap().write_delay_ms, 1500);
         let uuid = "11111111-2222-3333-4444-555555555555";
         let block = parse(&format!("block:/dev/sdx,uuid={uuid}")).unwrap();
         assert_eq!(block.uuid.unwrap().to_string(), uuid);
@@ -204,6 +244,11 @@ mod tests {
             ("file:", "needs a path"),
             ("file:/x,readonly", "size=SIZE"),
             ("null:1g,nsid=0", "1 to 1024"),
+            ("null:1m,shared=yes", "no option of null"),
+            ("file:/x,shared=true", "yes or no"),
+            ("memory:1m,write_delay=1s", "no option of memory"),
+            ("file:/x,write_delay=soon", "not a time"),
+            ("file:/x,write_delay=2m", "at most 60000ms"),
             ("null:1g,uuid=7", "not a UUID"),
             ("null:1g,uuid=00000000-0000-0000-0000-000000000000", "zeroes"),
             ("rbd:pool/image", "not built yet"),

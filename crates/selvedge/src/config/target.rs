@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use engine::ring::Engine;
 use engine::target::{FabricConfig, PortConfig, SubsystemConfig, TargetConfig};
+use engine::transport::{Transport, congestion};
 use nvme::discovery::Nqn;
 
 use super::connection::resolve;
@@ -77,8 +78,10 @@ fn default_reactors() -> ReactorSpec {
 /// What was served before. Flags that would say otherwise are no flags for this.
 fn from_state(flags: &ServeFlags, fabric: FabricConfig) -> Result<ServeConfig, Failure> {
     let said = [
+        ("--transport", flags.transport.is_some()),
         ("--traddr", !flags.traddr.is_empty()),
         ("--trsvcid", flags.trsvcid.is_some()),
+        ("--congestion", flags.congestion.is_some()),
         ("--advertise", flags.advertise.is_some()),
         ("--nqn", flags.nqn.is_some()),
         ("--serial", flags.serial.is_some()),
@@ -101,12 +104,17 @@ fn from_flags(flags: &ServeFlags) -> Result<FabricConfig, Failure> {
             "{none}there is nothing to serve: add a namespace, such as --namespace memory:1g, or a file with -c"
         )));
     }
+    check_congestion(flags.congestion.as_deref()).map_err(Failure::usage)?;
     let mut fabric = FabricConfig::default();
     let addresses = if flags.traddr.is_empty() { &[ADDRESS_DEFAULT.to_owned()][..] } else { &flags.traddr };
     for (address, id) in addresses.iter().zip(1..) {
         let address = resolve(address, flags.trsvcid.unwrap_or(SERVICE_DEFAULT)).map_err(Failure::usage)?;
-        let port = PortConfig { advertise: flags.advertise.clone(), ..PortConfig::new(id, address) };
-        fabric.ports.push(port);
+        fabric.ports.push(PortConfig {
+            advertise: flags.advertise.clone(),
+            transport: flags.transport.map_or(Transport::Tcp, Transport::from),
+            congestion: flags.congestion.clone(),
+            ..PortConfig::new(id, address)
+        });
     }
     let nqn = flags.nqn.clone().unwrap_or_else(|| Nqn::new(NQN_DEFAULT).expect("a valid name"));
     check_subsystem_nqn(&nqn).map_err(Failure::usage)?;
@@ -151,6 +159,16 @@ impl Asked {
 
 fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
+}
+
+/// A congestion control must at least have what can be a name; whether the kernel has it is found when listening.
+pub(crate) fn check_congestion(name: Option<&str>) -> Result<(), String> {
+    match name {
+        Some(name) if !congestion::is_name(name) => {
+            Err(format!("`{name}` is no name of a congestion control; such are cubic, bbr and system"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A subsystem's name must not be the Discovery subsystem's.
@@ -204,6 +222,17 @@ mod tests {
         assert_eq!(fabric.subsystems[0].hosts, ["nqn.a", "nqn.b"]);
         let fabric = serve("-a 0.0.0.0 --namespace memory:1m --allow-any-host").unwrap();
         assert!(fabric.subsystems[0].allow_any_host);
+    }
+
+    #[test]
+    fn what_carries_connections_is_said_for_all_addresses() {
+        let fabric = serve("-t mptcp --congestion reno -a 127.0.0.1 -a ::1 --namespace memory:1m").unwrap();
+        let said = |port: &PortConfig| (port.transport, port.congestion.as_deref() == Some("reno"));
+        assert!(fabric.ports.iter().map(said).all(|said| said == (Transport::Mptcp, true)), "{fabric:?}");
+        let fabric = serve("--namespace memory:1m").unwrap();
+        assert_eq!((fabric.ports[0].transport, &fabric.ports[0].congestion), (Transport::Tcp, &None));
+        let refused = serve("--congestion no_such_one_is_so_long --namespace memory:1m").unwrap_err();
+        assert!(matches!(&refused, Failure::Usage(what) if what.contains("no name")), "{refused:?}");
     }
 
     #[test]

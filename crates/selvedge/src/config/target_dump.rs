@@ -7,6 +7,7 @@ use engine::backend::BackendConfig;
 use engine::target::{
     FabricConfig, GroupState, NamespaceConfig, QosConfig, SubsystemConfig, Visibility, WriteProtection,
 };
+use engine::transport::Transport;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -31,6 +32,10 @@ struct Port<'a> {
     advertise: Option<&'a str>,
     #[serde(skip_serializing_if = "is_false")]
     discovery_only: bool,
+    #[serde(skip_serializing_if = "Transport::is_tcp")]
+    transport: Transport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    congestion: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -52,6 +57,8 @@ struct Subsystem<'a> {
     ports: &'a [u16],
     #[serde(skip_serializing_if = "Option::is_none")]
     storage: Option<Storage<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command_quiesce_ms: Option<u16>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ana_group: Vec<AnaGroup>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -88,6 +95,10 @@ struct Namespace<'a> {
     block: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     uuid: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_delay: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared: Option<bool>,
     ana_group: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     visible_to: Option<&'a [String]>,
@@ -139,6 +150,8 @@ pub(crate) fn write(fabric: &FabricConfig) -> Result<String, Failure> {
                 service: port.address.port(),
                 advertise: port.advertise.as_deref(),
                 discovery_only: port.discovery_only,
+                transport: port.transport,
+                congestion: port.congestion.as_deref(),
             })
             .collect(),
         referral: fabric
@@ -170,6 +183,7 @@ fn subsystem(config: &SubsystemConfig) -> Subsystem<'_> {
             .storage
             .as_ref()
             .map(|storage| Storage { directory: &storage.directory, max: exact(storage.bytes_max) }),
+        command_quiesce_ms: config.command_quiesce_ms,
         ana_group: config
             .ana_groups
             .iter()
@@ -188,6 +202,8 @@ fn namespace(config: &NamespaceConfig) -> Namespace<'_> {
         nsid: config.nsid,
         block: config.block_size,
         uuid: config.uuid,
+        shared: config.shared_storage.then_some(true),
+        write_delay: (config.write_delay_ms > 0).then(|| format!("{}ms", config.write_delay_ms)),
         ana_group: config.ana_group,
         write_protection: config.write_protection,
         created_by_host: config.created_by_host,
@@ -277,6 +293,7 @@ mod tests {
                 2 => BackendConfig::File { path: "/a b/'c\".img".into(), size: self.some(|_| size) },
                 _ => BackendConfig::Block { path: "/dev/x".into() },
             };
+            let is_stored = matches!(backend, BackendConfig::File { .. } | BackendConfig::Block { .. });
             let hosts = self.hosts();
             let bytes = |chance: &mut Self| 1 + chance.below(1 << 40);
             NamespaceConfig {
@@ -302,6 +319,8 @@ mod tests {
                     WriteProtection::Permanent,
                 ]),
                 created_by_host: self.below(2) == 0,
+                shared_storage: is_stored && self.below(2) == 0,
+                write_delay_ms: if is_stored { self.one(&[0, 1, 999, 60_000]) } else { 0 },
                 ..NamespaceConfig::new(nsid, backend, block)
             }
         }
@@ -324,6 +343,7 @@ mod tests {
                     bytes_max: chance.one(&[0, 1, 512, 1 << 40, u64::MAX]),
                 }),
                 ports: (0..self.below(2)).map(|_| self.one(&ids)).collect(),
+                command_quiesce_ms: self.some(|chance| chance.one(&[1, 2000, u16::MAX])),
                 ..SubsystemConfig::new(&format!("nqn.subsystem:{number}"), "S 1", "A model")
             }
         }
@@ -334,6 +354,8 @@ mod tests {
                 .map(|at| PortConfig {
                     advertise: self.some(|_| "10.0.0.1".to_owned()),
                     discovery_only: self.below(4) == 0,
+                    transport: self.one(&[Transport::Tcp, Transport::Mptcp]),
+                    congestion: self.some(|chance| chance.one(&["cubic", "system"]).to_owned()),
                     ..PortConfig::new(7 - at, addresses[usize::from(at).min(2)].parse().unwrap())
                 })
                 .take(3)

@@ -10,6 +10,7 @@ use engine::target::{
     AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
     StorageConfig, SubsystemConfig, Visibility, WriteProtection,
 };
+use engine::transport::Transport;
 use nvme::discovery::Nqn;
 use serde::Deserialize;
 use toml::Spanned;
@@ -18,7 +19,9 @@ use super::connection::resolve;
 use super::namespace::{self, BackendSpec, NamespaceSpec};
 use super::reactors::ReactorSpec;
 use super::size::Size;
-use super::target::{Asked, MODEL, ServeConfig, check_serial, check_subsystem_nqn, default_serial};
+use super::target::{
+    Asked, MODEL, ServeConfig, check_congestion, check_serial, check_subsystem_nqn, default_serial,
+};
 use crate::failure::Failure;
 
 /// The port of NVMe/TCP that IANA assigned.
@@ -58,6 +61,9 @@ struct PortTable {
     advertise: Option<String>,
     #[serde(default)]
     discovery_only: bool,
+    #[serde(default)]
+    transport: Transport,
+    congestion: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -79,6 +85,7 @@ struct SubsystemTable {
     #[serde(default)]
     ports: Vec<u16>,
     storage: Option<StorageTable>,
+    command_quiesce_ms: Option<u16>,
     #[serde(default)]
     ana_group: Vec<AnaGroupTable>,
     #[serde(default)]
@@ -113,6 +120,8 @@ struct NamespaceTable {
     size: Option<Spanned<Size>>,
     block: Option<Spanned<Size>>,
     uuid: Option<Spanned<String>>,
+    write_delay: Option<Spanned<String>>,
+    shared: Option<Spanned<bool>>,
     ana_group: Option<u32>,
     visible_to: Option<Vec<Spanned<String>>>,
     hidden_from: Option<Vec<Spanned<String>>>,
@@ -225,6 +234,9 @@ fn port(entry: &Spanned<PortTable>, taken: &mut Vec<u16>) -> Result<PortConfig, 
         None => SERVICE_DEFAULT,
     };
     let address = resolve(table.address.get_ref(), service).map_err(Mistake::at(table.address.span()))?;
+    if let Some(congestion) = &table.congestion {
+        check_congestion(Some(congestion.get_ref())).map_err(Mistake::at(congestion.span()))?;
+    }
     let id = match &table.id {
         Some(id) => *id.get_ref(),
         None => {
@@ -236,6 +248,8 @@ fn port(entry: &Spanned<PortTable>, taken: &mut Vec<u16>) -> Result<PortConfig, 
     Ok(PortConfig {
         advertise: table.advertise.clone(),
         discovery_only: table.discovery_only,
+        transport: table.transport,
+        congestion: table.congestion.as_ref().map(|name| name.get_ref().clone()),
         ..PortConfig::new(id, address)
     })
 }
@@ -264,6 +278,7 @@ fn subsystem(entry: &Spanned<SubsystemTable>, ports: &[PortConfig]) -> Result<Su
         hosts,
         ana_groups,
         storage: table.storage.as_ref().map(storage),
+        command_quiesce_ms: table.command_quiesce_ms,
         ports: table.ports.clone(),
         ..SubsystemConfig::new(&nqn, &serial, table.model.as_deref().unwrap_or(MODEL))
             .with(namespaces(entry)?)
@@ -374,7 +389,22 @@ fn namespace_spec(entry: &Spanned<NamespaceTable>) -> Result<NamespaceSpec, Mist
         Some(uuid) => Some(namespace::parse_uuid(uuid.get_ref()).map_err(Mistake::at(uuid.span()))?),
         None => None,
     };
-    let spec = NamespaceSpec { backend, nsid: table.nsid, block_size, uuid };
+    let write_delay_ms = match &table.write_delay {
+        Some(delay) if !matches!(backend, BackendSpec::File { .. } | BackendSpec::Block(_)) => {
+            let what = "write_delay goes with file and block_device only".to_owned();
+            return Err(Mistake { what, span: Some(delay.span()) });
+        }
+        Some(delay) => namespace::parse_write_delay(delay.get_ref()).map_err(Mistake::at(delay.span()))?,
+        None => 0,
+    };
+    let shared = match &table.shared {
+        Some(shared) if !matches!(backend, BackendSpec::File { .. } | BackendSpec::Block(_)) => {
+            let what = "shared goes with file and block_device only".to_owned();
+            return Err(Mistake { what, span: Some(shared.span()) });
+        }
+        shared => shared.as_ref().is_some_and(|shared| *shared.get_ref()),
+    };
+    let spec = NamespaceSpec { backend, nsid: table.nsid, block_size, uuid, write_delay_ms, shared };
     spec.check().map_err(Mistake::at(entry.span()))?;
     Ok(spec)
 }
@@ -459,6 +489,13 @@ uuid = "11111111-2222-3333-4444-555555555555"
             (format!("{port}{subsystem}{namespace}memory = \"1m\"\nsize = \"1m\"\n"), 7, "file only"),
             (format!("{port}{subsystem}{namespace}memory = \"1m\"\nblock = 1024\n"), 7, "512 and 4096"),
             (format!("{port}{subsystem}{namespace}memory = \"1m\"\nuuid = \"x\"\n"), 7, "not a UUID"),
+            (
+                format!("{port}{subsystem}{namespace}null = \"1m\"\nwrite_delay = \"1s\"\n"),
+                7,
+                "with file and",
+            ),
+            (format!("{port}{subsystem}{namespace}file = \"x\"\nwrite_delay = \"1h\"\n"), 7, "60000ms"),
+            (format!("{port}{subsystem}command_quiesce_ms = 65536\n"), 5, "u16"),
             (format!("[[port]]\naddress = \"0.0.0.0\"\n{subsystem}"), 3, "allow_any_host"),
         ];
         for (text, line, expected) in cases {

@@ -11,6 +11,7 @@ use engine::target::{
     AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
     StorageConfig, SubsystemConfig, Visibility, WriteProtection,
 };
+use engine::transport::Transport;
 use nvme::discovery::Nqn;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use uuid::Uuid;
@@ -61,6 +62,10 @@ pub(crate) struct PortBody {
     pub(crate) advertise: Option<String>,
     #[serde(default)]
     pub(crate) discovery_only: bool,
+    #[serde(default)]
+    pub(crate) transport: Transport,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) congestion: Option<String>,
 }
 
 /// A subsystem.
@@ -79,6 +84,7 @@ pub(crate) struct SubsystemBody {
     #[serde(default)]
     ana_groups: Vec<AnaGroupConfig>,
     storage: Option<StorageBody>,
+    command_quiesce_ms: Option<u16>,
     #[serde(default)]
     ports: Vec<u16>,
 }
@@ -100,6 +106,8 @@ pub(crate) struct SubsystemPatch {
     allow_any_host: Option<bool>,
     #[serde(deserialize_with = "given")]
     storage: Option<Option<StorageBody>>,
+    #[serde(deserialize_with = "given")]
+    command_quiesce_ms: Option<Option<u16>>,
     ports: Option<Vec<u16>>,
 }
 
@@ -140,6 +148,10 @@ pub(crate) struct NamespaceBody {
     write_protection: WriteProtection,
     #[serde(default)]
     created_by_host: bool,
+    #[serde(default)]
+    write_delay_ms: u32,
+    #[serde(default)]
+    shared_storage: bool,
 }
 
 /// What is to be different in a namespace.
@@ -154,6 +166,7 @@ pub(crate) struct NamespacePatch {
     #[serde(deserialize_with = "given")]
     qos: Option<Option<QosPatch>>,
     write_protection: Option<WriteProtection>,
+    write_delay_ms: Option<u32>,
 }
 
 /// Limits that are to be others; null takes one away.
@@ -223,6 +236,8 @@ impl PortBody {
         PortConfig {
             advertise: self.advertise,
             discovery_only: self.discovery_only,
+            transport: self.transport,
+            congestion: self.congestion,
             ..PortConfig::new(id, self.address)
         }
     }
@@ -248,6 +263,7 @@ impl SubsystemBody {
             hosts: self.hosts.into_iter().map(|host| host.0).collect(),
             ana_groups: self.ana_groups,
             storage: self.storage.map(|storage| storage.into_config(base)).transpose()?,
+            command_quiesce_ms: self.command_quiesce_ms,
             ports: self.ports,
             ..SubsystemConfig::new(&nqn, &serial, self.model.as_deref().unwrap_or(MODEL))
         };
@@ -290,6 +306,7 @@ impl SubsystemPatch {
         if let Some(storage) = self.storage {
             config.storage = storage.map(|storage| storage.into_config("")).transpose()?;
         }
+        config.command_quiesce_ms = self.command_quiesce_ms.unwrap_or(config.command_quiesce_ms);
         config.model = self.model.unwrap_or_else(|| config.model.clone());
         config.allow_any_host = self.allow_any_host.unwrap_or(config.allow_any_host);
         config.ports = self.ports.unwrap_or_else(|| config.ports.clone());
@@ -316,6 +333,8 @@ impl NamespaceBody {
             visible: self.visible,
             write_protection: self.write_protection,
             created_by_host: self.created_by_host,
+            write_delay_ms: self.write_delay_ms,
+            shared_storage: self.shared_storage,
             ..NamespaceConfig::new(nsid, backend, block_size)
         };
         config.ana_group = self.ana_group.unwrap_or(config.ana_group);
@@ -380,6 +399,7 @@ impl NamespacePatch {
         config.ana_group = self.ana_group.unwrap_or(config.ana_group);
         config.visible = self.visible.unwrap_or_else(|| config.visible.clone());
         config.write_protection = self.write_protection.unwrap_or(config.write_protection);
+        config.write_delay_ms = self.write_delay_ms.unwrap_or(config.write_delay_ms);
         match self.qos {
             Some(Some(qos)) => qos.apply(&mut config.qos),
             Some(None) => config.qos = QosConfig::default(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use engine::initiator::IoPolicy;
 use nvme::discovery::Nqn;
 
 use super::connection::ConnectionFlags;
@@ -71,13 +72,17 @@ pub(crate) struct BenchFlags {
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,
 
-    /// I/O queues, each a connection [default: one per job]
-    #[arg(short = 'i', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
+    /// I/O queues of each path, each a connection [default: one per job]
+    #[arg(short = 'i', long, visible_alias = "queues-per-path", value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(crate) nr_io_queues: Option<u16>,
 
     /// Entries of each queue [default: 128, or more where --iodepth needs it]
     #[arg(short = 'Q', long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1024))]
     pub(crate) queue_size: Option<u16>,
+
+    #[command(flatten)]
+    pub(crate) paths: PathFlags,
 
     #[command(flatten)]
     pub(crate) workload: WorkloadFlags,
@@ -93,6 +98,42 @@ pub(crate) struct BenchFlags {
 
     #[command(flatten)]
     pub(crate) output: OutputFlags,
+}
+
+/// Several paths, and connections that are lost.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Path options, as nvme-cli and the Linux kernel have them")]
+pub(crate) struct PathFlags {
+    /// Which path a command takes: numa, round-robin, queue-depth, latency
+    #[arg(long, value_name = "POLICY", default_value = "latency")]
+    pub(crate) iopolicy: IoPolicy,
+
+    /// Seconds between attempts to connect a lost path again; the first follows at once [default: 10]
+    #[arg(short = 'c', long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) reconnect_delay: Option<u32>,
+
+    /// Seconds after which a lost path is given up, -1 for never [default: 600, and 0 for one path without -c]
+    #[arg(short = 'l', long, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(i32).range(-1..))]
+    pub(crate) ctrl_loss_tmo: Option<i32>,
+
+    /// Seconds after which commands fail while no path is there, -1 for never [default: -1]
+    #[arg(long = "fast_io_fail_tmo", alias = "fast-io-fail-tmo", value_name = "SECONDS")]
+    #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1..))]
+    pub(crate) fast_io_fail_tmo: Option<i32>,
+
+    /// Congestion control of the connections, or `system` for the system's own [default: bbr where it can be had]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
+
+    /// With -t mptcp: set the addresses and limits that MPTCP needs with `ip mptcp`, as root, and undo it at the end
+    #[arg(long)]
+    pub(crate) configure_mptcp: bool,
+
+    /// Send a write whose answer was lost again at once. UNSAFE: the first one may still come, and undo a newer write;
+    /// it is here to show just that
+    #[arg(long)]
+    pub(crate) no_quiesce: bool,
 }
 
 /// The workload.

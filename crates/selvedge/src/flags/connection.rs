@@ -9,6 +9,17 @@ pub(crate) enum Transport {
     /// NVMe/TCP
     #[default]
     Tcp,
+    /// NVMe/TCP over Multipath TCP
+    Mptcp,
+}
+
+impl From<Transport> for engine::transport::Transport {
+    fn from(transport: Transport) -> Self {
+        match transport {
+            Transport::Tcp => Self::Tcp,
+            Transport::Mptcp => Self::Mptcp,
+        }
+    }
 }
 
 /// Where the target is, and how this host appears to it.
@@ -19,9 +30,9 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp")]
     pub(crate) transport: Transport,
 
-    /// Address of the target: an IP address or a name
-    #[arg(short = 'a', long, value_name = "ADDR")]
-    pub(crate) traddr: String,
+    /// Address of the target: an IP address or a name; `bench` takes several, each a path, with :PORT where ports differ
+    #[arg(short = 'a', long, value_name = "ADDR", required = true, value_delimiter = ',')]
+    pub(crate) traddr: Vec<String>,
 
     /// Port of the target
     #[arg(short = 's', long, value_name = "PORT", default_value_t = 4420)]
@@ -39,13 +50,13 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 'k', long, value_name = "SECONDS")]
     pub(crate) keep_alive_tmo: Option<u32>,
 
-    /// Address of this machine to connect from
-    #[arg(short = 'w', long, value_name = "ADDR")]
-    pub(crate) host_traddr: Option<String>,
+    /// Address of this machine to connect from; with several --traddr, one for all or one for each
+    #[arg(short = 'w', long, value_name = "ADDR", value_delimiter = ',')]
+    pub(crate) host_traddr: Vec<String>,
 
-    /// Interface of this machine to connect through
-    #[arg(short = 'f', long, value_name = "NAME")]
-    pub(crate) host_iface: Option<String>,
+    /// Interface of this machine to connect through; with several --traddr, one for all or one for each
+    #[arg(short = 'f', long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) host_iface: Vec<String>,
 
     /// Protect headers with digests
     #[arg(short = 'g', long)]

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use nvme::discovery::Nqn;
 
 use super::OutputFlags;
+use super::connection::Transport;
 use crate::control::endpoint::Endpoint;
 
 /// Which target to ask.
@@ -51,7 +52,7 @@ pub(crate) struct ListenerFlags {
 pub(crate) enum ListenerAction {
     /// Listen on another address
     #[command(after_help = "Example:
-  selvedge listener add 192.168.0.231 -s 4420")]
+  selvedge listener add 192.168.0.231 -s 4420 -t mptcp")]
     Add {
         /// An address of this machine
         address: String,
@@ -61,6 +62,12 @@ pub(crate) enum ListenerAction {
         /// Its number [default: the lowest free one]
         #[arg(long, value_name = "N")]
         id: Option<u16>,
+        /// What carries connections; with mptcp, hosts that only have TCP are served too
+        #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp")]
+        transport: Transport,
+        /// Congestion control by its name in the kernel, or system for the kernel's own [default: bbr, if it is there]
+        #[arg(long, value_name = "NAME")]
+        congestion: Option<String>,
         /// Address that discovery tells hosts, where it differs
         #[arg(long, value_name = "ADDR")]
         advertise: Option<String>,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use nvme::discovery::Nqn;
 
+use super::connection::Transport;
 use super::{EngineFlag, OutputFlags};
 use crate::config::namespace::NamespaceSpec;
 use crate::config::reactors::ReactorSpec;
@@ -24,6 +25,7 @@ Examples:
   selvedge serve -a 192.168.0.231 --namespace file:disk.img,size=10g \\
       --allow-host nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd
   selvedge serve -c target.toml --reactors 0,1
+  selvedge serve -t mptcp -a 10.0.1.1 -a 10.0.2.1 --configure-mptcp --allow-any-host --namespace memory:1g
   selvedge serve --state-dir /var/lib/selvedge --namespace memory:1g
   selvedge serve --state-dir /var/lib/selvedge
 
@@ -33,6 +35,7 @@ A target.toml:
   address = \"192.168.0.231\"
   service = 4420                     # the default
   advertise = \"10.0.2.2\"           # only if hosts see another address
+  transport = \"mptcp\"              # or tcp; and congestion = \"cubic\"
   [[subsystem]]
   nqn = \"nqn.2026-01.io.selvedge:target\"
   allow_any_host = true              # or hosts = [\"nqn...\", ...]
@@ -61,10 +64,14 @@ pub(crate) struct ServeFlags {
         short = 'c',
         long,
         value_name = "FILE",
-        conflicts_with_all = ["traddr", "trsvcid", "advertise", "nqn", "namespaces", "serial", "allow_any_host",
-            "allow_hosts"]
+        conflicts_with_all = ["transport", "traddr", "trsvcid", "congestion", "advertise", "nqn", "namespaces",
+            "serial", "allow_any_host", "allow_hosts"]
     )]
     pub(crate) config: Option<PathBuf>,
+
+    /// What carries connections; with mptcp, hosts that only have TCP are served too [default: tcp]
+    #[arg(short = 't', long, value_name = "TYPE")]
+    pub(crate) transport: Option<Transport>,
 
     /// Address to listen on; may be given several times [default: 127.0.0.1]
     #[arg(short = 'a', long, value_name = "ADDR")]
@@ -73,6 +80,15 @@ pub(crate) struct ServeFlags {
     /// Port to listen on; 0 takes a free one [default: 4420]
     #[arg(short = 's', long, value_name = "PORT")]
     pub(crate) trsvcid: Option<u16>,
+
+    /// Congestion control by its name in the kernel, or system for the kernel's own
+    /// [default: bbr where the kernel has it, else system]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
+
+    /// Set the addresses and limits that MPTCP needs with `ip mptcp`, as root, and undo it at the end
+    #[arg(long)]
+    pub(crate) configure_mptcp: bool,
 
     /// Address that discovery tells hosts, where it differs from the one listened on
     #[arg(long, value_name = "ADDR")]

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::paths::PathReport;
 use super::table::{Side, Table};
 use super::units;
 use crate::bench::histogram::{LatencyNs, Tally};
 use crate::bench::job::Verified;
 use crate::bench::run::Outcome;
+use crate::bench::throughput::Intervals;
 use crate::config::size::Size;
 use crate::config::workload::{Fitted, Queues};
 
@@ -33,6 +35,10 @@ pub(crate) struct BenchReport {
     /// The target's reactors, where they are in this process.
     pub(crate) target_cpu: Option<CpuReport>,
     pub(crate) verify: Option<VerifyReport>,
+    /// Bytes moved in each interval.
+    pub(crate) timeline: Intervals,
+    /// What each path carried.
+    pub(crate) paths: Vec<PathReport>,
 }
 
 /// What was run.
@@ -43,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) nsid: u32,
     pub(crate) hdr_digest: bool,
     pub(crate) data_digest: bool,
+    /// Which path a command takes, where there are several.
+    pub(crate) iopolicy: Option<&'static str>,
     pub(crate) rw: &'static str,
     pub(crate) rwmixread: u8,
     pub(crate) bs: u32,
@@ -68,6 +76,7 @@ impl Options {
             nsid,
             hdr_digest: false,
             data_digest: false,
+            iopolicy: None,
             rw: workload.kind(),
             rwmixread: workload.read_percent,
             bs: workload.block_bytes,
@@ -201,6 +210,8 @@ impl BenchReport {
             cpu: CpuReport::new(outcome.cpu, outcome.elapsed, ios),
             target_cpu: outcome.target_cpu.map(|time| CpuReport::new(time, outcome.elapsed, ios)),
             verify: outcome.verified.as_ref().map(VerifyReport::from),
+            timeline: outcome.intervals.clone(),
+            paths: PathReport::all(&outcome.paths),
         }
     }
 
@@ -268,6 +279,9 @@ impl fmt::Display for BenchReport {
         if let Some(held) = self.queues.too_short {
             writeln!(f, "the queues hold {held} commands, which is less than the jobs want: see -i and -Q")?;
         }
+        if self.paths.len() > 1 {
+            write!(f, "\n{}", super::paths::table(&self.paths))?;
+        }
         if self.total.ios > 0 {
             write!(f, "\n{}\n", self.table())?;
             write!(f, "CPU     this side {}", self.cpu)?;
@@ -332,6 +346,8 @@ mod tests {
             queues: 1,
             queue_entries: 128,
             engine: "io_uring",
+            intervals: Intervals::default(),
+            paths: Vec::new(),
             verified,
             interrupted: false,
             failure: None,

@@ -173,6 +173,15 @@ impl Queue {
         self.shut(ring, InitiatorError::Disconnected { address: self.options.address });
     }
 
+    /// Closes the connection as one that is lost: nothing that is still on its way to the controller shall arrive, so
+    /// the stream is reset instead of ended. Outstanding commands come back as with `close`.
+    pub fn abandon(&mut self, ring: &mut Ring) {
+        if let Some(socket) = &self.socket {
+            socket.reset_when_closed();
+        }
+        self.close(ring);
+    }
+
     /// Whether a command is over its time. Submitting reads no clock: a command's time counts from the first
     /// scan that sees it.
     fn scan(&mut self, now: Moment) -> bool {

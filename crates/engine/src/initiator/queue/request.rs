@@ -17,6 +17,16 @@ pub enum Data {
     Receive(Buffer),
 }
 
+impl Data {
+    /// The buffer, if there is one.
+    pub fn into_buffer(self) -> Option<Buffer> {
+        match self {
+            Self::None => None,
+            Self::Send(buffer) | Self::Receive(buffer) => Some(buffer),
+        }
+    }
+}
+
 /// A command for a queue.
 #[derive(Debug)]
 pub struct Request {

@@ -1,0 +1,33 @@
+//! A bell that threads ring for others to look again. What there is to see travels elsewhere.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A counter of rings that can be waited for.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    rings: Mutex<u64>,
+    rung: Condvar,
+}
+
+impl Bell {
+    /// Wakes all who wait.
+    pub(super) fn ring(&self) {
+        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.rung.notify_all();
+    }
+
+    /// How often it was rung: take it before looking, and hand it to `wait` when there was nothing to see.
+    pub(super) fn count(&self) -> u64 {
+        *self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until it has been rung since `seen` was taken, or for `timeout`.
+    pub(super) fn wait(&self, seen: u64, timeout: Duration) {
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self
+            .rung
+            .wait_timeout_while(rings, timeout, |rings| *rings == seen)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}

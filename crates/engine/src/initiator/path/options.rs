@@ -1,0 +1,58 @@
+//! How a set of paths behaves, with Linux' names and defaults. What people type belongs to the program.
+
+use std::time::Duration;
+
+use super::IoPolicy;
+use crate::initiator::ConnectOptions;
+
+/// Time between attempts to connect again, as with Linux.
+const RECONNECT_DELAY: Duration = Duration::from_secs(10);
+/// Time after which a lost path is given up, as with Linux.
+const CONTROLLER_LOSS: Duration = Duration::from_secs(600);
+/// What is added to the keep alive time when a controller does not say how long its commands may go on (CQT): as long as
+/// a command may take.
+const UNKNOWN_QUIESCE: Duration = Duration::from_secs(30);
+
+/// What to connect to, and what to do when a connection is lost.
+#[derive(Clone, Debug)]
+pub struct PathOptions {
+    /// One for each path: all to the same subsystem, as the same host.
+    pub paths: Vec<ConnectOptions>,
+    /// The namespace.
+    pub nsid: u32,
+    /// Which path a command takes.
+    pub policy: IoPolicy,
+    /// Time between two attempts to connect again. The first follows at once.
+    pub reconnect_delay: Duration,
+    /// Time after which a lost path is given up; `None` for never, zero for at once.
+    pub controller_loss: Option<Duration>,
+    /// Time after which commands are failed while no path is there, though one may come back; `None` to wait as long as
+    /// one may.
+    pub fast_io_fail: Option<Duration>,
+    /// How long commands may go on after the end of the keep alive time where a controller does not say (CQT is 0).
+    pub unknown_quiesce: Duration,
+    /// Whether a write whose answer was lost waits until its old controller can write no more. Without it, a late write
+    /// can undo a newer one: it is there to show just that.
+    pub quiesce: bool,
+}
+
+impl PathOptions {
+    /// The defaults for namespace `nsid` over `paths`.
+    pub fn new(paths: Vec<ConnectOptions>, nsid: u32) -> Self {
+        Self {
+            paths,
+            nsid,
+            policy: IoPolicy::default(),
+            reconnect_delay: RECONNECT_DELAY,
+            controller_loss: Some(CONTROLLER_LOSS),
+            fast_io_fail: None,
+            unknown_quiesce: UNKNOWN_QUIESCE,
+            quiesce: true,
+        }
+    }
+
+    /// The same for one path that is not connected again.
+    pub fn once(path: ConnectOptions, nsid: u32) -> Self {
+        Self { controller_loss: Some(Duration::ZERO), ..Self::new(vec![path], nsid) }
+    }
+}

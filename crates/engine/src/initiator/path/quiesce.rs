@@ -1,0 +1,241 @@
+//! Bringing lost controllers to rest: a write whose answer was lost may still be at work in its old controller, and must
+//! not be sent again before it can no longer take effect. Either another controller resets the old one (Cross-Controller
+//! Reset, TP8028), or its keep alive and command quiesce times (TP4129) have passed. What waits for it is known to
+//! `PathQueues`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
+use nvme::identify::bits::controller_attributes::TRAFFIC_BASED_KEEP_ALIVE;
+use nvme::log_page::{CROSS_RESET_REMOVE_COMPLETED, CrossResetLog, CrossResetStatus, LogPageId};
+
+use super::set::{Shared, lock};
+use crate::initiator::{Controller, InitiatorError};
+use crate::ring::{self, Moment};
+
+/// Time for which a controller may keep us waiting for its answer to a reset of another one.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often a log page is read although no event came: an event may have been lost with its controller.
+const LOG_INTERVAL: Duration = Duration::from_millis(250);
+/// Bytes of the log page that are read: more entries than any host has controllers here.
+const LOG_LENGTH: usize = 4096;
+
+/// A lost incarnation that has not come to rest.
+#[derive(Debug)]
+pub(super) struct Quiescing {
+    path: usize,
+    incarnation: u64,
+    instance: ControllerInstance,
+    /// Time after which it is at rest by itself, counted from when nobody here uses it any more.
+    time: Duration,
+    left_at: Option<Moment>,
+    /// Incarnations of paths that were asked to reset it, in vain.
+    asked: Vec<(usize, u64)>,
+    /// The incarnation of a path that is resetting it, and when its log was read last.
+    resetting: Option<(usize, u64)>,
+    read_at: Moment,
+}
+
+/// Begins with an incarnation that was lost.
+pub(super) fn begin(shared: &Shared, path: usize, incarnation: u64, controller: &Controller) {
+    if !shared.options.quiesce {
+        shared.paths[path].lay_to_rest(incarnation);
+        shared.changed();
+        return;
+    }
+    let identify = controller.identify();
+    let instance = ControllerInstance {
+        controller_id: controller.id(),
+        uniquifier: identify.instance_uniquifier,
+        random_number: identify.instance_random_number.get(),
+    };
+    let time = time(
+        shared.paths[path].options.keep_alive_ms,
+        identify.controller_attributes.get() & TRAFFIC_BASED_KEEP_ALIVE != 0,
+        identify.command_quiesce_time_ms.get(),
+        shared.options.unknown_quiesce,
+    );
+    let quiescing = Quiescing {
+        path,
+        incarnation,
+        instance,
+        time,
+        left_at: None,
+        asked: Vec::new(),
+        resetting: None,
+        read_at: ring::now(),
+    };
+    lock(&shared.quiescing).push(quiescing);
+    shared.bell.ring();
+}
+
+/// How long a controller that has lost its host may still have its commands take effect (Base 9.6): its keep alive timer
+/// has to run out, which it may notice as late as one more time-out, or two where any command restarts the timer; and
+/// then its commands have to come to rest.
+fn time(keep_alive_ms: u32, traffic_based: bool, quiesce_ms: u16, unknown: Duration) -> Duration {
+    let keep_alives = if traffic_based { 3 } else { 2 };
+    let quiesce = if quiesce_ms == 0 { unknown } else { Duration::from_millis(quiesce_ms.into()) };
+    Duration::from_millis(u64::from(keep_alive_ms)) * keep_alives + quiesce
+}
+
+/// Brings what is lost to rest, until the set ends.
+pub(super) fn serve(shared: &Arc<Shared>) {
+    while !shared.is_stopping() {
+        let seen = shared.bell.count();
+        let mut wait = Duration::from_secs(60);
+        let count = lock(&shared.quiescing).len();
+        for at in 0..count {
+            if let Some(again) = attend(shared, at) {
+                wait = wait.min(again);
+            }
+        }
+        finish(shared);
+        shared.bell.wait(seen, wait);
+    }
+}
+
+/// Does what can be done for one of them now, and says when to look again. New ones are added behind it meanwhile, and
+/// only this thread takes any away.
+fn attend(shared: &Arc<Shared>, at: usize) -> Option<Duration> {
+    let now = ring::now();
+    let (path, incarnation, instance) = {
+        let mut all = lock(&shared.quiescing);
+        let one = all.get_mut(at)?;
+        if one.left_at.is_none() && shared.paths[one.path].is_left(one.incarnation) {
+            one.left_at = Some(now);
+        }
+        (one.path, one.incarnation, one.instance)
+    };
+    let resetting = lock(&shared.quiescing)[at].resetting;
+    if let Some((helper, of)) = resetting {
+        return Some(follow(shared, at, helper, of, now));
+    }
+    if instance.random_number != 0
+        && let Some((helper, of, controller)) = helper_for(shared, at)
+    {
+        match ask(&controller, instance) {
+            Ok(true) => {
+                tracing::info!(address = %shared.paths[path].options.address, incarnation, "a lost controller is gone");
+                lock(&shared.quiescing)[at].time = Duration::ZERO;
+                lock(&shared.quiescing)[at].left_at = Some(now);
+            }
+            Ok(false) => lock(&shared.quiescing)[at].resetting = Some((helper, of)),
+            Err(error) => {
+                tracing::info!(address = %controller.address(), %error, "no cross-controller reset");
+                lock(&shared.quiescing)[at].asked.push((helper, of));
+            }
+        }
+        return Some(Duration::ZERO);
+    }
+    let all = lock(&shared.quiescing);
+    let one = &all[at];
+    one.left_at.map(|left_at| left_at.after(one.time).since(now))
+}
+
+/// Looks how far a reset has come that path `helper` was asked for.
+fn follow(shared: &Arc<Shared>, at: usize, helper: usize, of: u64, now: Moment) -> Duration {
+    let controller =
+        shared.paths[helper].details().controller.clone().filter(|_| shared.paths[helper].live() == of);
+    let due = now.since(lock(&shared.quiescing)[at].read_at) >= LOG_INTERVAL;
+    let outcome = match controller {
+        Some(controller) if due => read_log(shared, &controller),
+        Some(_) => Ok(()),
+        None => Err(InitiatorError::Disconnected { address: shared.paths[helper].options.address }),
+    };
+    let mut all = lock(&shared.quiescing);
+    if due {
+        all[at].read_at = now;
+    }
+    if outcome.is_err() && all[at].resetting.is_some() {
+        all[at].resetting = None;
+        all[at].asked.push((helper, of));
+        return Duration::ZERO;
+    }
+    LOG_INTERVAL
+}
+
+/// A live controller that can be asked for the reset and was not yet.
+fn helper_for(shared: &Arc<Shared>, at: usize) -> Option<(usize, u64, Controller)> {
+    let asked = lock(&shared.quiescing)[at].asked.clone();
+    shared.paths.iter().enumerate().find_map(|(index, path)| {
+        let details = path.details();
+        let controller = details.controller.as_ref().filter(|_| path.live() == details.incarnation)?;
+        let can = controller.identify().cross_controller_reset_limit > 0;
+        (can && !asked.contains(&(index, details.incarnation)))
+            .then(|| (index, details.incarnation, controller.clone()))
+    })
+}
+
+/// Asks `controller` to reset another one: whether that is at rest already.
+fn ask(controller: &Controller, instance: ControllerInstance) -> Result<bool, InitiatorError> {
+    let reply = controller.admin_within(instance.encode_reset(), ANSWER_TIMEOUT)?;
+    let reply = reply.success("Cross-Controller Reset")?;
+    Ok(reply.result & IMMEDIATE_RESET_SUCCESSFUL != 0)
+}
+
+/// Reads which resets a controller has finished.
+pub(super) fn read_log(shared: &Shared, controller: &Controller) -> Result<(), InitiatorError> {
+    const WHAT: &str = "Get Log Page (Cross-Controller Reset)";
+    let page = controller.read_log_with(
+        LogPageId::CROSS_CONTROLLER_RESET,
+        CROSS_RESET_REMOVE_COMPLETED,
+        LOG_LENGTH,
+    )?;
+    let log = CrossResetLog::parse(&page)
+        .map_err(|error| InitiatorError::BadAnswer { what: WHAT, reason: error.to_string() })?;
+    let now = ring::now();
+    let mut all = lock(&shared.quiescing);
+    for entry in &log.entries {
+        let named = (entry.impacted_controller_id.get(), entry.uniquifier);
+        let of = all.iter_mut().filter(|one| one.resetting.is_some());
+        for one in of.filter(|one| (one.instance.controller_id, one.instance.uniquifier) == named) {
+            match entry.status() {
+                Some(CrossResetStatus::Successful) => {
+                    one.time = Duration::ZERO;
+                    one.left_at = Some(now);
+                }
+                Some(CrossResetStatus::InProgress) => {}
+                _ => one.asked.extend(one.resetting.take()),
+            }
+        }
+    }
+    drop(all);
+    shared.bell.ring();
+    Ok(())
+}
+
+/// Lets go what has come to rest. Incarnations of a path do so in order.
+fn finish(shared: &Shared) {
+    let now = ring::now();
+    let mut all = lock(&shared.quiescing);
+    let is_over = |one: &Quiescing| one.left_at.is_some_and(|left_at| now >= left_at.after(one.time));
+    let before = all.len();
+    for (index, path) in shared.paths.iter().enumerate() {
+        let of_path = all.iter().filter(|one| one.path == index);
+        let blocked = of_path.clone().filter(|one| !is_over(one)).map(|one| one.incarnation).min();
+        let rested = of_path.filter(|one| is_over(one)).map(|one| one.incarnation);
+        if let Some(rested) = rested.filter(|rested| blocked.is_none_or(|blocked| *rested < blocked)).max() {
+            path.lay_to_rest(rested);
+        }
+    }
+    all.retain(|one| !shared.paths[one.path].is_at_rest(one.incarnation));
+    let after = all.len();
+    drop(all);
+    if after < before {
+        shared.changed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_follows_the_keep_alive_and_what_the_controller_promises() {
+        let unknown = Duration::from_secs(30);
+        assert_eq!(time(5000, false, 2000, unknown), Duration::from_secs(12));
+        assert_eq!(time(5000, true, 2000, unknown), Duration::from_secs(17));
+        assert_eq!(time(1000, true, 0, unknown), Duration::from_secs(33));
+    }
+}

@@ -1,0 +1,296 @@
+//! All paths to one namespace: connecting them, keeping them, telling of them. Commands go through `PathQueues`, one for
+//! each thread; no command ever passes here.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nvme::log_page::AnaState;
+
+use super::join::Identity;
+use super::keeper;
+use super::quiesce::{self, Quiescing};
+use super::state::{Path, PathState};
+use super::{IoPolicy, PathOptions};
+use crate::initiator::bell::Bell;
+use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
+use crate::limits::PATHS_MAX;
+use crate::ring::{self, Moment, Waker};
+use crate::transport::Transport;
+
+/// How often those who wait for the first connections look even though no bell rang.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What all threads of a set share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: PathOptions,
+    pub(super) paths: Vec<Path>,
+    /// Changes with every change of a path.
+    generation: AtomicU64,
+    stopping: AtomicBool,
+    /// Rung for keepers and for who quiesces.
+    pub(super) bell: Arc<Bell>,
+    /// Threads with queues.
+    wakers: Mutex<Vec<Waker>>,
+    /// What the paths agree on, and the namespace as it was described last.
+    found: Mutex<Option<(Identity, NamespaceInfo)>>,
+    pub(super) quiescing: Mutex<Vec<Quiescing>>,
+}
+
+impl Shared {
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Tells all threads that a path is otherwise than before.
+    pub(super) fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        lock(&self.wakers).iter().for_each(Waker::wake);
+        self.bell.ring();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(super) fn add_waker(&self, waker: Waker) {
+        lock(&self.wakers).push(waker);
+    }
+
+    /// The incarnation is lost, as somebody found out.
+    pub(super) fn lose(&self, path: usize, incarnation: u64, error: InitiatorError) {
+        let address = self.paths[path].options.address;
+        tracing::debug!(%address, %error, "a path is lost");
+        if self.paths[path].lose(incarnation, error, ring::now()) {
+            self.changed();
+        }
+    }
+
+    /// Takes note of what `controller` shows of the namespace; the first path says what all others have to show.
+    ///
+    /// # Errors
+    /// How it is another one than on the other paths.
+    pub(super) fn agree(
+        &self,
+        controller: &Controller,
+        namespace: &NamespaceInfo,
+    ) -> Result<(), InitiatorError> {
+        let identity = Identity::of(controller, namespace);
+        let address = controller.address();
+        let refuse = |reason| Err(InitiatorError::PathRefused { address, reason });
+        let mut found = lock(&self.found);
+        if self.paths.len() > 1 && !identity.is_known() {
+            return refuse(
+                "its namespace has neither UUID, NGUID nor EUI64 to know it by on other paths".to_owned(),
+            );
+        }
+        if let Some((known, _)) = &*found
+            && let Some(difference) = known.difference(&identity)
+        {
+            return refuse(difference);
+        }
+        *found = Some((identity, namespace.clone()));
+        Ok(())
+    }
+
+    /// Whether commands may wait for some path.
+    pub(super) fn may_come_back(&self, now: Moment) -> bool {
+        self.paths.iter().any(|path| path.may_come_back(self.options.fast_io_fail, now))
+    }
+
+    /// Why there is no path.
+    pub(super) fn error(&self) -> InitiatorError {
+        let error = self.paths.iter().find_map(|path| path.details().error.clone());
+        let address = self.paths[0].options.address;
+        error.unwrap_or(InitiatorError::Disconnected { address })
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The paths to a namespace. Dropping it shuts their controllers down.
+#[derive(Debug)]
+pub struct Paths {
+    pub(super) shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What is to be told of a path.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct PathStatus {
+    /// Where the target listens.
+    pub address: SocketAddr,
+    /// The transport that was asked for.
+    pub transport: Transport,
+    /// How far it is.
+    pub state: PathState,
+    /// ANA state of the namespace there: `optimized`, `non-optimized`, `inaccessible`, `persistent-loss`, `change`, or
+    /// `unknown`.
+    pub ana: &'static str,
+    /// Its controller (CNTLID), while it has one.
+    pub cntlid: Option<u16>,
+    /// Times it was connected again.
+    pub reconnects: u64,
+    /// Why it is not live.
+    pub error: Option<String>,
+}
+
+impl Paths {
+    /// Connects all paths. Those that cannot be reached are tried again later, as long as one can.
+    ///
+    /// # Errors
+    /// When none can be reached; when one leads to another subsystem or namespace than the others; and when the options
+    /// make no sense.
+    pub fn connect(options: PathOptions) -> Result<Self, InitiatorError> {
+        check(&options)?;
+        let now = ring::now();
+        let paths = options.paths.iter().map(|path| Path::new(path.clone(), now)).collect();
+        let shared = Arc::new(Shared {
+            paths,
+            options,
+            generation: AtomicU64::new(1),
+            stopping: AtomicBool::new(false),
+            bell: Arc::new(Bell::default()),
+            wakers: Mutex::new(Vec::new()),
+            found: Mutex::new(None),
+            quiescing: Mutex::new(Vec::new()),
+        });
+        let set = Self { shared, threads: Mutex::new(Vec::new()) };
+        set.start()?;
+        set.await_first()?;
+        Ok(set)
+    }
+
+    fn start(&self) -> Result<(), InitiatorError> {
+        let mut threads = lock(&self.threads);
+        for index in 0..self.shared.paths.len() {
+            let shared = self.shared.clone();
+            let thread = std::thread::Builder::new().name(format!("path-{index}"));
+            let thread = thread.spawn(move || keeper::keep(&shared, index));
+            threads.push(thread.map_err(InitiatorError::system("no thread for a path"))?);
+        }
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name("quiesce".to_owned());
+        let thread = thread.spawn(move || quiesce::serve(&shared));
+        threads.push(thread.map_err(InitiatorError::system("no thread for lost paths"))?);
+        Ok(())
+    }
+
+    /// Waits until every path has been tried once, and one of them is live.
+    fn await_first(&self) -> Result<(), InitiatorError> {
+        loop {
+            let seen = self.shared.bell.count();
+            let mut tried = true;
+            let mut live = false;
+            for path in &self.shared.paths {
+                let details = path.details();
+                if let (PathState::Dead, Some(error @ InitiatorError::PathRefused { .. })) =
+                    (details.state, &details.error)
+                {
+                    return Err(error.clone());
+                }
+                live |= details.state == PathState::Live;
+                tried &= details.state != PathState::Connecting || details.error.is_some();
+            }
+            if tried {
+                return if live { Ok(()) } else { Err(self.shared.error()) };
+            }
+            self.shared.bell.wait(seen, LOOK_INTERVAL);
+        }
+    }
+
+    /// The namespace, as a path described it last.
+    ///
+    /// # Panics
+    /// Never: a set comes into being with a path that is live.
+    pub fn namespace(&self) -> NamespaceInfo {
+        let found = lock(&self.shared.found);
+        found.as_ref().expect("a set begins with a live path").1.clone()
+    }
+
+    /// Which path a command takes.
+    pub fn policy(&self) -> IoPolicy {
+        self.shared.options.policy
+    }
+
+    /// The controllers of the live paths.
+    pub fn controllers(&self) -> Vec<Controller> {
+        let live = |path: &Path| path.details().controller.clone().filter(|_| path.live() != 0);
+        self.shared.paths.iter().filter_map(live).collect()
+    }
+
+    /// All paths, in the order of the options.
+    pub fn status(&self) -> Vec<PathStatus> {
+        self.shared.paths.iter().map(status).collect()
+    }
+
+    /// Shuts all controllers down. Nothing can be sent any more.
+    pub fn disconnect(&self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        self.shared.changed();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for (index, thread) in threads.into_iter().enumerate() {
+            // A keeper that is just connecting ends by itself when that has failed; nobody has to wait for it.
+            let waits = self.shared.paths.get(index).is_none_or(|path| path.details().controller.is_some());
+            if waits {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Paths {
+    fn drop(&mut self) {
+        self.disconnect();
+    }
+}
+
+fn check(options: &PathOptions) -> Result<(), InitiatorError> {
+    let misuse = |text: &str| Err(InitiatorError::ApiMisuse(text.to_owned()));
+    let Some(first) = options.paths.first() else { return misuse("there has to be at least one path") };
+    if options.paths.len() > PATHS_MAX {
+        return misuse(&format!("there may be {PATHS_MAX} paths, not {}", options.paths.len()));
+    }
+    if options.paths.iter().any(|path| path.subsystem_nqn != first.subsystem_nqn || path.host != first.host) {
+        return misuse("all paths lead to one subsystem, as one host");
+    }
+    if options.controller_loss != Some(Duration::ZERO)
+        && options.paths.iter().any(|path| path.keep_alive_ms == 0)
+    {
+        return misuse(
+            "a path that is to be connected again needs a keep alive time-out: without one, its old controller never \
+             comes to rest",
+        );
+    }
+    Ok(())
+}
+
+fn status(path: &Path) -> PathStatus {
+    let details = path.details();
+    let live = details.controller.as_ref().filter(|_| path.live() != 0);
+    PathStatus {
+        address: path.options.address,
+        transport: path.options.transport,
+        state: details.state,
+        ana: ana_name(path.ana().filter(|_| live.is_some())),
+        cntlid: live.map(Controller::id),
+        reconnects: details.reconnects,
+        error: details.error.as_ref().map(ToString::to_string),
+    }
+}
+
+const fn ana_name(state: Option<AnaState>) -> &'static str {
+    match state {
+        Some(AnaState::Optimized) => "optimized",
+        Some(AnaState::NonOptimized) => "non-optimized",
+        Some(AnaState::Inaccessible) => "inaccessible",
+        Some(AnaState::PersistentLoss) => "persistent-loss",
+        Some(AnaState::Change) => "change",
+        None => "unknown",
+    }
+}

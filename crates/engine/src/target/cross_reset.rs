@@ -1,0 +1,234 @@
+//! Cross-Controller Reset (TP8028): a host that has lost its way to one of its controllers has another one end it, and
+//! learns when none of its commands can take effect any more. A fence finds that out; here is who may ask, and the log.
+
+use std::sync::Arc;
+
+use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
+use nvme::log_page::{CrossResetEntry, CrossResetLog, CrossResetStatus, cross_reset_flags};
+use nvme::{Status, SubmissionEntry};
+use zerocopy::little_endian::U16;
+
+use super::admin::Answer;
+use super::controller::Controller;
+use super::event::Notice;
+use super::fabric::Fabric;
+use super::fence::{Fence, Fenced, Then};
+use super::request::Asker;
+use crate::limits::{CROSS_RESET_ENTRIES, CROSS_RESETS_MAX};
+
+/// A reset that waits for its fence.
+#[derive(Debug)]
+pub(super) struct CrossReset {
+    /// The controller that was asked.
+    asked: Arc<Controller>,
+    impacted: ControllerInstance,
+    /// The command that waits, where the controller was gone when it came.
+    asker: Option<Asker>,
+}
+
+impl CrossReset {
+    /// No command of the controller can take effect any more.
+    pub(super) fn done(&self, fabric: &Fabric) {
+        let logged = self.asked.state().cross_resets.end(&self.impacted);
+        if let Some(asker) = &self.asker {
+            asker.answer(Status::SUCCESS, IMMEDIATE_RESET_SUCCESSFUL);
+        } else if logged {
+            fabric.notify(&self.asked, Notice::CrossControllerReset);
+        }
+    }
+}
+
+/// Answers a Cross-Controller Reset command that came to `asked`.
+pub(super) fn answer(
+    entry: &SubmissionEntry,
+    asked: &Arc<Controller>,
+    fabric: &Fabric,
+    asker: Asker,
+) -> Answer {
+    let impacted = ControllerInstance::decode(entry);
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    // Of a controller of another process nothing is known here: its host has to wait as long as that one promised.
+    if impacted.controller_id == asked.id || !fabric.has_made(&impacted) {
+        return invalid.into();
+    }
+    let is_meant = |known: &Arc<Controller>| known.instance.random_number == impacted.random_number;
+    let controller = fabric.controller(impacted.controller_id).filter(is_meant);
+    let may_ask = |known: &Arc<Controller>| {
+        known.instance == impacted
+            && known.host == asked.host
+            && Arc::ptr_eq(&known.subsystem, &asked.subsystem)
+    };
+    if controller.as_ref().is_some_and(|known| !may_ask(known)) {
+        return invalid.into();
+    }
+    let living = controller.filter(|known| !known.has_ended());
+    let begun = asked.state().cross_resets.begin(impacted, asked.id, living.is_some());
+    if let Err(status) = begun {
+        return status.into();
+    }
+    let raise = |asker| {
+        let reset = CrossReset { asked: asked.clone(), impacted, asker };
+        Fence::raise(fabric, Fenced::Controller(impacted), Then::Reset(reset));
+    };
+    let Some(controller) = living else {
+        // It is gone, but the storage may still work for it.
+        raise(Some(asker));
+        return Answer::Held;
+    };
+    tracing::warn!(
+        controller = controller.id,
+        asked = asked.id,
+        host = controller.host.nqn,
+        "a controller is reset because its host asked another one for it"
+    );
+    fabric.end_controller(&controller);
+    raise(None);
+    Answer::Status(Status::SUCCESS, 0)
+}
+
+/// The resets that one controller was asked for.
+#[derive(Debug, Default)]
+pub(super) struct CrossResets {
+    log: Vec<Entry>,
+    /// Those whose commands are answered when they have ended, so that no log tells of them.
+    held: Vec<ControllerInstance>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    impacted: ControllerInstance,
+    asked_id: u16,
+    has_ended: bool,
+}
+
+impl CrossResets {
+    /// Takes note of a reset that begins; one of a living controller gets an entry in the log.
+    fn begin(&mut self, impacted: ControllerInstance, asked_id: u16, is_living: bool) -> Result<(), Status> {
+        let in_progress: Vec<&ControllerInstance> = self
+            .log
+            .iter()
+            .filter(|entry| !entry.has_ended)
+            .map(|entry| &entry.impacted)
+            .chain(&self.held)
+            .collect();
+        if in_progress.contains(&&impacted) {
+            return Err(Status::CROSS_CONTROLLER_RESET_IN_PROGRESS);
+        }
+        if in_progress.len() >= usize::from(CROSS_RESETS_MAX) {
+            return Err(Status::CROSS_CONTROLLER_RESET_LIMIT_EXCEEDED);
+        }
+        if !is_living {
+            self.held.push(impacted);
+            return Ok(());
+        }
+        if self.log.len() >= CROSS_RESET_ENTRIES {
+            return Err(Status::CROSS_CONTROLLER_RESET_LOG_FULL);
+        }
+        self.log.push(Entry { impacted, asked_id, has_ended: false });
+        Ok(())
+    }
+
+    /// Takes note that a reset has succeeded; whether the log tells of it.
+    fn end(&mut self, impacted: &ControllerInstance) -> bool {
+        self.held.retain(|held| held != impacted);
+        let entry = self.log.iter_mut().find(|entry| !entry.has_ended && entry.impacted == *impacted);
+        entry.is_some_and(|entry| {
+            entry.has_ended = true;
+            true
+        })
+    }
+
+    /// Forgets the log: its controller is reset itself.
+    pub(super) fn clear_log(&mut self) {
+        self.log.clear();
+    }
+
+    /// The log page.
+    pub(super) fn page(&self) -> CrossResetLog {
+        let entry = |entry: &Entry| CrossResetEntry {
+            impacted_controller_id: U16::new(entry.impacted.controller_id),
+            uniquifier: entry.impacted.uniquifier,
+            reserved_3: 0,
+            asked_controller_id: U16::new(entry.asked_id),
+            status: if entry.has_ended { CrossResetStatus::Successful } else { CrossResetStatus::InProgress }
+                as u8,
+            // A request that is not valid, or not begun, gets no entry.
+            flags: cross_reset_flags::VALIDATED | cross_reset_flags::INITIATED,
+        };
+        CrossResetLog { entries: self.log.iter().map(entry).collect() }
+    }
+
+    /// Removes the entries of resets that have ended, as far as they stand within bytes `from` to `to` of the log page
+    /// `page` that the host was given.
+    pub(super) fn remove_ended(&mut self, page: &CrossResetLog, from: u64, to: u64) {
+        let mut at = 0;
+        self.log.retain(|entry| {
+            let (start, end) = (CrossResetLog::length_bytes(at), CrossResetLog::length_bytes(at + 1));
+            let shown = page.entries.get(at).and_then(CrossResetEntry::status);
+            at += 1;
+            // One that has ended since the page was made stays, for the host does not know it yet.
+            let is_known = entry.has_ended && shown == Some(CrossResetStatus::Successful);
+            !(is_known && start as u64 >= from && end as u64 <= to)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(controller_id: u16) -> ControllerInstance {
+        ControllerInstance { controller_id, uniquifier: 1, random_number: 7 }
+    }
+
+    #[test]
+    fn so_many_are_in_progress_and_no_more() {
+        let mut resets = CrossResets::default();
+        for id in 0..u16::from(CROSS_RESETS_MAX) {
+            assert_eq!(resets.begin(instance(id), 99, id % 2 == 0), Ok(()));
+            let again = resets.begin(instance(id), 99, id % 2 != 0);
+            assert_eq!(again, Err(Status::CROSS_CONTROLLER_RESET_IN_PROGRESS));
+        }
+        for is_living in [true, false] {
+            let more = resets.begin(instance(50), 99, is_living);
+            assert_eq!(more, Err(Status::CROSS_CONTROLLER_RESET_LIMIT_EXCEEDED));
+        }
+        assert!(!resets.end(&instance(1)), "it had no entry");
+        assert_eq!(resets.begin(instance(50), 99, false), Ok(()));
+        assert!(resets.end(&instance(0)) && !resets.end(&instance(0)));
+        assert_eq!(resets.begin(instance(0), 99, true), Ok(()));
+    }
+
+    #[test]
+    fn a_log_that_nobody_empties_is_full_at_some_time() {
+        let mut resets = CrossResets::default();
+        for id in 0..CROSS_RESET_ENTRIES as u16 {
+            assert_eq!(resets.begin(instance(id), 99, true), Ok(()));
+            assert!(resets.end(&instance(id)));
+        }
+        let full = resets.begin(instance(500), 99, true);
+        assert_eq!(full, Err(Status::CROSS_CONTROLLER_RESET_LOG_FULL));
+        assert_eq!(resets.begin(instance(500), 99, false), Ok(()), "one that is gone needs no entry");
+        let page = resets.page();
+        resets.remove_ended(&page, 0, 8 + 8 * 3 + 7);
+        let left: Vec<u16> = resets.page().entries.iter().map(|e| e.impacted_controller_id.get()).collect();
+        assert_eq!(left, (3..CROSS_RESET_ENTRIES as u16).collect::<Vec<u16>>());
+    }
+
+    #[test]
+    fn only_what_the_host_has_seen_ended_is_removed() {
+        let mut resets = CrossResets::default();
+        resets.begin(instance(1), 99, true).expect("room");
+        resets.begin(instance(2), 99, true).expect("room");
+        resets.end(&instance(1));
+        let page = resets.page();
+        resets.end(&instance(2));
+        resets.remove_ended(&page, 0, u64::MAX);
+        let left = resets.page().entries;
+        assert_eq!(left.len(), 1);
+        assert_eq!((left[0].impacted_controller_id.get(), left[0].status), (2, 1));
+        let page = resets.page();
+        resets.remove_ended(&page, 9, u64::MAX);
+        assert_eq!(resets.page().entries.len(), 1, "only a part of it was read");
+    }
+}

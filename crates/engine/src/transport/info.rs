@@ -1,0 +1,258 @@
+//! What the kernel tells of a connection: what really carries it, how far away the peer is, what was lost, what waits
+//! in the queues of the socket, and the same of each subflow of MPTCP. It costs some system calls and is not for the
+//! data path.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+
+use rustix::net::{ipproto, sockopt};
+use serde::Serialize;
+
+use super::{Transport, socket_option};
+use crate::limits::SUBFLOWS_TOLD_MAX;
+
+/// Level and options of MPTCP (linux/mptcp.h), which libc does not name.
+const SOL_MPTCP: i32 = 284;
+const MPTCP_INFO: i32 = 1;
+const MPTCP_TCPINFO: i32 = 2;
+const MPTCP_SUBFLOW_ADDRS: i32 = 3;
+
+/// Length of `struct mptcp_info` as far as its flags, their place, and the one that says that it is MPTCP no more.
+const MPTCP_INFO_LENGTH: usize = 12;
+const MPTCP_INFO_FLAGS_AT: usize = 8;
+const MPTCP_INFO_FLAG_FALLBACK: u32 = 1;
+
+/// Length of `struct mptcp_subflow_data`, which stands before a list of subflows. It begins with its own length; then
+/// come the number of subflows, the length of an element in the kernel, and the one that we have room for.
+const SUBFLOW_DATA_LENGTH: usize = 16;
+const SUBFLOW_DATA_COUNT_AT: usize = 4;
+const SUBFLOW_DATA_ELEMENT_AT: usize = 12;
+/// Length of `struct mptcp_subflow_addrs`, and where the peer's address begins in it.
+const SUBFLOW_ADDRS_LENGTH: usize = 256;
+const SUBFLOW_REMOTE_AT: usize = 128;
+/// Looks at a list of subflows that changes all the time before the last one is taken as it is.
+const LOOKS_MAX: usize = 3;
+
+/// Length of `struct tcp_info` (linux/tcp.h) as far as it is looked at, and places in it.
+const TCP_INFO_LENGTH: usize = 168;
+const TCP_STATE_AT: usize = 0;
+const TCP_RTT_US_AT: usize = 68;
+const TCP_RTT_VARIATION_US_AT: usize = 72;
+const TCP_CONGESTION_WINDOW_AT: usize = 80;
+const TCP_TOTAL_RETRANSMITS_AT: usize = 100;
+const TCP_DELIVERY_RATE_AT: usize = 160;
+/// The state of a TCP connection that has ended (TCP_CLOSE).
+const TCP_STATE_CLOSED: u8 = 7;
+
+/// A connection as the kernel knows it at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamInfo {
+    /// What really carries it: TCP when only one end wanted MPTCP.
+    pub transport: Transport,
+    /// Congestion control, by its name in the kernel.
+    pub congestion: String,
+    /// Round trip time in microseconds, smoothed. With MPTCP it is that of the fastest subflow.
+    pub rtt_us: u32,
+    /// How far round trip times are from it on average, in microseconds.
+    pub rtt_variation_us: u32,
+    /// Segments that were sent again, by all subflows there are.
+    pub retransmits: u64,
+    /// Segments that may be under way, by all subflows there are.
+    pub congestion_window: u32,
+    /// Bytes per second that arrived lately, by all subflows there are.
+    pub delivery_rate_bytes: u64,
+    /// Bytes that have come and were not read yet (Recv-Q).
+    pub unread_bytes: u64,
+    /// Bytes that were written and are not acknowledged yet (Send-Q).
+    pub unsent_bytes: u64,
+    /// The TCP connections that it goes over: one with TCP, up to `limits::SUBFLOWS_TOLD_MAX` with MPTCP.
+    pub subflows: Vec<SubflowInfo>,
+}
+
+/// One TCP connection, alone or of several that are one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SubflowInfo {
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Round trip time in microseconds, smoothed.
+    pub rtt_us: u32,
+    /// How far round trip times are from it on average, in microseconds.
+    pub rtt_variation_us: u32,
+    /// Segments that were sent again.
+    pub retransmits: u64,
+    /// Segments that may be under way.
+    pub congestion_window: u32,
+    /// Bytes per second that arrived lately.
+    pub delivery_rate_bytes: u64,
+}
+
+/// What the kernel tells of the connection on `socket`.
+///
+/// # Errors
+/// When the connection has ended, or the kernel is older than 5.17 and the socket one of MPTCP.
+pub fn stream_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
+    let transport = transport_of(socket)?;
+    let subflows = match transport {
+        Transport::Tcp => vec![only_subflow(socket)?],
+        Transport::Mptcp => subflows(socket)?,
+    };
+    let fastest = subflows.iter().min_by_key(|subflow| subflow.rtt_us);
+    Ok(StreamInfo {
+        transport,
+        congestion: sockopt::tcp_congestion(socket)?,
+        rtt_us: fastest.map_or(0, |subflow| subflow.rtt_us),
+        rtt_variation_us: fastest.map_or(0, |subflow| subflow.rtt_variation_us),
+        retransmits: subflows.iter().map(|subflow| subflow.retransmits).sum(),
+        congestion_window: subflows
+            .iter()
+            .fold(0, |window, subflow| window.saturating_add(subflow.congestion_window)),
+        delivery_rate_bytes: subflows
+            .iter()
+            .fold(0, |rate, subflow| rate.saturating_add(subflow.delivery_rate_bytes)),
+        unread_bytes: rustix::io::ioctl_fionread(socket)?,
+        unsent_bytes: socket_option::unsent_bytes(socket)?,
+        subflows,
+    })
+}
+
+/// What really carries the connection on `socket`.
+///
+/// # Errors
+/// When it is no stream socket.
+pub fn transport_of(socket: &impl AsFd) -> io::Result<Transport> {
+    // A listener for MPTCP hands out plain sockets for plain peers.
+    if sockopt::socket_protocol(socket)? != Some(ipproto::MPTCP) {
+        return Ok(Transport::Tcp);
+    }
+    let mut info = [0; MPTCP_INFO_LENGTH];
+    match socket_option::get(socket, SOL_MPTCP, MPTCP_INFO, &mut info) {
+        Ok(length) => {
+            let flags = u32_at(&info[..length], MPTCP_INFO_FLAGS_AT);
+            let fell_back = flags & MPTCP_INFO_FLAG_FALLBACK != 0;
+            Ok(if fell_back { Transport::Tcp } else { Transport::Mptcp })
+        }
+        // A socket that has become one of TCP has no options of MPTCP any more (IPv4 and IPv6 say so differently).
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT)) => {
+            Ok(Transport::Tcp)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A plain connection as the one subflow that it is.
+fn only_subflow(socket: &impl AsFd) -> io::Result<SubflowInfo> {
+    let mut info = [0; TCP_INFO_LENGTH];
+    // What an older kernel does not tell stays zero.
+    socket_option::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let local = SocketAddr::try_from(rustix::net::getsockname(socket)?)?;
+    let remote = rustix::net::getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
+    let remote = SocketAddr::try_from(remote)?;
+    Ok(SubflowInfo::new((local, remote), &info))
+}
+
+/// The living subflows of an MPTCP connection. Their addresses and their numbers are told separately and may change in
+/// between, so the addresses are looked at before and after.
+fn subflows(socket: &impl AsFd) -> io::Result<Vec<SubflowInfo>> {
+    let addresses = || subflow_list(socket, MPTCP_SUBFLOW_ADDRS, SUBFLOW_ADDRS_LENGTH);
+    let mut before = addresses()?;
+    let mut looks = 0;
+    loop {
+        let infos = subflow_list(socket, MPTCP_TCPINFO, TCP_INFO_LENGTH)?;
+        let after = addresses()?;
+        looks += 1;
+        if before == after || looks == LOOKS_MAX {
+            let pairs = after.chunks_exact(SUBFLOW_ADDRS_LENGTH).zip(infos.chunks_exact(TCP_INFO_LENGTH));
+            let living = pairs.filter(|(_, info)| info[TCP_STATE_AT] != TCP_STATE_CLOSED);
+            let subflows = living.filter_map(|(ends, info)| {
+                let (local, remote) = ends.split_at(SUBFLOW_REMOTE_AT);
+                Some(SubflowInfo::new((address(local)?, address(remote)?), info))
+            });
+            return Ok(subflows.collect());
+        }
+        before = after;
+    }
+}
+
+/// The elements of a list of subflows, one after the other, each `element_length` bytes long.
+fn subflow_list(socket: &impl AsFd, option: i32, element_length: usize) -> io::Result<Vec<u8>> {
+    let mut list = vec![0; SUBFLOW_DATA_LENGTH + SUBFLOWS_TOLD_MAX * element_length];
+    list[..4].copy_from_slice(&(SUBFLOW_DATA_LENGTH as u32).to_ne_bytes());
+    list[SUBFLOW_DATA_ELEMENT_AT..SUBFLOW_DATA_LENGTH]
+        .copy_from_slice(&(element_length as u32).to_ne_bytes());
+    let length = socket_option::get(socket, SOL_MPTCP, option, &mut list)?;
+    let told = length.saturating_sub(SUBFLOW_DATA_LENGTH) / element_length;
+    let count = u32_at(&list, SUBFLOW_DATA_COUNT_AT) as usize;
+    list.drain(..SUBFLOW_DATA_LENGTH);
+    list.truncate(told.min(count) * element_length);
+    Ok(list)
+}
+
+impl SubflowInfo {
+    /// The connection between two ends, by the kernel's `struct tcp_info`.
+    fn new((local, remote): (SocketAddr, SocketAddr), info: &[u8]) -> Self {
+        Self {
+            local,
+            remote,
+            rtt_us: u32_at(info, TCP_RTT_US_AT),
+            rtt_variation_us: u32_at(info, TCP_RTT_VARIATION_US_AT),
+            retransmits: u64::from(u32_at(info, TCP_TOTAL_RETRANSMITS_AT)),
+            congestion_window: u32_at(info, TCP_CONGESTION_WINDOW_AT),
+            delivery_rate_bytes: bytes_at(info, TCP_DELIVERY_RATE_AT).map_or(0, u64::from_ne_bytes),
+        }
+    }
+}
+
+/// The bytes from `at` on, if there are so many.
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+/// The number at `at`, 0 where the kernel did not tell it.
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes_at(bytes, at).map_or(0, u32::from_ne_bytes)
+}
+
+/// An address as the kernel writes it (`struct sockaddr_in` or `sockaddr_in6`), IPv4 as itself also on an IPv6 socket.
+fn address(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = i32::from(u16::from_ne_bytes(bytes_at(bytes, 0)?));
+    let port = u16::from_be_bytes(bytes_at(bytes, 2)?);
+    let ip = match family {
+        libc::AF_INET => IpAddr::from(Ipv4Addr::from(bytes_at::<4>(bytes, 4)?)),
+        libc::AF_INET6 => IpAddr::from(Ipv6Addr::from(bytes_at::<16>(bytes, 8)?)),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip.to_canonical(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_the_kernel_writes_them() {
+        let mut bytes = [0; SUBFLOW_REMOTE_AT];
+        bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        bytes[2..8].copy_from_slice(&[0x11, 0x44, 10, 0, 0, 1]);
+        assert_eq!(address(&bytes), Some("10.0.0.1:4420".parse().unwrap()));
+        bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+        bytes[8..24].copy_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        assert_eq!(address(&bytes), Some("[::1]:4420".parse().unwrap()));
+        bytes[8..24].copy_from_slice(&Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets());
+        assert_eq!(address(&bytes), Some("127.0.0.1:4420".parse().unwrap()));
+        bytes[0] = 99;
+        assert_eq!(address(&bytes), None);
+    }
+
+    #[test]
+    fn nothing_is_read_where_the_kernel_told_nothing() {
+        assert_eq!(address(&[]), None);
+        assert_eq!(address(&(libc::AF_INET6 as u16).to_ne_bytes()), None);
+        assert_eq!(u32_at(&[1, 2, 3], 0), 0);
+        let ends = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+        let info = SubflowInfo::new(ends, &[0; TCP_RTT_US_AT + 4]);
+        assert_eq!((info.rtt_us, info.congestion_window, info.delivery_rate_bytes), (0, 0, 0));
+    }
+}

@@ -1,0 +1,122 @@
+//! From `bench`'s flags to paths: which connections, and what becomes of lost ones. Connecting them is the engine's.
+
+use std::time::Duration;
+
+use engine::initiator::{ConnectOptions, PathOptions};
+use engine::ring::Engine;
+use engine::transport::congestion;
+
+use crate::config::connection::Connection;
+use crate::config::workload::Queues;
+use crate::failure::Failure;
+use crate::flags::bench::BenchFlags;
+use crate::flags::connection::Transport;
+use crate::mptcp::{Applied, MptcpPlan};
+
+/// How the paths are connected and kept.
+pub(super) fn options(
+    flags: &BenchFlags,
+    connection: &Connection,
+    queues: Queues,
+    engine: Engine,
+) -> Result<PathOptions, Failure> {
+    let congestion = congestion::choice(flags.paths.congestion.as_deref()).map(str::to_owned);
+    let path = |options: ConnectOptions| ConnectOptions {
+        io_queues: queues.count,
+        queue_entries: queues.entries,
+        congestion: congestion.clone(),
+        engine,
+        ..options
+    };
+    let paths: Vec<ConnectOptions> = connection.paths(&flags.nqn).into_iter().map(path).collect();
+    let is_kept =
+        paths.len() > 1 || flags.paths.reconnect_delay.is_some() || flags.paths.ctrl_loss_tmo.is_some();
+    let mut options = if is_kept {
+        PathOptions::new(paths, flags.nsid)
+    } else {
+        // A single connection that is lost ends the run, as long as nobody says otherwise.
+        PathOptions { controller_loss: Some(Duration::ZERO), ..PathOptions::new(paths, flags.nsid) }
+    };
+    options.policy = flags.paths.iopolicy;
+    options.quiesce = !flags.paths.no_quiesce;
+    if let Some(seconds) = flags.paths.reconnect_delay {
+        options.reconnect_delay = Duration::from_secs(seconds.into());
+    }
+    if let Some(seconds) = flags.paths.ctrl_loss_tmo {
+        options.controller_loss = at_most(seconds);
+    }
+    options.fast_io_fail = flags.paths.fast_io_fail_tmo.and_then(at_most);
+    if is_kept && options.paths.iter().any(|path| path.keep_alive_ms == 0) {
+        return Err(Failure::usage(
+            "--keep-alive-tmo 0 does not go with several paths or reconnecting: without a keep alive, a lost controller \
+             may go on for ever",
+        ));
+    }
+    Ok(options)
+}
+
+/// Sets what MPTCP needs on this machine, if that was asked for, and else says what is missing.
+pub(super) fn prepare_machine(flags: &BenchFlags) -> Result<Option<Applied>, Failure> {
+    if flags.connection.transport != Transport::Mptcp {
+        return if flags.paths.configure_mptcp {
+            Err(Failure::usage("--configure-mptcp goes with -t mptcp"))
+        } else {
+            Ok(None)
+        };
+    }
+    if flags.paths.configure_mptcp {
+        let applied = MptcpPlan::for_host()?.apply()?;
+        applied.lines().iter().for_each(|line| eprintln!("set for this run: {line}"));
+        return Ok(Some(applied));
+    }
+    // It works with what is there, over fewer addresses; where that cannot be told, nothing is missing for sure.
+    if let Ok(plan) = MptcpPlan::for_host()
+        && !plan.is_empty()
+    {
+        eprintln!("MPTCP would use more addresses of this machine after (or with --configure-mptcp):");
+        plan.lines().iter().for_each(|line| eprintln!("  {line}"));
+    }
+    Ok(None)
+}
+
+/// So many seconds; a negative number is no limit.
+fn at_most(seconds: i32) -> Option<Duration> {
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(arguments: &str) -> Result<PathOptions, Failure> {
+        let flags = BenchFlags::of(&format!("-n nqn.a --rw randread {arguments}"));
+        let connection = Connection::new(&flags.connection)?;
+        options(&flags, &connection, Queues { count: 2, entries: 64 }, Engine::Automatic)
+    }
+
+    #[test]
+    fn one_path_is_not_connected_again_unless_asked() {
+        assert_eq!(of("-a 127.0.0.1").unwrap().controller_loss, Some(Duration::ZERO));
+        let kept = of("-a 127.0.0.1 -c 2").unwrap();
+        assert_eq!(kept.reconnect_delay, Duration::from_secs(2));
+        assert_eq!(kept.controller_loss, Some(Duration::from_secs(600)));
+        assert_eq!(of("-a 127.0.0.1 -l -1").unwrap().controller_loss, None);
+        assert_eq!(of("-a 127.0.0.1,127.0.0.2 -l 5").unwrap().controller_loss, Some(Duration::from_secs(5)));
+        assert!(matches!(of("-a 127.0.0.1,127.0.0.2 -k 0"), Err(Failure::Usage(_))));
+        assert!(of("-a 127.0.0.1 -k 0").is_ok());
+    }
+
+    #[test]
+    fn flags_reach_every_path() {
+        let options =
+            of("-a 127.0.0.1,127.0.0.2 --congestion reno --fast_io_fail_tmo 3 --no-quiesce").unwrap();
+        assert_eq!(options.paths.len(), 2);
+        for path in &options.paths {
+            assert_eq!((path.io_queues, path.queue_entries), (2, 64));
+            assert_eq!(path.congestion.as_deref(), Some("reno"));
+        }
+        assert_eq!(options.fast_io_fail, Some(Duration::from_secs(3)));
+        assert!(!options.quiesce);
+        assert_eq!(of("-a 127.0.0.1 --congestion system").unwrap().paths[0].congestion, None);
+    }
+}

@@ -1,0 +1,134 @@
+//! What the kernel of this machine has to be told so that MPTCP uses all addresses: which `ip mptcp` commands are
+//! missing, running them, and undoing them. Connections and listeners are the engine's.
+
+mod machine;
+mod plan;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use crate::failure::Failure;
+use machine::Machine;
+use plan::Step;
+
+/// Words of an `ip` command line, without the program.
+type Words = Vec<String>;
+
+/// The commands that are missing. What is set already is not among them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct MptcpPlan {
+    commands: Vec<Step>,
+    /// Addresses that are set, but for something else, which no command here changes.
+    remarks: Vec<String>,
+}
+
+impl MptcpPlan {
+    /// What is missing for hosts to be told of all these addresses, which are listened on with MPTCP. The first is the
+    /// one that they know.
+    pub(crate) fn for_target(addresses: &[SocketAddr]) -> Result<Self, Failure> {
+        Ok(plan::for_target(&Machine::look()?, addresses))
+    }
+
+    /// What is missing for connections of this host to go out by all its addresses, and to all those they are told of.
+    pub(crate) fn for_host() -> Result<Self, Failure> {
+        Ok(plan::for_host(&Machine::look()?))
+    }
+
+    /// Whether nothing is missing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// The commands as a person types them.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.commands.iter().map(ToString::to_string).collect()
+    }
+
+    /// What stands in the way and only a person can decide.
+    pub(crate) fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// Runs the commands. What was done before one that fails is undone.
+    pub(crate) fn apply(self) -> Result<Applied, Failure> {
+        if !self.is_empty() && !rustix::process::geteuid().is_root() {
+            return Err(Failure::failed(format!(
+                "only root may change what MPTCP uses; run as root, or have root run: {}",
+                self.lines().join("; ")
+            )));
+        }
+        let mut applied = Applied { done: Vec::new(), undo: Vec::new() };
+        for step in self.commands {
+            ip(&step.words())?;
+            applied.done.push(step.to_string());
+            // An endpoint is taken away by the number that the kernel gave it.
+            let id = match &step {
+                Step::Endpoint { address, .. } => Machine::look()?.endpoint_id(*address),
+                Step::Limits { .. } => None,
+            };
+            applied.undo.extend(step.undoing(id));
+        }
+        Ok(applied)
+    }
+}
+
+impl fmt::Display for MptcpPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.commands {
+            writeln!(f, "{step}")?;
+        }
+        for remark in &self.remarks {
+            writeln!(f, "# {remark}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What was set, which is taken back when this goes. A process that is killed takes nothing back.
+#[derive(Debug)]
+#[must_use = "it is undone at once"]
+pub(crate) struct Applied {
+    done: Vec<String>,
+    undo: Vec<Words>,
+}
+
+impl Applied {
+    /// The commands that were run.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.done
+    }
+}
+
+impl Drop for Applied {
+    fn drop(&mut self) {
+        for words in self.undo.iter().rev() {
+            match ip(words) {
+                Ok(_) => tracing::info!("undone for MPTCP: ip {}", words.join(" ")),
+                Err(failure) => tracing::warn!("{}", failure.line().unwrap_or_default()),
+            }
+        }
+    }
+}
+
+/// Runs `ip` and gives what it prints.
+fn ip(words: &[String]) -> Result<String, Failure> {
+    // Not everybody has the administrator's programs among his own.
+    let path = std::env::var("PATH").unwrap_or_default();
+    let command = |words: &[String]| format!("`ip {}`", words.join(" "));
+    let output = Command::new("ip")
+        .args(words)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .output()
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Failure::failed(
+                "the program `ip` is not there, which sets addresses for MPTCP: install iproute2 (5.14 or later)",
+            ),
+            _ => Failure::failed(format!("{} cannot be run: {error}", command(words))),
+        })?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::failed(format!("{}: {}", command(words), reason.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

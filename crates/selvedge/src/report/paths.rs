@@ -1,0 +1,85 @@
+//! What each path of a run carried, as text and as JSON. Measuring is the workers'.
+
+use engine::initiator::{ConnectionReport, LaneReport, PathStatus};
+use serde::Serialize;
+
+use super::table::{Side, Table};
+use super::units;
+
+/// A path and all that was done on it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PathReport {
+    #[serde(flatten)]
+    pub(crate) status: PathStatus,
+    /// Commands completed on it, their bytes, and which part of all commands they are.
+    pub(crate) ios: u64,
+    pub(crate) bytes: u64,
+    pub(crate) share_percent: f64,
+    /// Mean time of its commands.
+    pub(crate) lat_mean_ns: f64,
+    /// Commands that were sent again, on this path or another.
+    pub(crate) requeued: u64,
+    /// Commands given to it and not completed.
+    pub(crate) in_flight: u64,
+    pub(crate) connections: Vec<ConnectionReport>,
+}
+
+impl PathReport {
+    /// All paths, each with what every worker did there.
+    pub(crate) fn all(paths: &[(PathStatus, Vec<LaneReport>)]) -> Vec<Self> {
+        let total: u64 = paths.iter().flat_map(|(_, lanes)| lanes).map(|lane| lane.commands).sum();
+        paths.iter().map(|(status, lanes)| Self::new(status, lanes, total)).collect()
+    }
+
+    fn new(status: &PathStatus, lanes: &[LaneReport], total: u64) -> Self {
+        let sum = |of: fn(&LaneReport) -> u64| lanes.iter().map(of).sum::<u64>();
+        let ios = sum(|lane| lane.commands);
+        let over = |value: f64, by: u64| if by > 0 { value / by as f64 } else { 0.0 };
+        Self {
+            status: status.clone(),
+            ios,
+            bytes: sum(|lane| lane.bytes),
+            share_percent: over(100.0 * ios as f64, total),
+            lat_mean_ns: over(sum(|lane| lane.latency_ns) as f64, ios),
+            requeued: sum(|lane| lane.requeued),
+            in_flight: sum(|lane| u64::from(lane.in_flight)),
+            connections: lanes.iter().flat_map(|lane| lane.connections.clone()).collect(),
+        }
+    }
+
+    /// Segments that were sent again on its connections.
+    fn retransmits(&self) -> u64 {
+        self.connections
+            .iter()
+            .filter_map(|connection| connection.stream.as_ref())
+            .map(|s| s.retransmits)
+            .sum()
+    }
+}
+
+/// The paths as a table.
+pub(crate) fn table(paths: &[PathReport]) -> Table {
+    let mut table = Table::new(&[
+        ("path", Side::Left),
+        ("state", Side::Left),
+        ("ANA", Side::Left),
+        ("share", Side::Right),
+        ("mean", Side::Right),
+        ("sent again", Side::Right),
+        ("reconnects", Side::Right),
+        ("retransmits", Side::Right),
+    ]);
+    for path in paths {
+        table.row(vec![
+            path.status.address.to_string(),
+            format!("{:?}", path.status.state).to_lowercase(),
+            path.status.ana.to_owned(),
+            format!("{:.1} %", path.share_percent),
+            units::time_ns(path.lat_mean_ns),
+            units::grouped(path.requeued),
+            units::grouped(path.status.reconnects),
+            units::grouped(path.retransmits()),
+        ]);
+    }
+    table
+}
