@@ -1,5 +1,5 @@
-# What the guest's jobs share: checks that print `ok NAME` or `FAIL NAME`, finding a namespace's block
-# device, and the kernel's own target (nvmet) through configfs. Sourced, inside the guest only.
+# What the guest's jobs share: checks that print `ok NAME` or `FAIL NAME`, asking somebody outside, finding a
+# namespace's block device, and the kernel's own target (nvmet) through configfs. Sourced, inside the guest only.
 
 checks_failed=0
 checks_passed=0
@@ -33,6 +33,53 @@ check() {
 finish_checks() {
     echo "checks: $checks_passed ok, $checks_failed failed, $(cut -d' ' -f1 /proc/uptime) s since boot"
     ((checks_failed == 0))
+}
+
+# What somebody outside has to do is asked for on the output, `ask N WHOM WORDS`, and answered by `N STATUS` on the
+# input. A check takes both for itself, so that the job's own are kept here before the first one.
+hear_outside() { exec 3>&1 4<&0; }
+
+# ask_outside WHOM WORDS...: the status is that of what was asked for. Checks run in subshells, so that the count
+# is kept in a file.
+ask_outside() {
+    local number answered status
+    number=$(($(cat /tmp/asked 2>/dev/null || echo 0) + 1))
+    echo "$number" >/tmp/asked
+    echo "ask $number $*" >&3
+    while read -r -t 120 -u 4 answered status; do
+        if [[ $answered == "$number" ]]; then return "$status"; fi
+    done
+    echo "nobody answered: $*"
+    return 1
+}
+
+# target WORDS...: a command line of the program, about the target that serves us.
+target() { ask_outside target "$@"; }
+
+# The time in milliseconds, of which only differences mean something.
+now_ms() { now=$((${EPOCHREALTIME/./} / 1000)); }
+
+# wait_ms LIMIT WHAT COMMAND...: waits until the command succeeds.
+wait_ms() {
+    local limit=$1 what=$2 now end
+    shift 2
+    now_ms
+    end=$((now + limit))
+    while ! "$@" >/dev/null 2>&1; do
+        now_ms
+        ((now < end)) || { echo "$what: not within $limit ms"; return 1; }
+        sleep 0.02
+    done
+}
+
+# within_ms LIMIT WHAT COMMAND...: the same, and says how long that took.
+within_ms() {
+    local now began
+    now_ms
+    began=$now
+    wait_ms "$@" || return
+    now_ms
+    echo "measured: $2 after $((now - began)) ms" >&3
 }
 
 # namespace_device NQN NSID: /dev/nvme0nX numbers follow the order of scanning, so sysfs is asked.
@@ -70,12 +117,12 @@ controller_device() {
     return 1
 }
 
-# Nothing in a job provokes an error, so none may be in the log. What is excepted: nothing yet.
+# kernel_log_is_clean [PROVOKED]: no error may be in the log but those of the pattern, which the job has provoked.
 kernel_log_is_clean() {
-    local found
+    local found provoked=${1:-^$}
     # In capitals: an emulated timer that is late at boot is an "MP-BIOS bug" of no concern.
-    found=$(dmesg | grep -E '[nN][vV][mM][eE].*([tT]imeout|[eE]rror|[fF]ail|[rR]eset)|I/O error|Call Trace|BUG:|WARNING:' ||
-        true)
+    found=$(dmesg | grep -E '[nN][vV][mM][eE].*([tT]imeout|[eE]rror|[fF]ail|[rR]eset)|I/O error|Call Trace|BUG:|WARNING:' |
+        grep -vE "$provoked" || true)
     [[ -z $found ]] || { echo "$found"; return 1; }
 }
 

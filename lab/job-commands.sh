@@ -4,26 +4,11 @@
 #   job-commands.sh ADDRESS PORT NQN
 #
 # Namespace 1 has blocks of 512 bytes, namespace 2 of 4096; the target lets hosts create namespaces. What somebody
-# outside has to do is asked for on the output: `ask N target WORDS` (the program's own command line) or
-# `ask N second COMMAND` (a shell command in another guest), and answered by `N STATUS` on the input.
+# outside has to do is asked for: of the target (`target`) and of the second host (`second`).
 . /guest-lib.sh
 
 address=$1 port=$2 nqn=$3
-# ask_outside WHOM WORDS...: the status is that of what was asked for. Checks run in subshells, so that the count
-# is kept in a file.
-ask_outside() {
-    local number answered status
-    number=$(($(cat /tmp/asked 2>/dev/null || echo 0) + 1))
-    echo "$number" >/tmp/asked
-    echo "ask $number $*" >&3
-    while read -r -t 120 -u 4 answered status; do
-        if [[ $answered == "$number" ]]; then return "$status"; fi
-    done
-    echo "nobody answered: $*"
-    return 1
-}
 
-target() { ask_outside target "$@"; }
 second() { ask_outside second "$@"; }
 
 # fails_with PATTERN COMMAND...: the command ends with an NVMe status of that name or number.
@@ -45,19 +30,6 @@ shows() {
     answer=$("$@" 2>&1)
     echo "$answer"
     grep -qiE "$pattern" <<<"$answer"
-}
-
-# within_ms LIMIT WHAT COMMAND...: waits until the command succeeds, and says how long that took.
-within_ms() {
-    local limit=$1 what=$2 began now
-    shift 2
-    began=$(date +%s%3N)
-    while ! "$@" >/dev/null 2>&1; do
-        now=$(date +%s%3N)
-        ((now - began < limit)) || { echo "$what: not within $limit ms"; return 1; }
-        sleep 0.02
-    done
-    echo "measured: $what after $(($(date +%s%3N) - began)) ms" >&3
 }
 
 connect() { nvme connect -t tcp -a "$address" -s "$port" -n "$nqn" -i 2 -k 60; }
@@ -272,7 +244,7 @@ disconnect() {
     ! controller_device "$nqn"
 }
 
-exec 3>&1 4<&0
+hear_outside
 modprobe nvme-tcp
 if check 'connect' connect; then
     controller=$(controller_device "$nqn")

@@ -47,7 +47,7 @@ fn measure(name: &str, args: &[String]) -> ExitCode {
 }
 
 /// Where today's runs of this machine are kept: `bench-runs/<date>-<machine>`.
-fn kept_runs() -> PathBuf {
+pub(crate) fn kept_runs() -> PathBuf {
     let date = Command::new("date").arg("+%F").output().map(|output| output.stdout).unwrap_or_default();
     let date = String::from_utf8_lossy(&date).trim().to_owned();
     workspace::root().join("bench-runs").join(format!("{date}-{}", machine()))

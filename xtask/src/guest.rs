@@ -156,6 +156,15 @@ pub(crate) fn print_checks(output: &str) {
     }
 }
 
+/// What the target says of each port, in front of its number.
+const LISTENING: &str = "listening on 127.0.0.1:";
+
+/// The numbers of the ports that a target says it listens on, in its order.
+pub(crate) fn listening_ports(output: &str) -> Vec<String> {
+    let ports = output.lines().filter_map(|line| line.split(LISTENING).nth(1));
+    ports.map(|port| port.chars().take_while(char::is_ascii_digit).collect()).collect()
+}
+
 /// Our target, serving on a free port of the loopback.
 pub(crate) struct Target {
     pub(crate) process: Process,
@@ -175,13 +184,11 @@ impl Target {
         println!("$ {program} {}", args.join(" "));
         let started = Process::start(&Step::new(program, args));
         let mut process = started.map_err(|error| format!("{program} does not start: {error}"))?;
-        let words = "listening on 127.0.0.1:";
-        let line = match process.wait_for_line(words, TARGET_START_LIMIT) {
+        let line = match process.wait_for_line(LISTENING, TARGET_START_LIMIT) {
             Ok(line) => line,
             Err(reason) => return Err(format!("the target: {reason}\n{}", process.output())),
         };
-        let port = line.split(words).nth(1).unwrap_or("");
-        let port: String = port.chars().take_while(char::is_ascii_digit).collect();
+        let port = listening_ports(&line).pop().unwrap_or_default();
         println!("  the target listens on port {port}");
         Ok(Target { process, port })
     }
@@ -291,6 +298,12 @@ fn free_port() -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_the_ports_that_are_listened_on() {
+        let output = "listening on 127.0.0.1:4420\nlistening on 127.0.0.1:35159 as port number 2\nx\n";
+        assert_eq!(listening_ports(output), ["4420", "35159"]);
+    }
 
     #[test]
     fn visits_name_the_port_behind_the_command() {

@@ -1,13 +1,14 @@
-//! The front of the scripts in lab/: it prepares what they need and becomes them. It keeps out what
-//! they do.
+//! The front of lab/, its scripts and its program: it prepares what they need and becomes them. It keeps
+//! out what they do.
 
+use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use crate::command::Step;
-use crate::{packages, usage_error, workspace};
+use crate::{bench, packages, usage_error, workspace};
 
-/// `cargo xtask lab guest build|run|shell`.
+/// `cargo xtask lab guest build|run|shell`, `cargo xtask lab paths`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
@@ -15,7 +16,13 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         ["guest", "build", "--fresh"] => built(&["--fresh"]),
         ["guest", "run", ref job @ ..] if !job.is_empty() => built_then(job),
         ["guest", "shell", ref options @ ..] => built_then(&[options, &["--shell"]].concat()),
-        _ => usage_error("lab knows: guest build [--fresh], guest run JOB [ARG]..., guest shell"),
+        ["paths", ref experiment @ ..] => match paths(experiment) {
+            Ok(never) => match never {},
+            Err(reason) => failed(&reason),
+        },
+        _ => usage_error(
+            "lab knows: guest build [--fresh], guest run JOB [ARG]..., guest shell, paths [ARG]...",
+        ),
     }
 }
 
@@ -38,20 +45,37 @@ pub(crate) fn script(name: &str) -> String {
 fn built(options: &[&str]) -> ExitCode {
     match build(options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            eprintln!("xtask: {reason}");
-            ExitCode::FAILURE
-        }
+        Err(reason) => failed(&reason),
     }
 }
 
 /// The script takes our place, with our terminal, so that a shell in the guest is a shell.
 fn built_then(args: &[&str]) -> ExitCode {
     if let Err(reason) = build(&[]) {
-        eprintln!("xtask: {reason}");
-        return ExitCode::FAILURE;
+        return failed(&reason);
     }
     let error = Command::new(script("run-guest.sh")).args(args).exec();
-    eprintln!("xtask: run-guest.sh does not start: {error}");
+    failed(&format!("run-guest.sh does not start: {error}"))
+}
+
+/// Builds what is measured and what measures, and becomes the latter, so that a signal for us is one for
+/// it. Without `--output`, results are kept with the other runs of the day.
+fn paths(experiment: &[&str]) -> Result<Infallible, String> {
+    packages::ensure(&packages::PATHS)?;
+    let program = workspace::program()?;
+    let lab = ["build", "--release", "-p", "lab"];
+    if !workspace::cargo(&lab).limit_s(600).run().passed {
+        return Err("the lab's program could not be built".to_owned());
+    }
+    let mut command = Command::new(workspace::target_dir().join("release/lab"));
+    command.arg("paths").args(experiment).args(["--program", &program]);
+    if !experiment.contains(&"--output") {
+        command.arg("--output").arg(bench::kept_runs().join("paths"));
+    }
+    Err(format!("the lab's program does not start: {}", command.exec()))
+}
+
+fn failed(reason: &str) -> ExitCode {
+    eprintln!("xtask: {reason}");
     ExitCode::FAILURE
 }

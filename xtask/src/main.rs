@@ -6,10 +6,12 @@ mod check;
 mod cleanup;
 mod command;
 mod commands;
+mod conversation;
 mod guest;
 mod lab;
 mod licences;
 mod packages;
+mod paths;
 mod source;
 mod test;
 mod tidy;
@@ -28,6 +30,7 @@ cargo xtask test --list                 the suites by name
 cargo xtask lab guest build [--fresh]   build the guest with the Linux kernel in it
 cargo xtask lab guest run JOB [ARG]...  run a job of lab/ in the guest (see lab/run-guest.sh)
 cargo xtask lab guest shell             a shell in the guest
+cargo xtask lab paths [ARG]...          TCP and MPTCP over many links (see lab/README.md), kept under bench-runs/
 cargo xtask bench roofline [ARG]...     the target against bare sockets, kept under bench-runs/
 cargo xtask bench idle                  what connected queues cost while nobody asks anything";
 

@@ -31,6 +31,10 @@ pub(crate) const GUEST: [Package; 9] = [
     Package { name: "debian-archive-keyring", evidence: "/usr/share/keyrings/debian-archive-keyring.gpg" },
 ];
 
+/// What networks with many links take.
+pub(crate) const PATHS: [Package; 2] =
+    [Package { name: "iproute2", evidence: "ip" }, Package { name: "util-linux", evidence: "chrt" }];
+
 /// Installs what is missing, or says exactly what somebody else has to install.
 pub(crate) fn ensure(packages: &[Package]) -> Result<(), String> {
     let missing: Vec<&str> =

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::packages::{self, Package};
-use crate::{check, commands, guest, usage_error, workspace};
+use crate::{check, commands, guest, paths, usage_error, workspace};
 
 /// How a suite ended, with what there is to say about it.
 pub(crate) enum Outcome {
@@ -28,7 +28,7 @@ struct Suite {
 }
 
 /// In the order in which they run: what fails soonest comes first.
-const SUITES: [Suite; 5] = [
+const SUITES: [Suite; 6] = [
     Suite {
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
@@ -53,6 +53,12 @@ const SUITES: [Suite; 5] = [
         about: "every nvme-cli command, with a second host and live changes, in two guests",
         packages: &packages::GUEST,
         run: commands::run,
+    },
+    Suite {
+        name: "paths",
+        about: "several paths: the Linux kernel's host over two ports of our target, with each policy",
+        packages: &packages::GUEST,
+        run: paths::run,
     },
 ];
 

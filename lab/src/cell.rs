@@ -1,0 +1,157 @@
+//! One cell of an experiment: how the host reaches the target, and over what network. It keeps out running it.
+
+use serde::Serialize;
+
+use crate::scenario::Scenario;
+
+/// What carries the connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Transport {
+    Tcp,
+    Mptcp,
+}
+
+impl Transport {
+    pub(crate) const ALL: [Transport; 2] = [Transport::Tcp, Transport::Mptcp];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Mptcp => "mptcp",
+        }
+    }
+}
+
+/// How a command finds its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Policy {
+    Numa,
+    RoundRobin,
+    QueueDepth,
+    Latency,
+}
+
+impl Policy {
+    pub(crate) const ALL: [Policy; 4] =
+        [Policy::Numa, Policy::RoundRobin, Policy::QueueDepth, Policy::Latency];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Policy::Numa => "numa",
+            Policy::RoundRobin => "round-robin",
+            Policy::QueueDepth => "queue-depth",
+            Policy::Latency => "latency",
+        }
+    }
+}
+
+/// The congestion control of both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Congestion {
+    Cubic,
+    Bbr,
+    /// What the program takes when nobody names one.
+    Default,
+}
+
+impl Congestion {
+    pub(crate) const ALL: [Congestion; 3] = [Congestion::Cubic, Congestion::Bbr, Congestion::Default];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Congestion::Cubic => "cubic",
+            Congestion::Bbr => "bbr",
+            Congestion::Default => "default",
+        }
+    }
+}
+
+/// Which way the data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    pub(crate) const BOTH: [Access; 2] = [Access::Read, Access::Write];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Access::Read => "read",
+            Access::Write => "write",
+        }
+    }
+
+    /// fio's word for random access of this kind.
+    pub(crate) const fn workload(self) -> &'static str {
+        match self {
+            Access::Read => "randread",
+            Access::Write => "randwrite",
+        }
+    }
+}
+
+/// How the host reaches the target, and over what network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Cell {
+    pub(crate) transport: Transport,
+    /// Addresses of the target that the host connects to, each on a link of its own.
+    pub(crate) paths: usize,
+    pub(crate) policy: Policy,
+    pub(crate) scenario: Scenario,
+    pub(crate) congestion: Congestion,
+    /// I/O queues of each path; none leaves it to the program.
+    pub(crate) queues: Option<u32>,
+}
+
+impl Cell {
+    /// The product as it comes: its own policy, and queues and congestion control of its choice.
+    pub(crate) const fn product(scenario: Scenario) -> Cell {
+        Cell {
+            transport: Transport::Tcp,
+            paths: 4,
+            policy: Policy::Latency,
+            scenario,
+            congestion: Congestion::Default,
+            queues: None,
+        }
+    }
+
+    /// A name for people, without the scenario: `tcp 4 round-robin, cubic, 4 queues`.
+    pub(crate) fn name(&self) -> String {
+        let queues = match self.queues {
+            None => "default queues".to_owned(),
+            Some(1) => "1 queue".to_owned(),
+            Some(queues) => format!("{queues} queues"),
+        };
+        let (transport, policy) = (self.transport.name(), self.policy.name());
+        format!("{transport} {} {policy}, {}, {queues}", self.paths, self.congestion.name())
+    }
+
+    /// A name for files, with the scenario: `lossy-tcp-4-round-robin-cubic-4q`.
+    pub(crate) fn file_name(&self) -> String {
+        let queues = self.queues.map_or_else(|| "default".to_owned(), |queues| format!("{queues}q"));
+        let words =
+            [self.scenario.name(), self.transport.name(), &self.paths.to_string(), self.policy.name()];
+        format!("{}-{}-{queues}", words.join("-"), self.congestion.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_cells_apart() {
+        let cell = Cell::product(Scenario::Lossy);
+        assert_eq!(cell.name(), "tcp 4 latency, default, default queues");
+        let other = Cell { queues: Some(4), congestion: Congestion::Cubic, ..cell };
+        assert_eq!(other.name(), "tcp 4 latency, cubic, 4 queues");
+        assert_eq!(other.file_name(), "lossy-tcp-4-latency-cubic-4q");
+    }
+}

@@ -1,0 +1,79 @@
+//! How busy the machine and one process have been between two moments, from /proc. A figure from a machine without idle
+//! time is a figure of the machine.
+
+use serde::Serialize;
+
+/// Clock ticks per second in /proc, on every architecture that Linux still has (USER_HZ).
+const TICKS_PER_S: f64 = 100.0;
+
+/// How busy everything was.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Load {
+    /// Of all processors together.
+    pub(crate) idle_percent: f64,
+    /// The emulator, of one processor.
+    pub(crate) emulator_percent: f64,
+}
+
+/// The counters at one moment.
+pub(crate) struct Moment {
+    all_ticks: f64,
+    idle_ticks: f64,
+    process_ticks: f64,
+    at: std::time::Instant,
+}
+
+impl Moment {
+    /// Now, with the process `id`.
+    pub(crate) fn now(id: u32) -> Moment {
+        let machine = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let process = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let (all_ticks, idle_ticks) = machine_ticks(&machine).unwrap_or_default();
+        let process_ticks = process_ticks(&process).unwrap_or_default();
+        Moment { all_ticks, idle_ticks, process_ticks, at: std::time::Instant::now() }
+    }
+
+    /// The load from this moment until now.
+    pub(crate) fn until_now(&self, id: u32) -> Load {
+        let now = Moment::now(id);
+        let elapsed_s = (now.at - self.at).as_secs_f64().max(0.001);
+        Load {
+            idle_percent: 100.0 * (now.idle_ticks - self.idle_ticks)
+                / (now.all_ticks - self.all_ticks).max(1.0),
+            emulator_percent: 100.0 * (now.process_ticks - self.process_ticks) / TICKS_PER_S / elapsed_s,
+        }
+    }
+}
+
+/// All ticks and the idle ones, from /proc/stat. Time that a guest got is in the user's already.
+fn machine_ticks(text: &str) -> Option<(f64, f64)> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<f64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
+    Some((ticks.iter().sum(), ticks.get(3)? + ticks.get(4)?))
+}
+
+/// User and system ticks of a process, from its stat. The name in it may hold anything, so it is skipped by its end.
+fn process_ticks(text: &str) -> Option<f64> {
+    let mut words = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    Some(words.next()?.parse::<f64>().ok()? + words.next()?.parse::<f64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_kernels_counters() {
+        let machine = "cpu  10 0 20 60 5 1 2 2 9 9\ncpu0 1 2 3\n";
+        assert_eq!(machine_ticks(machine), Some((100.0, 65.0)));
+        let process = "77 (a) b) S 1 77 77 0 -1 4194560 1 2 3 4 120 30 5 6 20 0";
+        assert_eq!(process_ticks(process), Some(150.0));
+        assert_eq!((machine_ticks(""), process_ticks("1 (x) S 1")), (None, None));
+    }
+
+    #[test]
+    fn knows_this_process() {
+        let text = std::fs::read_to_string("/proc/self/stat").unwrap();
+        assert!(process_ticks(&text).is_some());
+    }
+}

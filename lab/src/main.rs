@@ -1,0 +1,93 @@
+//! Selvedge's networks with many links: `lab links` emulates them, `lab paths` measures on them. It dispatches and
+//! explains, and keeps out both.
+
+mod arguments;
+mod cell;
+mod cleanup;
+mod cuts;
+mod emulator;
+mod experiment;
+mod links;
+mod load;
+mod namespace;
+mod network;
+mod outcome;
+mod paths;
+mod picture;
+mod program;
+mod scenario;
+mod seed;
+mod series;
+mod table;
+
+use std::process::ExitCode;
+
+/// The status of a wrong command line.
+const USAGE: u8 = 2;
+
+const HELP: &str = "\
+lab paths [trtype] [path] [iopolicy] [loss] --program PATH [OPTION]...
+    one cell, random reads and then writes of 128 KiB over 4 links of 1 Gbit/s
+      trtype    tcp|mptcp (mptcp)
+      path      1-4, addresses of the target that the host connects to (1)
+      iopolicy  numa|round-robin|queue-depth|latency (numa)
+      loss      0|1, with 1: 5 ms each way and 0.5 % loss on every link (0)
+lab paths --all                    the seed's table, cell by cell, beside its figures
+lab paths --compare                the product as it comes against all other ways, in every scenario
+lab paths [the four] --cut         link 2 is cut for 5 s in the middle
+lab paths [the four] --cuts N      N cuts of links by chance, while every write is checked
+    --program PATH     the selvedge to measure
+    --output DIR       where results go (paths)
+    --scenario NAME    lossless|lossy|lossy-one|slow-one|far-one, in place of loss
+    --congestion NAME  cubic|bbr|default, at both ends (default; cubic with --all)
+    --queues N         I/O queues of each path (the program's choice; 4 with --all and --compare)
+    --runtime S        of each workload (10; 24 with --cut)
+    --repeat N         runs of each cell, taken in turns, of which the median counts (1)
+    --mode skb|mtu     loses whole packets of the kernel, as netem does, or packets of the wire (skb)
+    --seed N           of losses and cuts (by chance, and printed)
+
+lab links --target NAMESPACE --host NAMESPACE [OPTION]...
+    links between two network namespaces: tt1, tt2... in the one, th1, th2... in the other
+    --links N  --rate MBIT  --delay MS  --loss PROBABILITY  --mode skb|mtu  --queue KB  --seed N
+    says `ready`, then takes orders on its standard input, a line each, and answers `ok` or `error REASON`:
+      set LINK|all rate|delay|loss|mode|queue VALUE, cut LINK|all, restore LINK|all, counters, quit
+
+Both make devices and namespaces, which takes root.";
+
+/// Why a command did not do its work.
+pub(crate) enum Failure {
+    /// The command line is wrong, and this is why.
+    Usage(String),
+    /// Something failed, in one line.
+    Work(String),
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, rest)) = args.split_first() else {
+        return told(Err(Failure::Usage("no command given".into())));
+    };
+    told(match command.as_str() {
+        "links" => links::main(rest),
+        "paths" => paths::main(rest),
+        "help" | "-h" | "--help" => {
+            println!("{HELP}");
+            Ok(())
+        }
+        other => Err(Failure::Usage(format!("there is no command `{other}`"))),
+    })
+}
+
+fn told(outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Work(reason)) => {
+            eprintln!("lab: {reason}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Usage(problem)) => {
+            eprintln!("lab: {problem}\n\n{HELP}");
+            ExitCode::from(USAGE)
+        }
+    }
+}

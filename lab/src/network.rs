@@ -1,0 +1,330 @@
+//! The network of an experiment: two namespaces, joined by emulated links, with addresses, routes and MPTCP endpoints.
+//! Everything of it goes when it is dropped. It keeps out what runs in it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use crate::cleanup::Cleanup;
+use crate::emulator::AllCounters;
+use crate::emulator::link::{LossUnit, Settings};
+use crate::namespace;
+
+/// Links of the network, as many as the seed's experiment has.
+pub(crate) const LINKS: usize = 4;
+/// The emulator answers at once; this is for a machine that is very busy.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What both namespaces have: buffers that fill a gigabit over 50 ms, no memory of an earlier run's congestion windows,
+/// and no IPv6, whose own packets would have a part in the losses.
+const SYSCTLS: [(&str, &str); 8] = [
+    ("net/mptcp/enabled", "1"),
+    ("net/ipv4/conf/all/rp_filter", "0"),
+    ("net/ipv4/conf/default/rp_filter", "0"),
+    ("net/ipv4/tcp_rmem", "4096 131072 33554432"),
+    ("net/ipv4/tcp_wmem", "4096 65536 33554432"),
+    ("net/ipv4/tcp_no_metrics_save", "1"),
+    ("net/ipv6/conf/all/disable_ipv6", "1"),
+    ("net/ipv6/conf/default/disable_ipv6", "1"),
+];
+/// Settings that a kernel may lack: without MPTCP or IPv6 in it, all else still works.
+const OPTIONAL: [&str; 2] = ["net/mptcp", "net/ipv6"];
+
+/// The target's address on a link; links are counted from 1.
+pub(crate) fn target_address(link: usize) -> String {
+    format!("10.1.{link}.1")
+}
+
+/// The host's address on a link.
+fn host_address(link: usize) -> String {
+    format!("10.1.{link}.2")
+}
+
+/// Two namespaces and the links between them.
+pub(crate) struct Network {
+    emulator: Emulator,
+    target: String,
+    host: String,
+    has_mptcp: bool,
+    // The last to be dropped: what is in the namespaces goes first.
+    _cleanup: Cleanup,
+}
+
+impl Network {
+    /// Makes the network, with links that are as `Settings::default()` says and lose by `seed`.
+    ///
+    /// # Errors
+    /// What failed and why. Nothing is left then.
+    pub(crate) fn new(seed: u64) -> Result<Network, String> {
+        let id = std::process::id();
+        let (target, host) = (format!("svl-t-{id}"), format!("svl-h-{id}"));
+        let cleanup = Cleanup::new(&[&target, &host]).map_err(|error| format!("cannot run sh: {error}"))?;
+        for name in [&target, &host] {
+            ip(&["netns", "add", name], "")?;
+            namespace::inside(name, || set_sysctls(&SYSCTLS))?;
+        }
+        let emulator = Emulator::start(&target, &host, seed)?;
+        let has_mptcp = std::path::Path::new("/proc/sys/net/mptcp").exists();
+        ip(&["-n", &target, "-batch", "-"], &target_setup())?;
+        ip(&["-n", &host, "-batch", "-"], &host_setup())?;
+        if has_mptcp {
+            for name in [&target, &host] {
+                ip(&["-n", name, "mptcp", "limits", "set", "add_addr_accepted", "8", "subflows", "8"], "")?;
+            }
+        }
+        Ok(Network { emulator, target, host, has_mptcp, _cleanup: cleanup })
+    }
+
+    /// Makes a link what `settings` say.
+    pub(crate) fn set(&mut self, link: usize, settings: &Settings) -> Result<(), String> {
+        let mode = match settings.mode {
+            LossUnit::Skb => "skb",
+            LossUnit::Mtu => "mtu",
+        };
+        let values = [
+            ("rate", settings.rate_mbit.to_string()),
+            ("delay", settings.delay_ms.to_string()),
+            ("loss", settings.loss.to_string()),
+            ("mode", mode.to_owned()),
+            ("queue", settings.queue_kb.to_string()),
+        ];
+        for (name, value) in values {
+            self.emulator.ask(&format!("set {link} {name} {value}"))?;
+        }
+        if settings.up { self.restore(link) } else { self.cut(link) }
+    }
+
+    /// From now on the link swallows everything, without a word to either end.
+    pub(crate) fn cut(&mut self, link: usize) -> Result<(), String> {
+        self.emulator.ask(&format!("cut {link}")).map(drop)
+    }
+
+    /// The link carries again.
+    pub(crate) fn restore(&mut self, link: usize) -> Result<(), String> {
+        self.emulator.ask(&format!("restore {link}")).map(drop)
+    }
+
+    /// What has gone over the links since they are there.
+    pub(crate) fn counters(&mut self) -> Result<AllCounters, String> {
+        let answer = self.emulator.ask("counters")?;
+        serde_json::from_str(&answer).map_err(|error| format!("the emulator's counters are not: {error}"))
+    }
+
+    /// The emulator's process.
+    pub(crate) fn emulator_id(&self) -> u32 {
+        self.emulator.process.id()
+    }
+
+    /// With `on`, connections over MPTCP get subflows on all links, as in the seed's experiment: the target signals its
+    /// other addresses, and the host makes subflows from its own.
+    ///
+    /// # Errors
+    /// The kernel has no MPTCP, or `ip` failed.
+    pub(crate) fn use_mptcp(&self, on: bool) -> Result<(), String> {
+        if !self.has_mptcp {
+            return if on {
+                Err("this kernel has no MPTCP; the experiments with tcp work without it".to_owned())
+            } else {
+                Ok(())
+            };
+        }
+        for name in [&self.target, &self.host] {
+            ip(&["-n", name, "mptcp", "endpoint", "flush"], "")?;
+        }
+        if !on {
+            return Ok(());
+        }
+        for link in 2..=LINKS {
+            let (ours, theirs) = (target_address(link), host_address(link));
+            ip(
+                &[
+                    "-n",
+                    &self.target,
+                    "mptcp",
+                    "endpoint",
+                    "add",
+                    &ours,
+                    "dev",
+                    &format!("tt{link}"),
+                    "signal",
+                ],
+                "",
+            )?;
+            ip(
+                &[
+                    "-n",
+                    &self.host,
+                    "mptcp",
+                    "endpoint",
+                    "add",
+                    &theirs,
+                    "dev",
+                    &format!("th{link}"),
+                    "subflow",
+                ],
+                "",
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Starts a program beside the target's ends of the links.
+    pub(crate) fn spawn_at_target(&self, command: &mut Command) -> Result<Child, String> {
+        spawn(&self.target, command)
+    }
+
+    /// Starts a program beside the host's ends of the links.
+    pub(crate) fn spawn_at_host(&self, command: &mut Command) -> Result<Child, String> {
+        spawn(&self.host, command)
+    }
+
+    /// The congestion control that a connection has when nobody names one.
+    pub(crate) fn default_congestion(&self) -> Result<String, String> {
+        namespace::inside(&self.host, || {
+            let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+            Ok(text.trim().to_owned())
+        })
+    }
+}
+
+/// The emulator as a process of its own, so that it can have a scheduling class of its own.
+struct Emulator {
+    process: Child,
+    orders: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Emulator {
+    fn start(target: &str, host: &str, seed: u64) -> Result<Emulator, String> {
+        let program =
+            std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+        // Real time, so that a packet is not late because somebody else computes. Who may not have it goes without.
+        let real_time = Command::new("chrt").args(["-f", "10", "true"]).stderr(Stdio::null()).status();
+        let mut command = if real_time.is_ok_and(|status| status.success()) {
+            let mut command = Command::new("chrt");
+            command.args(["-f", "10"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        let links = LINKS.to_string();
+        command.args(["links", "--target", target, "--host", host, "--links", &links]);
+        command.args(["--seed", &seed.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().map_err(|error| format!("cannot start the emulator: {error}"))?;
+        let (Some(orders), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err("the emulator has no pipes".to_owned());
+        };
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let emulator = Emulator { process, orders, answers };
+        match emulator.answer()?.as_str() {
+            "ready" => Ok(emulator),
+            other => Err(format!("the emulator says `{other}`")),
+        }
+    }
+
+    fn answer(&self) -> Result<String, String> {
+        self.answers.recv_timeout(ANSWER_TIMEOUT).map_err(|_| "the emulator does not answer".to_owned())
+    }
+
+    /// Gives one order, and returns what comes with the `ok`.
+    fn ask(&mut self, order: &str) -> Result<String, String> {
+        writeln!(self.orders, "{order}").map_err(|error| format!("the emulator is gone: {error}"))?;
+        let answer = self.answer()?;
+        match answer.strip_prefix("ok") {
+            Some(rest) => Ok(rest.trim_start().to_owned()),
+            None => Err(format!("the emulator answers `{answer}` to `{order}`")),
+        }
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // It ends by itself when nobody can give orders any more; a process that is gone already is as good.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The target answers on the link of the host's address, which the connected routes see to.
+fn target_setup() -> String {
+    let mut lines = "link set lo up\n".to_owned();
+    for link in 1..=LINKS {
+        lines += &format!(
+            "link set tt{link} txqueuelen 10000 up\naddress add {}/24 dev tt{link}\n",
+            target_address(link)
+        );
+    }
+    lines
+}
+
+/// What leaves from one of the host's addresses takes that address's link, whatever address it goes to: otherwise all
+/// subflows to one address would share one link.
+fn host_setup() -> String {
+    let mut lines = "link set lo up\n".to_owned();
+    for link in 1..=LINKS {
+        let address = host_address(link);
+        lines += &format!(
+            "link set th{link} txqueuelen 10000 up\naddress add {address}/24 dev th{link}\n\
+             rule add from {address} table {table}\nroute add 10.1.0.0/16 dev th{link} table {table}\n",
+            table = 100 + link
+        );
+    }
+    lines
+}
+
+fn set_sysctls(settings: &[(&str, &str)]) -> Result<(), String> {
+    for (name, value) in settings {
+        let path = format!("/proc/sys/{name}");
+        match std::fs::write(&path, value) {
+            Ok(()) => {}
+            Err(_) if OPTIONAL.iter().any(|prefix| name.starts_with(prefix)) => {}
+            Err(error) => return Err(format!("{path}: {error}")),
+        }
+    }
+    Ok(())
+}
+
+fn spawn(name: &str, command: &mut Command) -> Result<Child, String> {
+    namespace::inside(name, || {
+        let program = command.get_program().display().to_string();
+        command.spawn().map_err(|error| format!("cannot start {program}: {error}"))
+    })
+}
+
+/// Runs `ip` with `args`, and with `input` on its standard input.
+fn ip(args: &[&str], input: &str) -> Result<(), String> {
+    let failed = |reason: String| format!("`ip {}` failed: {reason}", args.join(" "));
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let mut command = Command::new("ip");
+    command.args(args).env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut process =
+        command.spawn().map_err(|error| failed(format!("{error}; it is in Debian's iproute2")))?;
+    if let Some(mut stdin) = process.stdin.take() {
+        // An `ip` that does not read its input says why itself.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = process.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(failed(String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_link_has_a_way_at_both_ends() {
+        let (target, host) = (target_setup(), host_setup());
+        for link in 1..=LINKS {
+            assert!(target.contains(&format!("address add 10.1.{link}.1/24 dev tt{link}\n")));
+            assert!(host.contains(&format!("rule add from 10.1.{link}.2 table 10{link}\n")));
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! `lab paths`: runs cells, keeps what happened, and shows it. It keeps out how a run is made and how figures compare.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::Failure;
+use crate::arguments::{self, Arguments, Task};
+use crate::cell::{Access, Cell, Congestion, Policy, Transport};
+use crate::cuts;
+use crate::experiment::{self, Event, Plan, Record};
+use crate::network::Network;
+use crate::outcome::{self, CellOutcome};
+use crate::picture::{self, Band, Curve};
+use crate::scenario::Scenario;
+use crate::seed;
+use crate::series::Series;
+use crate::table::{Table, whole};
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// A wrong command line, or what failed. Runs that fail do not stop the others, and are an error in the end.
+pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
+    let arguments = arguments::parse(args, chance()).map_err(Failure::Usage)?;
+    run(&arguments).map_err(Failure::Work)
+}
+
+/// A seed that differs from run to run.
+fn chance() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |since| since.as_millis() as u64 % 1_000_000)
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let mut lab = Lab::new(arguments)?;
+    println!("seed {}; loss by {}", arguments.seed, json!(arguments.mode));
+    match arguments.task {
+        Task::Single(cell) => lab.single(cell),
+        Task::Seed { congestion, queues } => lab.seed_table(congestion, queues),
+        Task::Compare { scenario, queues } => lab.compare(scenario, queues),
+        Task::Cut(cell) => lab.cut(cell),
+        Task::Cuts(cell, count) => lab.cuts(cell, count),
+    }
+}
+
+/// A network, and what is to be done on it.
+struct Lab<'a> {
+    network: Network,
+    arguments: &'a Arguments,
+    /// Where raw runs go.
+    runs: PathBuf,
+}
+
+impl<'a> Lab<'a> {
+    fn new(arguments: &'a Arguments) -> Result<Self, String> {
+        if !arguments.program.is_file() {
+            return Err(format!("{} is no program", arguments.program.display()));
+        }
+        let runs = arguments.output.join("runs");
+        std::fs::create_dir_all(&runs).map_err(|error| format!("{}: {error}", runs.display()))?;
+        Ok(Lab { network: Network::new(arguments.seed)?, arguments, runs })
+    }
+
+    /// Runs a cell once and keeps all that is known of the run under `name`.
+    fn once(&mut self, cell: Cell, access: Access, events: &[Event], name: &str) -> Result<Record, String> {
+        self.kept(&Plan { access, events, ..self.plan(cell) }, name)
+    }
+
+    fn plan(&self, cell: Cell) -> Plan<'a> {
+        Plan {
+            program: &self.arguments.program,
+            cell,
+            access: Access::Write,
+            runtime_s: self.arguments.runtime_s,
+            verify: false,
+            mode: self.arguments.mode,
+            events: &[],
+        }
+    }
+
+    fn kept(&mut self, plan: &Plan<'_>, name: &str) -> Result<Record, String> {
+        let record = experiment::run(&mut self.network, plan)?;
+        let file = self.runs.join(format!("{name}-{}-{}.json", plan.cell.file_name(), plan.access.name()));
+        keep_json(&file, &record, false)?;
+        let cell = format!("{} {}", plan.cell.scenario.name(), plan.cell.name());
+        let load = format!(
+            "emulator {:.0} % of a processor, all {:.0} % idle, packets late by {:.1} ms at most",
+            record.load.emulator_percent,
+            record.load.idle_percent,
+            record.late_us_max as f64 / 1000.0
+        );
+        println!("{cell}: {} {} MB/s ({load})", plan.access.name(), whole(record.mb_s));
+        if let Some(failure) = &record.failure {
+            println!("  FAILED: {failure}");
+        }
+        Ok(record)
+    }
+
+    fn single(&mut self, cell: Cell) -> Result<(), String> {
+        let mut outcome = CellOutcome::new(cell);
+        for number in 1..=self.arguments.repeat {
+            for access in Access::BOTH {
+                let record = self.once(cell, access, &[], &format!("single-{number}"))?;
+                outcome.take(&record);
+                if number == 1 {
+                    self.draw(&record, &format!("single-{}", cell.file_name()))?;
+                }
+            }
+        }
+        let outcomes = [outcome];
+        let table = match seed::find(cell.transport, cell.policy, cell.scenario) {
+            Some(_) if cell.paths == 4 => outcome::seed_table(&outcomes),
+            _ => outcome::compare_table(&outcomes),
+        };
+        print!("\n{}", table.text());
+        judge(&outcomes)
+    }
+
+    fn seed_table(&mut self, congestion: Congestion, queues: u32) -> Result<(), String> {
+        let cells: Vec<Cell> = seed::TABLE
+            .iter()
+            .map(|row| Cell {
+                transport: row.transport,
+                paths: 4,
+                policy: row.policy,
+                scenario: row.scenario,
+                congestion,
+                queues: Some(queues),
+            })
+            .collect();
+        let outcomes = self.measure(&cells, "seed")?;
+        let table = outcome::seed_table(&outcomes);
+        print!("\nMB/s beside the seed's:\n{}", table.text());
+        self.keep("seed.md", &table.markdown())?;
+        self.keep("seed.txt", &table.text())?;
+        let title = format!("The seed's experiment, 4 links of 1 Gbit/s, 128 KiB, {}", congestion.name());
+        self.keep("seed.svg", &outcome::seed_picture(&title, &outcomes))?;
+        keep_json(&self.arguments.output.join("seed.json"), &json!({ "cells": outcomes }), true)?;
+        judge(&outcomes)
+    }
+
+    fn compare(&mut self, scenario: Option<Scenario>, queues: u32) -> Result<(), String> {
+        let scenarios = scenario.map_or_else(|| Scenario::ALL.to_vec(), |scenario| vec![scenario]);
+        let cells: Vec<Cell> =
+            scenarios.into_iter().flat_map(|scenario| compared_cells(scenario, queues)).collect();
+        let outcomes = self.measure(&cells, "compare")?;
+        let verdicts = outcome::verdicts(&outcomes);
+        let (all, told) = (outcome::compare_table(&outcomes), outcome::verdict_table(&verdicts));
+        print!("\n{}\n{}", all.text(), told.text());
+        self.keep("compare.md", &format!("{}\n{}", told.markdown(), all.markdown()))?;
+        self.keep("compare.txt", &format!("{}\n{}", told.text(), all.text()))?;
+        let title = "The product as it comes against all other ways, 4 links of 1 Gbit/s, 128 KiB";
+        self.keep("compare.svg", &outcome::compare_picture(title, &outcomes))?;
+        let kept = json!({ "verdicts": verdicts, "cells": outcomes });
+        keep_json(&self.arguments.output.join("compare.json"), &kept, true)?;
+        judge(&outcomes)
+    }
+
+    /// All cells, again and again, so that a machine that changes meanwhile changes for all of them.
+    fn measure(&mut self, cells: &[Cell], name: &str) -> Result<Vec<CellOutcome>, String> {
+        let mut outcomes: Vec<CellOutcome> = cells.iter().copied().map(CellOutcome::new).collect();
+        for number in 1..=self.arguments.repeat {
+            for outcome in &mut outcomes {
+                for access in Access::BOTH {
+                    let record = self.once(outcome.cell, access, &[], &format!("{name}-{number}"))?;
+                    outcome.take(&record);
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn cut(&mut self, cell: Cell) -> Result<(), String> {
+        let events = cuts::middle(self.arguments.runtime_s);
+        let [cut, back] = events;
+        let mut table = Table::new(&["cut of 5 s", "MB/s before", "3/4 back after s", "all back after s"]);
+        let (mut outcome, mut recoveries) = (CellOutcome::new(cell), Vec::new());
+        for number in 1..=self.arguments.repeat {
+            for access in Access::BOTH {
+                let record = self.once(cell, access, &events, &format!("cut-{number}"))?;
+                outcome.take(&record);
+                let recovery = Series::of(&record).recovery(cut.at_s, back.at_s);
+                let seconds =
+                    |time: Option<f64>| time.map_or_else(|| "never".to_owned(), |time| format!("{time:.1}"));
+                table.row(vec![
+                    format!("{} {}", cell.name(), access.name()),
+                    whole(recovery.map(|recovery| recovery.before_mb_s)),
+                    seconds(recovery.and_then(|recovery| recovery.three_quarters_s)),
+                    seconds(recovery.and_then(|recovery| recovery.full_s)),
+                ]);
+                recoveries.push(json!({ "access": access, "recovery": recovery, "failure": record.failure }));
+                if number == 1 {
+                    self.draw(&record, &format!("cut-{}", cell.file_name()))?;
+                }
+            }
+        }
+        print!("\n{}", table.text());
+        let name = format!("cut-{}", cell.file_name());
+        self.keep(&format!("{name}.md"), &table.markdown())?;
+        keep_json(&self.arguments.output.join(format!("{name}.json")), &recoveries, true)?;
+        judge(&[outcome])
+    }
+
+    fn cuts(&mut self, cell: Cell, count: u32) -> Result<(), String> {
+        let (events, runtime_s) = cuts::by_chance(count, self.arguments.seed);
+        println!("{count} cuts in {runtime_s} s, writes checked");
+        let plan = Plan { runtime_s, verify: true, events: &events, ..self.plan(cell) };
+        let record = self.kept(&plan, &format!("cuts-{count}"))?;
+        let verify = &record.bench["verify"];
+        println!(
+            "{count} cuts, seed {}: {} writes, {} blocks read back, {} wrong; {} segments swallowed",
+            self.arguments.seed,
+            verify["writes"],
+            verify["blocks_read_back"],
+            verify["blocks_wrong"],
+            record.counters.swallowed_segments
+        );
+        self.draw(&record, &format!("cuts-{}", cell.file_name()))?;
+        record.failure.map_or(Ok(()), Err)
+    }
+
+    /// Draws throughput over time.
+    fn draw(&self, record: &Record, name: &str) -> Result<(), String> {
+        let series = Series::of(record);
+        let points = |y: &[f64]| series_points(&record.links.at_s, y);
+        let all = series_points(&series.at_s, &series.mb_s);
+        let mut curves = vec![Curve { name: "completed".to_owned(), points: all }];
+        for (link, rates) in record.links.of(record.access).iter().enumerate() {
+            curves.push(Curve { name: format!("on link {}", link + 1), points: points(rates) });
+        }
+        let cell = &record.cell;
+        let title = format!("{}s, {} {}", record.access.name(), cell.scenario.name(), cell.name());
+        let svg = picture::curves(&title, "time (s)", "MB/s", &curves, &bands(&record.events));
+        self.keep(&format!("{name}-{}.svg", record.access.name()), &svg)
+    }
+
+    fn keep(&self, name: &str, text: &str) -> Result<(), String> {
+        let path = self.arguments.output.join(name);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+impl CellOutcome {
+    fn take(&mut self, record: &Record) {
+        match (&record.failure, record.mb_s) {
+            (None, Some(mb_s)) => self.note(record.access, mb_s),
+            (None, None) => self.failures.push("the workload tells no throughput".to_owned()),
+            (Some(failure), _) => self.failures.push(failure.clone()),
+        }
+    }
+}
+
+/// The product as it comes, and everything it is compared with in one scenario.
+fn compared_cells(scenario: Scenario, queues: u32) -> Vec<Cell> {
+    let product = Cell::product(scenario);
+    let mut cells = vec![product, Cell { transport: Transport::Mptcp, ..product }];
+    for transport in Transport::ALL {
+        for policy in Policy::ALL {
+            for congestion in [Congestion::Cubic, Congestion::Bbr] {
+                cells.push(Cell { transport, policy, congestion, queues: Some(queues), ..product });
+            }
+        }
+    }
+    cells
+}
+
+fn series_points(x: &[f64], y: &[f64]) -> Vec<(f64, f64)> {
+    x.iter().copied().zip(y.iter().copied()).collect()
+}
+
+/// When links were cut; the names are left out where there is no room for them.
+fn bands(events: &[Event]) -> Vec<Band> {
+    let few = events.len() <= 4;
+    let named = |link: usize| if few { format!("link {link} cut") } else { String::new() };
+    events
+        .chunks_exact(2)
+        .map(|pair| Band { from: pair[0].at_s, to: pair[1].at_s, name: named(pair[0].link) })
+        .collect()
+}
+
+fn judge(outcomes: &[CellOutcome]) -> Result<(), String> {
+    match outcomes.iter().map(|outcome| outcome.failures.len()).sum() {
+        0 => Ok(()),
+        1 => Err("a run failed".to_owned()),
+        count => Err(format!("{count} runs failed")),
+    }
+}
+
+fn keep_json(path: &Path, value: &impl Serialize, pretty: bool) -> Result<(), String> {
+    let text = if pretty { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
+    let text = text.map_err(|error| error.to_string())?;
+    std::fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_is_compared_once() {
+        let cells = compared_cells(Scenario::Lossy, 4);
+        assert_eq!(cells[0], Cell::product(Scenario::Lossy));
+        let names: std::collections::BTreeSet<String> = cells.iter().map(Cell::file_name).collect();
+        assert_eq!((cells.len(), names.len()), (18, 18));
+    }
+
+    #[test]
+    fn cuts_are_shaded() {
+        let bands = bands(&cuts::middle(20));
+        assert_eq!((bands.len(), bands[0].from, bands[0].to), (1, 7.5, 12.5));
+        assert_eq!(bands[0].name, "link 2 cut");
+    }
+}

@@ -1,0 +1,81 @@
+//! Rows and columns as Markdown and as plain text, from the same cells. It keeps out what they say.
+
+/// A table: the first column is text, the others are figures.
+pub(crate) struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(head: &[&str]) -> Table {
+        Table { head: head.iter().map(|&text| text.to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row. What it lacks stays empty.
+    pub(crate) fn row(&mut self, mut cells: Vec<String>) {
+        cells.resize(self.head.len(), String::new());
+        self.rows.push(cells);
+    }
+
+    /// As Markdown.
+    pub(crate) fn markdown(&self) -> String {
+        let marks: Vec<String> =
+            (0..self.head.len()).map(|column| if column == 0 { "---" } else { "---:" }.to_owned()).collect();
+        let lines = [&self.head, &marks].into_iter().chain(&self.rows);
+        lines.map(|cells| format!("| {} |\n", cells.join(" | "))).collect()
+    }
+
+    /// As text in columns.
+    pub(crate) fn text(&self) -> String {
+        let lines: Vec<&Vec<String>> = [&self.head].into_iter().chain(&self.rows).collect();
+        let width =
+            |column: usize| lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
+        let mut text = String::new();
+        for cells in lines {
+            let mut line = String::new();
+            for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                line += &if column == 0 { format!("{cell:width$}") } else { format!("  {cell:>width$}") };
+            }
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A figure without decimals, or a dash.
+pub(crate) fn whole(figure: Option<f64>) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.0}"))
+}
+
+/// How many times `of` is in `figure`, or a dash.
+pub(crate) fn ratio(figure: Option<f64>, of: Option<f64>) -> String {
+    match (figure, of) {
+        (Some(figure), Some(of)) if of > 0.0 => format!("{:.2}", figure / of),
+        _ => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_the_same_twice() {
+        let mut table = Table::new(&["cell", "MB/s"]);
+        table.row(vec!["tcp".to_owned(), whole(Some(119.4))]);
+        table.row(vec!["mptcp".to_owned()]);
+        assert_eq!(table.markdown(), "| cell | MB/s |\n| --- | ---: |\n| tcp | 119 |\n| mptcp |  |\n");
+        assert_eq!(table.text(), "cell   MB/s\ntcp     119\nmptcp\n");
+    }
+
+    #[test]
+    fn no_figure_is_a_dash() {
+        assert_eq!(
+            (whole(None), ratio(None, Some(1.0)), ratio(Some(1.0), Some(0.0))),
+            ("-".into(), "-".into(), "-".into())
+        );
+        assert_eq!(ratio(Some(3.0), Some(2.0)), "1.50");
+    }
+}
