@@ -5,6 +5,8 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use rustix::net::{ipproto, sockopt};
+
 use crate::limits::SEND_PARTS_MAX;
 
 /// Bytes to be sent, borrowed from whoever keeps them. Unlike a slice, it may be of memory that others write at
@@ -67,7 +69,11 @@ impl<'a> SpanMut<'a> {
 
 /// A connected stream.
 #[derive(Debug)]
-pub struct Socket(OwnedFd);
+pub struct Socket {
+    descriptor: OwnedFd,
+    /// A short read says that there is no more.
+    short_is_all: bool,
+}
 
 impl Socket {
     /// Takes over a connected stream socket and makes it non-blocking.
@@ -77,7 +83,15 @@ impl Socket {
     pub fn new(descriptor: impl Into<OwnedFd>) -> io::Result<Self> {
         let descriptor = descriptor.into();
         rustix::io::ioctl_fionbio(&descriptor, true)?;
-        Ok(Self(descriptor))
+        // A stream over several paths gives what one of them has brought, and may have more of another.
+        let short_is_all = !matches!(sockopt::socket_protocol(&descriptor), Ok(Some(ipproto::MPTCP)));
+        Ok(Self { descriptor, short_is_all })
+    }
+
+    /// Whether a read that brought less than there was room for has emptied the socket, so that new data is told of. Else
+    /// read until it would block: nobody tells of what was there already.
+    pub const fn is_emptied_by_short_read(&self) -> bool {
+        self.short_is_all
     }
 
     /// Receives into `spans` in order. 0 is the end of the stream.
@@ -90,8 +104,12 @@ impl Socket {
             #[allow(unsafe_code)]
             let result = unsafe {
                 match spans {
-                    [one] => libc::recv(self.0.as_raw_fd(), one.0.iov_base, one.0.iov_len, 0),
-                    _ => libc::readv(self.0.as_raw_fd(), spans.as_ptr().cast(), spans.len() as libc::c_int),
+                    [one] => libc::recv(self.descriptor.as_raw_fd(), one.0.iov_base, one.0.iov_len, 0),
+                    _ => libc::readv(
+                        self.descriptor.as_raw_fd(),
+                        spans.as_ptr().cast(),
+                        spans.len() as libc::c_int,
+                    ),
                 }
             };
             match usize::try_from(result) {
@@ -123,7 +141,7 @@ impl Socket {
                 let mut message: libc::msghdr = std::mem::zeroed();
                 message.msg_iov = spans.as_ptr() as *mut libc::iovec;
                 message.msg_iovlen = spans.len();
-                libc::sendmsg(self.0.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+                libc::sendmsg(self.descriptor.as_raw_fd(), &message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
             };
             match usize::try_from(result) {
                 Ok(sent) => return Ok(sent),
@@ -139,37 +157,37 @@ impl Socket {
 
     /// The address of this end.
     pub fn local_ip(&self) -> Option<std::net::IpAddr> {
-        let address = rustix::net::getsockname(&self.0).ok()?;
+        let address = rustix::net::getsockname(&self.descriptor).ok()?;
         std::net::SocketAddr::try_from(address).ok().map(|address| address.ip())
     }
 
     /// Makes closing throw away what has not been sent, and reset the connection: a peer that cannot be reached now is
     /// not to get it later.
     pub fn reset_when_closed(&self) {
-        let _ = rustix::net::sockopt::set_socket_linger(&self.0, Some(std::time::Duration::ZERO));
+        let _ = sockopt::set_socket_linger(&self.descriptor, Some(std::time::Duration::ZERO));
     }
 
     /// Says that nothing more will be sent; what is queued still leaves, and the peer sees a proper end.
     pub fn shut_down_sending(&self) {
-        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write);
+        let _ = rustix::net::shutdown(&self.descriptor, rustix::net::Shutdown::Write);
     }
 }
 
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.descriptor.as_raw_fd()
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.descriptor.as_fd()
     }
 }
 
 impl From<Socket> for OwnedFd {
     fn from(socket: Socket) -> OwnedFd {
-        socket.0
+        socket.descriptor
     }
 }
 

@@ -305,7 +305,7 @@ impl Connection {
             let direct = direct.min(received);
             self.take_direct(direct);
             self.process(&scratch[..received - direct], env)?;
-            if received < asked && !self.ended {
+            if received < asked && !self.ended && self.socket.is_emptied_by_short_read() {
                 return Ok(Verdict::Wait);
             }
             self.flush(env).map_err(|_| End::Gone)?;

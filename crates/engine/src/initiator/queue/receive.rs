@@ -146,6 +146,7 @@ impl Queue {
 
     fn receive_once(&mut self, scratch: &mut [u8]) -> Result<io::Result<Received>, Box<Fault>> {
         let Some(socket) = &self.socket else { return Ok(Ok(Received::End)) };
+        let is_emptied_by_short_read = socket.is_emptied_by_short_read();
         let bulk = self.data_length_last >= BULK_LENGTH;
         let room = if bulk { BULK_SCRATCH } else { scratch.len() };
         let scratch = &mut scratch[..room];
@@ -176,7 +177,8 @@ impl Queue {
             return Ok(Ok(Received::End));
         }
         self.process(&scratch[..received - placed])?;
-        Ok(Ok(if received < asked { Received::Short } else { Received::Full }))
+        let is_all = received < asked && is_emptied_by_short_read;
+        Ok(Ok(if is_all { Received::Short } else { Received::Full }))
     }
 
     fn process(&mut self, mut input: &[u8]) -> Result<(), Box<Fault>> {
