@@ -126,8 +126,8 @@ pub(crate) fn run(network: &mut Network, plan: &Plan<'_>) -> Result<Record, Stri
         loss_unit: plan.mode,
         mb_s: bench[plan.access.name()]["bw_bytes"].as_f64().map(|bytes| bytes / 1e6),
         failure,
-        target_command,
-        host_command,
+        target_command: named(target_command),
+        host_command: named(host_command),
         kernel_congestion: network.default_congestion()?,
         load,
         late_us_max: watched.late_us_max,
@@ -138,6 +138,16 @@ pub(crate) fn run(network: &mut Network, plan: &Plan<'_>) -> Result<Record, Stri
         bench,
         errors,
     })
+}
+
+/// A command as it is kept: where its program was is this machine's own matter.
+fn named(mut command: Vec<String>) -> Vec<String> {
+    if let Some(program) = command.first_mut()
+        && let Some(name) = Path::new(program.as_str()).file_name()
+    {
+        *program = name.to_string_lossy().into_owned();
+    }
+    command
 }
 
 fn target_command(plan: &Plan<'_>) -> Vec<String> {

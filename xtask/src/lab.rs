@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::command::Step;
@@ -61,18 +62,23 @@ fn built_then(args: &[&str]) -> ExitCode {
 /// Builds what is measured and what measures, and becomes the latter, so that a signal for us is one for
 /// it. Without `--output`, results are kept with the other runs of the day.
 fn paths(experiment: &[&str]) -> Result<Infallible, String> {
-    packages::ensure(&packages::PATHS)?;
     let program = workspace::program()?;
-    let lab = ["build", "--release", "-p", "lab"];
-    if !workspace::cargo(&lab).limit_s(600).run().passed {
-        return Err("the lab's program could not be built".to_owned());
-    }
-    let mut command = Command::new(workspace::target_dir().join("release/lab"));
+    let mut command = Command::new(build_links()?);
     command.arg("paths").args(experiment).args(["--program", &program]);
     if !experiment.contains(&"--output") {
         command.arg("--output").arg(bench::kept_runs().join("paths"));
     }
     Err(format!("the lab's program does not start: {}", command.exec()))
+}
+
+/// Builds the lab's own program, with what it needs beside it, and says where it is.
+pub(crate) fn build_links() -> Result<PathBuf, String> {
+    packages::ensure(&packages::PATHS)?;
+    let lab = ["build", "--release", "-p", "lab"];
+    if !workspace::cargo(&lab).limit_s(600).run().passed {
+        return Err("the lab's program could not be built".to_owned());
+    }
+    Ok(workspace::target_dir().join("release/lab"))
 }
 
 fn failed(reason: &str) -> ExitCode {

@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::command::Process;
+use crate::command::{Process, Step};
 use crate::conversation::{administer, answer_all, print_measurements};
 use crate::guest::{OUTSIDE, Scratch, Target, guest, listening_ports, print_checks};
+use crate::packages::is_root;
 use crate::test::{Options, Outcome};
 use crate::{lab, workspace};
 
@@ -25,7 +26,10 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Ok(prepared) => prepared,
         Err(reason) => return Outcome::Failed(reason),
     };
-    let results = [("the kernel's host", kernel(&program, &scratch.path))];
+    let results = [
+        ("the kernel's host", kernel(&program, &scratch.path)),
+        ("our own host", ours(&program, &scratch.path)),
+    ];
     let (mut notes, mut failed) = (Vec::new(), Vec::new());
     for (name, result) in results {
         match result {
@@ -90,4 +94,30 @@ fn kernel(program: &str, scratch: &Path) -> Result<String, String> {
         (Ok(()), false) => Err("checks in the guest failed".to_owned()),
         (Err(reason), _) => Err(reason),
     }
+}
+
+/// Runs of the lab with our own host: links that are cut by chance while every write is checked, over TCP and over MPTCP.
+const RUNS: [(&str, &[&str]); 2] = [
+    ("tcp", &["tcp", "4", "latency", "0", "--cuts", "6", "--seed", "11"]),
+    ("mptcp", &["mptcp", "2", "round-robin", "0", "--cuts", "3", "--seed", "12"]),
+];
+const RUN_LIMIT_S: u64 = 300;
+
+/// Our own initiator over four links between network namespaces.
+fn ours(program: &str, scratch: &Path) -> Result<String, String> {
+    if !is_root() {
+        let reason = "making network namespaces takes root";
+        let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+        return if ci { Err(reason.to_owned()) } else { Ok(format!("not tried, {reason}")) };
+    }
+    let lab = lab::build_links()?.display().to_string();
+    for (name, words) in RUNS {
+        let output = scratch.join(format!("lab-{name}")).display().to_string();
+        let args = [&["paths"], words, &["--program", program, "--output", &output]].concat();
+        let run = Step::new(&lab, &args).limit_s(RUN_LIMIT_S).run();
+        if !run.passed {
+            return Err(format!("{name} over links that are cut: see above"));
+        }
+    }
+    Ok("9 cuts, nothing lost".to_owned())
 }

@@ -112,6 +112,29 @@ fn a_cut_link_costs_no_error_and_comes_back() {
 }
 
 #[test]
+fn another_controller_brings_a_lost_one_to_rest() {
+    let target = start(memory(2));
+    let link = Link::to(target.ports()[0]);
+    let mut options = options(&[link.address, target.ports()[1]]);
+    options.policy = IoPolicy::Numa;
+    // By time, the write would have to wait for minutes.
+    options.paths.iter_mut().for_each(|path| path.keep_alive_ms = 120_000);
+    let paths = Paths::connect(options).unwrap();
+    let mut host = Host::new(&paths);
+    let before = target.status().controllers.len();
+    link.cut();
+    host.submit(write(3, 9, 0));
+    for _ in 0..5 {
+        host.turn();
+    }
+    assert!(host.queues.pop().is_none(), "the write is on its way, and stays there");
+    link.sever();
+    assert!(host.completion().status.is_success());
+    assert_eq!(host.read(3)[0], 9);
+    assert!(target.status().controllers.len() < before, "the lost controller has ended");
+}
+
+#[test]
 fn commands_fail_when_no_path_can_come_back() {
     let target = start(memory(1));
     let once = engine::initiator::PathOptions::once(options(&target.ports()).paths.remove(0), 1);

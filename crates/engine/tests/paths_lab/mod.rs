@@ -54,6 +54,7 @@ pub(crate) fn start(fabric: FabricConfig) -> Target {
 pub(crate) struct Link {
     pub(crate) address: SocketAddr,
     cut: Arc<AtomicBool>,
+    severed: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
 }
 
@@ -62,7 +63,8 @@ impl Link {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (cut, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (is_cut, is_over) = (cut.clone(), over.clone());
+        let severed = Arc::new(AtomicBool::new(false));
+        let (is_cut, is_severed, is_over) = (cut.clone(), severed.clone(), over.clone());
         listener.set_nonblocking(true).unwrap();
         std::thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
@@ -77,19 +79,25 @@ impl Link {
                             drop(host);
                         }
                     })),
-                    Ok((host, _)) => carry(host, target, &is_cut, &is_over),
+                    Ok((host, _)) => carry(host, target, [&is_cut, &is_severed, &is_over]),
                     Err(_) => std::thread::sleep(Duration::from_millis(2)),
                 }
             }
         });
-        Self { address, cut, over }
+        Self { address, cut, severed, over }
     }
 
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
     }
 
+    /// Ends all connections, so that both ends know.
+    pub(crate) fn sever(&self) {
+        self.severed.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn restore(&self) {
+        self.severed.store(false, Ordering::Relaxed);
         self.cut.store(false, Ordering::Relaxed);
     }
 }
@@ -102,16 +110,21 @@ impl Drop for Link {
 
 /// Carries one connection until an end closes it. One that was cut stays dead when the link comes back, as a connection
 /// does whose packets were lost for too long.
-fn carry(host: TcpStream, target: SocketAddr, cut: &Arc<AtomicBool>, over: &Arc<AtomicBool>) {
+fn carry(host: TcpStream, target: SocketAddr, [cut, severed, over]: [&Arc<AtomicBool>; 3]) {
     let Ok(target) = TcpStream::connect(target) else { return };
     let dead = Arc::new(AtomicBool::new(false));
     for (mut from, mut to) in [(host.try_clone().unwrap(), target.try_clone().unwrap()), (target, host)] {
         from.set_nonblocking(false).unwrap();
         from.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let (cut, over, dead) = (cut.clone(), over.clone(), dead.clone());
+        let (cut, severed, over, dead) = (cut.clone(), severed.clone(), over.clone(), dead.clone());
         std::thread::spawn(move || {
             let mut bytes = vec![0; 64 << 10];
             while !over.load(Ordering::Relaxed) {
+                if severed.load(Ordering::Relaxed) {
+                    let _ = from.shutdown(Shutdown::Both);
+                    let _ = to.shutdown(Shutdown::Both);
+                    break;
+                }
                 if cut.load(Ordering::Relaxed) {
                     dead.store(true, Ordering::Relaxed);
                 }

@@ -26,6 +26,8 @@ pub(super) struct Lane {
     pub(super) in_flight: u32,
     pub(super) estimate: Estimate,
     pub(super) tally: LaneTally,
+    /// Whether it was said that another host has reserved the namespace there.
+    pub(super) told_of_conflict: bool,
 }
 
 /// What a lane has done.
@@ -61,6 +63,7 @@ impl Lane {
             in_flight: 0,
             estimate: Estimate::default(),
             tally: LaneTally::default(),
+            told_of_conflict: false,
         }
     }
 

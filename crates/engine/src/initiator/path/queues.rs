@@ -349,6 +349,12 @@ impl PathQueues {
         let lane = &mut self.lanes[at];
         match retry::verdict(completion.status) {
             Verdict::Deliver => {
+                if completion.status.without_flags() == Status::RESERVATION_CONFLICT && !lane.told_of_conflict
+                {
+                    lane.told_of_conflict = true;
+                    let address = self.shared.paths[at].options.address;
+                    tracing::warn!(path = %address, "the namespace is reserved by another host");
+                }
                 lane.tally.commands += 1;
                 lane.tally.bytes += u64::from(command.length);
                 lane.tally.latency_ns += now.since(command.sent).as_nanos() as u64;
@@ -357,12 +363,16 @@ impl PathQueues {
             }
             Verdict::Elsewhere => {
                 lane.tally.requeued += 1;
+                command.take_back(completion.data);
                 if retry::is_about_access(completion.status) {
                     self.shared.paths[at].doubt_ana();
                     self.shared.bell.ring();
+                    self.wait(place);
+                } else {
+                    // The path may be the only one, and say the same at once.
+                    command.place = Place::Later(now.after(PASSING_DELAY));
+                    self.resting.push(place);
                 }
-                command.take_back(completion.data);
-                self.wait(place);
             }
             Verdict::Again if command.retries < retry::PASSING_MAX => {
                 command.retries += 1;
