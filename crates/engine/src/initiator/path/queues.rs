@@ -34,31 +34,23 @@ struct Command {
     length: u32,
     /// Times it has met a passing error.
     retries: u8,
-    place: Place,
     /// When it was last given to a path, and how many that then had.
     sent: Moment,
     ahead: u32,
 }
 
-/// Where a command is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
-    /// Nowhere: its place is free.
-    #[default]
-    Free,
-    /// It waits for a path.
-    Waiting,
-    /// On this path.
-    Path(usize),
-    /// Its answer was lost with this incarnation of a path, which may still be at work on it.
-    Held(usize, u64),
-    /// It is sent again at this time.
-    Later(Moment),
+/// What a command that rests waits for.
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    /// Its answer was lost with this incarnation of a path, which has to come to rest.
+    AtRest(usize, u64),
+    /// This time.
+    Moment(Moment),
 }
 
 /// One thread's queues on all paths. Its owner's loop is that of a [`Queue`](crate::initiator::Queue): wait until
 /// `next_deadline` at most (not at all while `has_more`), `on_events`, `pop`, `submit`, `flush`; and `turn` once each time
-/// round.
+/// round. `close` it before it is dropped: a lost controller does not come to rest while somebody has queues of it.
 #[derive(Debug)]
 pub struct PathQueues {
     shared: Arc<Shared>,
@@ -73,11 +65,13 @@ pub struct PathQueues {
     free: Vec<u32>,
     waiting: VecDeque<u32>,
     /// Commands that are held, or sent again later.
-    resting: Vec<u32>,
+    resting: Vec<(u32, Until)>,
     completions: VecDeque<Completion>,
-    /// There is no path any more.
+    /// There is no path that commands may wait for.
     failed: Option<InitiatorError>,
     clock: Moment,
+    /// Under this number others wake the thread.
+    waker: u64,
 }
 
 /// What one thread did on one path.
@@ -109,7 +103,7 @@ impl PathQueues {
         depth: usize,
     ) -> Self {
         let shared = paths.shared.clone();
-        shared.add_waker(ring.waker());
+        let waker = shared.add_waker(ring.waker());
         let count = shared.paths.len();
         let mut queues = Self {
             worker,
@@ -125,6 +119,7 @@ impl PathQueues {
             completions: VecDeque::with_capacity(depth),
             failed: None,
             clock: ring.now(),
+            waker,
             shared,
         };
         queues.turn(ring, now());
@@ -141,7 +136,7 @@ impl PathQueues {
         self.shared.paths.iter().zip(&self.lanes).all(|(path, lane)| path.live() == 0 || lane.is_ready())
     }
 
-    /// Why there is no path any more. Commands fail from then on.
+    /// Why there is no path that commands may wait for. They fail for as long as it is so.
     pub const fn error(&self) -> Option<&InitiatorError> {
         self.failed.as_ref()
     }
@@ -190,7 +185,7 @@ impl PathQueues {
         if self.waiting.is_empty() {
             self.dispatch_or_wait(place);
         } else {
-            self.wait(place);
+            self.waiting.push_back(place);
         }
         Ok(())
     }
@@ -252,6 +247,8 @@ impl PathQueues {
         let stuck = !self.waiting.is_empty() || !self.resting.is_empty();
         if (stuck || !self.is_ready()) && !self.shared.may_come_back(now) {
             self.fail();
+        } else if self.is_ready() {
+            self.failed = None;
         }
     }
 
@@ -271,6 +268,7 @@ impl PathQueues {
             self.let_go(at);
         }
         self.fail_all();
+        self.shared.remove_waker(self.waker);
     }
 
     /// What was done on each path, in their order, with what the system says of the connections.
@@ -309,7 +307,7 @@ impl PathQueues {
         while let Some(place) = self.lanes[at].backlog.pop_front() {
             self.lanes[at].in_flight -= 1;
             self.lanes[at].tally.requeued += 1;
-            self.wait(place);
+            self.waiting.push_back(place);
         }
         if self.lanes[at].incarnation() != 0 && self.lanes[at].leave(&self.shared.paths[at]) {
             self.shared.bell.ring();
@@ -337,10 +335,9 @@ impl PathQueues {
         let command = &mut self.commands[place as usize];
         command.take_back(data);
         if retry::is_harmless_twice(command.entry.opcode) || self.shared.paths[at].is_at_rest(incarnation) {
-            self.wait(place);
+            self.waiting.push_back(place);
         } else {
-            command.place = Place::Held(at, incarnation);
-            self.resting.push(place);
+            self.resting.push((place, Until::AtRest(at, incarnation)));
         }
     }
 
@@ -367,52 +364,40 @@ impl PathQueues {
                 if retry::is_about_access(completion.status) {
                     self.shared.paths[at].doubt_ana();
                     self.shared.bell.ring();
-                    self.wait(place);
+                    self.waiting.push_back(place);
                 } else {
                     // The path may be the only one, and say the same at once.
-                    command.place = Place::Later(now.after(PASSING_DELAY));
-                    self.resting.push(place);
+                    self.resting.push((place, Until::Moment(now.after(PASSING_DELAY))));
                 }
             }
             Verdict::Again if command.retries < retry::PASSING_MAX => {
                 command.retries += 1;
                 command.take_back(completion.data);
-                command.place = Place::Later(now.after(PASSING_DELAY));
-                self.resting.push(place);
+                self.resting.push((place, Until::Moment(now.after(PASSING_DELAY))));
             }
             Verdict::Again => self.finish(place, completion),
         }
     }
 
     fn finish(&mut self, place: u32, completion: Completion) {
-        let command = &mut self.commands[place as usize];
-        command.place = Place::Free;
-        let user = command.user;
+        let user = self.commands[place as usize].user;
         self.free.push(place);
         self.completions.push_back(Completion { user, ..completion });
     }
 
     /// Lets commands go on whose time has come.
     fn wake_up(&mut self, now: Moment) {
-        let mut resting = std::mem::take(&mut self.resting);
-        resting.retain(|place| {
-            let goes_on = match self.commands[*place as usize].place {
-                Place::Held(path, incarnation) => self.shared.paths[path].is_at_rest(incarnation),
-                Place::Later(moment) => now >= moment,
-                _ => true,
+        let Self { resting, waiting, shared, .. } = self;
+        resting.retain(|(place, until)| {
+            let goes_on = match *until {
+                Until::AtRest(path, incarnation) => shared.paths[path].is_at_rest(incarnation),
+                Until::Moment(moment) => now >= moment,
             };
             if goes_on {
-                self.wait(*place);
+                waiting.push_back(*place);
             }
             !goes_on
         });
-        resting.append(&mut self.resting);
-        self.resting = resting;
-    }
-
-    fn wait(&mut self, place: u32) {
-        self.commands[place as usize].place = Place::Waiting;
-        self.waiting.push_back(place);
     }
 
     /// Sends the command on a path; when there is none, it is the first to wait, and the answer is false.
@@ -420,7 +405,6 @@ impl PathQueues {
         let class = self.commands[place as usize].class;
         self.look_at_paths(class);
         let Some(at) = self.chooser.choose(&self.candidates) else {
-            self.commands[place as usize].place = Place::Waiting;
             self.waiting.push_front(place);
             return false;
         };
@@ -428,7 +412,6 @@ impl PathQueues {
         lane.in_flight += 1;
         lane.estimate.sent(self.clock, lane.in_flight);
         let command = &mut self.commands[place as usize];
-        command.place = Place::Path(at);
         command.sent = self.clock;
         command.ahead = lane.in_flight;
         if lane.backlog.is_empty() && lane.has_room() {
@@ -481,7 +464,8 @@ impl PathQueues {
     }
 
     fn fail_all(&mut self) {
-        let places: Vec<u32> = self.waiting.drain(..).chain(self.resting.drain(..)).collect();
+        let places: Vec<u32> =
+            self.waiting.drain(..).chain(self.resting.drain(..).map(|(place, _)| place)).collect();
         for place in places {
             let data = std::mem::take(&mut self.commands[place as usize].data).into_buffer();
             let completion = Completion { user: 0, status: Status::HOST_PATH_ERROR, result: 0, data };

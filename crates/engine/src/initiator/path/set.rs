@@ -33,8 +33,9 @@ pub(super) struct Shared {
     stopping: AtomicBool,
     /// Rung for keepers and for who quiesces.
     pub(super) bell: Arc<Bell>,
-    /// Threads with queues.
-    wakers: Mutex<Vec<Waker>>,
+    /// Threads with queues, by number.
+    wakers: Mutex<Vec<(u64, Waker)>>,
+    wakers_made: AtomicU64,
     /// What the paths agree on, and the namespace as it was described last.
     found: Mutex<Option<(Identity, NamespaceInfo)>>,
     pub(super) quiescing: Mutex<Vec<Quiescing>>,
@@ -48,7 +49,7 @@ impl Shared {
     /// Tells all threads that a path is otherwise than before.
     pub(super) fn changed(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
-        lock(&self.wakers).iter().for_each(Waker::wake);
+        lock(&self.wakers).iter().for_each(|(_, waker)| waker.wake());
         self.bell.ring();
     }
 
@@ -56,8 +57,15 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
-    pub(super) fn add_waker(&self, waker: Waker) {
-        lock(&self.wakers).push(waker);
+    /// A thread wants to be woken when a path changes; the number under which it is known.
+    pub(super) fn add_waker(&self, waker: Waker) -> u64 {
+        let number = self.wakers_made.fetch_add(1, Ordering::Relaxed);
+        lock(&self.wakers).push((number, waker));
+        number
+    }
+
+    pub(super) fn remove_waker(&self, number: u64) {
+        lock(&self.wakers).retain(|(of, _)| *of != number);
     }
 
     /// The incarnation is lost, as somebody found out.
@@ -157,6 +165,7 @@ impl Paths {
             stopping: AtomicBool::new(false),
             bell: Arc::new(Bell::default()),
             wakers: Mutex::new(Vec::new()),
+            wakers_made: AtomicU64::new(0),
             found: Mutex::new(None),
             quiescing: Mutex::new(Vec::new()),
         });
