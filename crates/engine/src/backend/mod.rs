@@ -1,15 +1,21 @@
 //! Where blocks live: memory, nothing at all, a file or a block device. A backend knows bytes and offsets;
 //! blocks, namespaces and hosts belong to the target.
 
+#[cfg(not(feature = "simulation"))]
 mod file;
 mod memory;
+#[cfg(feature = "simulation")]
+mod simulated;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(not(feature = "simulation"))]
 pub use file::{File, ZeroMethod};
 pub use memory::Memory;
+#[cfg(feature = "simulation")]
+pub use simulated::{File, ZeroMethod};
 
 /// Which backend to open.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -4,19 +4,20 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nvme::command::admin_opcode;
 use nvme::features::AsyncEvent;
 use nvme::{Status, SubmissionEntry};
 
-use super::bell::Bell;
 use super::queue::{Data, Queue, QueueState, Request};
 use super::{ConnectOptions, InitiatorError};
 use crate::limits::{BUFFER_LENGTH_MAX, RECEIVE_LENGTH};
+use crate::ring::Bell;
+use crate::ring::channel::{Receiver, Sender, channel};
+use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{Buffer, Event, Moment, Readiness, Ring, RingOptions, Waker};
 
 /// Events that are kept for `Controller::events`; the oldest give way.
@@ -107,7 +108,7 @@ impl AdminThread {
         let shared = Arc::new(Shared { bell, ..Shared::default() });
         let (options, theirs) = (options.clone(), shared.clone());
         let address = options.address;
-        let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
             let mut server = match Server::open(&options, inbox, theirs) {
                 Ok(server) => server,
                 Err(error) => {

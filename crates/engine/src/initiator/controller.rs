@@ -17,13 +17,13 @@ use nvme::identify::{Cns, IdentifyController, IdentifyRequest};
 use nvme::log_page::{LogPageId, LogPageRequest};
 
 use super::admin::{AdminReply, AdminThread};
-use super::bell::Bell;
 use super::link::{Link, page_length_min};
 use super::workers::Workers;
 use super::{ConnectOptions, InitiatorError, QueueOptions};
 use crate::limits::{
     ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX, IN_CAPSULE_LENGTH_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX,
 };
+use crate::ring::Bell;
 
 /// A connected controller. Clones are the same controller; when the last is dropped it is shut down. All
 /// methods may be called from any thread and wait for the controller's answer.
@@ -127,12 +127,7 @@ impl Controller {
 
     /// The most bytes one command may transfer: MDTS, and no more than `limits::BUFFER_LENGTH_MAX`.
     pub fn transfer_length_max(&self) -> usize {
-        let exponent = u32::from(self.0.identify.max_data_transfer_size);
-        if exponent == 0 {
-            return BUFFER_LENGTH_MAX;
-        }
-        let page = page_length_min(self.0.capabilities);
-        page.checked_shl(exponent).map_or(BUFFER_LENGTH_MAX, |length| length.clamp(1, BUFFER_LENGTH_MAX))
+        transfer_length(page_length_min(self.0.capabilities), self.0.identify.max_data_transfer_size)
     }
 
     /// The most bytes one Write Zeroes may clear (WZSL); `None` when only the block count limits it.
@@ -313,6 +308,14 @@ impl Drop for Inner {
     }
 }
 
+/// Bytes of `page << exponent`, where 0 stands for no limit, and no more than we transfer. An exponent that shifts the
+/// page out of the number is as good as no limit: a length of nothing would never come to an end.
+fn transfer_length(page: usize, exponent: u8) -> usize {
+    let exponent = u32::from(exponent);
+    let is_limit = exponent > 0 && exponent < page.leading_zeros();
+    if is_limit { (page << exponent).min(BUFFER_LENGTH_MAX) } else { BUFFER_LENGTH_MAX }
+}
+
 fn log_page_entry(request: &LogPageRequest, nsid: u32) -> SubmissionEntry {
     let mut entry = SubmissionEntry::new(admin_opcode::GET_LOG_PAGE, nsid);
     let [cdw10, cdw11, cdw12, cdw13, cdw14] = request.encode();
@@ -322,4 +325,21 @@ fn log_page_entry(request: &LogPageRequest, nsid: u32) -> SubmissionEntry {
     entry.cdw13 = cdw13.into();
     entry.cdw14 = cdw14.into();
     entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_maximum_of_a_target_makes_transfers_of_nothing() {
+        for page in [4096, 1 << 27] {
+            for exponent in 0..=u8::MAX {
+                let length = transfer_length(page, exponent);
+                assert!((4096..=BUFFER_LENGTH_MAX).contains(&length), "{page} << {exponent} is {length}");
+            }
+        }
+        assert_eq!(transfer_length(4096, 1), 8192);
+        assert_eq!(transfer_length(4096, 52), BUFFER_LENGTH_MAX);
+    }
 }

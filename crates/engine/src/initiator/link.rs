@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nvme::SubmissionEntry;
 use nvme::command::admin_opcode;
@@ -15,6 +15,7 @@ use zerocopy::FromBytes;
 use super::InitiatorError;
 use super::admin::{AdminReply, AdminThread};
 use crate::limits::{BUFFER_LENGTH_MIN, SHUTDOWN_TIMEOUT_MS};
+use crate::ring::{self, thread};
 
 /// The notices that are asked for, where the controller has them (OAES).
 const EVENTS: u32 = AsyncEventConfig::NAMESPACE_ATTRIBUTE
@@ -82,10 +83,10 @@ impl Link<'_> {
         what: &'static str,
     ) -> Result<(), InitiatorError> {
         let address = self.address;
-        let began = Instant::now();
+        let began = ring::now();
         let mut interval = LOOK_INTERVAL;
         loop {
-            let left = timeout.saturating_sub(began.elapsed()).max(READY_TIMEOUT_MIN);
+            let left = timeout.saturating_sub(ring::now().since(began)).max(READY_TIMEOUT_MIN);
             let status = self.property_within(property::STATUS, false, left)? as u32;
             // A controller that is gone reads as all ones.
             if status == u32::MAX || status & controller_status::FATAL != 0 {
@@ -94,10 +95,10 @@ impl Link<'_> {
             if status & mask == value {
                 return Ok(());
             }
-            if began.elapsed() >= timeout {
+            if ring::now().since(began) >= timeout {
                 return Err(InitiatorError::TimedOut { address, what, after: timeout });
             }
-            std::thread::sleep(interval);
+            thread::sleep(interval);
             interval = (interval * 2).min(LOOK_INTERVAL_MAX);
         }
     }

@@ -8,7 +8,6 @@
 //! - [`Namespace`] reads and writes at byte offsets, from any thread.
 
 mod admin;
-mod bell;
 mod controller;
 mod discovery;
 mod error;

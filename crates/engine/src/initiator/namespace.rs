@@ -2,7 +2,6 @@
 //! thread. Large requests are split and fan out over the controller's queues. It keeps no cache and does not
 //! reconnect.
 
-use std::sync::mpsc::channel;
 use std::sync::{Arc, PoisonError};
 
 use nvme::io::{IoCommand, encode_ranges};
@@ -12,6 +11,7 @@ use super::queue::{Completion, Data};
 use super::workers::Workers;
 use super::{Controller, InitiatorError, NamespaceInfo};
 use crate::ring::Buffer;
+use crate::ring::channel::channel;
 
 /// Commands of one request that are outstanding at a time; with the piece length it bounds a request's
 /// memory.

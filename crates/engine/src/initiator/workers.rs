@@ -4,9 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nvme::SubmissionEntry;
@@ -14,6 +12,8 @@ use nvme::SubmissionEntry;
 use super::queue::{Completion, Data, Queue, QueueState, Request};
 use super::{InitiatorError, QueueOptions};
 use crate::limits::RECEIVE_LENGTH;
+use crate::ring::channel::{Receiver, Sender, channel};
+use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{BufferPool, Engine, Event, Readiness, Ring, RingOptions, Waker, core};
 
 /// A command for any queue.
@@ -132,7 +132,7 @@ impl Worker {
         let (opened, outcome) = channel();
         let stopping = Arc::new(AtomicBool::new(false));
         let theirs = stopping.clone();
-        let thread = std::thread::Builder::new().name("io-queues".to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name("io-queues".to_owned()).spawn(move || {
             let mut server = match Server::open(&queues, engine, inbox, theirs) {
                 Ok(server) => server,
                 Err(error) => {

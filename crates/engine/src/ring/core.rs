@@ -2,7 +2,7 @@
 //! Which thread belongs on which core is decided elsewhere.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -37,6 +37,12 @@ pub fn raise_descriptor_limit() {
         // Where it is refused, the old limit holds, and connections over it are refused.
         let _ = setrlimit(Resource::Nofile, limit);
     }
+}
+
+/// A descriptor that is good for nothing but to be given up when the system has no other left.
+pub(crate) fn spare_descriptor() -> Option<OwnedFd> {
+    use rustix::event::{EventfdFlags, eventfd};
+    eventfd(0, EventfdFlags::CLOEXEC).ok()
 }
 
 /// The processors this process may use.

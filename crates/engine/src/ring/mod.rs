@@ -1,27 +1,51 @@
 //! The seam between the engine and the machine: readiness of sockets, storage I/O, time, and waking another
 //! thread. One ring belongs to one thread. It knows nothing of NVMe; a simulator can stand in its place.
 
+#[cfg(not(feature = "simulation"))]
+mod bell;
 mod buffer;
+pub(crate) mod channel;
 pub mod core;
+#[cfg(not(feature = "simulation"))]
 mod epoll;
+#[cfg(not(feature = "simulation"))]
+mod machinery;
+mod operation;
+#[cfg(not(feature = "simulation"))]
 mod poll;
+#[cfg(not(feature = "simulation"))]
 mod socket;
+mod span;
+#[cfg(not(feature = "simulation"))]
 mod storage;
+pub(crate) mod thread;
+#[cfg(not(feature = "simulation"))]
 mod uring;
+#[cfg(not(feature = "simulation"))]
 mod waker;
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Once;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
+#[cfg(feature = "simulation")]
+pub(crate) use crate::simulation::bell::Bell;
+#[cfg(feature = "simulation")]
+pub use crate::simulation::{disk::Storage, ring::Ring, ring::Waker, socket::Socket};
+#[cfg(not(feature = "simulation"))]
+pub(crate) use bell::Bell;
 pub use buffer::{Buffer, BufferPool};
+#[cfg(not(feature = "simulation"))]
+pub use machinery::Ring;
+pub use operation::StorageOp;
+#[cfg(not(feature = "simulation"))]
+pub use socket::Socket;
+#[cfg(not(feature = "simulation"))]
 pub(crate) use socket::bind_to_interface;
-pub use socket::{Socket, Span, SpanMut};
-pub use storage::{Storage, StorageOp};
+pub use span::{Span, SpanMut};
+#[cfg(not(feature = "simulation"))]
+pub use storage::Storage;
+#[cfg(not(feature = "simulation"))]
 pub use waker::Waker;
-
-use poll::PollWindow;
 
 /// A moment on the ring's clock, in nanoseconds since the process began to count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,174 +131,33 @@ pub enum Event {
     Woken,
 }
 
-enum Machinery {
-    IoUring(Box<uring::Uring>),
-    Epoll(Box<epoll::Epoll>),
-}
-
-/// One thread's view of the machine.
-pub struct Ring {
-    machinery: Machinery,
-    window: PollWindow,
-    waker: Waker,
-}
-
-impl Ring {
-    /// A ring for the calling thread, which alone may use it.
-    ///
-    /// # Errors
-    /// When the operating system gives neither io_uring nor epoll.
-    pub fn new(options: RingOptions) -> io::Result<Self> {
-        let waker = Waker::new()?;
-        let machinery = match options.engine {
-            Engine::Epoll => Machinery::Epoll(Box::new(epoll::Epoll::new(&waker)?)),
-            Engine::IoUring => Machinery::IoUring(Box::new(uring::Uring::new(&waker)?)),
-            Engine::Automatic => match uring::Uring::new(&waker) {
-                Ok(uring) => Machinery::IoUring(Box::new(uring)),
-                Err(error) => {
-                    // Said once, not by each reactor.
-                    static TOLD: Once = Once::new();
-                    TOLD.call_once(|| {
-                        tracing::warn!(%error, "io_uring is not to be had here; epoll and threads do instead");
-                    });
-                    Machinery::Epoll(Box::new(epoll::Epoll::new(&waker)?))
-                }
-            },
-        };
-        Ok(Self { machinery, window: PollWindow::new(options.poll_us_max), waker })
-    }
-
-    /// `io_uring` or `epoll`.
-    pub const fn engine_name(&self) -> &'static str {
-        match self.machinery {
-            Machinery::IoUring(_) => "io_uring",
-            Machinery::Epoll(_) => "epoll",
-        }
-    }
-
-    /// The time now.
-    pub fn now(&self) -> Moment {
-        now()
-    }
-
-    /// A handle with which other threads wake this ring's `wait`.
-    pub fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-
-    /// Watches `socket` with `token` for things to read, until `unwatch`. Edges are reported: after an event, read
-    /// until a call returns less than was asked for, and after one that says `ended` until the end shows.
-    ///
-    /// # Errors
-    /// When the operating system refuses.
-    pub fn watch(&mut self, socket: &impl AsRawFd, token: u32) -> io::Result<()> {
-        match &mut self.machinery {
-            Machinery::IoUring(uring) => uring.watch(socket.as_raw_fd(), token),
-            Machinery::Epoll(epoll) => epoll.watch(socket.as_raw_fd(), token),
-        }
-    }
-
-    /// Reports once when `socket`, watched with `token`, has room to write.
-    ///
-    /// # Errors
-    /// When the operating system refuses.
-    pub fn await_writable(&mut self, socket: &impl AsRawFd, token: u32) -> io::Result<()> {
-        match &mut self.machinery {
-            Machinery::IoUring(uring) => uring.await_writable(socket.as_raw_fd(), token),
-            Machinery::Epoll(epoll) => epoll.await_writable(socket.as_raw_fd(), token),
-        }
-    }
-
-    /// Stops watching `socket`; afterwards its token may be used again. Call it before the socket is closed.
-    pub fn unwatch(&mut self, socket: &impl AsRawFd, token: u32) {
-        match &mut self.machinery {
-            Machinery::IoUring(uring) => uring.unwatch(token),
-            Machinery::Epoll(epoll) => epoll.unwatch(socket.as_raw_fd()),
-        }
-    }
-
-    /// Starts a storage operation. Its end is an `Event::Stored` with `token` and the buffer, exactly once.
-    /// Errors, too, come that way.
-    pub fn store(&mut self, storage: &Storage, operation: StorageOp, token: u64) {
-        match &mut self.machinery {
-            Machinery::IoUring(uring) => uring.store(storage, operation, token),
-            Machinery::Epoll(epoll) => epoll.store(storage, operation, token),
-        }
-    }
-
-    /// Storage operations that have not ended.
-    pub fn stores_pending(&self) -> usize {
-        match &self.machinery {
-            Machinery::IoUring(uring) => uring.stores_pending(),
-            Machinery::Epoll(epoll) => epoll.stores_pending(),
-        }
-    }
-
-    /// Adds what has happened to `events`; when nothing has, waits for the first event or until `timeout` is over.
-    /// `None` waits for as long as it takes.
-    ///
-    /// # Errors
-    /// When the operating system's wait fails, which leaves nothing to do but to end.
-    pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        let before = events.len();
-        self.harvest(Some(Duration::ZERO), events)?;
-        if events.len() > before || timeout == Some(Duration::ZERO) {
-            return Ok(());
-        }
-        let began = self.now();
-        let window = self.window.length();
-        if !window.is_zero() {
-            let end = began.after(timeout.map_or(window, |timeout| timeout.min(window)));
-            while self.now() < end {
-                if self.spin() {
-                    self.harvest(Some(Duration::ZERO), events)?;
-                    if events.len() > before {
-                        self.window.found(self.now().since(began));
-                        return Ok(());
-                    }
-                }
-                // The peer may be a thread of this very core, and then it answers only when it is let.
-                core::make_way();
-            }
-        }
-        let left = timeout.map(|timeout| timeout.saturating_sub(self.now().since(began)));
-        self.harvest(left, events)?;
-        self.window.found(self.now().since(began));
-        Ok(())
-    }
-
-    /// Looks for news some times in a row: for about as long as making way for other threads takes.
-    fn spin(&mut self) -> bool {
-        const LOOKS: u32 = 32;
-        (0..LOOKS).any(|_| {
-            std::hint::spin_loop();
-            self.has_news()
-        })
-    }
-
-    fn has_news(&mut self) -> bool {
-        match &mut self.machinery {
-            Machinery::IoUring(uring) => uring.has_news(),
-            Machinery::Epoll(_) => true,
-        }
-    }
-
-    fn harvest(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        match &mut self.machinery {
-            Machinery::IoUring(uring) => uring.wait(timeout, events),
-            Machinery::Epoll(epoll) => epoll.wait(timeout, events),
-        }
-    }
-}
-
 /// The time now, on the clock of all rings.
 pub fn now() -> Moment {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    Moment(START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+    #[cfg(feature = "simulation")]
+    return crate::simulation::now();
+    #[cfg(not(feature = "simulation"))]
+    {
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        Moment(START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64)
+    }
 }
 
-impl AsRawFd for Waker {
-    fn as_raw_fd(&self) -> RawFd {
-        self.descriptor()
+/// The time of day.
+pub fn wall_time() -> SystemTime {
+    #[cfg(feature = "simulation")]
+    return SystemTime::UNIX_EPOCH + Duration::from_nanos(now().0);
+    #[cfg(not(feature = "simulation"))]
+    SystemTime::now()
+}
+
+/// A random number: it has nothing to do with secrets, and is not likely to come twice.
+pub fn random() -> u64 {
+    #[cfg(feature = "simulation")]
+    return crate::simulation::random();
+    // Of a random UUID's bits, the lower half has two that mean something.
+    #[cfg(not(feature = "simulation"))]
+    {
+        let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+        high.rotate_left(32) ^ low
     }
 }

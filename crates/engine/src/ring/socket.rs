@@ -2,70 +2,12 @@
 //! How it came to be (listening, connecting, options) belongs to `transport`.
 
 use std::io;
-use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::net::{ipproto, sockopt};
 
+use super::{Span, SpanMut};
 use crate::limits::SEND_PARTS_MAX;
-
-/// Bytes to be sent, borrowed from whoever keeps them. Unlike a slice, it may be of memory that others write at
-/// the same time; only the kernel reads it.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub struct Span<'a>(libc::iovec, PhantomData<&'a [u8]>);
-
-impl<'a> Span<'a> {
-    /// No bytes.
-    pub const EMPTY: Span<'static> =
-        Span(libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }, PhantomData);
-
-    /// The bytes of a slice.
-    pub const fn new(bytes: &'a [u8]) -> Self {
-        Self(libc::iovec { iov_base: bytes.as_ptr() as *mut libc::c_void, iov_len: bytes.len() }, PhantomData)
-    }
-
-    /// `length` bytes at `pointer`.
-    ///
-    /// # Safety
-    /// The memory must stay mapped and readable for `'a`.
-    #[allow(unsafe_code)]
-    pub(crate) const unsafe fn from_raw(pointer: *const u8, length: usize) -> Self {
-        Self(libc::iovec { iov_base: pointer as *mut libc::c_void, iov_len: length }, PhantomData)
-    }
-
-    /// The bytes from `from` on.
-    ///
-    /// # Panics
-    /// When there are fewer.
-    #[must_use]
-    pub const fn skip(&self, from: usize) -> Self {
-        assert!(from <= self.0.iov_len, "skipping past the end");
-        let iov_base = self.0.iov_base.wrapping_byte_add(from);
-        Self(libc::iovec { iov_base, iov_len: self.0.iov_len - from }, PhantomData)
-    }
-
-    /// Number of bytes.
-    pub const fn len(&self) -> usize {
-        self.0.iov_len
-    }
-
-    /// Whether there are none.
-    pub const fn is_empty(&self) -> bool {
-        self.0.iov_len == 0
-    }
-}
-
-/// Room to receive into, borrowed alone.
-#[repr(transparent)]
-pub struct SpanMut<'a>(libc::iovec, PhantomData<&'a mut [u8]>);
-
-impl<'a> SpanMut<'a> {
-    /// The room of a slice.
-    pub const fn new(bytes: &'a mut [u8]) -> Self {
-        Self(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }, PhantomData)
-    }
-}
 
 /// A connected stream.
 #[derive(Debug)]
@@ -104,7 +46,7 @@ impl Socket {
             #[allow(unsafe_code)]
             let result = unsafe {
                 match spans {
-                    [one] => libc::recv(self.descriptor.as_raw_fd(), one.0.iov_base, one.0.iov_len, 0),
+                    [one] => libc::recv(self.descriptor.as_raw_fd(), one.pointer().cast(), one.len(), 0),
                     _ => libc::readv(
                         self.descriptor.as_raw_fd(),
                         spans.as_ptr().cast(),

@@ -1,11 +1,9 @@
-//! What a ring does to files and block devices: an open file and the operations on it.
-//! It knows byte offsets only; blocks, namespaces and what a file is good for belong to `backend`.
+//! An open file or block device, as a ring's operations take it.
+//! Blocks, namespaces and what a file is good for belong to `backend`.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-use super::Buffer;
 
 /// An open file or block device. It must stay open until all operations on it have ended.
 #[derive(Debug)]
@@ -42,36 +40,4 @@ impl AsRawFd for Storage {
     fn as_raw_fd(&self) -> RawFd {
         self.descriptor.as_raw_fd()
     }
-}
-
-/// An operation, with the buffer lent to it.
-#[derive(Debug)]
-pub enum StorageOp {
-    /// Fills the buffer from `offset`. The result is short only at the end of the file.
-    Read {
-        /// Where the bytes go.
-        buffer: Buffer,
-        /// First byte within the file.
-        offset: u64,
-    },
-    /// Writes the whole buffer at `offset`.
-    Write {
-        /// The bytes.
-        buffer: Buffer,
-        /// First byte within the file.
-        offset: u64,
-        /// Whether the bytes must be durable when the operation ends.
-        durable: bool,
-    },
-    /// Makes all ended writes durable.
-    Sync,
-    /// Changes the allocation of a range, with the mode bits of fallocate(2).
-    Allocate {
-        /// Mode bits.
-        mode: u32,
-        /// First byte.
-        offset: u64,
-        /// Number of bytes.
-        length: u64,
-    },
 }

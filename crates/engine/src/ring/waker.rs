@@ -44,3 +44,9 @@ impl Waker {
         self.0.event.as_raw_fd()
     }
 }
+
+impl AsRawFd for Waker {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor()
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::TargetError;
 use super::change::Change;
@@ -19,6 +19,7 @@ use super::namespace_table::NamespaceTable;
 use super::reservation_file::ReservationDirectory;
 use super::subsystem::Subsystem;
 use crate::backend::{Backend, BackendConfig};
+use crate::ring::{self, thread};
 use crate::transport::congestion;
 use uuid::Uuid;
 
@@ -416,9 +417,9 @@ fn removed(leaving: &[Weak<Namespace>], staying: &[Vec<Arc<Namespace>>]) -> Vec<
 }
 
 fn wait_for_release(leaving: &[Weak<Namespace>]) {
-    let deadline = Instant::now() + RELEASE_TIMEOUT;
-    while leaving.iter().any(|namespace| namespace.strong_count() > 0) && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(1));
+    let deadline = ring::now().after(RELEASE_TIMEOUT);
+    while leaving.iter().any(|namespace| namespace.strong_count() > 0) && ring::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -4,8 +4,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
-use std::thread::JoinHandle;
 
 use nvme::Status;
 use nvme::io::IoCommand;
@@ -26,6 +24,8 @@ use super::reservation::{Acquire, HostId, Outcome, Register, Release, Reservatio
 use super::reservation_file::ReservationDirectory;
 use super::subsystem::lock;
 use crate::limits::CLERK_JOBS_MAX;
+use crate::ring::channel::sync_channel;
+use crate::ring::thread::{self, JoinHandle};
 
 /// The folder below the state directory.
 const FOLDER: &str = "reservations";
@@ -60,7 +60,7 @@ impl Clerk {
     pub(super) fn start(fabric: &Arc<Fabric>) -> io::Result<Self> {
         let (sender, jobs) = sync_channel(CLERK_JOBS_MAX);
         let desk = fabric.clone();
-        let thread = std::thread::Builder::new().name("clerk".to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name("clerk".to_owned()).spawn(move || {
             for job in jobs {
                 work(&desk, job);
             }

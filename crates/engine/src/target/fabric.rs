@@ -2,13 +2,12 @@
 //! reactor. How a configuration is changed is in `apply`.
 
 use std::collections::HashMap;
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use nvme::Status;
 use nvme::cross_reset::ControllerInstance;
 use nvme::discovery::DISCOVERY_NQN;
-use uuid::Uuid;
 
 use super::clerk::Job;
 use super::config::{FabricConfig, PortConfig};
@@ -19,6 +18,8 @@ use super::request::PendingRequest;
 use super::reservation_file::ReservationDirectory;
 use super::subsystem::{Subsystem, lock};
 use crate::limits::CONTROLLERS_MAX;
+use crate::ring;
+use crate::ring::channel::SyncSender;
 
 /// What hosts find, at one moment.
 #[derive(Debug)]
@@ -72,8 +73,7 @@ struct Controllers {
 
 /// A random number that is not 0.
 fn random() -> u32 {
-    // Of a random UUID's bits, these have no meaning.
-    ((Uuid::new_v4().as_u64_pair().0 >> 32) as u32).max(1)
+    (ring::random() as u32).max(1)
 }
 
 /// Identifiers from here on mean something else (FFF0h and up are reserved).

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use nvme::features::{
     AsyncEventConfig, FeatureId, GetFeatures, HostBehavior, NumberOfQueues, Select, SetFeatures, Timestamp,
@@ -20,6 +20,7 @@ use super::fabric::Fabric;
 use super::namespace_features;
 use super::request::Asker;
 use crate::limits::{IO_QUEUES_MAX, KEEP_ALIVE_MS_MAX};
+use crate::ring::{self, Moment};
 
 /// What a host has set.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Features {
     io_queues: u16,
     host_behavior: HostBehavior,
     /// The host's clock in milliseconds, and when it was set.
-    timestamp: Option<(u64, Instant)>,
+    timestamp: Option<(u64, Moment)>,
     /// Reservation notifications the host does not want, by namespace.
     reservation_masks: BTreeMap<u32, u32>,
 }
@@ -77,9 +78,9 @@ impl Features {
 
     fn time_ms(&self) -> (u64, u8) {
         match self.timestamp {
-            Some((set_ms, at)) => (set_ms + at.elapsed().as_millis() as u64, Timestamp::SET_BY_HOST),
+            Some((set_ms, at)) => (set_ms + ring::now().since(at).as_millis() as u64, Timestamp::SET_BY_HOST),
             None => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let now = ring::wall_time().duration_since(UNIX_EPOCH).unwrap_or_default();
                 (now.as_millis() as u64, 0)
             }
         }
@@ -218,7 +219,7 @@ pub(super) fn set(
             let Ok((timestamp, _)) = Timestamp::read_from_prefix(data) else {
                 return Status::DATA_SGL_LENGTH_INVALID.do_not_retry().into();
             };
-            features.timestamp = Some((timestamp.milliseconds(), Instant::now()));
+            features.timestamp = Some((timestamp.milliseconds(), ring::now()));
         }
         FeatureId::HOST_BEHAVIOR => {
             let Ok((behavior, _)) = HostBehavior::read_from_prefix(data) else {

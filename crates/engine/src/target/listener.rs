@@ -5,8 +5,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::TargetError;
@@ -15,7 +13,9 @@ use super::connection::Arrival;
 use super::fabric::Fabric;
 use super::mailbox::Message;
 use crate::limits::{CONNECTIONS_PER_REACTOR_MAX, PORTS_MAX};
-use crate::ring::{Engine, Event, Ring, RingOptions, Socket, Waker};
+use crate::ring::channel::{Receiver, Sender, channel};
+use crate::ring::thread::{self, JoinHandle};
+use crate::ring::{Engine, Event, Ring, RingOptions, Socket, Waker, core};
 use crate::transport::congestion;
 use crate::transport::tcp::{self, ListenOptions, TcpListener};
 
@@ -86,7 +86,7 @@ impl Listener {
     pub(super) fn start(sockets: Vec<Listening>, fabric: Arc<Fabric>) -> io::Result<Self> {
         let (news, inbox) = channel();
         let (sender, receiver) = channel();
-        let thread = std::thread::Builder::new().name("listener".to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name("listener".to_owned()).spawn(move || {
             // Accepting is rare: epoll without polling does, and leaves io_uring to the reactors.
             let ring = Ring::new(RingOptions { engine: Engine::Epoll, poll_us_max: 0 });
             match ring {
@@ -135,7 +135,7 @@ struct Accepting {
 
 impl Accepting {
     fn new(ring: Ring, fabric: Arc<Fabric>, news: Receiver<News>) -> Self {
-        Self { ring, fabric, news, ports: Vec::new(), spare: spare_descriptor() }
+        Self { ring, fabric, news, ports: Vec::new(), spare: core::spare_descriptor() }
     }
 
     fn run(mut self, sockets: Vec<Listening>) {
@@ -234,7 +234,7 @@ impl Accepting {
                     // A host that hears nothing waits for its time-out; one that is refused knows at once.
                     self.spare = None;
                     let refused = listening.socket.accept().is_ok();
-                    self.spare = spare_descriptor();
+                    self.spare = core::spare_descriptor();
                     if !refused {
                         return Err(error);
                     }
@@ -244,10 +244,6 @@ impl Accepting {
             }
         }
     }
-}
-
-fn spare_descriptor() -> Option<OwnedFd> {
-    rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok()
 }
 
 fn is_exhausted(error: &io::Error) -> bool {

@@ -20,6 +20,7 @@ use super::fabric::Fabric;
 use super::identify::FIRMWARE;
 use super::namespace_admin;
 use crate::limits::{BUFFER_LENGTH_MAX, ERROR_LOG_ENTRIES};
+use crate::ring;
 
 /// The log pages an I/O controller has.
 const PAGES: [LogPageId; 9] = [
@@ -172,7 +173,8 @@ fn smart(controller: &Controller) -> SmartLog {
     log.host_read_commands = U128::new(u128::from(counts.read_commands));
     log.host_write_commands = U128::new(u128::from(counts.write_commands));
     log.power_cycles = U128::new(1);
-    log.power_on_hours = U128::new(u128::from(controller.subsystem.started.elapsed().as_secs() / 3600));
+    log.power_on_hours =
+        U128::new(u128::from(ring::now().since(controller.subsystem.started).as_secs() / 3600));
     log.media_errors = U128::new(u128::from(counts.media_errors));
     log.error_log_entries = U128::new(u128::from(controller.state().error_count()));
     log

@@ -2,7 +2,6 @@
 //! What it then does is the reactor's.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use super::abort::Abort;
@@ -11,6 +10,7 @@ use super::counters::ReactorTally;
 use super::fence::Fence;
 use super::subsystem::lock;
 use crate::ring::Waker;
+use crate::ring::channel::Sender;
 
 /// News for a reactor.
 #[derive(Debug)]

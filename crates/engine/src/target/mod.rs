@@ -56,6 +56,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::backend::BackendError;
 use crate::limits::HOST_REQUESTS_MAX;
+use crate::ring;
 use crate::ring::RingOptions;
 
 pub use change::Change;
@@ -165,7 +166,7 @@ impl Target {
             listener: Mutex::new(Some(listener)),
             reactors: Mutex::new(reactors),
             clerk: Mutex::new(Some(clerk)),
-            started: SystemTime::now(),
+            started: ring::wall_time(),
         };
         // A target that starts is one without anything that is given its configuration; what fails ends it again.
         target.apply(&config.fabric)?;
@@ -224,7 +225,7 @@ impl Target {
     /// What hosts ask of the administration, for whoever answers it; there can be one. From then on namespace
     /// management is offered to hosts where a subsystem's configuration names a storage directory.
     pub fn host_requests(&self) -> Option<HostRequests> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(HOST_REQUESTS_MAX);
+        let (sender, receiver) = ring::channel::sync_channel(HOST_REQUESTS_MAX);
         self.fabric.take_requests(sender).then_some(HostRequests(receiver))
     }
 

@@ -3,8 +3,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::fabric::Fabric;
@@ -12,6 +10,8 @@ use super::mailbox::Mailbox;
 use super::metrics::ReactorMetrics;
 use super::status::ReactorStatus;
 use super::turns::Turns;
+use crate::ring::channel::channel;
+use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{Ring, RingOptions, core};
 
 /// A running reactor, seen from outside.
@@ -32,7 +32,7 @@ impl Reactor {
         fabric: Arc<Fabric>,
     ) -> io::Result<Self> {
         let (reply, started) = channel();
-        let thread = std::thread::Builder::new().name(format!("reactor-{number}")).spawn(move || {
+        let thread = thread::Builder::new().name(format!("reactor-{number}")).spawn(move || {
             let ring = match cpu.map_or(Ok(()), core::pin_to).and_then(|()| Ring::new(options)) {
                 Ok(ring) => ring,
                 Err(error) => {

@@ -2,13 +2,14 @@
 //! A reactor only passes it on; whoever administers the target changes its configuration and answers.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use nvme::Status;
 
 use super::config::WriteProtection;
 use super::mailbox::{Mailbox, Message};
+use crate::ring::channel::Receiver;
 
 /// What a host asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

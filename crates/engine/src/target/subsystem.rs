@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
 
 use super::ana::AnaGroups;
 use super::config::{PortConfig, SubsystemConfig};
 use super::counters::SubsystemCounters;
 use super::namespace::Namespace;
 use super::namespace_table::{Attachment, NamespaceTable};
+use crate::ring::{self, Moment};
 
 /// A subsystem.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Subsystem {
     pub(super) serial: String,
     pub(super) model: String,
     pub(super) is_discovery: bool,
-    pub(super) started: Instant,
+    pub(super) started: Moment,
     state: RwLock<State>,
     pub(super) counters: SubsystemCounters,
 }
@@ -48,7 +48,7 @@ impl Subsystem {
             serial: config.serial.clone(),
             model: config.model.clone(),
             is_discovery,
-            started: Instant::now(),
+            started: ring::now(),
             state: RwLock::new(State {
                 config: config.clone(),
                 namespaces: namespaces.into_iter().map(|namespace| (namespace.nsid, namespace)).collect(),

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use super::abort::Abort;
@@ -15,6 +14,7 @@ use super::fence::{Fence, Fenced, Owner};
 use super::mailbox::{Mailbox, Message};
 use super::slot::Slots;
 use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS};
+use crate::ring::channel::Receiver;
 use crate::ring::{BufferPool, Event, Moment, Ring};
 
 /// How often deadlines and keep alive timers are looked at.

@@ -4,11 +4,15 @@
 pub mod congestion;
 pub mod info;
 mod socket_option;
+#[cfg(not(feature = "simulation"))]
+mod stream;
 pub mod tcp;
 
 use std::fmt;
 
-pub use info::{StreamInfo, SubflowInfo, stream_info};
+#[cfg(not(feature = "simulation"))]
+pub use info::stream_info;
+pub use info::{StreamInfo, SubflowInfo};
 
 /// What carries a connection. Both carry the same bytes; a listener for MPTCP serves plain TCP peers too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -36,4 +40,13 @@ impl fmt::Display for Transport {
             Self::Mptcp => "mptcp",
         })
     }
+}
+
+/// A simulated network tells nothing of a connection.
+///
+/// # Errors
+/// Always.
+#[cfg(feature = "simulation")]
+pub fn stream_info(_: &crate::ring::Socket) -> std::io::Result<StreamInfo> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }

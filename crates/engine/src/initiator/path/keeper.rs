@@ -8,12 +8,13 @@ use nvme::Status;
 use nvme::features::AsyncEvent;
 use nvme::log_page::{AnaState, LogPageId};
 
+use super::candidate::Access;
 use super::join;
 use super::quiesce;
 use super::set::Shared;
 use crate::initiator::{ConnectOptions, Controller, InitiatorError, NamespaceInfo};
 use crate::limits::CONNECT_TIMEOUT_MS;
-use crate::ring;
+use crate::ring::{self, Moment};
 
 /// How often a keeper looks although nobody rang: only so that a lost ring is no lost path.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
@@ -131,7 +132,9 @@ fn watch(
     incarnation: u64,
 ) -> Option<InitiatorError> {
     let path = &shared.paths[index];
-    let mut changing_since = None;
+    let mut known = path.ana();
+    // Since when the ANA state is changing, and when that was asked for last.
+    let mut changing: Option<(Moment, Moment)> = None;
     loop {
         let seen = shared.bell.count();
         if shared.is_stopping() {
@@ -144,17 +147,22 @@ fn watch(
             let error = path.details().error.clone();
             return Some(error.unwrap_or(InitiatorError::Disconnected { address: path.options.address }));
         }
-        if let Err(error) = hear(shared, index, controller, &mut namespace) {
+        if let Err(error) = hear(shared, index, controller, &mut namespace, &mut known) {
             return Some(error);
         }
-        let timeout = match (path.ana(), changing_since) {
+        let now = ring::now();
+        let timeout = match (path.ana(), changing) {
             (Some(AnaState::Change), None) => {
-                changing_since = Some(ring::now());
+                changing = Some((now, now));
                 CHANGE_INTERVAL
             }
-            (Some(AnaState::Change), Some(since)) => {
+            // Bells ring for other reasons, too.
+            (Some(AnaState::Change), Some((_, asked))) if now.since(asked) < CHANGE_INTERVAL => {
+                asked.after(CHANGE_INTERVAL).since(now)
+            }
+            (Some(AnaState::Change), Some((since, _))) => {
                 let limit = Duration::from_secs(controller.identify().ana_transition_time_s.max(1).into());
-                if ring::now().since(since) > limit {
+                if now.since(since) > limit {
                     let what = "the end of the namespace's ANA transition";
                     return Some(InitiatorError::TimedOut {
                         address: path.options.address,
@@ -163,10 +171,11 @@ fn watch(
                     });
                 }
                 path.doubt_ana();
-                CHANGE_INTERVAL
+                changing = Some((since, now));
+                continue;
             }
             _ => {
-                changing_since = None;
+                changing = None;
                 LOOK_INTERVAL
             }
         };
@@ -180,6 +189,7 @@ fn hear(
     index: usize,
     controller: &Controller,
     namespace: &mut NamespaceInfo,
+    known: &mut Option<AnaState>,
 ) -> Result<(), InitiatorError> {
     let path = &shared.paths[index];
     let events = controller.events();
@@ -194,11 +204,15 @@ fn hear(
         shared.agree(controller, namespace)?;
     }
     if has_changed || events.contains(&AsyncEvent::ANA_CHANGE) || path.doubts_ana() {
-        let before = path.ana();
+        let was_in_doubt = path.doubts_ana();
         let ana = join::ana_state(controller, namespace)?;
         path.set_ana(ana);
-        if before != Some(ana) {
+        let is_new = known.replace(ana) != Some(ana);
+        if is_new {
             tracing::info!(address = %path.options.address, ?ana, "ANA state");
+        }
+        // What is asked for again and again while it changes is no news to those who wait for its end.
+        if is_new || (was_in_doubt && path.access() != Access::None) {
             shared.changed();
         }
     }

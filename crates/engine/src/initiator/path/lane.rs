@@ -9,7 +9,7 @@ use super::state::Path;
 use crate::initiator::{Completion, InitiatorError, Queue, QueueState, Request};
 use crate::limits::IO_QUEUES_MAX;
 use crate::ring::{Moment, Readiness, Ring};
-use crate::transport::info::{StreamInfo, stream_info};
+use crate::transport::{StreamInfo, stream_info};
 
 /// A thread's share of a path.
 #[derive(Debug)]

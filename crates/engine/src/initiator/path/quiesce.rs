@@ -37,6 +37,13 @@ pub(super) struct Quiescing {
     read_at: Moment,
 }
 
+impl Quiescing {
+    /// Whether its commands can take effect no more.
+    fn is_over(&self, now: Moment) -> bool {
+        self.left_at.is_some_and(|left_at| now >= left_at.after(self.time))
+    }
+}
+
 /// Begins with an incarnation that was lost.
 pub(super) fn begin(shared: &Shared, path: usize, incarnation: u64, controller: &Controller) {
     if !shared.options.quiesce {
@@ -104,6 +111,10 @@ fn attend(shared: &Arc<Shared>, at: usize) -> Option<Duration> {
         let one = all.get_mut(at)?;
         if one.left_at.is_none() && shared.paths[one.path].is_left(one.incarnation) {
             one.left_at = Some(now);
+        }
+        // It may still have to wait for an older one of its path, and there is nothing to be done for it meanwhile.
+        if one.is_over(now) {
+            return None;
         }
         (one.path, one.incarnation, one.instance)
     };
@@ -209,12 +220,11 @@ pub(super) fn read_log(shared: &Shared, controller: &Controller) -> Result<(), I
 fn finish(shared: &Shared) {
     let now = ring::now();
     let mut all = lock(&shared.quiescing);
-    let is_over = |one: &Quiescing| one.left_at.is_some_and(|left_at| now >= left_at.after(one.time));
     let before = all.len();
     for (index, path) in shared.paths.iter().enumerate() {
         let of_path = all.iter().filter(|one| one.path == index);
-        let blocked = of_path.clone().filter(|one| !is_over(one)).map(|one| one.incarnation).min();
-        let rested = of_path.filter(|one| is_over(one)).map(|one| one.incarnation);
+        let blocked = of_path.clone().filter(|one| !one.is_over(now)).map(|one| one.incarnation).min();
+        let rested = of_path.filter(|one| one.is_over(now)).map(|one| one.incarnation);
         if let Some(rested) = rested.filter(|rested| blocked.is_none_or(|blocked| *rested < blocked)).max() {
             path.lay_to_rest(rested);
         }

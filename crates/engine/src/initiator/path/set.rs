@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nvme::log_page::AnaState;
@@ -14,9 +13,10 @@ use super::keeper;
 use super::quiesce::{self, Quiescing};
 use super::state::{Path, PathState};
 use super::{IoPolicy, PathOptions};
-use crate::initiator::bell::Bell;
 use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
 use crate::limits::PATHS_MAX;
+use crate::ring::Bell;
+use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{self, Moment, Waker};
 use crate::transport::Transport;
 
@@ -179,12 +179,12 @@ impl Paths {
         let mut threads = lock(&self.threads);
         for index in 0..self.shared.paths.len() {
             let shared = self.shared.clone();
-            let thread = std::thread::Builder::new().name(format!("path-{index}"));
+            let thread = thread::Builder::new().name(format!("path-{index}"));
             let thread = thread.spawn(move || keeper::keep(&shared, index));
             threads.push(thread.map_err(InitiatorError::system("no thread for a path"))?);
         }
         let shared = self.shared.clone();
-        let thread = std::thread::Builder::new().name("quiesce".to_owned());
+        let thread = thread::Builder::new().name("quiesce".to_owned());
         let thread = thread.spawn(move || quiesce::serve(&shared));
         threads.push(thread.map_err(InitiatorError::system("no thread for lost paths"))?);
         Ok(())

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 /// A counter of rings that can be waited for.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
+pub(crate) struct Bell {
     rings: Mutex<u64>,
     rung: Condvar,
 }
 
 impl Bell {
     /// Wakes all who wait.
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         *self.rings.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.rung.notify_all();
     }
 
     /// How often it was rung: take it before looking, and hand it to `wait` when there was nothing to see.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         *self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until it has been rung since `seen` was taken, or for `timeout`.
-    pub(super) fn wait(&self, seen: u64, timeout: Duration) {
+    pub(crate) fn wait(&self, seen: u64, timeout: Duration) {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = self
             .rung

@@ -1,0 +1,98 @@
+//! Blocks on a simulated disk, with the same methods as a file or device. What the disk does is the simulation's.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::BackendError;
+use crate::ring::Storage;
+
+/// Modes of fallocate(2).
+const KEEP_SIZE: u32 = 0x01;
+const PUNCH_HOLE: u32 = 0x02;
+
+/// How ranges are zeroed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZeroMethod {
+    /// By deallocating them, with these mode bits.
+    Allocate(u32),
+    /// By writing zeroes.
+    Write,
+}
+
+/// An open file of a simulated disk.
+#[derive(Debug)]
+pub struct File {
+    storage: Storage,
+    length: AtomicU64,
+    path: PathBuf,
+}
+
+impl File {
+    pub(super) fn open_regular(
+        path: &Path,
+        size: Option<u64>,
+        block_size: u32,
+        shared: bool,
+    ) -> Result<Self, BackendError> {
+        let locked = || BackendError::Locked { path: path.to_owned() };
+        let storage = Storage::open(path, size.unwrap_or(0), block_size, shared).ok_or_else(locked)?;
+        let length = storage.length();
+        if length < size.unwrap_or(1) {
+            let wanted = size.unwrap_or(u64::from(block_size));
+            return Err(BackendError::TooSmall { path: path.to_owned(), length, wanted });
+        }
+        let length = size.unwrap_or(length);
+        Ok(Self { storage, length: AtomicU64::new(length), path: path.to_owned() })
+    }
+
+    pub(super) fn open_device(path: &Path, block_size: u32, shared: bool) -> Result<Self, BackendError> {
+        Self::open_regular(path, None, block_size, shared)
+    }
+
+    /// Where the ring reads and writes.
+    pub const fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// Bytes it holds.
+    pub fn length(&self) -> u64 {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn resize(&self, size: u64) -> Result<(), BackendError> {
+        self.storage.resize(size);
+        self.length.store(size, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn rescan(&self, block_size: u32) -> Result<(), BackendError> {
+        let length = self.storage.length();
+        if length < u64::from(block_size) {
+            let wanted = u64::from(block_size);
+            return Err(BackendError::TooSmall { path: self.path.clone(), length, wanted });
+        }
+        Ok(())
+    }
+
+    /// Whether a deallocated range is sure to read as zeroes.
+    pub const fn deallocated_reads_zero(&self) -> bool {
+        true
+    }
+
+    pub(super) const fn kind(&self) -> &'static str {
+        "file"
+    }
+
+    /// The mode of fallocate that deallocates a range.
+    pub const fn deallocate_mode(&self) -> u32 {
+        PUNCH_HOLE | KEEP_SIZE
+    }
+
+    /// How to make a range zeroes.
+    pub const fn zero_method(&self, deallocate: bool) -> ZeroMethod {
+        if deallocate { ZeroMethod::Allocate(PUNCH_HOLE | KEEP_SIZE) } else { ZeroMethod::Write }
+    }
+
+    /// A simulated disk refuses no method.
+    pub const fn refuse(&self, _: ZeroMethod) {}
+}

@@ -1,0 +1,170 @@
+//! The ring on a real machine: io_uring or epoll below, and a bounded time of polling before it sleeps.
+//! A simulation has another with the same methods.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Once;
+use std::time::Duration;
+
+use super::poll::PollWindow;
+use super::{Engine, Event, Moment, RingOptions, Storage, StorageOp, Waker, core, epoll, now, uring};
+
+enum Machinery {
+    IoUring(Box<uring::Uring>),
+    Epoll(Box<epoll::Epoll>),
+}
+
+/// One thread's view of the machine.
+pub struct Ring {
+    machinery: Machinery,
+    window: PollWindow,
+    waker: Waker,
+}
+
+impl Ring {
+    /// A ring for the calling thread, which alone may use it.
+    ///
+    /// # Errors
+    /// When the operating system gives neither io_uring nor epoll.
+    pub fn new(options: RingOptions) -> io::Result<Self> {
+        let waker = Waker::new()?;
+        let machinery = match options.engine {
+            Engine::Epoll => Machinery::Epoll(Box::new(epoll::Epoll::new(&waker)?)),
+            Engine::IoUring => Machinery::IoUring(Box::new(uring::Uring::new(&waker)?)),
+            Engine::Automatic => match uring::Uring::new(&waker) {
+                Ok(uring) => Machinery::IoUring(Box::new(uring)),
+                Err(error) => {
+                    // Said once, not by each reactor.
+                    static TOLD: Once = Once::new();
+                    TOLD.call_once(|| {
+                        tracing::warn!(%error, "io_uring is not to be had here; epoll and threads do instead");
+                    });
+                    Machinery::Epoll(Box::new(epoll::Epoll::new(&waker)?))
+                }
+            },
+        };
+        Ok(Self { machinery, window: PollWindow::new(options.poll_us_max), waker })
+    }
+
+    /// `io_uring` or `epoll`.
+    pub const fn engine_name(&self) -> &'static str {
+        match self.machinery {
+            Machinery::IoUring(_) => "io_uring",
+            Machinery::Epoll(_) => "epoll",
+        }
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Moment {
+        now()
+    }
+
+    /// A handle with which other threads wake this ring's `wait`.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Watches `socket` with `token` for things to read, until `unwatch`. Edges are reported: after an event, read
+    /// until a call returns less than was asked for, and after one that says `ended` until the end shows.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn watch(&mut self, socket: &impl AsRawFd, token: u32) -> io::Result<()> {
+        match &mut self.machinery {
+            Machinery::IoUring(uring) => uring.watch(socket.as_raw_fd(), token),
+            Machinery::Epoll(epoll) => epoll.watch(socket.as_raw_fd(), token),
+        }
+    }
+
+    /// Reports once when `socket`, watched with `token`, has room to write.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn await_writable(&mut self, socket: &impl AsRawFd, token: u32) -> io::Result<()> {
+        match &mut self.machinery {
+            Machinery::IoUring(uring) => uring.await_writable(socket.as_raw_fd(), token),
+            Machinery::Epoll(epoll) => epoll.await_writable(socket.as_raw_fd(), token),
+        }
+    }
+
+    /// Stops watching `socket`; afterwards its token may be used again. Call it before the socket is closed.
+    pub fn unwatch(&mut self, socket: &impl AsRawFd, token: u32) {
+        match &mut self.machinery {
+            Machinery::IoUring(uring) => uring.unwatch(token),
+            Machinery::Epoll(epoll) => epoll.unwatch(socket.as_raw_fd()),
+        }
+    }
+
+    /// Starts a storage operation. Its end is an `Event::Stored` with `token` and the buffer, exactly once.
+    /// Errors, too, come that way.
+    pub fn store(&mut self, storage: &Storage, operation: StorageOp, token: u64) {
+        match &mut self.machinery {
+            Machinery::IoUring(uring) => uring.store(storage, operation, token),
+            Machinery::Epoll(epoll) => epoll.store(storage, operation, token),
+        }
+    }
+
+    /// Storage operations that have not ended.
+    pub fn stores_pending(&self) -> usize {
+        match &self.machinery {
+            Machinery::IoUring(uring) => uring.stores_pending(),
+            Machinery::Epoll(epoll) => epoll.stores_pending(),
+        }
+    }
+
+    /// Adds what has happened to `events`; when nothing has, waits for the first event or until `timeout` is over.
+    /// `None` waits for as long as it takes.
+    ///
+    /// # Errors
+    /// When the operating system's wait fails, which leaves nothing to do but to end.
+    pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        let before = events.len();
+        self.harvest(Some(Duration::ZERO), events)?;
+        if events.len() > before || timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        let began = self.now();
+        let window = self.window.length();
+        if !window.is_zero() {
+            let end = began.after(timeout.map_or(window, |timeout| timeout.min(window)));
+            while self.now() < end {
+                if self.spin() {
+                    self.harvest(Some(Duration::ZERO), events)?;
+                    if events.len() > before {
+                        self.window.found(self.now().since(began));
+                        return Ok(());
+                    }
+                }
+                // The peer may be a thread of this very core, and then it answers only when it is let.
+                core::make_way();
+            }
+        }
+        let left = timeout.map(|timeout| timeout.saturating_sub(self.now().since(began)));
+        self.harvest(left, events)?;
+        self.window.found(self.now().since(began));
+        Ok(())
+    }
+
+    /// Looks for news some times in a row: for about as long as making way for other threads takes.
+    fn spin(&mut self) -> bool {
+        const LOOKS: u32 = 32;
+        (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            self.has_news()
+        })
+    }
+
+    fn has_news(&mut self) -> bool {
+        match &mut self.machinery {
+            Machinery::IoUring(uring) => uring.has_news(),
+            Machinery::Epoll(_) => true,
+        }
+    }
+
+    fn harvest(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        match &mut self.machinery {
+            Machinery::IoUring(uring) => uring.wait(timeout, events),
+            Machinery::Epoll(epoll) => epoll.wait(timeout, events),
+        }
+    }
+}

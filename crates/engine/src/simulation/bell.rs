@@ -1,0 +1,53 @@
+//! A bell of a simulation: it is waited for in virtual time.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::ring::Moment;
+
+use super::scheduler::{self, FiberId};
+
+#[derive(Debug, Default)]
+struct State {
+    rings: u64,
+    waiting: Vec<FiberId>,
+}
+
+/// A counter of rings that can be waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Bell(Mutex<State>);
+
+impl Bell {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes all who wait.
+    pub(crate) fn ring(&self) {
+        let mut state = self.state();
+        state.rings += 1;
+        state.waiting.drain(..).for_each(scheduler::unpark);
+    }
+
+    /// How often it was rung.
+    pub(crate) fn count(&self) -> u64 {
+        self.state().rings
+    }
+
+    /// Waits until it has been rung since `seen` was taken, or for `timeout`.
+    pub(crate) fn wait(&self, seen: u64, timeout: Duration) {
+        let deadline = super::now().after(timeout);
+        // Others have their turns, even where the wait is for no time at all.
+        scheduler::park(Some(Moment(super::now().0 + 1)));
+        while !scheduler::is_ending() && super::now() < deadline {
+            {
+                let mut state = self.state();
+                if state.rings != seen {
+                    return;
+                }
+                state.waiting.extend(scheduler::current());
+            }
+            scheduler::park(Some(deadline));
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Disks: files that a power loss takes back to what was synchronized, with some of what was not, and that can be slow,
+//! full, or fail. A block is written as a whole or not at all; nothing more is promised. Who may open them belongs to the
+//! backend.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::scheduler::{ProcessId, What, World};
+use super::{scheduler, with};
+use crate::ring::{Buffer, Moment, StorageOp};
+
+/// How a disk behaves from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mood {
+    /// Shortest and longest time until an operation takes effect, in microseconds.
+    pub delay_us: (u64, u64),
+    /// Of a thousand operations, so many fail.
+    pub failures: u64,
+    /// Whether there is no room for anything to be written.
+    pub is_full: bool,
+}
+
+impl Default for Mood {
+    fn default() -> Self {
+        Self { delay_us: (20, 400), failures: 0, is_full: false }
+    }
+}
+
+/// A write that has taken effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// When.
+    pub at: Moment,
+    /// First byte in the file.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+    /// The first eight bytes of what was written, 0 where a range was zeroed.
+    pub mark: u64,
+}
+
+#[derive(Debug)]
+struct DiskFile {
+    path: PathBuf,
+    block_size: usize,
+    content: Vec<u8>,
+    durable: Vec<u8>,
+    /// Of blocks that differ, all they have held since they were synchronized, with the writes' numbers.
+    versions: BTreeMap<usize, Vec<(u64, Vec<u8>)>>,
+    writes: u64,
+    mood: Mood,
+    exclusive: usize,
+    shared: usize,
+    effects: Vec<Effect>,
+}
+
+#[derive(Debug)]
+struct Operation {
+    ring: usize,
+    process: ProcessId,
+    token: u64,
+    file: usize,
+    operation: StorageOp,
+    result: Option<io::Result<usize>>,
+    /// Writes up to this one were there when it began.
+    began_after: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Disks {
+    files: Vec<DiskFile>,
+    operations: Vec<Option<Operation>>,
+    free: Vec<usize>,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct Storage {
+    pub(super) file: usize,
+    is_shared: bool,
+    write_delay_ms: AtomicU32,
+}
+
+impl Storage {
+    /// Opens the file, which has `size` bytes if it is new; `None` when somebody else has it.
+    pub(crate) fn open(path: &Path, size: u64, block_size: u32, is_shared: bool) -> Option<Self> {
+        let file = with(|world| world.disks.open(path, size as usize, block_size as usize, is_shared))?;
+        Some(Self { file, is_shared, write_delay_ms: AtomicU32::new(0) })
+    }
+
+    /// Holds each write that begins from now on back for so many milliseconds.
+    pub fn set_write_delay_ms(&self, write_delay_ms: u32) {
+        self.write_delay_ms.store(write_delay_ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        with(|world| world.disks.files[self.file].content.len() as u64)
+    }
+
+    pub(crate) fn resize(&self, size: u64) {
+        with(|world| world.disks.resize(self.file, size as usize));
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        scheduler::with_if(|world| {
+            let file = &mut world.disks.files[self.file];
+            *(if self.is_shared { &mut file.shared } else { &mut file.exclusive }) -= 1;
+        });
+    }
+}
+
+impl Disks {
+    fn open(&mut self, path: &Path, size: usize, block_size: usize, is_shared: bool) -> Option<usize> {
+        let known = self.files.iter().position(|file| file.path == path);
+        let number = known.unwrap_or_else(|| {
+            self.files.push(DiskFile {
+                path: path.to_owned(),
+                block_size,
+                content: vec![0; size],
+                durable: vec![0; size],
+                versions: BTreeMap::new(),
+                writes: 0,
+                mood: Mood::default(),
+                exclusive: 0,
+                shared: 0,
+                effects: Vec::new(),
+            });
+            self.files.len() - 1
+        });
+        let file = &mut self.files[number];
+        if file.exclusive > 0 || (!is_shared && file.shared > 0) {
+            return None;
+        }
+        *(if is_shared { &mut file.shared } else { &mut file.exclusive }) += 1;
+        Some(number)
+    }
+
+    fn resize(&mut self, number: usize, size: usize) {
+        let file = &mut self.files[number];
+        // A size is durable at once: its owner synchronizes the file before it says so.
+        file.content.resize(size, 0);
+        file.durable.resize(size, 0);
+        let blocks = size / file.block_size;
+        file.versions.retain(|block, _| *block < blocks);
+    }
+
+    fn find(&mut self, path: &Path) -> Option<&mut DiskFile> {
+        self.files.iter_mut().find(|file| file.path == path)
+    }
+}
+
+impl DiskFile {
+    /// Writes whole blocks, from `data` or zeroes.
+    fn write(&mut self, at: Moment, offset: usize, length: usize, data: Option<&[u8]>, durable: bool) {
+        self.writes += 1;
+        let mark = data.and_then(|data| data.first_chunk()).map_or(0, |first| u64::from_le_bytes(*first));
+        self.effects.push(Effect { at, offset: offset as u64, length: length as u64, mark });
+        let size = self.block_size;
+        for start in (0..length).step_by(size) {
+            let to = offset + start..offset + start + size;
+            match data {
+                Some(data) => self.content[to.clone()].copy_from_slice(&data[start..start + size]),
+                None => self.content[to.clone()].fill(0),
+            }
+            let block = to.start / size;
+            if durable {
+                self.durable[to.clone()].copy_from_slice(&self.content[to]);
+                self.versions.remove(&block);
+            } else {
+                self.versions.entry(block).or_default().push((self.writes, self.content[to].to_vec()));
+            }
+        }
+    }
+
+    /// Makes durable what was written up to a write.
+    fn synchronize(&mut self, up_to: u64) {
+        let (size, durable) = (self.block_size, &mut self.durable);
+        self.versions.retain(|block, versions| {
+            let old = versions.iter().take_while(|(number, _)| *number <= up_to).count();
+            if old > 0 {
+                durable[block * size..(block + 1) * size].copy_from_slice(&versions[old - 1].1);
+                versions.drain(..old);
+            }
+            !versions.is_empty()
+        });
+    }
+}
+
+impl World {
+    /// Starts a storage operation.
+    pub(super) fn begin_operation(
+        &mut self,
+        ring: usize,
+        storage: &Storage,
+        operation: StorageOp,
+        token: u64,
+    ) {
+        let held_back = match operation {
+            StorageOp::Write { .. } => u64::from(storage.write_delay_ms.load(Ordering::Relaxed)) * 1_000_000,
+            _ => 0,
+        };
+        let file = &self.disks.files[storage.file];
+        let (least, most) = file.mood.delay_us;
+        let began_after = file.writes;
+        let process = self.running().expect("an operation belongs to a process");
+        let begun =
+            Operation { ring, process, token, file: storage.file, operation, result: None, began_after };
+        let number = match self.disks.free.pop() {
+            Some(number) => {
+                self.disks.operations[number] = Some(begun);
+                number
+            }
+            None => {
+                self.disks.operations.push(Some(begun));
+                self.disks.operations.len() - 1
+            }
+        };
+        let wait = self.random.between(least * 1000, most * 1000) + held_back;
+        self.after(wait, What::Effect(number));
+    }
+
+    /// A storage operation does what it does.
+    pub(super) fn take_effect(&mut self, number: usize) {
+        let now = self.now;
+        let Some(running) = &mut self.disks.operations[number] else { return };
+        let file = &mut self.disks.files[running.file];
+        let fails = self.random.chance(file.mood.failures);
+        let within = |offset: u64, length: usize, file: &DiskFile| {
+            (offset as usize).checked_add(length).is_some_and(|end| end <= file.content.len())
+        };
+        let result = match &mut running.operation {
+            _ if fails => Err(libc::EIO),
+            StorageOp::Read { buffer, offset } => {
+                let from = (*offset as usize).min(file.content.len());
+                let length = buffer.len().min(file.content.len() - from);
+                buffer[..length].copy_from_slice(&file.content[from..from + length]);
+                Ok(length)
+            }
+            StorageOp::Write { .. } if file.mood.is_full => Err(libc::ENOSPC),
+            StorageOp::Write { buffer, offset, durable } if within(*offset, buffer.len(), file) => {
+                file.write(now, *offset as usize, buffer.len(), Some(buffer), *durable);
+                Ok(buffer.len())
+            }
+            StorageOp::Allocate { offset, length, .. } if within(*offset, *length as usize, file) => {
+                file.write(now, *offset as usize, *length as usize, None, false);
+                Ok(0)
+            }
+            StorageOp::Write { .. } | StorageOp::Allocate { .. } => Err(libc::EFBIG),
+            StorageOp::Sync => {
+                file.synchronize(running.began_after);
+                Ok(0)
+            }
+        };
+        let (least, most) = file.mood.delay_us;
+        running.result = Some(result.map_err(io::Error::from_raw_os_error));
+        let wait = self.random.between(least * 200, most * 200 + 1);
+        self.after(wait, What::Stored(number));
+    }
+
+    /// A storage operation has ended.
+    pub(super) fn end_operation(&mut self, number: usize) {
+        let Some(Operation { ring, token, operation, result, .. }) = self.disks.operations[number].take()
+        else {
+            return;
+        };
+        self.disks.free.push(number);
+        let buffer: Option<Buffer> = match operation {
+            StorageOp::Read { buffer, .. } | StorageOp::Write { buffer, .. } => Some(buffer),
+            StorageOp::Sync | StorageOp::Allocate { .. } => None,
+        };
+        self.stored_on(ring, token, result.unwrap_or(Ok(0)), buffer);
+    }
+
+    /// Of a process that has ended: what the system has begun may still take effect, or not.
+    pub(super) fn cancel_operations(&mut self, process: ProcessId) {
+        for number in 0..self.disks.operations.len() {
+            let is_of = |operation: &Operation| operation.process == process && operation.result.is_none();
+            if self.disks.operations[number].as_ref().is_some_and(is_of) && self.random.chance(500) {
+                self.disks.operations[number] = None;
+            }
+        }
+    }
+
+    /// The disk loses its power: what was not synchronized may be there or not, block by block.
+    fn lose_power(&mut self, path: &Path) {
+        let Some(number) = self.disks.files.iter().position(|file| file.path == path) else { return };
+        for operation in &mut self.disks.operations {
+            if operation.as_ref().is_some_and(|operation| operation.file == number) {
+                *operation = None;
+            }
+        }
+        let file = &mut self.disks.files[number];
+        let size = file.block_size;
+        for (block, versions) in std::mem::take(&mut file.versions) {
+            let kept = self.random.below(versions.len() as u64 + 1) as usize;
+            if kept > 0 {
+                file.durable[block * size..(block + 1) * size].copy_from_slice(&versions[kept - 1].1);
+            }
+        }
+        file.content.clone_from(&file.durable);
+    }
+}
+
+/// How the disk with this file behaves from now on; nothing happens where there is none.
+pub fn set_mood(path: &Path, mood: Mood) {
+    with(|world| {
+        if let Some(file) = world.disks.find(path) {
+            file.mood = mood;
+        }
+    });
+}
+
+/// The disk with this file loses its power, and has it again. Whoever has it open should end first.
+pub fn lose_power(path: &Path) {
+    with(|world| world.lose_power(path));
+}
+
+/// What the file holds now, if there is one.
+pub fn content(path: &Path) -> Option<Vec<u8>> {
+    with(|world| world.disks.find(path).map(|file| file.content.clone()))
+}
+
+/// The marks of writes that the disk works on (false), or that have taken effect since `take_effects` (true).
+pub fn marks_under_way(path: &Path) -> BTreeMap<u64, bool> {
+    with(|world| {
+        let Some(number) = world.disks.files.iter().position(|file| file.path == path) else {
+            return BTreeMap::new();
+        };
+        let pending = world.disks.operations.iter().flatten().filter(|operation| operation.file == number);
+        let marks = pending.filter_map(|operation| match &operation.operation {
+            StorageOp::Write { buffer, .. } => buffer.first_chunk().map(|mark| u64::from_le_bytes(*mark)),
+            _ => None,
+        });
+        let mut marks: BTreeMap<u64, bool> = marks.map(|mark| (mark, false)).collect();
+        marks.extend(world.disks.files[number].effects.iter().map(|effect| (effect.mark, true)));
+        marks
+    })
+}
+
+/// The writes that have taken effect since the last call.
+pub fn take_effects(path: &Path) -> Vec<Effect> {
+    with(|world| world.disks.find(path).map(|file| std::mem::take(&mut file.effects)).unwrap_or_default())
+}

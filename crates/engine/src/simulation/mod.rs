@@ -1,0 +1,147 @@
+//! A world for the engine in which nothing is real: time, threads, the network and the disks follow from a seed, so that
+//! the same seed gives the same history. It stands where `ring`, `transport` and the file backend meet the system; what
+//! happens in that world, and what must not, is said by who simulates.
+
+pub(crate) mod bell;
+pub mod channel;
+pub mod disk;
+mod fiber;
+mod network;
+mod random;
+pub mod ring;
+mod scheduler;
+pub mod socket;
+pub mod thread;
+mod trace;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub use network::Direction;
+pub use random::Random;
+pub use scheduler::{MachineId, Options, Outcome, ProcessId, run};
+
+use crate::ring::Moment;
+use scheduler::with;
+
+/// The virtual time.
+pub fn now() -> Moment {
+    scheduler::with_if(|world| world.now).unwrap_or_default()
+}
+
+/// A random number.
+pub(crate) fn random() -> u64 {
+    with(|world| world.random.next())
+}
+
+/// A generator of random numbers for whoever sets the scene.
+pub fn fork_random() -> Random {
+    with(|world| world.random.fork())
+}
+
+/// Waits for `time`.
+pub fn sleep(time: Duration) {
+    thread::sleep(time);
+}
+
+/// Adds a machine with these addresses.
+pub fn add_machine(addresses: &[IpAddr]) -> MachineId {
+    with(|world| {
+        let machine = world.add_machine();
+        for address in addresses {
+            world.own(*address, machine);
+        }
+        machine
+    })
+}
+
+/// Starts a process on a machine.
+pub fn start_process(name: &str, machine: MachineId, body: impl FnOnce() + 'static) -> ProcessId {
+    let process = with(|world| world.add_process(name, machine));
+    scheduler::spawn(Some(process), "main".to_owned(), body);
+    process
+}
+
+/// Another thread of the running process.
+pub fn start_thread(name: &str, body: impl FnOnce() + 'static) {
+    scheduler::spawn(None, name.to_owned(), body);
+}
+
+/// Ends a process as SIGKILL does. It must not be the running one.
+pub fn kill(process: ProcessId) {
+    say(|| format!("kill {process:?}"));
+    scheduler::end_process(process);
+}
+
+/// Stops a process as SIGSTOP does, or lets it go on. What the system does for it goes on meanwhile.
+pub fn pause(process: ProcessId, is_paused: bool) {
+    with(|world| world.pause(process, is_paused));
+}
+
+/// A machine stops with all its processes; nobody is told.
+pub fn power_off(machine: MachineId) {
+    let processes = with(|world| {
+        world.set_up(machine, false);
+        world.forget_connections(machine);
+        world.processes_on(machine)
+    });
+    for process in processes {
+        scheduler::end_process(process);
+    }
+}
+
+/// A machine can be reached again. Its processes have to be started.
+pub fn power_on(machine: MachineId) {
+    with(|world| world.set_up(machine, true));
+}
+
+/// Cuts the link between a machine and an address in one direction, or mends it.
+pub fn cut(host: MachineId, address: IpAddr, direction: Direction, is_cut: bool) {
+    with(|world| world.cut(host, address, direction, is_cut));
+}
+
+/// How slow a link is: shortest and longest time under way in microseconds, and bytes per second.
+pub fn set_link(host: MachineId, address: IpAddr, latency_us: (u64, u64), bytes_per_second: u64) {
+    with(|world| {
+        let link = world.link(host, address);
+        link.latency_ns = (latency_us.0 * 1000, latency_us.1 * 1000);
+        link.bytes_per_second = bytes_per_second;
+    });
+}
+
+/// Resets all connections over a link.
+pub fn reset(host: MachineId, address: IpAddr) {
+    with(|world| world.reset_link(host, address));
+}
+
+/// Ends of connections that a process has open.
+pub fn open_connections(process: ProcessId) -> usize {
+    with(|world| world.open_ends(process))
+}
+
+/// How far the connections are that a process has made: `connecting`, `initializing`, `joining`, `live`, or
+/// `connection ending`.
+pub fn connection_states(process: ProcessId) -> Vec<&'static str> {
+    with(|world| world.states(process))
+}
+
+/// Something went wrong: the simulation ends here, and says this.
+pub fn fail(reason: impl Into<String>) {
+    with(|world| world.fail(reason.into()));
+}
+
+/// Adds a line to the trace, where one is kept.
+pub fn say(line: impl FnOnce() -> String) {
+    scheduler::with_if(|world| {
+        let (now, who) = (world.now, world.who());
+        world.trace.say(now, || format!("{who}: {}", line()));
+    });
+}
+
+/// Takes a number into the fingerprint of the history.
+pub fn note(number: u64) {
+    with(|world| {
+        let now = world.now;
+        world.trace.note(now, number);
+    });
+}

@@ -1,0 +1,463 @@
+//! Whose turn it is, and what time: the world of a simulation, its processes and machines, and the queue of what will
+//! happen. What the network and the disks do when a moment has come is theirs.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use super::disk::Disks;
+use super::fiber::{self, Fiber};
+use super::network::Network;
+use super::random::Random;
+use super::ring::RingState;
+use super::trace::Trace;
+use crate::ring::Moment;
+
+/// A fiber that has more turns than this in so short a time burns a processor.
+const SPIN_TURNS: u64 = 3_000;
+const SPIN_TIME: Duration = Duration::from_millis(10);
+
+/// Fibers that are told of as the busiest.
+const BUSIEST_SHOWN: usize = 8;
+
+/// A fiber, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FiberId(usize);
+
+/// A process, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub(super) usize);
+
+/// A machine, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MachineId(pub(super) usize);
+
+struct FiberState {
+    /// Absent while it runs and after its end.
+    fiber: Option<Fiber>,
+    name: String,
+    process: ProcessId,
+    is_parked: bool,
+    /// It was woken before it waited.
+    is_woken: bool,
+    /// Turns it had in all.
+    turns_total: u64,
+    /// Turns it had since this moment.
+    turns: (Moment, u64),
+    /// Counts its waits, so that the end of an old one is not taken for that of the next.
+    wait: u64,
+}
+
+struct Process {
+    name: String,
+    machine: MachineId,
+    is_alive: bool,
+    is_paused: bool,
+    /// Fibers whose turn would be while it is paused.
+    held: Vec<FiberId>,
+}
+
+/// What happens when its moment comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    /// A fiber's wait is over.
+    Wake { fiber: FiberId, wait: u64 },
+    /// Something of the network.
+    Network(super::network::Arrival),
+    /// A storage operation takes effect.
+    Effect(usize),
+    /// A storage operation ends.
+    Stored(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Timer {
+    at: Moment,
+    sequence: u64,
+    what: What,
+}
+
+pub(super) struct World {
+    pub(super) now: Moment,
+    pub(super) random: Random,
+    pub(super) trace: Trace,
+    pub(super) rings: Vec<RingState>,
+    pub(super) network: Network,
+    pub(super) disks: Disks,
+    machines: Vec<bool>,
+    processes: Vec<Process>,
+    fibers: Vec<FiberState>,
+    ready: Vec<FiberId>,
+    timers: BinaryHeap<Reverse<Timer>>,
+    sequence: u64,
+    current: Option<FiberId>,
+    failure: Option<String>,
+    steps: u64,
+}
+
+thread_local! {
+    static WORLD: RefCell<Option<Box<World>>> = const { RefCell::new(None) };
+}
+
+/// What is to be simulated, beyond the scene itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// From which all chance follows.
+    pub seed: u64,
+    /// Virtual time after which it has to have ended.
+    pub limit: Duration,
+    /// Whether what happens is kept as text.
+    pub traces: bool,
+}
+
+/// How a simulation ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What went wrong first.
+    pub failure: Option<String>,
+    /// Virtual time it took.
+    pub time: Duration,
+    /// Turns that fibers had.
+    pub steps: u64,
+    /// A number that differs when anything went otherwise.
+    pub fingerprint: u64,
+    /// The fibers that had the most turns, and how many.
+    pub busiest: Vec<(String, u64)>,
+    /// What happened, the last of it, where it was kept.
+    pub trace: Vec<String>,
+}
+
+/// Runs `scene` as the first process of a new world until it ends or something fails.
+pub fn run(options: Options, scene: impl FnOnce() + 'static) -> Outcome {
+    let mut world = Box::new(World::new(options));
+    world.machines.push(true);
+    world.processes.push(Process::new("director", MachineId(0)));
+    WORLD.set(Some(world));
+    let first = spawn(Some(ProcessId(0)), "director".to_owned(), scene);
+    while let Some(next) = with(|world| world.next(first, options.limit)) {
+        turn(next);
+    }
+    for process in (0..with(|world| world.processes.len())).rev() {
+        end_process(ProcessId(process));
+    }
+    let world = WORLD.take().expect("set above");
+    Outcome {
+        failure: world.failure.clone(),
+        time: Duration::from_nanos(world.now.0),
+        steps: world.steps,
+        fingerprint: world.trace.fingerprint(),
+        busiest: world.busiest(),
+        trace: world.trace.lines(),
+    }
+}
+
+fn turn(id: FiberId) {
+    let Some(fiber) = with(|world| world.fibers[id.0].fiber.take()) else { return };
+    let outcome = catch_unwind(AssertUnwindSafe(|| fiber.run()));
+    with(|world| {
+        world.current = None;
+        match outcome {
+            Ok(fiber) => world.fibers[id.0].fiber = fiber,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+                let who = world.name_of(id);
+                world.fail(format!("{who} panicked: {text}"));
+            }
+        }
+    });
+}
+
+/// Does something with the world of this thread.
+pub(super) fn with<T>(what: impl FnOnce(&mut World) -> T) -> T {
+    with_if(what).expect("there is no simulation on this thread")
+}
+
+/// The same, where there is one still: things may be dropped after its end.
+pub(super) fn with_if<T>(what: impl FnOnce(&mut World) -> T) -> Option<T> {
+    WORLD.with_borrow_mut(|world| world.as_deref_mut().map(what))
+}
+
+/// Starts a fiber of a process, of the running one without.
+pub(super) fn spawn(process: Option<ProcessId>, name: String, body: impl FnOnce() + 'static) -> FiberId {
+    let fiber = Fiber::new(body);
+    with(|world| {
+        let process = process.or_else(|| world.running()).expect("a fiber belongs to a process");
+        let id = FiberId(world.fibers.len());
+        world.fibers.push(FiberState {
+            fiber: Some(fiber),
+            name,
+            process,
+            is_parked: false,
+            is_woken: false,
+            turns_total: 0,
+            turns: (Moment(0), 0),
+            wait: 0,
+        });
+        world.make_ready(id);
+        id
+    })
+}
+
+/// The fiber that runs.
+pub(super) fn current() -> Option<FiberId> {
+    with(|world| world.current)
+}
+
+/// Whether the process of the running fiber has ended: nothing can be waited for any more.
+pub(super) fn is_ending() -> bool {
+    with_if(|world| world.running().is_none_or(|process| !world.processes[process.0].is_alive))
+        .unwrap_or(true)
+}
+
+/// Waits until `unpark` or `deadline`. It may return for no reason.
+pub(super) fn park(deadline: Option<Moment>) {
+    let waits = with(|world| {
+        let Some(id) = world.current else { return false };
+        let (now, state) = (world.now, &mut world.fibers[id.0]);
+        let is_alive = world.processes[state.process.0].is_alive;
+        if !is_alive || std::mem::take(&mut state.is_woken) || deadline.is_some_and(|at| at <= now) {
+            return false;
+        }
+        state.is_parked = true;
+        state.wait += 1;
+        let wait = state.wait;
+        if let Some(at) = deadline.filter(|at| at.0 != u64::MAX) {
+            world.at(at, What::Wake { fiber: id, wait });
+        }
+        true
+    });
+    if waits {
+        fiber::give_way();
+    }
+}
+
+/// Ends a fiber's wait, or its next one.
+pub(super) fn unpark(id: FiberId) {
+    with_if(|world| world.unpark(id));
+}
+
+/// Ends a process as SIGKILL does: what it has is taken from it, and nothing of it runs again.
+pub(super) fn end_process(process: ProcessId) {
+    let victims: Vec<FiberId> = with(|world| {
+        world.processes[process.0].is_alive = false;
+        let of = |id: &usize| world.fibers[*id].process == process;
+        (0..world.fibers.len()).filter(of).map(FiberId).collect()
+    });
+    for id in victims {
+        let before = with(|world| world.current.replace(id));
+        if let Some(fiber) = with(|world| world.fibers[id.0].fiber.take()) {
+            fiber.end();
+        }
+        with(|world| world.current = before);
+    }
+    with(|world| {
+        world.close_process(process);
+        world.cancel_operations(process);
+        for ring in world.rings.iter_mut().filter(|ring| ring.process == process) {
+            ring.clear();
+        }
+    });
+}
+
+impl Process {
+    fn new(name: &str, machine: MachineId) -> Self {
+        Self { name: name.to_owned(), machine, is_alive: true, is_paused: false, held: Vec::new() }
+    }
+}
+
+impl World {
+    fn new(options: Options) -> Self {
+        let mut random = Random::new(options.seed);
+        Self {
+            now: Moment(1_000_000),
+            trace: Trace::new(options.traces),
+            rings: Vec::new(),
+            network: Network::default(),
+            disks: Disks::default(),
+            machines: Vec::new(),
+            processes: Vec::new(),
+            fibers: Vec::new(),
+            ready: Vec::new(),
+            timers: BinaryHeap::new(),
+            sequence: 0,
+            current: None,
+            failure: None,
+            steps: 0,
+            random: random.fork(),
+        }
+    }
+
+    /// Who has the next turn; nobody when it is over.
+    fn next(&mut self, first: FiberId, limit: Duration) -> Option<FiberId> {
+        loop {
+            if self.failure.is_some() || self.fibers[first.0].fiber.is_none() {
+                return None;
+            }
+            if self.now.0 > limit.as_nanos() as u64 {
+                self.fail(format!("it has not ended after {limit:?} of its time"));
+                return None;
+            }
+            while self.timers.peek().is_some_and(|Reverse(timer)| timer.at <= self.now) {
+                self.fire();
+            }
+            if self.ready.is_empty() {
+                let Some(Reverse(timer)) = self.timers.peek() else {
+                    self.fail("everybody waits, and for nothing".to_owned());
+                    return None;
+                };
+                self.now = self.now.max(timer.at);
+                continue;
+            }
+            let at = self.random.below(self.ready.len() as u64) as usize;
+            let id = self.ready.swap_remove(at);
+            let process = self.fibers[id.0].process;
+            if self.processes[process.0].is_paused {
+                self.processes[process.0].held.push(id);
+                continue;
+            }
+            if self.fibers[id.0].fiber.is_none() {
+                continue;
+            }
+            // What runs takes time.
+            self.now = Moment(self.now.0 + self.random.between(100, 2000));
+            self.steps += 1;
+            self.trace.note(self.now, id.0 as u64);
+            if self.spins(id) {
+                let who = self.name_of(id);
+                self.fail(format!("{who} spins: it has had {SPIN_TURNS} turns in {SPIN_TIME:?}"));
+                return None;
+            }
+            self.current = Some(id);
+            return Some(id);
+        }
+    }
+
+    /// Whether a fiber does nothing but look whether there is something to do.
+    fn spins(&mut self, id: FiberId) -> bool {
+        let now = self.now;
+        let (since, turns) = &mut self.fibers[id.0].turns;
+        if now.since(*since) > SPIN_TIME {
+            (*since, *turns) = (now, 0);
+        }
+        *turns += 1;
+        self.fibers[id.0].turns_total += 1;
+        let (_, turns) = &self.fibers[id.0].turns;
+        *turns > SPIN_TURNS
+    }
+
+    fn fire(&mut self) {
+        let Some(Reverse(timer)) = self.timers.pop() else { return };
+        match timer.what {
+            What::Wake { fiber, wait } => {
+                if self.fibers[fiber.0].wait == wait {
+                    self.unpark(fiber);
+                }
+            }
+            What::Network(arrival) => self.arrive(arrival),
+            What::Effect(operation) => self.take_effect(operation),
+            What::Stored(operation) => self.end_operation(operation),
+        }
+    }
+
+    /// Lets something happen at a moment.
+    pub(super) fn at(&mut self, at: Moment, what: What) {
+        self.sequence += 1;
+        self.timers.push(Reverse(Timer { at, sequence: self.sequence, what }));
+    }
+
+    pub(super) fn after(&mut self, nanoseconds: u64, what: What) {
+        self.at(Moment(self.now.0 + nanoseconds), what);
+    }
+
+    pub(super) fn unpark(&mut self, id: FiberId) {
+        let state = &mut self.fibers[id.0];
+        if std::mem::take(&mut state.is_parked) {
+            self.make_ready(id);
+        } else {
+            state.is_woken = true;
+        }
+    }
+
+    fn make_ready(&mut self, id: FiberId) {
+        self.ready.push(id);
+    }
+
+    /// The process that runs.
+    pub(super) fn running(&self) -> Option<ProcessId> {
+        self.current.map(|id| self.fibers[id.0].process)
+    }
+
+    fn name_of(&self, id: FiberId) -> String {
+        let state = &self.fibers[id.0];
+        format!("{}/{}", self.processes[state.process.0].name, state.name)
+    }
+
+    /// The fiber that runs.
+    pub(super) const fn current(&self) -> Option<FiberId> {
+        self.current
+    }
+
+    fn busiest(&self) -> Vec<(String, u64)> {
+        let mut all: Vec<(String, u64)> = (0..self.fibers.len())
+            .map(|at| (self.name_of(FiberId(at)), self.fibers[at].turns_total))
+            .collect();
+        all.sort_by_key(|(_, turns)| std::cmp::Reverse(*turns));
+        all.truncate(BUSIEST_SHOWN);
+        all
+    }
+
+    /// Who runs, for the trace.
+    pub(super) fn who(&self) -> String {
+        self.current.map_or_else(|| "-".to_owned(), |id| self.name_of(id))
+    }
+
+    /// The simulation is over, for this reason.
+    pub(super) fn fail(&mut self, reason: String) {
+        if self.failure.is_none() {
+            self.trace.say(self.now, || format!("FAILURE: {reason}"));
+            self.failure = Some(reason);
+        }
+    }
+
+    pub(super) fn is_alive(&self, process: ProcessId) -> bool {
+        self.processes[process.0].is_alive
+    }
+
+    pub(super) fn machine_of(&self, process: ProcessId) -> MachineId {
+        self.processes[process.0].machine
+    }
+
+    pub(super) fn is_up(&self, machine: MachineId) -> bool {
+        self.machines[machine.0]
+    }
+
+    pub(super) fn set_up(&mut self, machine: MachineId, is_up: bool) {
+        self.machines[machine.0] = is_up;
+    }
+
+    pub(super) fn add_machine(&mut self) -> MachineId {
+        self.machines.push(true);
+        MachineId(self.machines.len() - 1)
+    }
+
+    pub(super) fn add_process(&mut self, name: &str, machine: MachineId) -> ProcessId {
+        self.processes.push(Process::new(name, machine));
+        ProcessId(self.processes.len() - 1)
+    }
+
+    pub(super) fn processes_on(&self, machine: MachineId) -> Vec<ProcessId> {
+        let on = |id: &ProcessId| self.processes[id.0].machine == machine && self.processes[id.0].is_alive;
+        (0..self.processes.len()).map(ProcessId).filter(on).collect()
+    }
+
+    pub(super) fn pause(&mut self, process: ProcessId, is_paused: bool) {
+        self.processes[process.0].is_paused = is_paused;
+        if !is_paused {
+            let held = std::mem::take(&mut self.processes[process.0].held);
+            self.ready.extend(held);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Stream sockets of the system: those that listen, and those that connect. How they are to be is said in `tcp`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::io::Errno;
+use rustix::net::ipproto;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use super::tcp::{ConnectionOptions, ListenOptions};
+use super::{Transport, congestion};
+use crate::ring::{Socket, bind_to_interface};
+
+/// A socket that takes connections.
+#[derive(Debug)]
+pub struct TcpListener {
+    descriptor: OwnedFd,
+    address: SocketAddr,
+}
+
+impl TcpListener {
+    /// The address it listens on, with the port that the system chose when 0 was asked for.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next connection that waits, non-blocking and without delay, and where it came from.
+    ///
+    /// # Errors
+    /// `WouldBlock` when none waits. Others are about one connection or the process's descriptors, and the
+    /// listener goes on.
+    pub fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (descriptor, peer) = rustix::net::acceptfrom_with(&self.descriptor, flags)?;
+        let peer = peer.map(SocketAddr::try_from).transpose().ok().flatten();
+        let peer = peer.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
+        sockopt::set_tcp_nodelay(&descriptor, true)?;
+        Ok((Socket::new(descriptor)?, peer))
+    }
+
+    /// Gives connections that come from now on the congestion control with this name, or the system's.
+    ///
+    /// # Errors
+    /// When there is none with that name, or this process may not use it.
+    pub fn set_congestion(&self, name: Option<&str>) -> io::Result<()> {
+        match name {
+            Some(name) => congestion::set(&self.descriptor, name),
+            None => congestion::reset(&self.descriptor),
+        }
+    }
+}
+
+impl AsRawFd for TcpListener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+/// Listens on `address`. A listener on the IPv6 wildcard takes IPv4 connections too where the system is set so.
+///
+/// # Errors
+/// When the address is in use, not of this machine, or not permitted, or the kernel has not what the options ask for.
+pub fn listen(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<TcpListener> {
+    let descriptor = socket(address, options.transport)?;
+    sockopt::set_socket_reuseaddr(&descriptor, true)?;
+    if let Some(name) = options.congestion {
+        congestion::set(&descriptor, name)?;
+    }
+    rustix::net::bind(&descriptor, &address)?;
+    rustix::net::listen(&descriptor, options.backlog)?;
+    let address = SocketAddr::try_from(rustix::net::getsockname(&descriptor)?)?;
+    Ok(TcpListener { descriptor, address })
+}
+
+/// A connection that is being made.
+#[derive(Debug)]
+pub struct PendingConnection(OwnedFd);
+
+impl PendingConnection {
+    /// Whether the connection has been made; false while it is still under way. Ask when it is writable.
+    ///
+    /// # Errors
+    /// Why it could not be made.
+    pub fn is_made(&self) -> io::Result<bool> {
+        sockopt::socket_error(&self.0)??;
+        match rustix::net::getpeername(&self.0) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOTCONN) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The stream, once it has been made. The descriptor stays the same, and so does a ring's watch on it.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn into_socket(self) -> io::Result<Socket> {
+        Socket::new(self.0)
+    }
+}
+
+impl AsRawFd for PendingConnection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Begins to connect to `remote`.
+///
+/// # Errors
+/// When there is no route, the local address or interface is not to be had, or the system has no descriptors.
+pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io::Result<PendingConnection> {
+    let descriptor = socket(remote, options.transport)?;
+    if let Some(name) = options.congestion {
+        congestion::set(&descriptor, name)?;
+    }
+    if let Some(interface) = options.host_iface {
+        bind_to_interface(&descriptor, interface).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot connect through interface {interface}: {error}"))
+        })?;
+    }
+    sockopt::set_tcp_nodelay(&descriptor, true)?;
+    // The receive window is agreed on with the connection, so the buffers come first.
+    if let Some(length) = options.send_buffer {
+        sockopt::set_socket_send_buffer_size(&descriptor, length)?;
+    }
+    if let Some(length) = options.receive_buffer {
+        sockopt::set_socket_recv_buffer_size(&descriptor, length)?;
+    }
+    if let Some(local) = options.host_traddr {
+        rustix::net::bind(&descriptor, &SocketAddr::new(local, 0))?;
+    }
+    match rustix::net::connect(&descriptor, &remote) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(PendingConnection(descriptor)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn socket(address: SocketAddr, transport: Transport) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let protocol = match transport {
+        Transport::Tcp => ipproto::TCP,
+        Transport::Mptcp => ipproto::MPTCP,
+    };
+    rustix::net::socket_with(family, SocketType::STREAM, flags, Some(protocol))
+        .map_err(|error| if transport.is_tcp() { error.into() } else { without_mptcp(error) })
+}
+
+/// Why there is no MPTCP, and how to go on.
+fn without_mptcp(error: Errno) -> io::Error {
+    let reason = match error {
+        Errno::NOPROTOOPT => {
+            "MPTCP is switched off in this kernel: `sysctl net.mptcp.enabled=1` switches it on; or use -t tcp"
+        }
+        Errno::PROTONOSUPPORT => {
+            "this kernel has no MPTCP: it takes one of 5.17 or later, built with it; or use -t tcp"
+        }
+        _ => return error.into(),
+    };
+    io::Error::new(io::ErrorKind::Unsupported, reason)
+}

@@ -1,0 +1,222 @@
+//! Plays scenes, one for each seed, and says which of them went wrong, in as few words as it takes to look into it.
+
+mod block;
+mod coverage;
+mod history;
+mod host;
+mod plan;
+mod reservation;
+mod scene;
+mod shrink;
+mod target;
+mod trace;
+
+use std::cell::RefCell;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use coverage::Coverage;
+use plan::Plan;
+
+const USAGE: &str = "\
+simulate --seed N [--keep I,J,...] [--trace]   one scene; --keep plays only these of its mishaps
+simulate --seeds A..B [--threads N]            many
+simulate --minutes M [--from A] [--threads N]  as many as there is time for
+  --coverage    tables of what was met
+  --twice N     every N-th seed is played twice, and has to go the same way
+  --brief       a failure in one line
+";
+
+/// What was asked for.
+struct Arguments {
+    seeds: std::ops::Range<u64>,
+    minutes: Option<f64>,
+    threads: usize,
+    is_single: bool,
+    keeps: Option<Vec<usize>>,
+    traces: bool,
+    coverage: bool,
+    /// Every so many-th seed is played twice, to see whether the same happens.
+    twice: Option<u64>,
+    /// A failure is told of in one line.
+    brief: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = match parse(std::env::args().skip(1).collect()) {
+        Ok(arguments) => arguments,
+        Err(reason) => {
+            eprintln!("{reason}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    std::panic::set_hook(Box::new(|panic| {
+        let text = panic.to_string();
+        engine::simulation::say(|| text);
+    }));
+    if arguments.is_single { play_one(&arguments) } else { play_many(&arguments) }
+}
+
+fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
+    let mut parsed = Arguments {
+        seeds: 0..0,
+        minutes: None,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        is_single: false,
+        keeps: None,
+        traces: false,
+        coverage: false,
+        twice: None,
+        brief: false,
+    };
+    let mut arguments = arguments.into_iter();
+    while let Some(name) = arguments.next() {
+        let mut value = || arguments.next().ok_or_else(|| format!("{name} takes a value"));
+        let number = |text: String| text.parse::<u64>().map_err(|_| format!("`{text}` is no number"));
+        match name.as_str() {
+            "--seed" => {
+                let seed = number(value()?)?;
+                (parsed.seeds, parsed.is_single) = (seed..seed + 1, true);
+            }
+            "--seeds" => {
+                let text = value()?;
+                let (from, to) = text.split_once("..").ok_or("--seeds takes A..B")?;
+                parsed.seeds = number(from.to_owned())?..number(to.to_owned())?;
+            }
+            "--minutes" => {
+                let text = value()?;
+                parsed.minutes = Some(text.parse().map_err(|_| format!("`{text}` is no number"))?);
+                parsed.seeds.end = u64::MAX;
+            }
+            "--from" => parsed.seeds.start = number(value()?)?,
+            "--threads" => parsed.threads = number(value()?)?.clamp(1, 64) as usize,
+            "--keep" => {
+                let text = value()?;
+                let list = text.split(',').filter(|one| !one.is_empty());
+                let keeps = list.map(|one| one.parse().map_err(|_| format!("`{one}` is no number")));
+                parsed.keeps = Some(keeps.collect::<Result<_, _>>()?);
+            }
+            "--trace" => parsed.traces = true,
+            "--coverage" => parsed.coverage = true,
+            "--twice" => parsed.twice = Some(number(value()?)?.max(1)),
+            "--brief" => parsed.brief = true,
+            other => return Err(format!("there is no option `{other}`")),
+        }
+    }
+    if parsed.seeds.is_empty() { Err("which seeds?".to_owned()) } else { Ok(parsed) }
+}
+
+fn play_one(arguments: &Arguments) -> ExitCode {
+    let mut plan = Plan::new(arguments.seeds.start);
+    if let Some(keeps) = &arguments.keeps {
+        plan.keep(keeps);
+    }
+    println!("seed {}: {}", plan.seed, plan.summary());
+    let coverage = Rc::new(RefCell::new(Coverage::default()));
+    let outcome = trace::with(arguments.traces, || scene::play(&plan, &coverage, arguments.traces));
+    outcome.trace.iter().for_each(|line| println!("{line}"));
+    println!(
+        "{:.3} s of its time, {} turns, fingerprint {:016x}",
+        outcome.time.as_secs_f64(),
+        outcome.steps,
+        outcome.fingerprint
+    );
+    let busiest = outcome.busiest.iter().map(|(name, turns)| format!("{name} {turns}"));
+    println!("turns: {}", busiest.collect::<Vec<_>>().join(", "));
+    if arguments.coverage {
+        println!("{}", coverage.borrow().tables());
+    }
+    match outcome.failure {
+        Some(failure) => {
+            println!("seed {} FAILS: {failure}", plan.seed);
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    }
+}
+
+/// What all threads add up.
+#[derive(Default)]
+struct Sum {
+    coverage: Coverage,
+    virtual_time: Duration,
+    steps: u64,
+    failures: Vec<(u64, String)>,
+    /// The scene with the most turns.
+    longest: (u64, u64),
+}
+
+fn play_many(arguments: &Arguments) -> ExitCode {
+    let began = Instant::now();
+    let end = arguments.minutes.map(|minutes| began + Duration::from_secs_f64(minutes * 60.0));
+    let (next, played) = (AtomicU64::new(arguments.seeds.start), AtomicU64::new(0));
+    let (stops, sum) = (AtomicBool::new(false), Mutex::new(Sum::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads {
+            scope.spawn(|| {
+                let coverage = Rc::new(RefCell::new(Coverage::default()));
+                let mut mine = Sum::default();
+                while !stops.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= arguments.seeds.end {
+                        break;
+                    }
+                    let outcome = scene::play(&Plan::new(seed), &coverage, false);
+                    mine.virtual_time += outcome.time;
+                    mine.steps += outcome.steps;
+                    let again = arguments.twice.filter(|every| seed.is_multiple_of(*every));
+                    if again.is_some() {
+                        let other = scene::play(&Plan::new(seed), &Rc::default(), false);
+                        if other.fingerprint != outcome.fingerprint {
+                            mine.failures.push((seed, "it went otherwise the second time".to_owned()));
+                        }
+                    }
+                    mine.longest = mine.longest.max((outcome.steps, seed));
+                    if let Some(failure) = outcome.failure {
+                        mine.failures.push((seed, failure));
+                        stops.store(true, Ordering::Relaxed);
+                    }
+                    let count = played.fetch_add(1, Ordering::Relaxed) + 1;
+                    if count.is_multiple_of(1000) {
+                        eprintln!("{count} seeds in {:.0} s", began.elapsed().as_secs_f64());
+                    }
+                }
+                let mut sum = sum.lock().expect("no thread has panicked");
+                sum.coverage.add(&coverage.borrow());
+                sum.virtual_time += mine.virtual_time;
+                sum.steps += mine.steps;
+                sum.longest = sum.longest.max(mine.longest);
+                sum.failures.append(&mut mine.failures);
+            });
+        }
+    });
+    let sum = sum.into_inner().expect("no thread has panicked");
+    report(arguments, &sum, played.into_inner(), began.elapsed());
+    let Some((seed, failure)) = sum.failures.iter().min() else { return ExitCode::SUCCESS };
+    println!("seed {seed} FAILS: {failure}");
+    if !arguments.brief {
+        shrink::shrink(*seed);
+    }
+    ExitCode::FAILURE
+}
+
+fn report(arguments: &Arguments, sum: &Sum, played: u64, time: Duration) {
+    let minutes = time.as_secs_f64() / 60.0;
+    println!(
+        "{played} seeds from {} in {:.1} s: {:.0} seeds and {:.1} virtual hours a minute, {:.0} times real time, {} turns, at most {} (seed {})",
+        arguments.seeds.start,
+        time.as_secs_f64(),
+        played as f64 / minutes,
+        sum.virtual_time.as_secs_f64() / 3600.0 / minutes,
+        sum.virtual_time.as_secs_f64() / time.as_secs_f64(),
+        sum.steps,
+        sum.longest.0,
+        sum.longest.1
+    );
+    if arguments.coverage {
+        println!("\n{}", sum.coverage.tables());
+    }
+}

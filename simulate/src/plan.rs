@@ -1,0 +1,255 @@
+//! What a seed stands for: who is there, how they are connected, what they do, and what befalls them and when. A plan can
+//! be made smaller, to find out what a failure takes.
+
+use engine::initiator::IoPolicy;
+use engine::simulation::Random;
+use nvme::tcp::Digests;
+
+/// Something that happens to somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// SIGKILL, and a start afterwards.
+    KillTarget { target: usize },
+    /// A proper end, and a start afterwards.
+    StopTarget { target: usize },
+    /// SIGSTOP, and SIGCONT.
+    PauseTarget { target: usize },
+    /// The machine loses its power; nobody is told.
+    PowerOffTarget { target: usize },
+    /// SIGKILL of a host, and a start afterwards.
+    KillHost { host: usize },
+    /// SIGSTOP of a host, and SIGCONT.
+    PauseHost { host: usize },
+    /// A link carries nothing there, back, or either way, and nobody is told.
+    CutLink { host: usize, path: usize, there: bool, back: bool },
+    /// The connections over a link are reset.
+    ResetLink { host: usize, path: usize },
+    /// A link is slow.
+    SlowLink { host: usize, path: usize },
+    /// The storage is slow.
+    SlowStorage,
+    /// The storage fails now and then.
+    FailingStorage,
+    /// The storage is full.
+    FullStorage,
+    /// The storage and all targets lose their power.
+    StorageLosesPower,
+    /// The volume grows.
+    Grow,
+    /// The volume's ANA state changes on a port, and back.
+    ChangeAna { target: usize, port: usize },
+    /// A target does not serve the volume for a while.
+    RemoveNamespace { target: usize },
+    /// A port is closed and opened again.
+    ClosePort { target: usize, port: usize },
+    /// The administrator resets all controllers of a target.
+    ResetControllers { target: usize },
+    /// A host takes the reservation from whoever has it, and its commands with it.
+    Preempt { host: usize },
+}
+
+impl Fault {
+    /// Its name in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::KillTarget { .. } => "target killed",
+            Self::StopTarget { .. } => "target stopped",
+            Self::PauseTarget { .. } => "target paused",
+            Self::PowerOffTarget { .. } => "target's power lost",
+            Self::KillHost { .. } => "host killed",
+            Self::PauseHost { .. } => "host paused",
+            Self::CutLink { there: true, back: true, .. } => "link cut",
+            Self::CutLink { there: true, .. } => "link cut there",
+            Self::CutLink { .. } => "link cut back",
+            Self::ResetLink { .. } => "connections reset",
+            Self::SlowLink { .. } => "link slow",
+            Self::SlowStorage => "storage slow",
+            Self::FailingStorage => "storage failing",
+            Self::FullStorage => "storage full",
+            Self::StorageLosesPower => "storage's power lost",
+            Self::Grow => "volume grown",
+            Self::ChangeAna { .. } => "ANA state changed",
+            Self::RemoveNamespace { .. } => "namespace removed",
+            Self::ClosePort { .. } => "port closed",
+            Self::ResetControllers { .. } => "controllers reset",
+            Self::Preempt { .. } => "reservation preempted",
+        }
+    }
+
+    /// Whether commands may fail because of it.
+    pub(crate) const fn lets_commands_fail(self) -> bool {
+        matches!(self, Self::FailingStorage | Self::FullStorage | Self::RemoveNamespace { .. })
+    }
+}
+
+/// A fault, when it begins and for how long it lasts, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mishap {
+    pub(crate) at_ms: u64,
+    pub(crate) for_ms: u64,
+    pub(crate) fault: Fault,
+}
+
+/// A host and its habits.
+#[derive(Clone, Debug)]
+pub(crate) struct HostPlan {
+    pub(crate) jobs: u16,
+    pub(crate) depth: usize,
+    pub(crate) io_queues: u16,
+    pub(crate) queue_entries: u16,
+    pub(crate) policy: IoPolicy,
+    pub(crate) digests: Digests,
+    pub(crate) keep_alive_ms: u32,
+    pub(crate) reconnect_ms: u64,
+    pub(crate) command_timeout_ms: u64,
+    pub(crate) flow_control: bool,
+    /// Longest pause between two commands, in microseconds.
+    pub(crate) pause_us_max: u64,
+    pub(crate) blocks_max: u64,
+    /// Of a thousand commands: writes, flushes, zeroes, compares; the rest reads.
+    pub(crate) mix: [u64; 4],
+    pub(crate) durable: u64,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) targets: usize,
+    pub(crate) ports: usize,
+    pub(crate) reactors: usize,
+    pub(crate) block_size: usize,
+    pub(crate) blocks: usize,
+    pub(crate) quiesce_ms: u16,
+    pub(crate) hosts: Vec<HostPlan>,
+    pub(crate) run_ms: u64,
+    pub(crate) mishaps: Vec<Mishap>,
+    /// Whether the volume is reserved by one host at a time.
+    pub(crate) is_reserved: bool,
+}
+
+impl Plan {
+    /// The plan that `seed` stands for.
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
+        let is_reserved = random.chance(200);
+        let targets = if is_reserved { 1 } else { random.between(1, 2) as usize };
+        let ports = random.between(1, 2) as usize;
+        let host_count = if is_reserved { random.between(2, 3) } else { random.between(1, 3) };
+        let hosts: Vec<HostPlan> = (0..host_count).map(|_| HostPlan::new(&mut random)).collect();
+        let run_ms = random.between(500, 5_000);
+        let mut plan = Self {
+            seed,
+            targets,
+            ports,
+            reactors: random.between(1, 3) as usize,
+            block_size: *random.pick(&[512, 512, 4096]),
+            blocks: random.between(8, 96) as usize,
+            quiesce_ms: random.between(300, 2_000) as u16,
+            hosts,
+            run_ms,
+            mishaps: Vec::new(),
+            is_reserved,
+        };
+        for _ in 0..random.between(0, 8) {
+            let mishap = plan.mishap(&mut random);
+            plan.mishaps.push(mishap);
+        }
+        if is_reserved {
+            for _ in 0..random.between(2, 6) {
+                let host = random.below(host_count) as usize;
+                let at_ms = random.between(200, run_ms);
+                plan.mishaps.push(Mishap { at_ms, for_ms: 0, fault: Fault::Preempt { host } });
+            }
+        }
+        plan.mishaps.sort_by_key(|mishap| mishap.at_ms);
+        plan
+    }
+
+    fn mishap(&self, random: &mut Random) -> Mishap {
+        let target = random.below(self.targets as u64) as usize;
+        let port = random.below(self.ports as u64) as usize;
+        let host = random.below(self.hosts.len() as u64) as usize;
+        let path = random.below((self.targets * self.ports) as u64) as usize;
+        let fault = match random.below(24) {
+            0 | 1 => Fault::KillTarget { target },
+            2 => Fault::StopTarget { target },
+            3 | 4 => Fault::PauseTarget { target },
+            5 => Fault::PowerOffTarget { target },
+            6 => Fault::KillHost { host },
+            7 => Fault::PauseHost { host },
+            8 | 9 => Fault::CutLink { host, path, there: true, back: true },
+            10 => Fault::CutLink { host, path, there: true, back: false },
+            11 | 12 => Fault::CutLink { host, path, there: false, back: true },
+            13 => Fault::ResetLink { host, path },
+            14 => Fault::SlowLink { host, path },
+            15 | 16 => Fault::SlowStorage,
+            17 => Fault::FailingStorage,
+            18 => Fault::FullStorage,
+            19 => Fault::StorageLosesPower,
+            20 => Fault::Grow,
+            21 => Fault::ChangeAna { target, port },
+            22 => Fault::RemoveNamespace { target },
+            _ if random.chance(500) => Fault::ClosePort { target, port },
+            _ => Fault::ResetControllers { target },
+        };
+        // Most are short; some are longer than any keep alive time.
+        let longest = if random.chance(250) { 12_000 } else { 1_500 };
+        Mishap { at_ms: random.between(50, self.run_ms), for_ms: random.between(10, longest), fault }
+    }
+
+    /// Whether commands may fail.
+    pub(crate) fn lets_commands_fail(&self) -> bool {
+        self.is_reserved || self.mishaps.iter().any(|mishap| mishap.fault.lets_commands_fail())
+    }
+
+    /// In one line.
+    pub(crate) fn summary(&self) -> String {
+        let mishaps: Vec<String> =
+            self.mishaps.iter().map(|m| format!("{}+{} ms {:?}", m.at_ms, m.for_ms, m.fault)).collect();
+        format!(
+            "{} targets with {} ports and {} reactors, {} hosts, {} blocks of {}, CQT {} ms, {} ms{}; {}",
+            self.targets,
+            self.ports,
+            self.reactors,
+            self.hosts.len(),
+            self.blocks,
+            self.block_size,
+            self.quiesce_ms,
+            self.run_ms,
+            if self.is_reserved { ", reserved" } else { "" },
+            if mishaps.is_empty() { "no mishaps".to_owned() } else { mishaps.join(", ") }
+        )
+    }
+}
+
+impl HostPlan {
+    fn new(random: &mut Random) -> Self {
+        let jobs = random.between(1, 2) as u16;
+        Self {
+            jobs,
+            depth: *random.pick(&[1, 2, 4, 8]),
+            io_queues: jobs * random.between(1, 2) as u16,
+            queue_entries: *random.pick(&[2, 4, 16]),
+            policy: *random.pick(&IoPolicy::ALL),
+            digests: Digests { header: random.chance(400), data: random.chance(400) },
+            keep_alive_ms: random.between(1, 3) as u32 * 1000,
+            reconnect_ms: random.between(50, 1_000),
+            command_timeout_ms: random.between(3_000, 30_000),
+            flow_control: random.chance(300),
+            pause_us_max: *random.pick(&[20_000, 100_000, 400_000]),
+            blocks_max: *random.pick(&[1, 4, 24]),
+            mix: *random.pick(&[[400, 30, 20, 20], [700, 20, 30, 10], [200, 10, 0, 50], [450, 100, 50, 0]]),
+            durable: *random.pick(&[0, 100, 500]),
+        }
+    }
+}
+
+impl Plan {
+    /// Keeps only these of the mishaps.
+    pub(crate) fn keep(&mut self, keeps: &[usize]) {
+        let mishaps = std::mem::take(&mut self.mishaps);
+        let kept = mishaps.into_iter().enumerate().filter(|(at, _)| keeps.contains(at));
+        self.mishaps = kept.map(|(_, mishap)| mishap).collect();
+    }
+}

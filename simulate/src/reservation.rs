@@ -1,0 +1,113 @@
+//! Who holds the volume's reservation, as far as it is known, and that nobody else writes meanwhile.
+
+use std::collections::BTreeMap;
+
+use engine::ring::Moment;
+use engine::simulation::{self, disk::Effect};
+
+/// A time during which one host held the reservation for certain.
+#[derive(Clone, Copy, Debug)]
+struct Term {
+    holder: usize,
+    /// From whom it was taken, with the commands that host had under way.
+    preempted: Option<usize>,
+    from: Moment,
+    to: Option<Moment>,
+}
+
+/// What was known when a write began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    terms: usize,
+    holder: Option<usize>,
+}
+
+/// The volume's reservation.
+#[derive(Debug, Default)]
+pub(crate) struct Reservation {
+    terms: Vec<Term>,
+    asked: u64,
+    preempts: Option<usize>,
+    /// The last that took it, whether or not it still has it.
+    last: Option<usize>,
+}
+
+impl Reservation {
+    fn holder(&self) -> Option<usize> {
+        self.terms.last().filter(|term| term.to.is_none()).map(|term| term.holder)
+    }
+
+    /// From now on nothing is certain.
+    pub(crate) fn ends(&mut self) {
+        if let Some(term) = self.terms.last_mut() {
+            term.to.get_or_insert(simulation::now());
+        }
+    }
+
+    /// Its target has forgotten it.
+    pub(crate) fn is_forgotten(&mut self) {
+        self.ends();
+        self.last = None;
+        self.asked += 1;
+    }
+
+    /// A host asks for it: the request's number, and who is believed to have it.
+    pub(crate) fn ask(&mut self, host: usize) -> (u64, Option<usize>) {
+        self.ends();
+        self.asked += 1;
+        self.preempts = self.last.filter(|last| *last != host);
+        (self.asked, self.last)
+    }
+
+    /// A request went well. It counts if nobody has asked since.
+    pub(crate) fn is_taken(&mut self, asked: u64, holder: usize) {
+        self.last = Some(holder);
+        if asked == self.asked {
+            let preempted = self.preempts;
+            self.terms.push(Term { holder, preempted, from: simulation::now(), to: None });
+        }
+    }
+
+    /// Nobody knows what became of a request.
+    pub(crate) fn is_unknown(&mut self, _: u64) {
+        self.ends();
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket { terms: self.terms.len(), holder: self.holder() }
+    }
+
+    /// A write has gone well that began with this ticket: somebody else must not have held the reservation all the time.
+    pub(crate) fn check(&self, host: usize, ticket: &Ticket, name: u64) {
+        if let Some(holder) = ticket.holder
+            && holder != host
+            && self.terms.len() == ticket.terms
+            && self.holder() == Some(holder)
+        {
+            simulation::fail(format!(
+                "write {name} of host {host} went well while host {holder} held the reservation"
+            ));
+        }
+    }
+
+    /// Looks whether anything of a host took effect that began while another held the reservation, or that was preempted
+    /// and aborted.
+    pub(crate) fn check_effects(&self, effects: &[Effect], writers: &BTreeMap<u64, (usize, Moment)>) {
+        for effect in effects {
+            let Some((writer, begun)) = writers.get(&effect.mark) else { continue };
+            let within = |term: &&Term| effect.at > term.from && term.to.is_none_or(|to| effect.at < to);
+            let is_shut_out = |term: &&Term| {
+                term.holder != *writer && (term.preempted == Some(*writer) || *begun > term.from)
+            };
+            if let Some(term) = self.terms.iter().filter(within).find(is_shut_out) {
+                return simulation::fail(format!(
+                    "write {} of host {writer} took effect at {:.6} s, while host {} held the reservation (from {:.6} s)",
+                    effect.mark,
+                    effect.at.0 as f64 / 1e9,
+                    term.holder,
+                    term.from.0 as f64 / 1e9
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! A plan, played: its machines, targets and hosts, what befalls them, and what has to be true at the end.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::ring::Moment;
+use engine::simulation::disk::{self, Mood};
+use engine::simulation::{self, Direction, MachineId, Options, Outcome, ProcessId, sleep};
+use engine::target::{AnaGroupConfig, FabricConfig, GroupState};
+
+use crate::coverage::Coverage;
+use crate::history::History;
+use crate::host;
+use crate::plan::{Fault, Mishap, Plan};
+use crate::reservation::Reservation;
+use crate::target;
+
+/// Where the targets' volume is.
+pub(crate) const VOLUME: &str = "/volume";
+/// Virtual time after which a scene has to be over, whatever happened in it.
+const LIMIT: Duration = Duration::from_secs(400);
+/// Time that everything gets to come to its end, once all is well again.
+const PATIENCE: Duration = Duration::from_secs(200);
+/// Longest time a slow storage takes, as part of the time after which targets promise rest.
+const SLOW_SHARE: u64 = 3;
+
+/// A target as the director sees it.
+#[derive(Debug)]
+pub(crate) struct TargetSeat {
+    pub(crate) machine: MachineId,
+    pub(crate) process: Cell<ProcessId>,
+    /// Something befalls it just now.
+    pub(crate) is_busy: Cell<bool>,
+    pub(crate) is_running: Cell<bool>,
+    /// It is to end properly.
+    pub(crate) ends: Cell<bool>,
+    pub(crate) wanted: RefCell<FabricConfig>,
+    pub(crate) generation: Cell<u64>,
+    pub(crate) applied: Cell<u64>,
+    pub(crate) resets: Cell<bool>,
+    /// Controllers and connections it has, as it said last.
+    pub(crate) controllers: Cell<usize>,
+    pub(crate) connections: Cell<usize>,
+}
+
+/// A host as the director sees it.
+#[derive(Debug)]
+pub(crate) struct HostSeat {
+    pub(crate) machine: MachineId,
+    pub(crate) process: Cell<ProcessId>,
+    pub(crate) is_busy: Cell<bool>,
+    pub(crate) outstanding: RefCell<Vec<host::Outstanding>>,
+    pub(crate) jobs_done: Cell<u16>,
+    pub(crate) is_done: Cell<bool>,
+    /// It is to take the reservation.
+    pub(crate) preempts: Cell<bool>,
+    /// How often it was started.
+    pub(crate) lives: Cell<u64>,
+}
+
+/// All that the director, hosts and targets share.
+pub(crate) struct Scene {
+    pub(crate) plan: Plan,
+    pub(crate) history: RefCell<History>,
+    pub(crate) reservation: RefCell<Reservation>,
+    /// Whose a write is, and when it began.
+    pub(crate) writers: RefCell<BTreeMap<u64, (usize, Moment)>>,
+    pub(crate) coverage: Rc<RefCell<Coverage>>,
+    pub(crate) targets: Vec<TargetSeat>,
+    pub(crate) hosts: Vec<HostSeat>,
+    /// Hosts are to come to an end.
+    pub(crate) ends: Cell<bool>,
+    mishaps_left: Cell<usize>,
+    storage_is_busy: Cell<bool>,
+}
+
+/// Address of a target's port.
+pub(crate) fn address(target: usize, port: usize) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, target as u8 + 1, port as u8 + 1)), 4420)
+}
+
+pub(crate) fn volume() -> PathBuf {
+    PathBuf::from(VOLUME)
+}
+
+/// Plays a plan.
+pub(crate) fn play(plan: &Plan, coverage: &Rc<RefCell<Coverage>>, traces: bool) -> Outcome {
+    let (plan, coverage) = (plan.clone(), coverage.clone());
+    let options = Options { seed: plan.seed, limit: LIMIT, traces };
+    simulation::run(options, move || Scene::new(plan, coverage).direct())
+}
+
+impl Scene {
+    fn new(plan: Plan, coverage: Rc<RefCell<Coverage>>) -> Rc<Self> {
+        let nobody = simulation::start_process("nobody", simulation::add_machine(&[]), || {});
+        let targets = (0..plan.targets)
+            .map(|number| {
+                let addresses: Vec<IpAddr> = (0..plan.ports).map(|port| address(number, port).ip()).collect();
+                TargetSeat {
+                    machine: simulation::add_machine(&addresses),
+                    process: Cell::new(nobody),
+                    is_busy: Cell::new(false),
+                    is_running: Cell::new(false),
+                    ends: Cell::new(false),
+                    wanted: RefCell::new(target::configuration(&plan, number)),
+                    generation: Cell::new(0),
+                    applied: Cell::new(0),
+                    resets: Cell::new(false),
+                    controllers: Cell::new(0),
+                    connections: Cell::new(0),
+                }
+            })
+            .collect();
+        let seat = |_: &_| HostSeat {
+            machine: simulation::add_machine(&[]),
+            process: Cell::new(nobody),
+            is_busy: Cell::new(false),
+            outstanding: RefCell::default(),
+            jobs_done: Cell::new(0),
+            is_done: Cell::new(false),
+            preempts: Cell::new(false),
+            lives: Cell::new(0),
+        };
+        let hosts = plan.hosts.iter().map(seat).collect();
+        Rc::new(Self {
+            history: RefCell::new(History::new(plan.blocks, plan.block_size)),
+            reservation: RefCell::default(),
+            writers: RefCell::default(),
+            coverage,
+            targets,
+            hosts,
+            ends: Cell::new(false),
+            mishaps_left: Cell::new(plan.mishaps.len()),
+            storage_is_busy: Cell::new(false),
+            plan,
+        })
+    }
+
+    fn direct(self: Rc<Self>) {
+        for target in 0..self.targets.len() {
+            self.start_target(target);
+        }
+        for host in 0..self.hosts.len() {
+            self.start_host(host);
+        }
+        for mishap in self.plan.mishaps.clone() {
+            let scene = self.clone();
+            simulation::start_thread("mishap", move || {
+                sleep(Duration::from_millis(mishap.at_ms));
+                scene.befall(mishap);
+                scene.mishaps_left.set(scene.mishaps_left.get() - 1);
+            });
+        }
+        sleep(Duration::from_millis(self.plan.run_ms));
+        while self.mishaps_left.get() > 0 {
+            sleep(Duration::from_millis(50));
+        }
+        self.look_at_effects();
+        simulation::say(|| "all is well again, and everybody is to come to an end".to_owned());
+        self.ends.set(true);
+        let hosts_are_done = || self.hosts.iter().all(|host| host.is_done.get());
+        if !self.wait_for(PATIENCE, hosts_are_done) {
+            let left: usize = self.hosts.iter().map(|host| host.outstanding.borrow().len()).sum();
+            return simulation::fail(format!("hosts do not come to an end; {left} commands are outstanding"));
+        }
+        self.check_end();
+    }
+
+    fn wait_for(&self, patience: Duration, is_so: impl Fn() -> bool) -> bool {
+        let until = simulation::now().after(patience);
+        while !is_so() {
+            if simulation::now() >= until {
+                return false;
+            }
+            sleep(Duration::from_millis(100));
+        }
+        true
+    }
+
+    /// What has to be true when all hosts have gone.
+    fn check_end(&self) {
+        self.look_at_effects();
+        let Some(content) = disk::content(Path::new(VOLUME)) else {
+            return simulation::fail("the volume is gone");
+        };
+        self.history.borrow_mut().check_content(&content);
+        sleep(Duration::from_millis(200));
+        let are_empty =
+            || self.targets.iter().all(|seat| seat.controllers.get() == 0 && seat.connections.get() == 0);
+        if !self.wait_for(Duration::from_secs(60), are_empty) {
+            let left: Vec<(usize, usize)> =
+                self.targets.iter().map(|seat| (seat.controllers.get(), seat.connections.get())).collect();
+            return simulation::fail(format!("targets keep controllers and connections of nobody: {left:?}"));
+        }
+        for (number, seat) in self.targets.iter().enumerate() {
+            seat.ends.set(true);
+            if !self.wait_for(Duration::from_secs(30), || !seat.is_running.get()) {
+                return simulation::fail(format!("target {number} does not end"));
+            }
+            let left = simulation::open_connections(seat.process.get());
+            if left > 0 {
+                return simulation::fail(format!("target {number} has left {left} connections open"));
+            }
+        }
+    }
+
+    fn look_at_effects(&self) {
+        let effects = disk::take_effects(Path::new(VOLUME));
+        self.history.borrow().check_effects(&effects);
+        self.reservation.borrow().check_effects(&effects, &self.writers.borrow());
+    }
+
+    fn start_target(self: &Rc<Self>, number: usize) {
+        let scene = self.clone();
+        let seat = &self.targets[number];
+        seat.ends.set(false);
+        seat.is_running.set(true);
+        let name = format!("target{number}");
+        let process = simulation::start_process(&name, seat.machine, move || target::serve(&scene, number));
+        seat.process.set(process);
+    }
+
+    fn start_host(self: &Rc<Self>, number: usize) {
+        let scene = self.clone();
+        let seat = &self.hosts[number];
+        seat.jobs_done.set(0);
+        seat.lives.set(seat.lives.get() + 1);
+        let process = simulation::start_process(&format!("host{number}"), seat.machine, move || {
+            host::live(&scene, number);
+        });
+        seat.process.set(process);
+    }
+
+    fn kill_target(&self, number: usize) {
+        let seat = &self.targets[number];
+        simulation::kill(seat.process.get());
+        self.has_gone(seat);
+    }
+
+    /// A target is no more, and with it the reservation it kept.
+    pub(crate) fn has_gone(&self, seat: &TargetSeat) {
+        seat.is_running.set(false);
+        seat.controllers.set(0);
+        seat.connections.set(0);
+        self.reservation.borrow_mut().is_forgotten();
+    }
+
+    fn befall(self: &Rc<Self>, mishap: Mishap) {
+        simulation::say(|| format!("{:?} for {} ms", mishap.fault, mishap.for_ms));
+        let time = Duration::from_millis(mishap.for_ms);
+        match mishap.fault {
+            Fault::KillTarget { target }
+            | Fault::StopTarget { target }
+            | Fault::PauseTarget { target }
+            | Fault::PowerOffTarget { target }
+            | Fault::RemoveNamespace { target }
+            | Fault::ResetControllers { target }
+            | Fault::ClosePort { target, .. }
+            | Fault::ChangeAna { target, .. } => {
+                let seat = &self.targets[target];
+                if seat.is_busy.replace(true) {
+                    return;
+                }
+                self.cover(mishap.fault);
+                self.befall_target(mishap.fault, target, time);
+                seat.is_busy.set(false);
+            }
+            Fault::KillHost { host } | Fault::PauseHost { host } => {
+                let seat = &self.hosts[host];
+                if seat.is_busy.replace(true) || seat.is_done.get() {
+                    return;
+                }
+                self.cover(mishap.fault);
+                self.befall_host(mishap.fault, host, time);
+                seat.is_busy.set(false);
+            }
+            Fault::CutLink { host, path, .. }
+            | Fault::ResetLink { host, path }
+            | Fault::SlowLink { host, path } => {
+                self.cover(mishap.fault);
+                self.befall_link(mishap.fault, (host, path), time);
+            }
+            Fault::Preempt { host } => {
+                self.cover(mishap.fault);
+                host::ask_to_preempt(self, host);
+            }
+            Fault::SlowStorage
+            | Fault::FailingStorage
+            | Fault::FullStorage
+            | Fault::StorageLosesPower
+            | Fault::Grow => {
+                if self.storage_is_busy.replace(true) {
+                    return;
+                }
+                self.befall_storage(mishap.fault, time);
+                self.storage_is_busy.set(false);
+            }
+        }
+    }
+
+    fn befall_target(self: &Rc<Self>, fault: Fault, target: usize, time: Duration) {
+        let seat = &self.targets[target];
+        match fault {
+            Fault::KillTarget { .. } => {
+                self.kill_target(target);
+                sleep(time);
+                self.start_target(target);
+            }
+            Fault::StopTarget { .. } => {
+                self.reservation.borrow_mut().is_forgotten();
+                seat.ends.set(true);
+                if !self.wait_for(Duration::from_secs(30), || !seat.is_running.get()) {
+                    return simulation::fail(format!("target {target} does not end"));
+                }
+                sleep(time);
+                self.start_target(target);
+            }
+            Fault::PauseTarget { .. } => {
+                simulation::pause(seat.process.get(), true);
+                sleep(time);
+                simulation::pause(seat.process.get(), false);
+            }
+            Fault::PowerOffTarget { .. } => {
+                simulation::power_off(seat.machine);
+                self.has_gone(seat);
+                sleep(time);
+                simulation::power_on(seat.machine);
+                self.start_target(target);
+            }
+            Fault::ResetControllers { .. } => seat.resets.set(true),
+            Fault::ClosePort { port, .. } => {
+                let id = port as u16 + 1;
+                let before = seat.wanted.borrow().clone();
+                if before.ports.len() == 1 {
+                    return;
+                }
+                self.change(target, |config| config.ports.retain(|port| port.id != id));
+                sleep(time);
+                self.change(target, |config| config.ports.clone_from(&before.ports));
+            }
+            Fault::ChangeAna { port, .. } => {
+                let states = [GroupState::Inaccessible, GroupState::NonOptimized, GroupState::Change];
+                let state = states[time.as_millis() as usize % states.len()];
+                self.change(target, |config| {
+                    let ports = [(port as u16 + 1, state)].into();
+                    let group = AnaGroupConfig { id: 1, state: GroupState::Optimized, ports };
+                    config.subsystems[0].ana_groups = vec![group];
+                });
+                sleep(time);
+                self.change(target, |config| config.subsystems[0].ana_groups.clear());
+            }
+            Fault::RemoveNamespace { .. } => {
+                self.reservation.borrow_mut().is_forgotten();
+                let removed = std::mem::take(&mut seat.wanted.borrow_mut().subsystems[0].namespaces);
+                self.change(target, |_| ());
+                sleep(time);
+                self.reservation.borrow_mut().is_forgotten();
+                self.change(target, |config| config.subsystems[0].namespaces = removed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Wants another configuration of a target.
+    fn change(&self, target: usize, how: impl FnOnce(&mut FabricConfig)) {
+        let seat = &self.targets[target];
+        how(&mut seat.wanted.borrow_mut());
+        seat.generation.set(seat.generation.get() + 1);
+    }
+
+    fn befall_host(self: &Rc<Self>, fault: Fault, host: usize, time: Duration) {
+        let seat = &self.hosts[host];
+        match fault {
+            Fault::KillHost { .. } => {
+                simulation::kill(seat.process.get());
+                host::bury(self, host);
+                sleep(time);
+                self.start_host(host);
+            }
+            _ => {
+                simulation::pause(seat.process.get(), true);
+                sleep(time);
+                simulation::pause(seat.process.get(), false);
+            }
+        }
+    }
+
+    fn befall_link(&self, fault: Fault, (host, path): (usize, usize), time: Duration) {
+        let machine = self.hosts[host].machine;
+        let to = address(path / self.plan.ports, path % self.plan.ports).ip();
+        match fault {
+            Fault::CutLink { there, back, .. } => {
+                let set = |is_cut| {
+                    if there {
+                        simulation::cut(machine, to, Direction::There, is_cut);
+                    }
+                    if back {
+                        simulation::cut(machine, to, Direction::Back, is_cut);
+                    }
+                };
+                set(true);
+                sleep(time);
+                set(false);
+            }
+            Fault::SlowLink { .. } => {
+                simulation::set_link(machine, to, (5_000, 60_000), 200_000);
+                sleep(time);
+                simulation::set_link(machine, to, (20, 120), 1_000_000_000);
+            }
+            _ => simulation::reset(machine, to),
+        }
+    }
+
+    fn befall_storage(self: &Rc<Self>, fault: Fault, time: Duration) {
+        let volume = Path::new(VOLUME);
+        let slow = u64::from(self.plan.quiesce_ms) * 1000 / SLOW_SHARE;
+        let mood = match fault {
+            Fault::SlowStorage => Mood { delay_us: (slow / 4, slow), ..Mood::default() },
+            Fault::FailingStorage => Mood { failures: 200, ..Mood::default() },
+            Fault::FullStorage => Mood { is_full: true, ..Mood::default() },
+            Fault::Grow => {
+                self.cover(fault);
+                return self.grow();
+            }
+            _ => return self.lose_power(time),
+        };
+        self.cover(fault);
+        disk::set_mood(volume, mood);
+        sleep(time);
+        disk::set_mood(volume, Mood::default());
+    }
+
+    fn lose_power(self: &Rc<Self>, time: Duration) {
+        if self.targets.iter().any(|seat| seat.is_busy.get()) {
+            return;
+        }
+        self.cover(Fault::StorageLosesPower);
+        for (number, seat) in self.targets.iter().enumerate() {
+            seat.is_busy.set(true);
+            self.kill_target(number);
+        }
+        self.look_at_effects();
+        disk::lose_power(Path::new(VOLUME));
+        if let Some(content) = disk::content(Path::new(VOLUME)) {
+            self.history.borrow_mut().lose_power(&content);
+        }
+        sleep(time);
+        for (number, seat) in self.targets.iter().enumerate() {
+            self.start_target(number);
+            seat.is_busy.set(false);
+        }
+    }
+
+    fn grow(&self) {
+        if self.targets.iter().any(|seat| seat.is_busy.get()) {
+            return;
+        }
+        let blocks = self.history.borrow().block_count() as usize + self.plan.blocks;
+        for (number, seat) in self.targets.iter().enumerate() {
+            seat.is_busy.set(true);
+            self.change(number, |config| {
+                target::resize(config, (blocks * self.plan.block_size) as u64);
+            });
+        }
+        let is_applied = |seat: &TargetSeat| seat.applied.get() >= seat.generation.get();
+        if !self.wait_for(Duration::from_secs(20), || self.targets.iter().all(is_applied)) {
+            return simulation::fail("a target does not take its new configuration");
+        }
+        self.history.borrow_mut().grow(blocks);
+        self.targets.iter().for_each(|seat| seat.is_busy.set(false));
+    }
+
+    /// Takes note of what a fault has met.
+    fn cover(&self, fault: Fault) {
+        let mut coverage = self.coverage.borrow_mut();
+        coverage.fault(fault.name());
+        host::cover(self, fault.name(), &mut coverage);
+    }
+}

@@ -1,0 +1,101 @@
+//! A target's process: it starts with the configuration it is to have, follows its changes, and ends when it is told to.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::backend::BackendConfig;
+use engine::ring::Engine;
+use engine::simulation::{self, sleep};
+use engine::target::{
+    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+};
+use uuid::Uuid;
+
+use crate::plan::Plan;
+use crate::scene::{Scene, address, volume};
+
+/// The subsystem that all targets serve.
+pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:simulated";
+/// How often it looks whether something is wanted of it.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Times it tries to start while something of its last life is in the way.
+const STARTS_MAX: usize = 100;
+
+/// What a target serves at first.
+pub(crate) fn configuration(plan: &Plan, number: usize) -> FabricConfig {
+    let size = (plan.blocks * plan.block_size) as u64;
+    let backend = BackendConfig::File { path: volume(), size: Some(size) };
+    let mut namespace = NamespaceConfig::new(1, backend, plan.block_size as u32);
+    namespace.uuid = Some(Uuid::from_u128(0x5e1f_ed9e));
+    namespace.shared_storage = plan.targets > 1;
+    let mut subsystem = SubsystemConfig::new(NQN, "SIMULATED", "Selvedge").with(vec![namespace]);
+    subsystem.command_quiesce_ms = Some(plan.quiesce_ms);
+    let port = |port: usize| {
+        let mut config = PortConfig::new(port as u16 + 1, address(number, port));
+        config.congestion = Some("system".to_owned());
+        config
+    };
+    FabricConfig {
+        ports: (0..plan.ports).map(port).collect(),
+        subsystems: vec![subsystem],
+        ..FabricConfig::default()
+    }
+}
+
+/// Gives the volume another size.
+pub(crate) fn resize(config: &mut FabricConfig, bytes: u64) {
+    for namespace in config.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces) {
+        namespace.backend = BackendConfig::File { path: volume(), size: Some(bytes) };
+    }
+}
+
+/// The life of a target's process.
+pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
+    let seat = &scene.targets[number];
+    let generation = seat.generation.get();
+    let Some(target) = start(scene, number) else { return };
+    seat.applied.set(generation);
+    while !seat.ends.get() {
+        let generation = seat.generation.get();
+        if seat.applied.get() < generation {
+            let wanted = seat.wanted.borrow().clone();
+            if let Err(error) = target.apply(&wanted) {
+                return simulation::fail(format!("target {number} cannot apply its configuration: {error}"));
+            }
+            seat.applied.set(generation);
+        }
+        if seat.resets.replace(false) {
+            for controller in target.status().controllers {
+                target.reset_controller(controller.cntlid);
+            }
+        }
+        seat.connections.set(target.connections());
+        // It costs a look at every reactor's time, so only where it matters.
+        if scene.ends.get() {
+            seat.controllers.set(target.status().controllers.len());
+        }
+        sleep(LOOK_INTERVAL);
+    }
+    target.shutdown();
+    scene.has_gone(seat);
+}
+
+fn start(scene: &Rc<Scene>, number: usize) -> Option<Target> {
+    let mut last = String::new();
+    for _ in 0..STARTS_MAX {
+        let config = TargetConfig {
+            fabric: scene.targets[number].wanted.borrow().clone(),
+            reactors: Reactors::Count(scene.plan.reactors),
+            engine: Engine::Automatic,
+            poll_us_max: 0,
+            state_dir: None,
+        };
+        match Target::start(&config) {
+            Ok(target) => return Some(target),
+            Err(error) => last = error.to_string(),
+        }
+        sleep(LOOK_INTERVAL);
+    }
+    simulation::fail(format!("target {number} does not start: {last}"));
+    None
+}

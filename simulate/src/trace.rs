@@ -1,0 +1,67 @@
+//! What the engine says to its log, as lines of the simulation's trace.
+
+use std::fmt::{self, Write};
+
+use engine::simulation;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// What one end says of the other when that broke the rules: both are ours.
+const ACCUSATIONS: [&str; 4] = [
+    " misbehaved: ",
+    " sent what no NVMe/TCP target sends",
+    " ended the connection: ",
+    "no conforming host sends",
+];
+
+/// Who says it.
+const BLAMERS: [&str; 2] = ["engine::initiator::queue", "engine::target::connection"];
+
+struct Lines {
+    keeps: bool,
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = if field.name() == "message" {
+            write!(self.0, " {value:?}")
+        } else {
+            write!(self.0, " {}={value:?}", field.name())
+        };
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.keeps || BLAMERS.contains(&metadata.target())
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        if ACCUSATIONS.iter().any(|accusation| line.0.contains(accusation)) {
+            simulation::fail(format!("an end broke the protocol: {}", line.0));
+        }
+        simulation::say(|| line.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Does something, and keeps what the engine says meanwhile where `keeps`.
+pub(crate) fn with<T>(keeps: bool, what: impl FnOnce() -> T) -> T {
+    tracing::subscriber::with_default(Lines { keeps }, what)
+}
