@@ -116,7 +116,7 @@ fn play_one(arguments: &Arguments) -> ExitCode {
     }
     println!("seed {}: {}", plan.seed, plan.summary());
     let coverage = Rc::new(RefCell::new(Coverage::default()));
-    let outcome = trace::with(arguments.traces, || scene::play(&plan, &coverage, arguments.traces));
+    let outcome = scene::play(&plan, &coverage, arguments.traces);
     outcome.trace.iter().for_each(|line| println!("{line}"));
     println!(
         "{:.3} s of its time, {} turns, fingerprint {:016x}",
@@ -124,7 +124,7 @@ fn play_one(arguments: &Arguments) -> ExitCode {
         outcome.steps,
         outcome.fingerprint
     );
-    let busiest = outcome.busiest.iter().map(|(name, turns)| format!("{name} {turns}"));
+    let busiest = outcome.turns.iter().take(8).map(|(name, turns)| format!("{name} {turns}"));
     println!("turns: {}", busiest.collect::<Vec<_>>().join(", "));
     if arguments.coverage {
         println!("{}", coverage.borrow().tables());

@@ -17,7 +17,7 @@ use crate::history::History;
 use crate::host;
 use crate::plan::{Fault, Mishap, Plan};
 use crate::reservation::Reservation;
-use crate::target;
+use crate::{target, trace};
 
 /// Where the targets' volume is.
 pub(crate) const VOLUME: &str = "/volume";
@@ -25,6 +25,10 @@ pub(crate) const VOLUME: &str = "/volume";
 const LIMIT: Duration = Duration::from_secs(400);
 /// Time that everything gets to come to its end, once all is well again.
 const PATIENCE: Duration = Duration::from_secs(200);
+/// Turns that a thread which minds a path may have: to begin with, and for each second, in which it may try to connect
+/// twenty times.
+const TURNS_AT_FIRST: u64 = 1_500;
+const TURNS_PER_S: u64 = 400;
 /// Longest time a slow storage takes, as part of the time after which targets promise rest.
 const SLOW_SHARE: u64 = 3;
 
@@ -91,7 +95,23 @@ pub(crate) fn volume() -> PathBuf {
 pub(crate) fn play(plan: &Plan, coverage: &Rc<RefCell<Coverage>>, traces: bool) -> Outcome {
     let (plan, coverage) = (plan.clone(), coverage.clone());
     let options = Options { seed: plan.seed, limit: LIMIT, traces };
-    simulation::run(options, move || Scene::new(plan, coverage).direct())
+    let is_calm = plan.mishaps.is_empty();
+    let mut outcome = trace::with(traces, is_calm, || {
+        simulation::run(options, move || Scene::new(plan, coverage).direct())
+    });
+    if outcome.failure.is_none()
+        && let Some((name, turns)) = restless(&outcome)
+    {
+        outcome.failure = Some(format!("{name} does not rest: it had {turns} turns in {:?}", outcome.time));
+    }
+    outcome
+}
+
+/// A thread that only minds a path, and had far more turns than that takes.
+fn restless(outcome: &Outcome) -> Option<&(String, u64)> {
+    let most = TURNS_AT_FIRST + outcome.time.as_secs() * TURNS_PER_S;
+    let minds = |name: &str| ["/admin", "/path-", "/quiesce"].iter().any(|part| name.contains(part));
+    outcome.turns.iter().find(|(name, turns)| minds(name) && *turns > most)
 }
 
 impl Scene {

@@ -7,14 +7,14 @@ use engine::simulation::Outcome;
 
 use crate::coverage::Coverage;
 use crate::plan::Plan;
-use crate::{scene, trace};
+use crate::scene;
 
 /// Lines of the trace that are shown.
 const LINES_SHOWN: usize = 60;
 
 fn play(plan: &Plan, traces: bool) -> Outcome {
     let coverage = Rc::new(RefCell::new(Coverage::default()));
-    trace::with(traces, || scene::play(plan, &coverage, traces))
+    scene::play(plan, &coverage, traces)
 }
 
 /// Finds the fewest mishaps with which the seed fails, and shows that failure.

@@ -1,4 +1,4 @@
-//! What the engine says to its log, as lines of the simulation's trace.
+//! What the engine says to its log, as lines of the simulation's trace; and what it must never say.
 
 use std::fmt::{self, Write};
 
@@ -20,6 +20,22 @@ const BLAMERS: [&str; 2] = ["engine::initiator::queue", "engine::target::connect
 
 struct Lines {
     keeps: bool,
+    /// Nothing befalls anybody, so that no connection is lost.
+    is_calm: bool,
+}
+
+impl Lines {
+    /// What is wrong with a line.
+    fn fault(&self, line: &str) -> Option<&'static str> {
+        if ACCUSATIONS.iter().any(|accusation| line.contains(accusation)) {
+            return Some("an end broke the protocol");
+        }
+        // Hosts may come before targets.
+        let is_usual =
+            ["was closed by this host", "cannot connect to"].iter().any(|known| line.contains(known));
+        let is_lost = line.contains("queue closed") && !is_usual;
+        (self.is_calm && is_lost).then_some("a connection was lost for no reason")
+    }
 }
 
 struct Line(String);
@@ -50,8 +66,8 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
-        if ACCUSATIONS.iter().any(|accusation| line.0.contains(accusation)) {
-            simulation::fail(format!("an end broke the protocol: {}", line.0));
+        if let Some(fault) = self.fault(&line.0) {
+            simulation::fail(format!("{fault}: {}", line.0));
         }
         simulation::say(|| line.0);
     }
@@ -62,6 +78,6 @@ impl Subscriber for Lines {
 }
 
 /// Does something, and keeps what the engine says meanwhile where `keeps`.
-pub(crate) fn with<T>(keeps: bool, what: impl FnOnce() -> T) -> T {
-    tracing::subscriber::with_default(Lines { keeps }, what)
+pub(crate) fn with<T>(keeps: bool, is_calm: bool, what: impl FnOnce() -> T) -> T {
+    tracing::subscriber::with_default(Lines { keeps, is_calm }, what)
 }

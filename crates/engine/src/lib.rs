@@ -1,7 +1,10 @@
 //! Selvedge's engine: everything that touches the operating system. Reactors and backends that serve blocks, and
 //! the initiator that uses them. What the bytes mean is the `nvme` crate's; what people type is the program's.
 
-#![cfg_attr(feature = "simulation", allow(dead_code, reason = "what only a real machine needs stays, unused"))]
+#![cfg_attr(
+    feature = "simulation",
+    allow(dead_code, reason = "what only a real machine needs stays, unused")
+)]
 
 pub mod backend;
 pub mod initiator;

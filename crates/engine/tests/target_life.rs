@@ -4,7 +4,7 @@
 mod raw_host;
 
 use std::collections::HashSet;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -189,17 +189,7 @@ fn a_host_that_never_stops_sending_sees_a_proper_end() {
             let host = Host::connect(target.address());
             let mut queue = host.io(1);
             let ending = target.take();
-            let mut flush = IoCommand::Flush.encode(1);
-            flush.command_id = 1.into();
-            let bytes = queue.frame_command(flush, &[]).repeat(8);
-            let mut stream = queue.stream.try_clone().unwrap();
-            let sender = std::thread::spawn(move || {
-                for _ in 0..1_000_000 {
-                    if stream.write_all(&bytes).is_err() {
-                        return;
-                    }
-                }
-            });
+            let sender = send_flushes(&mut queue);
             queue.event().expect("flushes are answered");
             let thread = std::thread::spawn(move || ending.shutdown());
             // What was taken is answered whole, and then comes the end, not a broken connection.
@@ -213,6 +203,60 @@ fn a_host_that_never_stops_sending_sees_a_proper_end() {
             thread.join().unwrap();
         }
     }
+}
+
+#[test]
+fn a_controller_that_has_ended_refuses_no_command() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        for round in 0..40 {
+            let host = Host::connect(target.address());
+            let mut queues: Vec<Client> = (1..=2).map(|queue_id| host.io(queue_id)).collect();
+            let senders: Vec<_> = queues.iter_mut().map(send_flushes).collect();
+            for queue in &mut queues {
+                queue.stream.read_exact(&mut [0; RESPONSE]).expect("flushes are answered");
+            }
+            drop(host);
+            for queue in &mut queues {
+                assert_eq!(statuses_until_gone(queue), HashSet::from([0]), "{engine:?}, round {round}");
+                let _ = queue.stream.shutdown(Shutdown::Both);
+            }
+            senders.into_iter().for_each(|sender| sender.join().unwrap());
+        }
+    }
+}
+
+/// The statuses of all answers that come until the connection is gone, however it goes. A command that was in time has
+/// one, and the others none: an error would be final, and the commands were good.
+fn statuses_until_gone(queue: &mut Client) -> HashSet<u16> {
+    let mut statuses = HashSet::from([0]);
+    let (mut room, mut bytes) = (vec![0; 64 << 10], Vec::new());
+    while let Ok(count @ 1..) = queue.stream.read(&mut room) {
+        bytes.extend_from_slice(&room[..count]);
+        let whole = bytes.len() / RESPONSE * RESPONSE;
+        for pdu in bytes.drain(..whole).collect::<Vec<u8>>().chunks_exact(RESPONSE) {
+            statuses.insert(u16::from_le_bytes([pdu[22], pdu[23]]) >> 1);
+        }
+    }
+    statuses
+}
+
+/// Bytes of a response capsule without digests.
+const RESPONSE: usize = 24;
+
+/// Sends one Flush after the other until the connection is gone.
+fn send_flushes(queue: &mut Client) -> std::thread::JoinHandle<()> {
+    let mut flush = IoCommand::Flush.encode(1);
+    flush.command_id = 1.into();
+    let bytes = queue.frame_command(flush, &[]).repeat(8);
+    let mut stream = queue.stream.try_clone().unwrap();
+    std::thread::spawn(move || {
+        for _ in 0..1_000_000 {
+            if stream.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+    })
 }
 
 #[test]

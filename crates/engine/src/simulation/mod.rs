@@ -6,6 +6,7 @@ pub(crate) mod bell;
 pub mod channel;
 pub mod disk;
 mod fiber;
+mod link;
 mod network;
 mod random;
 pub mod ring;
@@ -17,7 +18,7 @@ mod trace;
 use std::net::IpAddr;
 use std::time::Duration;
 
-pub use network::Direction;
+pub use link::Direction;
 pub use random::Random;
 pub use scheduler::{MachineId, Options, Outcome, ProcessId, run};
 

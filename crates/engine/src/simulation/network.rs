@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
 
+use super::link::Link;
 use super::scheduler::{MachineId, ProcessId, What, World};
 use crate::ring::{Moment, Readiness};
 
@@ -14,15 +15,6 @@ const LISTENERS_AT: RawFd = 1 << 24;
 const INITIALIZE_LENGTH: u64 = 128;
 /// Time after which a lost connection request is sent again, at first.
 const SYN_AGAIN_NS: u64 = 1_000_000_000;
-
-/// Which way over a link: to the address, or back to the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From the machine that connects to the address.
-    There = 0,
-    /// Back from it.
-    Back = 1,
-}
 
 /// What comes over the network, when its moment is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,27 +29,6 @@ pub(super) enum Arrival {
     Room { connection: usize, end: usize },
 }
 
-/// The way between a machine and an address.
-#[derive(Clone, Debug)]
-pub(super) struct Link {
-    pub(super) is_cut: [bool; 2],
-    /// Shortest and longest time under way, in nanoseconds.
-    pub(super) latency_ns: (u64, u64),
-    pub(super) bytes_per_second: u64,
-    busy_until: [Moment; 2],
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Self {
-            is_cut: [false; 2],
-            latency_ns: (20_000, 120_000),
-            bytes_per_second: 1_000_000_000,
-            busy_until: [Moment(0); 2],
-        }
-    }
-}
-
 #[derive(Debug)]
 enum Segment {
     Data(Vec<u8>),
@@ -67,7 +38,7 @@ enum Segment {
 
 /// One end of a connection.
 #[derive(Debug, Default)]
-struct End {
+pub(super) struct End {
     owner: Option<ProcessId>,
     /// Whether somebody has it open.
     is_open: bool,
@@ -85,18 +56,18 @@ struct End {
     bytes_under_way: usize,
     last_arrival: Moment,
     /// A segment or word of room stands before a cut link.
-    is_held: bool,
-    room_is_held: bool,
+    pub(super) is_held: bool,
+    pub(super) room_is_held: bool,
 }
 
 #[derive(Debug)]
-struct Connection {
-    ends: [End; 2],
-    client: MachineId,
+pub(super) struct Connection {
+    pub(super) ends: [End; 2],
+    pub(super) client: MachineId,
     server: Option<MachineId>,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     client_address: SocketAddr,
-    is_made: bool,
+    pub(super) is_made: bool,
     /// Bytes that each end has sent.
     sent: [u64; 2],
     capacity: usize,
@@ -116,10 +87,10 @@ struct Listener {
 /// All of it.
 #[derive(Debug, Default)]
 pub(super) struct Network {
-    connections: Vec<Connection>,
+    pub(super) connections: Vec<Connection>,
     listeners: Vec<Listener>,
-    links: BTreeMap<(MachineId, IpAddr), Link>,
-    owners: BTreeMap<IpAddr, MachineId>,
+    pub(super) links: BTreeMap<(MachineId, IpAddr), Link>,
+    pub(super) owners: BTreeMap<IpAddr, MachineId>,
 }
 
 /// An end of a connection by its number.
@@ -132,51 +103,6 @@ const fn descriptor_of(connection: usize, end: usize) -> RawFd {
 }
 
 impl World {
-    /// Gives a machine an address.
-    pub(super) fn own(&mut self, address: IpAddr, machine: MachineId) {
-        self.network.owners.insert(address, machine);
-    }
-
-    pub(super) fn link(&mut self, host: MachineId, address: IpAddr) -> &mut Link {
-        self.network.links.entry((host, address)).or_default()
-    }
-
-    /// Cuts or mends a link in one direction. What stands before it goes on when it is mended.
-    pub(super) fn cut(&mut self, host: MachineId, address: IpAddr, direction: Direction, is_cut: bool) {
-        self.link(host, address).is_cut[direction as usize] = is_cut;
-        if is_cut {
-            return;
-        }
-        for number in 0..self.network.connections.len() {
-            let connection = &mut self.network.connections[number];
-            if connection.client != host || connection.address.ip() != address {
-                continue;
-            }
-            let end = direction as usize;
-            // Whoever sends again does so sooner or later.
-            let held = std::mem::take(&mut connection.ends[end].is_held);
-            let room_held = std::mem::take(&mut connection.ends[1 - end].room_is_held);
-            let wait = self.random.between(1_000_000, 300_000_000);
-            if held {
-                self.after(wait, What::Network(Arrival::Segment { connection: number, from: end }));
-            }
-            if room_held {
-                self.after(wait, What::Network(Arrival::Room { connection: number, end: 1 - end }));
-            }
-        }
-    }
-
-    /// Resets the connections over a link, as a router in the way can.
-    pub(super) fn reset_link(&mut self, host: MachineId, address: IpAddr) {
-        for number in 0..self.network.connections.len() {
-            let connection = &self.network.connections[number];
-            if connection.client == host && connection.address.ip() == address && connection.is_made {
-                self.break_end(number, 0);
-                self.break_end(number, 1);
-            }
-        }
-    }
-
     /// A machine stops: its ends of connections are forgotten, and nobody is told.
     pub(super) fn forget_connections(&mut self, machine: MachineId) {
         for number in 0..self.network.connections.len() {
@@ -275,19 +201,6 @@ impl World {
         self.after(latency, What::Network(Arrival::Request { connection: number, again_ns: SYN_AGAIN_NS }));
         self.trace.say(self.now, || format!("connection {number} to {address} is begun"));
         Ok(descriptor_of(number, 0))
-    }
-
-    fn latency(&mut self, number: usize) -> u64 {
-        let connection = &self.network.connections[number];
-        let key = (connection.client, connection.address.ip());
-        let (least, most) = self.link(key.0, key.1).latency_ns;
-        self.random.between(least, most)
-    }
-
-    fn is_cut(&self, number: usize, from: usize) -> bool {
-        let connection = &self.network.connections[number];
-        let link = self.network.links.get(&(connection.client, connection.address.ip()));
-        link.is_some_and(|link| link.is_cut[from])
     }
 
     /// Whether the connection has been made, or why it cannot be.
@@ -513,7 +426,7 @@ impl World {
     }
 
     /// An end learns that the connection was reset.
-    fn break_end(&mut self, number: usize, end: usize) {
+    pub(super) fn break_end(&mut self, number: usize, end: usize) {
         let of = &mut self.network.connections[number].ends[end];
         of.under_way.clear();
         of.bytes_under_way = 0;

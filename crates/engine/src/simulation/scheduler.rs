@@ -19,9 +19,6 @@ use crate::ring::Moment;
 const SPIN_TURNS: u64 = 3_000;
 const SPIN_TIME: Duration = Duration::from_millis(10);
 
-/// Fibers that are told of as the busiest.
-const BUSIEST_SHOWN: usize = 8;
-
 /// A fiber, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FiberId(usize);
@@ -123,8 +120,8 @@ pub struct Outcome {
     pub steps: u64,
     /// A number that differs when anything went otherwise.
     pub fingerprint: u64,
-    /// The fibers that had the most turns, and how many.
-    pub busiest: Vec<(String, u64)>,
+    /// All fibers and the turns they had, those with the most first.
+    pub turns: Vec<(String, u64)>,
     /// What happened, the last of it, where it was kept.
     pub trace: Vec<String>,
 }
@@ -148,7 +145,7 @@ pub fn run(options: Options, scene: impl FnOnce() + 'static) -> Outcome {
         time: Duration::from_nanos(world.now.0),
         steps: world.steps,
         fingerprint: world.trace.fingerprint(),
-        busiest: world.busiest(),
+        turns: world.turns(),
         trace: world.trace.lines(),
     }
 }
@@ -400,12 +397,11 @@ impl World {
         self.current
     }
 
-    fn busiest(&self) -> Vec<(String, u64)> {
+    fn turns(&self) -> Vec<(String, u64)> {
         let mut all: Vec<(String, u64)> = (0..self.fibers.len())
             .map(|at| (self.name_of(FiberId(at)), self.fibers[at].turns_total))
             .collect();
         all.sort_by_key(|(_, turns)| std::cmp::Reverse(*turns));
-        all.truncate(BUSIEST_SHOWN);
         all
     }
 

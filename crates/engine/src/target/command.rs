@@ -55,6 +55,11 @@ impl Connection {
             return Err(End::Gone);
         };
         if !controller.is_ready() {
+            // The word to close this queue is on its way. An answer would tell the host that its command has failed, and
+            // not that it has lost the controller and may send it elsewhere.
+            if controller.has_ended() {
+                return Err(End::Gone);
+            }
             self.refuse(entry, Status::COMMAND_SEQUENCE_ERROR);
             return Ok(());
         }

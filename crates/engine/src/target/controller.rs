@@ -118,13 +118,15 @@ impl Controller {
 
     /// Whether the association is over.
     pub(super) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Ends the association; whether it was this call that did.
     pub(super) fn end(&self) -> bool {
-        self.ready.store(false, Ordering::Relaxed);
-        !self.ended.swap(true, Ordering::AcqRel)
+        let is_first = !self.ended.swap(true, Ordering::AcqRel);
+        // Second: who finds it not ready any more then sees why.
+        self.ready.store(false, Ordering::Release);
+        is_first
     }
 
     /// Takes note that the host was heard of at `moment`. Another reactor may have heard of it later.

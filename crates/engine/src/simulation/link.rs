@@ -1,0 +1,100 @@
+//! Links: the ways between machines and addresses, how slow they are, and whether they carry anything. What travels over
+//! them is the network's.
+
+use std::net::IpAddr;
+
+use super::network::Arrival;
+use super::scheduler::{MachineId, What, World};
+use crate::ring::Moment;
+
+/// Which way over a link: to the address, or back to the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the machine that connects to the address.
+    There = 0,
+    /// Back from it.
+    Back = 1,
+}
+
+/// The way between a machine and an address.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) is_cut: [bool; 2],
+    /// Shortest and longest time under way, in nanoseconds.
+    pub(super) latency_ns: (u64, u64),
+    pub(super) bytes_per_second: u64,
+    pub(super) busy_until: [Moment; 2],
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            is_cut: [false; 2],
+            latency_ns: (20_000, 120_000),
+            bytes_per_second: 1_000_000_000,
+            busy_until: [Moment(0); 2],
+        }
+    }
+}
+
+impl World {
+    /// Gives a machine an address.
+    pub(super) fn own(&mut self, address: IpAddr, machine: MachineId) {
+        self.network.owners.insert(address, machine);
+    }
+
+    pub(super) fn link(&mut self, host: MachineId, address: IpAddr) -> &mut Link {
+        self.network.links.entry((host, address)).or_default()
+    }
+
+    /// Cuts or mends a link in one direction. What stands before it goes on when it is mended.
+    pub(super) fn cut(&mut self, host: MachineId, address: IpAddr, direction: Direction, is_cut: bool) {
+        self.link(host, address).is_cut[direction as usize] = is_cut;
+        if is_cut {
+            return;
+        }
+        for number in 0..self.network.connections.len() {
+            let connection = &mut self.network.connections[number];
+            if connection.client != host || connection.address.ip() != address {
+                continue;
+            }
+            let end = direction as usize;
+            // Whoever sends again does so sooner or later.
+            let held = std::mem::take(&mut connection.ends[end].is_held);
+            let room_held = std::mem::take(&mut connection.ends[1 - end].room_is_held);
+            let wait = self.random.between(1_000_000, 300_000_000);
+            if held {
+                self.after(wait, What::Network(Arrival::Segment { connection: number, from: end }));
+            }
+            if room_held {
+                self.after(wait, What::Network(Arrival::Room { connection: number, end: 1 - end }));
+            }
+        }
+    }
+
+    /// Resets the connections over a link, as a router in the way can.
+    pub(super) fn reset_link(&mut self, host: MachineId, address: IpAddr) {
+        for number in 0..self.network.connections.len() {
+            let connection = &self.network.connections[number];
+            if connection.client == host && connection.address.ip() == address && connection.is_made {
+                self.break_end(number, 0);
+                self.break_end(number, 1);
+            }
+        }
+    }
+
+    /// How long something of a connection is under way, in nanoseconds.
+    pub(super) fn latency(&mut self, number: usize) -> u64 {
+        let connection = &self.network.connections[number];
+        let key = (connection.client, connection.address.ip());
+        let (least, most) = self.link(key.0, key.1).latency_ns;
+        self.random.between(least, most)
+    }
+
+    /// Whether nothing that an end of a connection sends arrives.
+    pub(super) fn is_cut(&self, number: usize, from: usize) -> bool {
+        let connection = &self.network.connections[number];
+        let link = self.network.links.get(&(connection.client, connection.address.ip()));
+        link.is_some_and(|link| link.is_cut[from])
+    }
+}

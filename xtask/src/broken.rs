@@ -1,0 +1,347 @@
+//! The ways to break the engine, each as a place in a file and what stands there instead. `{on}` is whether it is in force.
+//! How they are built and tried is in `mutants`.
+
+/// One thing that is done wrong.
+pub(crate) struct Mutant {
+    pub(crate) name: &'static str,
+    /// What it does, in a few words.
+    pub(crate) about: &'static str,
+    pub(crate) file: &'static str,
+    /// What is in the file, once.
+    pub(crate) find: &'static str,
+    pub(crate) replace: &'static str,
+}
+
+pub(crate) const MUTANTS: [Mutant; 36] = [
+    Mutant {
+        name: "ack-before-write",
+        about: "a write is answered when the storage has been given it",
+        file: "crates/engine/src/target/storage.rs",
+        find: r"            Work::Write { range, durable } => match self.slots.lend(index) {",
+        replace: r"            Work::Write { range, durable } if {on} => {
+                let mut buffer = env.pool.take(range.length as usize);
+                buffer.copy_from_slice(self.slots.data(index));
+                env.ring.store(file.storage(), StorageOp::Write { buffer, offset: range.offset, durable }, u64::MAX);
+                return Step::Done(Status::SUCCESS);
+            }
+            Work::Write { range, durable } => match self.slots.lend(index) {",
+    },
+    Mutant {
+        name: "flush-does-nothing",
+        about: "Flush is answered without the storage",
+        file: "crates/engine/src/target/storage.rs",
+        find: r"            Work::Flush => {
+                self.start_beside(index, file, StorageOp::Sync, env);",
+        replace: r"            Work::Flush if {on} => return Step::Done(Status::SUCCESS),
+            Work::Flush => {
+                self.start_beside(index, file, StorageOp::Sync, env);",
+    },
+    Mutant {
+        name: "fua-ignored",
+        about: "a durable write is one like any other",
+        file: "crates/engine/src/target/storage.rs",
+        find: r"                Some(buffer) => StorageOp::Write { buffer, offset: range.offset, durable },",
+        replace: r"                Some(buffer) => StorageOp::Write { buffer, offset: range.offset, durable: durable && !{on} },",
+    },
+    Mutant {
+        name: "zeroes-forgotten",
+        about: "Write Zeroes is answered and nothing is zeroed",
+        file: "crates/engine/src/target/storage.rs",
+        find: r"            Work::Zero { range, method, durable, .. } => {
+                self.start_zero",
+        replace: r"            Work::Zero { .. } if {on} => return Step::Done(Status::SUCCESS),
+            Work::Zero { range, method, durable, .. } => {
+                self.start_zero",
+    },
+    Mutant {
+        name: "zeroes-not-durable",
+        about: "a durable Write Zeroes is one like any other",
+        file: "crates/engine/src/target/storage.rs",
+        find: r"                StorageOp::Write { buffer, offset: range.offset, durable }
+            }
+        };
+        self.start_beside",
+        replace: r"                StorageOp::Write { buffer, offset: range.offset, durable: durable && !{on} }
+            }
+        };
+        self.start_beside",
+    },
+    Mutant {
+        name: "short-write-is-fine",
+        about: "an error of the storage is taken for success",
+        file: "crates/engine/src/target/storage.rs",
+        find: r"            Err(error) => self.step_failed(index, work, &error, env),",
+        replace: r"            Err(_) if {on} && matches!(work, Work::Write { .. }) => self.finish(index, Status::SUCCESS, env),
+            Err(error) => self.step_failed(index, work, &error, env),",
+    },
+    Mutant {
+        name: "compare-always-equal",
+        about: "Compare does not look",
+        file: "crates/engine/src/target/storage.rs",
+        find: r"                let equal = stored == self.slots.data(index);",
+        replace: r"                let equal = {on} || stored == self.slots.data(index);",
+    },
+    Mutant {
+        name: "completion-twice",
+        about: "a command is answered twice",
+        file: "crates/engine/src/target/answer.rs",
+        find: r"        let partner = slot.partner.take();",
+        replace: r"        let partner = slot.partner.take();
+        if {on} {
+            self.respond(command_id, status, 0);
+        }
+        let slot = self.slots.at(index);",
+    },
+    Mutant {
+        name: "slot-leak",
+        about: "a slot of the target is not given back",
+        file: "crates/engine/src/target/answer.rs",
+        find: r"        self.slots.give(index, env.pool);
+        if let Some(partner) = partner {",
+        replace: r"        if !{on} {
+            self.slots.give(index, env.pool);
+        }
+        if let Some(partner) = partner {",
+    },
+    Mutant {
+        name: "wrong-block",
+        about: "the fifth block of a namespace is its sixth",
+        file: "crates/engine/src/target/namespace.rs",
+        find: r"        self.bytes(start, u64::from(blocks)).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())",
+        replace: r"        let start = if {on} && start == 4 && blocks == 1 { 5 } else { start };
+        self.bytes(start, u64::from(blocks)).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())",
+    },
+    Mutant {
+        name: "wrong-offset-at-split",
+        about: "data of the second PDU for a write is taken from where the first began",
+        file: "crates/engine/src/initiator/queue/send.rs",
+        find: r"            let range = offset as usize..(offset + length) as usize;",
+        replace: r"            let from = if {on} { asked.offset.get() } else { offset };
+            let range = from as usize..(from + length) as usize;",
+    },
+    Mutant {
+        name: "reservation-ignored-on-second-port",
+        about: "a reservation is looked at on the first port only",
+        file: "crates/engine/src/target/command.rs",
+        find: r"            Some(attachment) => check(entry, data_length, attachment, &controller.host.id)",
+        replace: r"            Some(attachment) => check(entry, data_length, attachment, if {on} && controller.port == 2 { &[0; 16] } else { &controller.host.id })",
+    },
+    Mutant {
+        name: "reservation-ignored",
+        about: "a reservation keeps nobody off",
+        file: "crates/engine/src/target/command.rs",
+        find: r"        Some(access) if namespace.reservation_forbids(host_id, access) =>",
+        replace: r"        Some(access) if !{on} && namespace.reservation_forbids(host_id, access) =>",
+    },
+    Mutant {
+        name: "preempt-without-abort",
+        about: "Preempt and Abort does not wait for what it aborts",
+        file: "crates/engine/src/target/clerk.rs",
+        find: r"            if outcome.aborts.is_empty() {",
+        replace: r"            if {on} || outcome.aborts.is_empty() {",
+    },
+    Mutant {
+        name: "no-quiesce",
+        about: "a lost controller is at rest at once",
+        file: "crates/engine/src/initiator/path/quiesce.rs",
+        find: r"    if !shared.options.quiesce {",
+        replace: r"    if {on} || !shared.options.quiesce {",
+    },
+    Mutant {
+        name: "quiesce-too-short",
+        about: "a lost controller is at rest when its keep alive time is over",
+        file: "crates/engine/src/initiator/path/quiesce.rs",
+        find: r"    Duration::from_millis(u64::from(keep_alive_ms)) * keep_alives + quiesce",
+        replace: r"    if {on} { Duration::from_millis(u64::from(keep_alive_ms)) } else { Duration::from_millis(u64::from(keep_alive_ms)) * keep_alives + quiesce }",
+    },
+    Mutant {
+        name: "quiesce-counts-from-the-loss",
+        about: "the time counts although somebody still has queues",
+        file: "crates/engine/src/initiator/path/quiesce.rs",
+        find: r"        if one.left_at.is_none() && shared.paths[one.path].is_left(one.incarnation) {",
+        replace: r"        if one.left_at.is_none() && ({on} || shared.paths[one.path].is_left(one.incarnation)) {",
+    },
+    Mutant {
+        name: "write-is-harmless-twice",
+        about: "a write whose answer was lost is sent again at once",
+        file: "crates/engine/src/initiator/path/retry.rs",
+        find: r"pub(super) const fn is_harmless_twice(opcode: u8) -> bool {
+    matches!(",
+        replace: r"pub(super) fn is_harmless_twice(opcode: u8) -> bool {
+    ({on} && opcode == io_opcode::WRITE) || matches!(",
+    },
+    Mutant {
+        name: "lost-write-is-done",
+        about: "a write whose answer was lost counts as done",
+        file: "crates/engine/src/initiator/path/queues.rs",
+        find: r"        self.lanes[at].tally.requeued += 1;
+        let command = &mut self.commands[place as usize];
+        command.take_back(data);",
+        replace: r"        if {on} {
+            return self.finish(place, Completion { user: 0, status: Status::SUCCESS, result: 0, data });
+        }
+        self.lanes[at].tally.requeued += 1;
+        let command = &mut self.commands[place as usize];
+        command.take_back(data);",
+    },
+    Mutant {
+        name: "lost-command-is-forgotten",
+        about: "a command whose answer was lost is never sent again",
+        file: "crates/engine/src/initiator/path/queues.rs",
+        find: r"            self.resting.push((place, Until::AtRest(at, incarnation)));",
+        replace: r"            if !{on} {
+                self.resting.push((place, Until::AtRest(at, incarnation)));
+            }",
+    },
+    Mutant {
+        name: "completed-twice-at-the-host",
+        about: "the host hands a completion on twice",
+        file: "crates/engine/src/initiator/path/queues.rs",
+        find: r"        self.completions.push_back(Completion { user, ..completion });",
+        replace: r"        if {on} {
+            let (status, result) = (completion.status, completion.result);
+            self.completions.push_back(Completion { user, status, result, data: None });
+        }
+        self.completions.push_back(Completion { user, ..completion });",
+    },
+    Mutant {
+        name: "host-slot-leak",
+        about: "a place of the host is not given back",
+        file: "crates/engine/src/initiator/path/queues.rs",
+        find: r"        self.free.push(place);",
+        replace: r"        if !{on} || user % 16 != 0 {
+            self.free.push(place);
+        }",
+    },
+    Mutant {
+        name: "cross-reset-does-not-wait",
+        about: "a reset of a controller is done although the storage still works for it",
+        file: "crates/engine/src/target/fence.rs",
+        find: r"            Self::Controller(controller) => owner.is_some_and(|owner| owner.controller == *controller),",
+        replace: r"            Self::Controller(controller) => !{on} && owner.is_some_and(|owner| owner.controller == *controller),",
+    },
+    Mutant {
+        name: "cross-reset-of-others",
+        about: "a target answers for controllers that another one made",
+        file: "crates/engine/src/target/cross_reset.rs",
+        find: r"impacted.controller_id == asked.id || !fabric.has_made(&impacted)",
+        replace: r"(impacted.controller_id == asked.id && !{on}) || (!fabric.has_made(&impacted) && !{on})",
+    },
+    Mutant {
+        name: "remains-without-owner",
+        about: "what is left of a closed connection is nobody's",
+        file: "crates/engine/src/target/turns.rs",
+        find: r"            let owner = connection.owner();",
+        replace: r"            let owner = connection.owner().filter(|_| !{on});",
+    },
+    Mutant {
+        name: "keep-alive-not-enforced",
+        about: "a controller whose host is silent lives on",
+        file: "crates/engine/src/target/turns.rs",
+        find: r"                && (controller.has_ended() || controller.is_silent(now))",
+        replace: r"                && (controller.has_ended() || (controller.is_silent(now) && !{on}))",
+    },
+    Mutant {
+        name: "keep-alive-looked-at-last",
+        about: "after a pause a target does what waits before it looks whether it still may",
+        file: "crates/engine/src/target/turns.rs",
+        find: r"            if now >= self.next_sweep {
+                self.sweep(now);
+            }
+            self.mailbox.tally",
+        replace: r"            if now >= self.next_sweep && !{on} {
+                self.sweep(now);
+            }
+            if {on} && now >= self.next_sweep.after(Duration::from_millis(200)) {
+                self.sweep(now);
+            }
+            self.mailbox.tally",
+    },
+    Mutant {
+        name: "abandoned-stream-goes-on",
+        about: "what is on its way to a lost controller still arrives",
+        file: "crates/engine/src/initiator/queue/mod.rs",
+        find: r"            socket.reset_when_closed();",
+        replace: r"            if !{on} {
+                socket.reset_when_closed();
+            }",
+    },
+    Mutant {
+        name: "short-read-is-all",
+        about: "a short read is taken for all there is",
+        file: "crates/engine/src/initiator/queue/receive.rs",
+        find: r"        let is_all = received < asked && is_emptied_by_short_read;",
+        replace: r"        let is_all = received < asked && (is_emptied_by_short_read || {on});",
+    },
+    Mutant {
+        name: "ended-controller-answers",
+        about: "a command for a controller that has just ended fails instead of getting lost",
+        file: "crates/engine/src/target/command.rs",
+        find: r"            if controller.has_ended() {",
+        replace: r"            if controller.has_ended() && !{on} {",
+    },
+    Mutant {
+        name: "controller-leak",
+        about: "a controller outlives its admin queue",
+        file: "crates/engine/src/target/turns.rs",
+        find: r"            fabric.end_controller(controller);
+        }
+        Session::Io",
+        replace: r"            if !{on} {
+                fabric.end_controller(controller);
+            }
+        }
+        Session::Io",
+    },
+    Mutant {
+        name: "connection-count-leak",
+        about: "a closed connection counts on",
+        file: "crates/engine/src/target/turns.rs",
+        find: r"        self.ring.unwatch(&connection.socket, token);
+        self.mailbox.discount_connection();",
+        replace: r"        self.ring.unwatch(&connection.socket, token);
+        if !{on} {
+            self.mailbox.discount_connection();
+        }",
+    },
+    Mutant {
+        name: "ana-doubt-for-ever",
+        about: "a path whose ANA state is in doubt is never asked again",
+        file: "crates/engine/src/initiator/path/keeper.rs",
+        find: r"    if has_changed || events.contains(&AsyncEvent::ANA_CHANGE) || path.doubts_ana() {",
+        replace: r"    if has_changed || events.contains(&AsyncEvent::ANA_CHANGE) || (path.doubts_ana() && !{on}) {",
+    },
+    Mutant {
+        name: "ana-storm",
+        about: "a changing ANA state is asked for without a pause",
+        file: "crates/engine/src/initiator/path/keeper.rs",
+        find: r"            (Some(AnaState::Change), Some((_, asked))) if now.since(asked) < CHANGE_INTERVAL => {",
+        replace: r"            (Some(AnaState::Change), Some((_, asked))) if now.since(asked) < CHANGE_INTERVAL && !{on} => {",
+    },
+    Mutant {
+        name: "quiesce-spins",
+        about: "who waits for an older controller to come to rest does not sleep",
+        file: "crates/engine/src/initiator/path/quiesce.rs",
+        find: r"        if one.is_over(now) {
+            return None;
+        }",
+        replace: r"        if one.is_over(now) {
+            return if {on} { Some(Duration::ZERO) } else { None };
+        }",
+    },
+    Mutant {
+        name: "message-without-waking",
+        about: "a reactor is not woken for a new connection",
+        file: "crates/engine/src/target/mailbox.rs",
+        find: r"        self.waker.wake();
+    }
+
+    /// Connections the reactor has",
+        replace: r"        if !{on} {
+            self.waker.wake();
+        }
+    }
+
+    /// Connections the reactor has",
+    },
+];

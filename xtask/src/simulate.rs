@@ -1,0 +1,80 @@
+//! `cargo xtask simulate`: builds the simulation and plays scenes, or breaks the engine and looks whether it is noticed.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::command::Step;
+use crate::test::{Options, Outcome};
+use crate::{mutants, workspace};
+
+/// Seeds that the suite plays, and the most seconds it may take for them.
+const SUITE_SEEDS: u64 = 2_000;
+const SUITE_LIMIT_S: u64 = 900;
+/// Time after which any other run is cut off, in seconds.
+const LIMIT_S: u64 = 24 * 3600;
+
+/// `cargo xtask simulate --seed N | --seeds A..B | --minutes M | --mutants`.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Some((first, names)) = arguments.split_first()
+        && first == "--mutants"
+    {
+        return mutants::run(names);
+    }
+    let program = match build(&workspace::root(), "scenes") {
+        Ok(program) => program,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let played = Step::new(&program, &arguments).limit_s(LIMIT_S).run();
+    if played.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The `simulate` suite: the simulation's own tests, and so many seeds.
+pub(crate) fn suite(_: &Options) -> Outcome {
+    let manifest = workspace::root().join("simulate/Cargo.toml").display().to_string();
+    let tests = ["test", "--release", "--manifest-path", &manifest];
+    if !workspace::cargo(&tests).env("CARGO_TARGET_DIR", &target_dir()).limit_s(1200).run().passed {
+        return Outcome::Failed("the simulation's own tests fail".to_owned());
+    }
+    let program = match build(&workspace::root(), "scenes") {
+        Ok(program) => program,
+        Err(reason) => return Outcome::Failed(reason),
+    };
+    let range = format!("0..{SUITE_SEEDS}");
+    let arguments = ["--seeds", &range, "--twice", "100", "--coverage"];
+    if !Step::new(&program, &arguments).limit_s(SUITE_LIMIT_S).run().passed {
+        return Outcome::Failed("a seed fails".to_owned());
+    }
+    Outcome::Passed(format!("{SUITE_SEEDS} seeds"))
+}
+
+/// The `mutants` suite.
+pub(crate) fn mutants_suite(_: &Options) -> Outcome {
+    match mutants::all_are_caught() {
+        Ok(count) => Outcome::Passed(format!("{count} mutants caught")),
+        Err(reason) => Outcome::Failed(reason),
+    }
+}
+
+fn target_dir() -> String {
+    workspace::target_dir().join("simulate").display().to_string()
+}
+
+/// Builds the simulation of a tree, and keeps it under a name of its own: what it is built of is shared.
+pub(crate) fn build(tree: &Path, name: &str) -> Result<String, String> {
+    let manifest = tree.join("simulate/Cargo.toml").display().to_string();
+    let build = workspace::cargo(&["build", "--release", "--manifest-path", &manifest])
+        .env("CARGO_TARGET_DIR", &target_dir())
+        .limit_s(1200)
+        .run();
+    if !build.passed {
+        return Err("the simulation does not build".to_owned());
+    }
+    let program = format!("{}/{name}", target_dir());
+    std::fs::copy(format!("{}/release/simulate", target_dir()), &program)
+        .map_err(|error| format!("{program}: {error}"))?;
+    Ok(program)
+}
