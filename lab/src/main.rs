@@ -1,8 +1,9 @@
-//! Selvedge's networks with many links: `lab links` emulates them, `lab paths` measures on them. It dispatches and
-//! explains, and keeps out both.
+//! Selvedge's networks with many links: `lab links` emulates them, `lab paths` measures on them, `lab chaos` breaks what is
+//! on them. It dispatches and explains, and keeps out all three.
 
 mod arguments;
 mod cell;
+mod chaos;
 mod cleanup;
 mod cuts;
 mod emulator;
@@ -46,13 +47,21 @@ lab paths [the four] --cuts N      N cuts of links by chance, while every write 
     --mode skb|mtu     loses whole packets of the kernel, as netem does, or packets of the wire (skb)
     --seed N           of losses and cuts (by chance, and printed)
 
+lab chaos --minutes M --program PATH [OPTION]...
+    hosts that check every block, against targets that are killed, stopped, cut off, filled and attacked meanwhile
+    --output DIR       where logs go (chaos)
+    --seed N           of everything that chance decides (by chance, and printed)
+    --attackers N      hostile connections at a time (64)
+    --output-format normal|json
+
 lab links --target NAMESPACE --host NAMESPACE [OPTION]...
     links between two network namespaces: tt1, tt2... in the one, th1, th2... in the other
     --links N  --rate MBIT  --delay MS  --loss PROBABILITY  --mode skb|mtu  --queue KB  --seed N
     says `ready`, then takes orders on its standard input, a line each, and answers `ok` or `error REASON`:
-      set LINK|all rate|delay|loss|mode|queue VALUE, cut LINK|all, restore LINK|all, counters, quit
+      set LINK|all rate|delay|loss|mode|queue VALUE, cut LINK|all [to-host|to-target],
+      restore LINK|all, counters, quit
 
-Both make devices and namespaces, which takes root.";
+All make devices and namespaces, which takes root.";
 
 /// Why a command did not do its work.
 pub(crate) enum Failure {
@@ -69,6 +78,7 @@ fn main() -> ExitCode {
     };
     told(match command.as_str() {
         "links" => links::main(rest),
+        "chaos" => chaos::main(rest),
         "paths" => paths::main(rest),
         "help" | "-h" | "--help" => {
             println!("{HELP}");

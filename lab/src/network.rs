@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::cleanup::Cleanup;
 use crate::emulator::AllCounters;
+use crate::emulator::control::Way;
 use crate::emulator::link::{LossUnit, Settings};
 use crate::namespace;
 
@@ -98,6 +99,16 @@ impl Network {
     /// From now on the link swallows everything, without a word to either end.
     pub(crate) fn cut(&mut self, link: usize) -> Result<(), String> {
         self.emulator.ask(&format!("cut {link}")).map(drop)
+    }
+
+    /// From now on the link swallows what goes one way.
+    pub(crate) fn cut_one_way(&mut self, link: usize, way: Way) -> Result<(), String> {
+        self.emulator.ask(&format!("cut {link} {}", way.name())).map(drop)
+    }
+
+    /// The network namespaces of the target's and of the host's ends of the links.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        (&self.target, &self.host)
     }
 
     /// The link carries again.

@@ -31,6 +31,10 @@ pub(crate) fn outcome() -> Outcome {
     };
     add_components();
     note("fmt", workspace::cargo(&["fmt", "--all", "--check"]).run().passed);
+    for apart in ["simulate", "fuzz"] {
+        let manifest = format!("{apart}/Cargo.toml");
+        note(apart, workspace::cargo(&["fmt", "--manifest-path", &manifest, "--check"]).run().passed);
+    }
     note("tidy", tidy::passes());
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     note("clippy", workspace::cargo(&clippy).limit_s(1200).run().passed);

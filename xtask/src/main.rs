@@ -2,16 +2,21 @@
 //! every chore itself.
 
 mod bench;
+mod broken;
+mod chaos;
 mod check;
 mod cleanup;
 mod command;
 mod commands;
 mod conversation;
+mod fuzz;
 mod guest;
 mod lab;
 mod licences;
+mod mutants;
 mod packages;
 mod paths;
+mod simulate;
 mod source;
 mod test;
 mod tidy;
@@ -31,6 +36,10 @@ cargo xtask lab guest build [--fresh]   build the guest with the Linux kernel in
 cargo xtask lab guest run JOB [ARG]...  run a job of lab/ in the guest (see lab/run-guest.sh)
 cargo xtask lab guest shell             a shell in the guest
 cargo xtask lab paths [ARG]...          TCP and MPTCP over many links (see lab/README.md), kept under bench-runs/
+cargo xtask simulate --seeds A..B       target and hosts in a world that follows from a seed (docs/simulation.md)
+cargo xtask simulate --mutants [NAME]   broken builds of the engine, each of which the simulation has to notice
+cargo xtask chaos --minutes M [ARG]...  real processes, killed, cut off and attacked under hosts that check (docs/chaos.md)
+cargo xtask fuzz [TARGET]... [ARG]...   fuzzers, for --seconds N or --runs N each; --list tells them (docs/fuzzing.md)
 cargo xtask bench roofline [ARG]...     the target against bare sockets, kept under bench-runs/
 cargo xtask bench idle                  what connected queues cost while nobody asks anything";
 
@@ -46,6 +55,9 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "lab" => lab::run(rest),
         "bench" => bench::run(rest),
+        "chaos" => chaos::run(rest),
+        "fuzz" => fuzz::run(rest),
+        "simulate" => simulate::run(rest),
         "help" | "-h" | "--help" => {
             println!("{HELP}");
             ExitCode::SUCCESS

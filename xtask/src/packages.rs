@@ -31,9 +31,19 @@ pub(crate) const GUEST: [Package; 9] = [
     Package { name: "debian-archive-keyring", evidence: "/usr/share/keyrings/debian-archive-keyring.gpg" },
 ];
 
+/// What building the fuzzers takes: libFuzzer is C++.
+pub(crate) const FUZZ: [Package; 1] = [Package { name: "g++", evidence: "g++" }];
+
 /// What networks with many links take.
 pub(crate) const PATHS: [Package; 2] =
     [Package { name: "iproute2", evidence: "ip" }, Package { name: "util-linux", evidence: "chrt" }];
+
+/// What chaos takes: such networks, and a disk that is small.
+pub(crate) const CHAOS: [Package; 3] = [
+    Package { name: "iproute2", evidence: "ip" },
+    Package { name: "util-linux", evidence: "unshare" },
+    Package { name: "mount", evidence: "mount" },
+];
 
 /// Installs what is missing, or says exactly what somebody else has to install.
 pub(crate) fn ensure(packages: &[Package]) -> Result<(), String> {

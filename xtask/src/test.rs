@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::packages::{self, Package};
-use crate::{check, commands, guest, paths, usage_error, workspace};
+use crate::{chaos, check, commands, fuzz, guest, paths, simulate, usage_error, workspace};
 
 /// How a suite ended, with what there is to say about it.
 pub(crate) enum Outcome {
@@ -24,41 +24,82 @@ struct Suite {
     name: &'static str,
     about: &'static str,
     packages: &'static [Package],
+    /// Whether it runs only when it is named.
+    waits: bool,
     run: fn(&Options) -> Outcome,
 }
 
 /// In the order in which they run: what fails soonest comes first.
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 10] = [
     Suite {
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
         packages: &packages::CHECK,
+        waits: false,
         run: |_| check::outcome(),
     },
-    Suite { name: "unit", about: "every crate's tests and documentation tests", packages: &[], run: unit },
+    Suite {
+        name: "unit",
+        about: "every crate's tests and documentation tests",
+        packages: &[],
+        waits: false,
+        run: unit,
+    },
+    Suite {
+        name: "simulate",
+        about: "target and hosts in simulated worlds that follow from seeds",
+        packages: &[],
+        waits: false,
+        run: simulate::suite,
+    },
+    Suite {
+        name: "mutants",
+        about: "broken builds of the engine, each of which the simulation has to notice",
+        packages: &[],
+        waits: true,
+        run: simulate::mutants_suite,
+    },
+    Suite {
+        name: "fuzz",
+        about: "every fuzzer on the inputs it has kept, and on chance for a quarter of a minute",
+        packages: &packages::FUZZ,
+        waits: true,
+        run: fuzz::suite,
+    },
     Suite {
         name: "demo",
         about: "`selvedge demo` tells its story within a minute",
         packages: &[],
+        waits: false,
         run: demo,
     },
     Suite {
         name: "kernel",
         about: "the Linux kernel, in a guest, as our target's initiator and as our initiator's target",
         packages: &packages::GUEST,
+        waits: false,
         run: guest::run,
     },
     Suite {
         name: "commands",
         about: "every nvme-cli command, with a second host and live changes, in two guests",
         packages: &packages::GUEST,
+        waits: false,
         run: commands::run,
     },
     Suite {
         name: "paths",
         about: "several paths: the Linux kernel's host over two ports of our target, with each policy",
         packages: &packages::GUEST,
+        waits: false,
         run: paths::run,
+    },
+    Suite {
+        name: "chaos",
+        about: "targets killed, stopped, cut off, filled and attacked under hosts that check every block",
+        packages: &packages::CHAOS,
+        waits: true,
+        run: chaos::suite,
     },
 ];
 
@@ -77,7 +118,8 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             other => return usage_error(&format!("there is no suite or option `{other}`; see test --list")),
         }
     }
-    let chosen = SUITES.iter().filter(|suite| names.is_empty() || names.contains(&suite.name));
+    let runs = |suite: &&Suite| if names.is_empty() { !suite.waits } else { names.contains(&suite.name) };
+    let chosen = SUITES.iter().filter(runs);
     let mut table = Table { rows: Vec::new(), ci: std::env::var("CI").is_ok_and(|ci| ci == "true") };
     for suite in chosen {
         println!("\n== {}: {}", suite.name, suite.about);
@@ -94,7 +136,8 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 fn list() {
     for suite in &SUITES {
-        println!("{:8} {}", suite.name, suite.about);
+        let remark = if suite.waits { " (only when it is named)" } else { "" };
+        println!("{:8} {}{remark}", suite.name, suite.about);
     }
 }
 

@@ -7,9 +7,27 @@ use super::link::{LossUnit, Settings};
 pub(crate) enum Order {
     /// Links, by index, become otherwise.
     Set(Vec<usize>, Change),
+    /// Links swallow what goes one way, until they are restored.
+    CutOneWay(Vec<usize>, Way),
     /// The counters of all links.
     Counters,
     Quit,
+}
+
+/// A direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    ToHost,
+    ToTarget,
+}
+
+impl Way {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Way::ToHost => "to-host",
+            Way::ToTarget => "to-target",
+        }
+    }
 }
 
 /// What of a link changes.
@@ -63,10 +81,14 @@ pub(crate) fn parse(line: &str, links: usize) -> Result<Order, String> {
     match words[..] {
         ["set", which, name, value] => Ok(Order::Set(indexes(which, links)?, Change::parse(name, value)?)),
         ["cut", which] => Ok(Order::Set(indexes(which, links)?, Change::Up(false))),
+        ["cut", which, way] => match [Way::ToHost, Way::ToTarget].iter().find(|known| known.name() == way) {
+            Some(way) => Ok(Order::CutOneWay(indexes(which, links)?, *way)),
+            None => Err(format!("a link is cut to-host or to-target, not `{way}`")),
+        },
         ["restore", which] => Ok(Order::Set(indexes(which, links)?, Change::Up(true))),
         ["counters"] => Ok(Order::Counters),
         ["quit"] => Ok(Order::Quit),
-        _ => Err("known are: set LINK|all rate|delay|loss|queue|mode VALUE, cut LINK, restore LINK, counters, quit"
+        _ => Err("known are: set LINK|all rate|delay|loss|queue|mode VALUE, cut LINK [to-host|to-target], restore LINK, counters, quit"
             .to_owned()),
     }
 }
@@ -99,6 +121,7 @@ mod tests {
         assert_eq!(parse("  set all delay 0.5 ", 2), Ok(Order::Set(vec![0, 1], Change::DelayMs(0.5))));
         assert_eq!(parse("set 1 mode mtu", 1), Ok(Order::Set(vec![0], Change::Mode(LossUnit::Mtu))));
         assert_eq!(parse("cut 4", 4), Ok(Order::Set(vec![3], Change::Up(false))));
+        assert_eq!(parse("cut 4 to-host", 4), Ok(Order::CutOneWay(vec![3], Way::ToHost)));
         assert_eq!(parse("restore all", 1), Ok(Order::Set(vec![0], Change::Up(true))));
         assert_eq!(parse("quit", 4), Ok(Order::Quit));
     }
@@ -119,6 +142,7 @@ mod tests {
             "set 1 mode both",
             "cut",
             "cut x",
+            "cut 1 sideways",
             "quit now",
         ];
         for line in wrong {

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use control::{Change, Order};
+use control::{Change, Order, Way};
 use link::{Counters, Direction, Settings};
 use packet::{Packet, Pool};
 use segment::{Shape, VNET_HEADER};
@@ -71,6 +71,17 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 struct Lane {
     direction: Direction,
     way: VecDeque<Traveller>,
+    /// Whether this direction alone swallows everything.
+    is_cut: bool,
+}
+
+impl Lane {
+    fn swallow(&mut self, pool: &mut Pool) {
+        for traveller in self.way.drain(..) {
+            self.direction.forget(traveller.segments);
+            pool.take_back(traveller.packet);
+        }
+    }
 }
 
 /// A packet and when it arrives.
@@ -97,6 +108,7 @@ impl Emulator {
         let lane = |number: usize| Lane {
             direction: Direction::new(options.seed.wrapping_mul(64).wrapping_add(number as u64)),
             way: VecDeque::new(),
+            is_cut: false,
         };
         Self {
             settings: vec![options.settings; options.links],
@@ -154,8 +166,9 @@ impl Emulator {
 
     /// Sends what a device has on its way.
     fn take_in(&mut self, number: usize, device: &OwnedFd) {
-        let Lane { direction, way } = &mut self.lanes[number];
-        let settings = &self.settings[number / 2];
+        let Lane { direction, way, is_cut } = &mut self.lanes[number];
+        let link = self.settings[number / 2];
+        let settings = &Settings { up: link.up && !*is_cut, ..link };
         for _ in 0..PACKETS_PER_TURN {
             let Some(packet) = self.pool.receive(device) else { return };
             if packet.bytes().len() <= VNET_HEADER {
@@ -205,6 +218,10 @@ impl Emulator {
                     say("ok")?;
                     return Ok(false);
                 }
+                Ok(Order::CutOneWay(links, way)) => {
+                    links.into_iter().for_each(|link| self.cut_one_way(link, way));
+                    say("ok")?;
+                }
                 Ok(Order::Counters) => {
                     let counters =
                         serde_json::to_string(&self.counters()).map_err(|error| error.to_string())?;
@@ -222,15 +239,21 @@ impl Emulator {
 
     fn change(&mut self, link: usize, change: Change) {
         change.apply(&mut self.settings[link]);
-        if change != Change::Up(false) {
-            return;
-        }
+        let Change::Up(up) = change else { return };
         for lane in &mut self.lanes[2 * link..2 * link + 2] {
-            for traveller in lane.way.drain(..) {
-                lane.direction.forget(traveller.segments);
-                self.pool.take_back(traveller.packet);
+            if up {
+                lane.is_cut = false;
+            } else {
+                lane.swallow(&mut self.pool);
             }
         }
+    }
+
+    /// What comes from the target's device goes to the host.
+    fn cut_one_way(&mut self, link: usize, way: Way) {
+        let lane = &mut self.lanes[2 * link + usize::from(way == Way::ToTarget)];
+        lane.is_cut = true;
+        lane.swallow(&mut self.pool);
     }
 
     fn counters(&mut self) -> AllCounters {

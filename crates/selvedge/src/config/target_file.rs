@@ -174,8 +174,13 @@ impl Mistake {
 pub(crate) fn read(path: &Path) -> Result<ServeConfig, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
-    parse(&text).map_err(|mistake| {
-        let line = mistake.span.map_or(String::new(), |span| format!(":{}", line_of(&text, span.start)));
+    read_text(&text, path)
+}
+
+/// Reads and checks what is in the file.
+pub(crate) fn read_text(text: &str, path: &Path) -> Result<ServeConfig, Failure> {
+    parse(text).map_err(|mistake| {
+        let line = mistake.span.map_or(String::new(), |span| format!(":{}", line_of(text, span.start)));
         Failure::usage(format!("{}{line}: {}", path.display(), mistake.what))
     })
 }

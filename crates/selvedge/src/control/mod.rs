@@ -12,6 +12,7 @@ pub(crate) mod endpoint;
 mod fabric;
 mod guard;
 mod host_requests;
+mod in_process;
 mod limits;
 mod metrics;
 mod namespaces;
@@ -26,5 +27,6 @@ mod subsystems;
 mod token;
 
 pub(crate) use host_requests::HostDesk;
+pub use in_process::{InProcess, Reply};
 pub(crate) use server::Control;
 pub(crate) use token::Token;

@@ -1,0 +1,46 @@
+//! Where the program takes texts that others wrote, one function each, so that a fuzzer reaches what a user or a client
+//! of the control API reaches. It decides nothing and opens nothing.
+
+use std::path::Path;
+
+use engine::target::FabricConfig;
+use serde_json::Value;
+
+use crate::config::{nvmet, target_dump, target_file};
+use crate::control::openapi;
+
+pub use crate::control::{InProcess, Reply};
+
+/// Reads the text of a target.toml that is said to come from `path`.
+///
+/// # Errors
+/// One line that says what is wrong and where; it begins with the path.
+pub fn read_target(text: &str, path: &Path) -> Result<FabricConfig, String> {
+    let config = target_file::read_text(text, path);
+    config.map(|config| config.fabric).map_err(|failure| failure.line().unwrap_or_default())
+}
+
+/// Writes a target.toml.
+///
+/// # Errors
+/// When something in it has no place in such a file.
+pub fn write_target(fabric: &FabricConfig) -> Result<String, String> {
+    target_dump::write(fabric).map_err(|failure| failure.line().unwrap_or_default())
+}
+
+/// Reads what nvmetcli saved: the configuration it becomes, and a line for each thing that is lost.
+///
+/// # Errors
+/// When it is none, or becomes one that contradicts itself.
+pub fn import_nvmet(text: &str) -> Result<(FabricConfig, Vec<String>), String> {
+    let imported = nvmet::read(text)?;
+    Ok((imported.fabric, imported.losses.iter().map(ToString::to_string).collect()))
+}
+
+/// The control API's OpenAPI document.
+///
+/// # Errors
+/// When the schemas it is made of are no JSON.
+pub fn openapi() -> Result<Value, serde_json::Error> {
+    openapi::document()
+}

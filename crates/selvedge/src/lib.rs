@@ -1,0 +1,35 @@
+//! The program as a library: all there is behind `selvedge`, and the edges at which it takes texts from others, for
+//! those who feed it on purpose.
+
+mod announce;
+mod bench;
+mod commands;
+mod config;
+mod control;
+pub mod edges;
+mod failure;
+mod flags;
+mod log;
+mod mptcp;
+mod report;
+mod state;
+mod stop;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Reads what was typed, does it, and says how it ended.
+pub fn run() -> ExitCode {
+    let flags = flags::Flags::parse();
+    log::start();
+    match commands::run(&flags.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(line) = failure.line() {
+                eprintln!("selvedge: {line}");
+            }
+            failure.status()
+        }
+    }
+}

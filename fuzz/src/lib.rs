@@ -1,0 +1,10 @@
+//! What the fuzzers hold the code to. The fuzz targets themselves are one line each; what is fuzzed is in the crates.
+
+pub mod config;
+pub mod connection;
+pub mod control;
+pub mod hostile;
+pub mod nvmet;
+pub mod parsers;
+pub mod receive;
+mod schema;

@@ -1,0 +1,288 @@
+//! Hostile hosts: each kind as a loop that goes on until it is told to stop. It keeps out what they cost their target,
+//! and whether that matters.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::wire::{self, Connect};
+use crate::emulator::link::Dice;
+
+/// An attacked target may be slow to answer; a hostile host does not wait for ever.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often connections that are held are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// More than so many are looked at less often.
+const MANY: usize = 500;
+/// Between two bytes of a host that is slow on purpose.
+const SLOW: Duration = Duration::from_secs(1);
+/// Hostile controllers live so long without a keep alive, so that they make room for others.
+const KEEP_ALIVE_MS: u32 = 6_000;
+/// Commands of a host that reads or sends nothing: a whole queue of the largest transfers.
+const COMMANDS: u16 = 127;
+const TRANSFER_BYTES: u32 = 1 << 20;
+const BLOCK_BYTES: u32 = 4096;
+
+/// What a hostile host does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Opens a connection and says nothing.
+    Silent,
+    /// The same, up to the target's limit and beyond.
+    Connections,
+    /// Sends a byte of ICReq each second.
+    SlowHandshake,
+    /// Connects an admin queue and then sends a byte of a command each second.
+    HalfCommand,
+    /// Reads memory, as much as the queue takes, and takes no answer.
+    NeverReadsMemory,
+    /// The same from a file, whose answers are in buffers.
+    NeverReadsFile,
+    /// Writes, and never sends the data that it is asked for.
+    NeverSends,
+    /// A good handshake and then nonsense, again and again.
+    Garbage,
+    /// Opens and closes, as fast as it can.
+    OpenClose,
+    /// Resets connections in the middle of a command, as fast as it can.
+    Resets,
+    /// Makes controllers up to the target's limit and beyond.
+    Controllers,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 11] = [
+        Kind::Silent,
+        Kind::Connections,
+        Kind::SlowHandshake,
+        Kind::HalfCommand,
+        Kind::NeverReadsMemory,
+        Kind::NeverReadsFile,
+        Kind::NeverSends,
+        Kind::Garbage,
+        Kind::OpenClose,
+        Kind::Resets,
+        Kind::Controllers,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Kind::Silent => "silent",
+            Kind::Connections => "connections",
+            Kind::SlowHandshake => "slow handshake",
+            Kind::HalfCommand => "half a command",
+            Kind::NeverReadsMemory => "never reads (memory)",
+            Kind::NeverReadsFile => "never reads (file)",
+            Kind::NeverSends => "never sends data",
+            Kind::Garbage => "garbage",
+            Kind::OpenClose => "open and close",
+            Kind::Resets => "resets",
+            Kind::Controllers => "controllers",
+        }
+    }
+
+    /// Whether connections are held, and not made and ended.
+    pub(crate) const fn holds(self) -> bool {
+        !matches!(self, Kind::Garbage | Kind::OpenClose | Kind::Resets)
+    }
+}
+
+/// Whom to attack, and how hard.
+#[derive(Clone, Debug)]
+pub(crate) struct Attack {
+    pub(crate) kind: Kind,
+    pub(crate) address: SocketAddr,
+    pub(crate) nqn: String,
+    /// Namespaces in memory and in a file.
+    pub(crate) memory_nsid: u32,
+    pub(crate) file_nsid: u32,
+    /// Connections at a time, of those kinds that hold them.
+    pub(crate) connections: usize,
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Connections that were made, in all.
+    pub(crate) made: AtomicU64,
+    /// Those that are held now, and at most.
+    pub(crate) held: AtomicU64,
+    pub(crate) held_max: AtomicU64,
+    /// What the target refused or ended.
+    pub(crate) refused: AtomicU64,
+}
+
+impl Tally {
+    fn hold(&self, count: usize) {
+        self.held.store(count as u64, Ordering::Relaxed);
+        self.held_max.fetch_max(count as u64, Ordering::Relaxed);
+    }
+
+    fn refuse(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection of a hostile host, and what else belongs to it.
+struct Held {
+    /// The connection that is abused, and the admin queue it needs.
+    stream: TcpStream,
+    _admin: Option<TcpStream>,
+    /// What is still to be sent, and when its next byte is.
+    rest: Vec<u8>,
+    next: Instant,
+}
+
+impl Attack {
+    /// Attacks until `stop`. All connections are closed then.
+    pub(crate) fn run(&self, stop: &AtomicBool, tally: &Tally, seed: u64) {
+        let mut dice = Dice::new(seed);
+        if self.kind.holds() {
+            self.hold(stop, tally, &mut dice);
+        } else {
+            while !stop.load(Ordering::Relaxed) {
+                if self.strike(tally, &mut dice).is_err() {
+                    tally.refuse();
+                    // A system that is out of ports or a target that is gone: it goes on when there is one again.
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+    }
+
+    /// Keeps connections up to the number wanted, and lets each do its mischief.
+    fn hold(&self, stop: &AtomicBool, tally: &Tally, dice: &mut Dice) {
+        let mut held: Vec<Held> = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            while held.len() < self.connections && !stop.load(Ordering::Relaxed) {
+                match self.open(u64::from(dice.next())) {
+                    Ok(connection) => held.push(connection),
+                    Err(_) => {
+                        tally.refuse();
+                        break;
+                    }
+                }
+                tally.made.fetch_add(1, Ordering::Relaxed);
+                tally.hold(held.len());
+            }
+            let before = held.len();
+            held.retain_mut(|connection| self.goes_on(connection));
+            (held.len()..before).for_each(|_| tally.refuse());
+            tally.hold(held.len());
+            // Each look is a call for each of them.
+            std::thread::sleep(if held.len() > MANY { 10 * LOOK } else { LOOK });
+        }
+    }
+
+    fn connect(&self) -> std::io::Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.address, ANSWER_TIMEOUT)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    /// A connection with a handshake.
+    fn greeted(&self) -> std::io::Result<TcpStream> {
+        let mut stream = self.connect()?;
+        stream.write_all(&wire::ic_request())?;
+        let answer = wire::read_pdu(&mut stream)?;
+        if answer[0] == wire::IC_RESPONSE { Ok(stream) } else { Err(ErrorKind::ConnectionRefused.into()) }
+    }
+
+    /// A connected queue; of an admin queue, the controller too.
+    fn queue(&self, host: u64, queue: u16, controller: u16) -> std::io::Result<(TcpStream, u16)> {
+        let mut stream = self.greeted()?;
+        let connect = Connect {
+            host,
+            subsystem: &self.nqn,
+            queue,
+            controller,
+            entries: if queue == 0 { 32 } else { COMMANDS + 1 },
+            keep_alive_ms: KEEP_ALIVE_MS,
+        };
+        stream.write_all(&connect.pdu())?;
+        match wire::completion(&wire::read_pdu(&mut stream)?) {
+            Some((word, 0)) => Ok((stream, word as u16)),
+            _ => Err(ErrorKind::ConnectionRefused.into()),
+        }
+    }
+
+    fn open(&self, host: u64) -> std::io::Result<Held> {
+        let held = |stream: TcpStream, admin, rest: Vec<u8>| -> std::io::Result<Held> {
+            stream.set_nonblocking(true)?;
+            Ok(Held { stream, _admin: admin, rest, next: Instant::now() })
+        };
+        match self.kind {
+            Kind::SlowHandshake => held(self.connect()?, None, wire::ic_request()),
+            Kind::HalfCommand => {
+                let (stream, _) = self.queue(host, 0, 0xffff)?;
+                held(stream, None, wire::enable())
+            }
+            Kind::Controllers => held(self.queue(host, 0, 0xffff)?.0, None, Vec::new()),
+            Kind::NeverReadsMemory | Kind::NeverReadsFile | Kind::NeverSends => {
+                let (mut admin, controller) = self.queue(host, 0, 0xffff)?;
+                admin.write_all(&wire::enable())?;
+                wire::read_pdu(&mut admin)?;
+                let (mut stream, _) = self.queue(host, 1, controller)?;
+                let nsid = if self.kind == Kind::NeverReadsFile { self.file_nsid } else { self.memory_nsid };
+                let writes = self.kind == Kind::NeverSends;
+                let blocks = (TRANSFER_BYTES / BLOCK_BYTES) as u16;
+                let commands: Vec<u8> = (0..COMMANDS)
+                    .flat_map(|cid| wire::transfer(writes, cid, nsid, blocks, TRANSFER_BYTES))
+                    .collect();
+                stream.write_all(&commands)?;
+                held(stream, Some(admin), Vec::new())
+            }
+            Kind::Silent | Kind::Connections | Kind::Garbage | Kind::OpenClose | Kind::Resets => {
+                held(self.connect()?, None, Vec::new())
+            }
+        }
+    }
+
+    /// Does what a held connection does next. False when its target has ended it.
+    fn goes_on(&self, held: &mut Held) -> bool {
+        if !held.rest.is_empty() && held.next <= Instant::now() {
+            let byte = held.rest.remove(0);
+            held.next = Instant::now() + SLOW;
+            if held.stream.write_all(&[byte]).is_err() {
+                return false;
+            }
+        }
+        if matches!(self.kind, Kind::NeverReadsMemory | Kind::NeverReadsFile) {
+            // Who never reads does not see an end either; an error is told all the same.
+            return matches!(held.stream.take_error(), Ok(None));
+        }
+        match (&held.stream).read(&mut [0; 4096]) {
+            Ok(0) => false,
+            Ok(_) => true,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+
+    /// One connection of a kind that does not hold it.
+    fn strike(&self, tally: &Tally, dice: &mut Dice) -> std::io::Result<()> {
+        let mut stream = self.connect()?;
+        tally.made.fetch_add(1, Ordering::Relaxed);
+        match self.kind {
+            Kind::Garbage => {
+                stream.write_all(&wire::ic_request())?;
+                wire::read_pdu(&mut stream)?;
+                let nonsense: Vec<u8> = (0..512 + dice.next() % 4096).map(|_| dice.next() as u8).collect();
+                // A target that ends the connection before all is sent does right.
+                let _ = stream.write_all(&nonsense);
+                let _ = stream.read(&mut [0; 4096]);
+            }
+            Kind::Resets => {
+                stream.write_all(&wire::ic_request())?;
+                let length = 1 + dice.next() as usize % 1000;
+                stream.write_all(&wire::transfer(true, 1, 1, 1, BLOCK_BYTES).repeat(14)[..length])?;
+                // Closed with a time of 0, a connection ends with a reset.
+                rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

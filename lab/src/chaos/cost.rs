@@ -1,0 +1,259 @@
+//! What hostile hosts cost a target and a good host, measured for one kind of them after the other, beside what the limits
+//! allow them. It keeps out the hostility itself.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use engine::limits::{CONNECTION_BUFFER_BYTES_MAX, CONTROLLERS_MAX, SEND_BYTES_MAX};
+use serde::Serialize;
+
+use super::attack::Kind;
+use super::ground::{Ground, connections_max};
+use super::host::{Deeds, Host, Plan, good_place};
+use super::sample::Sample;
+use super::target::Role;
+use crate::emulator::link::Dice;
+use crate::table::Table;
+
+/// How long the good host is watched alone, and how long the target may take to be as it was.
+const ALONE: Duration = Duration::from_millis(1500);
+const BACK_LIMIT: Duration = Duration::from_secs(25);
+const LOOK: Duration = Duration::from_millis(200);
+/// What a connection may cost besides its credits: its place, and the slots of a queue of 128 entries.
+const PLACE_KB: u64 = 64;
+const QUEUE_KB: u64 = 512;
+/// What kinds that hold nothing may cost in all: connections that linger, and what the allocator keeps of it.
+const FLOOD_KB: u64 = 64 << 10;
+/// When all is as it was: within the allocator's habits.
+const BACK_KB: u64 = 16 << 10;
+const BACK_DESCRIPTORS: u64 = 4;
+
+/// What one kind of hostile host cost.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cost {
+    pub(crate) attack: &'static str,
+    /// Hostile connections that were there at a time, or, of those who hold none, that were made.
+    pub(crate) connections: u64,
+    pub(crate) refused: u64,
+    pub(crate) added_kb: u64,
+    /// For each connection, where connections are held; else in all.
+    pub(crate) cost_kb: u64,
+    pub(crate) allowed_kb: u64,
+    pub(crate) added_descriptors: u64,
+    pub(crate) allowed_descriptors: u64,
+    pub(crate) iops_alone: u64,
+    pub(crate) iops_beside: u64,
+    /// What was left when the target had had time.
+    pub(crate) left_kb: u64,
+    pub(crate) left_descriptors: u64,
+    pub(crate) back_after_s: f64,
+}
+
+impl Cost {
+    /// Why it is more than it may be, if it is.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let too_much = if self.cost_kb > self.allowed_kb {
+            format!("{} kB of memory where {} are allowed", self.cost_kb, self.allowed_kb)
+        } else if self.added_descriptors > self.allowed_descriptors {
+            format!("{} descriptors where {} are allowed", self.added_descriptors, self.allowed_descriptors)
+        } else if self.left_kb > BACK_KB || self.left_descriptors > BACK_DESCRIPTORS {
+            format!("{} kB and {} descriptors left behind", self.left_kb, self.left_descriptors)
+        } else if self.iops_beside == 0 {
+            "the good host stood still".to_owned()
+        } else {
+            return None;
+        };
+        Some(format!("attack `{}` costs the target {too_much}", self.attack))
+    }
+}
+
+/// Measures all kinds on the steady target, beside one good host that checks what it reads.
+///
+/// # Errors
+/// The good host failed, or the target does not answer.
+pub(crate) fn measure(
+    ground: &mut Ground,
+    seed: u64,
+    watch: Duration,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Vec<Cost>, Deeds), String> {
+    let kinds = Kind::ALL.len() as u32;
+    let runtime = (watch + ALONE + BACK_LIMIT) * kinds;
+    let plan = Plan::by_chance(&good_place(), runtime.as_secs(), ground.number(), &mut Dice::new(seed));
+    let site = ground.site(false);
+    let mut good = Host::start(&site, plan.eager(), "good".to_owned())?;
+    std::thread::sleep(ALONE);
+    let mut costs = Vec::new();
+    for kind in Kind::ALL {
+        let cost = measure_one(ground, kind, seed, watch)?;
+        if good.has_ended() {
+            return Err(format!("the good host ended beside `{}`: {}", kind.name(), good.complaint()));
+        }
+        say(&format!(
+            "attack `{}`: {} connections, {} kB, good host {} of {} IOPS",
+            cost.attack, cost.connections, cost.added_kb, cost.iops_beside, cost.iops_alone
+        ));
+        costs.push(cost);
+    }
+    // It is asked to end here, since nobody knew how long the target would take to be as it was.
+    let deeds = good.interrupt(Instant::now() + Duration::from_secs(60))?;
+    Ok((costs, deeds))
+}
+
+fn measure_one(ground: &mut Ground, kind: Kind, seed: u64, watch: Duration) -> Result<Cost, String> {
+    let (before, alone) = watch_good(ground, ALONE, |_| {})?;
+    let base = before;
+    let attack = ground.attack(kind, Role::Steady)?;
+    let (stop, tally, thread) = ground.start_attack(attack, seed);
+    let mut most = Sample::default();
+    let watched = watch_good(ground, watch, |sample| {
+        most.memory_kb = most.memory_kb.max(sample.memory_kb);
+        most.descriptors = most.descriptors.max(sample.descriptors);
+    });
+    stop.store(true, Ordering::Relaxed);
+    thread.join().unwrap_or_else(|_| Err("an attacker panicked".to_owned()))?;
+    let (_, beside) = watched?;
+    let ended = Instant::now();
+    let mut left = ground.target(Role::Steady).sample()?;
+    let is_back = |left: &Sample| {
+        left.memory_kb <= base.memory_kb + BACK_KB
+            && left.descriptors <= base.descriptors
+            && left.controllers <= base.controllers
+    };
+    while !is_back(&left) && ended.elapsed() < BACK_LIMIT {
+        std::thread::sleep(LOOK);
+        left = ground.target(Role::Steady).sample()?;
+    }
+    let held = tally.held_max.load(Ordering::Relaxed);
+    let added_kb = most.memory_kb.saturating_sub(base.memory_kb);
+    let (allowed_kb, allowed_descriptors) = allowed(kind, held);
+    Ok(Cost {
+        attack: kind.name(),
+        connections: if kind.holds() { held } else { tally.made.load(Ordering::Relaxed) },
+        refused: tally.refused.load(Ordering::Relaxed),
+        added_kb,
+        cost_kb: if kind.holds() { added_kb / held.max(1) } else { added_kb },
+        allowed_kb,
+        added_descriptors: most.descriptors.saturating_sub(base.descriptors),
+        allowed_descriptors,
+        iops_alone: alone,
+        iops_beside: beside,
+        left_kb: left.memory_kb.saturating_sub(base.memory_kb),
+        left_descriptors: left.descriptors.saturating_sub(base.descriptors),
+        back_after_s: (ended.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+    })
+}
+
+/// Watches for `span`, and returns the last sample and the good host's commands per second.
+fn watch_good(
+    ground: &mut Ground,
+    span: Duration,
+    mut see: impl FnMut(&Sample),
+) -> Result<(Sample, u64), String> {
+    let target = ground.target(Role::Steady);
+    let begun = Instant::now();
+    let first = target.good_commands()?;
+    loop {
+        std::thread::sleep(LOOK);
+        let sample = target.sample()?;
+        see(&sample);
+        if begun.elapsed() >= span {
+            let done = target.good_commands()?.saturating_sub(first);
+            return Ok((sample, (done as f64 / begun.elapsed().as_secs_f64()) as u64));
+        }
+    }
+}
+
+/// What a kind may cost by the limits: kB for each of its connections (of those that hold none, in all), and descriptors.
+fn allowed(kind: Kind, held: u64) -> (u64, u64) {
+    let (buffers, answers) = (CONNECTION_BUFFER_BYTES_MAX as u64 >> 10, SEND_BYTES_MAX as u64 >> 10);
+    // Those that are ended while new ones come linger for a while.
+    let with_linger = |each: u64| 2 * each * held + 64;
+    match kind {
+        Kind::Silent | Kind::SlowHandshake => (PLACE_KB, with_linger(1)),
+        Kind::Connections => (PLACE_KB, connections_max() + 64),
+        Kind::HalfCommand => (QUEUE_KB, with_linger(1)),
+        Kind::Controllers => (QUEUE_KB, 2 * CONTROLLERS_MAX as u64 + 64),
+        Kind::NeverReadsMemory => (answers + QUEUE_KB, with_linger(2)),
+        Kind::NeverReadsFile => (buffers + answers + QUEUE_KB, with_linger(2)),
+        Kind::NeverSends => (buffers + QUEUE_KB, with_linger(2)),
+        Kind::Garbage | Kind::OpenClose | Kind::Resets => (FLOOD_KB, connections_max()),
+    }
+}
+
+/// All of it as a table.
+pub(crate) fn table(costs: &[Cost]) -> Table {
+    let mut table = Table::new(&[
+        "hostile hosts",
+        "connections",
+        "refused",
+        "added kB",
+        "kB each",
+        "allowed",
+        "descriptors",
+        "good IOPS alone",
+        "beside",
+        "left kB",
+        "left descr.",
+        "back after s",
+    ]);
+    for cost in costs {
+        let numbers = [
+            cost.connections,
+            cost.refused,
+            cost.added_kb,
+            cost.cost_kb,
+            cost.allowed_kb,
+            cost.added_descriptors,
+            cost.iops_alone,
+            cost.iops_beside,
+            cost.left_kb,
+            cost.left_descriptors,
+        ];
+        let mut row = vec![cost.attack.to_owned()];
+        row.extend(numbers.map(|number| number.to_string()));
+        row.push(format!("{:.1}", cost.back_after_s));
+        table.row(row);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost() -> Cost {
+        let (allowed_kb, allowed_descriptors) = allowed(Kind::NeverSends, 64);
+        Cost {
+            attack: Kind::NeverSends.name(),
+            connections: 64,
+            refused: 0,
+            added_kb: 1000,
+            cost_kb: 15,
+            allowed_kb,
+            added_descriptors: 128,
+            allowed_descriptors,
+            iops_alone: 100,
+            iops_beside: 50,
+            left_kb: 0,
+            left_descriptors: 0,
+            back_after_s: 1.0,
+        }
+    }
+
+    #[test]
+    fn what_is_over_the_limits_is_a_fault() {
+        assert_eq!(cost().fault(), None);
+        assert!(Cost { cost_kb: cost().allowed_kb + 1, ..cost() }.fault().is_some());
+        assert!(Cost { added_descriptors: cost().allowed_descriptors + 1, ..cost() }.fault().is_some());
+        assert!(Cost { left_descriptors: 100, ..cost() }.fault().is_some());
+        assert!(Cost { left_kb: 1 << 20, ..cost() }.fault().is_some());
+        assert!(Cost { iops_beside: 0, ..cost() }.fault().is_some());
+    }
+
+    #[test]
+    fn a_connection_may_cost_its_credits() {
+        assert_eq!(allowed(Kind::NeverSends, 1).0, 8 * 1024 + QUEUE_KB);
+        assert!(Kind::ALL.iter().all(|kind| allowed(*kind, 64).0 <= 64 << 10));
+    }
+}

@@ -1,0 +1,66 @@
+//! Removing a folder even when this process is killed: a shell holds the other end of a pipe, and removes it when the pipe
+//! closes, unless it was told to keep it. It keeps out what is in there.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The shell lives through the signals that a terminal sends. What still has files open there is ended meanwhile by others.
+const SCRIPT: &str = r#"trap "" INT TERM HUP
+read -r word && [ "$word" = keep ] && exit
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    rm -rf "$1" 2>/dev/null
+    [ -e "$1" ] || exit 0
+    sleep 0.5
+done"#;
+
+/// Removes a folder when dropped, or when this process ends in whatever way.
+pub(super) struct Guard {
+    shell: Child,
+}
+
+impl Guard {
+    pub(super) fn new(folder: &Path) -> std::io::Result<Guard> {
+        let shell = Command::new("sh")
+            .args(["-c", SCRIPT, "sh"])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        Ok(Guard { shell })
+    }
+
+    /// The folder stays.
+    pub(super) fn keep(mut self) {
+        if let Some(pipe) = &mut self.shell.stdin {
+            // A shell that is gone removes nothing.
+            let _ = pipe.write_all(b"keep\n");
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        // What cannot be waited for removes the folder all the same.
+        let _ = self.shell.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removes_or_keeps() {
+        let folder = std::env::temp_dir().join(format!("selvedge-lab-guard-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("inside")).unwrap();
+        Guard::new(&folder).unwrap().keep();
+        assert!(folder.exists());
+        drop(Guard::new(&folder).unwrap());
+        assert!(!folder.exists());
+    }
+}

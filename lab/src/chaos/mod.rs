@@ -1,0 +1,201 @@
+//! `lab chaos`: rounds of disturbances under hosts that check every block, and quiet points between them at which
+//! everything has to be as it was. It keeps out how a disturbance is made and what a host does.
+
+mod arguments;
+mod attack;
+mod cost;
+mod errands;
+mod ground;
+mod guard;
+mod host;
+mod process;
+mod report;
+mod round;
+mod sample;
+mod schedule;
+mod target;
+mod wire;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
+
+use crate::Failure;
+use crate::emulator::link::Dice;
+use arguments::Arguments;
+use ground::Ground;
+use guard::Guard;
+use host::{Deeds, Host, Plan};
+use process::Process;
+use report::{Report, TargetReport};
+use round::{Diary, Rounds};
+use sample::Series;
+use target::Role;
+
+/// Descriptors for hostile connections up to every limit of a target, and for all else.
+const DESCRIPTORS: u64 = 16_384;
+/// How long each kind of hostile host is watched: short in short runs.
+const WATCH: Duration = Duration::from_secs(5);
+const WATCH_SHORT: Duration = Duration::from_millis(2500);
+const SHORT_MINUTES: u32 = 5;
+/// The last round may end later than planned, by all its limits.
+const OVERTIME: Duration = Duration::from_secs(1800);
+/// What hosts that are told to end may take: writes that are held, a last flush.
+const LAST_LIMIT: Duration = Duration::from_secs(300);
+/// Filling the namespaces in memory takes a second.
+const FILL_LIMIT: Duration = Duration::from_secs(60);
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// A wrong command line; or what could not be done, or went wrong.
+pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let chance = now.map_or(1, |since| since.as_millis() as u64 % 1_000_000);
+    let arguments = arguments::parse(args, chance).map_err(Failure::Usage)?;
+    run(&arguments).map_err(Failure::Work)
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    if !geteuid().is_root() {
+        return Err("chaos makes network namespaces, devices and a mount, which takes root".to_owned());
+    }
+    if !arguments.program.is_file() {
+        return Err(format!("{} is no program", arguments.program.display()));
+    }
+    raise_descriptors()?;
+    let logs = folder(&arguments.output.join("logs"))?;
+    let data = folder(&arguments.output.join(format!("data-{}", std::process::id())))?;
+    // The last to be dropped: what uses the files has ended then.
+    let guard = Guard::new(&data).map_err(|error| format!("cannot run sh: {error}"))?;
+    let mut diary = Diary::new(&logs, arguments.json)?;
+    diary.say(&format!("seed {}, {} minutes, logs in {}", arguments.seed, arguments.minutes, logs.display()));
+    let report = chaos(arguments, &data, &logs, &mut diary)?;
+    let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
+    let path = arguments.output.join("report.json");
+    std::fs::write(&path, format!("{json}\n")).map_err(|error| format!("{}: {error}", path.display()))?;
+    println!("{}", if arguments.json { json } else { report.text() });
+    if report.failures.is_empty() {
+        return Ok(());
+    }
+    // What the targets' files hold is evidence.
+    guard.keep();
+    Err(format!("chaos with seed {} failed; see {}", arguments.seed, logs.display()))
+}
+
+/// The whole of it. What fails on the way is in the report.
+fn chaos(arguments: &Arguments, data: &Path, logs: &Path, diary: &mut Diary) -> Result<Report, String> {
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs(60 * u64::from(arguments.minutes));
+    let seed = arguments.seed;
+    let mut ground = Ground::new(&arguments.program, data, logs, seed, arguments.attackers as usize)?;
+    fill(&ground, logs)?;
+    let mut failures = Vec::new();
+    let watch = if arguments.minutes < SHORT_MINUTES { WATCH_SHORT } else { WATCH };
+    let (costs, mut deeds) = cost::measure(&mut ground, seed, watch, &mut |line| diary.say(line))?;
+    failures.extend(costs.iter().filter_map(cost::Cost::fault));
+    let mut long = start_long(&mut ground, end, seed)?;
+    let mut rounds = Rounds::new(&mut ground, diary, seed);
+    let outcome = rounds.run(end);
+    let (count, series) = (rounds.count(), rounds.into_series());
+    failures.extend(outcome.failures);
+    deeds.add(&outcome.deeds);
+    diary.say("the hosts that stayed come to their end");
+    for host in &mut long {
+        let checked = host.interrupt(Instant::now() + LAST_LIMIT).and_then(|mut done| {
+            done.add(&host.check()?);
+            Ok(done)
+        });
+        match checked {
+            Ok(done) => deeds.add(&done),
+            Err(reason) => failures.push(reason),
+        }
+    }
+    let targets = target_reports(&mut ground, &series);
+    let flat = targets.iter().flat_map(|target| &target.quantities).filter(|quantity| !quantity.is_flat);
+    failures
+        .extend(flat.map(|q| format!("{} of the steady target grew from {} to {}", q.name, q.early, q.late)));
+    ground.damage.add_to(&mut deeds);
+    let minutes = begun.elapsed().as_secs_f64() / 60.0;
+    let (disturbances, attacks) = (ground.happened.clone(), ground.attacks.clone());
+    Ok(Report { seed, minutes, rounds: count, deeds, disturbances, attacks, costs, targets, failures })
+}
+
+fn target_reports(ground: &mut Ground, series: &[Series]) -> Vec<TargetReport> {
+    Role::ALL
+        .iter()
+        .zip(series)
+        .map(|(role, series)| {
+            let target = ground.target(*role);
+            let quantities = if role.may_die() { Vec::new() } else { series.quantities() };
+            TargetReport {
+                name: role.name(),
+                starts: target.starts(),
+                commands: target.commands(),
+                samples: series.all.len(),
+                quiet_points: series.quiet.len(),
+                quantities,
+            }
+        })
+        .collect()
+}
+
+/// Hosts that stay through all rounds, and are told to end after the last one, whenever that is.
+fn start_long(ground: &mut Ground, end: Instant, seed: u64) -> Result<Vec<Host>, String> {
+    let mut dice = Dice::new(seed ^ 0x6c6f_6e67);
+    let site = ground.site(true);
+    let runtime_s = (end.saturating_duration_since(Instant::now()) + OVERTIME).as_secs();
+    let mut long = Vec::new();
+    for place in host::long_places() {
+        let plan = Plan::by_chance(&place, runtime_s, ground.number(), &mut dice).modest();
+        long.push(Host::start(&site, plan, place.name.to_owned())?);
+    }
+    Ok(long)
+}
+
+/// Touches all memory that is served, so that none of it looks like growth later; and the part of the small disk whose
+/// host must not notice that the disk is full.
+fn fill(ground: &Ground, logs: &Path) -> Result<(), String> {
+    let site = ground.site(false);
+    let address = &Role::Steady.addresses()[0];
+    for (nsid, size) in [("1", "64m"), ("2", "8m"), ("3", "8m")] {
+        let words = [&site.program, "bench", "-a", address, "-n", Role::Steady.nqn(), "--nsid", nsid];
+        let workload = ["--rw", "write", "--bs", "1m", "--iodepth", "4", "--size", size, "-o", "json"];
+        let words: Vec<String> = words.iter().chain(&workload).map(|&word| word.to_owned()).collect();
+        let mut process = Process::start(&site.namespace, &words, &logs.join(format!("fill-{nsid}")))?;
+        match process.wait(Instant::now() + FILL_LIMIT) {
+            Some(status) if status.success() => {}
+            _ => {
+                return Err(format!(
+                    "namespace {nsid} cannot be filled: {}",
+                    process::last_word(&process.errors())
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn folder(path: &Path) -> Result<PathBuf, String> {
+    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn raise_descriptors() -> Result<(), String> {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    if limit.current.is_none_or(|current| current >= DESCRIPTORS) {
+        return Ok(());
+    }
+    let current = Some(DESCRIPTORS.min(most));
+    setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum })
+        .map_err(|error| format!("cannot open {DESCRIPTORS} files: {error}"))
+}
+
+/// What rounds came to.
+#[derive(Debug, Default)]
+struct Outcome {
+    deeds: Deeds,
+    failures: Vec<String>,
+}

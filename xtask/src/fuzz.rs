@@ -1,0 +1,332 @@
+//! The fuzzers: their list, how they are built and run, and what is said of one that has found something. What they
+//! hold the code to is the `fuzz` folder's own.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::command::{Finished, Step};
+use crate::test::{Options, Outcome};
+use crate::{packages, usage_error, workspace};
+
+/// A fuzzer.
+struct Target {
+    name: &'static str,
+    about: &'static str,
+    /// Bytes of the longest input.
+    length_max: u32,
+    /// Whether there is a list of words for it.
+    has_words: bool,
+}
+
+const fn target(name: &'static str, about: &'static str, length_max: u32, has_words: bool) -> Target {
+    Target { name, about, length_max, has_words }
+}
+
+const TARGETS: [Target; 8] = [
+    target("receive_target", "any bytes at the target's end of a connection, cut anywhere", 512, false),
+    target("receive_host", "any bytes at the initiator's end of a connection, cut anywhere", 512, false),
+    target("connection", "whole connections of several hosts to a living target", 1024, false),
+    target("hostile_target", "what peers describe themselves with, and the commands of hosts", 2048, false),
+    target("hostile_controller", "the initiator against a target that lies", 256, false),
+    target("config", "a target.toml of any text", 2048, true),
+    target("nvmet_import", "what nvmetcli is said to have saved", 2048, true),
+    target("control_api", "requests made from the control API's own description", 1024, false),
+];
+
+/// Where nothing is said of it, each fuzzer gets this long.
+const SECONDS: u64 = 60;
+/// In the suite there is less.
+const SUITE_SECONDS: u64 = 15;
+/// The build takes some minutes, and the more the busier the machine's neighbours are: this is when it hangs.
+const BUILD_LIMIT_S: u64 = 3600;
+/// One input may take this long, of which the slowest are a few dozen that wait for a silent target.
+const INPUT_LIMIT_S: u64 = 120;
+/// Memory that no fuzzer needs: a finding of its own.
+const MEMORY_MB: u64 = 2048;
+
+/// How long a fuzzer runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Seconds(u64),
+    Runs(u64),
+}
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    names: Vec<String>,
+    extent: Extent,
+    is_fast: bool,
+}
+
+/// `cargo xtask fuzz [TARGET]... [--seconds N | --runs N] [--fast] [--list]`.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    if args.iter().any(|arg| arg == "--list") {
+        for target in &TARGETS {
+            println!("{:19} {}", target.name, target.about);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let wanted = match parse(args) {
+        Ok(wanted) => wanted,
+        Err(problem) => return usage_error(&problem),
+    };
+    let outcome = packages::ensure(&packages::FUZZ).map_err(Outcome::Skipped).and_then(|()| fuzz(&wanted));
+    match outcome {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(Outcome::Passed(reason) | Outcome::Failed(reason) | Outcome::Skipped(reason)) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Every fuzzer on what it has kept, and then on chance for a while.
+pub(crate) fn suite(_: &Options) -> Outcome {
+    let wanted = Wanted { names: Vec::new(), extent: Extent::Seconds(SUITE_SECONDS), is_fast: false };
+    fuzz(&wanted).map_or_else(|outcome| outcome, Outcome::Passed)
+}
+
+fn parse(args: &[String]) -> Result<Wanted, String> {
+    let mut wanted = Wanted { names: Vec::new(), extent: Extent::Seconds(SECONDS), is_fast: false };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--fast" => wanted.is_fast = true,
+            "--seconds" | "--runs" => {
+                let number = args.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
+                let number = number.ok_or_else(|| format!("{arg} needs a number"))?;
+                wanted.extent = if arg == "--runs" { Extent::Runs(number) } else { Extent::Seconds(number) };
+            }
+            name if TARGETS.iter().any(|target| target.name == name) => wanted.names.push(name.to_owned()),
+            other => return Err(format!("there is no fuzzer or option `{other}`; see fuzz --list")),
+        }
+    }
+    Ok(wanted)
+}
+
+/// Builds the fuzzers and runs those that are wanted, as many at a time as there are processors.
+fn fuzz(wanted: &Wanted) -> Result<String, Outcome> {
+    let build = build(wanted.is_fast)?;
+    let chosen: Vec<&Target> = TARGETS
+        .iter()
+        .filter(|target| wanted.names.is_empty() || wanted.names.iter().any(|name| name == target.name))
+        .collect();
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from).min(chosen.len());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(target) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = run_one(&build, target, wanted.extent);
+                    if let Ok(mut results) = results.lock() {
+                        results.push(result);
+                    }
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_default();
+    let found: Vec<&str> = results.iter().filter_map(|result| result.as_ref().err().copied()).collect();
+    if !found.is_empty() || results.len() < chosen.len() {
+        return Err(Outcome::Failed(format!("found something: {}", found.join(", "))));
+    }
+    let executions: u64 = results.iter().flatten().sum();
+    Ok(format!("{executions} executions of {} fuzzers", chosen.len()))
+}
+
+/// Where the programs are.
+struct Build {
+    folder: PathBuf,
+    programs: PathBuf,
+}
+
+/// Builds all of them with one command. They watch memory, and each comparison as a hint for new inputs, but for fast
+/// ones, which are to try as many inputs as they can.
+fn build(is_fast: bool) -> Result<Build, Outcome> {
+    let cargo_fuzz = cargo_fuzz()?;
+    let folder = workspace::target_dir().join(if is_fast { "fuzz-fast" } else { "fuzz" });
+    let place = folder.display().to_string();
+    let flags: &[&str] =
+        if is_fast { &["--sanitizer", "none", "--no-trace-compares"] } else { &["--sanitizer", "address"] };
+    let fixed = ["fuzz", "build", "--codegen-units", "16", "--target-dir", &place];
+    // The sanitizer's switch is not stable, and the compiler is: a fresh machine has no other.
+    let step =
+        Step::new(&cargo_fuzz, &[&fixed, flags].concat()).env("RUSTC_BOOTSTRAP", "1").limit_s(BUILD_LIMIT_S);
+    if !step.run().passed {
+        return Err(Outcome::Failed("the fuzzers do not build".to_owned()));
+    }
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    Ok(Build { programs: folder.join(triple).join("release"), folder })
+}
+
+/// cargo-fuzz: the one that is here, or one beside what is built.
+fn cargo_fuzz() -> Result<String, Outcome> {
+    if packages::is_here("cargo-fuzz") {
+        return Ok("cargo-fuzz".to_owned());
+    }
+    let tools = workspace::target_dir().join("tools");
+    let program = tools.join("bin/cargo-fuzz");
+    if !program.exists() {
+        let root = tools.display().to_string();
+        let install = ["install", "cargo-fuzz", "--locked", "--root", &root];
+        if !workspace::cargo(&install).limit_s(900).run().passed {
+            return Err(Outcome::Skipped("cargo-fuzz cannot be installed".to_owned()));
+        }
+    }
+    Ok(program.display().to_string())
+}
+
+/// Runs one fuzzer: how many inputs it tried, or its name when it has found something.
+fn run_one(build: &Build, target: &Target, extent: Extent) -> Result<u64, &'static str> {
+    let fuzz = workspace::root().join("fuzz");
+    let kept = fuzz.join("corpus").join(target.name);
+    // What is new stays beside what is built: only what somebody has looked at belongs to the project.
+    let fresh = build.folder.join("corpus").join(target.name);
+    let artifacts = build.folder.join("artifacts");
+    for folder in [&fresh, &artifacts, &kept] {
+        if let Err(error) = std::fs::create_dir_all(folder) {
+            eprintln!("xtask: {} cannot be made: {error}", folder.display());
+            return Err(target.name);
+        }
+    }
+    let prefix = artifacts.join(format!("{}-", target.name));
+    let mut args = vec![
+        format!("-max_len={}", target.length_max),
+        format!("-timeout={INPUT_LIMIT_S}"),
+        format!("-rss_limit_mb={MEMORY_MB}"),
+        format!("-artifact_prefix={}", prefix.display()),
+        "-print_final_stats=1".to_owned(),
+    ];
+    let limit_s = match extent {
+        Extent::Seconds(seconds) => {
+            args.push(format!("-max_total_time={seconds}"));
+            seconds + 2 * INPUT_LIMIT_S
+        }
+        Extent::Runs(runs) => {
+            args.push(format!("-runs={runs}"));
+            24 * 3600
+        }
+    };
+    if target.has_words {
+        args.push(format!("-dict={}", fuzz.join("words").join(target.name).display()));
+    }
+    args.extend([&fresh, &kept].map(|folder| folder.display().to_string()));
+    let program = build.programs.join(target.name).display().to_string();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    // Leaks are looked for by the fuzzers themselves: the sanitizer's way needs to trace its own process.
+    // It keeps little of what was freed: what a fuzzer needs is bounded, and should be seen.
+    let options = "detect_odr_violation=0:detect_leaks=0:quarantine_size_mb=16";
+    let step = Step::new(&program, &args).env("ASAN_OPTIONS", options);
+    let finished = step.limit_s(limit_s).run_quietly();
+    if finished.passed {
+        println!("{}", summary(target, &finished));
+        return Ok(number(&finished.output, "stat::number_of_executed_units:").unwrap_or(0));
+    }
+    println!("{}", finding(target, &finished));
+    Err(target.name)
+}
+
+/// The number behind the last of these words, up to whatever is no digit.
+fn number(output: &str, words: &str) -> Option<u64> {
+    let rest = output.rsplit_once(words)?.1.trim_start();
+    rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn summary(target: &Target, finished: &Finished) -> String {
+    let value = |words| number(&finished.output, words).unwrap_or(0);
+    let (executions, rate) = (value("stat::number_of_executed_units:"), value("stat::average_exec_per_sec:"));
+    let (edges, inputs) = (value(" cov: "), value(" corp: "));
+    format!(
+        "{:19} {executions} executions, {rate} a second, {edges} edges, {inputs} inputs kept",
+        target.name
+    )
+}
+
+/// What there is to say of a finding: all that is needed to have it again without the machine that it was made on.
+fn finding(target: &Target, finished: &Finished) -> String {
+    let lines: Vec<&str> = finished.output.lines().filter(|line| !line.starts_with('#')).collect();
+    let last = lines[lines.len().saturating_sub(80)..].join("\n");
+    let path = finished.output.rsplit_once("Test unit written to ").and_then(|(_, rest)| rest.lines().next());
+    let input = path.and_then(|path| Some((path, std::fs::read(path).ok()?)));
+    let what = input.map_or_else(
+        || "no input was written".to_owned(),
+        |(path, bytes)| {
+            format!(
+                "its input is in {path}, and is in hexadecimal\n{}\n\
+                 again: xxd -r -p > INPUT, and fuzz/README.md says how",
+                hexadecimal(&bytes)
+            )
+        },
+    );
+    format!("{last}\n{} FOUND SOMETHING; {what}", target.name)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let lines =
+        bytes.chunks(48).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn finished(output: &str) -> Finished {
+        Finished { passed: false, output: output.to_owned(), elapsed: Duration::ZERO }
+    }
+
+    #[test]
+    fn every_fuzzer_that_is_listed_is_built_and_the_other_way_round() {
+        let manifest = std::fs::read_to_string(workspace::root().join("fuzz/Cargo.toml")).unwrap();
+        let built = manifest.split("[[bin]]\nname = \"").skip(1).filter_map(|rest| rest.split('"').next());
+        let mut built: Vec<&str> = built.collect();
+        let mut listed: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+        built.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(built, listed);
+        for target in TARGETS.iter().filter(|target| target.has_words) {
+            assert!(workspace::root().join("fuzz/words").join(target.name).is_file(), "{}", target.name);
+        }
+    }
+
+    #[test]
+    fn a_command_line_names_fuzzers_and_how_long() {
+        let parse = |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let wanted = parse("config --runs 7 --fast").unwrap();
+        assert_eq!(
+            (wanted.extent, wanted.is_fast, &*wanted.names),
+            (Extent::Runs(7), true, &["config".into()][..])
+        );
+        assert_eq!(parse("").unwrap().extent, Extent::Seconds(SECONDS));
+        for wrong in ["--runs", "--seconds x", "--seconds 0", "nothing"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_finding_is_told_whole() {
+        let folder = std::env::temp_dir().join(format!("selvedge-fuzz-{}", std::process::id()));
+        std::fs::write(&folder, [0, 0xab, 0xff]).unwrap();
+        let output = format!("#5 NEW\npanicked at x\nTest unit written to {}\nBase64: x", folder.display());
+        let text = finding(&TARGETS[0], &finished(&output));
+        std::fs::remove_file(&folder).unwrap();
+        assert!(text.contains("panicked at x") && text.contains("\n00abff\n"), "{text}");
+        assert!(!text.contains("#5"), "{text}");
+    }
+
+    #[test]
+    fn the_last_numbers_count() {
+        let output = "#2 cov: 1 ft: 2 corp: 3/4b\n#9 DONE cov: 12 ft: 9 corp: 30/4Kb\n\
+                      stat::number_of_executed_units: 77\nstat::average_exec_per_sec:     5\n";
+        let text = summary(&TARGETS[0], &finished(output));
+        assert!(text.ends_with("77 executions, 5 a second, 12 edges, 30 inputs kept"), "{text}");
+    }
+}
