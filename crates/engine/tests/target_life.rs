@@ -209,7 +209,7 @@ fn a_host_that_never_stops_sending_sees_a_proper_end() {
 fn a_controller_that_has_ended_refuses_no_command() {
     for engine in ENGINES {
         let target = TestTarget::start(engine);
-        for round in 0..40 {
+        for round in 0..10 {
             let host = Host::connect(target.address());
             let mut queues: Vec<Client> = (1..=2).map(|queue_id| host.io(queue_id)).collect();
             let senders: Vec<_> = queues.iter_mut().map(send_flushes).collect();
