@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::initiator::{
-    Completion, ConnectOptions, Data, HostIdentity, PathOptions, PathQueues, Paths, Request,
+    Completion, ConnectOptions, Data, HostIdentity, PathOptions, PathQueues, PathState, PathStatus, Paths,
+    Request,
 };
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, Event, Moment, Ring, RingOptions};
@@ -30,6 +31,8 @@ use crate::target::NQN;
 const AGAIN: Duration = Duration::from_millis(300);
 /// How often a job looks whether it is to end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Time in which all paths have to come back when nothing keeps them from it.
+const PATIENCE: Duration = Duration::from_secs(100);
 /// What a command's rest is said to take beyond what is known.
 const MARGIN: Duration = Duration::from_secs(1);
 
@@ -72,8 +75,25 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize) {
     while seat.jobs_done.get() < plan.jobs {
         sleep(LOOK_INTERVAL);
     }
+    wait_for_paths(number, &paths);
     paths.disconnect();
     seat.is_done.set(true);
+}
+
+/// When all is well, every path has to be of use again.
+fn wait_for_paths(number: usize, paths: &Paths) {
+    let until = simulation::now().after(PATIENCE);
+    let is_of_use = |path: &PathStatus| path.state == PathState::Live && path.ana == "optimized";
+    while let Some(path) = paths.status().iter().find(|path| !is_of_use(path)) {
+        if simulation::now() >= until {
+            let (state, ana) = (path.state, path.ana);
+            return simulation::fail(format!(
+                "host {number}: the path to {} stays {state:?}, its ANA state {ana}",
+                path.address
+            ));
+        }
+        sleep(LOOK_INTERVAL);
+    }
 }
 
 fn options(scene: &Scene, number: usize) -> PathOptions {
@@ -99,16 +119,16 @@ fn options(scene: &Scene, number: usize) -> PathOptions {
     }
 }
 
-/// When a host's commands are at rest that has ended just now.
-fn rest(scene: &Scene, plan: &HostPlan) -> Moment {
-    let keep_alives = Duration::from_millis(u64::from(plan.keep_alive_ms)) * 3;
+/// When the commands are at rest of a controller that is lost now.
+pub(crate) fn rest(scene: &Scene, keep_alive_ms: u32) -> Moment {
+    let keep_alives = Duration::from_millis(u64::from(keep_alive_ms)) * 3;
     let quiesce = Duration::from_millis(u64::from(scene.plan.quiesce_ms));
     simulation::now().after(keep_alives + quiesce + MARGIN)
 }
 
 /// A host was killed: what it had begun may go on for a while.
 pub(crate) fn bury(scene: &Scene, number: usize) {
-    let rest = rest(scene, &scene.plan.hosts[number]);
+    let rest = rest(scene, scene.plan.hosts[number].keep_alive_ms);
     for outstanding in scene.hosts[number].outstanding.take() {
         match outstanding.io {
             Io::Write { start, count, name, durable, .. } => {

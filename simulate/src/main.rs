@@ -10,6 +10,7 @@ mod scene;
 mod shrink;
 mod target;
 mod trace;
+mod visitor;
 
 use std::cell::RefCell;
 use std::process::ExitCode;

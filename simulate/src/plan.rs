@@ -5,6 +5,8 @@ use engine::initiator::IoPolicy;
 use engine::simulation::Random;
 use nvme::tcp::Digests;
 
+use crate::visitor::VisitorPlan;
+
 /// Something that happens to somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -25,7 +27,7 @@ pub(crate) enum Fault {
     /// The connections over a link are reset.
     ResetLink { host: usize, path: usize },
     /// A link is slow.
-    SlowLink { host: usize, path: usize },
+    SlowLink { host: usize, path: usize, bytes_per_second: u64 },
     /// The storage is slow.
     SlowStorage,
     /// The storage fails now and then.
@@ -82,10 +84,10 @@ impl Fault {
     }
 }
 
-/// A fault, when it begins and for how long it lasts, in milliseconds.
+/// A fault, when it begins and for how long it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mishap {
-    pub(crate) at_ms: u64,
+    pub(crate) at_us: u64,
     pub(crate) for_ms: u64,
     pub(crate) fault: Fault,
 }
@@ -126,6 +128,8 @@ pub(crate) struct Plan {
     pub(crate) mishaps: Vec<Mishap>,
     /// Whether the volume is reserved by one host at a time.
     pub(crate) is_reserved: bool,
+    /// Somebody who uses the volume by the library meanwhile.
+    pub(crate) visitor: Option<VisitorPlan>,
 }
 
 impl Plan {
@@ -145,25 +149,76 @@ impl Plan {
             reactors: random.between(1, 3) as usize,
             block_size: *random.pick(&[512, 512, 4096]),
             blocks: random.between(8, 96) as usize,
-            quiesce_ms: random.between(300, 2_000) as u16,
+            // Some promise rest so late that a storage may take longer than any keep alive time.
+            quiesce_ms: (if random.chance(250) {
+                random.between(4_000, 12_000)
+            } else {
+                random.between(300, 2_000)
+            }) as u16,
             hosts,
             run_ms,
             mishaps: Vec::new(),
             is_reserved,
+            visitor: None,
         };
-        for _ in 0..random.between(0, 8) {
-            let mishap = plan.mishap(&mut random);
-            plan.mishaps.push(mishap);
+        if !is_reserved && random.chance(200) {
+            plan.visitor = Some(VisitorPlan {
+                target: random.below(targets as u64) as usize,
+                port: random.below(ports as u64) as usize,
+                io_queues: random.between(1, 3) as u16,
+                keep_alive_ms: random.between(1, 3) as u32 * 1000,
+            });
+        }
+        for _ in 0..random.between(0, 7) {
+            plan.add_mishap(&mut random);
         }
         if is_reserved {
             for _ in 0..random.between(2, 6) {
                 let host = random.below(host_count) as usize;
-                let at_ms = random.between(200, run_ms);
-                plan.mishaps.push(Mishap { at_ms, for_ms: 0, fault: Fault::Preempt { host } });
+                let at_us = random.between(200_000, run_ms * 1000);
+                plan.mishaps.push(Mishap { at_us, for_ms: 0, fault: Fault::Preempt { host } });
             }
         }
-        plan.mishaps.sort_by_key(|mishap| mishap.at_ms);
+        plan.mishaps.sort_by_key(|mishap| mishap.at_us);
         plan
+    }
+
+    /// Adds a mishap, and sometimes one that belongs to it: what goes wrong seldom does so alone.
+    fn add_mishap(&mut self, random: &mut Random) {
+        let mishap = self.mishap(random);
+        self.mishaps.push(mishap);
+        if !random.chance(250) {
+            return;
+        }
+        let (at_us, until_us) = (mishap.at_us, mishap.at_us + mishap.for_ms * 1000);
+        let mut next = self.mishap(random);
+        match mishap.fault {
+            // The storage works on while nobody reaches it by this target.
+            Fault::SlowStorage => {
+                let (host, target) =
+                    (random.below(self.hosts.len() as u64) as usize, self.any_target(random));
+                let at_us = at_us + random.between(0, 400_000);
+                let for_ms = random.between(1_000, 15_000);
+                for path in target * self.ports..(target + 1) * self.ports {
+                    let fault = Fault::CutLink { host, path, there: true, back: true };
+                    self.mishaps.push(Mishap { at_us, for_ms, fault });
+                }
+                return;
+            }
+            // What the target says of its state comes late.
+            Fault::SlowLink { path, .. } => {
+                next.fault = Fault::ChangeAna { target: path / self.ports, port: path % self.ports };
+                next.at_us = at_us + random.between(0, 300_000);
+                next.for_ms = random.between(20, 400);
+            }
+            // The next comes just when one is over, and hosts are about to connect again.
+            _ => next.at_us = until_us + random.between(0, 300_000),
+        }
+        self.mishaps.push(next);
+    }
+
+    fn any_target(&self, random: &mut Random) -> usize {
+        random.below(self.targets as u64) as usize
     }
 
     fn mishap(&self, random: &mut Random) -> Mishap {
@@ -182,7 +237,9 @@ impl Plan {
             10 => Fault::CutLink { host, path, there: true, back: false },
             11 | 12 => Fault::CutLink { host, path, there: false, back: true },
             13 => Fault::ResetLink { host, path },
-            14 => Fault::SlowLink { host, path },
+            14 => {
+                Fault::SlowLink { host, path, bytes_per_second: *random.pick(&[50_000, 200_000, 2_000_000]) }
+            }
             15 | 16 => Fault::SlowStorage,
             17 => Fault::FailingStorage,
             18 => Fault::FullStorage,
@@ -195,7 +252,11 @@ impl Plan {
         };
         // Most are short; some are longer than any keep alive time.
         let longest = if random.chance(250) { 12_000 } else { 1_500 };
-        Mishap { at_ms: random.between(50, self.run_ms), for_ms: random.between(10, longest), fault }
+        // And some come when hosts have only begun to connect.
+        let earliest_us = if random.chance(80) { 0 } else { 50_000 };
+        let latest_us = if earliest_us == 0 { 4_000 } else { self.run_ms * 1000 };
+        let at_us = random.between(earliest_us, latest_us);
+        Mishap { at_us, for_ms: random.between(10, longest), fault }
     }
 
     /// Whether commands may fail.
@@ -205,8 +266,11 @@ impl Plan {
 
     /// In one line.
     pub(crate) fn summary(&self) -> String {
-        let mishaps: Vec<String> =
-            self.mishaps.iter().map(|m| format!("{}+{} ms {:?}", m.at_ms, m.for_ms, m.fault)).collect();
+        let mishaps: Vec<String> = self
+            .mishaps
+            .iter()
+            .map(|m| format!("{}+{} ms {:?}", m.at_us / 1000, m.for_ms, m.fault))
+            .collect();
         format!(
             "{} targets with {} ports and {} reactors, {} hosts, {} blocks of {}, CQT {} ms, {} ms{}; {}",
             self.targets,

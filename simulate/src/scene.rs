@@ -17,7 +17,7 @@ use crate::history::History;
 use crate::host;
 use crate::plan::{Fault, Mishap, Plan};
 use crate::reservation::Reservation;
-use crate::{target, trace};
+use crate::{target, trace, visitor};
 
 /// Where the targets' volume is.
 pub(crate) const VOLUME: &str = "/volume";
@@ -78,6 +78,8 @@ pub(crate) struct Scene {
     pub(crate) hosts: Vec<HostSeat>,
     /// Hosts are to come to an end.
     pub(crate) ends: Cell<bool>,
+    /// Visitors that have not come to an end.
+    pub(crate) visitors_left: Cell<usize>,
     mishaps_left: Cell<usize>,
     storage_is_busy: Cell<bool>,
 }
@@ -154,6 +156,7 @@ impl Scene {
             targets,
             hosts,
             ends: Cell::new(false),
+            visitors_left: Cell::new(usize::from(plan.visitor.is_some())),
             mishaps_left: Cell::new(plan.mishaps.len()),
             storage_is_busy: Cell::new(false),
             plan,
@@ -167,10 +170,15 @@ impl Scene {
         for host in 0..self.hosts.len() {
             self.start_host(host);
         }
+        if let Some(visitor) = self.plan.visitor.clone() {
+            let scene = self.clone();
+            let machine = simulation::add_machine(&[]);
+            simulation::start_process("visitor", machine, move || visitor::live(&scene, &visitor));
+        }
         for mishap in self.plan.mishaps.clone() {
             let scene = self.clone();
             simulation::start_thread("mishap", move || {
-                sleep(Duration::from_millis(mishap.at_ms));
+                sleep(Duration::from_micros(mishap.at_us));
                 scene.befall(mishap);
                 scene.mishaps_left.set(scene.mishaps_left.get() - 1);
             });
@@ -187,7 +195,15 @@ impl Scene {
             let left: usize = self.hosts.iter().map(|host| host.outstanding.borrow().len()).sum();
             return simulation::fail(format!("hosts do not come to an end; {left} commands are outstanding"));
         }
+        if !self.wait_for(PATIENCE, || self.visitors_left.get() == 0) {
+            return simulation::fail("a visitor does not come to an end");
+        }
         self.check_end();
+    }
+
+    /// Whether anything befalls anybody that can cost a connection.
+    pub(crate) fn may_lose_connections(&self) -> bool {
+        !self.plan.mishaps.is_empty()
     }
 
     fn wait_for(&self, patience: Duration, is_so: impl Fn() -> bool) -> bool {
@@ -300,7 +316,7 @@ impl Scene {
             }
             Fault::CutLink { host, path, .. }
             | Fault::ResetLink { host, path }
-            | Fault::SlowLink { host, path } => {
+            | Fault::SlowLink { host, path, .. } => {
                 self.cover(mishap.fault);
                 self.befall_link(mishap.fault, (host, path), time);
             }
@@ -426,8 +442,8 @@ impl Scene {
                 sleep(time);
                 set(false);
             }
-            Fault::SlowLink { .. } => {
-                simulation::set_link(machine, to, (5_000, 60_000), 200_000);
+            Fault::SlowLink { bytes_per_second, .. } => {
+                simulation::set_link(machine, to, (5_000, 60_000), bytes_per_second);
                 sleep(time);
                 simulation::set_link(machine, to, (20, 120), 1_000_000_000);
             }
@@ -479,15 +495,20 @@ impl Scene {
         if self.targets.iter().any(|seat| seat.is_busy.get()) {
             return;
         }
+        self.targets.iter().for_each(|seat| seat.is_busy.set(true));
+        let is_applied = |seat: &TargetSeat| seat.applied.get() >= seat.generation.get();
+        let are_applied = || self.targets.iter().all(is_applied);
+        // A namespace that was away may not be back yet, and only one that is there can grow.
+        if !self.wait_for(Duration::from_secs(20), are_applied) {
+            return simulation::fail("a target does not take its configuration");
+        }
         let blocks = self.history.borrow().block_count() as usize + self.plan.blocks;
-        for (number, seat) in self.targets.iter().enumerate() {
-            seat.is_busy.set(true);
+        for number in 0..self.targets.len() {
             self.change(number, |config| {
                 target::resize(config, (blocks * self.plan.block_size) as u64);
             });
         }
-        let is_applied = |seat: &TargetSeat| seat.applied.get() >= seat.generation.get();
-        if !self.wait_for(Duration::from_secs(20), || self.targets.iter().all(is_applied)) {
+        if !self.wait_for(Duration::from_secs(20), are_applied) {
             return simulation::fail("a target does not take its new configuration");
         }
         self.history.borrow_mut().grow(blocks);

@@ -18,6 +18,8 @@ use crate::scene::{Scene, address, volume};
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:simulated";
 /// How often it looks whether something is wanted of it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest time in which a configuration may be refused.
+const APPLY_TIME_MAX: Duration = Duration::from_secs(15);
 /// Times it tries to start while something of its last life is in the way.
 const STARTS_MAX: usize = 100;
 
@@ -55,14 +57,25 @@ pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
     let generation = seat.generation.get();
     let Some(target) = start(scene, number) else { return };
     seat.applied.set(generation);
+    let mut refused_since = None;
     while !seat.ends.get() {
         let generation = seat.generation.get();
         if seat.applied.get() < generation {
             let wanted = seat.wanted.borrow().clone();
-            if let Err(error) = target.apply(&wanted) {
-                return simulation::fail(format!("target {number} cannot apply its configuration: {error}"));
+            match target.apply(&wanted) {
+                Ok(_) => {
+                    seat.applied.set(generation);
+                    refused_since = None;
+                }
+                // A slow storage still works for a namespace that was removed, and has the volume until it is done.
+                Err(error) => {
+                    let since = *refused_since.get_or_insert(simulation::now());
+                    if simulation::now().since(since) > APPLY_TIME_MAX {
+                        let what = format!("target {number} cannot apply its configuration: {error}");
+                        return simulation::fail(what);
+                    }
+                }
             }
-            seat.applied.set(generation);
         }
         if seat.resets.replace(false) {
             for controller in target.status().controllers {

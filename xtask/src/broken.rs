@@ -7,12 +7,15 @@ pub(crate) struct Mutant {
     /// What it does, in a few words.
     pub(crate) about: &'static str,
     pub(crate) file: &'static str,
-    /// What is in the file, once.
+    /// What is in the file, once; several such places are separated by `BETWEEN`, and so is what stands there instead.
     pub(crate) find: &'static str,
     pub(crate) replace: &'static str,
 }
 
-pub(crate) const MUTANTS: [Mutant; 36] = [
+/// Between two places that a mutant breaks.
+pub(crate) const BETWEEN: &str = "\n%%\n";
+
+pub(crate) const MUTANTS: [Mutant; 37] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -120,18 +123,22 @@ pub(crate) const MUTANTS: [Mutant; 36] = [
             let range = from as usize..(from + length) as usize;",
     },
     Mutant {
-        name: "reservation-ignored-on-second-port",
-        about: "a reservation is looked at on the first port only",
-        file: "crates/engine/src/target/command.rs",
-        find: r"            Some(attachment) => check(entry, data_length, attachment, &controller.host.id)",
-        replace: r"            Some(attachment) => check(entry, data_length, attachment, if {on} && controller.port == 2 { &[0; 16] } else { &controller.host.id })",
-    },
-    Mutant {
         name: "reservation-ignored",
         about: "a reservation keeps nobody off",
         file: "crates/engine/src/target/command.rs",
         find: r"        Some(access) if namespace.reservation_forbids(host_id, access) =>",
         replace: r"        Some(access) if !{on} && namespace.reservation_forbids(host_id, access) =>",
+    },
+    Mutant {
+        name: "reservation-ignored-on-second-port",
+        about: "a reservation is looked at on the first port only",
+        file: "crates/engine/src/target/command.rs",
+        find: r"            Some(attachment) => check(entry, data_length, attachment, &controller.host.id)
+%%
+namespace.reservation_forbids(host_id, access) =>",
+        replace: r"            Some(attachment) => check(entry, data_length, attachment, if {on} && controller.port == 2 { &[0; 16] } else { &controller.host.id })
+%%
+!({on} && *host_id == [0; 16]) && namespace.reservation_forbids(host_id, access) =>",
     },
     Mutant {
         name: "preempt-without-abort",
@@ -153,13 +160,6 @@ pub(crate) const MUTANTS: [Mutant; 36] = [
         file: "crates/engine/src/initiator/path/quiesce.rs",
         find: r"    Duration::from_millis(u64::from(keep_alive_ms)) * keep_alives + quiesce",
         replace: r"    if {on} { Duration::from_millis(u64::from(keep_alive_ms)) } else { Duration::from_millis(u64::from(keep_alive_ms)) * keep_alives + quiesce }",
-    },
-    Mutant {
-        name: "quiesce-counts-from-the-loss",
-        about: "the time counts although somebody still has queues",
-        file: "crates/engine/src/initiator/path/quiesce.rs",
-        find: r"        if one.left_at.is_none() && shared.paths[one.path].is_left(one.incarnation) {",
-        replace: r"        if one.left_at.is_none() && ({on} || shared.paths[one.path].is_left(one.incarnation)) {",
     },
     Mutant {
         name: "write-is-harmless-twice",
@@ -248,23 +248,20 @@ pub(crate) const MUTANTS: [Mutant; 36] = [
         find: r"            if now >= self.next_sweep {
                 self.sweep(now);
             }
-            self.mailbox.tally",
+            self.mailbox.tally
+%%
+            self.take_in(now);
+            std::mem::swap",
         replace: r"            if now >= self.next_sweep && !{on} {
                 self.sweep(now);
             }
-            if {on} && now >= self.next_sweep.after(Duration::from_millis(200)) {
+            self.mailbox.tally
+%%
+            self.take_in(now);
+            if now >= self.next_sweep && {on} {
                 self.sweep(now);
             }
-            self.mailbox.tally",
-    },
-    Mutant {
-        name: "abandoned-stream-goes-on",
-        about: "what is on its way to a lost controller still arrives",
-        file: "crates/engine/src/initiator/queue/mod.rs",
-        find: r"            socket.reset_when_closed();",
-        replace: r"            if !{on} {
-                socket.reset_when_closed();
-            }",
+            std::mem::swap",
     },
     Mutant {
         name: "short-read-is-all",
@@ -279,6 +276,30 @@ pub(crate) const MUTANTS: [Mutant; 36] = [
         file: "crates/engine/src/target/command.rs",
         find: r"            if controller.has_ended() {",
         replace: r"            if controller.has_ended() && !{on} {",
+    },
+    Mutant {
+        name: "closed-port-refuses",
+        about: "who comes by a port that is just closed is told that nothing is there",
+        file: "crates/engine/src/target/fabrics.rs",
+        find: r"        if env.fabric.directory().port(self.port).is_none() {",
+        replace: r"        if env.fabric.directory().port(self.port).is_none() && !{on} {",
+    },
+    Mutant {
+        name: "wrong-offset-at-mdts-split",
+        about: "the later pieces of a long write carry the data of the first",
+        file: "crates/engine/src/initiator/namespace.rs",
+        find: r"            buffer.copy_from_slice(&data[at as usize..(at + length) as usize]);",
+        replace: r"            let from = if {on} { 0 } else { at };
+            buffer.copy_from_slice(&data[from as usize..(from + length) as usize]);",
+    },
+    Mutant {
+        name: "wrong-block-at-mdts-split",
+        about: "a long read asks for its first piece again and again",
+        file: "crates/engine/src/initiator/namespace.rs",
+        find: r"            let (start, blocks) = ((offset_bytes + at) / block, (length / block) as u32);
+            let command = IoCommand::Read {",
+        replace: r"            let (start, blocks) = ((offset_bytes + if {on} { 0 } else { at }) / block, (length / block) as u32);
+            let command = IoCommand::Read {",
     },
     Mutant {
         name: "controller-leak",

@@ -28,8 +28,10 @@ pub const COPY_LENGTH_MAX: u64 = 16 << 20;
 pub const IN_CAPSULE_LENGTH_MAX: usize = 16 << 10;
 /// Bytes of in-capsule data with an admin command: fixed by the TCP transport specification (7.4.5).
 pub const ADMIN_IN_CAPSULE_LENGTH_MAX: usize = 8 << 10;
-/// Bytes one H2CData PDU may carry (MAXH2CDATA): a whole transfer, so that one R2T is one PDU.
-pub const DATA_TO_CONTROLLER_MAX: u32 = BUFFER_LENGTH_MAX as u32;
+/// Bytes one H2CData PDU may carry (MAXH2CDATA): a whole transfer, so that one R2T is one PDU. In a simulation it is so
+/// small that hosts have to split what they send, as other targets make them do.
+pub const DATA_TO_CONTROLLER_MAX: u32 =
+    if cfg!(feature = "simulation") { 20 << 10 } else { BUFFER_LENGTH_MAX as u32 };
 
 /// Entries of an I/O queue (MQES): eight times what Linux asks for by default.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;

@@ -13,6 +13,7 @@ use engine::target::{
 };
 use nvme::command::admin_opcode;
 use nvme::discovery::{DISCOVERY_NQN, DiscoveryLog, SubsystemType};
+use nvme::fabrics::CONTROLLER_ID_ANY;
 use nvme::features::{AsyncEvent, FeatureId};
 use nvme::identify::{Cns, IdentifyNamespace, NamespaceList};
 use nvme::io::IoCommand;
@@ -22,7 +23,7 @@ use raw_host::{
     Client, ENGINES, Give, HOST_NQN, Host, Kind, NQN, Options, SIZE, SPACES, Space, TestTarget,
     assert_status, eventually, pattern,
 };
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 const OTHER_HOST: &str = "nqn.2014-08.org.example:other-host";
 const NAMESPACES: AsyncEvent = AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED;
@@ -406,6 +407,20 @@ fn discovery_is_told_of_what_comes_and_goes() {
         assert_eq!(discovered(&mut named), expected, "it says its own name");
         assert!(queues.iter_mut().all(|queue| queue.read(SPACES[0], 0, 1).status.is_success()));
         assert_eq!(events(&mut stays.admin), [], "no host of the first subsystem has noticed");
+    }
+}
+
+#[test]
+fn who_comes_by_a_port_that_is_just_closed_is_not_refused_for_good() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        target.apply(|fabric| fabric.ports.push(PortConfig::new(7, "127.0.0.1:0".parse().unwrap())));
+        let options = Options::default();
+        let mut comes = Client::initialized(target.ports()[1], options.digests);
+        target.apply(|fabric| fabric.ports.truncate(1));
+        let data = options.data(CONTROLLER_ID_ANY);
+        comes.submit(options.connect(0).encode(), Give::Capsule(data.as_bytes()));
+        comes.expect_end();
     }
 }
 

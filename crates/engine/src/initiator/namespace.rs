@@ -18,8 +18,9 @@ use crate::ring::channel::channel;
 const PIECES_MAX: u64 = 32;
 /// Blocks of one command (NLB is 0's based and 16 bits wide).
 const BLOCKS_MAX: u64 = 1 << 16;
-/// Bytes of one command of a large request: enough to keep a link busy, few enough to use all queues.
-const PIECE_LENGTH: u64 = 256 << 10;
+/// Bytes of one command of a large request: enough to keep a link busy, few enough to use all queues. A simulation's
+/// volumes are small, and are to be split all the same.
+const PIECE_LENGTH: u64 = if cfg!(feature = "simulation") { 8 << 10 } else { 256 << 10 };
 /// Blocks of one range of a deallocation (LLB).
 const RANGE_BLOCKS_MAX: u64 = u32::MAX as u64;
 
@@ -233,7 +234,8 @@ impl Namespace {
                     }
                     self.give_buffer(completion.data);
                 }
-                Err(error) => outcome = outcome.and(Err(error)),
+                // It is worth more than a status: what was lost may still take effect.
+                Err(error) => outcome = Err(error),
             }
         }
     }

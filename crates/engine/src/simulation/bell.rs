@@ -38,7 +38,7 @@ impl Bell {
     pub(crate) fn wait(&self, seen: u64, timeout: Duration) {
         let deadline = super::now().after(timeout);
         // Others have their turns, even where the wait is for no time at all.
-        scheduler::park(Some(Moment(super::now().0 + 1)));
+        scheduler::step_aside();
         while !scheduler::is_ending() && super::now() < deadline {
             {
                 let mut state = self.state();

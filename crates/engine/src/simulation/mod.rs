@@ -104,7 +104,10 @@ pub fn cut(host: MachineId, address: IpAddr, direction: Direction, is_cut: bool)
 /// How slow a link is: shortest and longest time under way in microseconds, and bytes per second.
 pub fn set_link(host: MachineId, address: IpAddr, latency_us: (u64, u64), bytes_per_second: u64) {
     with(|world| {
+        let now = world.now;
         let link = world.link(host, address);
+        // What has been sent is on its way; what comes now does not stand behind it.
+        link.busy_until = [now; 2];
         link.latency_ns = (latency_us.0 * 1000, latency_us.1 * 1000);
         link.bytes_per_second = bytes_per_second;
     });

@@ -418,6 +418,7 @@ impl World {
             of.under_way.clear();
             of.bytes_under_way = 0;
             of.last_arrival = self.now;
+            of.is_held = false;
             // What is on its way finds nothing any more; the reset does not wait for it.
             self.dispatch(number, end, Segment::Reset);
         } else {
@@ -464,7 +465,13 @@ impl World {
             return;
         }
         if self.is_cut(number, from) {
-            self.network.connections[number].ends[from].is_held = true;
+            let end = &mut self.network.connections[number].ends[from];
+            if matches!(end.under_way.front(), Some((_, Segment::Reset))) {
+                // Nobody sends a reset again.
+                end.under_way.clear();
+            } else {
+                end.is_held = true;
+            }
             return;
         }
         let of = &mut self.network.connections[number].ends[from];

@@ -61,6 +61,11 @@ impl World {
         }
     }
 
+    fn has_events(&self, ring: usize) -> bool {
+        let state = &self.rings[ring];
+        state.is_woken || !state.ready.is_empty() || !state.stored.is_empty()
+    }
+
     fn take_events(&mut self, ring: usize, events: &mut Vec<Event>) {
         let state = &mut self.rings[ring];
         state.waits = None;
@@ -193,7 +198,9 @@ impl Ring {
     pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         let deadline = timeout.map(|timeout| super::now().after(timeout)).filter(|at| at.0 != u64::MAX);
         // Others have their turns between two looks, however busy this one is.
-        scheduler::park(Some(Moment(super::now().0 + 1)));
+        if scheduler::with(|world| world.has_events(self.id)) {
+            scheduler::step_aside();
+        }
         loop {
             if scheduler::is_ending() {
                 return Err(io::Error::other("the process has ended"));

@@ -43,8 +43,11 @@ struct FiberState {
     turns_total: u64,
     /// Turns it had since this moment.
     turns: (Moment, u64),
-    /// Counts its waits, so that the end of an old one is not taken for that of the next.
-    wait: u64,
+    /// When its wait is over, if it is not woken before.
+    deadline: Option<Moment>,
+    /// The moment for which it is in the queue of what will happen. What is there for a later one, from a wait that was
+    /// over sooner, counts for nothing.
+    timer: Option<Moment>,
 }
 
 struct Process {
@@ -59,8 +62,8 @@ struct Process {
 /// What happens when its moment comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
-    /// A fiber's wait is over.
-    Wake { fiber: FiberId, wait: u64 },
+    /// A fiber's wait may be over.
+    Wake(FiberId),
     /// Something of the network.
     Network(super::network::Arrival),
     /// A storage operation takes effect.
@@ -191,7 +194,8 @@ pub(super) fn spawn(process: Option<ProcessId>, name: String, body: impl FnOnce(
             is_woken: false,
             turns_total: 0,
             turns: (Moment(0), 0),
-            wait: 0,
+            deadline: None,
+            timer: None,
         });
         world.make_ready(id);
         id
@@ -219,14 +223,25 @@ pub(super) fn park(deadline: Option<Moment>) {
             return false;
         }
         state.is_parked = true;
-        state.wait += 1;
-        let wait = state.wait;
-        if let Some(at) = deadline.filter(|at| at.0 != u64::MAX) {
-            world.at(at, What::Wake { fiber: id, wait });
-        }
+        state.deadline = deadline.filter(|at| at.0 != u64::MAX);
+        world.set_timer(id);
         true
     });
     if waits {
+        fiber::give_way();
+    }
+}
+
+/// Gives way to whoever is ready, and waits for nothing.
+pub(super) fn step_aside() {
+    let may = with(|world| {
+        let may = world.running().is_some_and(|process| world.processes[process.0].is_alive);
+        if let Some(id) = world.current.filter(|_| may) {
+            world.make_ready(id);
+        }
+        may
+    });
+    if may {
         fiber::give_way();
     }
 }
@@ -348,14 +363,34 @@ impl World {
     fn fire(&mut self) {
         let Some(Reverse(timer)) = self.timers.pop() else { return };
         match timer.what {
-            What::Wake { fiber, wait } => {
-                if self.fibers[fiber.0].wait == wait {
-                    self.unpark(fiber);
-                }
-            }
+            What::Wake(fiber) => self.wake(fiber, timer.at),
             What::Network(arrival) => self.arrive(arrival),
             What::Effect(operation) => self.take_effect(operation),
             What::Stored(operation) => self.end_operation(operation),
+        }
+    }
+
+    /// A moment has come for which a fiber was in the queue.
+    fn wake(&mut self, id: FiberId, at: Moment) {
+        let state = &mut self.fibers[id.0];
+        if state.timer != Some(at) {
+            return;
+        }
+        state.timer = None;
+        match state.deadline {
+            Some(deadline) if state.is_parked && deadline <= at => self.unpark(id),
+            Some(_) if state.is_parked => self.set_timer(id),
+            _ => {}
+        }
+    }
+
+    /// Puts a fiber into the queue for its deadline, unless it is there for an earlier moment and can see to it then.
+    fn set_timer(&mut self, id: FiberId) {
+        let state = &mut self.fibers[id.0];
+        let Some(deadline) = state.deadline else { return };
+        if state.timer.is_none_or(|timer| deadline < timer) {
+            state.timer = Some(deadline);
+            self.at(deadline, What::Wake(id));
         }
     }
 

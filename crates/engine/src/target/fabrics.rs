@@ -46,6 +46,10 @@ impl Connection {
         data: &[u8],
         env: &mut Environment<'_>,
     ) -> Result<(), End> {
+        // Who came by a port that is closed by now is not told that nothing is there: the host would not come again.
+        if env.fabric.directory().port(self.port).is_none() {
+            return Err(End::Gone);
+        }
         let connect = Connect::decode(entry);
         let outcome = match ConnectData::read_from_bytes(data) {
             Ok(data) if connect.queue_id == 0 => self.connect_admin(&connect, &data, env),
