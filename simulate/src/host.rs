@@ -134,7 +134,7 @@ pub(crate) fn bury(scene: &Scene, number: usize) {
             Io::Write { start, count, name, durable, .. } => {
                 scene.history.borrow_mut().end_write((start, count), name, durable, None, rest);
             }
-            Io::Acquire { asked } => scene.reservation.borrow_mut().is_unknown(asked),
+            Io::Acquire { asked } => scene.reservation.borrow_mut().is_unknown(asked, rest),
             _ => {}
         }
     }
@@ -420,7 +420,7 @@ impl<'a> Job<'a> {
                 if status.is_success() {
                     reservation.is_taken(asked, self.host);
                 } else {
-                    reservation.is_unknown(asked);
+                    reservation.is_refused(asked);
                 }
             }
             _ => {}

@@ -128,6 +128,8 @@ pub(crate) struct Plan {
     pub(crate) mishaps: Vec<Mishap>,
     /// Whether the volume is reserved by one host at a time.
     pub(crate) is_reserved: bool,
+    /// Whether hosts hardly pause between their commands.
+    is_busy: bool,
     /// Somebody who uses the volume by the library meanwhile.
     pub(crate) visitor: Option<VisitorPlan>,
 }
@@ -140,8 +142,14 @@ impl Plan {
         let targets = if is_reserved { 1 } else { random.between(1, 2) as usize };
         let ports = random.between(1, 2) as usize;
         let host_count = if is_reserved { random.between(2, 3) } else { random.between(1, 3) };
-        let hosts: Vec<HostPlan> = (0..host_count).map(|_| HostPlan::new(&mut random)).collect();
-        let run_ms = random.between(500, 5_000);
+        let mut hosts: Vec<HostPlan> = (0..host_count).map(|_| HostPlan::new(&mut random)).collect();
+        let mut run_ms = random.between(500, 5_000);
+        // Some scenes are short and busy, so that whatever happens meets commands in the midst of all that is done to them.
+        let is_busy = random.chance(40);
+        if is_busy {
+            run_ms = random.between(200, 600);
+            hosts.iter_mut().for_each(|host| (host.pause_us_max, host.depth) = (500, 8));
+        }
         let mut plan = Self {
             seed,
             targets,
@@ -159,6 +167,7 @@ impl Plan {
             run_ms,
             mishaps: Vec::new(),
             is_reserved,
+            is_busy,
             visitor: None,
         };
         if !is_reserved && random.chance(200) {
@@ -187,7 +196,7 @@ impl Plan {
     fn add_mishap(&mut self, random: &mut Random) {
         let mishap = self.mishap(random);
         self.mishaps.push(mishap);
-        if !random.chance(250) {
+        if self.is_busy || !random.chance(250) {
             return;
         }
         let (at_us, until_us) = (mishap.at_us, mishap.at_us + mishap.for_ms * 1000);
@@ -227,6 +236,7 @@ impl Plan {
         let host = random.below(self.hosts.len() as u64) as usize;
         let path = random.below((self.targets * self.ports) as u64) as usize;
         let fault = match random.below(24) {
+            ..8 if self.is_busy => Fault::ResetControllers { target },
             0 | 1 => Fault::KillTarget { target },
             2 => Fault::StopTarget { target },
             3 | 4 => Fault::PauseTarget { target },
@@ -251,7 +261,13 @@ impl Plan {
             _ => Fault::ResetControllers { target },
         };
         // Most are short; some are longer than any keep alive time.
-        let longest = if random.chance(250) { 12_000 } else { 1_500 };
+        let longest = if self.is_busy {
+            50
+        } else if random.chance(250) {
+            12_000
+        } else {
+            1_500
+        };
         // And some come when hosts have only begun to connect.
         let earliest_us = if random.chance(80) { 0 } else { 50_000 };
         let latest_us = if earliest_us == 0 { 4_000 } else { self.run_ms * 1000 };
@@ -281,7 +297,11 @@ impl Plan {
             self.block_size,
             self.quiesce_ms,
             self.run_ms,
-            if self.is_reserved { ", reserved" } else { "" },
+            match (self.is_reserved, self.is_busy) {
+                (true, _) => ", reserved",
+                (_, true) => ", busy",
+                _ => "",
+            },
             if mishaps.is_empty() { "no mishaps".to_owned() } else { mishaps.join(", ") }
         )
     }

@@ -1,6 +1,6 @@
 //! Who holds the volume's reservation, as far as it is known, and that nobody else writes meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engine::ring::Moment;
 use engine::simulation::{self, disk::Effect};
@@ -27,6 +27,10 @@ pub(crate) struct Ticket {
 pub(crate) struct Reservation {
     terms: Vec<Term>,
     asked: u64,
+    /// Requests that have not ended.
+    open: BTreeSet<u64>,
+    /// A request of a host that has ended may still be carried out until then.
+    doubt_until: Moment,
     preempts: Option<usize>,
     /// The last that took it, whether or not it still has it.
     last: Option<usize>,
@@ -55,21 +59,31 @@ impl Reservation {
     pub(crate) fn ask(&mut self, host: usize) -> (u64, Option<usize>) {
         self.ends();
         self.asked += 1;
+        self.open.insert(self.asked);
         self.preempts = self.last.filter(|last| *last != host);
         (self.asked, self.last)
     }
 
-    /// A request went well. It counts if nobody has asked since.
+    /// A request went well. It counts if nobody else has asked meanwhile.
     pub(crate) fn is_taken(&mut self, asked: u64, holder: usize) {
         self.last = Some(holder);
-        if asked == self.asked {
+        self.open.remove(&asked);
+        if asked == self.asked && self.open.is_empty() && simulation::now() > self.doubt_until {
             let preempted = self.preempts;
             self.terms.push(Term { holder, preempted, from: simulation::now(), to: None });
         }
     }
 
-    /// Nobody knows what became of a request.
-    pub(crate) fn is_unknown(&mut self, _: u64) {
+    /// A request did not go well.
+    pub(crate) fn is_refused(&mut self, asked: u64) {
+        self.open.remove(&asked);
+        self.ends();
+    }
+
+    /// Nobody knows what becomes of a request until `rest`.
+    pub(crate) fn is_unknown(&mut self, asked: u64, rest: Moment) {
+        self.open.remove(&asked);
+        self.doubt_until = self.doubt_until.max(rest);
         self.ends();
     }
 
