@@ -214,6 +214,16 @@ impl Plan {
                 }
                 return;
             }
+            // It goes while somebody has just begun to ask about it.
+            Fault::RemoveNamespace { target } => {
+                let host = random.below(self.hosts.len() as u64) as usize;
+                let path = target * self.ports + random.below(self.ports as u64) as usize;
+                let fault = Fault::SlowLink { host, path, bytes_per_second: 2_000_000 };
+                let slow_us = at_us.saturating_sub(500_000);
+                self.mishaps.push(Mishap { at_us: slow_us, for_ms: 1_500, fault });
+                next.fault = Fault::ResetLink { host, path };
+                next.at_us = at_us.saturating_sub(random.between(0, 400_000));
+            }
             // What the target says of its state comes late.
             Fault::SlowLink { path, .. } => {
                 next.fault = Fault::ChangeAna { target: path / self.ports, port: path % self.ports };

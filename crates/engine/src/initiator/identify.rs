@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+use nvme::Status;
 use nvme::identify::bits::{attributes, features, sharing};
 use nvme::identify::{Cns, IdentifyNamespace, IdentifyRequest, NamespaceIdentifiers, NamespaceList};
 
@@ -107,11 +108,11 @@ impl Controller {
     /// When the connection is lost, there is no such namespace, or its description makes no sense.
     pub fn namespace(&self, nsid: u32) -> Result<NamespaceInfo, InitiatorError> {
         let namespace = self.identify_namespace(nsid)?;
-        let names = self.namespace_names(nsid, &namespace)?;
         let format = namespace.format();
         if namespace.size_blocks.get() == 0 {
-            return Err(bad("Identify Namespace", &format!("there is no active namespace {nsid}")));
+            return Err(bad("Identify Namespace", &no_active(nsid)));
         }
+        let names = self.namespace_names(nsid, &namespace)?;
         let block_size = format.block_bytes().and_then(|bytes| u32::try_from(bytes).ok());
         let Some(block_size) = block_size else {
             let exponent = format.data_size_exponent;
@@ -151,10 +152,13 @@ impl Controller {
     ) -> Result<NamespaceIdentifiers, InitiatorError> {
         let mut names = NamespaceIdentifiers::default();
         if self.version() >= VERSION_WITH_DESCRIPTORS {
+            const WHAT: &str = "Identify (namespace descriptors)";
             let reply = self.link().identify_bytes(IdentifyRequest::new(Cns::NAMESPACE_DESCRIPTORS), nsid)?;
             if reply.status.is_success() {
-                let list = NamespaceIdentifiers::decode(&reply.data);
-                names = list.map_err(|error| bad("Identify (namespace descriptors)", &error))?;
+                names = NamespaceIdentifiers::decode(&reply.data).map_err(|error| bad(WHAT, &error))?;
+            } else if reply.status.without_flags() == Status::INVALID_NAMESPACE {
+                // It has gone since it was described. Taken for nameless, it would be another one than on other paths.
+                return Err(bad(WHAT, &no_active(nsid)));
             }
         }
         names.eui64 = names.eui64.or(Some(namespace.eui64)).filter(|id| *id != [0; 8]);
@@ -162,6 +166,10 @@ impl Controller {
         names.uuid = names.uuid.filter(|id| *id != [0; 16]);
         Ok(names)
     }
+}
+
+fn no_active(nsid: u32) -> String {
+    format!("there is no active namespace {nsid}")
 }
 
 fn bad(what: &'static str, reason: &dyn Display) -> InitiatorError {
