@@ -79,7 +79,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             println!("{summary}");
             ExitCode::SUCCESS
         }
-        Err(Outcome::Passed(reason) | Outcome::Failed(reason) | Outcome::Skipped(reason)) => {
+        Err(outcome) => {
+            let (Outcome::Passed(reason)
+            | Outcome::Failed(reason)
+            | Outcome::Skipped(reason)
+            | Outcome::LeftOut(reason)) = outcome;
             eprintln!("xtask: {reason}");
             ExitCode::FAILURE
         }

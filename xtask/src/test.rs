@@ -11,7 +11,10 @@ use crate::{chaos, check, commands, fuzz, guest, paths, simulate, usage_error, w
 pub(crate) enum Outcome {
     Passed(String),
     Failed(String),
+    /// It cannot run here.
     Skipped(String),
+    /// There was no time left for it.
+    LeftOut(String),
 }
 
 /// What the command line asks for.
@@ -20,12 +23,24 @@ pub(crate) struct Options {
     pub(crate) keep: bool,
 }
 
+/// When a suite runs that is not named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    Always,
+    /// While there is time: on a slow machine it must not keep the others from being told of.
+    WithTime,
+    /// Never.
+    Named,
+}
+
+/// After so long a time no suite is begun that runs `WithTime`.
+const TIME_FOR_ALL: Duration = Duration::from_secs(45 * 60);
+
 struct Suite {
     name: &'static str,
     about: &'static str,
     packages: &'static [Package],
-    /// Whether it runs only when it is named.
-    waits: bool,
+    when: When,
     run: fn(&Options) -> Outcome,
 }
 
@@ -35,71 +50,71 @@ const SUITES: [Suite; 10] = [
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
         packages: &packages::CHECK,
-        waits: false,
+        when: When::Always,
         run: |_| check::outcome(),
     },
     Suite {
         name: "unit",
         about: "every crate's tests and documentation tests",
         packages: &[],
-        waits: false,
+        when: When::Always,
         run: unit,
     },
     Suite {
         name: "simulate",
         about: "target and hosts in simulated worlds that follow from seeds",
         packages: &[],
-        waits: false,
+        when: When::Always,
         run: simulate::suite,
     },
     Suite {
         name: "mutants",
         about: "broken builds of the engine, each of which the simulation has to notice",
         packages: &[],
-        waits: true,
+        when: When::Named,
         run: simulate::mutants_suite,
-    },
-    Suite {
-        name: "fuzz",
-        about: "every fuzzer on the inputs it has kept, and on chance for a quarter of a minute",
-        packages: &packages::FUZZ,
-        waits: true,
-        run: fuzz::suite,
     },
     Suite {
         name: "demo",
         about: "`selvedge demo` tells its story within a minute",
         packages: &[],
-        waits: false,
+        when: When::Always,
         run: demo,
     },
     Suite {
         name: "kernel",
         about: "the Linux kernel, in a guest, as our target's initiator and as our initiator's target",
         packages: &packages::GUEST,
-        waits: false,
+        when: When::Always,
         run: guest::run,
     },
     Suite {
         name: "commands",
         about: "every nvme-cli command, with a second host and live changes, in two guests",
         packages: &packages::GUEST,
-        waits: false,
+        when: When::Always,
         run: commands::run,
     },
     Suite {
         name: "paths",
         about: "several paths: the Linux kernel's host over two ports of our target, with each policy",
         packages: &packages::GUEST,
-        waits: false,
+        when: When::Always,
         run: paths::run,
     },
     Suite {
         name: "chaos",
         about: "targets killed, stopped, cut off, filled and attacked under hosts that check every block",
         packages: &packages::CHAOS,
-        waits: true,
+        when: When::WithTime,
         run: chaos::suite,
+    },
+    Suite {
+        name: "fuzz",
+        about: "every fuzzer on the inputs it has kept, and on chance for a quarter of a minute",
+        packages: &packages::FUZZ,
+        when: When::WithTime,
+        run: fuzz::suite,
     },
 ];
 
@@ -118,10 +133,19 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             other => return usage_error(&format!("there is no suite or option `{other}`; see test --list")),
         }
     }
-    let runs = |suite: &&Suite| if names.is_empty() { !suite.waits } else { names.contains(&suite.name) };
+    let are_named = !names.is_empty();
+    let runs =
+        |suite: &&Suite| if are_named { names.contains(&suite.name) } else { suite.when != When::Named };
     let chosen = SUITES.iter().filter(runs);
     let mut table = Table { rows: Vec::new(), ci: std::env::var("CI").is_ok_and(|ci| ci == "true") };
+    let begun = Instant::now();
     for suite in chosen {
+        if !are_named && suite.when == When::WithTime && begun.elapsed() > TIME_FOR_ALL {
+            let minutes = begun.elapsed().as_secs() / 60;
+            let reason = format!("{minutes} minutes have passed; run it by its name");
+            table.add(suite.name, Outcome::LeftOut(reason), Duration::ZERO);
+            continue;
+        }
         println!("\n== {}: {}", suite.name, suite.about);
         let started = Instant::now();
         let outcome = match packages::ensure(suite.packages) {
@@ -136,7 +160,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 fn list() {
     for suite in &SUITES {
-        let remark = if suite.waits { " (only when it is named)" } else { "" };
+        let remark = match suite.when {
+            When::Always => "",
+            When::WithTime => " (if there is time)",
+            When::Named => " (only when it is named)",
+        };
         println!("{:8} {}{remark}", suite.name, suite.about);
     }
 }
@@ -195,6 +223,7 @@ impl Table {
                 ("failed", format!("skipped, which CI never does: {reason}"))
             }
             Outcome::Skipped(reason) => ("skipped", reason),
+            Outcome::LeftOut(reason) => ("left out", reason),
         };
         self.rows.push(Row { name, result, elapsed, note });
     }
@@ -225,6 +254,7 @@ mod tests {
         let mut table = Table { rows: Vec::new(), ci };
         table.add("a", Outcome::Passed(String::new()), Duration::from_secs(1));
         table.add("b", Outcome::Skipped("no root".into()), Duration::ZERO);
+        table.add("c", Outcome::LeftOut("too late".into()), Duration::ZERO);
         table
     }
 
@@ -232,6 +262,7 @@ mod tests {
     fn the_last_line_counts() {
         assert!(table(false).text().ends_with("\n1 passed, 0 failed, 1 skipped\n"));
         assert!(table(false).text().contains("no root"));
+        assert!(table(true).text().contains("left out"));
     }
 
     #[test]
