@@ -44,7 +44,7 @@ pub(crate) enum Io {
     Flush { name: u64, era: u64 },
     Compare { start: u64 },
     Register,
-    Acquire { asked: u64 },
+    Acquire { asked: u64, confirms: bool },
 }
 
 /// A command that has not ended.
@@ -134,7 +134,7 @@ pub(crate) fn bury(scene: &Scene, number: usize) {
             Io::Write { start, count, name, durable, .. } => {
                 scene.history.borrow_mut().end_write((start, count), name, durable, None, rest);
             }
-            Io::Acquire { asked } => scene.reservation.borrow_mut().is_unknown(asked, rest),
+            Io::Acquire { asked, .. } => scene.reservation.borrow_mut().is_unknown(asked, rest),
             _ => {}
         }
     }
@@ -349,11 +349,11 @@ impl<'a> Job<'a> {
         self.submit(command, send(data.as_bytes()), Io::Register);
     }
 
-    fn acquire(&mut self) {
-        let (asked, holder) = self.scene.reservation.borrow_mut().ask(self.host);
+    fn acquire(&mut self, confirms: bool) {
+        let (asked, holder) = self.scene.reservation.borrow_mut().ask(self.host, confirms);
         let action = match holder {
-            Some(holder) if holder != self.host => AcquireAction::PreemptAndAbort,
-            _ => AcquireAction::Acquire,
+            Some(_) => AcquireAction::PreemptAndAbort,
+            None => AcquireAction::Acquire,
         };
         let command = IoCommand::ReservationAcquire {
             action,
@@ -362,7 +362,7 @@ impl<'a> Job<'a> {
         };
         let preempt_key = 0x100 + holder.unwrap_or(self.host) as u64;
         let data = AcquireData { current_key: self.key().into(), preempt_key: preempt_key.into() };
-        self.submit(command, send(data.as_bytes()), Io::Acquire { asked });
+        self.submit(command, send(data.as_bytes()), Io::Acquire { asked, confirms });
     }
 
     fn submit(&mut self, command: IoCommand, data: Data, io: Io) {
@@ -413,14 +413,16 @@ impl<'a> Job<'a> {
             }
             Io::Register if status.is_success() => {
                 drop(history);
-                self.acquire();
+                self.acquire(false);
             }
-            Io::Acquire { asked } => {
-                let mut reservation = self.scene.reservation.borrow_mut();
-                if status.is_success() {
-                    reservation.is_taken(asked, self.host);
-                } else {
-                    reservation.is_refused(asked);
+            Io::Acquire { asked, .. } if !status.is_success() => {
+                self.scene.reservation.borrow_mut().is_refused(asked);
+            }
+            Io::Acquire { asked, confirms } => {
+                drop(history);
+                let is_certain = self.scene.reservation.borrow_mut().is_taken(asked, self.host);
+                if !is_certain && !confirms {
+                    self.acquire(true);
                 }
             }
             _ => {}

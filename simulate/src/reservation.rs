@@ -29,6 +29,8 @@ pub(crate) struct Reservation {
     asked: u64,
     /// Requests that have not ended.
     open: BTreeSet<u64>,
+    /// Whether the last request, if it goes well, says who has the reservation.
+    is_alone: bool,
     /// A request of a host that has ended may still be carried out until then.
     doubt_until: Moment,
     preempts: Option<usize>,
@@ -55,23 +57,30 @@ impl Reservation {
         self.asked += 1;
     }
 
-    /// A host asks for it: the request's number, and who is believed to have it.
-    pub(crate) fn ask(&mut self, host: usize) -> (u64, Option<usize>) {
+    /// A host asks for it: the request's number, and from whom it has to be taken, as far as is known. One that `confirms`
+    /// takes it from nobody, and goes well only if the host has it.
+    pub(crate) fn ask(&mut self, host: usize, confirms: bool) -> (u64, Option<usize>) {
+        self.preempts = self.last.filter(|last| *last != host && !confirms);
+        // Who takes it from a host that does not have it only ends that one's registration, and that goes well, too.
+        let is_known = self.preempts.is_none() || self.preempts == self.holder();
+        self.is_alone = self.open.is_empty() && is_known;
         self.ends();
         self.asked += 1;
         self.open.insert(self.asked);
-        self.preempts = self.last.filter(|last| *last != host);
-        (self.asked, self.last)
+        (self.asked, self.preempts)
     }
 
-    /// A request went well. It counts if nobody else has asked meanwhile.
-    pub(crate) fn is_taken(&mut self, asked: u64, holder: usize) {
+    /// A request went well: whether it is certain that its host has the reservation, which it is not if others have asked
+    /// meanwhile.
+    pub(crate) fn is_taken(&mut self, asked: u64, holder: usize) -> bool {
         self.last = Some(holder);
         self.open.remove(&asked);
-        if asked == self.asked && self.open.is_empty() && simulation::now() > self.doubt_until {
-            let preempted = self.preempts;
-            self.terms.push(Term { holder, preempted, from: simulation::now(), to: None });
+        let now = simulation::now();
+        let is_certain = asked == self.asked && self.is_alone && now > self.doubt_until;
+        if is_certain {
+            self.terms.push(Term { holder, preempted: self.preempts, from: now, to: None });
         }
+        is_certain
     }
 
     /// A request did not go well.
