@@ -219,16 +219,22 @@ impl Plan {
                 let host = random.below(self.hosts.len() as u64) as usize;
                 let path = target * self.ports + random.below(self.ports as u64) as usize;
                 let fault = Fault::SlowLink { host, path, bytes_per_second: 2_000_000 };
-                let slow_us = at_us.saturating_sub(500_000);
-                self.mishaps.push(Mishap { at_us: slow_us, for_ms: 1_500, fault });
+                let slow_us = at_us.saturating_sub(1_000_000);
+                self.mishaps.push(Mishap { at_us: slow_us, for_ms: 2_500, fault });
                 next.fault = Fault::ResetLink { host, path };
-                next.at_us = at_us.saturating_sub(random.between(0, 400_000));
+                next.at_us = at_us.saturating_sub(random.between(200_000, 900_000));
             }
             // What the target says of its state comes late.
             Fault::SlowLink { path, .. } => {
-                next.fault = Fault::ChangeAna { target: path / self.ports, port: path % self.ports };
-                next.at_us = at_us + random.between(0, 300_000);
-                next.for_ms = random.between(20, 400);
+                let fault = Fault::ChangeAna { target: path / self.ports, port: path % self.ports };
+                let mut at_us = at_us;
+                for _ in 0..4 {
+                    at_us += random.between(0, 300_000);
+                    let for_ms = random.between(20, 200);
+                    self.mishaps.push(Mishap { at_us, for_ms, fault });
+                    at_us += for_ms * 1000;
+                }
+                return;
             }
             // The next comes just when one is over, and hosts are about to connect again.
             _ => next.at_us = until_us + random.between(0, 300_000),

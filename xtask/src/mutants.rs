@@ -12,7 +12,7 @@ use crate::command::Step;
 use crate::{simulate, workspace};
 
 /// Seeds after which a mutant counts as not caught.
-const SEEDS_MAX: u64 = 10_000;
+const SEEDS_MAX: u64 = 20_000;
 /// Time after which one does, in seconds.
 const TIME_MAX_S: u64 = 900;
 /// What is copied: everything that the simulation is built of.
