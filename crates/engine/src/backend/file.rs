@@ -7,11 +7,17 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags, StatxFlags, flock};
 
 use super::BackendError;
 use crate::ring::Storage;
+
+/// How long, and how often, a file is tried that somebody else has.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(1);
+const LOCK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Modes of fallocate(2).
 const KEEP_SIZE: u32 = 0x01;
@@ -222,10 +228,17 @@ impl File {
 fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<(), BackendError> {
     let operation =
         if shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-    match flock(file.as_fd(), operation) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(BackendError::Locked { path: path.to_owned() }),
-        Err(error) => Err(BackendError::Open { path: path.to_owned(), source: error.into() }),
+    let begun = Instant::now();
+    loop {
+        match flock(file.as_fd(), operation) {
+            Ok(()) => return Ok(()),
+            // The system may keep the files of a killed process for a moment, until its last requests have ended.
+            Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < LOCK_TIME_MAX => {
+                thread::sleep(LOCK_AGAIN);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(BackendError::Locked { path: path.to_owned() }),
+            Err(error) => return Err(BackendError::Open { path: path.to_owned(), source: error.into() }),
+        }
     }
 }
 
