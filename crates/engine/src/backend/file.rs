@@ -79,7 +79,7 @@ impl File {
             }
             Err(error) => return Err(failed(error)),
         };
-        lock(&file, path, shared)?;
+        when_free(|| lock(&file, path, shared))?;
         if let (false, Some(size)) = (exists, size) {
             file.set_len(size).map_err(failed)?;
             // The new file's name and size must survive what its blocks survive.
@@ -116,14 +116,14 @@ impl File {
         // O_EXCL on a device refuses one that is mounted or part of another device.
         let flags = if shared { OFlags::DIRECT } else { OFlags::DIRECT | OFlags::EXCL };
         let mut options = OpenOptions::new();
-        let opened = options.read(true).write(true).custom_flags(flags.bits() as i32).open(path);
-        let mut file = match opened {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                return Err(BackendError::Locked { path: path.to_owned() });
-            }
-            other => other.map_err(failed)?,
-        };
-        lock(&file, path, shared)?;
+        options.read(true).write(true).custom_flags(flags.bits() as i32);
+        let mut file = when_free(|| {
+            options.open(path).map_err(|error| match error.kind() {
+                io::ErrorKind::ResourceBusy => BackendError::Locked { path: path.to_owned() },
+                _ => failed(error),
+            })
+        })?;
+        when_free(|| lock(&file, path, shared))?;
         let sector = rustix::fs::ioctl_blksszget(&file).map_err(|error| failed(error.into()))?;
         if sector > block_size {
             return Err(BackendError::BlockSize { path: path.to_owned(), device: sector, block: block_size });
@@ -223,22 +223,26 @@ impl File {
     }
 }
 
-/// One target at a time: two would overwrite each other's blocks behind their hosts' backs.
-/// Keeps other targets off, or those who do not share.
+/// Tries again for a moment what fails because somebody else has the file: the system may keep the files of a killed
+/// process until its last requests have ended.
+fn when_free<T>(mut attempt: impl FnMut() -> Result<T, BackendError>) -> Result<T, BackendError> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(BackendError::Locked { .. }) if begun.elapsed() < LOCK_TIME_MAX => thread::sleep(LOCK_AGAIN),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Keeps other targets off, or those who do not share: two would overwrite each other's blocks behind their hosts' backs.
 fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<(), BackendError> {
     let operation =
         if shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-    let begun = Instant::now();
-    loop {
-        match flock(file.as_fd(), operation) {
-            Ok(()) => return Ok(()),
-            // The system may keep the files of a killed process for a moment, until its last requests have ended.
-            Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < LOCK_TIME_MAX => {
-                thread::sleep(LOCK_AGAIN);
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(BackendError::Locked { path: path.to_owned() }),
-            Err(error) => return Err(BackendError::Open { path: path.to_owned(), source: error.into() }),
-        }
+    match flock(file.as_fd(), operation) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(BackendError::Locked { path: path.to_owned() }),
+        Err(error) => Err(BackendError::Open { path: path.to_owned(), source: error.into() }),
     }
 }
 
