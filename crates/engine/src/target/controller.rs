@@ -113,7 +113,7 @@ impl Controller {
 
     /// Whether I/O commands are taken: enabled, not shut down, not ended.
     pub(super) fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        self.ready.load(Ordering::Acquire)
     }
 
     /// Whether the association is over.
