@@ -172,8 +172,8 @@ impl Plan {
         };
         if !is_reserved && random.chance(200) {
             plan.visitor = Some(VisitorPlan {
-                target: random.below(targets as u64) as usize,
-                port: random.below(ports as u64) as usize,
+                target: plan.any_target(&mut random),
+                port: plan.any_port(&mut random),
                 io_queues: random.between(1, 3) as u16,
                 keep_alive_ms: random.between(1, 3) as u32 * 1000,
             });
@@ -204,8 +204,7 @@ impl Plan {
         match mishap.fault {
             // The storage works on while nobody reaches it by this target.
             Fault::SlowStorage => {
-                let (host, target) =
-                    (random.below(self.hosts.len() as u64) as usize, self.any_target(random));
+                let (host, target) = (self.any_host(random), self.any_target(random));
                 let at_us = at_us + random.between(0, 400_000);
                 let for_ms = random.between(1_000, 15_000);
                 for path in target * self.ports..(target + 1) * self.ports {
@@ -216,8 +215,8 @@ impl Plan {
             }
             // It goes while somebody has just begun to ask about it.
             Fault::RemoveNamespace { target } => {
-                let host = random.below(self.hosts.len() as u64) as usize;
-                let path = target * self.ports + random.below(self.ports as u64) as usize;
+                let host = self.any_host(random);
+                let path = target * self.ports + self.any_port(random);
                 let fault = Fault::SlowLink { host, path, bytes_per_second: 2_000_000 };
                 let slow_us = at_us.saturating_sub(1_000_000);
                 self.mishaps.push(Mishap { at_us: slow_us, for_ms: 2_500, fault });
@@ -246,10 +245,18 @@ impl Plan {
         random.below(self.targets as u64) as usize
     }
 
+    fn any_port(&self, random: &mut Random) -> usize {
+        random.below(self.ports as u64) as usize
+    }
+
+    fn any_host(&self, random: &mut Random) -> usize {
+        random.below(self.hosts.len() as u64) as usize
+    }
+
     fn mishap(&self, random: &mut Random) -> Mishap {
-        let target = random.below(self.targets as u64) as usize;
-        let port = random.below(self.ports as u64) as usize;
-        let host = random.below(self.hosts.len() as u64) as usize;
+        let target = self.any_target(random);
+        let port = self.any_port(random);
+        let host = self.any_host(random);
         let path = random.below((self.targets * self.ports) as u64) as usize;
         let fault = match random.below(24) {
             ..8 if self.is_busy => Fault::ResetControllers { target },
