@@ -53,7 +53,7 @@ pub(crate) fn suite(_: &Options) -> Outcome {
 
 /// The `mutants` suite.
 pub(crate) fn mutants_suite(_: &Options) -> Outcome {
-    match mutants::all_are_caught() {
+    match mutants::all_are_caught(&[]) {
         Ok(count) => Outcome::Passed(format!("{count} mutants caught")),
         Err(reason) => Outcome::Failed(reason),
     }

@@ -101,8 +101,7 @@ pub(crate) fn measure(
 }
 
 fn measure_one(ground: &mut Ground, kind: Kind, seed: u64, watch: Duration) -> Result<Cost, String> {
-    let (before, alone) = watch_good(ground, ALONE, |_| {})?;
-    let base = before;
+    let (base, alone) = watch_good(ground, ALONE, |_| {})?;
     let attack = ground.attack(kind, Role::Steady)?;
     let (stop, tally, thread) = ground.start_attack(attack, seed);
     let mut most = Sample::default();
