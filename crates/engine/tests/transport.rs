@@ -79,6 +79,8 @@ fn check_ends(ends: &[(&str, &Socket)], transport: Transport) -> Vec<StreamInfo>
         assert_eq!(info.transport, transport, "{name}: {info:?}");
         assert_eq!(info.subflows.len(), 1, "one way on the loopback, {name}: {info:?}");
         assert!(info.rtt_us > 0 && info.congestion_window > 0, "{name}: {info:?}");
+        // Each has got the other's greeting.
+        assert!(info.received_bytes >= 5 && info.acknowledged_bytes > 0, "{name}: {info:?}");
         info
     });
     let infos: Vec<StreamInfo> = infos.collect();

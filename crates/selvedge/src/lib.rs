@@ -8,12 +8,14 @@ mod config;
 mod control;
 pub mod edges;
 mod failure;
+mod fio;
 mod flags;
 mod log;
 mod mptcp;
 mod report;
 mod state;
 mod stop;
+mod top;
 
 use std::process::ExitCode;
 

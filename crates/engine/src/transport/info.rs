@@ -41,6 +41,8 @@ const TCP_RTT_US_AT: usize = 68;
 const TCP_RTT_VARIATION_US_AT: usize = 72;
 const TCP_CONGESTION_WINDOW_AT: usize = 80;
 const TCP_TOTAL_RETRANSMITS_AT: usize = 100;
+const TCP_BYTES_ACKNOWLEDGED_AT: usize = 120;
+const TCP_BYTES_RECEIVED_AT: usize = 128;
 const TCP_DELIVERY_RATE_AT: usize = 160;
 /// The state of a TCP connection that has ended (TCP_CLOSE).
 const TCP_STATE_CLOSED: u8 = 7;
@@ -62,6 +64,10 @@ pub struct StreamInfo {
     pub congestion_window: u32,
     /// Bytes per second that arrived lately, by all subflows there are.
     pub delivery_rate_bytes: u64,
+    /// Bytes that were sent and are acknowledged, by all subflows there are: less than before when one has ended.
+    pub acknowledged_bytes: u64,
+    /// Bytes that have come, by all subflows there are.
+    pub received_bytes: u64,
     /// Bytes that have come and were not read yet (Recv-Q).
     pub unread_bytes: u64,
     /// Bytes that were written and are not acknowledged yet (Send-Q).
@@ -87,6 +93,10 @@ pub struct SubflowInfo {
     pub congestion_window: u32,
     /// Bytes per second that arrived lately.
     pub delivery_rate_bytes: u64,
+    /// Bytes that were sent and are acknowledged.
+    pub acknowledged_bytes: u64,
+    /// Bytes that have come.
+    pub received_bytes: u64,
 }
 
 /// What the kernel tells of the connection on `socket`.
@@ -112,6 +122,12 @@ pub fn stream_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
         delivery_rate_bytes: subflows
             .iter()
             .fold(0, |rate, subflow| rate.saturating_add(subflow.delivery_rate_bytes)),
+        acknowledged_bytes: subflows
+            .iter()
+            .fold(0, |bytes, subflow| bytes.saturating_add(subflow.acknowledged_bytes)),
+        received_bytes: subflows
+            .iter()
+            .fold(0, |bytes, subflow| bytes.saturating_add(subflow.received_bytes)),
         unread_bytes: rustix::io::ioctl_fionread(socket)?,
         unsent_bytes: socket_option::unsent_bytes(socket)?,
         subflows,
@@ -200,7 +216,9 @@ impl SubflowInfo {
             rtt_variation_us: u32_at(info, TCP_RTT_VARIATION_US_AT),
             retransmits: u64::from(u32_at(info, TCP_TOTAL_RETRANSMITS_AT)),
             congestion_window: u32_at(info, TCP_CONGESTION_WINDOW_AT),
-            delivery_rate_bytes: bytes_at(info, TCP_DELIVERY_RATE_AT).map_or(0, u64::from_ne_bytes),
+            delivery_rate_bytes: u64_at(info, TCP_DELIVERY_RATE_AT),
+            acknowledged_bytes: u64_at(info, TCP_BYTES_ACKNOWLEDGED_AT),
+            received_bytes: u64_at(info, TCP_BYTES_RECEIVED_AT),
         }
     }
 }
@@ -213,6 +231,11 @@ fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 /// The number at `at`, 0 where the kernel did not tell it.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes_at(bytes, at).map_or(0, u32::from_ne_bytes)
+}
+
+/// The number at `at`, 0 where the kernel did not tell it.
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes_at(bytes, at).map_or(0, u64::from_ne_bytes)
 }
 
 /// An address as the kernel writes it (`struct sockaddr_in` or `sockaddr_in6`), IPv4 as itself also on an IPv6 socket.
@@ -254,5 +277,6 @@ mod tests {
         let ends = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
         let info = SubflowInfo::new(ends, &[0; TCP_RTT_US_AT + 4]);
         assert_eq!((info.rtt_us, info.congestion_window, info.delivery_rate_bytes), (0, 0, 0));
+        assert_eq!((info.acknowledged_bytes, info.received_bytes), (0, 0));
     }
 }

@@ -54,6 +54,27 @@ impl Tally {
         self.latency_ns.value_at_quantile(quantile)
     }
 
+    /// From the shortest latency to the longest.
+    pub(crate) fn spread(&self) -> SpreadNs {
+        SpreadNs {
+            min: self.latency_ns.min(),
+            max: self.latency_ns.max(),
+            mean: self.latency_ns.mean(),
+            stddev: self.latency_ns.stdev(),
+        }
+    }
+
+    /// How many commands took less than each of `bounds_ns`, and not less than the one before; at the end, how many took
+    /// longer than all. The bounds ascend.
+    pub(crate) fn counts_between(&self, bounds_ns: &[u64]) -> Vec<u64> {
+        let mut counts = vec![0; bounds_ns.len() + 1];
+        for recorded in self.latency_ns.iter_recorded() {
+            let at = bounds_ns.partition_point(|bound| *bound <= recorded.value_iterated_to());
+            counts[at] += recorded.count_at_value();
+        }
+        counts
+    }
+
     /// The numbers worth telling.
     pub(crate) fn latency(&self) -> LatencyNs {
         LatencyNs {
@@ -74,6 +95,15 @@ pub(crate) struct LatencyNs {
     pub(crate) p99: u64,
     pub(crate) p99_9: u64,
     pub(crate) max: u64,
+}
+
+/// How far latencies lie apart, in nanoseconds; all 0 when there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct SpreadNs {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) mean: f64,
+    pub(crate) stddev: f64,
 }
 
 /// All commands of a job, or of several.
@@ -121,6 +151,20 @@ mod tests {
             assert!(value.abs_diff(expected) * 1000 <= expected, "{value} is not {expected}");
         }
         assert!((latency.mean - 5_000_500.0).abs() < 5_000.0);
+    }
+
+    #[test]
+    fn latencies_are_spread_and_counted_between_bounds() {
+        let mut tally = Tally::default();
+        for latency in [100, 200, 300, 400] {
+            tally.add(0, latency);
+        }
+        let spread = tally.spread();
+        assert_eq!((spread.min, spread.max, spread.mean), (100, 400, 250.0));
+        assert!((spread.stddev - 12_500_f64.sqrt()).abs() < 1e-9);
+        assert_eq!(tally.counts_between(&[100, 201, 300]), [0, 2, 0, 2]);
+        assert_eq!(tally.counts_between(&[]), [4]);
+        assert_eq!(Tally::default().spread(), SpreadNs::default());
     }
 
     #[test]

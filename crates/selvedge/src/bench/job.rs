@@ -129,7 +129,8 @@ impl Job {
         let reads = Order::new(slots, workload.random, seeds.next());
         // Random reads and writes share one order, so that together they visit each slot once in a pass.
         let writes = if workload.random { reads.clone() } else { Order::new(slots, false, 0) };
-        let limit = workload.runtime.is_none().then_some(slots);
+        // What the ramp does is not part of the work.
+        let limit = (workload.once && workload.ramp.is_zero()).then_some(slots);
         Self {
             unit: fitted.unit_bytes as usize,
             writer,
@@ -169,6 +170,10 @@ impl Job {
     pub(crate) fn begin_counting(&mut self, now_ns: u64) {
         self.tallies = Tallies::default();
         self.counted_ns = (Some(now_ns), None);
+        // What is under way counts when it ends, and so is part of the work.
+        let commands = self.outstanding.saturating_sub(u32::from(self.flush_outstanding));
+        let under_way = u64::from(commands) + u64::from(self.stalled.is_some());
+        self.limit = self.workload.once.then(|| self.issued + self.slots.saturating_sub(under_way));
     }
 
     /// Ends the workload: nothing new begins, and what ends now is not counted any more.

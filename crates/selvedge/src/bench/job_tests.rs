@@ -20,6 +20,7 @@ fn fitted(read_percent: u8, jobs: u32, slots: u64, runtime: Option<Duration>) ->
         offset: 4096,
         size: Some(slots * u64::from(BLOCK)),
         runtime,
+        once: runtime.is_none(),
         ramp: Duration::ZERO,
         rate_iops: None,
         flush_every: 5,
@@ -226,6 +227,22 @@ fn a_failed_command_is_told_with_its_place() {
     let failure = job.complete(&io, Status::WRITE_FAULT, &[], 1).unwrap_err();
     let line = failure.line().unwrap();
     assert!(line.contains("a write of 2048 bytes at offset") && line.contains("Write Fault"), "{line}");
+}
+
+#[test]
+fn what_a_ramp_does_is_no_part_of_the_work() {
+    let mut fitted = fitted(100, 1, 40, None);
+    fitted.workload.ramp = Duration::from_secs(1);
+    fitted.workload.verify = false;
+    let mut job = Job::new(&fitted, 0, 9, None);
+    let mut disk = Disk::new(1);
+    for _ in 0..100 {
+        assert!(disk.send(&mut job), "a ramp goes on beyond the range");
+        disk.end_one(&mut job).unwrap();
+    }
+    job.begin_counting(disk.clock_ns);
+    disk.run(&mut job).unwrap();
+    assert_eq!(job.tallies.read.count(), 40);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::job::Operation;
 /// Length of an interval.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Intervals that are kept: more than nine hours. What comes later is not shown.
-const INTERVALS_MAX: usize = 1 << 17;
+pub(crate) const INTERVALS_MAX: usize = 1 << 17;
 
 /// Bytes by interval.
 #[derive(Clone, Debug, Default)]

@@ -1,33 +1,44 @@
 //! `selvedge bench`: a workload as fio's options describe it, on a namespace of a target; or the check of what an
 //! earlier one left there.
 
+mod job_file;
 mod paths;
+mod process;
+mod setting;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
-use engine::initiator::{Controller, NamespaceInfo, Paths};
-use engine::ring::RingOptions;
+use engine::initiator::{Controller, NamespaceInfo};
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::bench::run::{Outcome, Run};
 use crate::bench::state::{Header, Record, Recorder};
-use crate::config::connection::Connection;
 use crate::config::size::Size;
 use crate::config::workload::{Fitted, Geometry, VerifyState, Workload};
 use crate::failure::Failure;
-use crate::flags::bench::BenchFlags;
+use crate::flags::bench::{BenchFlags, BenchFormat};
 use crate::report;
-use crate::report::bench::{BenchReport, Options, VerifyReport};
+use crate::report::bench::VerifyReport;
+use crate::report::fio::Measured;
 use crate::report::units;
-use crate::stop::Stop;
+use process::ProcessWatch;
+use setting::Setting;
 
 /// Runs it and prints what it found.
 pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
+    if let Some(path) = &flags.job_file {
+        return job_file::run(flags, path);
+    }
+    let began = Instant::now();
     let (mut workload, state) = Workload::new(flags)?;
-    let connection = Connection::new(&flags.connection)?;
+    if matches!(state, VerifyState::Check(_)) && flags.output_format == BenchFormat::FioJson {
+        return Err(Failure::usage("fio's JSON has no place for what --verify-only finds: use -o json"));
+    }
+    let setting = Setting::new(flags)?;
     let record = match &state {
         VerifyState::Check(path) => Some(read_record(path, flags)?),
         _ => None,
@@ -38,16 +49,10 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         workload.offset = header.offset;
         workload.size = Some(header.slots * u64::from(header.block_bytes));
     }
-    let stop = Stop::on_signals()?;
-    let queues = workload.queues(flags.nr_io_queues, flags.queue_size);
-    let ring = RingOptions {
-        engine: flags.engine.into(),
-        poll_us_max: flags.poll_us.unwrap_or(RingOptions::default().poll_us_max),
-    };
-    let options = paths::options(flags, &connection, queues, ring.engine)?;
+    let queues = setting.queues(&workload);
     // Undone when the run is over, and its connections with it.
     let _machine = paths::prepare_machine(flags)?;
-    let paths = Paths::connect(options).map(Arc::new).map_err(Failure::failed)?;
+    let paths = setting.connect(queues)?;
     let namespace = paths.namespace();
     let fitted = fit(workload, &paths.controllers(), &namespace, record.as_ref())?;
     let writer = Uuid::new_v4().as_u64_pair().0;
@@ -59,25 +64,32 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         paths: &paths,
         nsid: flags.nsid,
         fitted: &fitted,
-        ring,
+        ring: setting.ring,
         writer,
         recorder: recorder.clone(),
         record: record.as_ref(),
-        stop: stop.flag(),
+        stop: setting.stop.flag(),
         quiet: false,
         target_cpu: None,
     };
+    let watch = ProcessWatch::start();
     let outcome = run.run()?;
+    let process = watch.end();
     // A target that has gone is told as such, not as a controller that was shut down badly.
     drop(paths);
     if let Some(record) = &record {
         return finish_check(flags, record, outcome);
     }
-    let mut options = Options::new(&fitted, connection.addresses(), flags.nqn.to_string(), flags.nsid);
-    options.iopolicy = (outcome.paths.len() > 1).then(|| flags.paths.iopolicy.name());
-    options.hdr_digest = connection.digests.header;
-    options.data_digest = connection.digests.data;
-    report::print_as(flags.output.output_format, &BenchReport::new(options, queues, &outcome))?;
+    match flags.output_format {
+        BenchFormat::Normal => report::print(setting.report(&fitted, queues, &outcome))?,
+        BenchFormat::Json => report::print_json(&setting.report(&fitted, queues, &outcome))?,
+        BenchFormat::FioJson => {
+            let (name, elapsed) = (fitted.workload.kind(), began.elapsed());
+            let (fitted, outcome) = (&fitted, &outcome);
+            let measured = Measured { name, description: None, group: 0, fitted, outcome, process, elapsed };
+            setting.print_as_fio([measured])?;
+        }
+    }
     finish(outcome, recorder.as_deref())
 }
 
@@ -197,7 +209,10 @@ fn finish_check(flags: &BenchFlags, record: &Record, outcome: Outcome) -> Result
         },
         verify: outcome.verified.as_ref().map(VerifyReport::from),
     };
-    report::print_as(flags.output.output_format, &report)?;
+    match flags.output_format {
+        BenchFormat::Normal => report::print(&report)?,
+        BenchFormat::Json | BenchFormat::FioJson => report::print_json(&report)?,
+    }
     finish(outcome, None)
 }
 

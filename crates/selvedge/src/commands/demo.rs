@@ -276,6 +276,7 @@ fn workload(read_percent: u8, seconds: u64) -> Workload {
         offset: 0,
         size: None,
         runtime: Some(Duration::from_secs(seconds)),
+        once: false,
         ramp: Duration::ZERO,
         rate_iops: None,
         flush_every: 0,

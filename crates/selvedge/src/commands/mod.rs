@@ -12,6 +12,7 @@ mod list;
 mod namespace;
 mod serve;
 mod subsystem;
+mod top;
 
 use crate::failure::Failure;
 use crate::flags::Command;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Connection(flags) => fabric::connection(&flags.action),
         Command::Referral(flags) => fabric::referral(&flags.action),
         Command::Status(flags) => fabric::status(flags),
+        Command::Top(flags) => top::run(flags),
         Command::Config(flags) => config::run(&flags.action),
         Command::Import(flags) => import::run(&flags.source),
         Command::Openapi(_) => fabric::openapi(),

@@ -16,7 +16,7 @@ const UNITS: [(&str, u32); 5] = [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p
 impl FromStr for Size {
     type Err = String;
 
-    /// Units count in 1,024s however they are spelled, as in fio: `k`, `kb` and `KiB` are the same.
+    /// Units count in 1,024s however they are spelled: `k`, `kb` and `KiB` are the same. (fio takes `kib` for 1,000s.)
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();

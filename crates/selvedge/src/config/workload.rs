@@ -8,10 +8,13 @@ use engine::limits::{BUFFER_LENGTH_MAX, QUEUE_ENTRIES_MAX};
 
 use super::size::Size;
 use crate::failure::Failure;
-use crate::flags::bench::{BenchFlags, Kind};
+use crate::fio::job_file::Job;
+use crate::flags::bench::{BenchFlags, Kind, VerifyMethod, WorkloadFlags};
 
 /// Entries of a queue where they suffice, as with Linux.
 const QUEUE_ENTRIES_DEFAULT: u16 = 128;
+/// Bytes of a command where nobody says, as in fio.
+const BLOCK_BYTES_DEFAULT: u64 = 4096;
 /// Blocks whose generation one run keeps in memory: 16 bytes each, so 1 GiB at most.
 const VERIFIED_SLOTS_MAX: u64 = 64 << 20;
 
@@ -30,8 +33,10 @@ pub(crate) struct Workload {
     pub(crate) offset: u64,
     /// Bytes to use from `offset` on; all of them when absent.
     pub(crate) size: Option<u64>,
-    /// Time to run; once over the range when absent.
+    /// Longest time to run, after the ramp.
     pub(crate) runtime: Option<Duration>,
+    /// Each job is done when it has been over its range once, even if there is time left.
+    pub(crate) once: bool,
     pub(crate) ramp: Duration,
     /// Commands a second that each job does at most.
     pub(crate) rate_iops: Option<u64>,
@@ -78,39 +83,70 @@ pub(crate) struct Geometry {
 impl Workload {
     /// Checks the flags.
     pub(crate) fn new(flags: &BenchFlags) -> Result<(Self, VerifyState), Failure> {
-        Self::check(flags).map_err(Failure::usage)
+        // A time that is typed is meant to be used.
+        let time_based = WorkloadFlags { time_based: true, ..flags.workload.clone() };
+        Self::check(&time_based).map_err(Failure::usage)
     }
 
-    fn check(flags: &BenchFlags) -> Result<(Self, VerifyState), String> {
-        let flags = &flags.workload;
+    /// Checks a job of a job file, over whose options the flags win. `another_seed` is for a job that shall have
+    /// another order in each run.
+    ///
+    /// # Errors
+    /// What is wrong with it, without its name.
+    pub(crate) fn of_job(flags: &WorkloadFlags, job: &Job, another_seed: u64) -> Result<Self, String> {
+        let options = &job.options;
+        let kind = flags.kind.or(options.kind);
+        let reads_only = matches!(kind, None | Some(Kind::Read | Kind::Randread));
+        let merged = WorkloadFlags {
+            kind,
+            bs: flags.bs.or(options.bs),
+            iodepth: flags.iodepth.or(options.iodepth),
+            numjobs: flags.numjobs.or(options.numjobs),
+            size: flags.size.or(options.size),
+            offset: flags.offset.or(options.offset),
+            runtime: flags.runtime.or(options.runtime),
+            time_based: flags.time_based || options.time_based,
+            ramp_time: flags.ramp_time.or(options.ramp_time),
+            rwmixread: flags.rwmixread.or(options.rwmixread),
+            rate_iops: flags.rate_iops.or(options.rate_iops),
+            // fio passes over it where nothing is written, so that it can stand in [global].
+            fsync: flags.fsync.or(options.fsync).filter(|_| !reads_only),
+            randseed: flags.randseed.or(options.randseed).or(options.another_order.then_some(another_seed)),
+            verify: flags.verify.or(options.verify.then_some(VerifyMethod::Crc32c)),
+            verify_state: None,
+            verify_only: false,
+        };
+        Self::check(&merged).map(|(workload, _)| workload)
+    }
+
+    fn check(flags: &WorkloadFlags) -> Result<(Self, VerifyState), String> {
         let state = match &flags.verify_state {
             None => VerifyState::None,
             Some(path) if flags.verify_only => VerifyState::Check(path.clone()),
             Some(path) => VerifyState::Record(path.clone()),
         };
+        let read_percent = flags.rwmixread.unwrap_or(50);
+        let flush_every = flags.fsync.unwrap_or(0);
         let (random, read_percent) = match flags.kind.unwrap_or(Kind::Read) {
             Kind::Read => (false, 100),
             Kind::Write => (false, 0),
             Kind::Randread => (true, 100),
             Kind::Randwrite => (true, 0),
-            Kind::Readwrite => (false, flags.rwmixread),
-            Kind::Randrw => (true, flags.rwmixread),
+            Kind::Readwrite => (false, read_percent),
+            Kind::Randrw => (true, read_percent),
         };
         let writes = read_percent < 100;
         if matches!(state, VerifyState::Record(_)) && !writes {
             return Err("--verify-state records writes: use it with --rw write, randwrite or a mix".into());
         }
-        if flags.fsync > 0 && !writes {
+        if flush_every > 0 && !writes {
             return Err("--fsync flushes after writes, and this workload does none".into());
         }
-        let block_bytes = match flags.bs.0 {
+        let block_bytes = match flags.bs.map_or(BLOCK_BYTES_DEFAULT, |bs| bs.0) {
             0 => return Err("--bs must be more than 0".into()),
             bytes if bytes > BUFFER_LENGTH_MAX as u64 => {
-                return Err(format!(
-                    "--bs {} is over the limit of {}",
-                    flags.bs,
-                    Size(BUFFER_LENGTH_MAX as u64)
-                ));
+                let (bytes, most) = (Size(bytes), Size(BUFFER_LENGTH_MAX as u64));
+                return Err(format!("--bs {bytes} is over the limit of {most}"));
             }
             bytes => bytes as u32,
         };
@@ -124,15 +160,16 @@ impl Workload {
             random,
             read_percent,
             block_bytes,
-            depth: flags.iodepth,
-            jobs: flags.numjobs,
-            offset: flags.offset.0,
+            depth: flags.iodepth.unwrap_or(1),
+            jobs: flags.numjobs.unwrap_or(1),
+            offset: flags.offset.map_or(0, |offset| offset.0),
             size: flags.size.map(|size| size.0),
             runtime: flags.runtime,
-            ramp: flags.ramp_time,
+            once: flags.runtime.is_none() || !flags.time_based,
+            ramp: flags.ramp_time.unwrap_or_default(),
             rate_iops: flags.rate_iops,
-            flush_every: flags.fsync,
-            seed: flags.randseed,
+            flush_every,
+            seed: flags.randseed.unwrap_or(1),
             verify: flags.verify.is_some() || state != VerifyState::None,
         };
         Ok((workload, state))
@@ -221,6 +258,7 @@ pub(crate) fn outstanding_per_queue(jobs: u32, depth: u32, queues: u16) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fio::job_file::JobFile;
 
     fn workload(arguments: &str) -> Result<(Workload, VerifyState), Failure> {
         Workload::new(&BenchFlags::of(&format!("-a 127.0.0.1 -n nqn.a {arguments}")))
@@ -253,6 +291,42 @@ mod tests {
         assert_eq!(workload.rate_iops, Some(1000));
         assert!(workload.verify);
         assert_eq!(state, VerifyState::None);
+    }
+
+    #[test]
+    fn a_typed_time_is_used_up_and_a_files_only_if_it_says_so() {
+        assert!(workload("--rw read").unwrap().0.once);
+        assert!(!workload("--rw read --runtime 5").unwrap().0.once);
+        let file = JobFile::read("[a]\nsize=1m\nruntime=60\n[b]\nruntime=60\ntime_based\n").unwrap();
+        let once = |typed: &str| -> Vec<(bool, Option<Duration>)> {
+            let flags = BenchFlags::of(&format!("-a 127.0.0.1 -n nqn.a job.fio {typed}")).workload;
+            let workloads = file.jobs.iter().map(|job| Workload::of_job(&flags, job, 0).unwrap());
+            workloads.map(|workload| (workload.once, workload.runtime)).collect()
+        };
+        let minute = Some(Duration::from_secs(60));
+        assert_eq!(once(""), [(true, minute), (false, minute)]);
+        assert_eq!(once("--runtime 2")[0], (true, Some(Duration::from_secs(2))));
+        assert_eq!(once("--time_based")[0], (false, minute));
+    }
+
+    #[test]
+    fn what_is_typed_wins_over_a_file() {
+        let text =
+            "[a]\nrw=randwrite\nbs=8k\niodepth=4\nfsync=2\nrandrepeat=0\nverify=crc32c\n[b]\nfsync=2\n";
+        let file = JobFile::read(text).unwrap();
+        let of = |at: usize, typed: &str| {
+            let flags = BenchFlags::of(&format!("-a 127.0.0.1 -n nqn.a job.fio {typed}")).workload;
+            Workload::of_job(&flags, &file.jobs[at], 77)
+        };
+        let alone = of(0, "").unwrap();
+        assert_eq!((alone.block_bytes, alone.depth, alone.flush_every, alone.seed), (8192, 4, 2, 77));
+        assert!(alone.verify && alone.random && alone.writes());
+        let typed = of(0, "--bs 16k --iodepth 9 --randseed 5 --rw write --fsync 0").unwrap();
+        assert_eq!((typed.block_bytes, typed.depth, typed.flush_every, typed.seed), (16_384, 9, 0, 5));
+        assert!(!typed.random);
+        let reads = of(1, "").unwrap();
+        assert_eq!((reads.kind(), reads.flush_every, reads.block_bytes), ("read", 0, 4096));
+        assert!(of(0, "--bs 2m").unwrap_err().contains("over the limit"));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The client of the control API, for the commands: one request, one answer, over the target's socket or over TCP
 //! with its token.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
@@ -26,6 +28,13 @@ use crate::failure::Failure;
 pub(crate) struct Client {
     endpoint: Endpoint,
     token: Option<Token>,
+    patience: Duration,
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.endpoint.fmt(f)
+    }
 }
 
 impl Client {
@@ -43,12 +52,25 @@ impl Client {
         if let (Endpoint::Tcp(_), None) = (&endpoint, &token) {
             return Err(Failure::usage("over TCP the target wants its token: add --control-token-file FILE"));
         }
-        Ok(Self { endpoint, token })
+        Ok(Self { endpoint, token, patience: ANSWER_TIMEOUT })
+    }
+
+    /// The same, waiting for an answer only so long: for questions that are asked again.
+    #[must_use]
+    pub(crate) fn patient_for(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Asks for a value.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.value(Method::GET, path, None)
+    }
+
+    /// Asks for a text that is no JSON.
+    pub(crate) fn text(&self, path: &str) -> Result<String, Failure> {
+        let bytes = self.ask(Method::GET, path, None)?;
+        String::from_utf8(bytes.into())
+            .map_err(|_| Failure::failed(format!("{} answers what is no text", self.endpoint)))
     }
 
     /// Asks for a change, and gives what it answers.
@@ -102,7 +124,7 @@ impl Client {
                 }
             };
             let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut));
-            timeout(ANSWER_TIMEOUT, exchange).await.unwrap_or_else(late).map_err(|error| self.failed(&error))
+            timeout(self.patience, exchange).await.unwrap_or_else(late).map_err(|error| self.failed(&error))
         })?;
         if status.is_success() { Ok(answer) } else { Err(self.refused(status, &answer)) }
     }

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use engine::initiator::IoPolicy;
 use nvme::discovery::Nqn;
 
+use super::EngineFlag;
 use super::connection::ConnectionFlags;
-use super::{EngineFlag, OutputFlags};
 use crate::config::size::{Size, parse_time};
 
 /// What is read and written, and in which order.
@@ -27,6 +27,18 @@ pub(crate) enum Kind {
     Readwrite,
     /// Random reads and writes, see --rwmixread
     Randrw,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchFormat {
+    /// For people
+    #[default]
+    Normal,
+    /// For programs: the names in it stay
+    Json,
+    /// For programs that read what `fio --output-format=json` prints
+    FioJson,
 }
 
 /// How data is checked.
@@ -53,14 +65,31 @@ Verifying:
   completed Flush (see --fsync). After the target has died and come back,
   --verify-only --verify-state FILE checks that nothing of it is lost or torn.
 
+Job files:
+  JOB_FILE is a job file of fio. Its sections run one after the other where
+  stonewall stands between them, else at the same time. Options typed here win
+  over those in the file. Options that would change the result and cannot be
+  had are named with their line, and nothing runs unless --ignore-unsupported
+  is given; those that mean nothing here (direct, ioengine, filename, ...) are
+  named in a note.
+
 Examples:
   T='-a 127.0.0.1 -n nqn.2026-01.io.selvedge:target'
   selvedge bench $T --rw randread --bs 4k --iodepth 32 --numjobs 4 --runtime 10
   selvedge bench $T --rw randwrite --size 256m --verify
   selvedge bench $T --rw randwrite --size 64m --runtime 30 --fsync 32 \\
       --verify-state state.jsonl
-  selvedge bench $T --verify-only --verify-state state.jsonl")]
+  selvedge bench $T --verify-only --verify-state state.jsonl
+  selvedge bench job.fio $T --runtime 10 --output-format=fio-json")]
 pub(crate) struct BenchFlags {
+    /// Run the jobs of this file of fio's, see below
+    #[arg(value_name = "JOB_FILE")]
+    pub(crate) job_file: Option<PathBuf>,
+
+    /// Run a job file without the options that cannot be had
+    #[arg(long, requires = "job_file", help_heading = "This program's own options")]
+    pub(crate) ignore_unsupported: bool,
+
     /// NQN of the subsystem
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Nqn,
@@ -96,8 +125,9 @@ pub(crate) struct BenchFlags {
     #[arg(help_heading = "This program's own options")]
     pub(crate) poll_us: Option<u64>,
 
-    #[command(flatten)]
-    pub(crate) output: OutputFlags,
+    /// How to print the results
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal", help_heading = "Output")]
+    pub(crate) output_format: BenchFormat,
 }
 
 /// Several paths, and connections that are lost.
@@ -145,61 +175,65 @@ pub(crate) struct WorkloadFlags {
         long = "rw",
         visible_alias = "readwrite",
         value_name = "KIND",
-        required_unless_present = "verify_only"
+        required_unless_present_any = ["verify_only", "job_file"]
     )]
     pub(crate) kind: Option<Kind>,
 
-    /// Size of each command's data
-    #[arg(long, value_name = "SIZE", default_value = "4k")]
-    pub(crate) bs: Size,
+    /// Size of each command's data [default: 4k]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) bs: Option<Size>,
 
-    /// Commands each job keeps outstanding
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(crate) iodepth: u32,
+    /// Commands each job keeps outstanding [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) iodepth: Option<u32>,
 
-    /// Number of jobs
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) numjobs: u32,
+    /// Number of jobs [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) numjobs: Option<u32>,
 
     /// Bytes of the namespace to use [default: all from --offset on]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
 
-    /// Where in the namespace to begin
-    #[arg(long, value_name = "SIZE", default_value = "0")]
-    pub(crate) offset: Size,
+    /// Where in the namespace to begin [default: 0]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) offset: Option<Size>,
 
     /// Run for this long, starting over at the end of the range [default: until each job has done --size once]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) runtime: Option<Duration>,
 
-    /// Run for this long before measuring begins
-    #[arg(long = "ramp_time", alias = "ramp-time", value_name = "TIME", value_parser = parse_time, default_value = "0")]
-    pub(crate) ramp_time: Duration,
+    /// Use all of --runtime; without it, a job of a job file ends after --size, as in fio
+    #[arg(long = "time_based", alias = "time-based")]
+    pub(crate) time_based: bool,
 
-    /// How many of 100 commands are reads, where both are done
-    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(..=100))]
-    pub(crate) rwmixread: u8,
+    /// Run for this long before measuring begins [default: 0]
+    #[arg(long = "ramp_time", alias = "ramp-time", value_name = "TIME", value_parser = parse_time)]
+    pub(crate) ramp_time: Option<Duration>,
+
+    /// How many of 100 commands are reads, where both are done [default: 50]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
+    pub(crate) rwmixread: Option<u8>,
 
     /// Commands per second that each job does at most
     #[arg(long = "rate_iops", alias = "rate-iops", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) rate_iops: Option<u64>,
 
-    /// Flush after every N writes of a job, 0 for never
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) fsync: u32,
+    /// Flush after every N writes of a job, 0 for never [default: 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) fsync: Option<u32>,
 
-    /// Seed of the random order
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) randseed: u64,
+    /// Seed of the random order [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) randseed: Option<u64>,
 
     /// Check all data, see below
     #[arg(long, value_name = "METHOD", num_args = 0..=1, require_equals = true, default_missing_value = "crc32c")]
     pub(crate) verify: Option<VerifyMethod>,
 
     /// Keep a record of acknowledged writes in this file, see below
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "job_file")]
     pub(crate) verify_state: Option<PathBuf>,
 
     /// Write nothing; check a namespace against the record in --verify-state

@@ -8,6 +8,7 @@ pub(crate) mod control;
 pub(crate) mod look;
 pub(crate) mod serve;
 pub(crate) mod subsystem;
+pub(crate) mod top;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     Referral(control::ReferralFlags),
     /// Show how a running target is
     Status(control::StatusFlags),
+    /// Watch what a running target does: subsystems, hosts, queues, reactors
+    Top(top::TopFlags),
     /// Check, compare, apply or print whole configurations
     Config(config::ConfigFlags),
     /// Make a target.toml of another target's configuration

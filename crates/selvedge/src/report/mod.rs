@@ -1,6 +1,7 @@
 //! What commands print: plain text for people, JSON for programs. It measures and asks nothing.
 
 pub(crate) mod bench;
+pub(crate) mod fio;
 pub(crate) mod paths;
 pub(crate) mod table;
 pub(crate) mod units;

@@ -1,0 +1,370 @@
+//! `selvedge bench JOB_FILE`: fio's jobs, run in groups as their stonewalls have it. What a job means is `fio`'s and
+//! `config::workload`'s; one run is `bench`'s.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::initiator::Paths;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::process::ProcessWatch;
+use super::setting::Setting;
+use super::{finish, fit, paths};
+use crate::bench::run::{Outcome, Run};
+use crate::config::workload::{Fitted, Queues, Workload};
+use crate::failure::Failure;
+use crate::fio::job_file::{Job, JobFile};
+use crate::flags::bench::{BenchFlags, BenchFormat, WorkloadFlags};
+use crate::report;
+use crate::report::bench::BenchReport;
+use crate::report::fio::{Measured, ProcessUse};
+use crate::report::units;
+
+/// Bytes of a job file: more than anybody writes by hand.
+const BYTES_MAX: u64 = 1 << 20;
+/// Jobs that run at the same time: each has connections and threads of its own.
+const TOGETHER_MAX: usize = 32;
+/// How late a job may notice that it shall not begin any more.
+const STOP_LATENCY: Duration = Duration::from_millis(50);
+
+/// A job with all that can be known before anything is connected.
+struct Planned<'a> {
+    job: &'a Job,
+    group: usize,
+    workload: Workload,
+    queues: Queues,
+}
+
+/// A job that has been run.
+struct Finished<'a> {
+    planned: &'a Planned<'a>,
+    fitted: Fitted,
+    outcome: Outcome,
+    process: ProcessUse,
+    elapsed: Duration,
+}
+
+/// What `-o json` prints.
+#[derive(Serialize)]
+struct JobFileReport<'a> {
+    job_file: String,
+    /// What was not done as fio does it, and what was typed against the file.
+    notes: &'a [String],
+    jobs: Vec<JobReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct JobReport<'a> {
+    name: &'a str,
+    /// Counts the stonewalls before it.
+    group: usize,
+    #[serde(flatten)]
+    report: BenchReport,
+}
+
+/// Runs the jobs of a file and prints what they found.
+pub(super) fn run(flags: &BenchFlags, path: &Path) -> Result<(), Failure> {
+    let began = Instant::now();
+    let shown = path.display();
+    let file =
+        JobFile::read(&read(path)?).map_err(|complaint| Failure::usage(format!("{shown}:{complaint}")))?;
+    let notes = notes(&file, &flags.workload, flags.ignore_unsupported, &shown)?;
+    let setting = Setting::new(flags)?;
+    let planned = plan(&file, &setting, &flags.workload, &shown)?;
+    // Undone when the runs are over, and their connections with them.
+    let _machine = paths::prepare_machine(flags)?;
+    check(&planned, &setting)?;
+    let mut finished = Vec::new();
+    let mut broken = None;
+    for group in planned.chunk_by(|one, other| one.group == other.group) {
+        if setting.stop.is_asked() {
+            break;
+        }
+        let (done, failure) = run_group(group, &setting, flags.nsid, began);
+        if flags.output_format == BenchFormat::Normal {
+            done.iter().try_for_each(|job| print(job, &setting))?;
+        }
+        let failed = done.iter().any(|job| job.outcome.failure.is_some());
+        finished.extend(done);
+        broken = failure;
+        if failed || broken.is_some() {
+            break;
+        }
+    }
+    match flags.output_format {
+        BenchFormat::Normal => {}
+        BenchFormat::Json => {
+            let report = |job: &Finished<'_>| setting.report(&job.fitted, job.planned.queues, &job.outcome);
+            let jobs = finished.iter().map(|job| JobReport {
+                name: &job.planned.job.name,
+                group: job.planned.group,
+                report: report(job),
+            });
+            let report = JobFileReport { job_file: shown.to_string(), notes: &notes, jobs: jobs.collect() };
+            report::print_json(&report)?;
+        }
+        BenchFormat::FioJson => setting.print_as_fio(finished.iter().map(Finished::measured))?,
+    }
+    conclude(finished, broken, planned.len())
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let wrong = |error: &dyn Display| Failure::usage(format!("{} cannot be read: {error}", path.display()));
+    let mut bytes = Vec::new();
+    // A pipe says nothing of its length beforehand.
+    File::open(path)
+        .and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| wrong(&error))?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(wrong(&"it is too large to be a job file"));
+    }
+    String::from_utf8(bytes).map_err(|error| wrong(&error))
+}
+
+/// Says on stderr what is not done as fio does it, and refuses what would change the result unless it may.
+fn notes(
+    file: &JobFile,
+    typed: &WorkloadFlags,
+    ignore_unsupported: bool,
+    path: &impl Display,
+) -> Result<Vec<String>, Failure> {
+    let unsupported = file.unsupported.iter().map(|complaint| format!("{path}:{complaint}"));
+    let mut notes: Vec<String> = unsupported.collect();
+    let refused = notes.len();
+    notes.extend(file.notes.iter().map(|note| format!("{path}: {note}")));
+    for job in &file.jobs {
+        for note in overrides(typed, job) {
+            let note = format!("{path}:{note}");
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes.iter().for_each(|note| eprintln!("selvedge: {note}"));
+    if refused > 0 && !ignore_unsupported {
+        return Err(Failure::usage(format!(
+            "nothing is run: {} of {path} cannot be had; --ignore-unsupported runs without",
+            units::plural(refused as u64, "option")
+        )));
+    }
+    Ok(notes)
+}
+
+/// What was typed against options of the job, a line for each.
+fn overrides(typed: &WorkloadFlags, job: &Job) -> Vec<String> {
+    let typed = [
+        ("rw", typed.kind.is_some()),
+        ("bs", typed.bs.is_some()),
+        ("iodepth", typed.iodepth.is_some()),
+        ("numjobs", typed.numjobs.is_some()),
+        ("size", typed.size.is_some()),
+        ("offset", typed.offset.is_some()),
+        ("runtime", typed.runtime.is_some()),
+        ("ramp_time", typed.ramp_time.is_some()),
+        ("rwmixread", typed.rwmixread.is_some()),
+        ("rate_iops", typed.rate_iops.is_some()),
+        ("fsync", typed.fsync.is_some()),
+        ("randseed", typed.randseed.is_some()),
+        ("verify", typed.verify.is_some()),
+    ];
+    let said = typed
+        .into_iter()
+        .filter(|(_, is_typed)| *is_typed)
+        .filter_map(|(name, _)| Some((name, job.said.get(name)?)));
+    said.map(|(name, said)| format!("{}: --{name} on the command line wins over {}", said.line, said.text))
+        .collect()
+}
+
+/// Makes workloads of the jobs.
+fn plan<'a>(
+    file: &'a JobFile,
+    setting: &Setting<'_>,
+    typed: &WorkloadFlags,
+    path: &impl Display,
+) -> Result<Vec<Planned<'a>>, Failure> {
+    let mut planned = Vec::new();
+    for (group, jobs) in file.groups().into_iter().enumerate() {
+        if jobs.len() > TOGETHER_MAX {
+            return Err(Failure::usage(format!(
+                "{path}:{}: {} jobs would run at the same time, and {TOGETHER_MAX} can: put stonewall between them",
+                jobs[TOGETHER_MAX].line,
+                jobs.len()
+            )));
+        }
+        for job in jobs {
+            let wrong = |what| Failure::usage(format!("{path}:{}: [{}] {what}", job.line, job.name));
+            let another_seed = Uuid::new_v4().as_u64_pair().1;
+            let workload = Workload::of_job(typed, job, another_seed).map_err(wrong)?;
+            planned.push(Planned { job, group, queues: setting.queues(&workload), workload });
+        }
+    }
+    Ok(planned)
+}
+
+/// Refuses what cannot work before anything is written: whoever waits an hour for the first job shall not hear then
+/// that there is no room for the second one.
+fn check(planned: &[Planned<'_>], setting: &Setting<'_>) -> Result<(), Failure> {
+    let Some(first) = planned.first() else { return Ok(()) };
+    let paths = setting.connect(first.queues)?;
+    let mut fitted = Vec::new();
+    for planned in planned {
+        fitted.push((planned, planned.fit(&paths)?));
+    }
+    for group in fitted.chunk_by(|one, other| one.0.group == other.0.group) {
+        for (at, (planned, one)) in group.iter().enumerate() {
+            if let Some((other, _)) = group[at + 1..].iter().find(|(_, other)| would_spoil(one, other)) {
+                return Err(Failure::usage(format!(
+                    "[{}] and [{}] would run at the same time on the same blocks, and one of them verifies what the \
+                     other overwrites: put stonewall between them, or give them ranges of their own",
+                    planned.job.name, other.job.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether one of two workloads verifies blocks that the other one writes.
+fn would_spoil(one: &Fitted, other: &Fitted) -> bool {
+    let end =
+        |fitted: &Fitted| fitted.workload.offset + fitted.slots * u64::from(fitted.workload.block_bytes);
+    let apart = end(one) <= other.workload.offset || end(other) <= one.workload.offset;
+    let (one, other) = (&one.workload, &other.workload);
+    !apart && (one.verify && other.writes() || other.verify && one.writes())
+}
+
+impl Planned<'_> {
+    /// Puts the job onto the namespace that these paths lead to.
+    fn fit(&self, paths: &Paths) -> Result<Fitted, Failure> {
+        let name = &self.job.name;
+        fit(self.workload.clone(), &paths.controllers(), &paths.namespace(), None).map_err(|failure| {
+            match failure {
+                Failure::Usage(what) => Failure::Usage(format!("[{name}] {what}")),
+                other => other,
+            }
+        })
+    }
+}
+
+impl Finished<'_> {
+    fn measured(&self) -> Measured<'_> {
+        Measured {
+            name: &self.planned.job.name,
+            description: self.planned.job.options.description.as_deref(),
+            group: self.planned.group,
+            fitted: &self.fitted,
+            outcome: &self.outcome,
+            process: self.process,
+            elapsed: self.elapsed,
+        }
+    }
+}
+
+/// Runs the jobs of a group at the same time: those that have been run, and why one could not begin.
+fn run_group<'a>(
+    group: &'a [Planned<'a>],
+    setting: &Setting<'_>,
+    nsid: u32,
+    began: Instant,
+) -> (Vec<Finished<'a>>, Option<Failure>) {
+    let names: Vec<String> = group.iter().map(|planned| format!("[{}]", planned.job.name)).collect();
+    eprintln!("selvedge: running {}", names.join(" "));
+    // All are connected before the first one begins, so that they begin together.
+    let connect = |planned: &'a Planned<'a>| {
+        let paths = setting.connect(planned.queues)?;
+        Ok((planned, planned.fit(&paths)?, paths))
+    };
+    let ready: Vec<_> = match group.iter().map(connect).collect::<Result<_, Failure>>() {
+        Ok(ready) => ready,
+        Err(failure) => return (Vec::new(), Some(failure)),
+    };
+    let (quiet, ring) = (group.len() > 1, setting.ring);
+    let watch = ProcessWatch::start();
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let start = |(planned, fitted, paths): (&'a Planned<'a>, Fitted, Arc<Paths>)| {
+            let stop = setting.stop.flag();
+            scope.spawn(move || {
+                wait(planned.job.options.startdelay, &stop);
+                let run = Run {
+                    paths: &paths,
+                    nsid,
+                    fitted: &fitted,
+                    ring,
+                    writer: Uuid::new_v4().as_u64_pair().0,
+                    recorder: None,
+                    record: None,
+                    stop,
+                    quiet,
+                    target_cpu: None,
+                };
+                run.run().map(|outcome| (planned, fitted, outcome, began.elapsed()))
+            })
+        };
+        let threads: Vec<_> = ready.into_iter().map(start).collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    let process = watch.end();
+    let (mut finished, mut broken) = (Vec::new(), None);
+    for outcome in outcomes {
+        match outcome {
+            Ok(Ok((planned, fitted, outcome, elapsed))) => {
+                finished.push(Finished { planned, fitted, outcome, process, elapsed });
+            }
+            Ok(Err(failure)) => broken = broken.or(Some(failure)),
+            Err(_) => broken = Some(Failure::failed("a job panicked; this is a bug")),
+        }
+    }
+    (finished, broken)
+}
+
+/// Lets a job's delay pass, if nobody wants it to stop.
+fn wait(delay: Option<Duration>, stop: &AtomicBool) {
+    let Some(delay) = delay else { return };
+    let began = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let left = delay.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            break;
+        }
+        thread::sleep(left.min(STOP_LATENCY));
+    }
+}
+
+fn print(job: &Finished<'_>, setting: &Setting<'_>) -> Result<(), Failure> {
+    let name = &job.planned.job.name;
+    let report = setting.report(&job.fitted, job.planned.queues, &job.outcome);
+    match &job.planned.job.options.description {
+        Some(description) => report::print(format!("[{name}] {description}\n{report}\n")),
+        None => report::print(format!("[{name}]\n{report}\n")),
+    }
+}
+
+/// Whether all was a success, or why not: the first job that was none is named.
+fn conclude(finished: Vec<Finished<'_>>, broken: Option<Failure>, planned: usize) -> Result<(), Failure> {
+    let left = planned - finished.len();
+    let tell = |failure: Failure, name: Option<&str>| {
+        let name = name.map(|name| format!("[{name}] ")).unwrap_or_default();
+        let rest = match left {
+            0 => String::new(),
+            left => format!("; {} of the file not run", units::plural(left as u64, "job")),
+        };
+        let reason = failure.line().unwrap_or_default();
+        Failure::failed(format!("{name}{reason}{rest}"))
+    };
+    for job in finished {
+        let name = &job.planned.job.name;
+        finish(job.outcome, None).map_err(|failure| tell(failure, Some(name)))?;
+    }
+    match broken {
+        Some(failure) => Err(tell(failure, None)),
+        None if left > 0 => Err(tell(Failure::failed("interrupted"), None)),
+        None => Ok(()),
+    }
+}

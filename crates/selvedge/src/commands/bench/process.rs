@@ -1,0 +1,82 @@
+//! What the kernel says this process has used between two moments: how its time divides into the user's and the
+//! system's, and its page faults. The time itself is measured by the workers.
+
+use std::fs;
+
+use crate::report::fio::ProcessUse;
+
+/// Counts of `/proc/self/stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    minor_faults: u64,
+    major_faults: u64,
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+/// Knows the counts from a moment ago.
+pub(super) struct ProcessWatch(Counts);
+
+impl ProcessWatch {
+    /// Begins.
+    pub(super) fn start() -> Self {
+        Self(Counts::now())
+    }
+
+    /// What has been used since.
+    pub(super) fn end(&self) -> ProcessUse {
+        let (before, now) = (self.0, Counts::now());
+        let user = now.user_ticks.saturating_sub(before.user_ticks) as f64;
+        let system = now.system_ticks.saturating_sub(before.system_ticks) as f64;
+        ProcessUse {
+            user_share: if user + system > 0.0 { user / (user + system) } else { 0.0 },
+            major_faults: now.major_faults.saturating_sub(before.major_faults),
+            minor_faults: now.minor_faults.saturating_sub(before.minor_faults),
+        }
+    }
+}
+
+impl Counts {
+    /// All 0 where the kernel does not say.
+    fn now() -> Self {
+        fs::read_to_string("/proc/self/stat").ok().and_then(|text| Self::read(&text)).unwrap_or_default()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        // The program's name is in parentheses, and may have spaces and parentheses itself. What follows begins with
+        // field 3 (proc_pid_stat(5)).
+        let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse().ok();
+        Some(Self {
+            minor_faults: field(10)?,
+            major_faults: field(12)?,
+            user_ticks: field(14)?,
+            system_ticks: field(15)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_line_is_read() {
+        let line = "17 (a ) b) S 1 17 17 0 -1 4194304 101 0 3 0 250 50 0 0 20 0 1 0 100";
+        let expected = Counts { minor_faults: 101, major_faults: 3, user_ticks: 250, system_ticks: 50 };
+        assert_eq!(Counts::read(line), Some(expected));
+        for line in ["", "17", "17 (a)", "17 (a) S 1 2 3 x"] {
+            assert_eq!(Counts::read(line), None);
+        }
+    }
+
+    #[test]
+    fn faults_of_this_process_are_seen() {
+        let watch = ProcessWatch::start();
+        let pages = vec![1_u8; 8 << 20];
+        assert!(pages.iter().step_by(4096).all(|byte| *byte == 1));
+        let used = watch.end();
+        assert!(used.minor_faults > 0, "{used:?}");
+        assert!((0.0..=1.0).contains(&used.user_share));
+    }
+}

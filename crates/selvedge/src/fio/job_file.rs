@@ -1,0 +1,253 @@
+//! fio's job files: sections and lines become jobs, and everything that is not done as fio would do it is named with
+//! its line. What an option means is `job_options`'; fitting jobs onto a namespace and running them is not done here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::job_options::{Effect, JobOptions};
+
+/// Jobs of one file: more than anybody writes by hand.
+const JOBS_MAX: usize = 1024;
+/// Engines of fio that have one command at a time, whatever the depth; psync is the one it takes if none is named.
+const ENGINES_IN_STEP: [&str; 6] = ["psync", "sync", "vsync", "pvsync", "pvsync2", "mmap"];
+
+/// A file, understood.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobFile {
+    pub(crate) jobs: Vec<Job>,
+    /// Options that would change the result and cannot be had; the jobs are as if they were not there.
+    pub(crate) unsupported: Vec<Complaint>,
+    /// What is done in another way than in fio and does not change the result, a sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+/// One section, with what [global] says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) options: JobOptions,
+    /// Where each option stands, by fio's first name for it.
+    pub(crate) said: BTreeMap<&'static str, Said>,
+    /// The line of its section.
+    pub(crate) line: usize,
+}
+
+/// An option as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) line: usize,
+    pub(crate) text: String,
+}
+
+/// Something that is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    /// Counted from 1.
+    pub(crate) line: usize,
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Complaint {
+    /// Without the file's name, which belongs before it: `FILE:` and this.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.line, self.what)
+    }
+}
+
+impl fmt::Display for Job {
+    /// As a section of a file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A name that would end the section's line early, or make another section of it, is given as an option.
+        if self.name.contains(']') || self.name == "global" {
+            writeln!(f, "[job]\nname={}", self.name)?;
+        } else {
+            writeln!(f, "[{}]", self.name)?;
+        }
+        write!(f, "{}", self.options)
+    }
+}
+
+/// A section while its lines are read.
+#[derive(Clone, Default)]
+struct Section {
+    job: Job,
+    /// Of a job: a [global] has no name.
+    is_job: bool,
+    engine: Option<String>,
+    has_file: bool,
+}
+
+impl JobFile {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// A line that fio would not understand either, or whose value is beyond what this program can do.
+    pub(crate) fn read(text: &str) -> Result<Self, Complaint> {
+        let mut reader = Reader::default();
+        for (at, line) in text.lines().enumerate() {
+            reader.line(at + 1, line).map_err(|what| Complaint { line: at + 1, what })?;
+        }
+        reader.end_section();
+        let mut file = reader.file;
+        if file.jobs.is_empty() {
+            let what = "there is no job: begin one with its name in brackets, as in [randread]".to_owned();
+            return Err(Complaint { line: text.lines().count().max(1), what });
+        }
+        let lines = |(name, line): (&String, &usize)| format!("{name} (line {line})");
+        if !reader.meaningless.is_empty() {
+            let names: Vec<_> = reader.meaningless.iter().map(lines).collect();
+            file.notes.push(format!("these mean nothing over NVMe/TCP: {}", names.join(", ")));
+        }
+        if reader.without_file
+            && file.jobs.iter().map(|job| job.options.numjobs.unwrap_or(1)).sum::<u32>() > 1
+        {
+            file.notes.push(
+                "without filename fio gives each job a file of its own; here all use the same namespace"
+                    .into(),
+            );
+        }
+        Ok(file)
+    }
+
+    /// The jobs that run at the same time, one group after the other.
+    pub(crate) fn groups(&self) -> Vec<&[Job]> {
+        let mut groups = Vec::new();
+        let mut from = 0;
+        for at in 1..self.jobs.len() {
+            if self.jobs[at].options.stonewall {
+                groups.push(&self.jobs[from..at]);
+                from = at;
+            }
+        }
+        if from < self.jobs.len() {
+            groups.push(&self.jobs[from..]);
+        }
+        groups
+    }
+}
+
+impl fmt::Display for JobFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.jobs.iter().try_for_each(|job| writeln!(f, "{job}"))
+    }
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Reader {
+    file: JobFile,
+    global: Section,
+    section: Option<Section>,
+    /// Each option that means nothing, and where it stands first.
+    meaningless: BTreeMap<String, usize>,
+    without_file: bool,
+}
+
+impl Reader {
+    fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
+        let line = line.trim();
+        if line.starts_with('[') {
+            return self.begin_section(number, line);
+        }
+        let line = without_comment(line);
+        if line.is_empty() {
+            return Ok(());
+        }
+        if line.starts_with("include ") {
+            return Err("other files are not included: put their lines here".into());
+        }
+        let (name, value) = line.split_once('=').unwrap_or((line, ""));
+        self.option(number, name.trim(), value.trim())
+    }
+
+    fn begin_section(&mut self, number: usize, line: &str) -> Result<(), String> {
+        let hint = || format!("`{line}` is no section: write its name in brackets, as in [randread]");
+        let (name, rest) = line[1..].split_once(']').ok_or_else(hint)?;
+        let name = name.trim();
+        if name.is_empty() || !without_comment(rest.trim()).is_empty() {
+            return Err(hint());
+        }
+        self.end_section();
+        if self.file.jobs.len() >= JOBS_MAX {
+            return Err(format!("there are more than {JOBS_MAX} jobs"));
+        }
+        let mut section = self.global.clone();
+        section.is_job = name != "global";
+        if section.is_job {
+            section.job.name = name.to_owned();
+            section.job.line = number;
+        }
+        self.section = Some(section);
+        Ok(())
+    }
+
+    /// Puts the section that has been read where it belongs: jobs that come have all that [global] says before them.
+    fn end_section(&mut self) {
+        let Some(mut section) = self.section.take() else { return };
+        if !section.is_job {
+            self.global = section;
+            return;
+        }
+        let options = &mut section.job.options;
+        let line_of = |name| section.job.said.get(name).map_or(section.job.line, |said| said.line);
+        if options.is_mixed() && options.rate_iops.is_some() {
+            options.rate_iops = None;
+            let what = "rate_iops of a mix: fio keeps reads and writes to it apart, so that half are reads whatever \
+                        rwmixread says";
+            self.file.unsupported.push(Complaint { line: line_of("rate_iops"), what: what.into() });
+        }
+        let depth = options.iodepth.unwrap_or(1);
+        let engine = section.engine.as_deref().unwrap_or("psync");
+        if depth > 1 && ENGINES_IN_STEP.contains(&engine) {
+            let line = line_of("iodepth");
+            self.file.notes.push(format!(
+                "line {line}: [{}] has {depth} commands outstanding; in fio ioengine={engine} has one",
+                section.job.name
+            ));
+        }
+        self.without_file |= !section.has_file;
+        self.file.jobs.push(section.job);
+    }
+
+    fn option(&mut self, number: usize, name: &str, value: &str) -> Result<(), String> {
+        let Some(section) = &mut self.section else {
+            return Err(format!(
+                "`{name}` stands before the first section: begin with [global] or a job's name"
+            ));
+        };
+        match name {
+            "" => return Err("an option has a name before the =".into()),
+            "name" if value.is_empty() => return Err("name needs a value".into()),
+            "name" => {
+                // A [global] has no job to name.
+                if section.is_job {
+                    value.clone_into(&mut section.job.name);
+                }
+                return Ok(());
+            }
+            "ioengine" => section.engine = Some(value.to_owned()),
+            "filename" => section.has_file = true,
+            _ => {}
+        }
+        match section.job.options.take(name, value)? {
+            Effect::Taken(first_name) => {
+                let text = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
+                section.job.said.insert(first_name, Said { line: number, text });
+            }
+            Effect::Meaningless => {
+                self.meaningless.entry(name.to_owned()).or_insert(number);
+            }
+            Effect::Unsupported(what) => self.file.unsupported.push(Complaint { line: number, what }),
+        }
+        Ok(())
+    }
+}
+
+/// A line without what stands behind `;` or `#`.
+fn without_comment(line: &str) -> &str {
+    line.split([';', '#']).next().unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+#[path = "job_file_tests.rs"]
+mod tests;

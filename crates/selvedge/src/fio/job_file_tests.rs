@@ -1,0 +1,209 @@
+//! Job files as people write them, as nobody should, and as they come back from being printed.
+
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::size::Size;
+use crate::flags::bench::Kind;
+
+/// The profile that seed 002 measures a home network with.
+const HOME_NETWORK: &str = "
+[global]
+bs=4k
+ioengine=libaio
+iodepth=32
+size=1g
+numjobs=16
+direct=1
+refill_buffers=1
+runtime=60
+directory=/mnt
+group_reporting=1
+filename=ssd.test.file
+
+[rand-read]
+rw=randread
+stonewall
+
+[rand-write]
+rw=randwrite
+stonewall
+";
+
+#[test]
+fn a_profile_as_people_publish_it_is_understood_whole() {
+    let file = JobFile::read(HOME_NETWORK).unwrap();
+    assert!(file.unsupported.is_empty());
+    assert_eq!(file.jobs.len(), 2);
+    assert_eq!(file.groups().iter().map(|group| group.len()).collect::<Vec<_>>(), [1, 1]);
+    for (job, name, kind) in
+        [(&file.jobs[0], "rand-read", Kind::Randread), (&file.jobs[1], "rand-write", Kind::Randwrite)]
+    {
+        assert_eq!(job.name, name);
+        let expected = JobOptions {
+            stonewall: true,
+            kind: Some(kind),
+            bs: Some(Size(4096)),
+            iodepth: Some(32),
+            numjobs: Some(16),
+            size: Some(Size(1 << 30)),
+            runtime: Some(Duration::from_secs(60)),
+            ..JobOptions::default()
+        };
+        assert_eq!(job.options, expected);
+        assert_eq!(job.said["runtime"], Said { line: 10, text: "runtime=60".into() });
+    }
+    let [note] = &file.notes[..] else { panic!("one note: {:?}", file.notes) };
+    for name in ["direct (line 8)", "directory", "filename", "group_reporting", "ioengine", "refill_buffers"]
+    {
+        assert!(note.contains(name), "{name} is not in {note}");
+    }
+}
+
+#[test]
+fn sections_comments_and_spaces_are_fios() {
+    let text = "; a comment\n[global]\n  bs = 8k   # and another\nfilename=x\n[one] ; first\nrw=read\n\n[global]\n\
+                iodepth=4\nioengine=libaio\n[two]\r\nrw=write\r\nname=renamed\nstonewall=1\n[three]\n";
+    let file = JobFile::read(text).unwrap();
+    let names: Vec<&str> = file.jobs.iter().map(|job| job.name.as_str()).collect();
+    assert_eq!(names, ["one", "renamed", "three"]);
+    assert_eq!(file.jobs[0].options.iodepth, None, "a later [global] is for later jobs");
+    assert_eq!(file.jobs[1].options.iodepth, Some(4));
+    assert!(file.jobs.iter().all(|job| job.options.bs == Some(Size(8192))));
+    assert_eq!(file.groups().iter().map(|group| group.len()).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn what_is_not_done_is_named_with_its_line() {
+    let text = "[a]\nrw=randread\nbssplit=4k/50:8k/50\niodepth=8\n[b]\nrw=randrw\nrate_iops=100\n";
+    let file = JobFile::read(text).unwrap();
+    let complaints: Vec<String> = file.unsupported.iter().map(ToString::to_string).collect();
+    assert_eq!(complaints.len(), 2);
+    assert!(complaints[0].starts_with("3: bssplit"), "{complaints:?}");
+    assert!(complaints[1].starts_with("7: rate_iops of a mix"), "{complaints:?}");
+    assert_eq!(file.jobs[1].options.rate_iops, None);
+    assert!(
+        file.notes.iter().any(|note| note.contains("line 4") && note.contains("psync")),
+        "{:?}",
+        file.notes
+    );
+    assert!(file.notes.iter().any(|note| note.contains("without filename")), "{:?}", file.notes);
+}
+
+#[test]
+fn what_no_program_can_read_is_refused_with_its_line() {
+    for (text, line, part) in [
+        ("", 1, "no job"),
+        ("[global]\nbs=4k\n", 2, "no job"),
+        ("rw=read\n[a]\n", 1, "before the first section"),
+        ("[a\nrw=read", 1, "no section"),
+        ("[a] b\n", 1, "no section"),
+        ("[]\n", 1, "no section"),
+        ("[a]\nbs=huge\n", 2, "bs: `huge` is not a size"),
+        ("[a]\n\nrw\n", 3, "rw"),
+        ("[a]\n=4\n", 2, "name"),
+        ("[a]\ninclude b.fio\n", 2, "included"),
+    ] {
+        let complaint = JobFile::read(text).unwrap_err();
+        assert_eq!(complaint.line, line, "{text:?}: {complaint}");
+        assert!(complaint.what.contains(part), "{text:?}: {complaint}");
+    }
+    let many = "[job]\n".repeat(JOBS_MAX + 1);
+    assert!(JobFile::read(&many).unwrap_err().what.contains("more than"));
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    use Kind::{Randread, Randrw, Randwrite, Read, Readwrite, Write};
+    prop::sample::select(vec![Read, Write, Randread, Randwrite, Readwrite, Randrw])
+}
+
+fn times() -> impl Strategy<Value = Duration> {
+    (1..=u64::from(u32::MAX)).prop_map(Duration::from_micros)
+}
+
+prop_compose! {
+    fn options()(
+        (description, stonewall, startdelay) in
+            (option::of("[a-z][a-z =\\[\\]]{0,20}[a-z]"), any::<bool>(), option::of(times())),
+        (kind, rwmixread, bs) in (option::of(kinds()), option::of(0..=100_u8), option::of(any::<u64>())),
+        (iodepth, numjobs) in (option::of(1..=65_536_u32), option::of(1..=1024_u32)),
+        (size, offset) in (option::of(1..=u64::MAX), option::of(any::<u64>())),
+        (runtime, ramp_time, time_based) in (option::of(times()), option::of(times()), any::<bool>()),
+        (rate_iops, fsync) in (option::of(1..=1_000_000_000_u64), option::of(1..=u32::MAX)),
+        (randseed, another_order, verify) in (option::of(any::<u64>()), any::<bool>(), any::<bool>()),
+    ) -> JobOptions {
+        let (bs, size, offset) = (bs.map(Size), size.map(Size), offset.map(Size));
+        // A rate of a mix is not supported, and would not come back.
+        let is_mixed = matches!(kind, Some(Kind::Readwrite | Kind::Randrw));
+        let rate_iops = rate_iops.filter(|_| !is_mixed);
+        JobOptions {
+            description, stonewall, startdelay, kind, rwmixread, bs, iodepth, numjobs, size, offset, runtime,
+            time_based, ramp_time, rate_iops, fsync, randseed, another_order, verify,
+        }
+    }
+}
+
+/// Lines that are nearly right, so that chance comes further than to the first character.
+fn lines() -> impl Strategy<Value = String> {
+    let names = [
+        "rw",
+        "bs",
+        "size",
+        "iodepth",
+        "runtime",
+        "verify",
+        "stonewall",
+        "rate_iops",
+        "direct",
+        "loops",
+        "x",
+    ];
+    let option = (prop::sample::select(names.to_vec()), "[ ]?=?[ ]?", "[0-9]{0,20}[a-zA-Z%:,.\\-]{0,4}")
+        .prop_map(|(name, equals, value)| format!("{name}{equals}{value}"));
+    prop_oneof![
+        6 => option,
+        2 => "\\[(global|[a-z \\]]{0,3})\\]?",
+        1 => "[#;].{0,8}",
+        1 => ".{0,12}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "(?s).{0,400}") {
+        let _ = JobFile::read(&text);
+    }
+
+    #[test]
+    fn lines_that_are_nearly_right_are_read_or_refused_and_come_back(lines in vec(lines(), 0..20)) {
+        let text = lines.join("\n");
+        match JobFile::read(&text) {
+            Ok(file) => {
+                let again = JobFile::read(&file.to_string()).expect("what is printed can be read");
+                let parts = |file: &JobFile| -> Vec<(String, JobOptions)> {
+                    file.jobs.iter().map(|job| (job.name.clone(), job.options.clone())).collect()
+                };
+                prop_assert_eq!(parts(&again), parts(&file));
+                prop_assert!(again.unsupported.is_empty());
+                prop_assert_eq!(file.groups().concat().len(), file.jobs.len());
+            }
+            Err(complaint) => prop_assert!((1..=lines.len().max(1)).contains(&complaint.line)),
+        }
+    }
+
+    #[test]
+    fn a_job_comes_back_from_being_printed(name in "[^\\n;#]{1,12}", options in options()) {
+        let name = name.trim().to_owned();
+        prop_assume!(!name.is_empty());
+        let job = Job { name, options, ..Job::default() };
+        let file = JobFile::read(&job.to_string()).expect("what is printed can be read");
+        prop_assert_eq!(file.jobs.len(), 1);
+        prop_assert_eq!(&file.jobs[0].name, &job.name);
+        prop_assert_eq!(&file.jobs[0].options, &job.options);
+        prop_assert!(file.unsupported.is_empty());
+    }
+}

@@ -1,0 +1,10 @@
+//! What fio writes and reads: its job files become jobs, its JSON becomes figures. It runs nothing; what is printed in
+//! fio's form is `report::fio`'s.
+
+pub(crate) mod job_file;
+pub(crate) mod job_options;
+pub(crate) mod json;
+
+/// What fio 3.33 prints, with the line of warning that it puts before.
+#[cfg(test)]
+pub(crate) const PRINTED_BY_FIO: &str = include_str!("fio-3.33.json");

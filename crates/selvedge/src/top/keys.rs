@@ -1,0 +1,148 @@
+//! What keys do in `top`.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::rates::Rates;
+use super::view::View;
+
+/// Rows that Page Up and Page Down go.
+const PAGE: isize = 10;
+
+/// What is to be done that is not the view's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Nothing.
+    Stay,
+    /// Hold what is shown, or let it go on.
+    Pause,
+    /// End.
+    Quit,
+}
+
+/// What is explained of the keys.
+pub(crate) const HELP: &[(&str, &str)] = &[
+    ("↑ ↓ k j", "choose a row; Page Up, Page Down, Home and End go further"),
+    ("Enter →", "open it: a subsystem's controllers, a controller's queues"),
+    ("Esc ←", "go back"),
+    ("Tab", "the other list: reactors, or the namespaces of a subsystem"),
+    ("s", "choose the column to sort by with s ← →, and Enter to end it"),
+    ("r", "turn the order round"),
+    ("p", "pause, and go on"),
+    ("q", "end; Ctrl-C too"),
+];
+
+impl View {
+    /// Does what a key is for, looking at what is shown.
+    pub(crate) fn press(&mut self, key: KeyEvent, rates: Option<&Rates>) -> Wish {
+        if key.kind == KeyEventKind::Release {
+            return Wish::Stay;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return if key.code == KeyCode::Char('c') { Wish::Quit } else { Wish::Stay };
+        }
+        match key.code {
+            KeyCode::Char('q') => return Wish::Quit,
+            KeyCode::Char('p') => return Wish::Pause,
+            _ if self.help => self.help = false,
+            KeyCode::Char('?' | 'h') => self.help = true,
+            KeyCode::Char('r') => self.reverse(),
+            code if self.choosing => self.press_choosing(code),
+            KeyCode::Char('s') => self.choosing = true,
+            KeyCode::Up | KeyCode::Char('k') => self.go(-1, rates),
+            KeyCode::Down | KeyCode::Char('j') => self.go(1, rates),
+            KeyCode::PageUp => self.go(-PAGE, rates),
+            KeyCode::PageDown => self.go(PAGE, rates),
+            KeyCode::Home => self.go(isize::MIN, rates),
+            KeyCode::End => self.go(isize::MAX, rates),
+            KeyCode::Enter | KeyCode::Right => self.open(rates),
+            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => self.back(),
+            KeyCode::Tab | KeyCode::BackTab => self.turn(),
+            _ => {}
+        }
+        Wish::Stay
+    }
+
+    fn press_choosing(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Char('s') | KeyCode::Right => self.choose(1),
+            KeyCode::Left => self.choose(-1),
+            KeyCode::Enter | KeyCode::Esc => self.choosing = false,
+            _ => {}
+        }
+    }
+
+    fn reverse(&mut self) {
+        let level = self.level_mut();
+        level.descending = !level.descending;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::grid::Place;
+    use super::super::worked;
+    use super::*;
+
+    fn press(view: &mut View, code: KeyCode) -> Wish {
+        view.press(KeyEvent::new(code, KeyModifiers::NONE), Some(&worked::rates()))
+    }
+
+    #[test]
+    fn every_way_out_is_one() {
+        let mut view = View::new();
+        assert_eq!(press(&mut view, KeyCode::Char('q')), Wish::Quit);
+        let ctrl_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(view.press(ctrl_c, None), Wish::Quit);
+        view.help = true;
+        assert_eq!(press(&mut view, KeyCode::Char('q')), Wish::Quit, "also from the help");
+        view.help = false;
+        view.choosing = true;
+        assert_eq!(press(&mut view, KeyCode::Char('q')), Wish::Quit, "also while choosing");
+        assert_eq!(press(&mut view, KeyCode::Esc), Wish::Stay, "Esc goes back and never ends it");
+        assert_eq!(press(&mut view, KeyCode::Esc), Wish::Stay);
+        assert_eq!(press(&mut view, KeyCode::Char('p')), Wish::Pause);
+    }
+
+    #[test]
+    fn a_key_that_is_let_go_does_nothing() {
+        let mut view = View::new();
+        let mut key = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
+        key.kind = KeyEventKind::Release;
+        assert_eq!(view.press(key, None), Wish::Stay);
+    }
+
+    #[test]
+    fn help_goes_with_any_key() {
+        let mut view = View::new();
+        press(&mut view, KeyCode::Char('?'));
+        assert!(view.help);
+        press(&mut view, KeyCode::Enter);
+        assert!(!view.help);
+        assert_eq!(view.level().place, Place::Subsystems, "it did nothing else");
+    }
+
+    #[test]
+    fn a_column_is_chosen_with_arrows_while_it_is_chosen() {
+        let mut view = View::new();
+        let before = view.level().column;
+        press(&mut view, KeyCode::Char('s'));
+        assert_eq!((view.choosing, view.level().column), (true, before));
+        press(&mut view, KeyCode::Char('s'));
+        press(&mut view, KeyCode::Right);
+        assert_eq!(view.level().column, before + 2);
+        press(&mut view, KeyCode::Left);
+        assert_eq!((view.level().column, view.level().descending), (before + 1, true));
+        press(&mut view, KeyCode::Char('r'));
+        assert!(!view.level().descending);
+        press(&mut view, KeyCode::Char('r'));
+        press(&mut view, KeyCode::Enter);
+        assert!(!view.choosing);
+        assert_eq!(view.level().place, Place::Subsystems, "Enter ended the choice and opened nothing");
+        press(&mut view, KeyCode::Enter);
+        assert_eq!(view.level().place, Place::Controllers(worked::NQN.into()));
+        press(&mut view, KeyCode::Tab);
+        assert_eq!(view.level().place, Place::Namespaces(worked::NQN.into()));
+        press(&mut view, KeyCode::Left);
+        assert_eq!(view.level().place, Place::Subsystems);
+    }
+}

@@ -1,0 +1,194 @@
+//! Where somebody is in `top`, what is chosen there and in which order it stands: pure state, changed by keys (`keys`)
+//! and drawn by `screen`.
+
+use super::grid::{Grid, Place, Row};
+use super::rates::Rates;
+
+/// A place that is open, as it was left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Level {
+    pub(crate) place: Place,
+    /// The key of the row that is chosen, which may have gone.
+    pub(crate) selected: Option<String>,
+    /// The column rows are sorted by.
+    pub(crate) column: usize,
+    pub(crate) descending: bool,
+}
+
+impl Level {
+    fn new(place: Place) -> Self {
+        let (column, descending) = place.first_order();
+        Self { place, selected: None, column, descending }
+    }
+
+    /// The table as it is shown; nothing when what it is about has gone.
+    pub(crate) fn grid(&self, rates: &Rates) -> Option<Grid> {
+        let mut grid = Grid::of(&self.place, rates)?;
+        grid.sort(self.column, self.descending);
+        Some(grid)
+    }
+
+    /// Which row is chosen: the first where none is, or where it has gone.
+    pub(crate) fn index(&self, rows: &[Row]) -> usize {
+        let is_it = |row: &Row| Some(&row.key) == self.selected.as_ref();
+        rows.iter().position(is_it).unwrap_or(0)
+    }
+}
+
+/// What is looked at.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// The way to where one is; there is always a first.
+    levels: Vec<Level>,
+    /// Whether the keys are explained.
+    pub(crate) help: bool,
+    /// Whether a column is being chosen.
+    pub(crate) choosing: bool,
+}
+
+impl View {
+    /// At the list of subsystems.
+    pub(crate) fn new() -> Self {
+        Self { levels: vec![Level::new(Place::Subsystems)], help: false, choosing: false }
+    }
+
+    /// Where one is.
+    pub(crate) fn level(&self) -> &Level {
+        let last = self.levels.len() - 1;
+        &self.levels[last]
+    }
+
+    pub(super) fn level_mut(&mut self) -> &mut Level {
+        let last = self.levels.len() - 1;
+        &mut self.levels[last]
+    }
+
+    /// Chooses the row that is `rows` further down, or the last or first there is.
+    pub(super) fn go(&mut self, rows: isize, rates: Option<&Rates>) {
+        let level = self.level_mut();
+        let Some(grid) = rates.and_then(|rates| level.grid(rates)) else { return };
+        let last = grid.rows.len().saturating_sub(1);
+        let index = level.index(&grid.rows).saturating_add_signed(rows).min(last);
+        level.selected = grid.rows.get(index).map(|row| row.key.clone());
+    }
+
+    /// Opens the row that is chosen, if it leads anywhere.
+    pub(super) fn open(&mut self, rates: Option<&Rates>) {
+        let level = self.level_mut();
+        let Some(mut grid) = rates.and_then(|rates| level.grid(rates)) else { return };
+        if grid.rows.is_empty() {
+            return;
+        }
+        let row = grid.rows.swap_remove(level.index(&grid.rows));
+        if let Some(place) = row.opens {
+            level.selected = Some(row.key);
+            self.levels.push(Level::new(place));
+        }
+    }
+
+    /// Goes back to where one came from, if one came from anywhere.
+    pub(super) fn back(&mut self) {
+        if self.levels.len() > 1 {
+            self.levels.pop();
+        }
+    }
+
+    /// Shows the other list of the same thing.
+    pub(super) fn turn(&mut self) {
+        if let Some(place) = self.level().place.sibling() {
+            *self.level_mut() = Level::new(place);
+        }
+    }
+
+    /// Sorts by the column that is `columns` further to the right, round the end. Names are best read from A to Z,
+    /// numbers from the largest.
+    pub(super) fn choose(&mut self, columns: isize) {
+        let level = self.level_mut();
+        let count = level.place.columns().len();
+        level.column = (level.column + count).saturating_add_signed(columns) % count;
+        level.descending = level.column > 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::worked;
+    use super::*;
+
+    #[test]
+    fn the_way_goes_down_to_queues_and_operations_and_back() {
+        let rates = worked::rates();
+        let mut view = View::new();
+        view.go(1, Some(&rates));
+        view.go(-1, Some(&rates));
+        view.open(Some(&rates));
+        assert_eq!(view.level().place, Place::Controllers(worked::NQN.into()));
+        view.open(Some(&rates));
+        assert!(matches!(view.level().place, Place::Queues(..)));
+        view.open(Some(&rates));
+        assert!(matches!(view.level().place, Place::Queues(..)), "a queue leads nowhere");
+        view.back();
+        view.turn();
+        view.open(Some(&rates));
+        assert_eq!(view.level().place, Place::Operations(worked::NQN.into(), 1));
+        (0..5).for_each(|_| view.back());
+        assert_eq!(view.level().place, Place::Subsystems);
+    }
+
+    #[test]
+    fn what_is_chosen_stays_chosen_where_it_moves() {
+        let rates = worked::rates();
+        let mut view = View::new();
+        view.turn();
+        view.go(1, Some(&rates));
+        assert_eq!(view.level().selected.as_deref(), Some("1"));
+        view.level_mut().descending = true;
+        let grid = view.level().grid(&rates).unwrap();
+        assert_eq!((view.level().index(&grid.rows), grid.rows[0].key.as_str()), (0, "1"));
+        view.go(99, Some(&rates));
+        assert_eq!(view.level().selected.as_deref(), Some("0"));
+        view.go(-99, Some(&rates));
+        assert_eq!(view.level().selected.as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn nothing_is_chosen_where_there_is_nothing() {
+        let mut view = View::new();
+        for rates in [None, Some(&Rates::default())] {
+            view.go(1, rates);
+            view.open(rates);
+            assert_eq!((view.level().selected.as_deref(), view.levels.len()), (None, 1));
+        }
+        view.levels.push(Level::new(Place::Queues("nqn.gone".into(), 7)));
+        assert!(view.level().grid(&worked::rates()).is_none());
+        view.go(1, Some(&worked::rates()));
+        view.open(Some(&worked::rates()));
+        assert_eq!(view.levels.len(), 2);
+    }
+
+    #[test]
+    fn every_column_can_be_sorted_by() {
+        let rates = worked::rates();
+        let nqn = || worked::NQN.to_owned();
+        for place in [
+            Place::Subsystems,
+            Place::Reactors,
+            Place::Controllers(nqn()),
+            Place::Namespaces(nqn()),
+            Place::Queues(nqn(), 1),
+            Place::Operations(nqn(), 1),
+        ] {
+            let mut view = View { levels: vec![Level::new(place.clone())], ..View::new() };
+            let first = view.level().column;
+            for _ in place.columns() {
+                view.choose(1);
+                let grid = view.level().grid(&rates).unwrap();
+                assert!(grid.rows.iter().all(|row| row.cells.len() == grid.columns.len()), "{place:?}");
+            }
+            assert_eq!(view.level().column, first, "once round");
+            view.choose(-1);
+            view.choose(1);
+            assert_eq!(view.level().column, first);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What has been heard of a target over time: its last sample, the rates that are shown, and since when it is silent.
+//! Time is what the caller says it is.
+
+use std::time::Duration;
+
+use super::rates::Rates;
+use super::sample::Sample;
+
+/// An answer may be this much later than the interval says before its absence is told.
+const LATE: Duration = Duration::from_secs(2);
+
+/// A target as it is watched.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// Where it is asked.
+    pub(crate) target: String,
+    /// From one question to the next.
+    pub(crate) interval: Duration,
+    last: Option<Sample>,
+    latest: Option<Rates>,
+    /// What is shown while it is paused.
+    frozen: Option<Rates>,
+    /// When it answered last.
+    answered_at: Duration,
+    /// Why it does not answer.
+    failure: Option<String>,
+}
+
+impl Watch {
+    /// Nothing is known yet.
+    pub(crate) fn new(target: String, interval: Duration) -> Self {
+        Self {
+            target,
+            interval,
+            last: None,
+            latest: None,
+            frozen: None,
+            answered_at: Duration::ZERO,
+            failure: None,
+        }
+    }
+
+    /// Takes an answer, or the reason why there is none.
+    pub(crate) fn hear(&mut self, answer: Result<Sample, String>) {
+        match answer {
+            Ok(sample) => {
+                self.answered_at = sample.at;
+                self.failure = None;
+                self.latest = Some(Rates::of(&sample, self.last.as_ref()));
+                self.last = Some(sample);
+            }
+            Err(why) => self.failure = Some(super::printable(&why)),
+        }
+    }
+
+    /// What is to be shown, if anything was heard.
+    pub(crate) fn rates(&self) -> Option<&Rates> {
+        self.frozen.as_ref().or(self.latest.as_ref())
+    }
+
+    /// Stops what is shown, or lets it go on with what was heard meanwhile.
+    pub(crate) fn pause(&mut self) {
+        self.frozen = if self.frozen.is_some() { None } else { self.latest.clone() };
+    }
+
+    /// Whether what is shown stands still.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// That the target is silent, since when and why, if it is.
+    pub(crate) fn absence(&self, now: Duration) -> Option<String> {
+        let silent = now.saturating_sub(self.answered_at);
+        let seconds = silent.as_secs();
+        match &self.failure {
+            Some(why) => Some(format!("no answer for {seconds} s, still asking: {why}")),
+            None if silent > self.interval + LATE => {
+                Some(format!("no answer for {seconds} s, still waiting"))
+            }
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::worked::{NOW, NQN, sample, watch};
+    use super::*;
+
+    fn read_iops(watch: &Watch) -> Option<f64> {
+        watch.rates().unwrap().subsystem(NQN).unwrap().load.read.iops
+    }
+
+    #[test]
+    fn a_target_that_goes_away_is_told_of_and_comes_back() {
+        let mut watch = watch();
+        assert_eq!((watch.absence(NOW), read_iops(&watch)), (None, Some(10_000.0)));
+        watch.hear(Err("it is\x1b gone".into()));
+        let told = watch.absence(Duration::from_secs(7)).unwrap();
+        assert_eq!(told, "no answer for 5 s, still asking: it is? gone");
+        assert_eq!(read_iops(&watch), Some(10_000.0), "what was known last stays");
+        watch.hear(Ok(sample(8, 107, 1)));
+        assert_eq!(watch.absence(Duration::from_secs(8)), None);
+        assert!(watch.rates().unwrap().restarted && read_iops(&watch).is_none());
+        watch.hear(Ok(sample(9, 107, 2)));
+        assert!(!watch.rates().unwrap().restarted);
+        assert_eq!(read_iops(&watch), Some(10_000.0));
+    }
+
+    #[test]
+    fn a_silence_of_the_same_target_is_averaged_over() {
+        let mut watch = watch();
+        watch.hear(Err("late".into()));
+        watch.hear(Ok(sample(12, 100, 41)));
+        assert_eq!(read_iops(&watch), Some(10_000.0), "ten seconds of work in ten seconds");
+    }
+
+    #[test]
+    fn a_target_that_only_says_nothing_is_missed_after_a_while() {
+        let watch = watch();
+        assert_eq!(watch.absence(Duration::from_secs(5)), None);
+        let told = watch.absence(Duration::from_secs(6)).unwrap();
+        assert_eq!(told, "no answer for 4 s, still waiting");
+    }
+
+    #[test]
+    fn a_pause_holds_what_is_shown_and_not_what_is_heard() {
+        let mut watch = watch();
+        watch.pause();
+        watch.hear(Ok(sample(3, 100, 33)));
+        assert!(watch.is_paused());
+        assert_eq!(read_iops(&watch), Some(10_000.0));
+        watch.pause();
+        assert!(!watch.is_paused());
+        assert_eq!(read_iops(&watch), Some(20_000.0));
+    }
+}

@@ -1,0 +1,166 @@
+//! A target with worked numbers, for tests: what it says is written by the engine itself.
+
+use std::time::{Duration, SystemTime};
+
+use engine::target::{
+    ControllerMetrics, ControllerStatus, ErrorMetrics, Histogram, Metrics, NamespaceMetrics, Operation,
+    OperationMetrics, PortStatus, QueueMetrics, QueueStatus, ReactorMetrics, ReactorStatus, SubsystemMetrics,
+    TargetStatus,
+};
+use engine::transport::Transport;
+use engine::transport::info::{StreamInfo, SubflowInfo};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::rates::Rates;
+use super::sample::Sample;
+use super::screen;
+use super::view::View;
+use super::watch::Watch;
+
+pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:target";
+const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
+/// A host that has more in its name than letters.
+const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:a\x1b";
+/// When the second sample is looked at.
+pub(crate) const NOW: Duration = Duration::from_millis(2100);
+
+/// So many commands of 4 KiB, of which three in five took up to 64 µs and the others up to 256 µs.
+fn operation(operation: Operation, commands: u64) -> OperationMetrics {
+    let mut latency = Histogram { sum_ns: commands * 100_000, ..Histogram::default() };
+    latency.buckets[6] = commands * 3 / 5;
+    latency.buckets[8] = commands - latency.buckets[6];
+    OperationMetrics { operation, bytes: commands * 4096, latency }
+}
+
+/// What a target has done after so many seconds of the same load.
+pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
+    let namespace = |nsid, busy: u64| NamespaceMetrics {
+        nsid,
+        size_bytes: Some(64 << 20),
+        access: Vec::new(),
+        operations: vec![
+            operation(Operation::Read, seconds * 10_000 * busy),
+            operation(Operation::Write, seconds * 5_000 * busy),
+        ],
+        errors: vec![ErrorMetrics {
+            status: Some(nvme::Status::from_bits(0x285)),
+            commands: seconds * 2 * busy,
+        }],
+        media_errors: 0,
+    };
+    let queue = |queue_id| QueueMetrics { queue_id, commands: seconds * 7_500, depth: 8 };
+    let controller = |cntlid, subsystem: &str, queues| ControllerMetrics {
+        cntlid,
+        subsystem: subsystem.to_owned(),
+        host_nqn: HOST.to_owned(),
+        port: 1,
+        queues,
+    };
+    let reactor = |number, cpu_ms| ReactorMetrics {
+        number,
+        connections: 2,
+        cpu_time: Duration::from_millis(cpu_ms * seconds),
+        rounds: seconds * 1_000,
+        events: seconds * 2_500,
+        buffer_bytes: 1 << 20,
+    };
+    Metrics {
+        started: SystemTime::UNIX_EPOCH + Duration::from_secs(started_s),
+        subsystems: vec![SubsystemMetrics {
+            nqn: NQN.into(),
+            namespaces: vec![namespace(1, 1), namespace(2, 0)],
+        }],
+        controllers: vec![controller(1, NQN, vec![queue(1), queue(2)]), controller(2, DISCOVERY, Vec::new())],
+        reactors: vec![reactor(0, 500), reactor(1, 1010)],
+        namespaces_omitted: 0,
+        queues_omitted: 0,
+    }
+}
+
+fn stream(seconds: u64) -> StreamInfo {
+    let end = || ([127, 0, 0, 1], 4420).into();
+    let subflow = SubflowInfo {
+        local: end(),
+        remote: end(),
+        rtt_us: 45,
+        rtt_variation_us: 5,
+        retransmits: 3 * seconds,
+        congestion_window: 10,
+        delivery_rate_bytes: 0,
+        acknowledged_bytes: seconds * 20_000_000,
+        received_bytes: seconds * 10_000_000,
+    };
+    StreamInfo {
+        transport: Transport::Tcp,
+        congestion: "bbr".into(),
+        rtt_us: 45,
+        rtt_variation_us: 5,
+        retransmits: 3 * seconds,
+        congestion_window: 10,
+        delivery_rate_bytes: 0,
+        acknowledged_bytes: seconds * 20_000_000,
+        received_bytes: seconds * 10_000_000,
+        unread_bytes: 0,
+        unsent_bytes: 4096,
+        subflows: vec![subflow],
+    }
+}
+
+fn status(seconds: u64) -> TargetStatus {
+    let queue = |(queue_id, reactor)| QueueStatus {
+        queue_id,
+        entries: 128,
+        reactor,
+        peer: Some(([127, 0, 0, 1], 40_000 + queue_id).into()),
+        stream: Some(stream(seconds)),
+    };
+    let controller = |cntlid, subsystem: &str, queues: &[(u16, usize)]| ControllerStatus {
+        cntlid,
+        subsystem: subsystem.to_owned(),
+        host_nqn: HOST.to_owned(),
+        host_id: uuid::Uuid::nil(),
+        port: 1,
+        ready: true,
+        keep_alive_ms: 10_000,
+        queues: queues.iter().copied().map(queue).collect(),
+    };
+    let reactor = |number| ReactorStatus { number, cpu: Some(number), connections: 2, cpu_time_us: 0 };
+    TargetStatus {
+        ports: vec![PortStatus { id: 1, address: ([127, 0, 0, 1], 4420).into(), transport: Transport::Tcp }],
+        controllers: vec![controller(1, NQN, &[(0, 0), (1, 0), (2, 1)]), controller(2, DISCOVERY, &[(0, 1)])],
+        reactors: vec![reactor(0), reactor(1)],
+    }
+}
+
+/// The sample of a target that started then and has worked for so many seconds, `at_s` seconds after the beginning.
+pub(crate) fn sample(at_s: u64, started_s: u64, seconds: u64) -> Sample {
+    let status = serde_json::to_value(status(seconds)).unwrap();
+    let status = serde_json::from_value(status).unwrap();
+    let metrics = metrics(started_s, seconds).to_prometheus();
+    Sample::read(Duration::from_secs(at_s), status, &metrics).unwrap()
+}
+
+/// One second of it.
+pub(crate) fn rates() -> Rates {
+    Rates::of(&sample(2, 100, 31), Some(&sample(1, 100, 30)))
+}
+
+/// It, watched for that second.
+pub(crate) fn watch() -> Watch {
+    let mut watch = Watch::new("unix:/run/selvedge/4420.sock".into(), Duration::from_secs(1));
+    watch.hear(Ok(sample(1, 100, 30)));
+    watch.hear(Ok(sample(2, 100, 31)));
+    watch
+}
+
+/// What a terminal of this size shows, line by line, without blanks at the ends.
+pub(crate) fn drawn((width, height): (u16, u16), watch: &Watch, view: &View, now: Duration) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| screen::draw(frame, watch, view, now)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let lines = buffer.content.chunks(usize::from(width));
+    lines
+        .map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned())
+        .collect()
+}
