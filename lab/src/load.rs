@@ -45,6 +45,15 @@ impl Moment {
     }
 }
 
+/// User and system time of a process and of those of its children that it has waited for, in seconds. None when there is
+/// no such process.
+pub(crate) fn cpu_s(id: u32) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let words = text.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+    let ticks: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
+    (ticks.len() == 4).then(|| ticks.iter().sum::<f64>() / TICKS_PER_S)
+}
+
 /// All ticks and the idle ones, from /proc/stat. Time that a guest got is in the user's already.
 fn machine_ticks(text: &str) -> Option<(f64, f64)> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
@@ -75,5 +84,6 @@ mod tests {
     fn knows_this_process() {
         let text = std::fs::read_to_string("/proc/self/stat").unwrap();
         assert!(process_ticks(&text).is_some());
+        assert!(cpu_s(std::process::id()).is_some());
     }
 }

@@ -1,13 +1,17 @@
-//! Selvedge's networks with many links: `lab links` emulates them, `lab paths` measures on them, `lab chaos` breaks what is
-//! on them. It dispatches and explains, and keeps out all three.
+//! Selvedge's measurements beside others, its networks with many links, and a browser: `lab links` emulates links,
+//! `lab paths` measures on them, `lab chaos` breaks what is on them; `lab browser` looks at reports. It dispatches and
+//! explains, and keeps out all of them.
 
 mod arguments;
+mod baseline;
+mod browser;
 mod cell;
 mod chaos;
 mod cleanup;
 mod cuts;
 mod emulator;
 mod experiment;
+mod latency;
 mod links;
 mod load;
 mod namespace;
@@ -54,6 +58,13 @@ lab chaos --minutes M --program PATH [OPTION]...
     --attackers N      hostile connections at a time (64)
     --output-format normal|json
 
+lab browser [OPTION]...
+    a report's page and pictures in a headless Chromium: what they show, their keys, their names, on paper, without script
+    --program PATH     Selvedge's program, which makes the reports; else the folder has one
+    --output DIR       where its files and the log go (pages)
+    --chromium PROGRAM (chromium)
+    --screenshots      pictures of the page even if nothing failed
+
 lab links --target NAMESPACE --host NAMESPACE [OPTION]...
     links between two network namespaces: tt1, tt2... in the one, th1, th2... in the other
     --links N  --rate MBIT  --delay MS  --loss PROBABILITY  --mode skb|mtu  --queue KB  --seed N
@@ -61,7 +72,22 @@ lab links --target NAMESPACE --host NAMESPACE [OPTION]...
       set LINK|all rate|delay|loss|mode|queue VALUE, cut LINK|all [to-host|to-target],
       restore LINK|all, counters, quit
 
-All make devices and namespaces, which takes root.";
+lab iscsi --program PATH [OPTION]...
+    one file over NVMe/TCP, iSCSI (tgtd) and NBD (qemu-nbd) on the loopback, asked by clients in userspace, in turns
+    --output DIR       where runs.jsonl and summary.md go (iscsi)
+    --store WHERE      memory|disk|both: where the file is (both)
+    --directory DIR    where on the disk (.)
+    --seconds S        of each run (4)
+    --rounds N         of which the medians count (3)
+    --size MIB         of the file, a power of two (1024)
+
+lab latency --program PATH [OPTION]...
+    the bench's latencies beside tcpdump's of the same commands, and beside fio's over an NBD bridge to the same target
+    --output DIR       where runs.jsonl and summary.md go (latency)
+    --rounds N         (5)
+    --size MIB         of data that each run reads (128)
+
+links, paths and chaos make devices and namespaces, iscsi and latency start tgtd and tcpdump: that takes root.";
 
 /// Why a command did not do its work.
 pub(crate) enum Failure {
@@ -77,6 +103,9 @@ fn main() -> ExitCode {
         return told(Err(Failure::Usage("no command given".into())));
     };
     told(match command.as_str() {
+        "browser" => browser::main(rest),
+        "iscsi" => baseline::main(rest),
+        "latency" => latency::main(rest),
         "links" => links::main(rest),
         "chaos" => chaos::main(rest),
         "paths" => paths::main(rest),

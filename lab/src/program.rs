@@ -2,15 +2,24 @@
 //! it is asked to do.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::load;
 
 /// How often to look whether a program has ended.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// What a program that has ended on its own leaves behind.
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// User and system time of the program and of all its processes, in seconds.
+    pub(crate) cpu_s: f64,
+}
 
 /// A running program. Dropping it ends it.
 pub(crate) struct Program {
@@ -39,6 +48,26 @@ impl Program {
         Program { process, lines, errors }
     }
 
+    /// Starts `words`, a program and its arguments. It gets SIGKILL when this process ends in whatever way, so that
+    /// nothing stays behind when somebody is impatient.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub(crate) fn start(words: &[String]) -> Result<Program, String> {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).args(words);
+        // Some of them are the system's programs, which are not in everybody's PATH.
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let named = || words.first().map_or("", String::as_str);
+        command.spawn().map(Program::new).map_err(|error| format!("cannot start {}: {error}", named()))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The next line it prints, unless it ends or `deadline` comes first.
     pub(crate) fn line(&self, deadline: Instant) -> Option<String> {
         self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
@@ -57,6 +86,25 @@ impl Program {
         }
     }
 
+    /// Waits until it has ended on its own or `until` comes, and looks at its processor time before it is gone. None when
+    /// it still runs.
+    pub(crate) fn finished(&mut self, until: Instant) -> Result<Option<Ended>, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("cannot wait for a program: {error}");
+        let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or("a program without a process id")?;
+        // It is left as it is at first: what has been waited for has no times in /proc any more.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        while waitid(WaitId::Pid(id), options).map_err(|error| failed(&error))?.is_none() {
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+        }
+        let cpu_s = load::cpu_s(self.process.id()).unwrap_or_default();
+        let status = self.process.wait().map_err(|error| failed(&error))?;
+        Ok(Some(Ended { status, cpu_s }))
+    }
+
     /// All that a program that has ended has printed and nobody has read.
     pub(crate) fn rest(&self) -> String {
         let mut text = String::new();
@@ -72,6 +120,13 @@ impl Program {
     pub(crate) fn errors(&mut self) -> String {
         self.end();
         self.errors.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+
+    /// Ends it at once, for programs that take no hint.
+    pub(crate) fn kill(&mut self) {
+        // One that has ended already is as good.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 
     /// Ends it: politely, and after three seconds firmly.
@@ -94,5 +149,40 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Program {
+        Program::start(&["sh", "-c", script].map(str::to_owned)).unwrap()
+    }
+
+    #[test]
+    fn tells_what_a_program_cost_with_its_children() {
+        let mut program =
+            shell("sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo done; exit 3");
+        let ended = program.finished(Instant::now() + Duration::from_secs(60)).unwrap().unwrap();
+        assert_eq!(ended.status.code(), Some(3));
+        assert!(ended.cpu_s > 0.0, "{}", ended.cpu_s);
+        assert_eq!(program.rest(), "done\n");
+    }
+
+    #[test]
+    fn one_that_goes_on_is_not_finished() {
+        let mut program = shell("trap '' TERM; exec sleep 60");
+        assert!(program.finished(Instant::now() + Duration::from_millis(50)).unwrap().is_none());
+        program.kill();
+        assert!(program.ended(Instant::now()).unwrap().is_some());
+    }
+
+    #[test]
+    fn says_what_cannot_be_started() {
+        let mut program = Program::start(&["selvedge-no-such-program".to_owned()]).unwrap();
+        let ended = program.finished(Instant::now() + Duration::from_secs(60)).unwrap().unwrap();
+        assert!(!ended.status.success());
+        assert!(program.errors().contains("selvedge-no-such-program"));
     }
 }

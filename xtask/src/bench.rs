@@ -1,18 +1,23 @@
 //! The measurements that are kept; it keeps out how the program itself measures.
 
+use std::convert::Infallible;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use crate::workspace;
+use crate::packages::{self, Package};
+use crate::{lab, workspace};
 
 /// Those without arguments.
 const PLAIN: [&str; 3] = ["idle", "storm", "limits"];
-const NAMES: &str = "there are roofline, idle, storm and limits";
+const NAMES: &str = "there are roofline, idle, storm, limits, iscsi and latency";
 
 /// Runs the measurement that the first argument names; the other arguments are the measurement's own.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     match args.split_first() {
         Some((name, rest)) if name == "roofline" => roofline(rest),
+        Some((name, rest)) if name == "iscsi" => told(become_lab(name, rest, &packages::BASELINE)),
+        Some((name, rest)) if name == "latency" => told(become_lab(name, rest, &packages::LATENCY)),
         Some((name, [])) if PLAIN.contains(&name.as_str()) => measure(name, &[]),
         Some((name, _)) if PLAIN.contains(&name.as_str()) => {
             crate::usage_error(&format!("{name} takes no arguments"))
@@ -29,6 +34,35 @@ fn roofline(args: &[String]) -> ExitCode {
         all.extend(["--output".to_owned(), kept_runs().display().to_string()]);
     }
     measure("roofline", &all)
+}
+
+fn told(outcome: Result<Infallible, String>) -> ExitCode {
+    match outcome {
+        Ok(never) => match never {},
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds what is measured and what measures, and becomes the latter, so that a signal for us is one for it. Without
+/// `--output`, results are kept with the other runs of the day.
+fn become_lab(name: &str, args: &[String], needed: &[Package]) -> Result<Infallible, String> {
+    if !packages::is_root() {
+        return Err(format!("{name} starts programs that want root: tgtd, tcpdump"));
+    }
+    packages::ensure(needed)?;
+    let program = workspace::program()?;
+    let mut command = Command::new(lab::build_links()?);
+    command.arg(name).args(args).args(["--program", &program]);
+    if !args.iter().any(|arg| arg == "--output") {
+        command.arg("--output").arg(kept_runs().join(name));
+    }
+    if name == "iscsi" && !args.iter().any(|arg| arg == "--directory") {
+        command.arg("--directory").arg(workspace::target_dir());
+    }
+    Err(format!("the lab's program does not start: {}", command.exec()))
 }
 
 /// Builds and runs a benchmark of the engine.

@@ -71,9 +71,14 @@ fn paths(experiment: &[&str]) -> Result<Infallible, String> {
     Err(format!("the lab's program does not start: {}", command.exec()))
 }
 
-/// Builds the lab's own program, with what it needs beside it, and says where it is.
+/// Builds the lab's own program, with what its links need beside it, and says where it is.
 pub(crate) fn build_links() -> Result<PathBuf, String> {
     packages::ensure(&packages::PATHS)?;
+    build_program()
+}
+
+/// Builds the lab's own program, and says where it is.
+pub(crate) fn build_program() -> Result<PathBuf, String> {
     let lab = ["build", "--release", "-p", "lab"];
     if !workspace::cargo(&lab).limit_s(600).run().passed {
         return Err("the lab's program could not be built".to_owned());

@@ -15,6 +15,7 @@ mod lab;
 mod licences;
 mod mutants;
 mod packages;
+mod pages;
 mod paths;
 mod simulate;
 mod source;
@@ -41,6 +42,8 @@ cargo xtask simulate --mutants [NAME]   broken builds of the engine, each of whi
 cargo xtask chaos --minutes M [ARG]...  real processes, killed, cut off and attacked under hosts that check (docs/chaos.md)
 cargo xtask fuzz [TARGET]... [ARG]...   fuzzers, for --seconds N or --runs N each; --list tells them (docs/fuzzing.md)
 cargo xtask bench roofline [ARG]...     the target against bare sockets, kept under bench-runs/
+cargo xtask bench iscsi [ARG]...        the same file over NVMe/TCP, iSCSI and NBD (docs/baselines.md)
+cargo xtask bench latency [ARG]...      the bench's latencies against tcpdump's and fio's (docs/bench.md)
 cargo xtask bench idle                  what connected queues cost while nobody asks anything";
 
 fn main() -> ExitCode {

@@ -34,6 +34,12 @@ pub(crate) const GUEST: [Package; 9] = [
 /// What building the fuzzers takes: libFuzzer is C++.
 pub(crate) const FUZZ: [Package; 1] = [Package { name: "g++", evidence: "g++" }];
 
+/// What looking at pages takes: a browser, and a font for it.
+pub(crate) const BROWSER: [Package; 2] = [
+    Package { name: "chromium", evidence: "/usr/bin/chromium" },
+    Package { name: "fonts-dejavu-core", evidence: "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf" },
+];
+
 /// What networks with many links take.
 pub(crate) const PATHS: [Package; 2] =
     [Package { name: "iproute2", evidence: "ip" }, Package { name: "util-linux", evidence: "chrt" }];
@@ -44,6 +50,20 @@ pub(crate) const CHAOS: [Package; 3] = [
     Package { name: "util-linux", evidence: "unshare" },
     Package { name: "mount", evidence: "mount" },
 ];
+
+/// What the other storage servers and their clients take. Where services run, Debian's tgt starts one of its own, which is
+/// left alone: the measurement has its own process and its own ports.
+pub(crate) const BASELINE: [Package; 5] = [
+    Package { name: "tgt", evidence: "tgtd" },
+    Package { name: "libiscsi-bin", evidence: "iscsi-perf" },
+    Package { name: "qemu-utils", evidence: "qemu-nbd" },
+    Package { name: "qemu-block-extra", evidence: "/var/lib/dpkg/info/qemu-block-extra.list" },
+    Package { name: "fio", evidence: "fio" },
+];
+
+/// What a second opinion on latencies takes.
+pub(crate) const LATENCY: [Package; 2] =
+    [Package { name: "tcpdump", evidence: "tcpdump" }, Package { name: "fio", evidence: "fio" }];
 
 /// Installs what is missing, or says exactly what somebody else has to install.
 pub(crate) fn ensure(packages: &[Package]) -> Result<(), String> {

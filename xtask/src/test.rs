@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::packages::{self, Package};
-use crate::{chaos, check, commands, fuzz, guest, paths, simulate, usage_error, workspace};
+use crate::{chaos, check, commands, fuzz, guest, pages, paths, simulate, usage_error, workspace};
 
 /// How a suite ended, with what there is to say about it.
 pub(crate) enum Outcome {
@@ -45,7 +45,7 @@ struct Suite {
 }
 
 /// In the order in which they run: what fails soonest comes first.
-const SUITES: [Suite; 10] = [
+const SUITES: [Suite; 11] = [
     Suite {
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
@@ -80,6 +80,13 @@ const SUITES: [Suite; 10] = [
         packages: &[],
         when: When::Always,
         run: demo,
+    },
+    Suite {
+        name: "pages",
+        about: "a report in a headless Chromium: its points, keys and names, wide and narrow, on paper, without script",
+        packages: &packages::BROWSER,
+        when: When::Always,
+        run: pages::suite,
     },
     Suite {
         name: "kernel",

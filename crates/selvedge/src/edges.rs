@@ -1,5 +1,5 @@
 //! Where the program takes texts that others wrote, one function each, so that a fuzzer reaches what a user or a client
-//! of the control API reaches. It decides nothing and opens nothing.
+//! of the control API reaches. It decides nothing.
 
 use std::path::Path;
 

@@ -15,6 +15,7 @@ mod mptcp;
 mod report;
 mod state;
 mod stop;
+mod sweep;
 mod top;
 
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 //! Units and layout of what is printed are the report's.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One hour: what takes longer counts as an hour.
 const LATENCY_NS_MAX: u64 = 3600 * 1_000_000_000;
@@ -88,7 +88,7 @@ impl Tally {
 }
 
 /// Latency in nanoseconds, as the JSON report has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LatencyNs {
     pub(crate) mean: f64,
     pub(crate) p50: u64,
@@ -112,6 +112,8 @@ pub(crate) struct Tallies {
     pub(crate) read: Tally,
     pub(crate) write: Tally,
     pub(crate) flush: Tally,
+    /// Reads and writes where a rate is set, from when each was due: what waited to be sent counts too.
+    pub(crate) response: Tally,
 }
 
 impl Tallies {
@@ -119,6 +121,7 @@ impl Tallies {
         self.read.merge(&other.read);
         self.write.merge(&other.write);
         self.flush.merge(&other.flush);
+        self.response.merge(&other.response);
     }
 
     /// Reads and writes together; a flush moves nothing and is told apart.

@@ -35,6 +35,15 @@ pub(crate) struct Io {
     generation: u64,
     expected: Expected,
     submitted_ns: u64,
+    /// When it should have been submitted, where a rate is set.
+    due_ns: Option<u64>,
+}
+
+impl Io {
+    /// How long it has taken since it was submitted.
+    pub(crate) const fn latency_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.submitted_ns)
+    }
 }
 
 /// What a job wants.
@@ -112,7 +121,11 @@ pub(crate) struct Job {
     stalled: Option<(Operation, u64)>,
     writes_unflushed: u32,
     flush_outstanding: bool,
+    /// Where a rate is set: when its first command was due, how long after that this job's turn is, so that jobs do
+    /// not all send at the same moment, and when the command that is next is due.
     started_ns: Option<u64>,
+    phase_ns: u64,
+    due_ns: Option<u64>,
     /// When counting began and ended, in nanoseconds.
     pub(crate) counted_ns: (Option<u64>, Option<u64>),
     pub(crate) tallies: Tallies,
@@ -151,6 +164,8 @@ impl Job {
             writes_unflushed: 0,
             flush_outstanding: false,
             started_ns: None,
+            phase_ns: phase_ns(&workload, number),
+            due_ns: None,
             counted_ns: (None, None),
             tallies: Tallies::default(),
             verified: Verified::default(),
@@ -231,7 +246,8 @@ impl Job {
             return self.begin_flush();
         }
         if self.stalled.is_none() {
-            if let Some(due_ns) = self.rate_due(now_ns).filter(|due_ns| *due_ns > now_ns) {
+            self.due_ns = self.rate_due(now_ns);
+            if let Some(due_ns) = self.due_ns.filter(|due_ns| *due_ns > now_ns) {
                 return Next::At(due_ns);
             }
             self.stalled = Some(self.draw());
@@ -241,7 +257,7 @@ impl Job {
         match self.begin(operation, slot) {
             Some(io) => {
                 self.stalled = None;
-                Next::Io(io)
+                Next::Io(Io { due_ns: self.due_ns, ..io })
             }
             None => Next::Completions,
         }
@@ -251,7 +267,8 @@ impl Job {
     fn rate_due(&mut self, now_ns: u64) -> Option<u64> {
         let rate = self.workload.rate_iops?;
         let started_ns = *self.started_ns.get_or_insert(now_ns);
-        Some(started_ns + (u128::from(self.issued) * 1_000_000_000 / u128::from(rate)) as u64)
+        let after_ns = u128::from(self.issued) * 1_000_000_000 / u128::from(rate);
+        Some(started_ns + self.phase_ns + after_ns as u64)
     }
 
     fn draw(&mut self) -> (Operation, u64) {
@@ -279,7 +296,7 @@ impl Job {
         if operation == Operation::Write {
             self.writes_unflushed += 1;
         }
-        Some(Io { operation, slot, position, generation, expected, submitted_ns: 0 })
+        Some(Io { operation, slot, position, generation, expected, submitted_ns: 0, due_ns: None })
     }
 
     fn position(&self, slot: u64) -> u64 {
@@ -299,7 +316,8 @@ impl Job {
         }
         let expected = Expected::Anything;
         let operation = Operation::Flush;
-        Next::Io(Io { operation, slot: 0, position: 0, generation: 0, expected, submitted_ns: 0 })
+        let (slot, position, generation) = (0, 0, 0);
+        Next::Io(Io { operation, slot, position, generation, expected, submitted_ns: 0, due_ns: None })
     }
 
     /// Waits for what is outstanding, makes the last writes durable, and turns to reading back.
@@ -360,13 +378,16 @@ impl Job {
             return Err(self.status_failure(io, status));
         }
         let counts = self.stage == Stage::Working && !self.is_counted() && self.counted_ns.0.is_some();
-        let latency_ns = now_ns.saturating_sub(io.submitted_ns);
+        let latency_ns = io.latency_ns(now_ns);
         if counts {
             let bytes = u64::from(self.workload.block_bytes);
             match io.operation {
                 Operation::Read => self.tallies.read.add(bytes, latency_ns),
                 Operation::Write => self.tallies.write.add(bytes, latency_ns),
                 Operation::Flush => self.tallies.flush.add(0, latency_ns),
+            }
+            if let Some(due_ns) = io.due_ns {
+                self.tallies.response.add(bytes, now_ns.saturating_sub(due_ns));
             }
         }
         match io.operation {
@@ -442,6 +463,12 @@ impl Job {
         let written = self.ledger.iter().flat_map(Ledger::submitted);
         written.map(|(slot, generation)| (self.first + slot, generation))
     }
+}
+
+/// How long after the first job this one sends its first command, where a rate is set.
+fn phase_ns(workload: &Workload, number: u32) -> u64 {
+    let Some(rate) = workload.rate_iops else { return 0 };
+    (u128::from(number) * 1_000_000_000 / u128::from(rate) / u128::from(workload.jobs.max(1))) as u64
 }
 
 /// The part of the range that belongs to job `number` alone: first slot and number of slots.

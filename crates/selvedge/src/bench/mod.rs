@@ -3,8 +3,9 @@
 
 pub(crate) mod histogram;
 pub(crate) mod job;
+pub(crate) mod latency_map;
 pub(crate) mod ledger;
-mod order;
+pub(crate) mod order;
 pub(crate) mod path_view;
 pub(crate) mod progress;
 pub(crate) mod run;

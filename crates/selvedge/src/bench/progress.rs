@@ -1,17 +1,23 @@
-//! How far a run is, once a second on stderr: one line that changes on a terminal, a line every few seconds
-//! elsewhere. It prints no results.
+//! How far a run is, once a second on stderr: one line that changes on a terminal, or all of the terminal where that is
+//! wanted, and a line every few seconds elsewhere. It prints no results.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::histogram::Tally;
+use crate::failure::Failure;
 use crate::report::units;
+use crate::top::initiator::live::Live;
+use crate::top::initiator::watch::About;
 
 /// Where nobody watches a line change, a line this often says that things go on.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Keys are waited for by looking for them this often.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Shows progress, or does not.
-#[derive(Debug)]
 pub(crate) struct Progress {
     began: Instant,
     terminal: bool,
@@ -21,6 +27,8 @@ pub(crate) struct Progress {
     on_line: bool,
     length: Option<Duration>,
     label: &'static str,
+    /// All of the terminal, which has no lines then.
+    screen: Option<Live>,
 }
 
 impl Progress {
@@ -28,7 +36,52 @@ impl Progress {
     pub(crate) fn new(label: &'static str, length: Option<Duration>, quiet: bool) -> Self {
         let now = Instant::now();
         let terminal = std::io::stderr().is_terminal();
-        Self { began: now, terminal, shown_at: now, quiet, on_line: false, length, label }
+        Self { began: now, terminal, shown_at: now, quiet, on_line: false, length, label, screen: None }
+    }
+
+    /// Takes all of the terminal to show this run.
+    ///
+    /// # Errors
+    /// When it does not do what it is asked; then it is as before.
+    pub(crate) fn fill_screen(&mut self, about: About) -> Result<(), Failure> {
+        let failed =
+            |error| Failure::failed(format!("the terminal cannot be used: {error}; leave --top out"));
+        self.screen = Some(Live::take(about).map_err(failed)?);
+        Ok(())
+    }
+
+    /// How long at most nobody may look at the keys; `None` where there is no screen that they change.
+    pub(crate) fn look_interval(&self) -> Option<Duration> {
+        self.screen.as_ref().map(|_| LOOK_INTERVAL)
+    }
+
+    /// The screen, if there is one.
+    pub(crate) fn screen(&mut self) -> Option<&mut Live> {
+        self.screen.as_mut()
+    }
+
+    /// Does what keys ask for and draws the screen, if there is one, until the run is to end: then a second Ctrl-C is to
+    /// end it at once, as always, and what comes is told in lines.
+    pub(crate) fn turn(&mut self, stop: &AtomicBool) {
+        let Some(screen) = &mut self.screen else { return };
+        match screen.turn() {
+            Ok(false) => {}
+            Ok(true) => stop.store(true, Ordering::Relaxed),
+            // A screen that cannot be shown is no reason to end what it is about.
+            Err(_) => self.leave_screen(),
+        }
+        if stop.load(Ordering::Relaxed) {
+            self.leave_screen();
+        }
+    }
+
+    /// Gives the terminal back, and tells there what happened meanwhile.
+    fn leave_screen(&mut self) {
+        let Some(screen) = self.screen.take() else { return };
+        let mut stderr = std::io::stderr().lock();
+        for line in screen.end() {
+            let _ = writeln!(stderr, "{line}");
+        }
     }
 
     /// Whether somebody watches lines change.
@@ -39,6 +92,10 @@ impl Progress {
     /// Something that is worth a line that stays.
     pub(crate) fn news(&mut self, line: &str) {
         if self.quiet {
+            return;
+        }
+        if let Some(screen) = &mut self.screen {
+            screen.hear_news(line);
             return;
         }
         self.clear();
@@ -113,6 +170,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
+        self.leave_screen();
         self.clear();
     }
 }

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::initiator::{LaneReport, PathStatus, Paths};
-use engine::ring::{self, RingOptions};
+use engine::ring::{self, Ring, RingOptions};
 
 use super::histogram::{Tallies, Tally};
 use super::job::{Job, Verified};
+use super::latency_map::{LatencyGrid, LatencyMap};
 use super::path_view::PathView;
 use super::progress::Progress;
 use super::state::{Record, Recorder};
@@ -20,6 +21,9 @@ use super::worker::{self, Broken, Lines, Message, Timeline, WorkerPlan, WorkerRe
 use crate::config::workload::Fitted;
 use crate::failure::Failure;
 use crate::report::paths::PathReport;
+use crate::report::units;
+use crate::top::initiator::rates::{Phase, Sample};
+use crate::top::initiator::watch::About;
 
 /// What to run, and where.
 pub(crate) struct Run<'a> {
@@ -36,6 +40,8 @@ pub(crate) struct Run<'a> {
     pub(crate) stop: Arc<AtomicBool>,
     /// No progress on stderr.
     pub(crate) quiet: bool,
+    /// Progress on all of the terminal, under this name.
+    pub(crate) top: Option<String>,
     /// The processor time of the target, where it is in this process.
     pub(crate) target_cpu: Option<&'a dyn Fn() -> Duration>,
 }
@@ -56,6 +62,8 @@ pub(crate) struct Outcome {
     pub(crate) queue_entries: u16,
     pub(crate) engine: &'static str,
     pub(crate) intervals: Intervals,
+    /// Reads and writes by time and latency.
+    pub(crate) latency_grid: LatencyGrid,
     /// Each path, and what each worker did on it.
     pub(crate) paths: Vec<(PathStatus, Vec<LaneReport>)>,
     pub(crate) verified: Option<Verified>,
@@ -77,8 +85,9 @@ impl Run<'_> {
         if queues == 0 {
             return Err(Failure::failed("the controller granted no I/O queue"));
         }
+        let progress = self.progress()?;
         let mut workers = self.start(self.plans(queues));
-        self.follow(&mut workers);
+        self.follow(&mut workers, progress);
         let mut reports = Vec::new();
         let mut failure = None;
         for thread in workers.threads {
@@ -138,23 +147,52 @@ impl Run<'_> {
         workers
     }
 
-    /// Starts the workers once all are ready, and shows how far they are until all are gone.
-    fn follow(&self, workers: &mut Workers) {
-        let count = workers.threads.len();
+    /// How it is shown how far the run is.
+    fn progress(&self) -> Result<Progress, Failure> {
         let workload = &self.fitted.workload;
         let length =
             workload.runtime.filter(|_| self.record.is_none()).map(|runtime| runtime + workload.ramp);
         let label = if self.record.is_some() { "check" } else { workload.kind() };
         let mut progress = Progress::new(label, length, self.quiet);
+        if let Some(name) = self.top.as_ref().filter(|_| !self.quiet) {
+            let failed = |error| Failure::failed(format!("cannot make a ring for the I/O: {error}"));
+            // The workers choose alike; theirs are not there yet.
+            let engine = Ring::new(self.ring).map_err(failed)?.engine_name();
+            let (jobs, depth) = (units::plural(workload.jobs.into(), "job"), workload.depth);
+            let policy = match self.paths.status().len() {
+                2.. => format!(", {}", self.paths.policy()),
+                _ => String::new(),
+            };
+            progress.fill_screen(About {
+                workload: format!("{label} {}", units::bytes(workload.block_bytes.into())),
+                target: format!("{name} namespace {}", self.nsid),
+                means: format!("{jobs} × {depth}, {engine}{policy}"),
+                length,
+            })?;
+        }
+        Ok(progress)
+    }
+
+    /// Starts the workers once all are ready, and shows how far they are until all are gone.
+    fn follow(&self, workers: &mut Workers, mut progress: Progress) {
+        let count = workers.threads.len();
         let mut seen = Seen::new(count);
         while seen.gone < count {
+            progress.turn(&self.stop);
             // Every worker says when it goes, so this ends.
-            let Ok(message) = workers.incoming.recv() else { break };
+            let message = match workers.hear(progress.look_interval()) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
             match message {
                 Message::Ready => {
                     seen.ready += 1;
                     if seen.ready == count {
                         workers.begin(self.timeline());
+                        if let Some(screen) = progress.screen() {
+                            screen.begin();
+                        }
                     }
                 }
                 Message::Gone => {
@@ -164,7 +202,7 @@ impl Run<'_> {
                     }
                 }
                 Message::Counting => {
-                    seen.counting = true;
+                    seen.counting_since.get_or_insert_with(Instant::now);
                     if seen.cpu_from.is_none() {
                         seen.cpu_from = self.target_cpu.map(|cpu| cpu());
                     }
@@ -172,6 +210,7 @@ impl Run<'_> {
                 Message::Counted => {
                     seen.counted += 1;
                     if seen.counted == count {
+                        seen.counted_at = Some(Instant::now());
                         let since = |from| self.target_cpu.map(|cpu| cpu().saturating_sub(from));
                         workers.target_cpu = seen.cpu_from.and_then(since);
                     }
@@ -207,6 +246,9 @@ impl Run<'_> {
             engine: reports.first().map_or("", |report| report.engine),
             intervals: Throughput::sum(
                 &reports.iter().map(|report| report.throughput.clone()).collect::<Vec<_>>(),
+            ),
+            latency_grid: LatencyMap::sum(
+                &reports.iter().map(|report| report.latency_map.clone()).collect::<Vec<_>>(),
             ),
             paths: by_path(&self.paths.status(), &reports.iter().map(|report| &report.lanes)),
             verified: checks.then(Verified::default),
@@ -267,6 +309,14 @@ struct Workers {
 }
 
 impl Workers {
+    /// The next message, or that there was none in this time.
+    fn hear(&self, patience: Option<Duration>) -> Result<Message, RecvTimeoutError> {
+        match patience {
+            Some(patience) => self.incoming.recv_timeout(patience),
+            None => self.incoming.recv().map_err(RecvTimeoutError::from),
+        }
+    }
+
     fn begin(&self, timeline: Timeline) {
         for start in &self.starts {
             // A worker that has gone says so itself.
@@ -279,8 +329,11 @@ impl Workers {
 struct Seen {
     ready: usize,
     gone: usize,
-    counting: bool,
+    /// When the first worker began to count.
+    counting_since: Option<Instant>,
     counted: usize,
+    /// When the last one had counted all.
+    counted_at: Option<Instant>,
     cpu_from: Option<Duration>,
     /// The last word of each worker, and whether it is news.
     totals: Vec<Tally>,
@@ -297,8 +350,9 @@ impl Seen {
         Self {
             ready: 0,
             gone: 0,
-            counting: false,
+            counting_since: None,
             counted: 0,
+            counted_at: None,
             cpu_from: None,
             totals: vec![Tally::default(); workers],
             read_back: vec![0; workers],
@@ -328,7 +382,11 @@ impl Seen {
         self.news = 0;
         let paths_and_lanes = by_path(paths, &self.lanes.iter());
         self.view.news(paths).iter().for_each(|line| progress.news(line));
-        if !self.counting {
+        if let Some(screen) = progress.screen() {
+            screen.hear(self.sample(screen.now(), paths));
+            return;
+        }
+        if self.counting_since.is_none() {
             progress.ramping();
             return;
         }
@@ -351,6 +409,25 @@ impl Seen {
         self.shown = total;
         self.shown_at = Some(now);
     }
+
+    /// All that was told last, for the screen.
+    fn sample(&self, at: Duration, paths: &[PathStatus]) -> Sample {
+        let phase = match (self.counting_since, self.read_back.iter().sum()) {
+            (None, _) => Phase::Ramp,
+            (Some(_), 0) => Phase::Measuring,
+            (Some(_), blocks) => Phase::ReadingBack(blocks),
+        };
+        Sample {
+            at,
+            phase,
+            measured: self.counting_since.map_or(Duration::ZERO, |since| {
+                self.counted_at.unwrap_or_else(Instant::now).saturating_duration_since(since)
+            }),
+            totals: self.totals.clone(),
+            lanes: self.lanes.clone(),
+            paths: paths.to_vec(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -359,7 +436,7 @@ mod tests {
 
     #[test]
     fn progress_waits_for_all_workers_that_are_left() {
-        let mut seen = Seen { counting: true, ..Seen::new(2) };
+        let mut seen = Seen { counting_since: Some(Instant::now()), ..Seen::new(2) };
         let mut progress = Progress::new("read", None, true);
         let mut tally = Tally::default();
         tally.add(4096, 1000);

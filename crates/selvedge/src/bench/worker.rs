@@ -13,6 +13,7 @@ use nvme::io::IoCommand;
 
 use super::histogram::Tally;
 use super::job::{Io, Job, Next, Operation};
+use super::latency_map::LatencyMap;
 use super::order::Random;
 use super::throughput::Throughput;
 use crate::failure::Failure;
@@ -78,6 +79,7 @@ pub(crate) struct WorkerReport {
     pub(crate) cpu: Duration,
     pub(crate) engine: &'static str,
     pub(crate) throughput: Throughput,
+    pub(crate) latency_map: LatencyMap,
     /// What it did on each path.
     pub(crate) lanes: Vec<LaneReport>,
     pub(crate) failure: Option<Broken>,
@@ -111,7 +113,15 @@ pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport
         worker.close();
         let cpu = worker.cpu_to.unwrap_or_else(core::thread_time).saturating_sub(worker.cpu_from);
         let engine = worker.ring.engine_name();
-        Some(WorkerReport { jobs: worker.jobs, cpu, engine, throughput: worker.throughput, lanes, failure })
+        Some(WorkerReport {
+            jobs: worker.jobs,
+            cpu,
+            engine,
+            throughput: worker.throughput,
+            latency_map: worker.latency_map,
+            lanes,
+            failure,
+        })
     })
 }
 
@@ -141,6 +151,7 @@ struct Worker {
     block_bytes: u32,
     unit_bytes: u32,
     throughput: Throughput,
+    latency_map: LatencyMap,
     cpu_from: Duration,
     cpu_to: Option<Duration>,
 }
@@ -168,6 +179,7 @@ impl Worker {
             block_bytes: plan.block_bytes,
             unit_bytes: plan.unit_bytes,
             throughput: Throughput::default(),
+            latency_map: LatencyMap::default(),
             cpu_from: Duration::ZERO,
             cpu_to: None,
         };
@@ -195,6 +207,8 @@ impl Worker {
                 return Err(Broken::Connection(failure));
             }
             self.keep_time(&mut clock, now, lines);
+            // Empty histograms and reports of progress take up to milliseconds, which are not the next commands' own.
+            let now = self.ring.now();
             let (wake_at, done) = self.submit(now);
             self.queues.flush(&mut self.ring);
             if done {
@@ -248,6 +262,9 @@ impl Worker {
         let data = completion.data.as_deref().unwrap_or_default();
         if completion.status.is_success() {
             self.throughput.add(io.operation, data.len() as u64, now);
+            if io.operation != Operation::Flush {
+                self.latency_map.add(io.latency_ns(now.0), now);
+            }
         }
         let done = if lost { Ok(()) } else { self.jobs[job].complete(&io, completion.status, data, now.0) };
         self.buffers.extend(completion.data);
@@ -322,11 +339,13 @@ impl Worker {
             self.cpu_from = core::thread_time();
             self.jobs.iter_mut().for_each(|job| job.begin_counting(now.0));
             self.throughput = Throughput::from(now);
+            self.latency_map = LatencyMap::from(now);
             let _ = lines.messages.send(Message::Counting);
         }
         if !clock.finished && clock.timeline.end.is_some_and(|end| now >= end) {
             clock.finished = true;
             self.throughput.end();
+            self.latency_map.end();
             self.jobs.iter_mut().for_each(|job| job.finish(now.0));
         }
         if lines.stop.load(Ordering::Relaxed) || lines.abort.load(Ordering::Relaxed) {

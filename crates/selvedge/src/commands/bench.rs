@@ -2,11 +2,12 @@
 //! earlier one left there.
 
 mod job_file;
-mod paths;
+pub(super) mod paths;
 mod process;
-mod setting;
+pub(super) mod setting;
 
 use std::fmt;
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,11 +26,15 @@ use crate::report;
 use crate::report::bench::VerifyReport;
 use crate::report::fio::Measured;
 use crate::report::units;
+use crate::stop::Stop;
 use process::ProcessWatch;
 use setting::Setting;
 
 /// Runs it and prints what it found.
 pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
+    if flags.top && !std::io::stderr().is_terminal() {
+        return Err(Failure::usage("--top fills the terminal on stderr, and there is none: leave it out"));
+    }
     if let Some(path) = &flags.job_file {
         return job_file::run(flags, path);
     }
@@ -38,7 +43,8 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     if matches!(state, VerifyState::Check(_)) && flags.output_format == BenchFormat::FioJson {
         return Err(Failure::usage("fio's JSON has no place for what --verify-only finds: use -o json"));
     }
-    let setting = Setting::new(flags)?;
+    let stop = Stop::on_signals()?;
+    let setting = Setting::new(flags, &stop)?;
     let record = match &state {
         VerifyState::Check(path) => Some(read_record(path, flags)?),
         _ => None,
@@ -68,8 +74,9 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         writer,
         recorder: recorder.clone(),
         record: record.as_ref(),
-        stop: setting.stop.flag(),
+        stop: stop.flag(),
         quiet: false,
+        top: flags.top.then(|| flags.nqn.to_string()),
         target_cpu: None,
     };
     let watch = ProcessWatch::start();
@@ -94,7 +101,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
 }
 
 /// Puts the workload onto the namespace, and refuses what cannot work before anything is written.
-fn fit(
+pub(super) fn fit(
     workload: Workload,
     controllers: &[Controller],
     namespace: &NamespaceInfo,

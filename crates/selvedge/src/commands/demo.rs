@@ -195,6 +195,7 @@ impl<'a> Demo<'a> {
             record: None,
             stop: self.stop.flag(),
             quiet: false,
+            top: None,
             target_cpu: Some(&target_cpu),
         };
         let outcome = run.run()?;

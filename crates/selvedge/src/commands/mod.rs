@@ -10,8 +10,10 @@ mod identify;
 mod import;
 mod list;
 mod namespace;
+mod report;
 mod serve;
 mod subsystem;
+mod sweep;
 mod top;
 
 use crate::failure::Failure;
@@ -26,6 +28,9 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Identify(flags) => identify::run(flags),
         Command::List(flags) => list::run(flags),
         Command::Bench(flags) => bench::run(flags),
+        Command::Sweep(flags) => sweep::run(flags),
+        Command::Report(flags) => report::run(flags),
+        Command::Compare(flags) => report::compare(flags),
         Command::Subsystem(flags) => subsystem::run(&flags.action),
         Command::Namespace(flags) => namespace::run(&flags.action),
         Command::Listener(flags) => fabric::listener(&flags.action),

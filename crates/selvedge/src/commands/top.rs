@@ -18,7 +18,7 @@ use crate::stop::Stop;
 use crate::top::keys::Wish;
 use crate::top::sample::{Sample, Status};
 use crate::top::screen;
-use crate::top::terminal::FullScreen;
+use crate::top::terminal::{FullScreen, Stream};
 use crate::top::text;
 use crate::top::view::View;
 use crate::top::watch::Watch;
@@ -166,7 +166,7 @@ fn live(asker: Asker, mut watch: Watch) -> Result<(), Failure> {
     let (_end, ended) = channel();
     std::thread::spawn(move || keep_asking(&asker, interval, &sender, &ended));
     let failed = |error| Failure::failed(format!("the terminal cannot be used: {error}"));
-    let mut full_screen = FullScreen::take().map_err(failed)?;
+    let mut full_screen = FullScreen::take(Stream::Stdout).map_err(failed)?;
     let mut view = View::new();
     let mut drawn_at: Option<Instant> = None;
     while !stop.is_asked() {

@@ -85,6 +85,11 @@ impl Connection {
         options
     }
 
+    /// All addresses.
+    pub(crate) fn socket_addresses(&self) -> Vec<SocketAddr> {
+        self.ways.iter().map(|way| way.address).collect()
+    }
+
     /// All addresses, for people.
     pub(crate) fn addresses(&self) -> String {
         self.ways.iter().map(|way| way.address.to_string()).collect::<Vec<_>>().join(", ")

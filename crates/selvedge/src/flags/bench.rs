@@ -76,6 +76,7 @@ Job files:
 Examples:
   T='-a 127.0.0.1 -n nqn.2026-01.io.selvedge:target'
   selvedge bench $T --rw randread --bs 4k --iodepth 32 --numjobs 4 --runtime 10
+  selvedge bench $T --rw randread --iodepth 32 --runtime 1m --top -o json > run.json
   selvedge bench $T --rw randwrite --size 256m --verify
   selvedge bench $T --rw randwrite --size 64m --runtime 30 --fsync 32 \\
       --verify-state state.jsonl
@@ -124,6 +125,10 @@ pub(crate) struct BenchFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     #[arg(help_heading = "This program's own options")]
     pub(crate) poll_us: Option<u64>,
+
+    /// Show a full-screen view while it runs: paths, connections, workers
+    #[arg(long, help_heading = "This program's own options")]
+    pub(crate) top: bool,
 
     /// How to print the results
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal", help_heading = "Output")]

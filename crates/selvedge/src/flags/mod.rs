@@ -6,8 +6,10 @@ pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod control;
 pub(crate) mod look;
+pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod subsystem;
+pub(crate) mod sweep;
 pub(crate) mod top;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -49,6 +51,12 @@ pub(crate) enum Command {
     List(look::ListFlags),
     /// Measure a namespace with fio's options, or prove that it keeps its data
     Bench(bench::BenchFlags),
+    /// Measure many combinations of bench's options, and report them with pictures and in words
+    Sweep(sweep::SweepFlags),
+    /// Make a sweep's report again, or one of what fio measured
+    Report(report::ReportFlags),
+    /// Compare two sweeps, ratio first, and say which differences are more than chance
+    Compare(report::CompareFlags),
     /// Change the subsystems of a running target
     Subsystem(subsystem::SubsystemFlags),
     /// Change the namespaces of a running target

@@ -30,6 +30,8 @@ pub(crate) struct BenchReport {
     pub(crate) flush: Option<OperationReport>,
     /// Reads and writes together.
     pub(crate) total: OperationReport,
+    /// Where a rate is set: latency from when each command was due, waiting to be sent included.
+    pub(crate) response_ns: Option<LatencyNs>,
     /// The bench's own worker threads.
     pub(crate) cpu: CpuReport,
     /// The target's reactors, where they are in this process.
@@ -207,6 +209,7 @@ impl BenchReport {
             write: OperationReport::some(&outcome.tallies.write, seconds),
             flush: OperationReport::some(&outcome.tallies.flush, seconds),
             total: OperationReport::new(&total, seconds),
+            response_ns: (outcome.tallies.response.count() > 0).then(|| outcome.tallies.response.latency()),
             cpu: CpuReport::new(outcome.cpu, outcome.elapsed, ios),
             target_cpu: outcome.target_cpu.map(|time| CpuReport::new(time, outcome.elapsed, ios)),
             verify: outcome.verified.as_ref().map(VerifyReport::from),
@@ -243,6 +246,14 @@ impl BenchReport {
             let latency = operation.lat_ns;
             cells.push(units::time_ns(latency.mean));
             for nanoseconds in [latency.p50, latency.p99, latency.p99_9, latency.max] {
+                cells.push(units::time_ns(nanoseconds as f64));
+            }
+            table.row(cells);
+        }
+        if let Some(response) = &self.response_ns {
+            let mut cells = vec!["since due".to_owned(), String::new(), String::new()];
+            cells.push(units::time_ns(response.mean));
+            for nanoseconds in [response.p50, response.p99, response.p99_9, response.max] {
                 cells.push(units::time_ns(nanoseconds as f64));
             }
             table.row(cells);
@@ -324,6 +335,7 @@ impl fmt::Display for VerifyReport {
 mod tests {
     use super::*;
     use crate::bench::histogram::Tallies;
+    use crate::bench::latency_map::LatencyGrid;
     use crate::config::workload::{Geometry, Workload};
     use crate::flags::bench::BenchFlags;
 
@@ -347,6 +359,7 @@ mod tests {
             queue_entries: 128,
             engine: "io_uring",
             intervals: Intervals::default(),
+            latency_grid: LatencyGrid::default(),
             paths: Vec::new(),
             verified,
             interrupted: false,

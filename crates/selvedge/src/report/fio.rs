@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Serialize, Serializer};
 
+use super::utc;
 use crate::bench::histogram::{Tallies, Tally};
 use crate::bench::run::Outcome;
 use crate::bench::throughput::{INTERVALS_MAX, Intervals};
@@ -173,7 +174,7 @@ impl FioReport {
             version: VERSION,
             timestamp: since.as_secs(),
             timestamp_ms: since.as_millis() as u64,
-            time: date(since.as_secs()),
+            time: utc::ctime(since.as_secs()),
             global_options: Named(global.map(|(name, value)| (name.into(), value.into())).into()),
             jobs: jobs.into_iter().map(|job| JobEntry::new(&job)).collect(),
         }
@@ -376,30 +377,6 @@ fn options(workload: &Workload, fitted: &Fitted, description: Option<&str>) -> N
     Named(values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }
 
-/// A time as C's `ctime` writes it, in UTC.
-fn date(seconds: u64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
-    let days = seconds / 86_400;
-    // Years begin in March here, so that a leap day is the last of its year; 719,468 days are from then to 1970.
-    let since = days + 719_468;
-    let (era, in_era) = (since / 146_097, since % 146_097);
-    let year_of_era = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
-    let in_year = in_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * in_year + 2) / 153;
-    let day = in_year - (153 * month + 2) / 5 + 1;
-    let year = era * 400 + year_of_era + u64::from(month >= 10);
-    format!(
-        "{} {} {day:2} {:02}:{:02}:{:02} {year}",
-        DAYS[(days % 7) as usize],
-        MONTHS[month as usize],
-        seconds / 3600 % 24,
-        seconds / 60 % 60,
-        seconds % 60
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -436,6 +413,7 @@ mod tests {
             queue_entries: 128,
             engine: "io_uring",
             intervals,
+            latency_grid: Default::default(),
             paths: Vec::new(),
             verified: None,
             interrupted: false,
@@ -541,7 +519,7 @@ mod tests {
             (951_868_800, "Wed Mar  1 00:00:00 2000"),
             (4_102_444_799, "Thu Dec 31 23:59:59 2099"),
         ] {
-            assert_eq!(date(seconds), expected);
+            assert_eq!(utc::ctime(seconds), expected);
         }
     }
 }

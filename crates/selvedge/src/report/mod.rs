@@ -1,10 +1,22 @@
-//! What commands print: plain text for people, JSON for programs. It measures and asks nothing.
+//! What commands print and write: plain text for people, JSON for programs, pages with pictures for both. It measures
+//! and asks nothing.
 
 pub(crate) mod bench;
+pub(crate) mod chart;
+pub(crate) mod csv;
+pub(crate) mod document;
 pub(crate) mod fio;
+pub(crate) mod folder;
+pub(crate) mod markdown;
+mod markup;
+pub(crate) mod page;
 pub(crate) mod paths;
+#[cfg(test)]
+pub(crate) mod sample;
+pub(crate) mod svg;
 pub(crate) mod table;
 pub(crate) mod units;
+pub(crate) mod utc;
 
 use std::fmt;
 use std::io::{self, Write as _};

@@ -1,8 +1,8 @@
-//! What keys do in `top`.
+//! What keys do in a view.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::rates::Rates;
+use super::grid::Place;
 use super::view::View;
 
 /// Rows that Page Up and Page Down go.
@@ -20,20 +20,22 @@ pub(crate) enum Wish {
 }
 
 /// What is explained of the keys.
-pub(crate) const HELP: &[(&str, &str)] = &[
-    ("↑ ↓ k j", "choose a row; Page Up, Page Down, Home and End go further"),
-    ("Enter →", "open it: a subsystem's controllers, a controller's queues"),
-    ("Esc ←", "go back"),
-    ("Tab", "the other list: reactors, or the namespaces of a subsystem"),
-    ("s", "choose the column to sort by with s ← →, and Enter to end it"),
-    ("r", "turn the order round"),
-    ("p", "pause, and go on"),
-    ("q", "end; Ctrl-C too"),
-];
+pub(crate) const fn explained<P: Place>() -> [(&'static str, &'static str); 8] {
+    [
+        ("↑ ↓ k j", "choose a row; Page Up, Page Down, Home and End go further"),
+        ("Enter →", P::OPENS),
+        ("Esc ←", "go back"),
+        ("Tab", P::OTHER),
+        ("s", "choose the column to sort by with s ← →, and Enter to end it"),
+        ("r", "turn the order round"),
+        ("p", "pause, and go on"),
+        ("q", P::ENDS),
+    ]
+}
 
-impl View {
+impl<P: Place> View<P> {
     /// Does what a key is for, looking at what is shown.
-    pub(crate) fn press(&mut self, key: KeyEvent, rates: Option<&Rates>) -> Wish {
+    pub(crate) fn press(&mut self, key: KeyEvent, known: Option<&P::Known>) -> Wish {
         if key.kind == KeyEventKind::Release {
             return Wish::Stay;
         }
@@ -48,13 +50,13 @@ impl View {
             KeyCode::Char('r') => self.reverse(),
             code if self.choosing => self.press_choosing(code),
             KeyCode::Char('s') => self.choosing = true,
-            KeyCode::Up | KeyCode::Char('k') => self.go(-1, rates),
-            KeyCode::Down | KeyCode::Char('j') => self.go(1, rates),
-            KeyCode::PageUp => self.go(-PAGE, rates),
-            KeyCode::PageDown => self.go(PAGE, rates),
-            KeyCode::Home => self.go(isize::MIN, rates),
-            KeyCode::End => self.go(isize::MAX, rates),
-            KeyCode::Enter | KeyCode::Right => self.open(rates),
+            KeyCode::Up | KeyCode::Char('k') => self.go(-1, known),
+            KeyCode::Down | KeyCode::Char('j') => self.go(1, known),
+            KeyCode::PageUp => self.go(-PAGE, known),
+            KeyCode::PageDown => self.go(PAGE, known),
+            KeyCode::Home => self.go(isize::MIN, known),
+            KeyCode::End => self.go(isize::MAX, known),
+            KeyCode::Enter | KeyCode::Right => self.open(known),
             KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => self.back(),
             KeyCode::Tab | KeyCode::BackTab => self.turn(),
             _ => {}
@@ -79,11 +81,11 @@ impl View {
 
 #[cfg(test)]
 mod tests {
-    use super::super::grid::Place;
+    use super::super::target_place::TargetPlace;
     use super::super::worked;
     use super::*;
 
-    fn press(view: &mut View, code: KeyCode) -> Wish {
+    fn press(view: &mut View<TargetPlace>, code: KeyCode) -> Wish {
         view.press(KeyEvent::new(code, KeyModifiers::NONE), Some(&worked::rates()))
     }
 
@@ -105,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_let_go_does_nothing() {
-        let mut view = View::new();
+        let mut view = View::<TargetPlace>::new();
         let mut key = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
         key.kind = KeyEventKind::Release;
         assert_eq!(view.press(key, None), Wish::Stay);
@@ -118,7 +120,7 @@ mod tests {
         assert!(view.help);
         press(&mut view, KeyCode::Enter);
         assert!(!view.help);
-        assert_eq!(view.level().place, Place::Subsystems, "it did nothing else");
+        assert_eq!(view.level().place, TargetPlace::Subsystems, "it did nothing else");
     }
 
     #[test]
@@ -137,12 +139,12 @@ mod tests {
         press(&mut view, KeyCode::Char('r'));
         press(&mut view, KeyCode::Enter);
         assert!(!view.choosing);
-        assert_eq!(view.level().place, Place::Subsystems, "Enter ended the choice and opened nothing");
+        assert_eq!(view.level().place, TargetPlace::Subsystems, "Enter ended the choice and opened nothing");
         press(&mut view, KeyCode::Enter);
-        assert_eq!(view.level().place, Place::Controllers(worked::NQN.into()));
+        assert_eq!(view.level().place, TargetPlace::Controllers(worked::NQN.into()));
         press(&mut view, KeyCode::Tab);
-        assert_eq!(view.level().place, Place::Namespaces(worked::NQN.into()));
+        assert_eq!(view.level().place, TargetPlace::Namespaces(worked::NQN.into()));
         press(&mut view, KeyCode::Left);
-        assert_eq!(view.level().place, Place::Subsystems);
+        assert_eq!(view.level().place, TargetPlace::Subsystems);
     }
 }

@@ -1,8 +1,10 @@
-//! What `selvedge top` knows and shows of a running target: its answers as numbers, their differences as rates, what of
-//! them is chosen, and how that is drawn. It asks nobody and reads no key: the command does.
+//! What is shown live on a terminal: here a running target, for `selvedge top` (its answers as numbers, their differences as
+//! rates), in `initiator` a run of `selvedge bench`, and what both have in common: tables, what of them is chosen, keys, and
+//! how that is drawn. It asks nobody: the commands do.
 
 pub(crate) mod exposition;
 pub(crate) mod grid;
+pub(crate) mod initiator;
 pub(crate) mod keys;
 pub(crate) mod rates;
 #[cfg(test)]
@@ -11,6 +13,8 @@ pub(crate) mod sample;
 pub(crate) mod screen;
 #[cfg(test)]
 mod screen_tests;
+mod sheet;
+pub(crate) mod target_place;
 pub(crate) mod terminal;
 pub(crate) mod text;
 pub(crate) mod view;

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::target_place::TargetPlace;
 use super::view::View;
 use super::watch::Watch;
-use super::worked::{NOW, drawn, rates, sample, watch};
+use super::worked::{NOW, drawn, line, rates, sample, watch};
 
 const SMALL: (u16, u16) = (80, 24);
 const LARGE: (u16, u16) = (120, 40);
 
-fn after(keys: &[KeyCode]) -> View {
+fn after(keys: &[KeyCode]) -> View<TargetPlace> {
     let mut view = View::new();
     for key in keys {
         view.press(KeyEvent::new(*key, KeyModifiers::NONE), Some(&rates()));
@@ -21,17 +22,6 @@ fn after(keys: &[KeyCode]) -> View {
 
 fn shown(size: (u16, u16), keys: &[KeyCode]) -> Vec<String> {
     drawn(size, &watch(), &after(keys), NOW)
-}
-
-/// The line that has all of these in this order, or the screen.
-#[track_caller]
-fn line<'a>(shown: &'a [String], parts: &[&str]) -> &'a str {
-    let has_all = |line: &&String| {
-        let mut rest = line.as_str();
-        parts.iter().all(|part| rest.find(part).map(|at| rest = &rest[at + part.len()..]).is_some())
-    };
-    let found = shown.iter().find(has_all);
-    found.unwrap_or_else(|| panic!("no line has {parts:?}:\n{}", shown.join("\n")))
 }
 
 #[test]

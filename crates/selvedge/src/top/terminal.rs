@@ -1,9 +1,9 @@
-//! The terminal while `top` has all of it, and its way back to what it was: at the end, after an error, and when
+//! The terminal while a view has all of it, and its way back to what it was: at the end, after an error, and when
 //! something panics. What is drawn is the screen's.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, BufWriter, Write};
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
@@ -13,13 +13,32 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::{Frame, Terminal};
 
-/// Whether the terminal is ours and has to be given back.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Which stream's terminal is ours and has to be given back; 0 for none.
+static TAKEN: AtomicU8 = AtomicU8::new(0);
 static HOOK: Once = Once::new();
+
+/// By which of this process's streams the terminal is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stream {
+    Stdout = 1,
+    /// For those whose results go to stdout.
+    Stderr = 2,
+}
+
+impl Stream {
+    fn writer(self) -> Box<dyn Write> {
+        match self {
+            Self::Stdout => Box::new(io::stdout()),
+            // It has no buffer of its own, and a screen is written in many small pieces.
+            Self::Stderr => Box::new(BufWriter::new(io::stderr())),
+        }
+    }
+}
 
 /// The terminal, all of it. It is given back when this is dropped.
 pub(crate) struct FullScreen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Box<dyn Write>>>,
 }
 
 impl FullScreen {
@@ -27,7 +46,7 @@ impl FullScreen {
     ///
     /// # Errors
     /// When there is none, or it does not do what it is asked; then it is as before.
-    pub(crate) fn take() -> io::Result<Self> {
+    pub(crate) fn take(stream: Stream) -> io::Result<Self> {
         HOOK.call_once(|| {
             let usual = std::panic::take_hook();
             // What a panic says is to be read on the screen there was before.
@@ -36,10 +55,10 @@ impl FullScreen {
                 usual(panic);
             }));
         });
-        TAKEN.store(true, Ordering::SeqCst);
+        TAKEN.store(stream as u8, Ordering::SeqCst);
         let taken = enable_raw_mode()
-            .and_then(|()| enter(&mut io::stdout()))
-            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
+            .and_then(|()| enter(&mut stream.writer()))
+            .and_then(|()| Terminal::new(CrosstermBackend::new(stream.writer())));
         match taken {
             Ok(terminal) => Ok(Self { terminal }),
             Err(error) => {
@@ -50,7 +69,13 @@ impl FullScreen {
     }
 
     /// Draws everything anew; only what is different is sent.
+    ///
+    /// # Errors
+    /// When the terminal does not take it, and when a panic has given it back.
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if TAKEN.load(Ordering::SeqCst) == 0 {
+            return Err(io::Error::other("it was given back after a panic"));
+        }
         self.terminal.draw(draw).map(drop)
     }
 }
@@ -63,11 +88,14 @@ impl Drop for FullScreen {
 
 /// Gives the terminal back, if it is ours; whoever comes second finds that it is done.
 fn give_back() {
-    if TAKEN.swap(false, Ordering::SeqCst) {
-        // There is nobody left to tell of a terminal that has gone.
-        let _ = leave(&mut io::stdout());
-        let _ = disable_raw_mode();
-    }
+    let stream = match TAKEN.swap(0, Ordering::SeqCst) {
+        0 => return,
+        taken if taken == Stream::Stderr as u8 => Stream::Stderr,
+        _ => Stream::Stdout,
+    };
+    // There is nobody left to tell of a terminal that has gone.
+    let _ = leave(&mut stream.writer());
+    let _ = disable_raw_mode();
 }
 
 fn enter(out: &mut impl Write) -> io::Result<()> {

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::grid::{Grid, Place, percentile_text};
+use super::grid::{Grid, Place as _};
 use super::rates::{Flow, Rates};
+use super::target_place::{TargetPlace, percentile_text};
 use super::watch::Watch;
 use crate::report::table::Table;
 use crate::report::units;
@@ -66,20 +67,21 @@ pub(crate) fn page(watch: &Watch, now: Duration) -> String {
     for line in watch.absence(now).into_iter().chain(summary(rates)) {
         text += &format!("{line}\n");
     }
-    let mut places = vec![Place::Reactors, Place::Subsystems];
+    let mut places = vec![TargetPlace::Reactors, TargetPlace::Subsystems];
     for subsystem in &rates.subsystems {
         let nqn = || subsystem.nqn.clone();
-        places.extend([Place::Namespaces(nqn()), Place::Controllers(nqn())]);
-        places.extend(subsystem.controllers.iter().map(|controller| Place::Queues(nqn(), controller.cntlid)));
+        places.extend([TargetPlace::Namespaces(nqn()), TargetPlace::Controllers(nqn())]);
+        places.extend(
+            subsystem.controllers.iter().map(|controller| TargetPlace::Queues(nqn(), controller.cntlid)),
+        );
     }
-    for grid in places.iter().filter_map(|place| Grid::of(place, rates)).filter(|grid| !grid.rows.is_empty())
-    {
+    for grid in places.iter().filter_map(|place| place.grid(rates)).filter(|grid| !grid.rows.is_empty()) {
         text += &format!("\n{}\n{}", grid.title, table(&grid));
     }
     text
 }
 
-fn table(grid: &Grid) -> Table {
+fn table(grid: &Grid<TargetPlace>) -> Table {
     let columns: Vec<_> = grid.columns.iter().map(|column| (column.title, column.side)).collect();
     let mut table = Table::new(&columns).indented(2);
     for row in &grid.rows {

@@ -1,13 +1,12 @@
-//! Where somebody is in `top`, what is chosen there and in which order it stands: pure state, changed by keys (`keys`)
-//! and drawn by `screen`.
+//! Where somebody is in a view, what is chosen there and in which order it stands: pure state, changed by keys (`keys`)
+//! and drawn by `sheet`.
 
 use super::grid::{Grid, Place, Row};
-use super::rates::Rates;
 
 /// A place that is open, as it was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Level {
-    pub(crate) place: Place,
+pub(crate) struct Level<P> {
+    pub(crate) place: P,
     /// The key of the row that is chosen, which may have gone.
     pub(crate) selected: Option<String>,
     /// The column rows are sorted by.
@@ -15,67 +14,67 @@ pub(crate) struct Level {
     pub(crate) descending: bool,
 }
 
-impl Level {
-    fn new(place: Place) -> Self {
+impl<P: Place> Level<P> {
+    fn new(place: P) -> Self {
         let (column, descending) = place.first_order();
         Self { place, selected: None, column, descending }
     }
 
     /// The table as it is shown; nothing when what it is about has gone.
-    pub(crate) fn grid(&self, rates: &Rates) -> Option<Grid> {
-        let mut grid = Grid::of(&self.place, rates)?;
+    pub(crate) fn grid(&self, known: &P::Known) -> Option<Grid<P>> {
+        let mut grid = self.place.grid(known)?;
         grid.sort(self.column, self.descending);
         Some(grid)
     }
 
     /// Which row is chosen: the first where none is, or where it has gone.
-    pub(crate) fn index(&self, rows: &[Row]) -> usize {
-        let is_it = |row: &Row| Some(&row.key) == self.selected.as_ref();
+    pub(crate) fn index(&self, rows: &[Row<P>]) -> usize {
+        let is_it = |row: &Row<P>| Some(&row.key) == self.selected.as_ref();
         rows.iter().position(is_it).unwrap_or(0)
     }
 }
 
 /// What is looked at.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct View<P> {
     /// The way to where one is; there is always a first.
-    levels: Vec<Level>,
+    levels: Vec<Level<P>>,
     /// Whether the keys are explained.
     pub(crate) help: bool,
     /// Whether a column is being chosen.
     pub(crate) choosing: bool,
 }
 
-impl View {
-    /// At the list of subsystems.
+impl<P: Place> View<P> {
+    /// At the first list.
     pub(crate) fn new() -> Self {
-        Self { levels: vec![Level::new(Place::Subsystems)], help: false, choosing: false }
+        Self { levels: vec![Level::new(P::first())], help: false, choosing: false }
     }
 
     /// Where one is.
-    pub(crate) fn level(&self) -> &Level {
+    pub(crate) fn level(&self) -> &Level<P> {
         let last = self.levels.len() - 1;
         &self.levels[last]
     }
 
-    pub(super) fn level_mut(&mut self) -> &mut Level {
+    pub(super) fn level_mut(&mut self) -> &mut Level<P> {
         let last = self.levels.len() - 1;
         &mut self.levels[last]
     }
 
     /// Chooses the row that is `rows` further down, or the last or first there is.
-    pub(super) fn go(&mut self, rows: isize, rates: Option<&Rates>) {
+    pub(super) fn go(&mut self, rows: isize, known: Option<&P::Known>) {
         let level = self.level_mut();
-        let Some(grid) = rates.and_then(|rates| level.grid(rates)) else { return };
+        let Some(grid) = known.and_then(|known| level.grid(known)) else { return };
         let last = grid.rows.len().saturating_sub(1);
         let index = level.index(&grid.rows).saturating_add_signed(rows).min(last);
         level.selected = grid.rows.get(index).map(|row| row.key.clone());
     }
 
     /// Opens the row that is chosen, if it leads anywhere.
-    pub(super) fn open(&mut self, rates: Option<&Rates>) {
+    pub(super) fn open(&mut self, known: Option<&P::Known>) {
         let level = self.level_mut();
-        let Some(mut grid) = rates.and_then(|rates| level.grid(rates)) else { return };
+        let Some(mut grid) = known.and_then(|known| level.grid(known)) else { return };
         if grid.rows.is_empty() {
             return;
         }
@@ -112,6 +111,8 @@ impl View {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rates::Rates;
+    use super::super::target_place::TargetPlace;
     use super::super::worked;
     use super::*;
 
@@ -122,23 +123,23 @@ mod tests {
         view.go(1, Some(&rates));
         view.go(-1, Some(&rates));
         view.open(Some(&rates));
-        assert_eq!(view.level().place, Place::Controllers(worked::NQN.into()));
+        assert_eq!(view.level().place, TargetPlace::Controllers(worked::NQN.into()));
         view.open(Some(&rates));
-        assert!(matches!(view.level().place, Place::Queues(..)));
+        assert!(matches!(view.level().place, TargetPlace::Queues(..)));
         view.open(Some(&rates));
-        assert!(matches!(view.level().place, Place::Queues(..)), "a queue leads nowhere");
+        assert!(matches!(view.level().place, TargetPlace::Queues(..)), "a queue leads nowhere");
         view.back();
         view.turn();
         view.open(Some(&rates));
-        assert_eq!(view.level().place, Place::Operations(worked::NQN.into(), 1));
+        assert_eq!(view.level().place, TargetPlace::Operations(worked::NQN.into(), 1));
         (0..5).for_each(|_| view.back());
-        assert_eq!(view.level().place, Place::Subsystems);
+        assert_eq!(view.level().place, TargetPlace::Subsystems);
     }
 
     #[test]
     fn what_is_chosen_stays_chosen_where_it_moves() {
         let rates = worked::rates();
-        let mut view = View::new();
+        let mut view = View::<TargetPlace>::new();
         view.turn();
         view.go(1, Some(&rates));
         assert_eq!(view.level().selected.as_deref(), Some("1"));
@@ -153,13 +154,13 @@ mod tests {
 
     #[test]
     fn nothing_is_chosen_where_there_is_nothing() {
-        let mut view = View::new();
+        let mut view = View::<TargetPlace>::new();
         for rates in [None, Some(&Rates::default())] {
             view.go(1, rates);
             view.open(rates);
             assert_eq!((view.level().selected.as_deref(), view.levels.len()), (None, 1));
         }
-        view.levels.push(Level::new(Place::Queues("nqn.gone".into(), 7)));
+        view.levels.push(Level::new(TargetPlace::Queues("nqn.gone".into(), 7)));
         assert!(view.level().grid(&worked::rates()).is_none());
         view.go(1, Some(&worked::rates()));
         view.open(Some(&worked::rates()));
@@ -171,12 +172,12 @@ mod tests {
         let rates = worked::rates();
         let nqn = || worked::NQN.to_owned();
         for place in [
-            Place::Subsystems,
-            Place::Reactors,
-            Place::Controllers(nqn()),
-            Place::Namespaces(nqn()),
-            Place::Queues(nqn(), 1),
-            Place::Operations(nqn(), 1),
+            TargetPlace::Subsystems,
+            TargetPlace::Reactors,
+            TargetPlace::Controllers(nqn()),
+            TargetPlace::Namespaces(nqn()),
+            TargetPlace::Queues(nqn(), 1),
+            TargetPlace::Operations(nqn(), 1),
         ] {
             let mut view = View { levels: vec![Level::new(place.clone())], ..View::new() };
             let first = view.level().column;

@@ -9,12 +9,13 @@ use engine::target::{
 };
 use engine::transport::Transport;
 use engine::transport::info::{StreamInfo, SubflowInfo};
-use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::{Frame, Terminal};
 
 use super::rates::Rates;
 use super::sample::Sample;
 use super::screen;
+use super::target_place::TargetPlace;
 use super::view::View;
 use super::watch::Watch;
 
@@ -155,12 +156,28 @@ pub(crate) fn watch() -> Watch {
 }
 
 /// What a terminal of this size shows, line by line, without blanks at the ends.
-pub(crate) fn drawn((width, height): (u16, u16), watch: &Watch, view: &View, now: Duration) -> Vec<String> {
+pub(crate) fn drawn(size: (u16, u16), watch: &Watch, view: &View<TargetPlace>, now: Duration) -> Vec<String> {
+    captured(size, |frame| screen::draw(frame, watch, view, now))
+}
+
+/// The same of whatever is drawn.
+pub(crate) fn captured((width, height): (u16, u16), draw: impl FnOnce(&mut Frame<'_>)) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| screen::draw(frame, watch, view, now)).unwrap();
+    terminal.draw(draw).unwrap();
     let buffer = terminal.backend().buffer();
     let lines = buffer.content.chunks(usize::from(width));
     lines
         .map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned())
         .collect()
+}
+
+/// The line that has all of these in this order, or the screen.
+#[track_caller]
+pub(crate) fn line<'a>(shown: &'a [String], parts: &[&str]) -> &'a str {
+    let has_all = |line: &&String| {
+        let mut rest = line.as_str();
+        parts.iter().all(|part| rest.find(part).map(|at| rest = &rest[at + part.len()..]).is_some())
+    };
+    let found = shown.iter().find(has_all);
+    found.unwrap_or_else(|| panic!("no line has {parts:?}:\n{}", shown.join("\n")))
 }

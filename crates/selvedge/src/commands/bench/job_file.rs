@@ -26,6 +26,7 @@ use crate::report;
 use crate::report::bench::BenchReport;
 use crate::report::fio::{Measured, ProcessUse};
 use crate::report::units;
+use crate::stop::Stop;
 
 /// Bytes of a job file: more than anybody writes by hand.
 const BYTES_MAX: u64 = 1 << 20;
@@ -76,7 +77,8 @@ pub(super) fn run(flags: &BenchFlags, path: &Path) -> Result<(), Failure> {
     let file =
         JobFile::read(&read(path)?).map_err(|complaint| Failure::usage(format!("{shown}:{complaint}")))?;
     let notes = notes(&file, &flags.workload, flags.ignore_unsupported, &shown)?;
-    let setting = Setting::new(flags)?;
+    let stop = Stop::on_signals()?;
+    let setting = Setting::new(flags, &stop)?;
     let planned = plan(&file, &setting, &flags.workload, &shown)?;
     // Undone when the runs are over, and their connections with them.
     let _machine = paths::prepare_machine(flags)?;
@@ -87,7 +89,7 @@ pub(super) fn run(flags: &BenchFlags, path: &Path) -> Result<(), Failure> {
         if setting.stop.is_asked() {
             break;
         }
-        let (done, failure) = run_group(group, &setting, flags.nsid, began);
+        let (done, failure) = run_group(group, &setting, flags, began);
         if flags.output_format == BenchFormat::Normal {
             done.iter().try_for_each(|job| print(job, &setting))?;
         }
@@ -271,7 +273,7 @@ impl Finished<'_> {
 fn run_group<'a>(
     group: &'a [Planned<'a>],
     setting: &Setting<'_>,
-    nsid: u32,
+    flags: &BenchFlags,
     began: Instant,
 ) -> (Vec<Finished<'a>>, Option<Failure>) {
     let names: Vec<String> = group.iter().map(|planned| format!("[{}]", planned.job.name)).collect();
@@ -286,10 +288,11 @@ fn run_group<'a>(
         Err(failure) => return (Vec::new(), Some(failure)),
     };
     let (quiet, ring) = (group.len() > 1, setting.ring);
+    let (nsid, top) = (flags.nsid, flags.top.then(|| flags.nqn.to_string()));
     let watch = ProcessWatch::start();
     let outcomes: Vec<_> = thread::scope(|scope| {
         let start = |(planned, fitted, paths): (&'a Planned<'a>, Fitted, Arc<Paths>)| {
-            let stop = setting.stop.flag();
+            let (stop, top) = (setting.stop.flag(), top.clone());
             scope.spawn(move || {
                 wait(planned.job.options.startdelay, &stop);
                 let run = Run {
@@ -302,6 +305,7 @@ fn run_group<'a>(
                     record: None,
                     stop,
                     quiet,
+                    top,
                     target_cpu: None,
                 };
                 run.run().map(|outcome| (planned, fitted, outcome, began.elapsed()))

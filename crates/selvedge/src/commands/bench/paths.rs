@@ -14,7 +14,7 @@ use crate::flags::connection::Transport;
 use crate::mptcp::{Applied, MptcpPlan};
 
 /// How the paths are connected and kept.
-pub(super) fn options(
+pub(in crate::commands) fn options(
     flags: &BenchFlags,
     connection: &Connection,
     queues: Queues,
@@ -56,7 +56,7 @@ pub(super) fn options(
 }
 
 /// Sets what MPTCP needs on this machine, if that was asked for, and else says what is missing.
-pub(super) fn prepare_machine(flags: &BenchFlags) -> Result<Option<Applied>, Failure> {
+pub(in crate::commands) fn prepare_machine(flags: &BenchFlags) -> Result<Option<Applied>, Failure> {
     if flags.connection.transport != Transport::Mptcp {
         return if flags.paths.configure_mptcp {
             Err(Failure::usage("--configure-mptcp goes with -t mptcp"))

@@ -17,37 +17,42 @@ use crate::report::bench::{BenchReport, Options};
 use crate::report::fio::{FioReport, Measured};
 use crate::stop::Stop;
 
-pub(super) struct Setting<'a> {
+pub(in crate::commands) struct Setting<'a> {
     flags: &'a BenchFlags,
     connection: Connection,
-    pub(super) ring: RingOptions,
-    pub(super) stop: Stop,
+    pub(in crate::commands) ring: RingOptions,
+    pub(in crate::commands) stop: &'a Stop,
 }
 
 impl<'a> Setting<'a> {
-    /// Checks the flags, and watches the signals from now on.
-    pub(super) fn new(flags: &'a BenchFlags) -> Result<Self, Failure> {
+    /// Checks the flags.
+    pub(in crate::commands) fn new(flags: &'a BenchFlags, stop: &'a Stop) -> Result<Self, Failure> {
         let ring = RingOptions {
             engine: flags.engine.into(),
             poll_us_max: flags.poll_us.unwrap_or(RingOptions::default().poll_us_max),
         };
         let connection = Connection::new(&flags.connection)?;
-        Ok(Self { flags, connection, ring, stop: Stop::on_signals()? })
+        Ok(Self { flags, connection, ring, stop })
     }
 
     /// The queues that a workload asks for.
-    pub(super) fn queues(&self, workload: &Workload) -> Queues {
+    pub(in crate::commands) fn queues(&self, workload: &Workload) -> Queues {
         workload.queues(self.flags.nr_io_queues, self.flags.queue_size)
     }
 
     /// Connects all paths to the namespace.
-    pub(super) fn connect(&self, queues: Queues) -> Result<Arc<Paths>, Failure> {
+    pub(in crate::commands) fn connect(&self, queues: Queues) -> Result<Arc<Paths>, Failure> {
         let options = paths::options(self.flags, &self.connection, queues, self.ring.engine)?;
         Paths::connect(options).map(Arc::new).map_err(Failure::failed)
     }
 
     /// The report of a run.
-    pub(super) fn report(&self, fitted: &Fitted, queues: Queues, outcome: &Outcome) -> BenchReport {
+    pub(in crate::commands) fn report(
+        &self,
+        fitted: &Fitted,
+        queues: Queues,
+        outcome: &Outcome,
+    ) -> BenchReport {
         let nqn = self.flags.nqn.to_string();
         let mut options = Options::new(fitted, self.connection.addresses(), nqn, self.flags.nsid);
         options.iopolicy = (outcome.paths.len() > 1).then(|| self.flags.paths.iopolicy.name());
@@ -57,7 +62,7 @@ impl<'a> Setting<'a> {
     }
 
     /// Prints these runs in fio's form.
-    pub(super) fn print_as_fio<'b>(
+    pub(in crate::commands) fn print_as_fio<'b>(
         &self,
         jobs: impl IntoIterator<Item = Measured<'b>>,
     ) -> Result<(), Failure> {

@@ -1,0 +1,212 @@
+//! `selvedge sweep`: many measurements in one command, kept as they are made, and a report of them.
+
+mod consent;
+mod ground;
+mod meter;
+mod progress;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::failure::Failure;
+use crate::flags::OutputFormat;
+use crate::flags::sweep::{OwnFlags, SweepFlags};
+use crate::report::{self, utc};
+use crate::stop::Stop;
+use crate::sweep::journal::{Header, Journal};
+use crate::sweep::plan::{Plan, Visit};
+use crate::sweep::point::{Load, Point};
+use crate::sweep::report::SweepReport;
+use crate::sweep::statistics::median;
+use ground::Ground;
+use meter::{Meter, Missed};
+use progress::Progress;
+
+/// Failures in a row after which the rest is not tried any more.
+const FAILURES_MAX: u32 = 3;
+/// How late a rest may notice that it shall end.
+const STOP_LATENCY: Duration = Duration::from_millis(50);
+
+/// Does it all.
+pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
+    let own = &flags.own;
+    let resumed = own.resume.as_deref().map(Journal::open).transpose()?;
+    let plan = match &resumed {
+        Some(journal) => journal.header.plan.clone(),
+        None => Plan::new(flags).map_err(Failure::usage)?,
+    };
+    if own.dry_run {
+        return dry_run(&plan);
+    }
+    let stop = Stop::on_signals()?;
+    let ground = Ground::look(&plan)?;
+    // Undone when the sweep is over.
+    let _machine = ground.prepare_machine(&plan)?;
+    let meter = Meter::new(&plan, own, &stop)?;
+    let (folder, journal) = match resumed {
+        Some(journal) => {
+            ground.is_still(&journal.header.ground)?;
+            (own.resume.clone().unwrap_or_default(), journal)
+        }
+        None => {
+            if plan.writes() && !own.destroy_data {
+                consent::ask(&plan, &ground)?;
+            }
+            let folder = own.output.clone().unwrap_or_else(|| default_folder(SystemTime::now()));
+            let header =
+                Header::new(plan.clone(), ground.facts(), ground.identity(), utc::text(SystemTime::now()));
+            let journal = Journal::create(&folder, header)?;
+            (folder, journal)
+        }
+    };
+    let mut sweep = Sweep { plan: &plan, points: plan.points(), meter, journal, stop: &stop };
+    let ended = sweep.measure_all();
+    tell(own, &folder, &sweep.journal, ended)
+}
+
+/// Says what would be done.
+fn dry_run(plan: &Plan) -> Result<(), Failure> {
+    let points = plan.points();
+    let visits = plan.visits().len();
+    let mut text = String::new();
+    for (number, point) in points.iter().enumerate() {
+        text.push_str(&format!("{:4}  {}\n", number + 1, point.label(|_| true)));
+    }
+    let takes = plan.visit_takes() * visits as u32;
+    text.push_str(&format!(
+        "{} points, {visits} measurements, {}{}\n",
+        points.len(),
+        if plan.steady_rounds_max.is_some() { "at least " } else { "about " },
+        progress::duration(takes)
+    ));
+    report::print(text)
+}
+
+fn default_folder(now: SystemTime) -> PathBuf {
+    let digits: String = utc::text(now).chars().filter(char::is_ascii_digit).collect();
+    let (date, time) = digits.split_at(8);
+    PathBuf::from(format!("sweep-{date}-{time}"))
+}
+
+/// Why a sweep ended before its end.
+enum Ended {
+    Complete,
+    Interrupted,
+    /// The target went away, or nothing worked any more.
+    Broken(String),
+}
+
+/// Measurements that are being made.
+struct Sweep<'a> {
+    plan: &'a Plan,
+    points: Vec<Point>,
+    meter: Meter<'a>,
+    journal: Journal,
+    stop: &'a Stop,
+}
+
+impl Sweep<'_> {
+    fn measure_all(&mut self) -> Result<Ended, Failure> {
+        let visits = self.plan.visits();
+        let left: Vec<Visit> = visits.iter().copied().filter(|visit| !self.journal.has(*visit)).collect();
+        let done = visits.len() - left.len();
+        let progress = Progress::begin(visits.len(), done, self.plan.visit_takes());
+        // The time of a sweep goes on where it was interrupted.
+        let began = Instant::now();
+        let before = Duration::from_secs_f64(self.journal.lasted_s());
+        let mut failures = 0;
+        for visit in left {
+            let point = &self.points[visit.point];
+            progress.measuring(&point.label(|option| self.plan.varies(option)));
+            if !self.rest(Duration::from_millis(self.plan.pause_ms)) {
+                return Ok(Ended::Interrupted);
+            }
+            let rate = match self.rate(point) {
+                Ok(rate) => rate,
+                Err(reason) => {
+                    self.journal.keep_failure(visit, &reason)?;
+                    progress.failed(&reason);
+                    continue;
+                }
+            };
+            match self.meter.measure(point, rate, before + began.elapsed()) {
+                Ok(measurement) => {
+                    failures = 0;
+                    progress.measured(&measurement);
+                    self.journal.keep(visit, measurement)?;
+                }
+                Err(Missed::Interrupted) => return Ok(Ended::Interrupted),
+                Err(Missed::Lost(reason)) => {
+                    self.journal.keep_failure(visit, &reason)?;
+                    return Ok(Ended::Broken(reason));
+                }
+                Err(Missed::Failed(reason)) => {
+                    self.journal.keep_failure(visit, &reason)?;
+                    progress.failed(&reason);
+                    failures += 1;
+                    if failures >= FAILURES_MAX {
+                        return Ok(Ended::Broken(format!(
+                            "{failures} measurements in a row failed; the last: {reason}"
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(Ended::Complete)
+    }
+
+    /// Commands a second of each job, where the point has a share of a load.
+    fn rate(&self, point: &Point) -> Result<Option<u64>, String> {
+        let Ok(Load::Share(percent)) = point.load() else { return Ok(None) };
+        let full = self.plan.full_load_of(point);
+        let full: Vec<f64> =
+            full.iter().flat_map(|full| self.journal.measurements(*full)).map(|run| run.total.iops).collect();
+        if full.is_empty() {
+            return Err("its full load could not be measured".to_owned());
+        }
+        let rate = median(&full) * percent / 100.0 / point.jobs() as f64;
+        Ok(Some((rate.round() as u64).max(1)))
+    }
+
+    /// Rests; says whether it may go on.
+    fn rest(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        while !self.stop.is_asked() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(STOP_LATENCY));
+        }
+        false
+    }
+}
+
+/// Writes the report, prints what it says, and tells what is missing.
+fn tell(
+    own: &OwnFlags,
+    folder: &Path,
+    journal: &Journal,
+    ended: Result<Ended, Failure>,
+) -> Result<(), Failure> {
+    let whole = SweepReport::new(journal);
+    // What was measured is told, whatever kept the rest from it.
+    if journal.count() > 0 {
+        report::folder::write(&whole.document, &whole.data, folder)?;
+        match own.output_flags.output_format {
+            OutputFormat::Normal => report::print(whole.text(&folder.display().to_string()))?,
+            OutputFormat::Json => report::print_json(&whole.data)?,
+        }
+    }
+    let reason = match ended? {
+        Ended::Complete => return whole.failures(),
+        Ended::Interrupted => "interrupted".to_owned(),
+        Ended::Broken(reason) => reason,
+    };
+    let count = journal.header.plan.visits().len();
+    Err(Failure::failed(format!(
+        "{reason}; {} of {count} measurements are kept, do the rest with: selvedge sweep --resume {}",
+        journal.count(),
+        folder.display()
+    )))
+}

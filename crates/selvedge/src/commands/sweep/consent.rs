@@ -1,0 +1,64 @@
+//! Whether a sweep may write to a namespace: to one without data it may, and else somebody has to say so.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use engine::initiator::Namespace;
+
+use super::ground::Ground;
+use crate::config::size::Size;
+use crate::failure::Failure;
+use crate::sweep::plan::Plan;
+
+/// Places that are looked at, spread evenly over the range.
+const PLACES: u64 = 64;
+/// Bytes of the first place, where tables of partitions and superblocks are, and of each other one.
+const FIRST_BYTES: u64 = 1 << 20;
+const PLACE_BYTES: u64 = 64 << 10;
+
+/// Returns when the sweep may write.
+///
+/// # Errors
+/// When it may not, with what to do; or when the namespace cannot be read.
+pub(super) fn ask(plan: &Plan, ground: &Ground) -> Result<(), Failure> {
+    let namespace = ground.open()?;
+    let size = |option: &str| plan.fixed(option)?.first()?.parse::<Size>().ok();
+    let offset = size("offset").map_or(0, |offset| offset.0);
+    let length =
+        size("size").map_or(u64::MAX, |length| length.0).min(namespace.size_bytes().saturating_sub(offset));
+    let Some(found) = first_data(&namespace, offset, length)? else { return Ok(()) };
+    let what = format!(
+        "this sweep writes all over {} of namespace {} of {}, and there is data in it (at offset {found})",
+        Size(length),
+        ground.namespace.nsid,
+        ground.nqn()
+    );
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::usage(format!("{what}: add --destroy-data if nobody needs it")));
+    }
+    let mut stderr = std::io::stderr().lock();
+    let _ = write!(stderr, "{what}.\nDestroy it? Type yes: ").and_then(|()| stderr.flush());
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(Failure::failed)?;
+    if answer.trim() == "yes" { Ok(()) } else { Err(Failure::failed("nothing was written")) }
+}
+
+/// Where the first data is that was found; reading all would take as long as the sweep.
+fn first_data(namespace: &Namespace, offset: u64, length: u64) -> Result<Option<u64>, Failure> {
+    let block = u64::from(namespace.block_size());
+    let end = offset.saturating_add(length);
+    let mut data = vec![0; FIRST_BYTES as usize];
+    for place in 0..PLACES {
+        let at =
+            offset + (u128::from(length) * u128::from(place) / u128::from(PLACES)) as u64 / block * block;
+        let most = if place == 0 { FIRST_BYTES } else { PLACE_BYTES };
+        let bytes = most.min(end.saturating_sub(at)) / block * block;
+        let part = &mut data[..bytes as usize];
+        namespace.read_at(at, part).map_err(|error| {
+            Failure::failed(format!("cannot see whether there is data in the namespace: {error}"))
+        })?;
+        if let Some(byte) = part.iter().position(|byte| *byte != 0) {
+            return Ok(Some(at + byte as u64));
+        }
+    }
+    Ok(None)
+}

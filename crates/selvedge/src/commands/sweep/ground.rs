@@ -1,0 +1,156 @@
+//! What a sweep stands on: the target, its namespace, the way there. It is looked at once, before anything is measured,
+//! so that what cannot work is told at once.
+
+use std::net::SocketAddr;
+
+use engine::initiator::{ConnectOptions, Controller, Namespace, NamespaceInfo, Paths};
+use nvme::identify::ascii;
+use uuid::Uuid;
+
+use crate::commands::bench::{fit, paths};
+use crate::config::connection::Connection;
+use crate::config::size::Size;
+use crate::config::workload::{Queues, Workload};
+use crate::failure::Failure;
+use crate::flags::bench::BenchFlags;
+use crate::flags::connection::Transport;
+use crate::mptcp::Applied;
+use crate::report::document::FactGroup;
+use crate::sweep::advice::Surroundings;
+use crate::sweep::environment;
+use crate::sweep::journal::Identity;
+use crate::sweep::plan::Plan;
+
+/// A target with a namespace, as they were found.
+pub(super) struct Ground {
+    flags: BenchFlags,
+    addresses: Vec<SocketAddr>,
+    pub(super) namespace: NamespaceInfo,
+    target: FactGroup,
+}
+
+impl Ground {
+    /// Connects once, and asks whether every point can be measured.
+    pub(super) fn look(plan: &Plan) -> Result<Self, Failure> {
+        let points = plan.points();
+        let first = points.first().ok_or_else(|| Failure::usage("there is no point to measure"))?;
+        // Any rate does: a share becomes a number when the full load is known.
+        let flags = |point| plan.bench_flags(point, Some(1)).map_err(Failure::usage);
+        let bench = flags(first)?;
+        let connection = Connection::new(&bench.connection)?;
+        let options =
+            paths::options(&bench, &connection, Queues { count: 1, entries: 32 }, bench.engine.into())?;
+        let found = Paths::connect(options).map_err(Failure::failed)?;
+        let (controllers, namespace) = (found.controllers(), found.namespace());
+        for point in &points {
+            let (workload, _) = Workload::new(&flags(point)?)?;
+            fit(workload, &controllers, &namespace, None)?;
+        }
+        let target = about(&bench, &controllers, &namespace);
+        Ok(Self { addresses: connection.socket_addresses(), flags: bench, namespace, target })
+    }
+
+    /// Sets what MPTCP needs on this machine, if any point uses it and that was asked for.
+    pub(super) fn prepare_machine(&self, plan: &Plan) -> Result<Option<Applied>, Failure> {
+        let points = plan.points();
+        let flags = points.iter().filter_map(|point| plan.bench_flags(point, Some(1)).ok());
+        let over_mptcp = flags.into_iter().find(|flags| flags.connection.transport == Transport::Mptcp);
+        paths::prepare_machine(over_mptcp.as_ref().unwrap_or(&self.flags))
+    }
+
+    /// What a report says of where it was made.
+    pub(super) fn facts(&self) -> Vec<FactGroup> {
+        let mut groups = environment::facts(&self.addresses);
+        groups.insert(1, self.target.clone());
+        groups
+    }
+
+    /// What tells this namespace from others, and what the report's statements need to know.
+    pub(super) fn identity(&self) -> Identity {
+        let namespace = &self.namespace;
+        let uuid = namespace.uuid.map(|uuid| Uuid::from_bytes(uuid).to_string());
+        let nguid = namespace.nguid.map(|nguid| Uuid::from_bytes(nguid).simple().to_string());
+        let links: Option<Vec<u64>> =
+            self.addresses.iter().map(|address| environment::link_to(*address)).collect();
+        Identity {
+            nqn: self.flags.nqn.to_string(),
+            nsid: namespace.nsid,
+            bytes: namespace.size_bytes(),
+            unique: uuid.or(nguid),
+            surroundings: Surroundings {
+                processors: std::thread::available_parallelism().map_or(1, usize::from),
+                is_local: self.addresses.iter().all(|address| environment::is_here(*address)),
+                link_bits: links.map(|links| links.iter().sum()),
+            },
+        }
+    }
+
+    /// Whether this is what the sweep was begun on.
+    ///
+    /// # Errors
+    /// When it is not: nobody has agreed to writing here.
+    pub(super) fn is_still(&self, before: &Identity) -> Result<(), Failure> {
+        let now = self.identity();
+        if (&now.nqn, now.nsid, now.bytes, &now.unique)
+            == (&before.nqn, before.nsid, before.bytes, &before.unique)
+        {
+            return Ok(());
+        }
+        Err(Failure::failed(format!(
+            "namespace {} of {} is not the one this sweep was begun on ({} instead of {}): begin a new sweep",
+            now.nsid,
+            now.nqn,
+            told(&now),
+            told(before)
+        )))
+    }
+
+    /// The namespace, for reading it; by the first path.
+    pub(super) fn open(&self) -> Result<Namespace, Failure> {
+        let connection = Connection::new(&self.flags.connection)?;
+        let options = ConnectOptions { io_queues: 1, ..connection.subsystem(&self.flags.nqn) };
+        let controller = Controller::connect(options).map_err(Failure::failed)?;
+        Namespace::open(&controller, self.namespace.nsid).map_err(Failure::failed)
+    }
+
+    pub(super) fn nqn(&self) -> &str {
+        self.flags.nqn.as_str()
+    }
+}
+
+fn told(identity: &Identity) -> String {
+    format!("{}, {}", Size(identity.bytes), identity.unique.as_deref().unwrap_or("without an identifier"))
+}
+
+fn about(flags: &BenchFlags, controllers: &[Controller], namespace: &NamespaceInfo) -> FactGroup {
+    let fact = |name: &str, value: String| (name.to_owned(), value);
+    let mut facts = vec![fact("NQN", flags.nqn.to_string())];
+    if let Some(controller) = controllers.first() {
+        let identify = controller.identify();
+        let version = controller.version();
+        let capsule_bytes = u64::from(identify.io_command_capsule_size.get()) * 16;
+        facts.extend([
+            fact("model", ascii(&identify.model_number)),
+            fact("firmware", ascii(&identify.firmware_revision)),
+            fact("NVMe version", format!("{}.{}", version >> 16, version >> 8 & 0xff)),
+            fact("largest transfer", Size(controller.transfer_length_max() as u64).to_string()),
+            fact("largest queue", controller.capabilities().queue_entries_max().to_string()),
+            fact(
+                "outstanding commands at most",
+                match identify.max_outstanding_commands.get() {
+                    0 => "not said".to_owned(),
+                    most => most.to_string(),
+                },
+            ),
+            fact("data in a command capsule", Size(capsule_bytes.saturating_sub(64)).to_string()),
+            fact(
+                "volatile write cache",
+                if identify.volatile_write_cache & 1 == 0 { "no" } else { "yes" }.to_owned(),
+            ),
+        ]);
+    }
+    facts.push(fact("namespace", namespace.nsid.to_string()));
+    facts.push(fact("namespace's size", Size(namespace.size_bytes()).to_string()));
+    facts.push(fact("blocks", Size(u64::from(namespace.block_size)).to_string()));
+    FactGroup { title: "Target".to_owned(), facts }
+}

@@ -1,0 +1,180 @@
+//! One measurement: a run of `bench` on a connection of its own, or several in a row until they are steady. Which one is
+//! made when is the sweep's to say.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use crate::bench::run::{Outcome, Run};
+use crate::commands::bench::fit;
+use crate::commands::bench::setting::Setting;
+use crate::config::workload::{Fitted, Workload};
+use crate::control::Token;
+use crate::control::client::Client;
+use crate::failure::Failure;
+use crate::flags::sweep::OwnFlags;
+use crate::stop::Stop;
+use crate::sweep::environment::{MachineTime, process_time};
+use crate::sweep::measurement::{Around, Measurement};
+use crate::sweep::plan::Plan;
+use crate::sweep::point::Point;
+use crate::sweep::steady;
+use crate::top::exposition;
+
+/// Why there is no measurement.
+#[derive(Debug)]
+pub(super) enum Missed {
+    /// Somebody wants it to end.
+    Interrupted,
+    /// The target is not there, or went away.
+    Lost(String),
+    /// The target is there, and this did not work.
+    Failed(String),
+}
+
+/// Makes measurements.
+pub(super) struct Meter<'a> {
+    plan: &'a Plan,
+    stop: &'a Stop,
+    clock: Option<TargetClock>,
+}
+
+/// How the target's processor time is known.
+enum TargetClock {
+    /// It tells.
+    Control(Box<Client>),
+    /// The kernel tells of its process.
+    Process(u32),
+}
+
+impl TargetClock {
+    fn time(&self) -> Result<Duration, String> {
+        match self {
+            Self::Process(pid) => process_time(*pid),
+            Self::Control(client) => {
+                let told = client.text("/metrics").map_err(|error| error.line().unwrap_or_default())?;
+                let reactors = exposition::read(&told)
+                    .filter(|measured| measured.name == "selvedge_reactor_cpu_seconds_total")
+                    .map(|measured| measured.value);
+                Ok(Duration::try_from_secs_f64(reactors.sum()).unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl<'a> Meter<'a> {
+    /// Checks that the target's processor time can be known, if it shall be.
+    pub(super) fn new(plan: &'a Plan, own: &OwnFlags, stop: &'a Stop) -> Result<Self, Failure> {
+        let clock = match (&own.control, own.target_pid) {
+            (Some(endpoint), _) => {
+                let token = own.control_token_file.as_deref().map(Token::read).transpose()?;
+                Some(TargetClock::Control(Box::new(Client::new(Some(endpoint), token)?)))
+            }
+            (None, Some(pid)) => Some(TargetClock::Process(pid)),
+            (None, None) => None,
+        };
+        if let Some(clock) = &clock {
+            clock.time().map_err(|reason| {
+                Failure::failed(format!("the target's processor time cannot be read: {reason}"))
+            })?;
+        }
+        Ok(Self { plan, stop, clock })
+    }
+
+    /// Measures a point; `rate` is the one of each job, where its load is a share.
+    pub(super) fn measure(
+        &self,
+        point: &Point,
+        rate: Option<u64>,
+        since_sweep: Duration,
+    ) -> Result<Measurement, Missed> {
+        let failed = |failure: Failure| Missed::Failed(failure.line().unwrap_or_default());
+        let flags = self.plan.bench_flags(point, rate).map_err(Missed::Failed)?;
+        let (workload, _) = Workload::new(&flags).map_err(failed)?;
+        let setting = Setting::new(&flags, self.stop).map_err(failed)?;
+        let lost = |failure: Failure| match self.stop.is_asked() {
+            true => Missed::Interrupted,
+            false => Missed::Lost(failure.line().unwrap_or_default()),
+        };
+        let began = Instant::now();
+        let paths = setting.connect(setting.queues(&workload)).map_err(lost)?;
+        let offered = workload.rate_iops.map(|rate| rate as f64 * f64::from(workload.jobs));
+        let fitted = fit(workload, &paths.controllers(), &paths.namespace(), None).map_err(failed)?;
+        let ignorant = Cell::new(self.clock.is_none());
+        let time = || self.clock.as_ref().map_or(Duration::ZERO, |clock| self.time_of(clock, &ignorant));
+        let run = |fitted: &Fitted| {
+            let run = Run {
+                paths: &paths,
+                nsid: flags.nsid,
+                fitted,
+                ring: setting.ring,
+                writer: Uuid::new_v4().as_u64_pair().0,
+                recorder: None,
+                record: None,
+                stop: self.stop.flag(),
+                quiet: true,
+                top: None,
+                target_cpu: if self.clock.is_some() { Some(&time) } else { None },
+            };
+            run.run().map_err(lost)
+        };
+        let before = MachineTime::now();
+        let (mut rounds, rounds_iops) = self.rounds(fitted, run)?;
+        let machine_busy = before.and_then(|before| before.busy_until(MachineTime::now()?));
+        if ignorant.get() {
+            rounds.iter_mut().for_each(|round| round.target_cpu = None);
+        }
+        let at = since_sweep + began.elapsed();
+        Ok(Measurement::of(
+            &rounds,
+            Around { at, machine_busy, offered_iops: offered, rounds_iops: &rounds_iops },
+        ))
+    }
+
+    fn time_of(&self, clock: &TargetClock, ignorant: &Cell<bool>) -> Duration {
+        clock.time().unwrap_or_else(|_| {
+            ignorant.set(true);
+            Duration::ZERO
+        })
+    }
+
+    /// The rounds that count, and the IOPS of all where there were several.
+    fn rounds(
+        &self,
+        mut fitted: Fitted,
+        run: impl Fn(&Fitted) -> Result<Outcome, Missed>,
+    ) -> Result<(Vec<Outcome>, Vec<f64>), Missed> {
+        let most = self.plan.steady_rounds_max.unwrap_or(1);
+        let mut rounds: Vec<Outcome> = Vec::new();
+        let mut all = Vec::new();
+        for _ in 0..most {
+            let outcome = run(&fitted)?;
+            if outcome.interrupted {
+                return Err(Missed::Interrupted);
+            }
+            if let Some(failure) = &outcome.failure {
+                let reason = failure.line().unwrap_or_default();
+                return Err(if outcome.connection_lost {
+                    Missed::Lost(reason)
+                } else {
+                    Missed::Failed(reason)
+                });
+            }
+            let seconds = outcome.elapsed.as_secs_f64();
+            all.push(if seconds > 0.0 { outcome.tallies.total().count() as f64 / seconds } else { 0.0 });
+            if rounds.len() >= steady::WINDOW {
+                rounds.remove(0);
+            }
+            rounds.push(outcome);
+            if steady::is_steady(&all) {
+                break;
+            }
+            // Only the first begins cold, and each goes on elsewhere than the one before.
+            fitted.workload.ramp = Duration::ZERO;
+            fitted.workload.seed = fitted.workload.seed.wrapping_add(1);
+        }
+        let several = if most > 1 { all } else { Vec::new() };
+        Ok((rounds, several))
+    }
+}

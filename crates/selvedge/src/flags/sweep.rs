@@ -1,0 +1,340 @@
+//! The flags of `sweep`: its own, and those of `bench`, of which many take a list here and so become axes. What
+//! `bench` says of a value is what `sweep` says.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use super::OutputFlags;
+use super::bench::BenchFlags;
+use crate::config::size::parse_time;
+use crate::control::endpoint::Endpoint;
+
+/// The options of `bench` that take a list, as they are spelled, in the order in which points vary: the last changes
+/// first.
+pub(crate) const AXES: [&str; 14] = [
+    "rw",
+    "rwmixread",
+    "bs",
+    "transport",
+    "iopolicy",
+    "congestion",
+    "engine",
+    "poll-us",
+    "fsync",
+    "queue-size",
+    "numjobs",
+    "iodepth",
+    "nr-io-queues",
+    "rate_iops",
+];
+
+/// Options of `bench` that make no sense in a sweep, or are its own.
+const LEFT_OUT: [&str; 7] = [
+    "job_file",
+    "ignore_unsupported",
+    "verify",
+    "verify_state",
+    "verify_only",
+    "time_based",
+    "output_format",
+];
+
+/// An option of `bench` as somebody typed it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Given {
+    /// Its long name, without hyphens in front.
+    pub(crate) option: String,
+    /// None for a switch.
+    pub(crate) values: Vec<String>,
+}
+
+/// Sweeps that somebody has thought about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Preset {
+    /// A first look in under two minutes: 4 KiB random reads, some depths and queues
+    Quick,
+    /// Outstanding I/O x queues, 4 KiB random reads: what does -i do, and which is right?
+    #[value(name = "seed-000")]
+    #[serde(rename = "seed-000")]
+    Seed000,
+    /// 4 KiB random reads and writes, 16 jobs x depth 32 over 1 GiB, a minute each: how good is this network?
+    #[value(name = "seed-002")]
+    #[serde(rename = "seed-002")]
+    Seed002,
+    /// 16 KiB, 70 % reads, load in steps up to saturation: how much can it do within 2 ms?
+    #[value(name = "seed-003")]
+    #[serde(rename = "seed-003")]
+    Seed003,
+}
+
+/// The flags that `bench` does not have.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sweep options")]
+pub(crate) struct OwnFlags {
+    /// Take what is not typed from a sweep that is known to answer a question
+    #[arg(long, value_name = "NAME", conflicts_with = "resume")]
+    pub(crate) preset: Option<Preset>,
+
+    /// Folder for the results [default: sweep-DATE-TIME]
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Go on with the sweep in this folder, with the options it was begun with
+    #[arg(long, value_name = "DIR")]
+    pub(crate) resume: Option<PathBuf>,
+
+    /// Measure each point so many times [default: 3]
+    #[arg(long, value_name = "N", conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: Option<u32>,
+
+    /// Rest this long before each measurement [default: 500ms]
+    #[arg(long, value_name = "TIME", conflicts_with = "resume", value_parser = parse_time)]
+    pub(crate) pause: Option<Duration>,
+
+    /// Go on with each measurement, in rounds of --runtime, until five in a row are steady, N rounds at most
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "25")]
+    #[arg(conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(5..=1000))]
+    pub(crate) steady: Option<u32>,
+
+    /// Measure in the order of the lists; else the order is random, so that what changes in the meantime hits all alike
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) in_order: bool,
+
+    /// Mark the most that is done while 99 % of the commands stay within this time
+    #[arg(long, value_name = "TIME", conflicts_with = "resume", value_parser = parse_time)]
+    pub(crate) latency_target: Option<Duration>,
+
+    /// Write to the namespace although it has data; without this a person is asked, and a program refused
+    #[arg(long)]
+    pub(crate) destroy_data: bool,
+
+    /// Say what would be measured and how long it takes, and do nothing
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) dry_run: bool,
+
+    /// Where a Selvedge target is administered, unix:PATH or tcp:ADDR:PORT, to tell its processor time too
+    #[arg(long, value_name = "ADDR", conflicts_with = "target_pid")]
+    pub(crate) control: Option<Endpoint>,
+
+    /// A file with the target's secret, for --control with TCP
+    #[arg(long, value_name = "FILE", requires = "control")]
+    pub(crate) control_token_file: Option<PathBuf>,
+
+    /// Process of any target on this machine, to tell its processor time too
+    #[arg(long, value_name = "PID")]
+    pub(crate) target_pid: Option<u32>,
+
+    #[command(flatten)]
+    pub(crate) output_flags: OutputFlags,
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub(crate) struct SweepFlags {
+    pub(crate) own: OwnFlags,
+    /// What was typed of `bench`'s options.
+    pub(crate) given: Vec<Given>,
+}
+
+impl Args for SweepFlags {
+    fn augment_args(command: Command) -> Command {
+        OwnFlags::augment_args(command.args(bench_arguments())).after_help(AFTER_HELP)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SweepFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let own = OwnFlags::from_arg_matches(matches)?;
+        let given: Vec<Given> = bench_arguments().filter_map(|arg| given(&arg, matches)).collect();
+        if let (Some(_), Some(first)) = (&own.resume, given.first()) {
+            let what =
+                format!("--resume goes on with the options in the folder, and takes no --{}", first.option);
+            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, what + "\n"));
+        }
+        Ok(Self { own, given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// `bench`'s options as `sweep` takes them.
+fn bench_arguments() -> impl Iterator<Item = Arg> {
+    let bench = BenchFlags::augment_args(Command::new("bench"));
+    let wanted = |arg: &&Arg| !LEFT_OUT.contains(&arg.get_id().as_str());
+    let arguments: Vec<Arg> = bench.get_arguments().filter(wanted).cloned().collect();
+    arguments.into_iter().map(|arg| {
+        // What must be there is there by a preset, or is asked for when a point is made.
+        let arg = without_demands(arg).required(false);
+        if !AXES.contains(&arg.get_long().unwrap_or_default()) {
+            return arg;
+        }
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let values: Vec<String> =
+            arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+        let help = if values.is_empty() { help } else { format!("{help}: {}", values.join(", ")) };
+        arg.value_parser(NonEmptyStringValueParser::new()).value_delimiter(',').value_name("LIST").help(help)
+    })
+}
+
+/// The same without being demanded where another is absent, which cannot be taken back.
+fn without_demands(arg: Arg) -> Arg {
+    if arg.get_long() != Some("rw") {
+        return arg;
+    }
+    let help = arg.get_help().cloned().unwrap_or_default();
+    let parser = arg.get_value_parser().clone();
+    let plain = Arg::new(arg.get_id().clone()).long("rw").visible_alias("readwrite").help(help);
+    plain.value_parser(parser).help_heading(WORKLOAD_HEADING)
+}
+
+/// As in `bench`.
+const WORKLOAD_HEADING: &str = "Workload options, as fio has them";
+
+/// What was typed for `arg`.
+fn given(arg: &Arg, matches: &ArgMatches) -> Option<Given> {
+    let id = arg.get_id().as_str();
+    if matches.value_source(id) != Some(ValueSource::CommandLine) {
+        return None;
+    }
+    let values = match arg.get_action() {
+        ArgAction::SetTrue => Vec::new(),
+        _ => matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned()).collect(),
+    };
+    Some(Given { option: arg.get_long()?.to_owned(), values })
+}
+
+/// Reads a command line of `bench`.
+///
+/// # Errors
+/// The option, and what it takes.
+pub(crate) fn bench_flags(options: &[Given]) -> Result<BenchFlags, String> {
+    let mut line = vec!["bench".to_owned()];
+    for Given { option, values } in options {
+        line.push(format!("--{option}"));
+        if !values.is_empty() {
+            line.push(values.join(","));
+        }
+    }
+    let command = BenchFlags::augment_args(Command::new("bench"));
+    let flags = command.try_get_matches_from(line).and_then(|matches| BenchFlags::from_arg_matches(&matches));
+    flags.map_err(|error| {
+        let text = error.to_string();
+        let lines =
+            text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+        let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines.join(" ").trim_start_matches("error: ").to_owned()
+    })
+}
+
+const AFTER_HELP: &str = "Axes:
+  Options that take a LIST take several values, and each combination of
+  them is a point: --iodepth 1,8,32 -i 1,2,4 are nine. 1..16 is short for
+  1,2,4,8,16. Options that mean nothing for a point (--rwmixread for reads)
+  do not multiply it.
+
+Load:
+  --rate_iops takes commands a second of each job, as bench does, and also
+  shares such as 10%,50%,100%,120%: of the most that the same point does
+  without a rate, which is measured first. Commands are then due at fixed
+  times, whatever happens to those before. The report shows how long they took
+  since they were due, and since they were sent.
+
+Results:
+  Each measurement is written to DIR/sweep.jsonl when it is done; after an
+  interruption `--resume DIR` does the rest. report.html needs nothing but a
+  browser; beside it are report.json, report.md, and each picture and table as
+  SVG and CSV. `selvedge report DIR` makes them again, `selvedge compare A B`
+  compares two of them.
+
+Examples:
+  T='-a 127.0.0.1 -n nqn.2026-01.io.selvedge:target'
+  selvedge sweep $T --preset quick
+  selvedge sweep $T --preset seed-000 --runtime 5 --output first
+  selvedge sweep $T --rw randread --bs 4k,16k --iodepth 1..64 -i 1,2,4
+  selvedge sweep $T --preset seed-003 --destroy-data
+  selvedge sweep --resume first";
+
+#[cfg(test)]
+impl SweepFlags {
+    /// The flags in `arguments`, for tests.
+    pub(crate) fn of(arguments: &str) -> Result<Self, clap::Error> {
+        let command = Self::augment_args(Command::new("sweep").no_binary_name(true));
+        command
+            .try_get_matches_from(arguments.split_whitespace())
+            .and_then(|matches| Self::from_arg_matches(&matches))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(arguments: &str) -> Vec<Given> {
+        SweepFlags::of(arguments).unwrap().given
+    }
+
+    #[test]
+    fn every_axis_is_an_option_of_bench() {
+        let bench = BenchFlags::augment_args(Command::new("bench"));
+        for axis in AXES {
+            assert!(bench.get_arguments().any(|arg| arg.get_long() == Some(axis)), "{axis}");
+        }
+        for id in LEFT_OUT {
+            assert!(bench.get_arguments().any(|arg| arg.get_id() == id), "{id}");
+        }
+    }
+
+    #[test]
+    fn lists_and_switches_are_kept_as_typed() {
+        let given = given("-a 10.0.0.1,10.0.0.2 -n nqn.a -g --iodepth 1,8 -i 2 -k 5");
+        let of =
+            |name: &str| given.iter().find(|given| given.option == name).map(|given| given.values.clone());
+        assert_eq!(of("iodepth").unwrap(), ["1", "8"]);
+        assert_eq!(of("traddr").unwrap(), ["10.0.0.1", "10.0.0.2"]);
+        assert_eq!(of("nr-io-queues").unwrap(), ["2"]);
+        assert_eq!(of("hdr-digest").unwrap(), Vec::<String>::new());
+        assert_eq!(of("transport"), None);
+    }
+
+    #[test]
+    fn a_point_is_a_line_of_bench() {
+        let flags = bench_flags(&given("-a 10.0.0.1 -n nqn.a -g --rw randread --iodepth 8 -i 2")).unwrap();
+        assert_eq!((flags.workload.iodepth, flags.nr_io_queues), (Some(8), Some(2)));
+        assert!(flags.connection.hdr_digest);
+        for (arguments, expected) in [
+            ("--iodepth 0", "--iodepth"),
+            ("--iodepth 9e9", "--iodepth"),
+            ("--bs k", "--bs"),
+            ("-i 4000", "128"),
+            ("--rw randomly", "randread"),
+        ] {
+            let line = format!("-a 10.0.0.1 -n nqn.a --rw read {arguments}");
+            let line = if arguments.starts_with("--rw") { line.replace("--rw read ", "") } else { line };
+            let error = bench_flags(&given(&line)).unwrap_err();
+            assert!(error.contains(expected) && !error.contains('\n'), "{arguments}: {error}");
+        }
+        let missing = bench_flags(&given("--rw randread")).unwrap_err();
+        assert!(missing.contains("--nqn") && missing.contains("--traddr"), "{missing}");
+    }
+
+    #[test]
+    fn resuming_takes_no_other_options() {
+        assert!(SweepFlags::of("--resume x").is_ok());
+        assert!(SweepFlags::of("--resume x --iodepth 4").unwrap_err().to_string().contains("--iodepth"));
+        assert!(SweepFlags::of("--resume x --repeat 4").is_err());
+    }
+}

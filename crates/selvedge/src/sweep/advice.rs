@@ -1,0 +1,426 @@
+//! A sweep in words: what limits, which number of queues to use and why, what was seen, what to be careful with. Each
+//! statement follows from a rule that is told with it; it measures nothing.
+
+use serde::{Deserialize, Serialize};
+
+use super::family::{Along, Family, Workload, families, workloads};
+use super::plan::Plan;
+use super::statistics::compare;
+use super::summary::{LatencySummary, Summary};
+use crate::report::document::{Finding, FindingKind};
+use crate::report::units;
+
+/// What comes this close to the best is as good.
+const AS_GOOD: f64 = 0.95;
+/// And so is a tail that is this little longer.
+const TAIL_AS_GOOD: f64 = 1.10;
+/// Busy beyond this is at the limit.
+const AT_LIMIT: f64 = 0.90;
+/// A mean that is less sure than this is worth a warning.
+const UNSURE: f64 = 0.10;
+/// Points that a warning names.
+const NAMED_MAX: usize = 5;
+
+/// What else is known of where it was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Surroundings {
+    pub(crate) processors: usize,
+    /// Whether the target is on the same machine.
+    pub(crate) is_local: bool,
+    /// Bits a second that all links to the target carry, where they say.
+    pub(crate) link_bits: Option<u64>,
+}
+
+/// Where a curve turns up.
+pub(crate) struct Knee<'a> {
+    pub(crate) summary: &'a Summary,
+}
+
+/// All there is to say. Where the surroundings are not known, nothing is said of what limits.
+pub(crate) fn findings(plan: &Plan, summaries: &[Summary], around: Option<Surroundings>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for workload in workloads(plan, summaries) {
+        findings.extend(queues(plan, &workload));
+        findings.extend(load(plan, &workload));
+        findings.extend(around.and_then(|around| limit(plan, &workload, around)));
+        findings.extend(outstanding(plan, &workload));
+        findings.extend(queue_effect(plan, &workload));
+    }
+    findings.extend(missing(summaries));
+    findings.extend(unsure(plan, summaries));
+    findings.sort_by_key(|finding| match finding.kind {
+        FindingKind::Advice => 0,
+        FindingKind::Observation => 1,
+        FindingKind::Caution => 2,
+    });
+    findings
+}
+
+/// The point beyond which more waiting brings little: the last within the latency that was set, or, where none was, the
+/// one with the most throughput for its latency (Kleinrock's power).
+pub(crate) fn knee<'a>(
+    plan: &Plan,
+    members: &[&'a Summary],
+    latency: fn(&Summary) -> &LatencySummary,
+) -> Option<Knee<'a>> {
+    let summary = match plan.latency_target_ns {
+        Some(target) => members
+            .iter()
+            .filter(|summary| latency(summary).p99_ns.mean <= target as f64)
+            .max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean)),
+        None if members.len() < 3 => None,
+        None => {
+            let power = |summary: &Summary| summary.iops.mean / latency(summary).mean_ns.mean.max(1.0);
+            members.iter().max_by(|a, b| power(a).total_cmp(&power(b)))
+        }
+    };
+    summary.map(|summary| Knee { summary })
+}
+
+/// For a workload that is not the only one, its name.
+fn of(workload: &Workload<'_>) -> String {
+    if workload.key.is_empty() { String::new() } else { format!("{}: ", workload.label) }
+}
+
+fn finding(kind: FindingKind, title: String, text: String, chart_id: Option<String>) -> Finding {
+    Finding { kind, title, text, chart_id }
+}
+
+fn iops(summary: &Summary) -> String {
+    format!("{} IOPS", units::count(summary.iops.mean))
+}
+
+fn p99(latency: &LatencySummary) -> String {
+    units::time_ns(latency.p99_ns.mean)
+}
+
+/// `12 % more`, `as much`.
+fn more(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    match percent {
+        percent if percent.abs() < 0.5 => "as much".to_owned(),
+        percent if percent >= 100.0 => format!("{ratio:.1} times as much"),
+        percent if percent > 0.0 => format!("{percent:.0} % more"),
+        percent => format!("{:.0} % less", -percent),
+    }
+}
+
+/// The fewest queues of a family that are as good as any.
+fn fewest_queues<'a>(family: &Family<'a>) -> Option<&'a Summary> {
+    let best = family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
+    let good: Vec<&&Summary> =
+        family.members.iter().filter(|summary| summary.iops.mean >= best * AS_GOOD).collect();
+    let tail = good.iter().map(|summary| summary.latency.p99_ns.mean).fold(f64::MAX, f64::min);
+    good.into_iter().find(|summary| summary.latency.p99_ns.mean <= tail * TAIL_AS_GOOD).copied()
+}
+
+/// Which `-i` to use.
+fn queues(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
+    if !plan.varies("nr-io-queues") {
+        return Vec::new();
+    }
+    let families = families(plan, &workload.at_full_load(), Along::Queues);
+    let several: Vec<&Family<'_>> = families.iter().filter(|family| family.members.len() > 1).collect();
+    let Some(deepest) = several.iter().max_by_key(|family| family.members[0].outstanding) else {
+        return Vec::new();
+    };
+    let Some(choice) = fewest_queues(deepest) else { return Vec::new() };
+    let others = deepest.members.iter().filter(|summary| summary.queues != choice.queues);
+    let others: Vec<String> = others
+        .map(|other| {
+            let ratio = other.iops.mean / choice.iops.mean;
+            format!("-i {} does {} at a p99 of {}", other.queues, more(ratio), p99(&other.latency))
+        })
+        .collect();
+    let mut text = format!(
+        "With {} outstanding it does {} at a p99 of {}; {}. The rule: the fewest queues whose throughput comes within 5 % \
+         of the best and whose p99 is within 10 % of the shortest among those. A queue is a connection, with a thread \
+         and buffers on both ends.",
+        deepest.members[0].outstanding,
+        iops(choice),
+        p99(&choice.latency),
+        others.join(", "),
+    );
+    let each: Vec<String> = several
+        .iter()
+        .filter(|family| !std::ptr::eq(**family, *deepest))
+        .filter_map(|family| Some(format!("-i {} for {}", fewest_queues(family)?.queues, family.label)))
+        .collect();
+    if !each.is_empty() {
+        text.push_str(&format!(" By the same rule: {}.", each.join(", ")));
+    }
+    if let Some(doubt) = doubt(deepest, choice) {
+        text.push_str(&doubt);
+    }
+    let title = format!("{}Use -i {}", of(workload), choice.queues);
+    let chart = Some(format!("p99-by-queues{}", workload.key));
+    vec![finding(FindingKind::Advice, title, text, chart)]
+}
+
+/// What is to say where chance explains that fewer queues did less.
+fn doubt(family: &Family<'_>, choice: &Summary) -> Option<String> {
+    let fewer = family.members.iter().filter(|summary| summary.queues < choice.queues);
+    let as_good = |fewer: &&&Summary| {
+        compare(&choice.iops.sample(), &fewer.iops.sample()).is_some_and(|both| both.differs == Some(false))
+    };
+    let fewer = fewer.filter(as_good).map(|summary| format!("-i {}", summary.queues)).next()?;
+    Some(format!(
+        " Its runs differ so much that {fewer} may be as good: measure more often (--repeat) before relying on it."
+    ))
+}
+
+/// How much it does within the latency that was set.
+fn load(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
+    let loaded: Vec<&Summary> =
+        workload.with_loads().into_iter().filter(|summary| summary.response.is_some()).collect();
+    let members = if loaded.is_empty() { workload.at_full_load() } else { loaded.clone() };
+    let chart = Some(format!("{}{}", if loaded.is_empty() { "curve" } else { "load" }, workload.key));
+    let Some(target) = plan.latency_target_ns else {
+        let Some(Knee { summary }) = knee(plan, &members, Summary::seen_latency) else { return Vec::new() };
+        let most = members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
+        let title = format!("{}The knee is at {}", of(workload), iops(summary));
+        let text = format!(
+            "At {}, {:.0} % of the most, with a p99 of {}. Beyond it, latency grows faster than throughput. The rule: the \
+             point with the most throughput for its mean latency (Kleinrock's power).",
+            summary.label,
+            100.0 * summary.iops.mean / most.max(1.0),
+            p99(summary.seen_latency())
+        );
+        return vec![finding(FindingKind::Observation, title, text, chart)];
+    };
+    let within = units::time_ns(target as f64);
+    let Some(Knee { summary }) = knee(plan, &members, Summary::seen_latency) else {
+        let least = members.iter().map(|summary| summary.seen_latency().p99_ns.mean).fold(f64::MAX, f64::min);
+        let title = format!("{}Nothing stays within {within}", of(workload));
+        let mean = by_mean(&members, target);
+        let text = format!("The shortest p99 of all points is {}.{mean}", units::time_ns(least));
+        return vec![finding(FindingKind::Advice, title, text, chart)];
+    };
+    let title = format!("{}{} within {within}", of(workload), iops(summary));
+    let text = format!(
+        "At {} it does {} ({}), and 99 of 100 commands take no longer than {} since they were {}.{}",
+        summary.label,
+        iops(summary),
+        units::bandwidth(summary.bw_bytes.mean),
+        p99(summary.seen_latency()),
+        if summary.response.is_some() { "due" } else { "sent" },
+        by_mean(&members, target)
+    );
+    vec![finding(FindingKind::Advice, title, text, chart)]
+}
+
+/// How much is done while the mean stays within a time, as others count it.
+fn by_mean(members: &[&Summary], target_ns: u64) -> String {
+    let within = members.iter().filter(|summary| summary.seen_latency().mean_ns.mean <= target_ns as f64);
+    within.max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean)).map_or_else(String::new, |most| {
+        let mean = units::time_ns(most.seen_latency().mean_ns.mean);
+        format!(" The mean stays within it up to {} ({mean}), at {}.", iops(most), most.label)
+    })
+}
+
+/// What keeps it from doing more.
+fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<Finding> {
+    let members = workload.at_full_load();
+    let best = members.iter().max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean))?;
+    let busy = best.machine_busy.unwrap_or(0.0);
+    let processors = around.processors.max(1);
+    let workers = best.workers.min(processors).max(1) as f64;
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let link = around.link_bits.map(|bits| best.bw_bytes.mean * 8.0 / bits as f64);
+    let (what, why) = if link.is_some_and(|share| share >= AT_LIMIT) {
+        let share = percent(link.unwrap_or(0.0));
+        ("The network limits", format!("the data alone fills {share} of the links' rate"))
+    } else if around.is_local && busy >= AT_LIMIT {
+        let target = best.target_cpus.map(|cpus| format!(", the target {cpus:.2}")).unwrap_or_default();
+        let why = format!(
+            "its {processors} processors are {} busy, and initiator and target share them: the initiator's workers take \
+             {:.2} of them{target}; the rest is the kernel's network work and others",
+            percent(busy),
+            best.cpus
+        );
+        ("This machine's processors limit", why)
+    } else if best.cpus >= AT_LIMIT * workers {
+        let why = format!(
+            "its {} workers keep {:.2} processors busy; more queues and jobs give it more threads",
+            best.workers, best.cpus
+        );
+        ("The initiator limits", why)
+    } else if busy >= AT_LIMIT {
+        ("The initiator's processors limit", format!("they are {} busy", percent(busy)))
+    } else if let Some(gain) = last_gain(plan, workload) {
+        let why =
+            format!("the last step to more outstanding commands still brought {:.0} %", (gain - 1.0) * 100.0);
+        ("The load limits", why)
+    } else {
+        let target = best.target_cpus.map_or_else(
+            || "its processor time is not known here (--target-pid, --control)".to_owned(),
+            |cpus| format!("the target keeps {cpus:.2} processors busy"),
+        );
+        let why = format!(
+            "the initiator's processors are {} busy and more outstanding commands bring no more; {target}",
+            percent(busy)
+        );
+        ("The target, its storage, or the way there limits", why)
+    };
+    let title = format!("{}{what}, at {}", of(workload), iops(best));
+    let text = format!("At {}: {why}.", if best.label.is_empty() { "the only point" } else { &best.label });
+    Some(finding(FindingKind::Observation, title, text, None))
+}
+
+/// What the last step of more outstanding commands brought, in the family that does most, if that was worth it and is not
+/// chance.
+fn last_gain(plan: &Plan, workload: &Workload<'_>) -> Option<f64> {
+    let families = families(plan, &workload.at_full_load(), Along::Outstanding);
+    let last = |family: &Family<'_>| family.members.last().map_or(0.0, |summary| summary.iops.mean);
+    let best = families.iter().max_by(|a, b| last(a).total_cmp(&last(b)))?;
+    let [.., before, last] = best.members.as_slice() else { return None };
+    let both = compare(&before.iops.sample(), &last.iops.sample())?;
+    (both.ratio > 1.10 && both.differs != Some(false)).then_some(both.ratio)
+}
+
+/// What more outstanding commands bring.
+fn outstanding(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
+    let families = families(plan, &workload.at_full_load(), Along::Outstanding);
+    let most =
+        |family: &Family<'_>| family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
+    let best =
+        families.iter().filter(|family| family.members.len() > 1).max_by(|a, b| most(a).total_cmp(&most(b)));
+    let Some([first, .., last]) = best.map(|best| best.members.as_slice()) else { return Vec::new() };
+    let (wider, faster) =
+        (last.outstanding as f64 / first.outstanding as f64, last.iops.mean / first.iops.mean);
+    let manner = match (faster - 1.0) / (wider - 1.0) {
+        share if share >= 0.8 => "grows nearly in proportion with",
+        share if share >= 0.3 => "grows less than in proportion with",
+        share if faster >= 1.05 && share > 0.0 => "hardly grows with",
+        _ => "does not grow with",
+    };
+    let title = format!("{}Throughput {manner} outstanding I/O", of(workload));
+    let family = best.map(|best| best.label.as_str()).filter(|label| !label.is_empty());
+    let text = format!(
+        "From {} to {} outstanding ({wider:.1} times){}, {} become {} ({faster:.2} times), the mean latency goes from {} to \
+         {}, the p99 from {} to {}.",
+        first.outstanding,
+        last.outstanding,
+        family.map(|label| format!(" with {label}")).unwrap_or_default(),
+        iops(first),
+        iops(last),
+        units::time_ns(first.latency.mean_ns.mean),
+        units::time_ns(last.latency.mean_ns.mean),
+        p99(&first.latency),
+        p99(&last.latency),
+    );
+    vec![finding(FindingKind::Observation, title, text, Some(format!("iops-by-outstanding{}", workload.key)))]
+}
+
+/// What more queues bring at the same outstanding.
+fn queue_effect(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
+    if !plan.varies("nr-io-queues") {
+        return Vec::new();
+    }
+    let families = families(plan, &workload.at_full_load(), Along::Queues);
+    let sentence = |family: &Family<'_>| {
+        let [first, .., last] = family.members.as_slice() else { return None };
+        let mean = |summary: &Summary| summary.latency.mean_ns.mean;
+        let best = family.members.iter().min_by(|a, b| mean(a).total_cmp(&mean(b)))?;
+        let label = if family.label.is_empty() { String::new() } else { format!("with {} ", family.label) };
+        let mut words =
+            format!("{label}the mean latency is {} with -i {}", units::time_ns(mean(first)), first.queues);
+        let mut others = vec![best, last];
+        others.dedup_by(|a, b| a.queues == b.queues);
+        for other in others.into_iter().filter(|other| other.queues != first.queues) {
+            words.push_str(&format!(", {}", beside(first, other)?));
+        }
+        Some(words)
+    };
+    let mut sentences: Vec<String> = families.iter().filter_map(sentence).collect();
+    if sentences.is_empty() {
+        return Vec::new();
+    }
+    let rest = sentences.len().saturating_sub(NAMED_MAX);
+    sentences.truncate(NAMED_MAX);
+    let mut text = capitalized(&sentences.join("; "));
+    text.push_str(&if rest > 0 { format!("; {rest} more in the table.") } else { ".".to_owned() });
+    let title = format!("{}What more queues do at the same outstanding I/O", of(workload));
+    vec![finding(FindingKind::Observation, title, text, Some(format!("mean-by-queues{}", workload.key)))]
+}
+
+/// A number of queues beside the fewest: what becomes of latency and throughput, and how sure that is.
+fn beside(fewest: &Summary, other: &Summary) -> Option<String> {
+    let mean = compare(&fewest.latency.mean_ns.sample(), &other.latency.mean_ns.sample())?;
+    let sure = match mean.differs {
+        Some(true) => "",
+        Some(false) => ", which may be chance",
+        None => ", measured once each",
+    };
+    Some(format!(
+        "{} with -i {} ({:+.0} %{sure}; throughput {:+.0} %)",
+        units::time_ns(other.latency.mean_ns.mean),
+        other.queues,
+        (mean.ratio - 1.0) * 100.0,
+        (other.iops.mean / fewest.iops.mean - 1.0) * 100.0
+    ))
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Points that could not be measured.
+fn missing(summaries: &[Summary]) -> Option<Finding> {
+    let missing: Vec<&Summary> = summaries.iter().filter(|summary| !summary.is_measured()).collect();
+    let first = missing.first()?;
+    let title = format!("{} of {} points are missing", missing.len(), summaries.len());
+    let reason = missing.iter().find_map(|summary| summary.failures.first());
+    let reason = reason.map_or_else(|| "the sweep ended before".to_owned(), Clone::clone);
+    let names = named(&missing);
+    let name = if first.label.is_empty() { "the only one".to_owned() } else { names };
+    Some(finding(FindingKind::Caution, title, format!("{name}: {reason}."), None))
+}
+
+/// Points that are less sure than they look.
+fn unsure(plan: &Plan, summaries: &[Summary]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let unsteady: Vec<&Summary> =
+        summaries.iter().filter(|summary| summary.unsteady * 2 > summary.runs).collect();
+    if !unsteady.is_empty() {
+        let title = format!("{} were not steady", units::plural(unsteady.len() as u64, "point"));
+        let text = format!(
+            "{}: within most of their runs, throughput varied by more than 20 % or rose or fell by more than 10 % (the \
+             SNIA's rule for steady state). A longer --ramp_time, or --steady, may help.",
+            named(&unsteady)
+        );
+        findings.push(finding(FindingKind::Caution, title, text, None));
+    }
+    let is_unsure =
+        |summary: &&Summary| summary.iops.sample().uncertainty().is_some_and(|share| share > UNSURE);
+    let unsure: Vec<&Summary> = summaries.iter().filter(is_unsure).collect();
+    if !unsure.is_empty() {
+        let title = format!("{} are not sure to 10 %", units::plural(unsure.len() as u64, "point"));
+        let text = format!(
+            "{}: the throughput of their runs differs so much that its mean is not known better. More repetitions \
+             (--repeat), or a quieter machine, may help.",
+            named(&unsure)
+        );
+        findings.push(finding(FindingKind::Caution, title, text, None));
+    }
+    if plan.repeat == 1 {
+        let text =
+            "Each point was measured once, so nothing is known of how it varies from run to run (--repeat).";
+        let title = "No confidence intervals".to_owned();
+        findings.push(finding(FindingKind::Caution, title, text.to_owned(), None));
+    }
+    findings
+}
+
+fn named(summaries: &[&Summary]) -> String {
+    let names: Vec<&str> = summaries.iter().take(NAMED_MAX).map(|summary| summary.label.as_str()).collect();
+    match summaries.len().saturating_sub(NAMED_MAX) {
+        0 => names.join("; "),
+        more => format!("{}; and {more} more", names.join("; ")),
+    }
+}
+
+#[cfg(test)]
+#[path = "advice_tests.rs"]
+mod tests;

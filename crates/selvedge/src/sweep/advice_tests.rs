@@ -1,0 +1,150 @@
+//! What a sweep says, for worlds in which the answer is known.
+
+use super::*;
+use crate::sweep::measurement::Measurement;
+use crate::sweep::point::Point;
+use crate::sweep::sample::{self, SURROUNDINGS, measurement, sweep};
+
+/// Runs of a closed loop: so many IOPS, and the latency that follows (Little's law), with a little noise.
+fn closed(point: &Point, iops: f64) -> Vec<Measurement> {
+    let mean_ns = point.outstanding() as f64 / iops * 1e9;
+    [0.99, 1.0, 1.01].map(|noise| measurement(iops * noise, mean_ns / noise)).to_vec()
+}
+
+/// A target that does 40,000 IOPS with one queue, twice that with two, and 100,000 at most.
+fn two_queues_do(point: &Point) -> Vec<Measurement> {
+    let iops = (40_000.0 * point.queues() as f64).min(100_000.0);
+    let iops = iops.min(2_000.0 * point.outstanding() as f64);
+    closed(point, iops)
+}
+
+fn titles(findings: &[Finding]) -> Vec<&str> {
+    findings.iter().map(|finding| finding.title.as_str()).collect()
+}
+
+#[test]
+fn the_fewest_queues_that_are_as_good_are_advised() {
+    let (plan, points) = sweep("--rw randread --numjobs 8 --iodepth 1,16 -i 1..8", two_queues_do);
+    let all = findings(&plan, &points, Some(SURROUNDINGS));
+    assert_eq!(all[0].title, "Use -i 4", "{all:#?}");
+    assert!(
+        all[0].text.contains("100 k IOPS") && all[0].text.contains("-i 1 does 60 % less"),
+        "{}",
+        all[0].text
+    );
+    // Eight outstanding commands are done by one queue.
+    assert!(all[0].text.contains("-i 1 for 8 outstanding"), "{}", all[0].text);
+    let effect = all.iter().find(|finding| finding.title.contains("more queues do")).unwrap();
+    assert!(effect.text.contains("-60 %") && effect.text.contains("+150 %"), "{}", effect.text);
+}
+
+#[test]
+fn a_longer_tail_makes_more_queues_worth_it() {
+    let tail = |point: &Point| {
+        let mut runs = closed(point, 100_000.0);
+        if point.queues() < 4 {
+            runs.iter_mut().for_each(|run| run.total.lat_ns.p99 *= 2);
+        }
+        runs
+    };
+    let (plan, points) = sweep("--rw randread --numjobs 8 --iodepth 16 -i 1..8", tail);
+    assert_eq!(findings(&plan, &points, Some(SURROUNDINGS))[0].title, "Use -i 4");
+}
+
+#[test]
+fn what_limits_is_told_by_what_is_full() {
+    let limit = |surroundings: Surroundings, change: fn(&mut Measurement)| {
+        let measure = |point: &Point| {
+            let mut runs = closed(point, 50_000.0);
+            runs.iter_mut().for_each(change);
+            runs
+        };
+        let (plan, points) = sweep("--rw randread --iodepth 1,16,64", measure);
+        let all = findings(&plan, &points, Some(surroundings));
+        all.into_iter().find(|finding| finding.title.contains("limit")).unwrap().title
+    };
+    let link = Surroundings { link_bits: Some(1_700_000_000), ..SURROUNDINGS };
+    assert!(limit(link, |_| {}).starts_with("The network limits"));
+    let local = Surroundings { is_local: true, ..SURROUNDINGS };
+    assert!(limit(local, |run| run.machine_busy = Some(0.97)).starts_with("This machine's processors"));
+    assert!(limit(SURROUNDINGS, |run| run.cpu_s = 4.9).starts_with("The initiator limits"));
+    assert!(
+        limit(SURROUNDINGS, |run| run.machine_busy = Some(0.97)).starts_with("The initiator's processors")
+    );
+    assert!(limit(SURROUNDINGS, |_| {}).starts_with("The target, its storage"));
+    let (plan, points) =
+        sweep("--rw randread --iodepth 1,16,64", |point| closed(point, 1000.0 * point.outstanding() as f64));
+    let all = findings(&plan, &points, Some(SURROUNDINGS));
+    assert!(titles(&all).iter().any(|title| title.starts_with("The load limits")), "{all:#?}");
+    assert!(titles(&all).contains(&"Throughput grows nearly in proportion with outstanding I/O"));
+}
+
+#[test]
+fn the_most_within_a_time_is_told() {
+    let queue = |point: &Point| {
+        let load = match point.load().unwrap() {
+            crate::sweep::point::Load::Share(share) => share / 100.0,
+            _ => 1.0,
+        };
+        // As in a queue with one server: latency grows without bounds as the load comes near to all.
+        let mean_ns = 100_000.0 / (1.0 - load.min(0.99));
+        let mut runs = vec![measurement(10_000.0 * load, mean_ns); 2];
+        for run in &mut runs {
+            run.offered_iops = (load < 1.0).then_some(10_000.0 * load);
+            run.response_ns = (load < 1.0).then_some(run.total.lat_ns);
+            run.response_quantiles_ns = (load < 1.0).then(|| run.quantiles_ns.clone());
+        }
+        runs
+    };
+    let loads = "--rw randrw --rate_iops 20%,40%,60%,80%,90%";
+    let (plan, points) = sweep(&format!("{loads} --latency-target 1ms"), queue);
+    let all = findings(&plan, &points, Some(SURROUNDINGS));
+    // 300 us / 0.4 is 750 us; 300 us / 0.2 is too long.
+    assert_eq!(all[0].title, "6.00 k IOPS within 1.00 ms", "{all:#?}");
+    let (plan, points) = sweep(&format!("{loads} --latency-target 10us"), queue);
+    assert_eq!(findings(&plan, &points, Some(SURROUNDINGS))[0].title, "Nothing stays within 10.0 µs");
+    // Kleinrock's knee of such a queue is at half of what it can do.
+    let (plan, points) = sweep(loads, queue);
+    let all = findings(&plan, &points, Some(SURROUNDINGS));
+    assert!(
+        titles(&all).contains(&"The knee is at 4.00 k IOPS")
+            || titles(&all).contains(&"The knee is at 6.00 k IOPS")
+    );
+}
+
+#[test]
+fn what_is_not_sure_is_said() {
+    let noisy = |point: &Point| {
+        let mut runs = closed(point, 1000.0);
+        runs[0] = measurement(2000.0, 50_000.0);
+        runs.iter_mut().for_each(|run| run.steady = Some(false));
+        runs
+    };
+    let (plan, mut points) = sweep("--rw randread --iodepth 1,2,4", noisy);
+    let all = findings(&plan, &points, Some(SURROUNDINGS));
+    assert!(
+        titles(&all).contains(&"3 points were not steady")
+            && titles(&all).contains(&"3 points are not sure to 10 %")
+    );
+    points[1] = Summary::of(&plan, points[1].point.clone(), &[], vec!["connection refused".into()]);
+    let all = findings(&plan, &points, Some(SURROUNDINGS));
+    let missing = all.iter().find(|finding| finding.title == "1 of 3 points are missing").unwrap();
+    assert!(
+        missing.text.contains("depth 2") && missing.text.contains("connection refused"),
+        "{}",
+        missing.text
+    );
+    let (plan, points) =
+        sweep("--rw randread --iodepth 1,2 --repeat 1", |_| vec![sample::measurement(1.0, 1.0)]);
+    assert!(titles(&findings(&plan, &points, Some(SURROUNDINGS))).contains(&"No confidence intervals"));
+}
+
+#[test]
+fn nothing_measured_is_no_reason_to_fail() {
+    for arguments in ["--rw randread", "--rw randread,randwrite -i 1,2 --iodepth 1,2 --rate_iops 50%"] {
+        let (plan, points) = sweep(arguments, |_| Vec::new());
+        let all = findings(&plan, &points, Some(SURROUNDINGS));
+        assert!(all.iter().any(|finding| finding.title.contains("missing")), "{all:?}");
+        assert!(crate::sweep::charts::all(&plan, &points).is_empty());
+    }
+}

@@ -1,0 +1,388 @@
+//! Two sweeps side by side: the points they have in common, how many times as much the second does, and whether that is
+//! more than chance. It measures nothing and decides nothing about where the sweeps come from.
+
+use serde::Serialize;
+
+use super::plan::Plan;
+use super::statistics::{self, Comparison};
+use super::summary::{Quantity, Summary};
+use crate::report::chart::{Axis, Chart, Drawing, Mark, Point, Scale, Series, Style, Unit};
+use crate::report::document::{Cell, Column, DataTable, Document, FactGroup, Finding, FindingKind};
+use crate::report::units;
+
+/// One of two sweeps.
+#[derive(Clone, Debug)]
+pub(crate) struct Side {
+    /// What it is called: the folder or file it comes from.
+    pub(crate) name: String,
+    pub(crate) plan: Plan,
+    pub(crate) points: Vec<Summary>,
+    pub(crate) facts: Vec<FactGroup>,
+}
+
+impl Side {
+    /// Its facts, told from the other side's.
+    fn named_facts(&self) -> impl Iterator<Item = FactGroup> + '_ {
+        self.facts.iter().map(|group| FactGroup {
+            title: format!("{}: {}", self.name, group.title),
+            facts: group.facts.clone(),
+        })
+    }
+}
+
+/// A point of both.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Pair {
+    pub(crate) label: String,
+    /// The second over the first.
+    pub(crate) iops: Option<Ratio>,
+    pub(crate) mean: Option<Ratio>,
+    pub(crate) p99: Option<Ratio>,
+    pub(crate) cpu_per_io: Option<Ratio>,
+    pub(crate) first: Figures,
+    pub(crate) second: Figures,
+}
+
+/// What was measured on one side.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) iops: f64,
+    pub(crate) p99_ns: f64,
+    pub(crate) runs: usize,
+}
+
+/// The second over the first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Ratio {
+    pub(crate) ratio: f64,
+    /// 95 % confidence.
+    pub(crate) interval: Option<(f64, f64)>,
+    /// Whether the two differ, with 95 % confidence; nothing where one was measured once.
+    pub(crate) differs: Option<bool>,
+}
+
+/// Both sweeps.
+#[derive(Debug)]
+pub(crate) struct Compared {
+    pub(crate) first: Side,
+    pub(crate) second: Side,
+    pub(crate) pairs: Vec<Pair>,
+    /// Measured points that the other does not have.
+    pub(crate) only_first: usize,
+    pub(crate) only_second: usize,
+    /// Options that are different between the two, and the same within each.
+    pub(crate) differences: Vec<String>,
+}
+
+impl From<Comparison> for Ratio {
+    fn from(comparison: Comparison) -> Self {
+        Self { ratio: comparison.ratio, interval: comparison.interval, differs: comparison.differs }
+    }
+}
+
+impl Compared {
+    /// Finds the points that both have.
+    ///
+    /// # Errors
+    /// When there are none: what tells the points of each apart.
+    pub(crate) fn new(first: Side, second: Side) -> Result<Self, String> {
+        let varies = |option: &str| first.plan.varies(option) || second.plan.varies(option);
+        let key = |summary: &Summary| -> Vec<(String, String)> {
+            summary.point.values.iter().filter(|(option, _)| varies(option)).cloned().collect()
+        };
+        let measured = |side: &Side| side.points.iter().filter(|point| point.is_measured()).count();
+        let mut pairs = Vec::new();
+        for one in first.points.iter().filter(|point| point.is_measured()) {
+            let same = |other: &&Summary| other.is_measured() && key(other) == key(one);
+            if let Some(other) = second.points.iter().find(same) {
+                pairs.push(Pair::new(one.point.label(varies), one, other));
+            }
+        }
+        if pairs.is_empty() {
+            let options = |side: &Side| {
+                let axes = side.plan.axes.iter().filter(|axis| axis.varies());
+                let axes: Vec<String> =
+                    axes.map(|axis| format!("--{} {}", axis.option, axis.values.join(","))).collect();
+                if axes.is_empty() { "a single point".to_owned() } else { axes.join(" ") }
+            };
+            return Err(format!(
+                "they have no point in common: {} has {}, {} has {}",
+                first.name,
+                options(&first),
+                second.name,
+                options(&second)
+            ));
+        }
+        let (only_first, only_second) =
+            (measured(&first) - pairs.len(), measured(&second).saturating_sub(pairs.len()));
+        let differences = differences(&first.plan, &second.plan);
+        Ok(Self { first, second, pairs, only_first, only_second, differences })
+    }
+
+    /// All ratios of IOPS as one: their geometric mean.
+    pub(crate) fn overall(&self) -> Option<f64> {
+        let ratios: Vec<f64> = self
+            .pairs
+            .iter()
+            .filter_map(|pair| pair.iops)
+            .map(|iops| iops.ratio)
+            .filter(|ratio| *ratio > 0.0)
+            .collect();
+        let logarithms: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+        (!ratios.is_empty()).then(|| (logarithms / ratios.len() as f64).exp())
+    }
+
+    /// The two as a report.
+    pub(crate) fn document(&self) -> Document {
+        let name = |side: &Side| side.name.clone();
+        Document {
+            title: format!("{} compared with {}", name(&self.second), name(&self.first)),
+            subtitle: format!("{} in common", units::plural(self.pairs.len() as u64, "point")),
+            findings: self.findings(),
+            charts: vec![
+                self.chart("iops-ratio", "IOPS", "More is better.", |pair| pair.iops),
+                self.chart("p99-ratio", "p99 latency", "Less is better.", |pair| pair.p99),
+            ],
+            tables: vec![self.table()],
+            facts: self.first.named_facts().chain(self.second.named_facts()).collect(),
+        }
+    }
+
+    fn chart(&self, id: &str, what: &str, better: &str, of: fn(&Pair) -> Option<Ratio>) -> Chart {
+        let point = |(number, pair): (usize, &Pair)| {
+            let ratio = of(pair)?;
+            let note = Some(pair.label.clone());
+            Some(Point { x: number as f64 + 1.0, y: ratio.ratio, interval: ratio.interval, note })
+        };
+        let points = self.pairs.iter().enumerate().filter_map(point).collect();
+        Chart {
+            id: id.to_owned(),
+            title: format!("{what}: {} over {}", self.second.name, self.first.name),
+            caption: format!(
+                "{better} Points in the order of the table; an interval that reaches 1 is no difference."
+            ),
+            x: Axis { label: "point".to_owned(), unit: Unit::Count, scale: Scale::Linear },
+            y: Axis { label: format!("ratio of {what}"), unit: Unit::Ratio, scale: Scale::Linear },
+            drawing: Drawing::Lines(vec![Series { name: String::new(), style: Style::Dots, points }]),
+            marks: vec![Mark { x: None, y: Some(1.0), label: "equal".to_owned() }],
+        }
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut add = |kind, title: String, text: String, chart: Option<&str>| {
+            findings.push(Finding { kind, title, text, chart_id: chart.map(str::to_owned) });
+        };
+        let (first, second) = (&self.first.name, &self.second.name);
+        if let Some(overall) = self.overall() {
+            let title = format!("{overall:.2} times the IOPS: {second} over {first}");
+            add(FindingKind::Observation, title, self.counted(), Some("iops-ratio"));
+        }
+        let far = |pair: &&Pair| pair.iops.map_or(0.0, |iops| iops.ratio.max(f64::MIN_POSITIVE).ln().abs());
+        if let Some(pair) = self.pairs.iter().max_by(|a, b| far(a).total_cmp(&far(b)))
+            && let (Some(iops), true) = (pair.iops, self.pairs.len() > 1)
+        {
+            let title = "Where they differ most".to_owned();
+            let text = format!(
+                "At {}: {:.2} times the IOPS ({} instead of {}), with a p99 of {} instead of {}.",
+                pair.label,
+                iops.ratio,
+                units::count(pair.second.iops),
+                units::count(pair.first.iops),
+                units::time_ns(pair.second.p99_ns),
+                units::time_ns(pair.first.p99_ns)
+            );
+            add(FindingKind::Observation, title, text, None);
+        }
+        if !self.differences.is_empty() {
+            let text = format!("{}.", self.differences.join("; "));
+            add(FindingKind::Caution, "They were asked for different things".to_owned(), text, None);
+        }
+        if self.only_first + self.only_second > 0 {
+            let title = "Points of one only".to_owned();
+            let text = format!(
+                "{} of {first} and {} of {second} have no counterpart.",
+                self.only_first, self.only_second
+            );
+            add(FindingKind::Caution, title, text, None);
+        }
+        findings
+    }
+
+    /// How many points differ for sure.
+    fn counted(&self) -> String {
+        let ratios: Vec<Ratio> = self.pairs.iter().filter_map(|pair| pair.iops).collect();
+        let count = |of: &dyn Fn(&Ratio) -> bool| ratios.iter().filter(|ratio| of(ratio)).count();
+        let more = count(&|ratio| ratio.differs == Some(true) && ratio.ratio > 1.0);
+        let less = count(&|ratio| ratio.differs == Some(true) && ratio.ratio < 1.0);
+        let same = count(&|ratio| ratio.differs == Some(false));
+        let unknown = count(&|ratio| ratio.differs.is_none());
+        let mut text = format!(
+            "The geometric mean over {}. With 95 % confidence, {more} do more, {less} do less, and {same} cannot be told \
+             apart (Welch's test)",
+            units::plural(ratios.len() as u64, "point")
+        );
+        if unknown > 0 {
+            text.push_str(&format!("; {unknown} were measured once, so that nothing is known of chance"));
+        }
+        if ratios.len() >= 20 {
+            text.push_str(&format!(
+                ". Of {} points that are the same, {:.0} would seem to differ by chance",
+                ratios.len(),
+                ratios.len() as f64 * 0.05
+            ));
+        }
+        text + "."
+    }
+
+    fn table(&self) -> DataTable {
+        let column = |name: String, key: &str, unit: Option<Unit>| Column { name, key: key.to_owned(), unit };
+        let (first, second) = (&self.first.name, &self.second.name);
+        let columns = vec![
+            column("point".to_owned(), "point", None),
+            column("IOPS".to_owned(), "iops_ratio", Some(Unit::Ratio)),
+            column("differs".to_owned(), "iops_differs", None),
+            column("mean latency".to_owned(), "mean_ratio", Some(Unit::Ratio)),
+            column("p99".to_owned(), "p99_ratio", Some(Unit::Ratio)),
+            column("CPU per I/O".to_owned(), "cpu_ratio", Some(Unit::Ratio)),
+            column(format!("IOPS, {first}"), "first_iops", Some(Unit::Iops)),
+            column(format!("IOPS, {second}"), "second_iops", Some(Unit::Iops)),
+            column(format!("p99, {first}"), "first_p99_ns", Some(Unit::Nanoseconds)),
+            column(format!("p99, {second}"), "second_p99_ns", Some(Unit::Nanoseconds)),
+        ];
+        let ratio = |ratio: &Option<Ratio>| {
+            ratio.map_or(Cell::Nothing, |ratio| Cell::Number { value: ratio.ratio, interval: ratio.interval })
+        };
+        let number = |value: f64| Cell::Number { value, interval: None };
+        let row = |pair: &Pair| {
+            vec![
+                Cell::Text(pair.label.clone()),
+                ratio(&pair.iops),
+                Cell::Text(verdict(pair.iops).to_owned()),
+                ratio(&pair.mean),
+                ratio(&pair.p99),
+                ratio(&pair.cpu_per_io),
+                number(pair.first.iops),
+                number(pair.second.iops),
+                number(pair.first.p99_ns),
+                number(pair.second.p99_ns),
+            ]
+        };
+        DataTable {
+            id: "compared".to_owned(),
+            title: format!("{second} over {first}"),
+            columns,
+            rows: self.pairs.iter().map(row).collect(),
+        }
+    }
+}
+
+/// Whether a ratio is more than chance.
+pub(crate) fn verdict(ratio: Option<Ratio>) -> &'static str {
+    match ratio {
+        Some(Ratio { differs: Some(true), ratio, .. }) if ratio > 1.0 => "more",
+        Some(Ratio { differs: Some(true), .. }) => "less",
+        Some(Ratio { differs: Some(false), .. }) => "no",
+        _ => "unknown",
+    }
+}
+
+impl Pair {
+    fn new(label: String, first: &Summary, second: &Summary) -> Self {
+        let ratio = |of: fn(&Summary) -> Quantity| {
+            statistics::compare(&of(first).sample(), &of(second).sample()).map(Ratio::from)
+        };
+        let figures = |summary: &Summary| Figures {
+            iops: summary.iops.mean,
+            p99_ns: summary.seen_latency().p99_ns.mean,
+            runs: summary.runs,
+        };
+        Self {
+            label: if label.is_empty() { "the only point".to_owned() } else { label },
+            iops: ratio(|summary| summary.iops),
+            mean: ratio(|summary| summary.seen_latency().mean_ns),
+            p99: ratio(|summary| summary.seen_latency().p99_ns),
+            cpu_per_io: ratio(|summary| summary.cpu_ns_per_io).filter(|ratio| ratio.ratio > 0.0),
+            first: figures(first),
+            second: figures(second),
+        }
+    }
+}
+
+/// Options of two plans that do not agree, apart from where the target is.
+fn differences(first: &Plan, second: &Plan) -> Vec<String> {
+    const PLACES: [&str; 6] = ["traddr", "trsvcid", "nqn", "nsid", "host-traddr", "host-iface"];
+    let all = |plan: &Plan| -> Vec<(String, String)> {
+        let axes = plan.axes.iter().map(|axis| (axis.option.clone(), axis.values.join(",")));
+        axes.chain(plan.fixed.iter().map(|given| (given.option.clone(), given.values.join(",")))).collect()
+    };
+    let (first, second) = (all(first), all(second));
+    let mut options: Vec<&String> = first.iter().chain(&second).map(|(option, _)| option).collect();
+    options.sort();
+    options.dedup();
+    let value = |all: &[(String, String)], option: &str| {
+        all.iter().find(|(name, _)| name == option).map_or("default".to_owned(), |(_, value)| value.clone())
+    };
+    let wanted = options.into_iter().filter(|option| !PLACES.contains(&option.as_str()));
+    wanted
+        .filter(|option| value(&first, option) != value(&second, option))
+        .map(|option| format!("--{option} {} and {}", value(&first, option), value(&second, option)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::sample::{measurement, sweep};
+
+    fn side(name: &str, arguments: &str, factor: f64) -> Side {
+        let (plan, points) = sweep(arguments, |point| {
+            let iops = 1000.0 * point.outstanding() as f64 * factor;
+            [0.99, 1.0, 1.01].map(|noise| measurement(iops * noise, 1e9 / iops)).to_vec()
+        });
+        Side { name: name.into(), plan, points, facts: Vec::new() }
+    }
+
+    #[test]
+    fn common_points_are_compared_ratio_first() {
+        let first = side("old", "--rw randread --iodepth 1,2,4 -t tcp", 1.0);
+        let second = side("new", "--rw randread --iodepth 2,4,8 -t mptcp", 1.5);
+        let compared = Compared::new(first, second).unwrap();
+        assert_eq!((compared.pairs.len(), compared.only_first, compared.only_second), (2, 1, 1));
+        assert!((compared.overall().unwrap() - 1.5).abs() < 1e-9);
+        for pair in &compared.pairs {
+            let iops = pair.iops.unwrap();
+            assert!((iops.ratio - 1.5).abs() < 1e-9 && iops.differs == Some(true), "{pair:?}");
+            assert!((pair.p99.unwrap().ratio - 1.0 / 1.5).abs() < 1e-3);
+        }
+        assert!(
+            compared.differences.iter().any(|text| text == "--transport tcp and mptcp"),
+            "{:?}",
+            compared.differences
+        );
+        let document = compared.document();
+        assert_eq!(document.title, "new compared with old");
+        assert!(document.findings[0].title.starts_with("1.50 times the IOPS"));
+        assert!(document.findings[0].text.contains("2 do more, 0 do less"));
+        assert!(document.tables[0].rows.iter().all(|row| row.len() == document.tables[0].columns.len()));
+    }
+
+    #[test]
+    fn what_is_the_same_is_not_told_apart() {
+        let compared =
+            Compared::new(side("a", "--rw randread", 1.0), side("b", "--rw randread", 1.0)).unwrap();
+        assert_eq!(compared.pairs[0].iops.unwrap().differs, Some(false));
+        assert_eq!(verdict(compared.pairs[0].iops), "no");
+        assert_eq!(compared.pairs[0].label, "the only point");
+    }
+
+    #[test]
+    fn nothing_in_common_is_said_with_what_there_is() {
+        let error = Compared::new(
+            side("a", "--rw randread --iodepth 1,2", 1.0),
+            side("b", "--rw randread --iodepth 4,8", 1.0),
+        );
+        let error = error.unwrap_err();
+        assert!(error.contains("--iodepth 1,2") && error.contains("--iodepth 4,8"), "{error}");
+    }
+}

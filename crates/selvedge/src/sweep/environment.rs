@@ -1,0 +1,237 @@
+//! Where a sweep was made: processor, system, network, settings that matter. It only reads, and what cannot be read is
+//! not told. The target's own words about itself are added by those who are connected to it.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::report::document::FactGroup;
+
+/// Settings of the system that decide how TCP carries storage traffic.
+const SYSCTLS: [&str; 14] = [
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.core.busy_poll",
+    "net.core.busy_read",
+    "net.core.netdev_budget",
+    "net.core.default_qdisc",
+    "net.core.somaxconn",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.mptcp.enabled",
+    "vm.dirty_ratio",
+];
+
+/// Time that all processors together have spent, since the system started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MachineTime {
+    busy: u64,
+    all: u64,
+}
+
+/// This machine, and its way to the targets.
+pub(crate) fn facts(targets: &[SocketAddr]) -> Vec<FactGroup> {
+    let mut groups = vec![group("Initiator", machine())];
+    for (number, target) in targets.iter().enumerate() {
+        let title = if targets.len() == 1 { "Network".to_owned() } else { format!("Path {}", number + 1) };
+        groups.push(group(&title, network(*target)));
+    }
+    groups.push(group("Settings of the initiator's system", settings()));
+    groups
+}
+
+fn group(title: &str, facts: Vec<(String, String)>) -> FactGroup {
+    FactGroup { title: title.to_owned(), facts }
+}
+
+fn fact(name: &str, value: impl Into<String>) -> (String, String) {
+    (name.to_owned(), value.into())
+}
+
+fn machine() -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
+    if let Some(model) = field(&cpuinfo, "model name") {
+        facts.push(fact("processor", model));
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    facts.push(fact("processors for this program", processors.to_string()));
+    if field(&cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")) {
+        facts.push(fact("virtual machine", "yes"));
+    }
+    if let Some(governor) = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
+        facts.push(fact("frequency governor", governor));
+    }
+    let memory = read("/proc/meminfo").and_then(|text| field(&text, "MemTotal"));
+    if let Some(kib) = memory.and_then(|memory| memory.split(' ').next()?.parse::<u64>().ok()) {
+        // Whole gibibytes: how much the kernel keeps for itself says nothing.
+        facts.push(fact("memory", format!("{} GiB", kib.div_ceil(1 << 20))));
+    }
+    if let Some(release) = read("/proc/sys/kernel/osrelease") {
+        facts.push(fact("kernel", release));
+    }
+    let release = read("/etc/os-release").unwrap_or_default();
+    if let Some(name) = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")) {
+        facts.push(fact("system", name.trim_matches('"')));
+    }
+    facts.push(fact("selvedge", env!("CARGO_PKG_VERSION")));
+    facts
+}
+
+fn network(target: SocketAddr) -> Vec<(String, String)> {
+    let mut facts = vec![fact("target's address", target.to_string())];
+    let Some(own) = own_address(target) else { return facts };
+    facts.push(fact("own address", own.to_string()));
+    let interface = if is_here(target) { Some("lo".to_owned()) } else { interface_to(target.ip()) };
+    let Some(interface) = interface.filter(|name| !name.contains('/')) else { return facts };
+    let attribute = |name: &str| read(&format!("/sys/class/net/{interface}/{name}"));
+    facts.push(fact("interface", interface.clone()));
+    let driver = fs::read_link(format!("/sys/class/net/{interface}/device/driver")).ok();
+    let driver = driver.and_then(|link| Some(link.file_name()?.to_string_lossy().into_owned()));
+    for (name, value) in [
+        ("driver", driver),
+        ("speed", link_bits_per_second(&interface).map(|bits| format!("{} Gbit/s", bits as f64 / 1e9))),
+        ("MTU", attribute("mtu")),
+        ("NUMA node", attribute("device/numa_node").filter(|node| node != "-1")),
+    ] {
+        facts.extend(value.map(|value| fact(name, value)));
+    }
+    let queues = |kind: &str| {
+        let entries = fs::read_dir(format!("/sys/class/net/{interface}/queues")).ok()?;
+        Some(entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(kind)).count())
+    };
+    if let (Some(receive), Some(send)) = (queues("rx-"), queues("tx-")) {
+        facts.push(fact("receive and send queues", format!("{receive} and {send}")));
+    }
+    facts
+}
+
+fn settings() -> Vec<(String, String)> {
+    let value = |name: &str| read(&format!("/proc/sys/{}", name.replace('.', "/")));
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    SYSCTLS.iter().filter_map(|name| Some(fact(name, words(value(name)?)))).collect()
+}
+
+/// The address that the system would take to talk to `target`. Nothing is sent.
+fn own_address(target: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().ok()?;
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(target).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Whether an address is this machine's own.
+pub(crate) fn is_here(target: SocketAddr) -> bool {
+    target.ip().is_loopback() || own_address(target) == Some(target.ip())
+}
+
+/// The interface of the route to `target`, as `ip` tells it.
+fn interface_to(target: IpAddr) -> Option<String> {
+    let output = Command::new("ip").args(["-j", "route", "get", &target.to_string()]).output().ok()?;
+    let routes: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+    Some(routes.get(0)?.get("dev")?.as_str()?.to_owned())
+}
+
+/// Bits a second of the link to `target`, if it is one that says.
+pub(crate) fn link_to(target: SocketAddr) -> Option<u64> {
+    if target.ip().is_loopback() {
+        return None;
+    }
+    link_bits_per_second(&interface_to(target.ip())?)
+}
+
+fn link_bits_per_second(interface: &str) -> Option<u64> {
+    // Virtual links say -1, or a number without meaning.
+    let virtual_link = fs::metadata(format!("/sys/class/net/{interface}/device")).is_err();
+    let megabits: i64 = read(&format!("/sys/class/net/{interface}/speed"))?.parse().ok()?;
+    u64::try_from(megabits)
+        .ok()
+        .filter(|megabits| *megabits > 0 && !virtual_link)
+        .map(|megabits| megabits * 1_000_000)
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The first `name : value` line's value.
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+impl MachineTime {
+    /// Until now; nothing where the kernel does not say.
+    pub(crate) fn now() -> Option<Self> {
+        Self::of(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let ticks: Vec<u64> = line.split_whitespace().map_while(|tick| tick.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; what guests used is in user and nice (proc_stat(5)).
+        let all: u64 = ticks.iter().take(8).sum();
+        let idle = ticks.get(3)?.saturating_add(*ticks.get(4)?);
+        Some(Self { busy: all.saturating_sub(idle), all })
+    }
+
+    /// How busy the processors have been since, from 0 to 1. What a hypervisor kept from this machine counts as busy.
+    pub(crate) fn busy_until(self, later: Self) -> Option<f64> {
+        let all = later.all.checked_sub(self.all).filter(|all| *all > 0)?;
+        Some(later.busy.saturating_sub(self.busy) as f64 / all as f64)
+    }
+}
+
+/// Processor time of any process of this machine.
+///
+/// # Errors
+/// When there is no such process, or it cannot be seen.
+pub(crate) fn process_time(pid: u32) -> Result<Duration, String> {
+    let text =
+        fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|error| format!("process {pid}: {error}"))?;
+    let ticks = || {
+        // The name is in parentheses, and may have some itself; what follows begins with field 3 (proc_pid_stat(5)).
+        let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        field(14)?.checked_add(field(15)?)
+    };
+    let ticks = ticks().ok_or_else(|| format!("process {pid}: its times cannot be read"))?;
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_is_what_is_not_idle() {
+        let before = MachineTime::of("cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 1 2\n").unwrap();
+        let after = MachineTime::of("cpu  150 0 120 810 20 0 0 0 7 0\n").unwrap();
+        assert_eq!(before.busy_until(after), Some(0.7));
+        assert_eq!(after.busy_until(after), None);
+        assert_eq!(MachineTime::of("intr 5"), None);
+    }
+
+    #[test]
+    fn this_machine_says_who_it_is() {
+        let groups = facts(&["127.0.0.1:4420".parse().unwrap()]);
+        let of = |title: &str| &groups.iter().find(|group| group.title == title).unwrap().facts;
+        assert!(of("Initiator").iter().any(|(name, _)| name == "kernel"));
+        assert!(of("Network").contains(&fact("interface", "lo")));
+        assert!(!of("Settings of the initiator's system").is_empty());
+        assert!(groups.iter().flat_map(|group| &group.facts).all(|(_, value)| !value.contains('\n')));
+        assert_eq!(link_to("127.0.0.1:4420".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn processes_have_times() {
+        assert!(process_time(std::process::id()).is_ok());
+        assert!(process_time(u32::MAX).unwrap_err().contains("4294967295"));
+    }
+}

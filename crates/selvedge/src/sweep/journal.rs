@@ -1,0 +1,267 @@
+//! What is kept of a sweep while it goes on: a file to which a line is added, and made durable, after each measurement,
+//! so that an interruption costs one measurement at most. It decides nothing about what is measured.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::advice::Surroundings;
+use super::measurement::{Measurement, QUANTILES};
+use super::plan::{Plan, Visit};
+use crate::failure::Failure;
+use crate::report::document::FactGroup;
+
+/// The file's name in a sweep's folder.
+pub(crate) const NAME: &str = "sweep.jsonl";
+
+/// What the lines look like. A program reads what it knows.
+const FORMAT: u32 = 1;
+
+/// Longest line that is read: what is longer was not written by this program.
+const LINE_BYTES_MAX: usize = 4 << 20;
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Header {
+    format: u32,
+    pub(crate) version: String,
+    /// In UTC, as RFC 3339 has it.
+    pub(crate) began: String,
+    pub(crate) plan: Plan,
+    /// What it is about.
+    pub(crate) ground: Identity,
+    /// The machine, the target.
+    pub(crate) facts: Vec<FactGroup>,
+    /// At which quantiles the latencies of measurements are.
+    quantiles: Vec<f64>,
+}
+
+/// What tells a namespace from others, and what is known of the way to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) nqn: String,
+    pub(crate) nsid: u32,
+    pub(crate) bytes: u64,
+    /// Its UUID or NGUID, if it has one.
+    pub(crate) unique: Option<String>,
+    pub(crate) surroundings: Surroundings,
+}
+
+/// Any other line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Run(Box<Run>),
+    Failure { visit: Visit, reason: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Run {
+    visit: Visit,
+    measurement: Measurement,
+}
+
+/// A sweep's file, and what is in it.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+    pub(crate) header: Header,
+    runs: BTreeMap<Visit, Measurement>,
+    failures: BTreeMap<Visit, String>,
+}
+
+impl Header {
+    /// Of a sweep that begins now, `began` in RFC 3339's form.
+    pub(crate) fn new(plan: Plan, facts: Vec<FactGroup>, ground: Identity, began: String) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self { format: FORMAT, version, began, plan, ground, facts, quantiles: QUANTILES.to_vec() }
+    }
+}
+
+impl Journal {
+    /// Begins a sweep in `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When another sweep is in it, or the system says no.
+    pub(crate) fn create(folder: &Path, header: Header) -> Result<Self, Failure> {
+        let path = folder.join(NAME);
+        let cannot = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::usage(format!(
+                "{} has a sweep in it: go on with it by --resume, or take another --output",
+                folder.display()
+            )),
+            _ => Failure::failed(format!("{}: {error}", path.display())),
+        };
+        std::fs::create_dir_all(folder).map_err(cannot)?;
+        let file = OpenOptions::new().append(true).create_new(true).open(&path).map_err(cannot)?;
+        let mut journal = Self { file, path, header, runs: BTreeMap::new(), failures: BTreeMap::new() };
+        let line = serde_json::to_string(&journal.header).map_err(Failure::failed)?;
+        journal.append(&line)?;
+        // The file's own entry is durable once its folder is.
+        if let Ok(folder) = File::open(folder) {
+            let _ = folder.sync_all();
+        }
+        Ok(journal)
+    }
+
+    /// Reads a sweep, to go on with it. A last line that was cut off is taken away.
+    ///
+    /// # Errors
+    /// When there is none, or it is damaged: the line.
+    pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
+        Self::load(folder, OpenOptions::new().read(true).append(true))
+    }
+
+    /// Reads a sweep, to report on it.
+    ///
+    /// # Errors
+    /// When there is none, or it is damaged: the line.
+    pub(crate) fn read(folder: &Path) -> Result<Self, Failure> {
+        Self::load(folder, OpenOptions::new().read(true))
+    }
+
+    fn load(folder: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let path = folder.join(NAME);
+        let cannot = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => Failure::usage(format!("{} has no sweep in it", folder.display())),
+            _ => Failure::failed(format!("{}: {error}", path.display())),
+        };
+        let file = options.open(&path).map_err(cannot)?;
+        let mut lines = Lines::new(&file);
+        let damaged = |number: usize, reason: &dyn std::fmt::Display| {
+            Failure::failed(format!("{} line {number}: {reason}", path.display()))
+        };
+        let first = lines.next().map_err(cannot)?;
+        let first = first.ok_or_else(|| damaged(1, &"the sweep's description is not whole"))?;
+        let header: Header = serde_json::from_str(&first).map_err(|error| damaged(1, &error))?;
+        if header.format != FORMAT {
+            return Err(damaged(
+                1,
+                &format!("its format is {}, and this program knows {FORMAT}", header.format),
+            ));
+        }
+        header.plan.check().map_err(|reason| damaged(1, &reason))?;
+        let (mut runs, mut failures) = (BTreeMap::new(), BTreeMap::new());
+        let points = header.plan.points().len();
+        while let Some(line) = lines.next().map_err(cannot)? {
+            match serde_json::from_str(&line).map_err(|error| damaged(lines.number, &error))? {
+                Line::Run(run) if run.visit.point < points => {
+                    failures.remove(&run.visit);
+                    runs.insert(run.visit, run.measurement);
+                }
+                Line::Failure { visit, reason } if visit.point < points => {
+                    failures.insert(visit, reason);
+                }
+                _ => return Err(damaged(lines.number, &"it is about a point that the sweep does not have")),
+            }
+        }
+        let whole_bytes = lines.whole_bytes;
+        let mut journal = Self { file, path, header, runs, failures };
+        journal.cut(whole_bytes)?;
+        Ok(journal)
+    }
+
+    /// Takes away what is behind the last whole line, where the file can be written.
+    fn cut(&mut self, whole_bytes: u64) -> Result<(), Failure> {
+        let cannot = |error| Failure::failed(format!("{}: {error}", self.path.display()));
+        let length = self.file.seek(SeekFrom::End(0)).map_err(cannot)?;
+        let is_writable =
+            rustix::fs::fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::APPEND));
+        if length > whole_bytes && is_writable {
+            self.file.set_len(whole_bytes).map_err(cannot)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a measurement.
+    ///
+    /// # Errors
+    /// When it cannot be made durable.
+    pub(crate) fn keep(&mut self, visit: Visit, measurement: Measurement) -> Result<(), Failure> {
+        let run = Line::Run(Box::new(Run { visit, measurement: measurement.clone() }));
+        self.append(&serde_json::to_string(&run).map_err(Failure::failed)?)?;
+        self.failures.remove(&visit);
+        self.runs.insert(visit, measurement);
+        Ok(())
+    }
+
+    /// Keeps why a measurement failed.
+    ///
+    /// # Errors
+    /// When it cannot be made durable.
+    pub(crate) fn keep_failure(&mut self, visit: Visit, reason: &str) -> Result<(), Failure> {
+        let failure = Line::Failure { visit, reason: reason.to_owned() };
+        self.append(&serde_json::to_string(&failure).map_err(Failure::failed)?)?;
+        self.failures.insert(visit, reason.to_owned());
+        Ok(())
+    }
+
+    fn append(&mut self, line: &str) -> Result<(), Failure> {
+        let written =
+            self.file.write_all(format!("{line}\n").as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|error| Failure::failed(format!("{}: {error}", self.path.display())))
+    }
+
+    /// Whether a measurement has been made.
+    pub(crate) fn has(&self, visit: Visit) -> bool {
+        self.runs.contains_key(&visit)
+    }
+
+    /// How many have been made.
+    pub(crate) fn count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Those of a point.
+    pub(crate) fn measurements(&self, point: usize) -> impl Iterator<Item = &Measurement> {
+        self.runs.iter().filter(move |(visit, _)| visit.point == point).map(|(_, measurement)| measurement)
+    }
+
+    /// Why measurements of a point failed.
+    pub(crate) fn failures(&self, point: usize) -> impl Iterator<Item = &str> {
+        self.failures.iter().filter(move |(visit, _)| visit.point == point).map(|(_, reason)| reason.as_str())
+    }
+
+    /// Seconds of the sweep that have passed at the last measurement.
+    pub(crate) fn lasted_s(&self) -> f64 {
+        self.runs.values().map(|run| run.at_s).fold(0.0, f64::max)
+    }
+}
+
+/// The whole lines of a file.
+struct Lines<'a> {
+    reader: BufReader<&'a File>,
+    number: usize,
+    whole_bytes: u64,
+}
+
+impl<'a> Lines<'a> {
+    fn new(file: &'a File) -> Self {
+        Self { reader: BufReader::new(file), number: 0, whole_bytes: 0 }
+    }
+
+    /// The next line that has its end.
+    fn next(&mut self) -> io::Result<Option<String>> {
+        let mut line = Vec::new();
+        let mut bounded = io::Read::take(&mut self.reader, LINE_BYTES_MAX as u64);
+        let length = bounded.read_until(b'\n', &mut line)?;
+        self.number += 1;
+        if line.pop() != Some(b'\n') {
+            return if length >= LINE_BYTES_MAX {
+                Err(io::Error::new(io::ErrorKind::InvalidData, format!("line {} is too long", self.number)))
+            } else {
+                Ok(None)
+            };
+        }
+        self.whole_bytes += length as u64;
+        String::from_utf8(line).map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+}
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

@@ -1,0 +1,182 @@
+//! What is kept of one measurement of a point. How it came to be is the bench's; what several of them say is the
+//! summary's.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::steady::Unrest;
+use crate::bench::histogram::{LatencyNs, Tallies, Tally};
+use crate::bench::latency_map::LatencyGrid;
+use crate::bench::run::Outcome;
+use crate::bench::throughput::Intervals;
+
+/// The quantiles that are kept of every measurement.
+pub(crate) const QUANTILES: [f64; 14] =
+    [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 1.0];
+
+/// Parts that a measurement is divided into, to see whether it was steady.
+const PARTS: usize = super::steady::WINDOW;
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Measurement {
+    /// Seconds from the sweep's beginning to this measurement's end.
+    pub(crate) at_s: f64,
+    /// Time that was measured.
+    pub(crate) elapsed_s: f64,
+    pub(crate) read: Option<Done>,
+    pub(crate) write: Option<Done>,
+    /// Reads and writes together.
+    pub(crate) total: Done,
+    /// Since commands were sent; at the quantiles that `sweep.jsonl` names.
+    pub(crate) quantiles_ns: Vec<u64>,
+    /// Since commands were due, where a rate is set.
+    pub(crate) response_ns: Option<LatencyNs>,
+    pub(crate) response_quantiles_ns: Option<Vec<u64>>,
+    /// Commands a second that were due, where a rate is set.
+    pub(crate) offered_iops: Option<f64>,
+    /// Processor time of the initiator's workers, and of the target where it is known.
+    pub(crate) cpu_s: f64,
+    pub(crate) target_cpu_s: Option<f64>,
+    /// How busy all processors of this machine were, from 0 to 1.
+    pub(crate) machine_busy: Option<f64>,
+    pub(crate) workers: usize,
+    /// Queues of each path that the target granted, and their entries.
+    pub(crate) queues: usize,
+    pub(crate) queue_entries: u16,
+    pub(crate) engine: String,
+    /// IOPS of each round, where it went on until it was steady.
+    pub(crate) rounds_iops: Vec<f64>,
+    /// Whether it was steady in itself; nothing where it was too short to tell.
+    pub(crate) steady: Option<bool>,
+    pub(crate) unrest: Option<Unrest>,
+    pub(crate) latency_grid: LatencyGrid,
+}
+
+/// Commands of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) ios: u64,
+    pub(crate) bytes: u64,
+    pub(crate) iops: f64,
+    pub(crate) bw_bytes: f64,
+    pub(crate) lat_ns: LatencyNs,
+}
+
+/// What the bench's outcome does not say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around<'a> {
+    pub(crate) at: Duration,
+    pub(crate) machine_busy: Option<f64>,
+    pub(crate) offered_iops: Option<f64>,
+    /// IOPS of each round, where there were several.
+    pub(crate) rounds_iops: &'a [f64],
+}
+
+impl Measurement {
+    /// Of rounds that followed one another; at least one.
+    pub(crate) fn of(rounds: &[Outcome], around: Around<'_>) -> Self {
+        let mut tallies = Tallies::default();
+        rounds.iter().for_each(|round| tallies.merge(&round.tallies));
+        let elapsed: Duration = rounds.iter().map(|round| round.elapsed).sum();
+        let seconds = elapsed.as_secs_f64();
+        let total = tallies.total();
+        let last = rounds.last();
+        let unrest = match around.rounds_iops {
+            [] => last.and_then(|last| Unrest::of(&parts(&last.intervals))),
+            several => Unrest::of(&several[several.len().saturating_sub(super::steady::WINDOW)..]),
+        };
+        let target_cpu: Option<Duration> = rounds.iter().map(|round| round.target_cpu).sum();
+        let response = (tallies.response.count() > 0).then_some(&tallies.response);
+        Self {
+            at_s: around.at.as_secs_f64(),
+            elapsed_s: seconds,
+            read: Done::some(&tallies.read, seconds),
+            write: Done::some(&tallies.write, seconds),
+            quantiles_ns: quantiles(&total),
+            response_ns: response.map(Tally::latency),
+            response_quantiles_ns: response.map(quantiles),
+            total: Done::new(&total, seconds),
+            offered_iops: around.offered_iops,
+            cpu_s: rounds.iter().map(|round| round.cpu.as_secs_f64()).sum(),
+            target_cpu_s: target_cpu.map(|time| time.as_secs_f64()),
+            machine_busy: around.machine_busy,
+            workers: last.map_or(0, |last| last.workers),
+            queues: last.map_or(0, |last| last.queues),
+            queue_entries: last.map_or(0, |last| last.queue_entries),
+            engine: last.map_or("", |last| last.engine).to_owned(),
+            rounds_iops: around.rounds_iops.to_vec(),
+            steady: unrest.map(|unrest| unrest.is_steady()),
+            unrest,
+            latency_grid: last.map(|last| last.latency_grid.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Processor time of the initiator's workers per command, in nanoseconds.
+    pub(crate) fn cpu_ns_per_io(&self) -> f64 {
+        per_io(self.cpu_s, self.total.ios)
+    }
+
+    /// The same of the target, where it is known.
+    pub(crate) fn target_cpu_ns_per_io(&self) -> Option<f64> {
+        self.target_cpu_s.map(|seconds| per_io(seconds, self.total.ios))
+    }
+}
+
+fn per_io(seconds: f64, ios: u64) -> f64 {
+    if ios == 0 { 0.0 } else { seconds * 1e9 / ios as f64 }
+}
+
+impl Done {
+    fn new(tally: &Tally, seconds: f64) -> Self {
+        let rate = |value: u64| if seconds > 0.0 { value as f64 / seconds } else { 0.0 };
+        Self {
+            ios: tally.count(),
+            bytes: tally.bytes,
+            iops: rate(tally.count()),
+            bw_bytes: rate(tally.bytes),
+            lat_ns: tally.latency(),
+        }
+    }
+
+    fn some(tally: &Tally, seconds: f64) -> Option<Self> {
+        (tally.count() > 0).then(|| Self::new(tally, seconds))
+    }
+}
+
+fn quantiles(tally: &Tally) -> Vec<u64> {
+    QUANTILES.iter().map(|quantile| tally.quantile_ns(*quantile)).collect()
+}
+
+/// Bytes of equally long parts of a measurement; none where it was too short to be divided.
+fn parts(intervals: &Intervals) -> Vec<f64> {
+    let length = intervals.read_bytes.len().max(intervals.write_bytes.len());
+    // The last interval need not be a whole one.
+    let part = length.saturating_sub(1) / PARTS;
+    if part == 0 {
+        return Vec::new();
+    }
+    let bytes = |at: usize| {
+        let of = |side: &[u64]| side.get(at).copied().unwrap_or(0) as f64;
+        of(&intervals.read_bytes) + of(&intervals.write_bytes)
+    };
+    (0..PARTS).map(|number| (number * part..(number + 1) * part).map(bytes).sum()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measurement_is_divided_into_equal_parts() {
+        let intervals = |read: Vec<u64>, write: Vec<u64>| Intervals {
+            interval_s: 0.25,
+            read_bytes: read,
+            write_bytes: write,
+        };
+        assert_eq!(parts(&intervals(vec![1; 5], vec![])), Vec::<f64>::new());
+        assert_eq!(parts(&intervals(vec![1; 11], vec![2; 11])), [6.0; 5]);
+        assert_eq!(parts(&intervals(vec![], vec![2; 6])), [2.0; 5]);
+    }
+}

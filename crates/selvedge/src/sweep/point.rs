@@ -1,0 +1,183 @@
+//! A point of a sweep: one value of each axis. How it is measured is elsewhere.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::size::Size;
+use crate::flags::sweep::Given;
+
+/// Load that a point is given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Load {
+    /// As much as it does with what it may have outstanding.
+    Full,
+    /// So many commands a second of each job.
+    Rate(u64),
+    /// So many percent of what it does without a rate.
+    Share(f64),
+}
+
+/// Combination of values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Point {
+    /// Options with one value each, in the order of the axes.
+    pub(crate) values: Vec<(String, String)>,
+}
+
+/// The rate that stands for none.
+pub(crate) const FULL: &str = "max";
+
+impl Point {
+    /// What it has for an option, if the option is an axis here.
+    pub(crate) fn value(&self, option: &str) -> Option<&str> {
+        self.values.iter().find(|(name, _)| name == option).map(|(_, value)| value.as_str())
+    }
+
+    /// The same as a number; `bench`'s own default where it has none.
+    pub(crate) fn number(&self, option: &str) -> Option<u64> {
+        self.value(option)?.parse().ok()
+    }
+
+    /// The same without an option.
+    pub(crate) fn without(&self, option: &str) -> Self {
+        let values = self.values.iter().filter(|(name, _)| name != option).cloned().collect();
+        Self { values }
+    }
+
+    pub(crate) fn jobs(&self) -> u64 {
+        self.number("numjobs").unwrap_or(1)
+    }
+
+    /// Commands that all jobs together have outstanding at most.
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.jobs().saturating_mul(self.number("iodepth").unwrap_or(1))
+    }
+
+    /// I/O queues that are asked for on each path: as many as jobs where nobody says.
+    pub(crate) fn queues(&self) -> u64 {
+        self.number("nr-io-queues").unwrap_or_else(|| self.jobs())
+    }
+
+    /// The kind of workload as fio names it.
+    pub(crate) fn kind(&self) -> &str {
+        match self.value("rw").unwrap_or("read") {
+            "rw" => "readwrite",
+            kind => kind,
+        }
+    }
+
+    /// Whether it writes.
+    pub(crate) fn writes(&self) -> bool {
+        let mixed = matches!(self.kind(), "readwrite" | "randrw");
+        let reads_only = mixed && self.value("rwmixread") == Some("100");
+        !matches!(self.kind(), "read" | "randread") && !reads_only
+    }
+
+    /// The load.
+    ///
+    /// # Errors
+    /// What `--rate_iops` takes.
+    pub(crate) fn load(&self) -> Result<Load, String> {
+        let Some(rate) = self.value("rate_iops") else { return Ok(Load::Full) };
+        let wrong = || {
+            format!("--rate_iops {rate}: write commands a second of each job, a share such as 50%, or {FULL}")
+        };
+        if rate == FULL {
+            return Ok(Load::Full);
+        }
+        match rate.strip_suffix('%') {
+            Some(share) => {
+                let share: f64 = share.parse().map_err(|_| wrong())?;
+                if share > 0.0 && share <= 1000.0 { Ok(Load::Share(share)) } else { Err(wrong()) }
+            }
+            None => rate.parse().map(Load::Rate).map_err(|_| wrong()),
+        }
+    }
+
+    /// The options of its line of `bench`; `rate` is the one of each job, where its load is a share.
+    pub(crate) fn options(&self, rate: Option<u64>) -> Vec<Given> {
+        let one = |option: &str, value: String| Given { option: option.to_owned(), values: vec![value] };
+        let mut options: Vec<Given> = Vec::new();
+        for (option, value) in &self.values {
+            match option.as_str() {
+                "rate_iops" if value == FULL => {}
+                "rate_iops" if value.ends_with('%') => {
+                    options.extend(rate.map(|rate| one(option, rate.to_string())));
+                }
+                _ => options.push(one(option, value.clone())),
+            }
+        }
+        options
+    }
+
+    /// In words, as far as `tells` says that an option is worth telling.
+    pub(crate) fn label(&self, tells: impl Fn(&str) -> bool) -> String {
+        let parts = self.values.iter().filter(|(option, _)| tells(option));
+        let parts: Vec<String> = parts.map(|(option, value)| in_words(option, value)).collect();
+        parts.join(", ")
+    }
+}
+
+/// An option with its value, as people say it.
+pub(crate) fn in_words(option: &str, value: &str) -> String {
+    let plural = |noun: &str| if value == "1" { format!("1 {noun}") } else { format!("{value} {noun}s") };
+    match option {
+        "rw" | "transport" | "iopolicy" | "engine" | "congestion" => value.to_owned(),
+        "rwmixread" => format!("{value} % reads"),
+        "bs" => value.parse::<Size>().map_or_else(|_| value.to_owned(), |size| size.to_string()),
+        "iodepth" => format!("depth {value}"),
+        "numjobs" => plural("job"),
+        "nr-io-queues" => plural("queue"),
+        "queue-size" => format!("queues of {value}"),
+        "rate_iops" if value == FULL => "full load".to_owned(),
+        "rate_iops" if value.ends_with('%') => format!("{} % load", value.trim_end_matches('%')),
+        "rate_iops" => format!("{value} IOPS per job"),
+        "poll-us" => format!("polling {value} µs"),
+        "fsync" => format!("flush every {value}"),
+        other => format!("{other} {value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(values: &[(&str, &str)]) -> Point {
+        Point { values: values.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect() }
+    }
+
+    #[test]
+    fn loads_are_read() {
+        let load = |rate| point(&[("rate_iops", rate)]).load();
+        assert_eq!(load("max"), Ok(Load::Full));
+        assert_eq!(load("500"), Ok(Load::Rate(500)));
+        assert_eq!(load("12.5%"), Ok(Load::Share(12.5)));
+        assert_eq!(point(&[]).load(), Ok(Load::Full));
+        for nonsense in ["%", "-5%", "0%", "1e9%", "NaN%", "fast", "-1"] {
+            assert!(load(nonsense).unwrap_err().contains("--rate_iops"), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn options_are_those_of_bench() {
+        let shared = point(&[("rw", "randread"), ("rate_iops", "50%")]);
+        let rate = shared.options(Some(77));
+        assert_eq!((rate[1].option.as_str(), rate[1].values[0].as_str()), ("rate_iops", "77"));
+        assert_eq!(shared.options(None).len(), 1);
+        assert_eq!(point(&[("rate_iops", "max")]).options(Some(77)), []);
+    }
+
+    #[test]
+    fn points_are_told_in_words() {
+        let point = point(&[
+            ("rw", "randrw"),
+            ("bs", "16k"),
+            ("numjobs", "1"),
+            ("iodepth", "8"),
+            ("nr-io-queues", "4"),
+        ]);
+        assert_eq!(point.label(|_| true), "randrw, 16 KiB, 1 job, depth 8, 4 queues");
+        assert_eq!(point.label(|option| option == "bs"), "16 KiB");
+        assert_eq!((point.outstanding(), point.queues()), (8, 4));
+        assert!(point.writes() && !point.without("rw").writes());
+    }
+}

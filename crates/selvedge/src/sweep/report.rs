@@ -1,0 +1,156 @@
+//! A sweep as a report: everything that was kept of it, for programs, and a document for people. It reads a journal and
+//! writes nothing.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::journal::Journal;
+use super::measurement::QUANTILES;
+use super::plan::Plan;
+use super::summary::Summary;
+use super::{advice, charts, tables};
+use crate::failure::Failure;
+use crate::fio::json::FioRun;
+use crate::report::document::{Document, FactGroup};
+use crate::report::table::{Side, Table};
+use crate::report::units;
+
+/// What the JSON looks like. Names stay; new ones may come.
+pub(crate) const FORMAT: u32 = 1;
+
+/// A sweep's report.
+pub(crate) struct SweepReport {
+    pub(crate) document: Document,
+    pub(crate) data: Value,
+    summaries: Vec<Summary>,
+}
+
+impl SweepReport {
+    /// Of everything that was kept.
+    pub(crate) fn new(journal: &Journal) -> Self {
+        let header = &journal.header;
+        let plan = &header.plan;
+        let summaries = Summary::all(plan, journal);
+        let mut facts = vec![asked(plan)];
+        facts.extend(header.facts.iter().cloned());
+        let runs: usize = summaries.iter().map(|summary| summary.runs).sum();
+        let document = Document {
+            title: format!("Sweep of {}", header.ground.nqn),
+            subtitle: format!(
+                "Namespace {}, {} in {}, begun {}",
+                header.ground.nsid,
+                units::plural(summaries.len() as u64, "point"),
+                units::plural(runs as u64, "measurement"),
+                header.began
+            ),
+            findings: advice::findings(plan, &summaries, Some(header.ground.surroundings)),
+            charts: charts::all(plan, &summaries),
+            tables: vec![tables::points(plan, &summaries)],
+            facts,
+        };
+        let data = document.with(json!({
+            "format": FORMAT,
+            "kind": "sweep",
+            "version": header.version,
+            "began": header.began,
+            "lasted_s": journal.lasted_s(),
+            "plan": plan,
+            "ground": header.ground,
+            "quantiles": QUANTILES,
+            "points": summaries,
+        }));
+        Self { document, data, summaries }
+    }
+
+    /// Of what fio measured.
+    pub(crate) fn from_fio(plan: &Plan, summaries: Vec<Summary>, runs: &[FioRun]) -> Self {
+        let versions: Vec<&str> = runs.iter().map(|run| run.version.as_str()).collect();
+        let document = Document {
+            title: "Measured by fio".to_owned(),
+            subtitle: format!(
+                "{} in {}",
+                units::plural(summaries.len() as u64, "point"),
+                units::plural(runs.len() as u64, "file")
+            ),
+            // Nothing is known of where fio ran, so nothing is said of what limits.
+            findings: advice::findings(plan, &summaries, None),
+            charts: charts::all(plan, &summaries),
+            tables: vec![tables::points(plan, &summaries)],
+            facts: vec![FactGroup {
+                title: "fio".to_owned(),
+                facts: vec![("version".to_owned(), versions.join(", "))],
+            }],
+        };
+        let data = document.with(json!({
+            "format": FORMAT,
+            "kind": "sweep",
+            "version": env!("CARGO_PKG_VERSION"),
+            "plan": plan,
+            "quantiles": QUANTILES,
+            "points": summaries,
+        }));
+        Self { document, data, summaries }
+    }
+
+    /// What is printed at a sweep's end: the points, and what they mean. `folder` is where the rest is.
+    pub(crate) fn text(&self, folder: &str) -> String {
+        let mut table = Table::new(&[
+            ("", Side::Left),
+            ("IOPS", Side::Right),
+            ("±", Side::Right),
+            ("bandwidth", Side::Right),
+            ("mean", Side::Right),
+            ("p50", Side::Right),
+            ("p99", Side::Right),
+            ("p99.9", Side::Right),
+        ]);
+        for summary in self.summaries.iter().filter(|summary| summary.is_measured()) {
+            let latency = summary.seen_latency();
+            let uncertainty = summary.iops.sample().uncertainty();
+            let mut cells = vec![summary.label.clone(), units::count(summary.iops.mean)];
+            cells.push(uncertainty.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)));
+            cells.push(units::bandwidth(summary.bw_bytes.mean));
+            for quantity in [&latency.mean_ns, &latency.p50_ns, &latency.p99_ns, &latency.p99_9_ns] {
+                cells.push(units::time_ns(quantity.mean));
+            }
+            table.row(cells);
+        }
+        let mut text = format!("{}\n{}\n\n{table}\n", self.document.title, self.document.subtitle);
+        for finding in &self.document.findings {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{}\n    {}\n", finding.title, finding.text);
+        }
+        let _ = writeln!(text, "{folder}/report.html has the pictures");
+        text
+    }
+
+    /// Whether all points could be measured.
+    ///
+    /// # Errors
+    /// How many could not, and why the first of them.
+    pub(crate) fn failures(&self) -> Result<(), Failure> {
+        let failed: Vec<&Summary> =
+            self.summaries.iter().filter(|summary| !summary.failures.is_empty()).collect();
+        let Some(first) = failed.first() else { return Ok(()) };
+        let reason = first.failures.first().map_or("", String::as_str);
+        Err(Failure::failed(format!(
+            "{} could not be measured: {}: {reason}",
+            units::plural(failed.len() as u64, "point"),
+            first.label
+        )))
+    }
+}
+
+/// What was asked for.
+fn asked(plan: &Plan) -> FactGroup {
+    let fixed = plan.fixed.iter().map(|given| (format!("--{}", given.option), given.values.join(",")));
+    let axes = plan.axes.iter().map(|axis| (format!("--{}", axis.option), axis.values.join(",")));
+    let mut facts: Vec<(String, String)> = axes.chain(fixed).collect();
+    facts.push(("measurements of each point".to_owned(), plan.repeat.to_string()));
+    facts.push(("order".to_owned(), if plan.in_order { "as listed" } else { "random" }.to_owned()));
+    if let Some(most) = plan.steady_rounds_max {
+        facts.push(("rounds until steady, at most".to_owned(), most.to_string()));
+    }
+    FactGroup { title: "Asked for".to_owned(), facts }
+}

@@ -1,0 +1,12 @@
+//! The live view of an initiator, `selvedge bench --top`: what the workers of a run say once a second as rates, and how that is
+//! drawn. Following the workers is the run's.
+
+pub(crate) mod live;
+pub(crate) mod place;
+pub(crate) mod rates;
+pub(crate) mod screen;
+#[cfg(test)]
+mod screen_tests;
+pub(crate) mod watch;
+#[cfg(test)]
+mod worked;

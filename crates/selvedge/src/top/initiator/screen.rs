@@ -1,0 +1,117 @@
+//! Draws a run of `selvedge bench` on a terminal of any size: the whole run above, where one is below. It changes nothing.
+
+use std::time::Duration;
+
+use engine::initiator::PathState;
+use ratatui::Frame;
+use ratatui::style::Style;
+use ratatui::text::Line;
+
+use super::super::sheet::{self, ALARM, DIM, REVERSED, padded};
+use super::super::view::View;
+use super::place::InitiatorPlace;
+use super::rates::{Done, Phase, Rates};
+use super::watch::Watch;
+use crate::report::units;
+
+/// Letters of the bar of time.
+const BAR_WIDTH: usize = 16;
+/// What stands before the totals.
+const LABEL_WIDTH: usize = 13;
+/// Letters that the picture's name and its scale take, so that there is room for a minute on 80 columns.
+const SCALE_WIDTH: usize = 17;
+/// Eighths of a letter, from below.
+const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// News that are on the screen.
+const NEWS_SHOWN: usize = 2;
+
+/// Draws what is watched as it is viewed, at `now`.
+pub(crate) fn draw(frame: &mut Frame<'_>, watch: &Watch, view: &View<InitiatorPlace>, now: Duration) {
+    let width = usize::from(frame.area().width);
+    let rates = watch.rates();
+    let mut lines = vec![
+        Line::styled(padded(&title(watch), width), REVERSED),
+        Line::raw(time(watch, rates.map_or(Phase::Connecting, |rates| rates.phase), now)),
+    ];
+    if let Some(absence) = watch.absence(now) {
+        lines.push(Line::styled(absence, ALARM));
+    }
+    if let Some(rates) = rates {
+        lines.push(Line::raw(totals("last second", rates.lately.as_ref())));
+        lines.push(Line::raw(totals("so far", rates.so_far.as_ref())));
+        lines.push(Line::raw(picture(&rates.history, width)));
+        lines.extend(news(watch, rates));
+    }
+    sheet::draw(frame, lines, view, rates);
+}
+
+fn title(watch: &Watch) -> String {
+    // It comes first: a long name must not push it off the screen.
+    let paused = if watch.is_paused() { "  PAUSED" } else { "" };
+    format!("selvedge bench{paused}  {}  {}", watch.about.workload, watch.about.target)
+}
+
+/// What it does, how far it is and what is left of its time.
+fn time(watch: &Watch, phase: Phase, now: Duration) -> String {
+    let elapsed = watch.elapsed(now);
+    let phase = match phase {
+        Phase::Connecting => "connecting".to_owned(),
+        Phase::Ramp => "ramp, not measured".to_owned(),
+        Phase::Measuring => "measuring".to_owned(),
+        Phase::ReadingBack(blocks) => format!("reading back, {} blocks so far", units::count(blocks as f64)),
+    };
+    let far = match watch.about.length {
+        Some(length) if elapsed < length => {
+            let share = elapsed.as_secs_f64() / length.as_secs_f64();
+            let (elapsed, left) = (elapsed.as_secs(), (length - elapsed).as_secs_f64().ceil());
+            format!(
+                "{elapsed} of {} s  {}  {left:.0} s left",
+                length.as_secs_f64(),
+                sheet::bar(share, BAR_WIDTH)
+            )
+        }
+        _ => format!("{} s", elapsed.as_secs()),
+    };
+    format!("{phase}  {far}   {}", watch.about.means)
+}
+
+fn totals(label: &str, done: Option<&Done>) -> String {
+    let Some(done) = done else { return format!("{label:<LABEL_WIDTH$}-") };
+    let latency = done.latency.map_or("latency -".to_owned(), |latency| {
+        let time = |ns: u64| units::time_ns(ns as f64);
+        format!("p50 {}, p99 {}, p99.9 {}", time(latency.p50), time(latency.p99), time(latency.p99_9))
+    });
+    let (iops, bandwidth) = (units::count(done.iops), units::bandwidth(done.bytes_per_s));
+    format!("{label:<LABEL_WIDTH$}{iops} IOPS, {bandwidth}   {latency}")
+}
+
+/// IOPS over time: a letter for each second, the newest to the right, and what a whole letter stands for.
+fn picture(history: &[f64], width: usize) -> String {
+    if history.is_empty() {
+        return "IOPS -".to_owned();
+    }
+    let room = width.saturating_sub(SCALE_WIDTH).max(1);
+    let shown = &history[history.len().saturating_sub(room)..];
+    let most = shown.iter().copied().fold(0.0, f64::max);
+    let letter = |iops: &f64| match (iops / most * LEVELS.len() as f64).ceil() as usize {
+        // Nothing at all is no short bar.
+        0 => ' ',
+        eighths => LEVELS[eighths.min(LEVELS.len()) - 1],
+    };
+    let letters: String = shown.iter().map(letter).collect();
+    format!("IOPS {letters} █ {}", units::count(most))
+}
+
+/// What happened last; it is an alarm for as long as a path is not there.
+fn news(watch: &Watch, rates: &Rates) -> Vec<Line<'static>> {
+    let is_whole = rates.paths.iter().all(|path| path.status.state == PathState::Live);
+    let style: Style = if is_whole { DIM } else { ALARM };
+    let mut last: Vec<_> = watch.news().rev().take(NEWS_SHOWN).collect();
+    last.reverse();
+    last.iter().map(|(at, line)| Line::styled(told(*at, line), style)).collect()
+}
+
+/// News as a line.
+pub(super) fn told(at: Duration, line: &str) -> String {
+    format!("[{:3.0} s] {line}", at.as_secs_f64())
+}

@@ -1,0 +1,152 @@
+//! What has been heard of a run over time: its rates, the last minute, the news of its paths, and how long it takes. Time is
+//! what the caller says it is.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::rates::{Rates, Sample};
+
+/// Samples whose IOPS are kept for the picture: a minute of them.
+const HISTORY_MAX: usize = 60;
+/// News that are kept until the terminal is given back.
+const NEWS_MAX: usize = 100;
+/// Workers say something once a second; their silence is told of after this.
+const LATE: Duration = Duration::from_secs(3);
+
+/// What is known of a run before it begins.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct About {
+    /// What it does, and with which blocks.
+    pub(crate) workload: String,
+    /// On which namespace.
+    pub(crate) target: String,
+    /// Its jobs, and what carries their I/O.
+    pub(crate) means: String,
+    /// How long it takes at most, if that is known.
+    pub(crate) length: Option<Duration>,
+}
+
+/// A run as it is watched.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    pub(crate) about: About,
+    /// When its workers were let go.
+    began_at: Option<Duration>,
+    heard_at: Option<Duration>,
+    last: Option<Sample>,
+    latest: Option<Rates>,
+    /// What is shown while it is paused.
+    frozen: Option<Rates>,
+    history: VecDeque<f64>,
+    news: VecDeque<(Duration, String)>,
+}
+
+impl Watch {
+    /// Nothing is known yet but this.
+    pub(crate) fn new(about: About) -> Self {
+        Self { about, ..Self::default() }
+    }
+
+    /// The workers begin.
+    pub(crate) fn begin(&mut self, now: Duration) {
+        self.began_at = Some(now);
+    }
+
+    /// Takes what all workers have said.
+    pub(crate) fn hear(&mut self, sample: Sample) {
+        let mut rates = Rates::of(&sample, self.last.as_ref());
+        if let Some(lately) = &rates.lately {
+            self.history.push_back(lately.iops);
+        }
+        if self.history.len() > HISTORY_MAX {
+            self.history.pop_front();
+        }
+        rates.history = self.history.iter().copied().collect();
+        self.heard_at = Some(sample.at);
+        self.latest = Some(rates);
+        self.last = Some(sample);
+    }
+
+    /// Takes something worth a line.
+    pub(crate) fn hear_news(&mut self, now: Duration, line: &str) {
+        if self.news.len() == NEWS_MAX {
+            self.news.pop_front();
+        }
+        self.news.push_back((now, super::super::printable(line)));
+    }
+
+    /// What happened, and when, the oldest first.
+    pub(crate) fn news(&self) -> impl DoubleEndedIterator<Item = &(Duration, String)> {
+        self.news.iter()
+    }
+
+    /// What is to be shown, if anything was heard.
+    pub(crate) fn rates(&self) -> Option<&Rates> {
+        self.frozen.as_ref().or(self.latest.as_ref())
+    }
+
+    /// Stops what is shown, or lets it go on with what was heard meanwhile.
+    pub(crate) fn pause(&mut self) {
+        self.frozen = if self.frozen.is_some() { None } else { self.latest.clone() };
+    }
+
+    /// Whether what is shown stands still.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// How long the workers have worked.
+    pub(crate) fn elapsed(&self, now: Duration) -> Duration {
+        self.began_at.map_or(Duration::ZERO, |began_at| now.saturating_sub(began_at))
+    }
+
+    /// That the workers are silent, and since when, if they are.
+    pub(crate) fn absence(&self, now: Duration) -> Option<String> {
+        let silent = now.saturating_sub(self.heard_at.or(self.began_at)?);
+        (silent > LATE).then(|| format!("the workers have said nothing for {} s", silent.as_secs()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::worked::{sample, watch};
+    use super::*;
+
+    fn iops(watch: &Watch) -> Option<f64> {
+        watch.rates()?.lately.map(|lately| lately.iops)
+    }
+
+    #[test]
+    fn a_pause_holds_what_is_shown_and_not_what_is_heard() {
+        let mut watch = watch(1);
+        assert_eq!(iops(&watch), Some(3000.0));
+        watch.pause();
+        watch.hear(sample(1, 5, 9000));
+        assert_eq!((iops(&watch), watch.is_paused()), (Some(3000.0), true));
+        watch.pause();
+        assert_eq!(iops(&watch), Some(1500.0), "6000 to 9000 in two seconds");
+        assert_eq!(watch.rates().unwrap().history, [3000.0, 1500.0]);
+    }
+
+    #[test]
+    fn a_minute_and_the_last_news_are_kept() {
+        let mut watch = watch(1);
+        (4..200).for_each(|at| watch.hear(sample(1, at, 6000 + at)));
+        assert_eq!(watch.rates().unwrap().history.len(), HISTORY_MAX);
+        (0..150).for_each(|at| watch.hear_news(Duration::from_secs(at), &format!("news\x1b {at}")));
+        assert_eq!(watch.news().count(), NEWS_MAX);
+        assert_eq!(watch.news().next(), Some(&(Duration::from_secs(50), "news? 50".to_owned())));
+    }
+
+    #[test]
+    fn silent_workers_are_told_of_once_they_are_late() {
+        let mut watch = Watch::new(About::default());
+        assert_eq!(watch.absence(Duration::from_secs(100)), None, "they have not begun");
+        watch.begin(Duration::from_secs(100));
+        assert_eq!(watch.absence(Duration::from_secs(103)), None);
+        assert!(watch.absence(Duration::from_secs(104)).unwrap().ends_with("for 4 s"));
+        watch.hear(sample(1, 104, 1));
+        assert_eq!(watch.absence(Duration::from_secs(105)), None);
+        assert_eq!(watch.elapsed(Duration::from_secs(105)), Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,79 @@
+//! The file that everybody serves: random bytes, so that nobody can make them smaller. It has no name any more by the time
+//! it is served, and is gone with this process however that ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+const PIECE: usize = 1 << 20;
+
+/// An open file without a name.
+pub(crate) struct Content {
+    file: File,
+    mib: u32,
+}
+
+impl Content {
+    /// Makes one of `mib` MiB in `directory`.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or has no room.
+    pub(crate) fn new(directory: &Path, mib: u32) -> Result<Content, String> {
+        let path = directory.join(format!("selvedge-baseline-{}", std::process::id()));
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut file =
+            OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
+        std::fs::remove_file(&path).map_err(failed)?;
+        let mut chance = File::open("/dev/urandom").map_err(|error| format!("/dev/urandom: {error}"))?;
+        let mut piece = vec![0; PIECE];
+        for _ in 0..mib {
+            chance.read_exact(&mut piece).map_err(|error| format!("/dev/urandom: {error}"))?;
+            file.write_all(&piece).map_err(failed)?;
+        }
+        file.sync_all().map_err(failed)?;
+        Ok(Content { file, mib })
+    }
+
+    /// Where others can open it as long as this process lives.
+    pub(crate) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+    }
+
+    /// Reads it once, so that the page cache has it. Whoever writes past the page cache has thrown it out.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn warm(&self) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("the file to be served: {error}");
+        let mut file = File::open(self.path()).map_err(failed)?;
+        let mut piece = vec![0; PIECE];
+        for _ in 0..self.mib {
+            file.read_exact(&mut piece).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_has_no_name_and_can_be_opened() {
+        let directory = std::env::temp_dir();
+        let content = Content::new(&directory, 2).unwrap();
+        assert!(!directory.join(format!("selvedge-baseline-{}", std::process::id())).exists());
+        content.warm().unwrap();
+        assert_eq!(std::fs::metadata(content.path()).unwrap().len(), 2 << 20);
+        let path = content.path();
+        drop(content);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn says_where_there_is_no_room() {
+        let reason = Content::new(Path::new("/proc/selvedge-no-such-directory"), 1).err().unwrap();
+        assert!(reason.contains("selvedge-no-such-directory"), "{reason}");
+    }
+}

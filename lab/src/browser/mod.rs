@@ -1,0 +1,215 @@
+//! `lab browser`: reports in a real headless Chromium, without any network. It decides what is looked at and tells what
+//! is wrong; each check says what is right.
+
+mod access;
+mod base64;
+mod content;
+mod devtools;
+mod layout;
+mod made;
+mod page;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::Failure;
+use devtools::Browser;
+use page::Page;
+
+/// The command line.
+struct Arguments {
+    /// Selvedge's program, which makes the reports; without it, the output folder has one.
+    program: Option<String>,
+    output: PathBuf,
+    chromium: String,
+    screenshots: bool,
+}
+
+/// `lab browser [OPTION]...`
+pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
+    let arguments = parse(args).map_err(Failure::Usage)?;
+    let problems = run(&arguments).map_err(Failure::Work)?;
+    match problems {
+        0 => Ok(()),
+        count => Err(Failure::Work(format!("{count} of the page's checks failed"))),
+    }
+}
+
+fn parse(args: &[String]) -> Result<Arguments, String> {
+    let mut arguments = Arguments {
+        program: None,
+        output: PathBuf::from("pages"),
+        chromium: "chromium".to_owned(),
+        screenshots: false,
+    };
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        if word == "--screenshots" {
+            arguments.screenshots = true;
+            continue;
+        }
+        let value = words.next().ok_or_else(|| format!("{word} is unknown, or needs a value"))?;
+        match word.as_str() {
+            "--program" => arguments.program = Some(value.clone()),
+            "--output" => arguments.output = PathBuf::from(value),
+            "--chromium" => arguments.chromium.clone_from(value),
+            _ => return Err(format!("there is no option {word}")),
+        }
+    }
+    Ok(arguments)
+}
+
+/// What the checks know: the report as data, and where its files are.
+pub(crate) struct Report {
+    pub(crate) document: Value,
+    pub(crate) folder: PathBuf,
+}
+
+impl Report {
+    pub(crate) fn page(&self) -> PathBuf {
+        self.folder.join("report.html")
+    }
+
+    pub(crate) fn charts(&self) -> &[Value] {
+        self.document["charts"].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn tables(&self) -> &[Value] {
+        self.document["tables"].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+type Check = fn(&mut Page<'_>, &Report) -> Result<(), String>;
+
+/// In the order in which they run. Each opens what it looks at.
+const CHECKS: [(&str, Check); 14] = [
+    ("charts have the points of the JSON", content::points),
+    ("pictures stand alone", content::pictures),
+    ("tables have every row", content::rows),
+    ("the data is in the page", content::data),
+    ("nothing is wider than the window", layout::width),
+    ("text can be read and does not collide", layout::text),
+    ("colours differ enough, light and dark", layout::contrast),
+    ("it prints", layout::paper),
+    ("charts and tables have names", access::names),
+    ("keys move between points", access::points),
+    ("keys sort and filter tables", access::tables),
+    ("legends switch lines", access::legends),
+    ("tables and pictures can be saved", access::saving),
+    ("everything is there without a script", content::without_script),
+];
+
+/// Makes the reports and looks at them; how many checks failed.
+fn run(arguments: &Arguments) -> Result<usize, String> {
+    let reports = match &arguments.program {
+        Some(program) => made::reports(program, &arguments.output)?,
+        None => vec![("report", arguments.output.clone())],
+    };
+    let mut problems = 0;
+    for (name, folder) in reports {
+        println!("{name}");
+        problems += look(&load(&folder)?, arguments)?;
+    }
+    Ok(problems)
+}
+
+/// Looks at one report; how many checks failed.
+fn look(report: &Report, arguments: &Arguments) -> Result<usize, String> {
+    let mut browser = Browser::start(&arguments.chromium, &report.folder)?;
+    let mut page = Page { browser: &mut browser };
+    page.listen()?;
+    let mut problems = 0;
+    for (name, check) in CHECKS {
+        let before = page.browser.events().len();
+        let result = fresh(&mut page)
+            .and_then(|()| check(&mut page, report))
+            .and_then(|()| quiet(&page.browser.events()[before..], report));
+        match result {
+            Ok(()) => println!("ok      {name}"),
+            Err(reason) => {
+                problems += 1;
+                println!("FAILED  {name}: {reason}");
+                let picture = report.folder.join(format!("failed-{problems}.png"));
+                if page.photograph(&picture).is_ok() {
+                    println!("        {}", picture.display());
+                }
+            }
+        }
+    }
+    if arguments.screenshots {
+        photograph(&mut page, report)?;
+    }
+    Ok(problems)
+}
+
+/// The report in a folder.
+fn load(folder: &Path) -> Result<Report, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let text = std::fs::read_to_string(folder.join("report.json")).map_err(failed)?;
+    let document = serde_json::from_str(&text).map_err(|error| format!("report.json is no JSON: {error}"))?;
+    Ok(Report { document, folder: folder.canonicalize().map_err(failed)? })
+}
+
+/// The window as a check finds it.
+fn fresh(page: &mut Page<'_>) -> Result<(), String> {
+    page.browser.call("Emulation.setScriptExecutionDisabled", &json!({"value": false}))?;
+    page.set_width(1280)?;
+    page.set_media("screen", "light")
+}
+
+/// Nothing was complained of, and nothing was asked for but the report's own files.
+fn quiet(events: &[Value], report: &Report) -> Result<(), String> {
+    let own = page::url(&report.folder);
+    for event in events {
+        let params = &event["params"];
+        match event["method"].as_str().unwrap_or_default() {
+            "Runtime.exceptionThrown" => return Err(format!("an exception: {}", params["exceptionDetails"])),
+            "Runtime.consoleAPICalled"
+                if ["error", "warning", "assert"].iter().any(|kind| params["type"] == *kind) =>
+            {
+                return Err(format!("on the console: {}", params["args"]));
+            }
+            "Log.entryAdded"
+                if ["error", "warning"].iter().any(|level| params["entry"]["level"] == *level) =>
+            {
+                return Err(format!("in the log: {}", params["entry"]));
+            }
+            "Network.requestWillBeSent" => {
+                let url = params["request"]["url"].as_str().unwrap_or_default();
+                let is_own_file = params["type"] == "Document" && url.starts_with(&own);
+                // A blob is what the page itself has made to be saved.
+                if !is_own_file && !url.starts_with("data:") && !url.starts_with("blob:") {
+                    return Err(format!("a request for {url}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Pictures of the page, light and dark, wide and narrow.
+fn photograph(page: &mut Page<'_>, report: &Report) -> Result<(), String> {
+    for scheme in ["light", "dark"] {
+        for width in [1280, 400] {
+            fresh(page)?;
+            page.set_width(width)?;
+            page.set_media("screen", scheme)?;
+            page.open(&report.page())?;
+            let file = shot(&report.folder, scheme, width);
+            page.photograph(&file)?;
+            println!("{}", file.display());
+        }
+    }
+    Ok(())
+}
+
+fn shot(folder: &Path, scheme: &str, width: u32) -> PathBuf {
+    folder.join(format!("page-{scheme}-{width}.png"))
+}
+
+/// Fails with the words unless it is so.
+fn demand(is_so: bool, words: impl FnOnce() -> String) -> Result<(), String> {
+    if is_so { Ok(()) } else { Err(words()) }
+}

@@ -1,0 +1,37 @@
+//! The suite `pages`: reports in a real browser. It prepares the program that makes them and the lab's, which has the
+//! checks, and keeps their files where they are of use.
+
+use crate::command::Step;
+use crate::guest::Scratch;
+use crate::test::{Options, Outcome};
+use crate::{lab, packages, workspace};
+
+/// A minute of sweeping and looking at pages, on a machine that does other things as well.
+const LIMIT_S: u64 = 300;
+
+/// Where something is wrong, its pictures stay; `--keep` makes pictures in any case.
+pub(crate) fn suite(options: &Options) -> Outcome {
+    let prepare = || Ok((workspace::program()?, lab::build_program()?, Scratch::new("pages", true)?));
+    let prepared: Result<_, String> = prepare();
+    let (program, lab, scratch) = match prepared {
+        Ok(prepared) => prepared,
+        Err(reason) => return Outcome::Failed(reason),
+    };
+    let output = scratch.path.display().to_string();
+    let mut args = vec!["browser", "--program", &program, "--output", &output];
+    args.extend(["--chromium", packages::BROWSER[0].evidence]);
+    if options.keep {
+        args.push("--screenshots");
+    }
+    let run = Step::new(&lab.display().to_string(), &args).limit_s(LIMIT_S).run();
+    if !run.passed {
+        return Outcome::Failed(format!("see above and {output}"));
+    }
+    if options.keep {
+        return Outcome::Passed(format!("pictures are in {output}"));
+    }
+    // What is left is no reason to fail.
+    let _ = std::fs::remove_dir_all(&scratch.path);
+    let count = run.output.lines().filter(|line| line.starts_with("ok ")).count();
+    Outcome::Passed(format!("{count} checks"))
+}
