@@ -3,11 +3,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
+
+/// How late a sleeper may notice a signal.
+const LATENCY: Duration = Duration::from_millis(50);
 
 /// Whether somebody wants this process to stop.
 #[derive(Debug)]
@@ -36,6 +40,19 @@ impl Stop {
     /// Whether a signal has come.
     pub(crate) fn is_asked(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
+    }
+
+    /// Lets a time pass, unless a signal comes: says whether all of it has.
+    pub(crate) fn sleep(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        while !self.is_asked() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(LATENCY));
+        }
+        false
     }
 
     /// The flag alone, for other threads.

@@ -45,7 +45,8 @@ impl Default for LatencyMap {
 impl LatencyMap {
     /// Counting begins at `from`.
     pub(crate) fn from(from: Moment) -> Self {
-        Self { from: Some(from), ..Self::default() }
+        // Room for all, so that nothing is allocated while commands are timed.
+        Self { from: Some(from), columns: Vec::with_capacity(COLUMNS_MAX), ..Self::default() }
     }
 
     /// Counting is over.
@@ -75,13 +76,16 @@ impl LatencyMap {
     /// Makes one column of each two.
     fn fold(&mut self) {
         self.column *= 2;
-        let pairs = self.columns.chunks(2).map(|pair| {
-            let mut sum = pair[0];
-            let second = pair.get(1).into_iter().flatten();
-            sum.iter_mut().zip(second).for_each(|(count, more)| *count = count.saturating_add(*more));
-            sum
-        });
-        self.columns = pairs.collect();
+        for at in 0..self.columns.len() {
+            if at % 2 == 0 {
+                self.columns[at / 2] = self.columns[at];
+                continue;
+            }
+            let second = self.columns[at];
+            let sums = self.columns[at / 2].iter_mut().zip(&second);
+            sums.for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+        }
+        self.columns.truncate(self.columns.len().div_ceil(2));
     }
 
     /// All workers' counts together.

@@ -7,6 +7,7 @@ pub(crate) mod latency_map;
 pub(crate) mod ledger;
 pub(crate) mod order;
 pub(crate) mod path_view;
+pub(crate) mod process;
 pub(crate) mod progress;
 pub(crate) mod run;
 pub(crate) mod stamp;

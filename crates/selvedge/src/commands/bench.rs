@@ -3,7 +3,6 @@
 
 mod job_file;
 pub(super) mod paths;
-mod process;
 pub(super) mod setting;
 
 use std::fmt;
@@ -16,6 +15,7 @@ use engine::initiator::{Controller, NamespaceInfo};
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::bench::process::ProcessWatch;
 use crate::bench::run::{Outcome, Run};
 use crate::bench::state::{Header, Record, Recorder};
 use crate::config::size::Size;
@@ -27,7 +27,6 @@ use crate::report::bench::VerifyReport;
 use crate::report::fio::Measured;
 use crate::report::units;
 use crate::stop::Stop;
-use process::ProcessWatch;
 use setting::Setting;
 
 /// Runs it and prints what it found.

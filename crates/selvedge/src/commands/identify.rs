@@ -37,29 +37,29 @@ struct Identity {
 
 /// The controller. Sizes are bytes, and counts are 1's based, whatever they are on the wire.
 #[derive(Serialize)]
-struct ControllerReport {
-    nqn: String,
-    address: String,
-    controller_id: u16,
-    model: String,
-    serial: String,
-    firmware: String,
-    version: String,
-    transfer_bytes_max: usize,
-    queue_entries_max: u32,
-    outstanding_commands_max: u16,
-    in_capsule_bytes: u64,
-    keep_alive_granularity_ms: u32,
-    namespaces_max: u32,
-    volatile_write_cache: bool,
+pub(super) struct ControllerReport {
+    pub(super) nqn: String,
+    pub(super) address: String,
+    pub(super) controller_id: u16,
+    pub(super) model: String,
+    pub(super) serial: String,
+    pub(super) firmware: String,
+    pub(super) version: String,
+    pub(super) transfer_bytes_max: usize,
+    pub(super) queue_entries_max: u32,
+    pub(super) outstanding_commands_max: u16,
+    pub(super) in_capsule_bytes: u64,
+    pub(super) keep_alive_granularity_ms: u32,
+    pub(super) namespaces_max: u32,
+    pub(super) volatile_write_cache: bool,
     /// Raw bits: optional NVM commands (ONCS), ANA capabilities (ANACAP), SGL support (SGLS).
-    oncs: u16,
-    anacap: u8,
-    sgls: u32,
+    pub(super) oncs: u16,
+    pub(super) anacap: u8,
+    pub(super) sgls: u32,
 }
 
 impl ControllerReport {
-    fn new(controller: &Controller) -> Self {
+    pub(super) fn new(controller: &Controller) -> Self {
         let identify: &IdentifyController = controller.identify();
         let version = controller.version();
         let (major, minor, tertiary) = (version >> 16, version >> 8 & 0xff, version & 0xff);

@@ -14,11 +14,12 @@ use crate::flags::report::{CompareFlags, ReportFlags};
 use crate::report::document::Document;
 use crate::report::table::{self, Table};
 use crate::report::{self, folder, units};
-use crate::sweep::compare::{Compared, Pair, Ratio, Side, verdict};
+use crate::sweep::compare::{Compared, Pair, Side, verdict};
 use crate::sweep::from_fio;
 use crate::sweep::journal::Journal;
 use crate::sweep::plan::Plan;
 use crate::sweep::report::SweepReport;
+use crate::sweep::statistics::Comparison;
 use crate::sweep::summary::Summary;
 
 /// Bytes of a file that is read whole.
@@ -145,8 +146,9 @@ fn text(compared: &Compared, document: &Document) -> String {
         ("p99 of A", table::Side::Right),
         ("of B", table::Side::Right),
     ]);
-    let times =
-        |ratio: Option<Ratio>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.2}x", ratio.ratio));
+    let times = |ratio: Option<Comparison>| {
+        ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.2}x", ratio.ratio))
+    };
     for Pair { label, iops, mean, p99, cpu_per_io, first, second } in &compared.pairs {
         table.row(vec![
             label.clone(),

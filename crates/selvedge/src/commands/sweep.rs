@@ -24,8 +24,6 @@ use progress::Progress;
 
 /// Failures in a row after which the rest is not tried any more.
 const FAILURES_MAX: u32 = 3;
-/// How late a rest may notice that it shall end.
-const STOP_LATENCY: Duration = Duration::from_millis(50);
 
 /// Does it all.
 pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
@@ -118,7 +116,7 @@ impl Sweep<'_> {
         for visit in left {
             let point = &self.points[visit.point];
             progress.measuring(&point.label(|option| self.plan.varies(option)));
-            if !self.rest(Duration::from_millis(self.plan.pause_ms)) {
+            if !self.stop.sleep(Duration::from_millis(self.plan.pause_ms)) {
                 return Ok(Ended::Interrupted);
             }
             let rate = match self.rate(point) {
@@ -166,19 +164,6 @@ impl Sweep<'_> {
         }
         let rate = median(&full) * percent / 100.0 / point.jobs() as f64;
         Ok(Some((rate.round() as u64).max(1)))
-    }
-
-    /// Rests; says whether it may go on.
-    fn rest(&self, time: Duration) -> bool {
-        let until = Instant::now() + time;
-        while !self.stop.is_asked() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            std::thread::sleep(left.min(STOP_LATENCY));
-        }
-        false
     }
 }
 

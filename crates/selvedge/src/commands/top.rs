@@ -79,7 +79,7 @@ fn print(asker: &Asker, mut watch: Watch, intervals: u32, format: OutputFormat) 
     watch.hear(Ok(asker.ask().map_err(Failure::failed)?));
     let mut last = Ok(());
     for number in 0..intervals {
-        if !sleep(watch.interval, &stop) {
+        if !stop.sleep(watch.interval) {
             break;
         }
         let answer = asker.ask();
@@ -106,19 +106,6 @@ fn print_json(watch: &Watch, now: Duration, alone: bool) -> Result<(), Failure> 
     let rates = watch.rates().filter(|_| absence.is_none());
     let json = json!({ "target": watch.target, "absence": absence, "rates": rates });
     if alone { report::print_json(&json) } else { report::print(format!("{json}\n")) }
-}
-
-/// Whether the whole time passed before somebody asked to stop.
-fn sleep(time: Duration, stop: &Stop) -> bool {
-    let until = Instant::now() + time;
-    while !stop.is_asked() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(LOOK_INTERVAL));
-    }
-    false
 }
 
 /// Asks on a thread of its own, so that keys work while a target is silent. It ends when nobody listens any more.

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::paths::PathReport;
 use super::table::{Side, Table};
@@ -111,7 +111,7 @@ pub(crate) struct QueueReport {
 }
 
 /// Commands of one kind.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OperationReport {
     pub(crate) ios: u64,
     pub(crate) bytes: u64,
@@ -121,7 +121,8 @@ pub(crate) struct OperationReport {
 }
 
 impl OperationReport {
-    fn new(tally: &Tally, seconds: f64) -> Self {
+    /// Of what was counted in so many seconds.
+    pub(crate) fn new(tally: &Tally, seconds: f64) -> Self {
         let rate = |value: u64| if seconds > 0.0 { value as f64 / seconds } else { 0.0 };
         Self {
             ios: tally.count(),
@@ -132,7 +133,8 @@ impl OperationReport {
         }
     }
 
-    fn some(tally: &Tally, seconds: f64) -> Option<Self> {
+    /// The same; nothing where there were none.
+    pub(crate) fn some(tally: &Tally, seconds: f64) -> Option<Self> {
         (tally.count() > 0).then(|| Self::new(tally, seconds))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::chart::{Chart, Unit};
 
 /// A whole report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Document {
     /// `Sweep of nqn.2026-01.io.selvedge:target`.
     pub(crate) title: String,

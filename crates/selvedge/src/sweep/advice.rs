@@ -31,11 +31,6 @@ pub(crate) struct Surroundings {
     pub(crate) link_bits: Option<u64>,
 }
 
-/// Where a curve turns up.
-pub(crate) struct Knee<'a> {
-    pub(crate) summary: &'a Summary,
-}
-
 /// All there is to say. Where the surroundings are not known, nothing is said of what limits.
 pub(crate) fn findings(plan: &Plan, summaries: &[Summary], around: Option<Surroundings>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -62,8 +57,8 @@ pub(crate) fn knee<'a>(
     plan: &Plan,
     members: &[&'a Summary],
     latency: fn(&Summary) -> &LatencySummary,
-) -> Option<Knee<'a>> {
-    let summary = match plan.latency_target_ns {
+) -> Option<&'a Summary> {
+    let found = match plan.latency_target_ns {
         Some(target) => members
             .iter()
             .filter(|summary| latency(summary).p99_ns.mean <= target as f64)
@@ -74,7 +69,7 @@ pub(crate) fn knee<'a>(
             members.iter().max_by(|a, b| power(a).total_cmp(&power(b)))
         }
     };
-    summary.map(|summary| Knee { summary })
+    found.copied()
 }
 
 /// For a workload that is not the only one, its name.
@@ -176,7 +171,7 @@ fn load(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
     let members = if loaded.is_empty() { workload.at_full_load() } else { loaded.clone() };
     let chart = Some(format!("{}{}", if loaded.is_empty() { "curve" } else { "load" }, workload.key));
     let Some(target) = plan.latency_target_ns else {
-        let Some(Knee { summary }) = knee(plan, &members, Summary::seen_latency) else { return Vec::new() };
+        let Some(summary) = knee(plan, &members, Summary::seen_latency) else { return Vec::new() };
         let most = members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
         let title = format!("{}The knee is at {}", of(workload), iops(summary));
         let text = format!(
@@ -189,7 +184,7 @@ fn load(plan: &Plan, workload: &Workload<'_>) -> Vec<Finding> {
         return vec![finding(FindingKind::Observation, title, text, chart)];
     };
     let within = units::time_ns(target as f64);
-    let Some(Knee { summary }) = knee(plan, &members, Summary::seen_latency) else {
+    let Some(summary) = knee(plan, &members, Summary::seen_latency) else {
         let least = members.iter().map(|summary| summary.seen_latency().p99_ns.mean).fold(f64::MAX, f64::min);
         let title = format!("{}Nothing stays within {within}", of(workload));
         let mean = by_mean(&members, target);

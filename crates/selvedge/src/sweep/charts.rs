@@ -1,6 +1,6 @@
 //! The pictures of a sweep: which there are, and the points in them. How they are drawn is `report`'s.
 
-use super::advice::{Knee, knee};
+use super::advice::knee;
 use super::family::{Along, Family, Workload, families, workloads};
 use super::measurement::QUANTILES;
 use super::plan::Plan;
@@ -249,7 +249,7 @@ fn marks(plan: &Plan, families: &[Family<'_>], latency: fn(&Summary) -> &Latency
     let most =
         |family: &&Family<'_>| family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
     let best = families.iter().take(LINES_MAX).max_by(|a, b| most(a).total_cmp(&most(b)));
-    if let Some(Knee { summary, .. }) = best.and_then(|best| knee(plan, &best.members, latency)) {
+    if let Some(summary) = best.and_then(|best| knee(plan, &best.members, latency)) {
         let label = format!("knee: {} IOPS", units::count(summary.iops.mean));
         marks.push(Mark { x: Some(summary.iops.mean), y: Some(latency(summary).p99_ns.mean), label });
     }
@@ -305,7 +305,7 @@ fn worth_a_closer_look<'a>(plan: &Plan, workload: &Workload<'a>) -> Vec<&'a Summ
     };
     let all = &workload.members;
     add(all.iter().max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean)).copied());
-    add(knee(plan, all, Summary::seen_latency).map(|knee| knee.summary));
+    add(knee(plan, all, Summary::seen_latency));
     let tail = |summary: &Summary| summary.latency.p99_9_ns.mean / summary.latency.p50_ns.mean.max(1.0);
     add(all.iter().max_by(|a, b| tail(a).total_cmp(&tail(b))).copied());
     chosen

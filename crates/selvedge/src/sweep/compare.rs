@@ -35,10 +35,10 @@ impl Side {
 pub(crate) struct Pair {
     pub(crate) label: String,
     /// The second over the first.
-    pub(crate) iops: Option<Ratio>,
-    pub(crate) mean: Option<Ratio>,
-    pub(crate) p99: Option<Ratio>,
-    pub(crate) cpu_per_io: Option<Ratio>,
+    pub(crate) iops: Option<Comparison>,
+    pub(crate) mean: Option<Comparison>,
+    pub(crate) p99: Option<Comparison>,
+    pub(crate) cpu_per_io: Option<Comparison>,
     pub(crate) first: Figures,
     pub(crate) second: Figures,
 }
@@ -49,16 +49,6 @@ pub(crate) struct Figures {
     pub(crate) iops: f64,
     pub(crate) p99_ns: f64,
     pub(crate) runs: usize,
-}
-
-/// The second over the first.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Ratio {
-    pub(crate) ratio: f64,
-    /// 95 % confidence.
-    pub(crate) interval: Option<(f64, f64)>,
-    /// Whether the two differ, with 95 % confidence; nothing where one was measured once.
-    pub(crate) differs: Option<bool>,
 }
 
 /// Both sweeps.
@@ -72,12 +62,6 @@ pub(crate) struct Compared {
     pub(crate) only_second: usize,
     /// Options that are different between the two, and the same within each.
     pub(crate) differences: Vec<String>,
-}
-
-impl From<Comparison> for Ratio {
-    fn from(comparison: Comparison) -> Self {
-        Self { ratio: comparison.ratio, interval: comparison.interval, differs: comparison.differs }
-    }
 }
 
 impl Compared {
@@ -148,7 +132,7 @@ impl Compared {
         }
     }
 
-    fn chart(&self, id: &str, what: &str, better: &str, of: fn(&Pair) -> Option<Ratio>) -> Chart {
+    fn chart(&self, id: &str, what: &str, better: &str, of: fn(&Pair) -> Option<Comparison>) -> Chart {
         let point = |(number, pair): (usize, &Pair)| {
             let ratio = of(pair)?;
             let note = Some(pair.label.clone());
@@ -211,8 +195,8 @@ impl Compared {
 
     /// How many points differ for sure.
     fn counted(&self) -> String {
-        let ratios: Vec<Ratio> = self.pairs.iter().filter_map(|pair| pair.iops).collect();
-        let count = |of: &dyn Fn(&Ratio) -> bool| ratios.iter().filter(|ratio| of(ratio)).count();
+        let ratios: Vec<Comparison> = self.pairs.iter().filter_map(|pair| pair.iops).collect();
+        let count = |of: &dyn Fn(&Comparison) -> bool| ratios.iter().filter(|ratio| of(ratio)).count();
         let more = count(&|ratio| ratio.differs == Some(true) && ratio.ratio > 1.0);
         let less = count(&|ratio| ratio.differs == Some(true) && ratio.ratio < 1.0);
         let same = count(&|ratio| ratio.differs == Some(false));
@@ -250,7 +234,7 @@ impl Compared {
             column(format!("p99, {first}"), "first_p99_ns", Some(Unit::Nanoseconds)),
             column(format!("p99, {second}"), "second_p99_ns", Some(Unit::Nanoseconds)),
         ];
-        let ratio = |ratio: &Option<Ratio>| {
+        let ratio = |ratio: &Option<Comparison>| {
             ratio.map_or(Cell::Nothing, |ratio| Cell::Number { value: ratio.ratio, interval: ratio.interval })
         };
         let number = |value: f64| Cell::Number { value, interval: None };
@@ -278,20 +262,19 @@ impl Compared {
 }
 
 /// Whether a ratio is more than chance.
-pub(crate) fn verdict(ratio: Option<Ratio>) -> &'static str {
+pub(crate) fn verdict(ratio: Option<Comparison>) -> &'static str {
     match ratio {
-        Some(Ratio { differs: Some(true), ratio, .. }) if ratio > 1.0 => "more",
-        Some(Ratio { differs: Some(true), .. }) => "less",
-        Some(Ratio { differs: Some(false), .. }) => "no",
+        Some(Comparison { differs: Some(true), ratio, .. }) if ratio > 1.0 => "more",
+        Some(Comparison { differs: Some(true), .. }) => "less",
+        Some(Comparison { differs: Some(false), .. }) => "no",
         _ => "unknown",
     }
 }
 
 impl Pair {
     fn new(label: String, first: &Summary, second: &Summary) -> Self {
-        let ratio = |of: fn(&Summary) -> Quantity| {
-            statistics::compare(&of(first).sample(), &of(second).sample()).map(Ratio::from)
-        };
+        let ratio =
+            |of: fn(&Summary) -> Quantity| statistics::compare(&of(first).sample(), &of(second).sample());
         let figures = |summary: &Summary| Figures {
             iops: summary.iops.mean,
             p99_ns: summary.seen_latency().p99_ns.mean,

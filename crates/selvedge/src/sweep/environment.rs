@@ -4,7 +4,6 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;
-use std::time::Duration;
 
 use crate::report::document::FactGroup;
 
@@ -188,23 +187,6 @@ impl MachineTime {
     }
 }
 
-/// Processor time of any process of this machine.
-///
-/// # Errors
-/// When there is no such process, or it cannot be seen.
-pub(crate) fn process_time(pid: u32) -> Result<Duration, String> {
-    let text =
-        fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|error| format!("process {pid}: {error}"))?;
-    let ticks = || {
-        // The name is in parentheses, and may have some itself; what follows begins with field 3 (proc_pid_stat(5)).
-        let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-        field(14)?.checked_add(field(15)?)
-    };
-    let ticks = ticks().ok_or_else(|| format!("process {pid}: its times cannot be read"))?;
-    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,11 +209,5 @@ mod tests {
         assert!(!of("Settings of the initiator's system").is_empty());
         assert!(groups.iter().flat_map(|group| &group.facts).all(|(_, value)| !value.contains('\n')));
         assert_eq!(link_to("127.0.0.1:4420".parse().unwrap()), None);
-    }
-
-    #[test]
-    fn processes_have_times() {
-        assert!(process_time(std::process::id()).is_ok());
-        assert!(process_time(u32::MAX).unwrap_err().contains("4294967295"));
     }
 }

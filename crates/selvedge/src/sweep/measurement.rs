@@ -10,6 +10,7 @@ use crate::bench::histogram::{LatencyNs, Tallies, Tally};
 use crate::bench::latency_map::LatencyGrid;
 use crate::bench::run::Outcome;
 use crate::bench::throughput::Intervals;
+use crate::report::bench::OperationReport;
 
 /// The quantiles that are kept of every measurement.
 pub(crate) const QUANTILES: [f64; 14] =
@@ -25,10 +26,10 @@ pub(crate) struct Measurement {
     pub(crate) at_s: f64,
     /// Time that was measured.
     pub(crate) elapsed_s: f64,
-    pub(crate) read: Option<Done>,
-    pub(crate) write: Option<Done>,
+    pub(crate) read: Option<OperationReport>,
+    pub(crate) write: Option<OperationReport>,
     /// Reads and writes together.
-    pub(crate) total: Done,
+    pub(crate) total: OperationReport,
     /// Since commands were sent; at the quantiles that `sweep.jsonl` names.
     pub(crate) quantiles_ns: Vec<u64>,
     /// Since commands were due, where a rate is set.
@@ -52,16 +53,6 @@ pub(crate) struct Measurement {
     pub(crate) steady: Option<bool>,
     pub(crate) unrest: Option<Unrest>,
     pub(crate) latency_grid: LatencyGrid,
-}
-
-/// Commands of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Done {
-    pub(crate) ios: u64,
-    pub(crate) bytes: u64,
-    pub(crate) iops: f64,
-    pub(crate) bw_bytes: f64,
-    pub(crate) lat_ns: LatencyNs,
 }
 
 /// What the bench's outcome does not say.
@@ -92,12 +83,12 @@ impl Measurement {
         Self {
             at_s: around.at.as_secs_f64(),
             elapsed_s: seconds,
-            read: Done::some(&tallies.read, seconds),
-            write: Done::some(&tallies.write, seconds),
+            read: OperationReport::some(&tallies.read, seconds),
+            write: OperationReport::some(&tallies.write, seconds),
             quantiles_ns: quantiles(&total),
             response_ns: response.map(Tally::latency),
             response_quantiles_ns: response.map(quantiles),
-            total: Done::new(&total, seconds),
+            total: OperationReport::new(&total, seconds),
             offered_iops: around.offered_iops,
             cpu_s: rounds.iter().map(|round| round.cpu.as_secs_f64()).sum(),
             target_cpu_s: target_cpu.map(|time| time.as_secs_f64()),
@@ -126,23 +117,6 @@ impl Measurement {
 
 fn per_io(seconds: f64, ios: u64) -> f64 {
     if ios == 0 { 0.0 } else { seconds * 1e9 / ios as f64 }
-}
-
-impl Done {
-    fn new(tally: &Tally, seconds: f64) -> Self {
-        let rate = |value: u64| if seconds > 0.0 { value as f64 / seconds } else { 0.0 };
-        Self {
-            ios: tally.count(),
-            bytes: tally.bytes,
-            iops: rate(tally.count()),
-            bw_bytes: rate(tally.bytes),
-            lat_ns: tally.latency(),
-        }
-    }
-
-    fn some(tally: &Tally, seconds: f64) -> Option<Self> {
-        (tally.count() > 0).then(|| Self::new(tally, seconds))
-    }
 }
 
 fn quantiles(tally: &Tally) -> Vec<u64> {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::advice::Surroundings;
 use super::journal::Journal;
 use super::measurement::QUANTILES;
 use super::plan::Plan;
@@ -35,7 +36,7 @@ impl SweepReport {
         let mut facts = vec![asked(plan)];
         facts.extend(header.facts.iter().cloned());
         let runs: usize = summaries.iter().map(|summary| summary.runs).sum();
-        let document = Document {
+        let head = Document {
             title: format!("Sweep of {}", header.ground.nqn),
             subtitle: format!(
                 "Namespace {}, {} in {}, begun {}",
@@ -44,53 +45,62 @@ impl SweepReport {
                 units::plural(runs as u64, "measurement"),
                 header.began
             ),
-            findings: advice::findings(plan, &summaries, Some(header.ground.surroundings)),
-            charts: charts::all(plan, &summaries),
-            tables: vec![tables::points(plan, &summaries)],
             facts,
+            ..Document::default()
         };
-        let data = document.with(json!({
-            "format": FORMAT,
-            "kind": "sweep",
+        let more = json!({
             "version": header.version,
             "began": header.began,
             "lasted_s": journal.lasted_s(),
-            "plan": plan,
             "ground": header.ground,
-            "quantiles": QUANTILES,
-            "points": summaries,
-        }));
-        Self { document, data, summaries }
+        });
+        Self::of(plan, summaries, Some(header.ground.surroundings), head, more)
     }
 
     /// Of what fio measured.
     pub(crate) fn from_fio(plan: &Plan, summaries: Vec<Summary>, runs: &[FioRun]) -> Self {
         let versions: Vec<&str> = runs.iter().map(|run| run.version.as_str()).collect();
-        let document = Document {
+        let head = Document {
             title: "Measured by fio".to_owned(),
             subtitle: format!(
                 "{} in {}",
                 units::plural(summaries.len() as u64, "point"),
                 units::plural(runs.len() as u64, "file")
             ),
-            // Nothing is known of where fio ran, so nothing is said of what limits.
-            findings: advice::findings(plan, &summaries, None),
-            charts: charts::all(plan, &summaries),
-            tables: vec![tables::points(plan, &summaries)],
             facts: vec![FactGroup {
                 title: "fio".to_owned(),
                 facts: vec![("version".to_owned(), versions.join(", "))],
             }],
+            ..Document::default()
         };
-        let data = document.with(json!({
-            "format": FORMAT,
-            "kind": "sweep",
-            "version": env!("CARGO_PKG_VERSION"),
-            "plan": plan,
-            "quantiles": QUANTILES,
-            "points": summaries,
-        }));
-        Self { document, data, summaries }
+        // Nothing is known of where fio ran.
+        Self::of(plan, summaries, None, head, json!({"version": env!("CARGO_PKG_VERSION")}))
+    }
+
+    /// What points say, under a title; and for programs `more` about where they come from.
+    fn of(
+        plan: &Plan,
+        summaries: Vec<Summary>,
+        around: Option<Surroundings>,
+        head: Document,
+        mut more: Value,
+    ) -> Self {
+        let document = Document {
+            findings: advice::findings(plan, &summaries, around),
+            charts: charts::all(plan, &summaries),
+            tables: vec![tables::points(plan, &summaries)],
+            ..head
+        };
+        for (name, value) in [
+            ("format", json!(FORMAT)),
+            ("kind", json!("sweep")),
+            ("plan", json!(plan)),
+            ("quantiles", json!(QUANTILES)),
+            ("points", json!(summaries)),
+        ] {
+            more[name] = value;
+        }
+        Self { data: document.with(more), document, summaries }
     }
 
     /// What is printed at a sweep's end: the points, and what they mean. `folder` is where the rest is.

@@ -2,12 +2,13 @@
 
 use super::advice::Surroundings;
 use super::journal::Identity;
-use super::measurement::{Done, Measurement, QUANTILES};
+use super::measurement::{Measurement, QUANTILES};
 use super::plan::Plan;
 use super::summary::Summary;
 use crate::bench::histogram::LatencyNs;
 use crate::bench::latency_map::LatencyGrid;
 use crate::flags::sweep::SweepFlags;
+use crate::report::bench::OperationReport;
 
 pub(crate) const SURROUNDINGS: Surroundings =
     Surroundings { processors: 2, is_local: false, link_bits: None };
@@ -22,7 +23,7 @@ pub(crate) fn measurement(iops: f64, mean_ns: f64) -> Measurement {
     let lat_ns =
         LatencyNs { mean: mean_ns, p50: times(0.9), p99: times(3.0), p99_9: times(5.0), max: times(20.0) };
     let ios = (iops * 5.0) as u64;
-    let total = Done { ios, bytes: ios * 4096, iops, bw_bytes: iops * 4096.0, lat_ns };
+    let total = OperationReport { ios, bytes: ios * 4096, iops, bw_bytes: iops * 4096.0, lat_ns };
     Measurement {
         at_s: 5.0,
         elapsed_s: 5.0,

@@ -1,5 +1,7 @@
 //! What several measurements of one thing say of it: mean, confidence interval, and whether two things differ.
 
+use serde::Serialize;
+
 /// Mean and what is needed to say how sure it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
@@ -40,7 +42,7 @@ impl Sample {
 }
 
 /// How two things compare.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Comparison {
     /// The second over the first.
     pub(crate) ratio: f64,

@@ -14,9 +14,9 @@ use engine::initiator::Paths;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::process::ProcessWatch;
 use super::setting::Setting;
 use super::{finish, fit, paths};
+use crate::bench::process::ProcessWatch;
 use crate::bench::run::{Outcome, Run};
 use crate::config::workload::{Fitted, Queues, Workload};
 use crate::failure::Failure;

@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 
 use engine::initiator::{ConnectOptions, Controller, Namespace, NamespaceInfo, Paths};
-use nvme::identify::ascii;
 use uuid::Uuid;
 
 use crate::commands::bench::{fit, paths};
+use crate::commands::identify::ControllerReport;
 use crate::config::connection::Connection;
 use crate::config::size::Size;
 use crate::config::workload::{Queues, Workload};
@@ -125,27 +125,24 @@ fn told(identity: &Identity) -> String {
 fn about(flags: &BenchFlags, controllers: &[Controller], namespace: &NamespaceInfo) -> FactGroup {
     let fact = |name: &str, value: String| (name.to_owned(), value);
     let mut facts = vec![fact("NQN", flags.nqn.to_string())];
-    if let Some(controller) = controllers.first() {
-        let identify = controller.identify();
-        let version = controller.version();
-        let capsule_bytes = u64::from(identify.io_command_capsule_size.get()) * 16;
+    if let Some(controller) = controllers.first().map(ControllerReport::new) {
         facts.extend([
-            fact("model", ascii(&identify.model_number)),
-            fact("firmware", ascii(&identify.firmware_revision)),
-            fact("NVMe version", format!("{}.{}", version >> 16, version >> 8 & 0xff)),
-            fact("largest transfer", Size(controller.transfer_length_max() as u64).to_string()),
-            fact("largest queue", controller.capabilities().queue_entries_max().to_string()),
+            fact("model", controller.model),
+            fact("firmware", controller.firmware),
+            fact("NVMe version", controller.version),
+            fact("largest transfer", Size(controller.transfer_bytes_max as u64).to_string()),
+            fact("largest queue", controller.queue_entries_max.to_string()),
             fact(
                 "outstanding commands at most",
-                match identify.max_outstanding_commands.get() {
+                match controller.outstanding_commands_max {
                     0 => "not said".to_owned(),
                     most => most.to_string(),
                 },
             ),
-            fact("data in a command capsule", Size(capsule_bytes.saturating_sub(64)).to_string()),
+            fact("data in a command capsule", Size(controller.in_capsule_bytes).to_string()),
             fact(
                 "volatile write cache",
-                if identify.volatile_write_cache & 1 == 0 { "no" } else { "yes" }.to_owned(),
+                if controller.volatile_write_cache { "yes" } else { "no" }.to_owned(),
             ),
         ]);
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use crate::bench::process::process_time;
 use crate::bench::run::{Outcome, Run};
 use crate::commands::bench::fit;
 use crate::commands::bench::setting::Setting;
@@ -15,7 +16,7 @@ use crate::control::client::Client;
 use crate::failure::Failure;
 use crate::flags::sweep::OwnFlags;
 use crate::stop::Stop;
-use crate::sweep::environment::{MachineTime, process_time};
+use crate::sweep::environment::MachineTime;
 use crate::sweep::measurement::{Around, Measurement};
 use crate::sweep::plan::Plan;
 use crate::sweep::point::Point;

@@ -1,7 +1,8 @@
-//! What the kernel says this process has used between two moments: how its time divides into the user's and the
-//! system's, and its page faults. The time itself is measured by the workers.
+//! What the kernel says a process has used: its time, how that divides into the user's and the system's, and its page
+//! faults. The workers' own time is measured by the workers.
 
 use std::fs;
+use std::time::Duration;
 
 use crate::report::fio::ProcessUse;
 
@@ -15,16 +16,16 @@ struct Counts {
 }
 
 /// Knows the counts from a moment ago.
-pub(super) struct ProcessWatch(Counts);
+pub(crate) struct ProcessWatch(Counts);
 
 impl ProcessWatch {
     /// Begins.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self(Counts::now())
     }
 
     /// What has been used since.
-    pub(super) fn end(&self) -> ProcessUse {
+    pub(crate) fn end(&self) -> ProcessUse {
         let (before, now) = (self.0, Counts::now());
         let user = now.user_ticks.saturating_sub(before.user_ticks) as f64;
         let system = now.system_ticks.saturating_sub(before.system_ticks) as f64;
@@ -36,10 +37,26 @@ impl ProcessWatch {
     }
 }
 
+/// Processor time of any process of this machine.
+///
+/// # Errors
+/// When there is no such process, or it cannot be seen.
+pub(crate) fn process_time(pid: u32) -> Result<Duration, String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"));
+    let text = text.map_err(|error| format!("process {pid}: {error}"))?;
+    let counts = Counts::read(&text).ok_or_else(|| format!("process {pid}: its times cannot be read"))?;
+    Ok(counts.time())
+}
+
 impl Counts {
     /// All 0 where the kernel does not say.
     fn now() -> Self {
         fs::read_to_string("/proc/self/stat").ok().and_then(|text| Self::read(&text)).unwrap_or_default()
+    }
+
+    fn time(&self) -> Duration {
+        let ticks = self.user_ticks.saturating_add(self.system_ticks);
+        Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 
     fn read(text: &str) -> Option<Self> {
@@ -68,6 +85,12 @@ mod tests {
         for line in ["", "17", "17 (a)", "17 (a) S 1 2 3 x"] {
             assert_eq!(Counts::read(line), None);
         }
+    }
+
+    #[test]
+    fn processes_have_times() {
+        assert!(process_time(std::process::id()).is_ok());
+        assert!(process_time(u32::MAX).unwrap_err().contains("4294967295"));
     }
 
     #[test]
