@@ -13,4 +13,6 @@ pub mod ring;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod target;
+#[cfg(not(feature = "simulation"))]
+pub mod topology;
 pub mod transport;

@@ -1,0 +1,299 @@
+//! What was before each change, on disk before the change is made. Undoing it is `restore`'s.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::settings::{Settings, named, queue_files};
+use crate::limits::SYSTEM_FILE_BYTES_MAX;
+use crate::topology::plan::Change;
+use crate::topology::{Channels, CpuSet, NtupleRule};
+
+/// A setting as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "was")]
+pub enum Before {
+    /// A file, byte for byte.
+    File {
+        /// Its content.
+        content: String,
+    },
+    /// Numbers of queues, and the queues' files, byte for byte.
+    Channels {
+        /// The numbers.
+        channels: Channels,
+        /// Path and content of each.
+        files: Vec<(String, String)>,
+    },
+    /// Whether rules were switched on.
+    Ntuple {
+        /// Whether.
+        on: bool,
+    },
+    /// The rule at the place.
+    Rule {
+        /// The rule, if any.
+        rule: Option<NtupleRule>,
+    },
+    /// The table of receive side scaling.
+    Table {
+        /// All its entries.
+        table: Vec<u32>,
+    },
+    /// A thread's processors.
+    Thread {
+        /// The processors.
+        cpus: CpuSet,
+        /// When the thread was started.
+        started: u64,
+    },
+}
+
+impl Before {
+    /// What is now, before the change.
+    pub(super) fn of(settings: &dyn Settings, change: &Change) -> io::Result<Self> {
+        let before = match change {
+            Change::Channels { interface, .. } => settings.channels(interface).and_then(|channels| {
+                Ok(Self::Channels { channels, files: queue_files(settings, interface)? })
+            }),
+            Change::NtupleOn { interface } => settings.ntuple(interface).map(|on| Self::Ntuple { on }),
+            Change::Rule { interface, rule } => {
+                settings.rule(interface, rule.location).map(|rule| Self::Rule { rule })
+            }
+            Change::RssTable { interface, .. } => {
+                settings.rss_table(interface).map(|table| Self::Table { table })
+            }
+            Change::Thread { thread, .. } => {
+                settings.thread(*thread).map(|(cpus, started)| Self::Thread { cpus, started })
+            }
+            Change::Affinity { .. } | Change::Xps { .. } | Change::Rps { .. } => {
+                settings.read(&change.file().unwrap_or_default()).map(|content| Self::File { content })
+            }
+        };
+        before.map_err(|error| named(change, error))
+    }
+}
+
+/// A change that was made or was about to be, and what was before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The change.
+    pub change: Change,
+    /// What was before.
+    pub before: Before,
+}
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Head {
+    /// Version of this form.
+    tune_journal: u32,
+    boot_id: String,
+    /// Seconds since 1970.
+    begun_s: u64,
+    changes: usize,
+}
+
+/// A line after it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Record(Record),
+    Complete { complete: bool },
+}
+
+/// The version of the form that is written.
+const VERSION: u32 = 1;
+
+/// A journal that is held: nobody else changes anything meanwhile.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    head: Head,
+    records: Vec<Record>,
+    is_complete: bool,
+}
+
+/// Why a journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// One is there.
+    #[error(
+        "a plan was applied {ago} ago and is in effect (its journal is {path}): `selvedge tune revert` undoes it, then \
+         apply again"
+    )]
+    InEffect {
+        /// Its path.
+        path: String,
+        /// For how long.
+        ago: String,
+    },
+    /// There is none.
+    #[error("no plan is in effect: there is no journal {path}")]
+    None {
+        /// Where it would be.
+        path: String,
+    },
+    /// Somebody works with it.
+    #[error("another process applies or undoes a plan at this moment (it holds {path})")]
+    Held {
+        /// Its path.
+        path: String,
+    },
+    /// It is no journal.
+    #[error("{path}, line {line}: {reason}; nothing was undone")]
+    NoSense {
+        /// Its path.
+        path: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The system refuses.
+    #[error("{path}: {error}{}", hint(error))]
+    Io {
+        /// Its path.
+        path: String,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => ": changing the machine's settings takes root",
+        _ => "",
+    }
+}
+
+impl Journal {
+    /// Begins a journal.
+    ///
+    /// # Errors
+    /// When there is one, or it cannot be made.
+    pub(super) fn begin(path: &Path, boot_id: String, changes: usize) -> Result<Self, JournalError> {
+        let failed = |error| JournalError::Io { path: path.display().to_string(), error };
+        if let Some(folder) = path.parent() {
+            // What it tells of the machine is root's, and so is what may stand beside it.
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        }
+        let options = OpenOptions::new().write(true).create_new(true).mode(0o600).to_owned();
+        let file = options.open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => in_effect(path),
+            _ => failed(error),
+        })?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+        let begun_s = now_s();
+        let head = Head { tune_journal: VERSION, boot_id, begun_s, changes };
+        let mut journal =
+            Self { path: path.to_owned(), file, head: head.clone(), records: Vec::new(), is_complete: false };
+        journal.append(&head)?;
+        Ok(journal)
+    }
+
+    /// Opens the one that is there. A last line that was cut short was never followed by its change, and is passed over.
+    ///
+    /// # Errors
+    /// When there is none, somebody holds it, or it makes no sense.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let shown = || path.display().to_string();
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => JournalError::None { path: shown() },
+            _ => JournalError::Io { path: shown(), error },
+        };
+        let file = OpenOptions::new().read(true).append(true).open(path).map_err(failed)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| JournalError::Held { path: shown() })?;
+        let mut text = String::new();
+        let limit = SYSTEM_FILE_BYTES_MAX as u64;
+        (&file).take(limit).read_to_string(&mut text).map_err(failed)?;
+        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+        let mut lines = whole.lines().enumerate();
+        let wrong = |at: usize, error: serde_json::Error| JournalError::NoSense {
+            path: shown(),
+            line: at + 1,
+            reason: error.to_string(),
+        };
+        let head: Head = match lines.next() {
+            Some((at, line)) => serde_json::from_str(line).map_err(|error| wrong(at, error))?,
+            // It was begun and no more: nothing has been changed.
+            None => Head { tune_journal: VERSION, boot_id: String::new(), begun_s: now_s(), changes: 0 },
+        };
+        let mut journal = Self { path: path.to_owned(), file, head, records: Vec::new(), is_complete: false };
+        for (at, line) in lines {
+            match serde_json::from_str(line).map_err(|error| wrong(at, error))? {
+                Line::Record(record) => journal.records.push(record),
+                Line::Complete { complete } => journal.is_complete = complete,
+            }
+        }
+        Ok(journal)
+    }
+
+    /// What was changed, in order.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Whether all changes of the plan were made; not where the process that made them ended in the middle.
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Which start of the machine it is of; empty where nothing had been changed yet.
+    pub fn boot_id(&self) -> &str {
+        &self.head.boot_id
+    }
+
+    pub(super) fn record(&mut self, record: Record) -> Result<(), JournalError> {
+        self.append(&record)?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    pub(super) fn complete(&mut self) -> Result<(), JournalError> {
+        self.append(&Line::Complete { complete: true })
+    }
+
+    /// Takes it away: nothing is left to be undone.
+    pub(super) fn remove(self) -> Result<(), JournalError> {
+        let failed = |error| JournalError::Io { path: self.path.display().to_string(), error };
+        std::fs::remove_file(&self.path).map_err(failed)
+    }
+
+    /// Writes a line with one call, and waits until it is on the disk, if it is one.
+    fn append(&mut self, line: &impl Serialize) -> Result<(), JournalError> {
+        let written = serde_json::to_string(line).map_err(io::Error::from).and_then(|mut text| {
+            text.push('\n');
+            self.file.write_all(text.as_bytes())?;
+            self.file.sync_data()
+        });
+        written.map_err(|error| JournalError::Io { path: self.path.display().to_string(), error })
+    }
+}
+
+fn in_effect(path: &Path) -> JournalError {
+    let shown = path.display().to_string();
+    let begun_s = match Journal::open(path) {
+        Ok(journal) => journal.head.begun_s,
+        Err(held @ JournalError::Held { .. }) => return held,
+        Err(_) => now_s(),
+    };
+    let ago = now_s().saturating_sub(begun_s);
+    let ago = match ago {
+        0..120 => format!("{ago} s"),
+        120..7_200 => format!("{} min", ago / 60),
+        _ => format!("{} h", ago / 3_600),
+    };
+    JournalError::InEffect { path: shown, ago }
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

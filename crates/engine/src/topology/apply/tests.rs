@@ -1,0 +1,359 @@
+//! Changes made and undone on settings in memory, with an end in the middle at every write, and with an interface that
+//! goes away.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::topology::{Channels, NtupleRule, QueueCount};
+
+/// A machine's settings in memory: one interface, `veth0`, two interrupts, a thread.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct State {
+    files: BTreeMap<String, String>,
+    channels: Channels,
+    ntuple: bool,
+    rules: BTreeMap<u32, NtupleRule>,
+    table: Vec<u32>,
+    threads: BTreeMap<u32, (CpuSet, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    state: RefCell<State>,
+    /// Writes after which the interface is gone.
+    gone_after: Cell<Option<u32>>,
+    writes: Cell<u32>,
+}
+
+fn tx(queue: u32) -> String {
+    format!("sys/class/net/veth0/queues/tx-{queue}/xps_cpus")
+}
+
+fn rx(queue: u32) -> String {
+    format!("sys/class/net/veth0/queues/rx-{queue}/rps_cpus")
+}
+
+impl Memory {
+    fn new() -> Self {
+        let mut state = State { channels: channels(2), table: vec![0, 1, 0, 1], ..State::default() };
+        for queue in 0..2 {
+            state.files.insert(tx(queue), "00000000,0000000f\n".to_owned());
+            state.files.insert(rx(queue), "00000000,00000000\n".to_owned());
+        }
+        for irq in 40..42 {
+            state.files.insert(format!("proc/irq/{irq}/smp_affinity_list"), "0-3\n".to_owned());
+        }
+        state.threads.insert(7, ("0-3".parse().unwrap(), 99));
+        Self { state: RefCell::new(state), ..Self::default() }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone_after.get().is_some_and(|after| self.writes.get() >= after)
+    }
+
+    fn alive(&self) -> io::Result<()> {
+        if self.is_gone() { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    }
+
+    fn write_to(&self, change: impl FnOnce(&mut State)) -> io::Result<()> {
+        self.alive()?;
+        self.writes.set(self.writes.get() + 1);
+        change(&mut self.state.borrow_mut());
+        Ok(())
+    }
+}
+
+fn channels(now: u32) -> Channels {
+    Channels { combined: QueueCount { now, max: 4 }, ..Channels::default() }
+}
+
+impl Settings for Memory {
+    fn boot_id(&self) -> String {
+        "this start".to_owned()
+    }
+
+    fn read(&self, path: &str) -> io::Result<String> {
+        if path.starts_with("sys/") {
+            self.alive()?;
+        }
+        self.state.borrow().files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn write(&self, path: &str, content: &str) -> io::Result<()> {
+        if path.starts_with("sys/") {
+            self.alive()?;
+        }
+        self.writes.set(self.writes.get() + 1);
+        let mut state = self.state.borrow_mut();
+        let file = state.files.get_mut(path).ok_or(io::ErrorKind::NotFound)?;
+        // As the kernel: a list stays one, a mask reads with all its words.
+        *file = match path.starts_with("proc/") {
+            true => format!("{content}\n"),
+            false => {
+                let mask = CpuSet::parse_mask(content).unwrap().mask();
+                let words: Vec<String> = mask.split(',').map(|word| format!("{word:0>8}")).collect();
+                let words = words.join(",");
+                if words.len() == 8 { format!("00000000,{words}\n") } else { format!("{words}\n") }
+            }
+        };
+        Ok(())
+    }
+
+    fn list(&self, _: &str) -> io::Result<Vec<String>> {
+        self.alive()?;
+        let queues = self.state.borrow().channels.combined.now;
+        Ok((0..queues).flat_map(|queue| [format!("rx-{queue}"), format!("tx-{queue}")]).collect())
+    }
+
+    fn channels(&self, _: &str) -> io::Result<Channels> {
+        self.alive()?;
+        Ok(self.state.borrow().channels)
+    }
+
+    fn set_channels(&self, _: &str, channels: Channels) -> io::Result<()> {
+        self.write_to(|state| {
+            let (old, new) = (state.channels.combined.now, channels.combined.now);
+            for queue in new..old {
+                state.files.remove(&tx(queue));
+                state.files.remove(&rx(queue));
+            }
+            for queue in old..new {
+                state.files.insert(tx(queue), "00000000,00000000\n".to_owned());
+                state.files.insert(rx(queue), "00000000,00000000\n".to_owned());
+            }
+            state.channels = channels;
+        })
+    }
+
+    fn ntuple(&self, _: &str) -> io::Result<bool> {
+        self.alive()?;
+        Ok(self.state.borrow().ntuple)
+    }
+
+    fn set_ntuple(&self, _: &str, on: bool) -> io::Result<()> {
+        self.write_to(|state| {
+            state.ntuple = on;
+            state.rules.retain(|_, _| on);
+        })
+    }
+
+    fn rule(&self, _: &str, location: u32) -> io::Result<Option<NtupleRule>> {
+        self.alive()?;
+        Ok(self.state.borrow().rules.get(&location).cloned())
+    }
+
+    fn insert_rule(&self, _: &str, rule: &NtupleRule) -> io::Result<()> {
+        self.write_to(|state| {
+            state.rules.insert(rule.location, rule.clone());
+        })
+    }
+
+    fn delete_rule(&self, _: &str, location: u32) -> io::Result<()> {
+        self.write_to(|state| {
+            state.rules.remove(&location);
+        })
+    }
+
+    fn rss_table(&self, _: &str) -> io::Result<Vec<u32>> {
+        self.alive()?;
+        Ok(self.state.borrow().table.clone())
+    }
+
+    fn set_rss_table(&self, _: &str, table: &[u32]) -> io::Result<()> {
+        self.write_to(|state| state.table = table.to_vec())
+    }
+
+    fn thread(&self, thread: u32) -> io::Result<(CpuSet, u64)> {
+        self.state.borrow().threads.get(&thread).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn set_thread_cpus(&self, thread: u32, cpus: &CpuSet) -> io::Result<()> {
+        self.writes.set(self.writes.get() + 1);
+        let mut state = self.state.borrow_mut();
+        let entry = state.threads.get_mut(&thread).ok_or(io::ErrorKind::NotFound)?;
+        entry.0 = cpus.clone();
+        Ok(())
+    }
+}
+
+/// Ends everything at one write, as a killed process does.
+struct Killer(u32);
+
+struct Killed;
+
+impl Watch for Killer {
+    fn done(&mut self, _: &Step) {}
+
+    fn before_write(&mut self) {
+        if self.0 == 0 {
+            resume_unwind(Box::new(Killed));
+        }
+        self.0 -= 1;
+    }
+}
+
+/// Nobody looks.
+struct Nobody;
+
+impl Watch for Nobody {
+    fn done(&mut self, _: &Step) {}
+}
+
+fn steps() -> Vec<Step> {
+    let interface = || "veth0".to_owned();
+    let one = CpuSet::one;
+    let flow = Some(("10.0.0.2:4420".parse().unwrap(), "10.0.0.1:40000".parse().unwrap()));
+    let changes = vec![
+        Change::Channels { interface: interface(), channels: channels(4) },
+        Change::Affinity { irq: 40, name: "veth0-0".to_owned(), cpus: one(2) },
+        Change::Affinity { irq: 41, name: "veth0-1".to_owned(), cpus: one(3) },
+        Change::Xps { interface: interface(), queue: 0, cpus: one(2) },
+        Change::Xps { interface: interface(), queue: 3, cpus: one(3) },
+        Change::Rps { interface: interface(), queue: 1, cpus: one(40) },
+        Change::Thread { pid: 7, thread: 7, cpus: one(2) },
+        Change::NtupleOn { interface: interface() },
+        Change::Rule { interface: interface(), rule: NtupleRule { location: 3, flow, queue: Some(2) } },
+        Change::RssTable { interface: interface(), table: vec![0, 1, 2, 3] },
+    ];
+    changes.into_iter().map(|change| Step { change, why: "a test".to_owned() }).collect()
+}
+
+#[test]
+fn what_was_applied_is_undone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tune/a.journal");
+    let memory = Memory::new();
+    let before = memory.state.borrow().clone();
+    apply(&memory, &path, &steps(), &mut Nobody).unwrap();
+    {
+        let state = memory.state.borrow();
+        assert_eq!(state.channels, channels(4));
+        assert_eq!(state.files[&tx(3)], "00000000,00000008\n");
+        assert_eq!(state.threads[&7].0, CpuSet::one(2));
+        assert_eq!(state.rules[&3].queue, Some(2));
+    }
+    let again = apply(&memory, &path, &steps(), &mut Nobody).unwrap_err().to_string();
+    assert!(again.contains("in effect") && again.contains("tune revert"), "{again}");
+    let restored = revert(&memory, &path, &mut Nobody).unwrap();
+    assert!(restored.was_complete && restored.failed.is_empty() && restored.gone.is_empty());
+    assert_eq!(restored.undone, 10);
+    assert_eq!(*memory.state.borrow(), before);
+    assert!(matches!(revert(&memory, &path, &mut Nobody), Err(JournalError::None { .. })));
+}
+
+/// Counts writes of a whole run.
+struct Counter(u32);
+
+impl Watch for Counter {
+    fn done(&mut self, _: &Step) {}
+
+    fn before_write(&mut self) {
+        self.0 += 1;
+    }
+}
+
+#[test]
+fn an_end_at_any_write_can_be_undone_also_if_undoing_ends_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let mut counter = Counter(0);
+    let counted = Memory::new();
+    apply(&counted, &path, &steps(), &mut counter).unwrap();
+    revert(&counted, &path, &mut Nobody).unwrap();
+    assert_eq!(counter.0, 21, "two writes for each change, and the last word of the journal");
+    for end in 0..counter.0 {
+        for second_end in 0..=end {
+            let memory = Memory::new();
+            let before = memory.state.borrow().clone();
+            let killed =
+                |result: std::thread::Result<()>| result.is_err_and(|payload| payload.is::<Killed>());
+            assert!(killed(catch_unwind(AssertUnwindSafe(|| {
+                let _ = apply(&memory, &path, &steps(), &mut Killer(end));
+            }))));
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                let _ = revert(&memory, &path, &mut Killer(second_end));
+            }));
+            match revert(&memory, &path, &mut Nobody) {
+                Ok(restored) => assert!(restored.failed.is_empty(), "{restored:?}"),
+                Err(JournalError::None { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+            assert_eq!(*memory.state.borrow(), before, "ended at {end}, then at {second_end}");
+        }
+    }
+}
+
+#[test]
+fn a_failure_undoes_what_was_done_and_an_interface_that_goes_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    for gone_after in 0..10 {
+        let memory = Memory::new();
+        memory.gone_after.set(Some(gone_after));
+        let Err(error) = apply(&memory, &path, &steps(), &mut Nobody) else {
+            continue;
+        };
+        let ApplyError::Step { restored, .. } = &error else { panic!("{error}") };
+        assert!(restored.failed.is_empty(), "{restored:?}");
+        let told = error.to_string();
+        assert!(told.contains("veth0 is gone") && told.contains("is as it was before"), "{told}");
+        assert_eq!(told.contains("went with what is gone"), !restored.gone.is_empty(), "{told}");
+        assert!(!path.exists());
+        let state = memory.state.borrow();
+        assert_eq!(state.files["proc/irq/40/smp_affinity_list"], "0-3\n");
+        assert_eq!(state.threads[&7].0.to_string(), "0-3");
+    }
+}
+
+#[test]
+fn somebody_elses_change_is_told_and_a_later_start_needs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let memory = Memory::new();
+    let before = memory.state.borrow().clone();
+    apply(&memory, &path, &steps(), &mut Nobody).unwrap();
+    memory.write("proc/irq/41/smp_affinity_list", "1").unwrap();
+    memory.state.borrow_mut().threads.insert(7, (CpuSet::one(2), 100));
+    let restored = revert(&memory, &path, &mut Nobody).unwrap();
+    assert_eq!(restored.changed_since.len(), 1);
+    assert!(matches!(restored.gone.as_slice(), [Change::Thread { .. }]), "the thread is another one");
+    assert_eq!(memory.state.borrow().files, before.files);
+
+    let text = "{\"tune_journal\":1,\"boot_id\":\"another\",\"begun_s\":1,\"changes\":1}\n";
+    std::fs::write(&path, text).unwrap();
+    assert!(revert(&memory, &path, &mut Nobody).unwrap().was_restarted);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_journal_that_makes_no_sense_is_named_and_nothing_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let memory = Memory::new();
+    let head = "{\"tune_journal\":1,\"boot_id\":\"this start\",\"begun_s\":1,\"changes\":1}\n";
+    std::fs::write(&path, format!("{head}{{\"change\":3}}\n")).unwrap();
+    let error = revert(&memory, &path, &mut Nobody).unwrap_err().to_string();
+    assert!(error.contains("a.journal, line 2:") && error.contains("nothing was undone"), "{error}");
+    // A line that was cut short was never followed by its change.
+    std::fs::write(&path, format!("{head}{{\"change\":{{\"cha")).unwrap();
+    assert_eq!(revert(&memory, &path, &mut Nobody).unwrap().undone, 0);
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(revert(&memory, &path, &mut Nobody).unwrap().undone, 0);
+}
+
+proptest! {
+    #[test]
+    fn a_journal_of_any_bytes_does_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.journal");
+        std::fs::write(&path, bytes).unwrap();
+        let memory = Memory::new();
+        let before = memory.state.borrow().clone();
+        let _ = revert(&memory, &path, &mut Nobody);
+        prop_assert_eq!(&*memory.state.borrow(), &before);
+    }
+}
