@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
-use engine::initiator::{ConnectOptions, Controller, InitiatorError, Namespace};
-use engine::ring::Engine;
+use engine::initiator::{
+    ConnectOptions, Controller, InitiatorError, Namespace, PathOptions, PathQueues, Paths,
+};
+use engine::ring::{Engine, Ring, RingOptions};
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
 };
@@ -77,6 +79,36 @@ fn a_controller_tells_of_itself_and_its_namespaces() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+#[test]
+fn queues_are_connected_from_the_ports_of_their_place() {
+    let (_target, address) = target(Engine::Epoll);
+    let free_port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ports = [free_port(), free_port()];
+    let in_use = taken.local_addr().unwrap().port();
+    let io_queue_ports = vec![vec![ports[0]], vec![in_use, ports[1]], vec![in_use]];
+    let path = ConnectOptions { io_queues: 4, io_queue_ports, ..options(address, Engine::Epoll) };
+    let paths = Paths::connect(PathOptions::once(path, 1)).unwrap();
+    let mut ring = Ring::new(RingOptions { engine: Engine::Epoll, poll_us_max: 0 }).unwrap();
+    let mut queues = PathQueues::open(&paths, &mut ring, 0, 0, 1, 8);
+    let (mut events, mut scratch) = (Vec::new(), vec![0; engine::limits::RECEIVE_LENGTH]);
+    let began = Instant::now();
+    while !queues.is_ready() {
+        assert!(began.elapsed() < Duration::from_secs(5) && queues.error().is_none());
+        queues.flush(&mut ring);
+        events.clear();
+        ring.wait(Some(Duration::from_millis(10)), &mut events).unwrap();
+        let now = ring.now();
+        queues.on_events(&mut ring, &mut scratch, &events, now);
+        queues.turn(&mut ring, now);
+    }
+    let report = queues.report();
+    let local = |at: usize| report[0].connections[at].stream.as_ref().unwrap().subflows[0].local.port();
+    assert_eq!([local(0), local(1)], ports);
+    assert!(local(2) != in_use && local(3) != in_use, "the system chooses for those");
+    queues.close(&mut ring);
 }
 
 #[test]

@@ -107,6 +107,30 @@ fn what_carries_a_connection_is_what_both_ends_have() {
     }
 }
 
+/// A port that is free at this moment.
+fn free_port() -> u16 {
+    open(Transport::Tcp, None).unwrap().address().port()
+}
+
+#[test]
+fn a_connection_comes_from_the_first_port_that_is_free() {
+    let listener = open(Transport::Tcp, None).unwrap();
+    let taken = open(Transport::Tcp, None).unwrap();
+    let in_use = taken.address().port();
+    let local = |socket: &Socket| stream_info(socket).unwrap().subflows[0].local;
+    let address: std::net::IpAddr = "127.0.0.1".parse().unwrap();
+    for host_traddr in [None, Some(address)] {
+        let ports = [in_use, free_port(), free_port()];
+        let options = ConnectionOptions { source_ports: &ports, host_traddr, ..ConnectionOptions::default() };
+        let (_server, client) = connect(&listener, &options);
+        assert_eq!(local(&client), SocketAddr::new(address, ports[1]), "{ports:?}");
+        let (_server, second) = connect(&listener, &options);
+        assert_eq!(local(&second).port(), ports[2], "the one before has {}", ports[1]);
+        let (_server, third) = connect(&listener, &options);
+        assert!(!ports.contains(&local(&third).port()), "all of {ports:?} are taken");
+    }
+}
+
 #[test]
 fn ipv6_and_its_wildcard_carry_both() {
     if !has_mptcp() {

@@ -143,8 +143,11 @@ impl Controller {
         // Data that does not begin right behind the entry is not known to anybody's capsules.
         let has_offset = identify.in_capsule_data_offset.get() != 0;
         let room = if has_offset { 0 } else { capsule.saturating_sub(size_of::<SubmissionEntry>() as u64) };
+        let place = usize::from(queue_id).checked_sub(1);
+        let source_ports = place.and_then(|place| options.io_queue_ports.get(place));
         QueueOptions {
             queue_id,
+            source_ports: source_ports.cloned().unwrap_or_default(),
             entries: options.queue_entries.clamp(2, entries_max.max(2)),
             controller_id: self.0.id,
             keep_alive_ms: 0,

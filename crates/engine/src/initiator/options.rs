@@ -39,6 +39,9 @@ pub struct ConnectOptions {
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.
     pub host_iface: Option<String>,
+    /// Local ports that I/O queues are connected from, for queue n at place n - 1: the first that is free of each. The
+    /// system chooses for queues that have none here, or none that is free.
+    pub io_queue_ports: Vec<Vec<u16>>,
     /// Digests to use on all connections.
     pub digests: Digests,
     /// I/O queues to ask for; the controller may grant fewer. 0 for none.
@@ -73,6 +76,7 @@ impl ConnectOptions {
             host: HostIdentity::of_this_machine(),
             host_traddr: None,
             host_iface: None,
+            io_queue_ports: Vec::new(),
             digests: Digests::default(),
             io_queues: 1,
             queue_entries: QUEUE_ENTRIES,
@@ -99,6 +103,7 @@ impl ConnectOptions {
             congestion: self.congestion.clone(),
             host_traddr: self.host_traddr,
             host_iface: self.host_iface.clone(),
+            source_ports: Vec::new(),
             digests: self.digests,
             queue_id: 0,
             entries: ADMIN_QUEUE_ENTRIES,
@@ -129,6 +134,8 @@ pub struct QueueOptions {
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.
     pub host_iface: Option<String>,
+    /// Local ports to connect from: the first that is free; the system chooses where there is none, or none free.
+    pub source_ports: Vec<u16>,
     /// Digests to use.
     pub digests: Digests,
     /// Which queue (QID); 0 is the admin queue and makes a controller.

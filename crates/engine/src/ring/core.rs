@@ -22,6 +22,17 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
         .map_err(|error| io::Error::new(error.kind(), format!("the process may not run on CPU {cpu}")))
 }
 
+/// Keeps the calling thread on these processors, those of them that there are and that the process may use.
+///
+/// # Errors
+/// When there is none of them.
+pub fn keep_on(cpus: &[u32]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().map(|cpu| *cpu as usize).filter(|cpu| *cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
+    sched_setaffinity(None, &set)
+        .map_err(|error| io::Error::new(error.kind(), format!("the process may not run on CPUs {cpus:?}")))
+}
+
 /// Lets another thread that waits for this processor run first, if there is one.
 pub fn make_way() {
     rustix::thread::sched_yield();

@@ -1,7 +1,7 @@
 //! Stream sockets of the system: those that listen, and those that connect. How they are to be is said in `tcp`.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
@@ -128,12 +128,37 @@ pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io:
     if let Some(length) = options.receive_buffer {
         sockopt::set_socket_recv_buffer_size(&descriptor, length)?;
     }
-    if let Some(local) = options.host_traddr {
-        rustix::net::bind(&descriptor, &SocketAddr::new(local, 0))?;
-    }
+    bind_source(&descriptor, remote, options)?;
     match rustix::net::connect(&descriptor, &remote) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(PendingConnection(descriptor)),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives a connection that is to be made its own end: the local address where one is asked for, and the first of the
+/// ports that is free.
+fn bind_source(descriptor: &OwnedFd, remote: SocketAddr, options: &ConnectionOptions<'_>) -> io::Result<()> {
+    let any = if remote.is_ipv4() {
+        IpAddr::from(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::from(Ipv6Addr::UNSPECIFIED)
+    };
+    let local = options.host_traddr.unwrap_or(any);
+    for port in options.source_ports {
+        // Without SO_REUSEADDR a port whose last connection lingers is in use: its two ends would be those of the new
+        // one, and the peer could take segments of one for the other's.
+        match rustix::net::bind(descriptor, &SocketAddr::new(local, *port)) {
+            Ok(()) => return Ok(()),
+            Err(Errno::ADDRINUSE) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if !options.source_ports.is_empty() {
+        tracing::debug!(%remote, ports = ?options.source_ports, "all source ports are in use: the system chooses");
+    }
+    match options.host_traddr {
+        Some(local) => Ok(rustix::net::bind(descriptor, &SocketAddr::new(local, 0))?),
+        None => Ok(()),
     }
 }
 

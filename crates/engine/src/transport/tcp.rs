@@ -21,6 +21,8 @@ pub struct ConnectionOptions<'a> {
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.
     pub host_iface: Option<&'a str>,
+    /// Local ports to connect from: the first that is free; the system chooses where there is none, or none free.
+    pub source_ports: &'a [u16],
     /// Bytes of the send buffer; the system decides when absent.
     pub send_buffer: Option<usize>,
     /// Bytes of the receive buffer; the system decides when absent.

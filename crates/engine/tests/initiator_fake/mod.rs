@@ -217,6 +217,7 @@ pub(crate) fn queue_options(address: SocketAddr) -> QueueOptions {
         address,
         host_traddr: None,
         host_iface: None,
+        source_ports: Vec::new(),
         digests: Digests::default(),
         queue_id: 1,
         entries: 32,

@@ -222,6 +222,11 @@ impl Paths {
         found.as_ref().expect("a set begins with a live path").1.clone()
     }
 
+    /// The subsystem that all paths lead to.
+    pub fn subsystem_nqn(&self) -> &str {
+        &self.shared.paths[0].options.subsystem_nqn
+    }
+
     /// Which path a command takes.
     pub fn policy(&self) -> IoPolicy {
         self.shared.options.policy

@@ -39,6 +39,7 @@ impl Queue {
             congestion: options.congestion.as_deref(),
             host_traddr: options.host_traddr,
             host_iface: options.host_iface.as_deref(),
+            source_ports: &options.source_ports,
             send_buffer: options.send_buffer,
             receive_buffer: options.receive_buffer,
         };
