@@ -1,43 +1,17 @@
 //! `bench --top` on a terminal that `script` makes: what is drawn, what keys do, and that the report and the terminal are there
 //! afterwards.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+mod serving;
+
+use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use serde_json::Value;
+use serving::{NQN, Serving};
 
-const NQN: &str = "nqn.2026-01.io.selvedge:target";
 /// Takes the terminal, with the cursor hidden, and gives it back.
 const TAKEN: &str = "\x1b[?1049h";
 const GIVEN_BACK: &str = "\x1b[?1049l\x1b[?25h";
-
-/// A target, killed when the test is over however it ends.
-struct Serving {
-    child: Child,
-    port: String,
-}
-
-impl Serving {
-    fn start() -> Self {
-        let arguments =
-            ["serve", "-s", "0", "--namespace", "memory:16m", "--reactors", "1", "--control", "none"];
-        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the program runs");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("stdout is a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("it prints where it listens");
-        let port = line.trim().strip_prefix("listening on 127.0.0.1:").expect("where it listens comes first");
-        Self { port: port.to_owned(), child }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// A bench on a terminal of its own.
 struct OnTerminal {
@@ -102,7 +76,7 @@ impl OnTerminal {
 
 #[test]
 fn a_run_is_watched_and_reported() {
-    let serving = Serving::start();
+    let serving = Serving::start("memory:16m");
     let Some(bench) = OnTerminal::start(&serving, "2") else { return };
     let (status, seen, report) = bench.end();
     assert_eq!(status.code(), Some(0), "{seen}");
@@ -117,7 +91,7 @@ fn a_run_is_watched_and_reported() {
 
 #[test]
 fn keys_lead_down_and_end_the_run_like_ctrl_c() {
-    let serving = Serving::start();
+    let serving = Serving::start("memory:16m");
     for end in ["q", "\x03"] {
         let Some(mut bench) = OnTerminal::start(&serving, "60") else { return };
         assert!(bench.shows("BANDWIDTH"), "{:?}", bench.seen);

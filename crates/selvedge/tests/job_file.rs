@@ -1,13 +1,12 @@
 //! fio's job files and fio's JSON as people use them: profiles run as they are, what cannot be had is named and nothing
 //! runs, and what is printed has fio's names.
 
-use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+mod serving;
+
+use std::process::Output;
 
 use serde_json::Value;
-
-const NQN: &str = "nqn.2026-01.io.selvedge:target";
+use serving::{Serving, json, stderr};
 
 /// The profile of a home network that seed 002 tells of, as it stands there.
 const HOME_NETWORK: &str = "
@@ -33,64 +32,32 @@ rw=randwrite
 stonewall
 ";
 
-/// A target and a folder for job files, gone when the test is over however it ends.
-struct Serving {
-    child: Child,
-    port: String,
+/// A target and a folder for job files.
+struct Ground {
+    serving: Serving,
     folder: tempfile::TempDir,
 }
 
-impl Serving {
-    fn start(namespace: &str) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(["serve", "-s", "0", "--control", "none", "--namespace", namespace, "--reactors", "1"]);
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("stdout is a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("it prints where it listens");
-        let port = line.trim().strip_prefix("listening on 127.0.0.1:").expect("where it listens comes first");
-        Self { port: port.to_owned(), child, folder: tempfile::tempdir().expect("a folder") }
-    }
-
-    fn file(&self, text: &str) -> PathBuf {
-        let path = self.folder.path().join("job.fio");
-        std::fs::write(&path, text).expect("the folder takes a file");
-        path
+impl Ground {
+    fn new(namespace: &str) -> Self {
+        Self { serving: Serving::start(namespace), folder: tempfile::tempdir().expect("a folder") }
     }
 
     fn bench(&self, more: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(["bench", "-a", "127.0.0.1", "-s", &self.port, "-n", NQN]).args(more);
-        command.stdin(Stdio::null()).output().expect("the program runs")
+        self.serving.bench(more).output().expect("the program runs")
     }
 
     fn run(&self, text: &str, more: &[&str]) -> Output {
-        let path = self.file(text);
+        let path = self.folder.path().join("job.fio");
+        std::fs::write(&path, text).expect("the folder takes a file");
         self.bench(&[&[path.to_str().expect("a path of UTF-8")], more].concat())
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
-    serde_json::from_slice(&output.stdout).expect("stdout is JSON")
-}
-
 #[test]
 fn a_published_profile_runs_as_it_is() {
-    let serving = Serving::start("null:2g");
-    let output = serving.run(HOME_NETWORK, &["--runtime", "1", "--output-format=fio-json"]);
+    let ground = Ground::new("null:2g");
+    let output = ground.run(HOME_NETWORK, &["--runtime", "1", "--output-format=fio-json"]);
     let report = json(&output);
     let jobs = report["jobs"].as_array().expect("jobs");
     let names: Vec<&Value> = jobs.iter().map(|job| &job["jobname"]).collect();
@@ -110,11 +77,11 @@ fn a_published_profile_runs_as_it_is() {
 
 #[test]
 fn jobs_run_together_or_in_turn_and_each_does_all_of_its_size() {
-    let serving = Serving::start("memory:16m");
+    let ground = Ground::new("memory:16m");
     let text = "[global]\nfilename=x\nioengine=libaio\niodepth=4\nbs=4k\nsize=1m\n[a]\nrw=randwrite\nverify=crc32c\n\
                 [b]\nrw=write\noffset=4m\nnumjobs=2\nfsync=64\nstartdelay=10ms\n[c]\nstonewall\nrw=randread\n\
                 verify=crc32c\nruntime=60\n";
-    let report = json(&serving.run(text, &["-o", "json"]));
+    let report = json(&ground.run(text, &["-o", "json"]));
     let jobs = report["jobs"].as_array().expect("jobs");
     let groups: Vec<(&Value, &Value)> = jobs.iter().map(|job| (&job["name"], &job["group"])).collect();
     assert_eq!(groups, [(&"a".into(), &0.into()), (&"b".into(), &0.into()), (&"c".into(), &1.into())]);
@@ -125,20 +92,20 @@ fn jobs_run_together_or_in_turn_and_each_does_all_of_its_size() {
     assert_eq!((&jobs[2]["read"]["ios"], &jobs[2]["verify"]["reads_checked"]), (&256.into(), &256.into()));
 
     // After a ramp, which is not part of it, all of the size is done.
-    let report = json(&serving.run("[a]\nrw=read\nsize=1m\nramp_time=50ms\n", &["-o", "json"]));
+    let report = json(&ground.run("[a]\nrw=read\nsize=1m\nramp_time=50ms\n", &["-o", "json"]));
     assert_eq!(report["jobs"][0]["read"]["ios"], 256);
 }
 
 #[test]
 fn what_cannot_be_had_is_named_and_nothing_runs() {
-    let serving = Serving::start("memory:16m");
+    let ground = Ground::new("memory:16m");
     let text = "[a]\nrw=write\nsize=1m\nbssplit=4k/50:8k/50\nstonewall\n";
-    let output = serving.run(text, &[]);
+    let output = ground.run(text, &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());
     let told = stderr(&output);
     assert!(told.contains("job.fio:4: bssplit") && told.contains("--ignore-unsupported"), "{told}");
-    let report = json(&serving.run(text, &["--ignore-unsupported", "-o", "json"]));
+    let report = json(&ground.run(text, &["--ignore-unsupported", "-o", "json"]));
     assert_eq!(report["jobs"][0]["write"]["ios"], 256);
     assert!(report["notes"][0].as_str().is_some_and(|note| note.contains("job.fio:4: bssplit")));
 
@@ -149,24 +116,24 @@ fn what_cannot_be_had_is_named_and_nothing_runs() {
         ("[a]\nrw=read\nbs=\n", "job.fio:3:"),
         ("bs=4k\n", "job.fio:1:"),
     ] {
-        let output = serving.run(text, &["-o", "json"]);
+        let output = ground.run(text, &["-o", "json"]);
         assert_eq!(output.status.code(), Some(2), "{text}: {}", stderr(&output));
         assert!(output.stdout.is_empty() && stderr(&output).contains(part), "{text}: {}", stderr(&output));
     }
-    let output = serving.bench(&["no-such-file.fio"]);
+    let output = ground.bench(&["no-such-file.fio"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("no-such-file.fio cannot be read"), "{}", stderr(&output));
 }
 
 #[test]
 fn a_workload_of_flags_is_printed_in_fios_form() {
-    let serving = Serving::start("memory:16m");
+    let ground = Ground::new("memory:16m");
     let more = ["--rw", "randrw", "--size", "4m", "--iodepth", "8", "--fsync", "32", "-o", "fio-json"];
-    let report = json(&serving.bench(&more));
+    let report = json(&ground.bench(&more));
     let job = &report["jobs"][0];
     let ios = |side: &str| job[side]["total_ios"].as_u64().expect("a number");
     assert_eq!(ios("read") + ios("write"), 1024);
     assert!(ios("sync") > 0 && ios("trim") == 0);
-    let output = serving.bench(&["--verify-only", "--verify-state", "x", "-o", "fio-json"]);
+    let output = ground.bench(&["--verify-only", "--verify-state", "x", "-o", "fio-json"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
 }

@@ -1,37 +1,29 @@
 //! `selvedge sweep` as people use it and break it: killed in the middle, pointed at data, given nonsense, left alone by
 //! its target; and the reports and comparisons of what it measured.
 
+mod serving;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use serving::{NQN, Serving, stderr};
 
-const NQN: &str = "nqn.2026-01.io.selvedge:target";
 /// Until something that takes a second or two must have happened.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A target and a folder for results, gone when the test is over however it ends.
 struct Ground {
-    target: Child,
-    port: String,
+    target: Serving,
     folder: tempfile::TempDir,
 }
 
 impl Ground {
     fn new(namespace: &str) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(["serve", "-s", "0", "--control", "none", "--namespace", namespace, "--reactors", "1"]);
-        let mut target =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs");
-        let mut line = String::new();
-        let stdout = target.stdout.take().expect("stdout is a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("it prints where it listens");
-        let port = line.trim().strip_prefix("listening on 127.0.0.1:").expect("where it listens comes first");
-        Self { port: port.to_owned(), target, folder: tempfile::tempdir().expect("a folder") }
+        Self { target: Serving::start(namespace), folder: tempfile::tempdir().expect("a folder") }
     }
 
     fn results(&self) -> PathBuf {
@@ -40,7 +32,7 @@ impl Ground {
 
     fn command(&self, arguments: &str) -> Command {
         let mut command = selvedge("sweep");
-        command.args(["-a", "127.0.0.1", "-s", &self.port, "-n", NQN]);
+        command.args(["-a", "127.0.0.1", "-s", &self.target.port, "-n", NQN]);
         command.args(["--runtime", "100ms", "--ramp_time", "20ms", "--pause", "0"]);
         command.arg("--output").arg(self.results()).args(arguments.split_whitespace());
         command
@@ -55,21 +47,10 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = self.target.kill();
-        let _ = self.target.wait();
-    }
-}
-
 fn selvedge(command: &str) -> Command {
     let mut selvedge = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     selvedge.arg(command).stdin(Stdio::null());
     selvedge
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn lines(folder: &Path) -> Vec<Value> {
@@ -157,8 +138,7 @@ fn a_target_that_goes_away_leaves_what_was_measured() {
         assert!(began.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(5));
     }
-    ground.target.kill().unwrap();
-    ground.target.wait().unwrap();
+    ground.target.kill();
     let output = sweep.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let told = stderr(&output);
@@ -188,7 +168,7 @@ fn data_is_not_destroyed_unasked() {
             "-a",
             "127.0.0.1",
             "-s",
-            &ground.port,
+            &ground.target.port,
             "-n",
             NQN,
             "--runtime",
