@@ -17,6 +17,7 @@ mod state;
 mod stop;
 mod sweep;
 mod top;
+mod tune;
 
 use std::process::ExitCode;
 

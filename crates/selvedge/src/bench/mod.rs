@@ -1,14 +1,17 @@
 //! A workload on a namespace: made, run, measured and verified through the engine's initiator. What it is asked to
 //! do is `config::workload`'s, how its results look is `report`'s.
 
+pub(crate) mod auto_queues;
 pub(crate) mod histogram;
 pub(crate) mod job;
 pub(crate) mod latency_map;
 pub(crate) mod ledger;
+pub(crate) mod matching;
 pub(crate) mod order;
 pub(crate) mod path_view;
 pub(crate) mod process;
 pub(crate) mod progress;
+mod queue_file;
 pub(crate) mod run;
 pub(crate) mod stamp;
 pub(crate) mod state;

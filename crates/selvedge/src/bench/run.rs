@@ -13,8 +13,10 @@ use engine::ring::{self, Ring, RingOptions};
 use super::histogram::{Tallies, Tally};
 use super::job::{Job, Verified};
 use super::latency_map::{LatencyGrid, LatencyMap};
+use super::matching::Placements;
 use super::path_view::PathView;
 use super::progress::Progress;
+use super::queue_file::{Share, ToldQueue};
 use super::state::{Record, Recorder};
 use super::throughput::{Intervals, Throughput};
 use super::worker::{self, Broken, Lines, Message, Timeline, WorkerPlan, WorkerReport};
@@ -36,6 +38,8 @@ pub(crate) struct Run<'a> {
     pub(crate) recorder: Option<Arc<Recorder>>,
     /// Write nothing, and check against this.
     pub(crate) record: Option<&'a Record>,
+    /// Where its queues go; the system decides when absent.
+    pub(crate) placements: Option<&'a Placements>,
     /// Somebody wants it to end.
     pub(crate) stop: Arc<AtomicBool>,
     /// No progress on stderr.
@@ -118,6 +122,7 @@ impl Run<'_> {
             block_bytes: self.fitted.workload.block_bytes,
             unit_bytes: self.fitted.unit_bytes,
             seed: self.fitted.workload.seed.wrapping_add(number as u64),
+            cpus: self.placements.map(|placed| placed.cpus_of_worker(number, workers)).unwrap_or_default(),
         };
         (0..workers).map(plan).collect()
     }
@@ -177,6 +182,7 @@ impl Run<'_> {
     fn follow(&self, workers: &mut Workers, mut progress: Progress) {
         let count = workers.threads.len();
         let mut seen = Seen::new(count);
+        let share = Share::new();
         while seen.gone < count {
             progress.turn(&self.stop);
             // Every worker says when it goes, so this ends.
@@ -186,9 +192,11 @@ impl Run<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             match message {
-                Message::Ready => {
+                Message::Ready { number, thread, lanes } => {
                     seen.ready += 1;
+                    (seen.threads[number], seen.lanes[number]) = (thread, lanes);
                     if seen.ready == count {
+                        share.tell(self.told(&seen));
                         workers.begin(self.timeline());
                         if let Some(screen) = progress.screen() {
                             screen.begin();
@@ -217,10 +225,22 @@ impl Run<'_> {
                 }
                 Message::Progress { number, total, read_back, lanes } => {
                     seen.lanes[number] = lanes;
+                    // Once a second is enough for connections that come and go.
+                    if number == 0 {
+                        share.tell(self.told(&seen));
+                    }
                     seen.show(&mut progress, number, *total, read_back, &self.paths.status());
                 }
             }
         }
+    }
+
+    /// What other programs are told of the queues.
+    fn told(&self, seen: &Seen) -> Vec<ToldQueue> {
+        let nqn = self.paths.subsystem_nqn();
+        let status = self.paths.status();
+        let threads = seen.threads.iter().zip(&seen.lanes);
+        threads.flat_map(|(thread, lanes)| ToldQueue::of_thread(nqn, *thread, &status, lanes)).collect()
     }
 
     fn timeline(&self) -> Timeline {
@@ -339,6 +359,7 @@ struct Seen {
     totals: Vec<Tally>,
     read_back: Vec<u64>,
     lanes: Vec<Vec<LaneReport>>,
+    threads: Vec<i32>,
     view: PathView,
     news: usize,
     shown: Tally,
@@ -357,6 +378,7 @@ impl Seen {
             totals: vec![Tally::default(); workers],
             read_back: vec![0; workers],
             lanes: vec![Vec::new(); workers],
+            threads: vec![0; workers],
             view: PathView::default(),
             news: 0,
             shown: Tally::default(),

@@ -38,6 +38,8 @@ pub(crate) struct WorkerPlan {
     pub(crate) block_bytes: u32,
     pub(crate) unit_bytes: u32,
     pub(crate) seed: u64,
+    /// Processors to keep to; anywhere when there is none.
+    pub(crate) cpus: Vec<u32>,
 }
 
 /// When things begin and end, the same for all workers.
@@ -49,8 +51,8 @@ pub(crate) struct Timeline {
 
 /// What a worker says while it lives.
 pub(crate) enum Message {
-    /// Its queues are live.
-    Ready,
+    /// Its queues are live: the system's number of its thread, and how its paths are.
+    Ready { number: usize, thread: i32, lanes: Vec<LaneReport> },
     /// It has begun to count.
     Counting,
     /// Its workload is over.
@@ -100,7 +102,8 @@ pub(crate) enum Broken {
 pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport>, Failure> {
     let _farewell = Farewell(&lines.messages);
     Worker::open(plan).map(|mut worker| {
-        let _ = lines.messages.send(Message::Ready);
+        let (number, lanes) = (worker.number, worker.queues.report());
+        let _ = lines.messages.send(Message::Ready { number, thread: core::thread_id(), lanes });
         let Ok(timeline) = lines.start.recv() else {
             worker.close();
             return None;
@@ -159,6 +162,12 @@ struct Worker {
 impl Worker {
     /// Opens the ring and the queues, and waits until the queues are live.
     fn open(plan: WorkerPlan) -> Result<Self, Failure> {
+        // Before anything is allocated, so that the memory is near the processor too.
+        if !plan.cpus.is_empty()
+            && let Err(error) = core::keep_on(&plan.cpus)
+        {
+            tracing::warn!(%error, worker = plan.number, "a worker stays where the system puts it");
+        }
         let system = |error| Failure::failed(format!("cannot make a ring for the I/O: {error}"));
         let mut ring = Ring::new(plan.ring).map_err(system)?;
         let (number, workers) = (plan.number as u16, plan.workers as u16);

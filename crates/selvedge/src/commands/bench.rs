@@ -1,6 +1,7 @@
 //! `selvedge bench`: a workload as fio's options describe it, on a namespace of a target; or the check of what an
 //! earlier one left there.
 
+mod auto;
 mod job_file;
 pub(super) mod paths;
 pub(super) mod setting;
@@ -15,6 +16,7 @@ use engine::initiator::{Controller, NamespaceInfo};
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::bench::matching::Placements;
 use crate::bench::process::ProcessWatch;
 use crate::bench::run::{Outcome, Run};
 use crate::bench::state::{Header, Record, Recorder};
@@ -23,7 +25,7 @@ use crate::config::workload::{Fitted, Geometry, VerifyState, Workload};
 use crate::failure::Failure;
 use crate::flags::bench::{BenchFlags, BenchFormat};
 use crate::report;
-use crate::report::bench::VerifyReport;
+use crate::report::bench::{BenchReport, VerifyReport};
 use crate::report::fio::Measured;
 use crate::report::units;
 use crate::stop::Stop;
@@ -42,24 +44,21 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     if matches!(state, VerifyState::Check(_)) && flags.output_format == BenchFormat::FioJson {
         return Err(Failure::usage("fio's JSON has no place for what --verify-only finds: use -o json"));
     }
+    auto::check(flags, &workload, &state)?;
     let stop = Stop::on_signals()?;
     let setting = Setting::new(flags, &stop)?;
     let record = match &state {
-        VerifyState::Check(path) => Some(read_record(path, flags)?),
+        VerifyState::Check(path) => Some(read_record(path, flags, &mut workload)?),
         _ => None,
     };
-    if let Some(record) = &record {
-        let header = &record.header;
-        workload.block_bytes = header.block_bytes;
-        workload.offset = header.offset;
-        workload.size = Some(header.slots * u64::from(header.block_bytes));
-    }
-    let queues = setting.queues(&workload);
     // Undone when the run is over, and its connections with it.
     let _machine = paths::prepare_machine(flags)?;
-    let paths = setting.connect(queues)?;
-    let namespace = paths.namespace();
-    let fitted = fit(workload, &paths.controllers(), &namespace, record.as_ref())?;
+    let auto = auto::find(&setting, flags, &workload)?;
+    let queues = setting.queues(&workload, auto.as_ref().map(|auto| auto.settled));
+    let placements = setting.place(queues);
+    warn(placements.as_ref());
+    let paths = setting.connect(queues, placements.as_ref())?;
+    let fitted = fit(workload, &paths.controllers(), &paths.namespace(), record.as_ref())?;
     let writer = Uuid::new_v4().as_u64_pair().0;
     let recorder = match &state {
         VerifyState::Record(path) => Some(begin_record(path, flags, &fitted, writer)?),
@@ -73,6 +72,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         writer,
         recorder: recorder.clone(),
         record: record.as_ref(),
+        placements: placements.as_ref(),
         stop: stop.flag(),
         quiet: false,
         top: flags.top.then(|| flags.nqn.to_string()),
@@ -86,9 +86,13 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     if let Some(record) = &record {
         return finish_check(flags, record, outcome);
     }
+    let report = || BenchReport {
+        auto_queues: auto,
+        ..setting.report(&fitted, queues, &outcome, placements.as_ref())
+    };
     match flags.output_format {
-        BenchFormat::Normal => report::print(setting.report(&fitted, queues, &outcome))?,
-        BenchFormat::Json => report::print_json(&setting.report(&fitted, queues, &outcome))?,
+        BenchFormat::Normal => report::print(report())?,
+        BenchFormat::Json => report::print_json(&report())?,
         BenchFormat::FioJson => {
             let (name, elapsed) = (fitted.workload.kind(), began.elapsed());
             let (fitted, outcome) = (&fitted, &outcome);
@@ -97,6 +101,13 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         }
     }
     finish(outcome, recorder.as_deref())
+}
+
+/// Says what could not be done of matching queues to the NIC's.
+fn warn(placements: Option<&Placements>) {
+    for warning in placements.iter().flat_map(|placed| placed.warnings()) {
+        eprintln!("selvedge: --match-hw-queues: {warning}");
+    }
 }
 
 /// Puts the workload onto the namespace, and refuses what cannot work before anything is written.
@@ -133,7 +144,8 @@ pub(super) fn fit(
     workload.fit(Geometry { unit_bytes: namespace.block_size, bytes: namespace.size_bytes() })
 }
 
-fn read_record(path: &Path, flags: &BenchFlags) -> Result<Record, Failure> {
+/// The record to check against, and the workload that does so.
+fn read_record(path: &Path, flags: &BenchFlags, workload: &mut Workload) -> Result<Record, Failure> {
     let record = Record::read(path)?;
     if record.header.nqn != flags.nqn.as_str() || record.header.nsid != flags.nsid {
         return Err(Failure::usage(format!(
@@ -143,6 +155,10 @@ fn read_record(path: &Path, flags: &BenchFlags) -> Result<Record, Failure> {
             record.header.nqn
         )));
     }
+    let header = &record.header;
+    workload.block_bytes = header.block_bytes;
+    workload.offset = header.offset;
+    workload.size = Some(header.slots * u64::from(header.block_bytes));
     Ok(record)
 }
 

@@ -193,6 +193,7 @@ impl<'a> Demo<'a> {
             writer: Uuid::new_v4().as_u64_pair().0,
             recorder: None,
             record: None,
+            placements: None,
             stop: self.stop.flag(),
             quiet: false,
             top: None,

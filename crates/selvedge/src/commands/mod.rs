@@ -15,6 +15,7 @@ mod serve;
 mod subsystem;
 mod sweep;
 mod top;
+mod tune;
 
 use crate::failure::Failure;
 use crate::flags::Command;
@@ -40,6 +41,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Referral(flags) => fabric::referral(&flags.action),
         Command::Status(flags) => fabric::status(flags),
         Command::Top(flags) => top::run(flags),
+        Command::Tune(flags) => tune::run(&flags.action),
         Command::Config(flags) => config::run(&flags.action),
         Command::Import(flags) => import::run(&flags.source),
         Command::Openapi(_) => fabric::openapi(),

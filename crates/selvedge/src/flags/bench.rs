@@ -1,10 +1,12 @@
 //! The flags of `bench`: connection options as nvme-cli has them, workload options as fio has them.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use engine::initiator::IoPolicy;
+use engine::limits::IO_QUEUES_MAX;
 use nvme::discovery::Nqn;
 
 use super::EngineFlag;
@@ -41,6 +43,38 @@ pub(crate) enum BenchFormat {
     FioJson,
 }
 
+/// I/O queues of each path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IoQueues {
+    /// So many.
+    Count(u16),
+    /// Those that trials show to be best.
+    Auto,
+}
+
+impl FromStr for IoQueues {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("write 1 to {IO_QUEUES_MAX}, or auto");
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => {
+                let count = text.parse().map_err(|_| wrong())?;
+                if (1..=IO_QUEUES_MAX).contains(&count) { Ok(Self::Count(count)) } else { Err(wrong()) }
+            }
+        }
+    }
+}
+
+/// Something that is done or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    #[default]
+    Off,
+}
+
 /// How data is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VerifyMethod {
@@ -54,6 +88,16 @@ pub(crate) enum VerifyMethod {
   uses the queues j, j+numjobs, and so on; where there are fewer queues than
   jobs, the jobs of one queue share its thread. With --verify each job keeps
   to its own part of the range; without, all jobs use all of it.
+
+Queues and the NIC:
+  --match-hw-queues asks for as many I/O queues as the interface to the target
+  has (and the machine CPUs), -i N for no more than N of them. It chooses
+  source ports so that the NIC's hash gives each its own receive queue, and
+  keeps each worker on the CPU that serves the queue. It needs no root and
+  changes nothing; `selvedge tune` does that.
+  -i auto begins with that number, runs short trials of this very workload,
+  and takes more while the 99th percentile falls and CPUs are left, else fewer.
+  A workload that writes does so in the trials too.
 
 Verifying:
   --verify stamps every block that is written with its position, a count of
@@ -77,6 +121,9 @@ Examples:
   T='-a 127.0.0.1 -n nqn.2026-01.io.selvedge:target'
   selvedge bench $T --rw randread --bs 4k --iodepth 32 --numjobs 4 --runtime 10
   selvedge bench $T --rw randread --iodepth 32 --runtime 1m --top -o json > run.json
+  selvedge bench $T --rw randread --iodepth 32 --numjobs 8 --runtime 10 \\
+      --match-hw-queues
+  selvedge bench $T --rw randread --iodepth 32 --numjobs 8 --runtime 10 -i auto
   selvedge bench $T --rw randwrite --size 256m --verify
   selvedge bench $T --rw randwrite --size 64m --runtime 30 --fsync 32 \\
       --verify-state state.jsonl
@@ -102,10 +149,17 @@ pub(crate) struct BenchFlags {
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,
 
-    /// I/O queues of each path, each a connection [default: one per job]
+    /// I/O queues of each path, each a connection, or `auto` to find the best number [default: one per job]
     #[arg(short = 'i', long, visible_alias = "queues-per-path", value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=128))]
-    pub(crate) nr_io_queues: Option<u16>,
+    pub(crate) nr_io_queues: Option<IoQueues>,
+
+    /// No more I/O queues than the NIC has, each on a receive queue of its own, its worker on the CPU that serves it
+    #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub(crate) match_hw_queues: Option<Switch>,
+
+    /// Length of each trial of -i auto, the first third of which is not counted [default: 3]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "This program's own options")]
+    pub(crate) auto_trial: Option<Duration>,
 
     /// Entries of each queue [default: 128, or more where --iodepth needs it]
     #[arg(short = 'Q', long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1024))]

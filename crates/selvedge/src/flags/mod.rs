@@ -11,6 +11,7 @@ pub(crate) mod serve;
 pub(crate) mod subsystem;
 pub(crate) mod sweep;
 pub(crate) mod top;
+pub(crate) mod tune;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     Status(control::StatusFlags),
     /// Watch what a running target does: subsystems, hosts, queues, reactors
     Top(top::TopFlags),
+    /// See and change where the packets of NVMe/TCP queues go: NIC queue, interrupt, CPU, worker
+    Tune(tune::TuneFlags),
     /// Check, compare, apply or print whole configurations
     Config(config::ConfigFlags),
     /// Make a target.toml of another target's configuration

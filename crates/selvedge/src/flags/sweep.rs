@@ -11,13 +11,13 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum}
 use serde::{Deserialize, Serialize};
 
 use super::OutputFlags;
-use super::bench::BenchFlags;
+use super::bench::{BenchFlags, IoQueues};
 use crate::config::size::parse_time;
 use crate::control::endpoint::Endpoint;
 
 /// The options of `bench` that take a list, as they are spelled, in the order in which points vary: the last changes
 /// first.
-pub(crate) const AXES: [&str; 14] = [
+pub(crate) const AXES: [&str; 15] = [
     "rw",
     "rwmixread",
     "bs",
@@ -31,13 +31,15 @@ pub(crate) const AXES: [&str; 14] = [
     "numjobs",
     "iodepth",
     "nr-io-queues",
+    "match-hw-queues",
     "rate_iops",
 ];
 
 /// Options of `bench` that make no sense in a sweep, or are its own.
-const LEFT_OUT: [&str; 7] = [
+const LEFT_OUT: [&str; 8] = [
     "job_file",
     "ignore_unsupported",
+    "auto_trial",
     "verify",
     "verify_state",
     "verify_only",
@@ -186,6 +188,8 @@ fn bench_arguments() -> impl Iterator<Item = Arg> {
         let values: Vec<String> =
             arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
         let help = if values.is_empty() { help } else { format!("{help}: {}", values.join(", ")) };
+        // What may stand alone in a line of `bench` has its values here.
+        let arg = arg.num_args(1).require_equals(false);
         arg.value_parser(NonEmptyStringValueParser::new()).value_delimiter(',').value_name("LIST").help(help)
     })
 }
@@ -224,20 +228,24 @@ fn given(arg: &Arg, matches: &ArgMatches) -> Option<Given> {
 pub(crate) fn bench_flags(options: &[Given]) -> Result<BenchFlags, String> {
     let mut line = vec!["bench".to_owned()];
     for Given { option, values } in options {
-        line.push(format!("--{option}"));
-        if !values.is_empty() {
-            line.push(values.join(","));
-        }
+        line.push(match values.as_slice() {
+            [] => format!("--{option}"),
+            values => format!("--{option}={}", values.join(",")),
+        });
     }
     let command = BenchFlags::augment_args(Command::new("bench"));
     let flags = command.try_get_matches_from(line).and_then(|matches| BenchFlags::from_arg_matches(&matches));
-    flags.map_err(|error| {
+    let flags = flags.map_err(|error| {
         let text = error.to_string();
         let lines =
             text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
         let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
         lines.join(" ").trim_start_matches("error: ").to_owned()
-    })
+    })?;
+    if flags.nr_io_queues == Some(IoQueues::Auto) {
+        return Err("--nr-io-queues auto: a sweep measures each number itself, as in -i 1..16".to_owned());
+    }
+    Ok(flags)
 }
 
 const AFTER_HELP: &str = "Axes:
@@ -281,6 +289,7 @@ impl SweepFlags {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bench::Switch;
     use super::*;
 
     fn given(arguments: &str) -> Vec<Given> {
@@ -313,13 +322,15 @@ mod tests {
     #[test]
     fn a_point_is_a_line_of_bench() {
         let flags = bench_flags(&given("-a 10.0.0.1 -n nqn.a -g --rw randread --iodepth 8 -i 2")).unwrap();
-        assert_eq!((flags.workload.iodepth, flags.nr_io_queues), (Some(8), Some(2)));
+        assert_eq!((flags.workload.iodepth, flags.nr_io_queues), (Some(8), Some(IoQueues::Count(2))));
         assert!(flags.connection.hdr_digest);
         for (arguments, expected) in [
             ("--iodepth 0", "--iodepth"),
             ("--iodepth 9e9", "--iodepth"),
             ("--bs k", "--bs"),
             ("-i 4000", "128"),
+            ("-i auto", "1..16"),
+            ("--match-hw-queues maybe", "on"),
             ("--rw randomly", "randread"),
         ] {
             let line = format!("-a 10.0.0.1 -n nqn.a --rw read {arguments}");
@@ -329,6 +340,20 @@ mod tests {
         }
         let missing = bench_flags(&given("--rw randread")).unwrap_err();
         assert!(missing.contains("--nqn") && missing.contains("--traddr"), "{missing}");
+    }
+
+    #[test]
+    fn a_switch_of_bench_is_an_axis_with_values() {
+        let line = "-a 10.0.0.1 -n nqn.a --rw randread --match-hw-queues on,off --iodepth 8";
+        let values = |given: &[Given]| {
+            given.iter().find(|given| given.option == "match-hw-queues").map(|given| given.values.clone())
+        };
+        assert_eq!(values(&given(line)).unwrap(), ["on", "off"]);
+        for (value, switch) in [("on", Switch::On), ("off", Switch::Off)] {
+            let flags = bench_flags(&given(&line.replace("on,off", value))).unwrap();
+            assert_eq!((flags.match_hw_queues, flags.workload.iodepth), (Some(switch), Some(8)));
+        }
+        assert!(SweepFlags::of("-a 10.0.0.1 -n nqn.a --rw randread --match-hw-queues").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::paths::PathReport;
+use super::queues::{AutoReport, MatchReport};
 use super::table::{Side, Table};
 use super::units;
 use crate::bench::histogram::{LatencyNs, Tally};
@@ -41,6 +42,10 @@ pub(crate) struct BenchReport {
     pub(crate) timeline: Intervals,
     /// What each path carried.
     pub(crate) paths: Vec<PathReport>,
+    /// With `--match-hw-queues`: how each path's queues were matched to those of its interface.
+    pub(crate) match_hw_queues: Option<Vec<MatchReport>>,
+    /// With `-i auto`: how the number of queues was found.
+    pub(crate) auto_queues: Option<AutoReport>,
 }
 
 /// What was run.
@@ -217,6 +222,8 @@ impl BenchReport {
             verify: outcome.verified.as_ref().map(VerifyReport::from),
             timeline: outcome.intervals.clone(),
             paths: PathReport::all(&outcome.paths),
+            match_hw_queues: None,
+            auto_queues: None,
         }
     }
 
@@ -303,6 +310,8 @@ impl fmt::Display for BenchReport {
                 None => writeln!(f)?,
             }
         }
+        self.auto_queues.iter().try_for_each(|auto| write!(f, "{auto}"))?;
+        self.match_hw_queues.iter().flatten().try_for_each(|matched| write!(f, "{matched}"))?;
         match &self.verify {
             Some(verify) => write!(f, "{verify}"),
             None => Ok(()),
@@ -389,6 +398,7 @@ mod tests {
         }
         assert_eq!(json["cpu"]["percent"], 25.0);
         assert_eq!(json["cpu"]["us_per_io"], 250.0);
+        assert!(json["match_hw_queues"].is_null() && json["auto_queues"].is_null());
         assert!(json["flush"].is_null() && json["target_cpu"].is_null() && json["verify"].is_null());
     }
 

@@ -53,7 +53,7 @@ fn files(document: &Document, data: &Value) -> Result<Vec<(String, String)>, Fai
 }
 
 /// Writes beside the file and renames: a crash leaves the old file or the new one.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let beside = path.with_file_name(name);

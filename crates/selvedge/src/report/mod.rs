@@ -8,9 +8,10 @@ pub(crate) mod document;
 pub(crate) mod fio;
 pub(crate) mod folder;
 pub(crate) mod markdown;
-mod markup;
+pub(crate) mod markup;
 pub(crate) mod page;
 pub(crate) mod paths;
+pub(crate) mod queues;
 #[cfg(test)]
 pub(crate) mod sample;
 pub(crate) mod svg;

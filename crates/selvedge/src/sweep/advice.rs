@@ -101,7 +101,7 @@ fn more(ratio: f64) -> String {
 }
 
 /// The fewest queues of a family that are as good as any.
-fn fewest_queues<'a>(family: &Family<'a>) -> Option<&'a Summary> {
+pub(crate) fn fewest_queues<'a>(family: &Family<'a>) -> Option<&'a Summary> {
     let best = family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
     let good: Vec<&&Summary> =
         family.members.iter().filter(|summary| summary.iops.mean >= best * AS_GOOD).collect();

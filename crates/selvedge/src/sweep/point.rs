@@ -127,6 +127,8 @@ pub(crate) fn in_words(option: &str, value: &str) -> String {
         "iodepth" => format!("depth {value}"),
         "numjobs" => plural("job"),
         "nr-io-queues" => plural("queue"),
+        "match-hw-queues" if value == "on" => "queues matched to the NIC's".to_owned(),
+        "match-hw-queues" => "queues not matched".to_owned(),
         "queue-size" => format!("queues of {value}"),
         "rate_iops" if value == FULL => "full load".to_owned(),
         "rate_iops" if value.ends_with('%') => format!("{} % load", value.trim_end_matches('%')),

@@ -94,6 +94,7 @@ fn remarks(summary: &Summary) -> String {
 fn title(option: &str) -> &str {
     match option {
         "nr-io-queues" => "-i",
+        "match-hw-queues" => "matching",
         "rwmixread" => "reads",
         "rate_iops" => "load",
         other => other,

@@ -15,13 +15,14 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::setting::Setting;
-use super::{finish, fit, paths};
+use super::{finish, fit, paths, warn};
+use crate::bench::matching::Placements;
 use crate::bench::process::ProcessWatch;
 use crate::bench::run::{Outcome, Run};
 use crate::config::workload::{Fitted, Queues, Workload};
 use crate::failure::Failure;
 use crate::fio::job_file::{Job, JobFile};
-use crate::flags::bench::{BenchFlags, BenchFormat, WorkloadFlags};
+use crate::flags::bench::{BenchFlags, BenchFormat, IoQueues, WorkloadFlags};
 use crate::report;
 use crate::report::bench::BenchReport;
 use crate::report::fio::{Measured, ProcessUse};
@@ -48,6 +49,7 @@ struct Finished<'a> {
     planned: &'a Planned<'a>,
     fitted: Fitted,
     outcome: Outcome,
+    placements: Option<Placements>,
     process: ProcessUse,
     elapsed: Duration,
 }
@@ -76,6 +78,11 @@ pub(super) fn run(flags: &BenchFlags, path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     let file =
         JobFile::read(&read(path)?).map_err(|complaint| Failure::usage(format!("{shown}:{complaint}")))?;
+    if flags.nr_io_queues == Some(IoQueues::Auto) || flags.auto_trial.is_some() {
+        return Err(Failure::usage(
+            "-i auto finds a number for one workload, and a job file has several; write -i N, or run them one by one",
+        ));
+    }
     let notes = notes(&file, &flags.workload, flags.ignore_unsupported, &shown)?;
     let stop = Stop::on_signals()?;
     let setting = Setting::new(flags, &stop)?;
@@ -103,11 +110,10 @@ pub(super) fn run(flags: &BenchFlags, path: &Path) -> Result<(), Failure> {
     match flags.output_format {
         BenchFormat::Normal => {}
         BenchFormat::Json => {
-            let report = |job: &Finished<'_>| setting.report(&job.fitted, job.planned.queues, &job.outcome);
             let jobs = finished.iter().map(|job| JobReport {
                 name: &job.planned.job.name,
                 group: job.planned.group,
-                report: report(job),
+                report: job.report(&setting),
             });
             let report = JobFileReport { job_file: shown.to_string(), notes: &notes, jobs: jobs.collect() };
             report::print_json(&report)?;
@@ -204,7 +210,7 @@ fn plan<'a>(
             let wrong = |what| Failure::usage(format!("{path}:{}: [{}] {what}", job.line, job.name));
             let another_seed = Uuid::new_v4().as_u64_pair().1;
             let workload = Workload::of_job(typed, job, another_seed).map_err(wrong)?;
-            planned.push(Planned { job, group, queues: setting.queues(&workload), workload });
+            planned.push(Planned { job, group, queues: setting.queues(&workload, None), workload });
         }
     }
     Ok(planned)
@@ -214,7 +220,7 @@ fn plan<'a>(
 /// that there is no room for the second one.
 fn check(planned: &[Planned<'_>], setting: &Setting<'_>) -> Result<(), Failure> {
     let Some(first) = planned.first() else { return Ok(()) };
-    let paths = setting.connect(first.queues)?;
+    let paths = setting.connect(first.queues, None)?;
     let mut fitted = Vec::new();
     for planned in planned {
         fitted.push((planned, planned.fit(&paths)?));
@@ -256,6 +262,10 @@ impl Planned<'_> {
 }
 
 impl Finished<'_> {
+    fn report(&self, setting: &Setting<'_>) -> BenchReport {
+        setting.report(&self.fitted, self.planned.queues, &self.outcome, self.placements.as_ref())
+    }
+
     fn measured(&self) -> Measured<'_> {
         Measured {
             name: &self.planned.job.name,
@@ -269,6 +279,9 @@ impl Finished<'_> {
     }
 }
 
+/// A job that is connected.
+type Ready<'a> = (&'a Planned<'a>, Fitted, Arc<Paths>, Option<Placements>);
+
 /// Runs the jobs of a group at the same time: those that have been run, and why one could not begin.
 fn run_group<'a>(
     group: &'a [Planned<'a>],
@@ -278,10 +291,14 @@ fn run_group<'a>(
 ) -> (Vec<Finished<'a>>, Option<Failure>) {
     let names: Vec<String> = group.iter().map(|planned| format!("[{}]", planned.job.name)).collect();
     eprintln!("selvedge: running {}", names.join(" "));
+    // Workers of jobs that run at the same time would be put on the same processors: the system spreads them better.
+    let is_placed = group.len() == 1;
     // All are connected before the first one begins, so that they begin together.
     let connect = |planned: &'a Planned<'a>| {
-        let paths = setting.connect(planned.queues)?;
-        Ok((planned, planned.fit(&paths)?, paths))
+        let placements = setting.place(planned.queues).filter(|_| is_placed);
+        warn(placements.as_ref());
+        let paths = setting.connect(planned.queues, placements.as_ref())?;
+        Ok((planned, planned.fit(&paths)?, paths, placements))
     };
     let ready: Vec<_> = match group.iter().map(connect).collect::<Result<_, Failure>>() {
         Ok(ready) => ready,
@@ -291,7 +308,7 @@ fn run_group<'a>(
     let (nsid, top) = (flags.nsid, flags.top.then(|| flags.nqn.to_string()));
     let watch = ProcessWatch::start();
     let outcomes: Vec<_> = thread::scope(|scope| {
-        let start = |(planned, fitted, paths): (&'a Planned<'a>, Fitted, Arc<Paths>)| {
+        let start = |(planned, fitted, paths, placements): Ready<'a>| {
             let (stop, top) = (setting.stop.flag(), top.clone());
             scope.spawn(move || {
                 wait(planned.job.options.startdelay, &stop);
@@ -303,12 +320,14 @@ fn run_group<'a>(
                     writer: Uuid::new_v4().as_u64_pair().0,
                     recorder: None,
                     record: None,
+                    placements: placements.as_ref(),
                     stop,
                     quiet,
                     top,
                     target_cpu: None,
                 };
-                run.run().map(|outcome| (planned, fitted, outcome, began.elapsed()))
+                let outcome = run.run();
+                outcome.map(|outcome| (planned, fitted, placements, outcome, began.elapsed()))
             })
         };
         let threads: Vec<_> = ready.into_iter().map(start).collect();
@@ -318,8 +337,8 @@ fn run_group<'a>(
     let (mut finished, mut broken) = (Vec::new(), None);
     for outcome in outcomes {
         match outcome {
-            Ok(Ok((planned, fitted, outcome, elapsed))) => {
-                finished.push(Finished { planned, fitted, outcome, process, elapsed });
+            Ok(Ok((planned, fitted, placements, outcome, elapsed))) => {
+                finished.push(Finished { planned, fitted, outcome, placements, process, elapsed });
             }
             Ok(Err(failure)) => broken = broken.or(Some(failure)),
             Err(_) => broken = Some(Failure::failed("a job panicked; this is a bug")),
@@ -343,7 +362,7 @@ fn wait(delay: Option<Duration>, stop: &AtomicBool) {
 
 fn print(job: &Finished<'_>, setting: &Setting<'_>) -> Result<(), Failure> {
     let name = &job.planned.job.name;
-    let report = setting.report(&job.fitted, job.planned.queues, &job.outcome);
+    let report = job.report(setting);
     match &job.planned.job.options.description {
         Some(description) => report::print(format!("[{name}] {description}\n{report}\n")),
         None => report::print(format!("[{name}]\n{report}\n")),

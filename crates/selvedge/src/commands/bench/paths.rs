@@ -6,6 +6,7 @@ use engine::initiator::{ConnectOptions, PathOptions};
 use engine::ring::Engine;
 use engine::transport::congestion;
 
+use crate::bench::matching::Placements;
 use crate::config::connection::Connection;
 use crate::config::workload::Queues;
 use crate::failure::Failure;
@@ -19,16 +20,18 @@ pub(in crate::commands) fn options(
     connection: &Connection,
     queues: Queues,
     engine: Engine,
+    placements: Option<&Placements>,
 ) -> Result<PathOptions, Failure> {
     let congestion = congestion::choice(flags.paths.congestion.as_deref()).map(str::to_owned);
-    let path = |options: ConnectOptions| ConnectOptions {
+    let path = |(at, options): (usize, ConnectOptions)| ConnectOptions {
+        io_queue_ports: placements.map(|placed| placed.ports(at)).unwrap_or_default(),
         io_queues: queues.count,
         queue_entries: queues.entries,
         congestion: congestion.clone(),
         engine,
         ..options
     };
-    let paths: Vec<ConnectOptions> = connection.paths(&flags.nqn).into_iter().map(path).collect();
+    let paths: Vec<ConnectOptions> = connection.paths(&flags.nqn).into_iter().enumerate().map(path).collect();
     let is_kept =
         paths.len() > 1 || flags.paths.reconnect_delay.is_some() || flags.paths.ctrl_loss_tmo.is_some();
     let mut options = if is_kept {
@@ -91,7 +94,7 @@ mod tests {
     fn of(arguments: &str) -> Result<PathOptions, Failure> {
         let flags = BenchFlags::of(&format!("-n nqn.a --rw randread {arguments}"));
         let connection = Connection::new(&flags.connection)?;
-        options(&flags, &connection, Queues { count: 2, entries: 64 }, Engine::Automatic)
+        options(&flags, &connection, Queues { count: 2, entries: 64 }, Engine::Automatic, None)
     }
 
     #[test]

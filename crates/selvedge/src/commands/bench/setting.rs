@@ -5,13 +5,15 @@ use std::time::SystemTime;
 
 use engine::initiator::Paths;
 use engine::ring::RingOptions;
+use uuid::Uuid;
 
 use super::paths;
+use crate::bench::matching::{Matching, Placements};
 use crate::bench::run::Outcome;
 use crate::config::connection::Connection;
 use crate::config::workload::{Fitted, Queues, Workload};
 use crate::failure::Failure;
-use crate::flags::bench::BenchFlags;
+use crate::flags::bench::{BenchFlags, IoQueues, Switch};
 use crate::report;
 use crate::report::bench::{BenchReport, Options};
 use crate::report::fio::{FioReport, Measured};
@@ -22,27 +24,58 @@ pub(in crate::commands) struct Setting<'a> {
     connection: Connection,
     pub(in crate::commands) ring: RingOptions,
     pub(in crate::commands) stop: &'a Stop,
+    /// What the NICs on the way are good for, where that is asked for.
+    matching: Option<Matching>,
 }
 
 impl<'a> Setting<'a> {
-    /// Checks the flags.
+    /// Checks the flags, and looks at the machine where queues are to be matched to it.
     pub(in crate::commands) fn new(flags: &'a BenchFlags, stop: &'a Stop) -> Result<Self, Failure> {
         let ring = RingOptions {
             engine: flags.engine.into(),
             poll_us_max: flags.poll_us.unwrap_or(RingOptions::default().poll_us_max),
         };
         let connection = Connection::new(&flags.connection)?;
-        Ok(Self { flags, connection, ring, stop })
+        let wanted = flags.match_hw_queues == Some(Switch::On) || flags.nr_io_queues == Some(IoQueues::Auto);
+        let matching = wanted.then(|| Matching::look(&connection.paths(&flags.nqn)));
+        Ok(Self { flags, connection, ring, stop, matching })
     }
 
-    /// The queues that a workload asks for.
-    pub(in crate::commands) fn queues(&self, workload: &Workload) -> Queues {
-        workload.queues(self.flags.nr_io_queues, self.flags.queue_size)
+    /// Whether queues are to be no more than the NICs have, and placed.
+    pub(super) fn is_matched(&self) -> bool {
+        self.flags.match_hw_queues == Some(Switch::On)
+    }
+
+    /// The queues of each path that the NICs are good for, where that is known.
+    pub(super) fn limit(&self) -> Option<u16> {
+        self.matching.as_ref().map(|matching| matching.queues(None))
+    }
+
+    /// The queues that a workload asks for; `found` of them, where a number was found by trying.
+    pub(in crate::commands) fn queues(&self, workload: &Workload, found: Option<u16>) -> Queues {
+        let asked = match self.flags.nr_io_queues {
+            Some(IoQueues::Count(count)) => Some(count),
+            Some(IoQueues::Auto) | None => found,
+        };
+        let matching = self.matching.as_ref().filter(|_| self.is_matched());
+        let count = matching.map_or(asked, |matching| Some(matching.queues(asked)));
+        workload.queues(count, self.flags.queue_size)
+    }
+
+    /// Where queues go, if they are to be matched; other ports with each call, so that those of connections that have
+    /// just ended are not in the way.
+    pub(in crate::commands) fn place(&self, queues: Queues) -> Option<Placements> {
+        let matching = self.matching.as_ref().filter(|_| self.is_matched())?;
+        Some(matching.place(queues.count, Uuid::new_v4().as_u64_pair().1))
     }
 
     /// Connects all paths to the namespace.
-    pub(in crate::commands) fn connect(&self, queues: Queues) -> Result<Arc<Paths>, Failure> {
-        let options = paths::options(self.flags, &self.connection, queues, self.ring.engine)?;
+    pub(in crate::commands) fn connect(
+        &self,
+        queues: Queues,
+        placements: Option<&Placements>,
+    ) -> Result<Arc<Paths>, Failure> {
+        let options = paths::options(self.flags, &self.connection, queues, self.ring.engine, placements)?;
         Paths::connect(options).map(Arc::new).map_err(Failure::failed)
     }
 
@@ -52,13 +85,16 @@ impl<'a> Setting<'a> {
         fitted: &Fitted,
         queues: Queues,
         outcome: &Outcome,
+        placements: Option<&Placements>,
     ) -> BenchReport {
         let nqn = self.flags.nqn.to_string();
         let mut options = Options::new(fitted, self.connection.addresses(), nqn, self.flags.nsid);
         options.iopolicy = (outcome.paths.len() > 1).then(|| self.flags.paths.iopolicy.name());
         options.hdr_digest = self.connection.digests.header;
         options.data_digest = self.connection.digests.data;
-        BenchReport::new(options, queues, outcome)
+        let mut report = BenchReport::new(options, queues, outcome);
+        report.match_hw_queues = placements.map(|placed| placed.report(&outcome.paths, outcome.workers));
+        report
     }
 
     /// Prints these runs in fio's form.

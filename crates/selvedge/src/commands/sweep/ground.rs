@@ -39,7 +39,7 @@ impl Ground {
         let bench = flags(first)?;
         let connection = Connection::new(&bench.connection)?;
         let options =
-            paths::options(&bench, &connection, Queues { count: 1, entries: 32 }, bench.engine.into())?;
+            paths::options(&bench, &connection, Queues { count: 1, entries: 32 }, bench.engine.into(), None)?;
         let found = Paths::connect(options).map_err(Failure::failed)?;
         let (controllers, namespace) = (found.controllers(), found.namespace());
         for point in &points {

@@ -99,7 +99,9 @@ impl<'a> Meter<'a> {
             false => Missed::Lost(failure.line().unwrap_or_default()),
         };
         let began = Instant::now();
-        let paths = setting.connect(setting.queues(&workload)).map_err(lost)?;
+        let queues = setting.queues(&workload, None);
+        let placements = setting.place(queues);
+        let paths = setting.connect(queues, placements.as_ref()).map_err(lost)?;
         let offered = workload.rate_iops.map(|rate| rate as f64 * f64::from(workload.jobs));
         let fitted = fit(workload, &paths.controllers(), &paths.namespace(), None).map_err(failed)?;
         let ignorant = Cell::new(self.clock.is_none());
@@ -113,6 +115,7 @@ impl<'a> Meter<'a> {
                 writer: Uuid::new_v4().as_u64_pair().0,
                 recorder: None,
                 record: None,
+                placements: placements.as_ref(),
                 stop: self.stop.flag(),
                 quiet: true,
                 top: None,

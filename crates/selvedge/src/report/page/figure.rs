@@ -7,6 +7,8 @@ use crate::report::markup::{escaped, identifier};
 use crate::report::svg::{self, Look};
 use crate::report::units;
 
+use super::Figure;
+
 /// Adds the figure.
 pub(super) fn push(page: &mut String, chart: &Chart) {
     let id = identifier(&chart.id);
@@ -29,6 +31,20 @@ pub(super) fn push(page: &mut String, chart: &Chart) {
         Drawing::Heat(heat) => push_cells(page, chart, heat),
     }
     page.push_str("</table>\n</div>\n</details>\n</figure>\n");
+}
+
+/// Adds a picture that is no chart.
+pub(super) fn push_picture(page: &mut String, picture: &Figure<'_>) {
+    let _ = write!(
+        page,
+        "<figure id=\"{}\" class=\"whole\">\n<figcaption>\n<h3>{}</h3>\n<p>{}</p>\n</figcaption>\n\
+         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">\n{}</div>\n</figure>\n",
+        identifier(picture.id),
+        escaped(picture.title),
+        escaped(picture.caption),
+        escaped(picture.title),
+        picture.svg
+    );
 }
 
 /// A header cell; `key` is the column's name in a CSV file.

@@ -20,18 +20,36 @@ const SCRIPT: &str = include_str!("page.js");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
     base-uri 'none'; form-action 'none'";
 
+/// A picture that is no chart. It takes the page's whole width.
+pub(crate) struct Figure<'a> {
+    /// Unique in its page.
+    pub(crate) id: &'a str,
+    pub(crate) title: &'a str,
+    pub(crate) caption: &'a str,
+    /// An element that has its style with it.
+    pub(crate) svg: &'a str,
+}
+
 /// The page. `data` is all that was measured, for programs; it is in the page as `#report-data`.
 pub(crate) fn render(document: &Document, data: &Value) -> String {
+    render_with(document, data, &[])
+}
+
+/// The page with pictures that stand before its charts.
+pub(crate) fn render_with(document: &Document, data: &Value, pictures: &[Figure<'_>]) -> String {
     let mut page = head(document);
     page.push_str("<body>\n");
-    header(&mut page, document);
+    header(&mut page, document, !pictures.is_empty());
     page.push_str("<main>\n");
     findings(&mut page, document);
-    if !document.charts.is_empty() {
+    if !document.charts.is_empty() || !pictures.is_empty() {
         page.push_str(
             "<section id=\"charts\" aria-labelledby=\"charts-title\">\n<h2 id=\"charts-title\">Charts</h2>\n",
         );
         page.push_str("<div class=\"figures\">\n");
+        for picture in pictures {
+            figure::push_picture(&mut page, picture);
+        }
         for chart in &document.charts {
             figure::push(&mut page, chart);
         }
@@ -79,14 +97,14 @@ fn embedded(data: &Value) -> String {
     data.to_string().replace('<', "\\u003c")
 }
 
-fn header(page: &mut String, document: &Document) {
+fn header(page: &mut String, document: &Document, has_pictures: bool) {
     let _ = write!(page, "<header>\n<h1>{}</h1>\n", escaped(&document.title));
     if !document.subtitle.is_empty() {
         let _ = writeln!(page, "<p class=\"subtitle\">{}</p>", escaped(&document.subtitle));
     }
     let parts = [
         ("findings", "Findings", document.findings.is_empty()),
-        ("charts", "Charts", document.charts.is_empty()),
+        ("charts", "Charts", document.charts.is_empty() && !has_pictures),
         ("tables", "Tables", document.tables.is_empty()),
         ("facts", "Where it was measured", document.facts.is_empty()),
     ];

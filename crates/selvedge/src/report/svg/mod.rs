@@ -8,7 +8,7 @@ mod lines;
 mod marks;
 mod paint;
 mod scale;
-mod text;
+pub(crate) mod text;
 mod ticks;
 
 use std::fmt::Write;

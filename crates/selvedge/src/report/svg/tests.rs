@@ -7,7 +7,7 @@ use crate::report::chart::{Axis, Heat, Mark, Point, Scale, Series, Unit};
 use crate::report::sample;
 
 /// Goes through the elements and says what is not well-formed; how many there were.
-fn elements(svg: &str) -> Result<usize, String> {
+pub(crate) fn elements(svg: &str) -> Result<usize, String> {
     let (mut open, mut count, mut rest) = (Vec::new(), 0, svg);
     while let Some((text, behind)) = rest.split_once('<') {
         if text.contains('>') && !open.contains(&"style") {

@@ -7,7 +7,7 @@ pub(super) const LABEL_SIZE: f64 = 12.5;
 pub(super) const TITLE_SIZE: f64 = 16.0;
 
 /// About how wide a text is, in pixels: as in DejaVu Sans, which is wider than most.
-pub(super) fn width(text: &str, size: f64) -> f64 {
+pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(letter_width).sum::<f64>() * size
 }
 
@@ -25,7 +25,7 @@ fn letter_width(letter: char) -> f64 {
 }
 
 /// The text, or as much of its beginning as fits, with an ellipsis.
-pub(super) fn shortened(text: &str, size: f64, width_max: f64) -> String {
+pub(crate) fn shortened(text: &str, size: f64, width_max: f64) -> String {
     if width(text, size) <= width_max {
         return text.to_owned();
     }
@@ -39,7 +39,7 @@ pub(super) fn shortened(text: &str, size: f64, width_max: f64) -> String {
 }
 
 /// The text in lines that fit, broken at spaces. A word that is too long is shortened.
-pub(super) fn lines(text: &str, size: f64, width_max: f64, lines_max: usize) -> Vec<String> {
+pub(crate) fn lines(text: &str, size: f64, width_max: f64, lines_max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

@@ -1,0 +1,341 @@
+//! Matching a run's I/O queues to the queues of the NICs that it goes over: how many make sense, where each goes, and which
+//! processors its workers keep to. It looks at the machine once; what it reads there is `engine::topology`'s to know.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::ops::RangeInclusive;
+
+use engine::initiator::{ConnectOptions, LaneReport, PathStatus};
+use engine::limits::IO_QUEUES_MAX;
+use engine::ring::core;
+use engine::topology::{
+    CpuSet, InterfaceKind, Machine, PlaceRequest, Placement, QueueLimit, Shortfall, Topology, legs, place,
+    queue_limit,
+};
+
+use crate::report::queues::{MatchReport, MatchedQueue};
+
+/// Ports that the system chooses from where it does not say (Linux's own default).
+const PORTS_DEFAULT: RangeInclusive<u16> = 32_768..=60_999;
+/// Where it says.
+const PORTS_FILE: &str = "proc/sys/net/ipv4/ip_local_port_range";
+
+/// What is known of the ways to a target before anything is connected.
+#[derive(Debug)]
+pub(crate) struct Matching {
+    topology: Topology,
+    /// Processors that this process may use.
+    allowed: CpuSet,
+    ports: RangeInclusive<u16>,
+    ways: Vec<Way>,
+    warnings: Vec<String>,
+}
+
+/// One path.
+#[derive(Debug)]
+struct Way {
+    peer: SocketAddr,
+    local: Option<IpAddr>,
+    interface: Option<String>,
+    limit: QueueLimit,
+    /// Whether connections may come from ports of our choice.
+    chooses_ports: bool,
+}
+
+impl Matching {
+    /// Looks at this machine, for these paths. What cannot be seen is told as a warning, and done without.
+    pub(crate) fn look(paths: &[ConnectOptions]) -> Self {
+        let machine = Machine::live();
+        let allowed: CpuSet = core::available().into_iter().map(|cpu| cpu as u32).collect();
+        let (topology, mut warnings) = match engine::topology::observe(&machine) {
+            Ok(topology) => (topology, Vec::new()),
+            Err(error) => {
+                let processors =
+                    engine::topology::Processors { online: allowed.clone(), ..Default::default() };
+                let text =
+                    format!("this machine cannot be looked at, and only its CPUs are counted: {error}");
+                (Topology { processors, ..Topology::default() }, vec![text])
+            }
+        };
+        let ports = machine.read(PORTS_FILE).ok().and_then(|text| port_range(&text)).unwrap_or(PORTS_DEFAULT);
+        let ways = paths.iter().map(|path| Way::look(&machine, &topology, path, &mut warnings)).collect();
+        Self { topology, allowed, ports, ways, warnings }
+    }
+
+    /// The I/O queues of each path that make sense: no more than `asked`, and on no path more than its interface is good
+    /// for.
+    pub(crate) fn queues(&self, asked: Option<u16>) -> u16 {
+        let limits = self.ways.iter().map(|way| u16::try_from(way.limit.queues).unwrap_or(IO_QUEUES_MAX));
+        let most = limits.min().unwrap_or(1).clamp(1, IO_QUEUES_MAX);
+        asked.map_or(most, |asked| asked.min(most))
+    }
+
+    /// Places so many queues on each path. `seed` tells this choice of ports from others.
+    pub(crate) fn place(&self, queues: u16, seed: u64) -> Placements {
+        let placed = |(way, at): (&Way, u64)| PlacedWay {
+            peer: way.peer,
+            interface: way.interface.clone(),
+            limit: way.limit.clone(),
+            placement: self.place_way(way, queues, seed.wrapping_add(at)),
+        };
+        let ways: Vec<PlacedWay> = self.ways.iter().zip(0..).map(placed).collect();
+        let mut warnings = self.warnings.clone();
+        warnings.extend(ways.iter().filter_map(|way| self.blindness(way)));
+        Placements { ways, warnings }
+    }
+
+    fn place_way(&self, way: &Way, queues: u16, seed: u64) -> Placement {
+        let request = PlaceRequest {
+            interface: way.interface.as_deref().unwrap_or_default(),
+            local: way.local.unwrap_or(way.peer.ip()),
+            peer: way.peer,
+            queues,
+            ports: Some(self.ports.clone()).filter(|_| way.chooses_ports && way.local.is_some()),
+            allowed: &self.allowed,
+            seed,
+        };
+        place(&self.topology, &request)
+    }
+
+    /// What a person has to know where receive queues cannot be told of a NIC that has several.
+    fn blindness(&self, way: &PlacedWay) -> Option<String> {
+        let interface = way.interface.as_deref()?;
+        let legs = legs(&self.topology, interface);
+        let has_several = legs.iter().any(|leg| leg.kind == InterfaceKind::Device && leg.receive.len() > 1);
+        if !has_several || way.placement.queues.iter().any(|place| place.receive_queue.is_some()) {
+            return None;
+        }
+        let is_about = |shortfall: &&Shortfall| {
+            shortfall.needs_root && legs.iter().any(|leg| shortfall.what.contains(&leg.name))
+        };
+        let root = match self.topology.shortfalls.iter().find(is_about) {
+            Some(shortfall) => format!(" (root could read {}: {})", shortfall.what, shortfall.reason),
+            None => String::new(),
+        };
+        let reason = way.placement.reasons.first().map_or("", String::as_str);
+        Some(format!("{reason}{root}; workers are placed all the same"))
+    }
+}
+
+impl Way {
+    fn look(
+        machine: &Machine,
+        topology: &Topology,
+        path: &ConnectOptions,
+        warnings: &mut Vec<String>,
+    ) -> Self {
+        let peer = path.address;
+        let interface = match &path.host_iface {
+            Some(interface) => Some(interface.clone()),
+            None => match machine.route(peer.ip(), path.host_traddr) {
+                Ok(interface) => Some(interface),
+                Err(error) => {
+                    warnings.push(format!("the interface of the way to {peer} is not known: {error}"));
+                    None
+                }
+            },
+        };
+        let limit = queue_limit(topology, interface.as_deref().unwrap_or_default());
+        let local = path.host_traddr.or_else(|| own_address(peer));
+        Self { peer, local, interface, limit, chooses_ports: path.transport.is_tcp() }
+    }
+}
+
+/// The address that the system would take to talk to `peer`. Nothing is sent.
+fn own_address(peer: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().ok()?;
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(peer).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Two numbers, the first and the last port.
+fn port_range(text: &str) -> Option<RangeInclusive<u16>> {
+    let mut numbers = text.split_whitespace().map(|number| number.parse::<u16>().ok());
+    let (first, last) = (numbers.next()??, numbers.next()??);
+    (first > 0 && first <= last && numbers.next().is_none()).then_some(first..=last)
+}
+
+/// Where the queues of a run go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placements {
+    ways: Vec<PlacedWay>,
+    warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct PlacedWay {
+    peer: SocketAddr,
+    interface: Option<String>,
+    limit: QueueLimit,
+    placement: Placement,
+}
+
+impl Placements {
+    /// The ports of each queue of a path, in the order of the queues.
+    pub(crate) fn ports(&self, path: usize) -> Vec<Vec<u16>> {
+        let places = self.ways.get(path).map(|way| way.placement.queues.as_slice()).unwrap_or_default();
+        places.iter().map(|place| place.source_ports.clone()).collect()
+    }
+
+    /// The processors of worker `number` of `workers`: those of all its queues, which are each `workers`th of every path.
+    pub(crate) fn cpus_of_worker(&self, number: usize, workers: usize) -> Vec<u32> {
+        let theirs = |way: &PlacedWay| -> Vec<u32> {
+            let places = way.placement.queues.iter().skip(number).step_by(workers.max(1));
+            places.filter_map(|place| place.cpu).collect()
+        };
+        let cpus: CpuSet = self.ways.iter().flat_map(theirs).collect();
+        cpus.iter().collect()
+    }
+
+    /// What could not be done, a line each.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// What was done on each path, with the ports that the connections have.
+    pub(crate) fn report(&self, paths: &[(PathStatus, Vec<LaneReport>)], workers: usize) -> Vec<MatchReport> {
+        let lanes = |at: usize| paths.get(at).map(|(_, lanes)| lanes.as_slice()).unwrap_or_default();
+        let report = |(at, way): (usize, &PlacedWay)| MatchReport {
+            address: way.peer,
+            interface: way.interface.clone(),
+            limit: way.limit.queues,
+            reason: way.limit.reason.clone(),
+            hint: way.limit.hint.clone(),
+            placement: way.placement.reasons.clone(),
+            queues: self.queue_reports(way, lanes(at), workers),
+        };
+        self.ways.iter().enumerate().map(report).collect()
+    }
+
+    fn queue_reports(&self, way: &PlacedWay, lanes: &[LaneReport], workers: usize) -> Vec<MatchedQueue> {
+        let connections = || lanes.iter().flat_map(|lane| &lane.connections);
+        let report = |place: &engine::topology::QueuePlace| {
+            let connection = connections().find(|connection| connection.queue_id == place.queue_id)?;
+            let stream = connection.stream.as_ref();
+            let port = stream.and_then(|stream| stream.subflows.first()).map(|subflow| subflow.local.port());
+            // From another port than those, packets may come by another queue.
+            let is_placed =
+                place.source_ports.is_empty() || port.is_some_and(|port| place.source_ports.contains(&port));
+            let worker = usize::from(place.queue_id - 1) % workers.max(1);
+            Some(MatchedQueue {
+                qid: place.queue_id,
+                receive_queue: place.receive_queue.filter(|_| is_placed),
+                cpu: place.cpu,
+                worker_cpus: self.cpus_of_worker(worker, workers),
+                port,
+            })
+        };
+        way.placement.queues.iter().filter_map(report).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::topology::{Interface, Interrupt, Processors, ReceiveQueue, Rss};
+
+    use super::*;
+
+    /// A machine with eight processors and one NIC for each path, with four queues on processors of their own.
+    fn matching(paths: usize) -> Matching {
+        let nic = |at: usize| Interface {
+            name: format!("eth{at}"),
+            kind: InterfaceKind::Device,
+            rss: Some(Rss {
+                key: (0..40).collect(),
+                table: (0..64).map(|entry| entry % 4).collect(),
+                ..Rss::default()
+            }),
+            receive: (0..4)
+                .map(|index| {
+                    let affinity = CpuSet::one(index + 4 * at as u32);
+                    let interrupt = Some(Interrupt { affinity, ..Interrupt::default() });
+                    ReceiveQueue { index, interrupt, ..ReceiveQueue::default() }
+                })
+                .collect(),
+            ..Interface::default()
+        };
+        let processors = Processors { online: (0..8).collect(), ..Processors::default() };
+        let interfaces = (0..paths).map(nic).collect();
+        let topology = Topology { processors, interfaces, ..Topology::default() };
+        let way = |at: usize| Way {
+            peer: format!("10.0.{at}.2:4420").parse().unwrap(),
+            local: Some(format!("10.0.{at}.1").parse().unwrap()),
+            interface: Some(format!("eth{at}")),
+            limit: QueueLimit { queues: 4 + at as u32, reason: "so".to_owned(), hint: None },
+            chooses_ports: true,
+        };
+        let ways = (0..paths).map(way).collect();
+        let allowed = (0..8).collect();
+        Matching { topology, allowed, ports: PORTS_DEFAULT, ways, warnings: Vec::new() }
+    }
+
+    #[test]
+    fn the_least_limit_of_all_paths_counts() {
+        assert_eq!(matching(2).queues(None), 4);
+        assert_eq!(matching(2).queues(Some(9)), 4);
+        assert_eq!(matching(2).queues(Some(3)), 3);
+        let mut none = matching(1);
+        none.ways[0].limit.queues = 5000;
+        assert_eq!(none.queues(None), IO_QUEUES_MAX);
+    }
+
+    #[test]
+    fn workers_keep_to_the_processors_of_their_queues() {
+        let placed = matching(2).place(4, 1);
+        assert_eq!(placed.ports(0).len(), 4);
+        assert!(placed.ports(1).iter().all(|ports| !ports.is_empty()));
+        assert!(placed.ports(2).is_empty());
+        assert_eq!(placed.cpus_of_worker(1, 4), [1, 5], "one of each path");
+        assert_eq!(placed.cpus_of_worker(0, 2), [0, 2, 4, 6], "two of each path");
+        assert!(Placements::default().cpus_of_worker(0, 1).is_empty());
+        assert!(placed.warnings().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_said_in_a_line() {
+        let mut blind = matching(1);
+        blind.topology.interfaces[0].rss = None;
+        blind.topology.shortfalls.push(Shortfall {
+            what: "the table of eth0".to_owned(),
+            reason: "Operation not permitted".to_owned(),
+            needs_root: true,
+        });
+        let placed = blind.place(4, 1);
+        let [warning] = placed.warnings() else { panic!("{placed:?}") };
+        assert!(warning.contains("eth0") && warning.contains("root could read"), "{warning}");
+        assert_eq!(placed.cpus_of_worker(3, 4).len(), 1, "workers are placed all the same");
+        // A virtual one has nothing to say, and nobody can do anything about it.
+        blind.topology.interfaces[0].kind = InterfaceKind::Veth;
+        assert!(blind.place(4, 1).warnings().is_empty());
+    }
+
+    #[test]
+    fn ports_are_the_systems_where_others_carry_the_connection() {
+        let mut over_mptcp = matching(1);
+        over_mptcp.ways[0].chooses_ports = false;
+        let placed = over_mptcp.place(4, 1);
+        assert!(placed.ports(0).iter().all(Vec::is_empty));
+        assert_eq!(placed.cpus_of_worker(0, 4).len(), 1);
+    }
+
+    #[test]
+    fn the_systems_range_of_ports_is_read() {
+        assert_eq!(port_range("32768\t60999\n"), Some(32_768..=60_999));
+        for wrong in ["", "5", "9 5", "0 70", "a b", "1 2 3", "1 70000"] {
+            assert_eq!(port_range(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn this_machine_is_looked_at() {
+        let path = ConnectOptions::new("127.0.0.1:4420".parse().unwrap(), "nqn.a");
+        let matching = Matching::look(&[path]);
+        assert_eq!(matching.ways[0].interface.as_deref(), Some("lo"));
+        assert!(matching.queues(None) >= 1);
+        let placed = matching.place(2, 1);
+        assert!(!placed.cpus_of_worker(0, 2).is_empty());
+        let report = placed.report(&[], 2);
+        assert_eq!(report[0].interface.as_deref(), Some("lo"));
+        assert!(report[0].reason.contains("lo is the machine itself"), "{report:?}");
+    }
+}

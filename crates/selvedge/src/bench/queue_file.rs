@@ -1,0 +1,257 @@
+//! What this process tells other programs of its I/O queues: a file with their flows and threads, there for as long as
+//! they are. Nothing depends on it, so what goes wrong with it is only told to who looks for it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use engine::initiator::{LaneReport, PathStatus};
+use engine::topology::process_stat::{STARTED, stat_field};
+use serde::Serialize;
+
+/// An I/O queue and its connection; with MPTCP there is one for each subflow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct ToldQueue {
+    /// The subsystem.
+    nqn: String,
+    controller: String,
+    qid: u16,
+    local: SocketAddr,
+    peer: SocketAddr,
+    /// The system's number of the thread that works on it.
+    thread: i32,
+}
+
+impl ToldQueue {
+    /// Those of one thread, from what it says of its lanes on each path.
+    pub(crate) fn of_thread(
+        nqn: &str,
+        thread: i32,
+        paths: &[PathStatus],
+        lanes: &[LaneReport],
+    ) -> Vec<ToldQueue> {
+        let mut told = Vec::new();
+        for (path, lane) in paths.iter().zip(lanes) {
+            let controller = path.cntlid.map_or_else(String::new, |id| format!("cntlid {id}"));
+            for connection in &lane.connections {
+                let subflows = connection.stream.iter().flat_map(|stream| &stream.subflows);
+                told.extend(subflows.map(|subflow| ToldQueue {
+                    nqn: nqn.to_owned(),
+                    controller: controller.clone(),
+                    qid: connection.queue_id,
+                    local: subflow.local,
+                    peer: subflow.remote,
+                    thread,
+                }));
+            }
+        }
+        told
+    }
+}
+
+/// The file's contents.
+#[derive(Serialize)]
+struct Contents<'a> {
+    pid: u32,
+    /// Tells this process from a later one with its number: field 22 of /proc/PID/stat, in clock ticks.
+    start_time: u64,
+    queues: Vec<&'a ToldQueue>,
+}
+
+/// The file of this process. Several runs at the same time share it.
+#[derive(Debug)]
+struct QueueFile {
+    path: PathBuf,
+    start_time: u64,
+    /// The queues of each run, by its number.
+    shares: Vec<(u64, Vec<ToldQueue>)>,
+    next: u64,
+}
+
+static FILE: Mutex<Option<QueueFile>> = Mutex::new(None);
+
+fn file() -> MutexGuard<'static, Option<QueueFile>> {
+    FILE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One run's part of the file. Its queues go when it is dropped, and with the last the file.
+#[derive(Debug)]
+pub(crate) struct Share(Option<u64>);
+
+impl Share {
+    /// A part without queues.
+    pub(crate) fn new() -> Self {
+        let mut file = file();
+        if file.is_none() {
+            match QueueFile::new(&folder()) {
+                Ok(new) => *file = Some(new),
+                Err(error) => tracing::debug!(%error, "queues are not told to other programs"),
+            }
+        }
+        Self(file.as_mut().map(QueueFile::join))
+    }
+
+    /// These are its queues now.
+    pub(crate) fn tell(&self, queues: Vec<ToldQueue>) {
+        let mut file = file();
+        let (Some(number), Some(file)) = (self.0, file.as_mut()) else { return };
+        if let Err(error) = file.tell(number, queues) {
+            tracing::debug!(%error, path = %file.path.display(), "queues are not told to other programs");
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut file = file();
+        if let (Some(number), Some(shared)) = (self.0, file.as_mut())
+            && shared.leave(number)
+        {
+            *file = None;
+        }
+    }
+}
+
+/// Where such files are: the system's folder for root, else the session's, else one of the user's own.
+fn folder() -> PathBuf {
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return "/run/selvedge/queues".into();
+    }
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    match session {
+        Some(session) => session.join("selvedge/queues"),
+        None => format!("/tmp/selvedge-{}/queues", user.as_raw()).into(),
+    }
+}
+
+/// Makes the folder and the one above it, and sees to it that nobody else can put anything there.
+fn make_private(folder: &Path) -> io::Result<()> {
+    let above = folder.parent().unwrap_or(folder);
+    for path in [above, folder] {
+        match fs::DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        // What was there already may be a link, or somebody else's.
+        let found = fs::symlink_metadata(path)?;
+        let is_ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+        if !is_ours || found.mode() & 0o022 != 0 {
+            let text = format!("{} is not a folder of this user alone", path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+    }
+    Ok(())
+}
+
+impl QueueFile {
+    fn new(folder: &Path) -> io::Result<Self> {
+        make_private(folder)?;
+        let stat = fs::read_to_string("/proc/self/stat")?;
+        let start_time = stat_field(&stat, STARTED)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/self/stat has no start time"))?;
+        let path = folder.join(format!("{}.json", std::process::id()));
+        Ok(Self { path, start_time, shares: Vec::new(), next: 0 })
+    }
+
+    fn join(&mut self) -> u64 {
+        self.next += 1;
+        self.shares.push((self.next, Vec::new()));
+        self.next
+    }
+
+    fn tell(&mut self, number: u64, queues: Vec<ToldQueue>) -> io::Result<()> {
+        let Some((_, share)) = self.shares.iter_mut().find(|(of, _)| *of == number) else { return Ok(()) };
+        if *share == queues {
+            return Ok(());
+        }
+        *share = queues;
+        self.write()
+    }
+
+    /// Takes a run's queues out. Whether it was the last, and the file is gone.
+    fn leave(&mut self, number: u64) -> bool {
+        self.shares.retain(|(of, _)| *of != number);
+        let outcome = if self.shares.is_empty() { fs::remove_file(&self.path) } else { self.write() };
+        if let Err(error) = outcome {
+            tracing::debug!(%error, path = %self.path.display(), "queues that are gone are still told");
+        }
+        self.shares.is_empty()
+    }
+
+    /// Writes beside and moves it to its place, so that nobody reads half of it.
+    fn write(&self) -> io::Result<()> {
+        let queues = self.shares.iter().flat_map(|(_, queues)| queues).collect();
+        let contents = Contents { pid: std::process::id(), start_time: self.start_time, queues };
+        let text = serde_json::to_string(&contents).map_err(io::Error::other)? + "\n";
+        let beside = self.path.with_extension("new");
+        // One that is left of a process that died with our number would be in the way.
+        let _ = fs::remove_file(&beside);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&beside, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn queue(qid: u16, port: u16) -> ToldQueue {
+        ToldQueue {
+            nqn: "nqn.a".to_owned(),
+            controller: "cntlid 3".to_owned(),
+            qid,
+            local: SocketAddr::from(([10, 0, 0, 1], port)),
+            peer: SocketAddr::from(([10, 0, 0, 2], 4420)),
+            thread: 77,
+        }
+    }
+
+    fn read(file: &QueueFile) -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(&file.path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn runs_share_the_file_and_the_last_removes_it() {
+        let above = tempfile::tempdir().unwrap();
+        let mut file = QueueFile::new(&above.path().join("selvedge/queues")).unwrap();
+        let (one, two) = (file.join(), file.join());
+        file.tell(one, vec![queue(1, 5000)]).unwrap();
+        let told = read(&file);
+        assert_eq!(told["pid"], std::process::id());
+        assert!(told["start_time"].as_u64() > Some(0));
+        let expected = serde_json::json!([{
+            "nqn": "nqn.a", "controller": "cntlid 3", "qid": 1, "local": "10.0.0.1:5000",
+            "peer": "10.0.0.2:4420", "thread": 77,
+        }]);
+        assert_eq!(told["queues"], expected);
+        file.tell(two, vec![queue(1, 5001), queue(2, 5002)]).unwrap();
+        assert_eq!(read(&file)["queues"].as_array().unwrap().len(), 3);
+        assert!(!file.leave(one));
+        assert_eq!(read(&file)["queues"][0]["local"], "10.0.0.1:5001");
+        assert!(file.leave(two));
+        assert!(!file.path.exists());
+        assert_eq!(fs::read_dir(file.path.parent().unwrap()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_of_others_is_not_used() {
+        let above = tempfile::tempdir().unwrap();
+        let real = above.path().join("real");
+        fs::create_dir(&real).unwrap();
+        let link = above.path().join("link");
+        symlink(&real, &link).unwrap();
+        assert_eq!(make_private(&link.join("queues")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(make_private(&real.join("queues")).is_err());
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o700)).unwrap();
+        make_private(&real.join("queues")).unwrap();
+        assert!(make_private(&above.path().join("none/of/these")).is_err());
+    }
+}

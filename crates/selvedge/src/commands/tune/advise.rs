@@ -1,0 +1,66 @@
+//! `selvedge tune advise`: what to set for a target and a workload, from what can be seen of this machine, a connection's
+//! round trip, and what was measured before.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::look;
+use crate::config::connection::resolve;
+use crate::failure::Failure;
+use crate::flags::tune::AdviseFlags;
+use crate::report;
+use crate::sweep::journal::Journal;
+use crate::sweep::summary::Summary;
+use crate::tune::advice::{Case, Measured, Path, Recommendations};
+
+/// Times that a target is connected to, for its round trip.
+const PROBES: u32 = 3;
+/// How long one may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Looks, and recommends.
+pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
+    let (machine, topology) = look(&flags.machine)?;
+    let journal = flags.sweep.as_deref().map(Journal::read).transpose()?;
+    let summaries = journal.as_ref().map(|journal| Summary::all(&journal.header.plan, journal));
+    let measured = match (&journal, &summaries, &flags.sweep) {
+        (Some(journal), Some(summaries), Some(folder)) => {
+            Some(Measured { folder: folder.display().to_string(), plan: &journal.header.plan, summaries })
+        }
+        _ => None,
+    };
+    let mut paths = Vec::new();
+    for address in &flags.traddr {
+        let address = resolve(address, flags.trsvcid).map_err(Failure::usage)?;
+        let interface = machine
+            .route(address.ip(), None)
+            .map_err(|error| Failure::failed(format!("there is no way to {address}: {error}")))?;
+        let rtt = if machine.is_live() { round_trip(address) } else { None };
+        paths.push(Path { address, interface, rtt_us: rtt.map(|rtt| rtt.as_micros() as u64) });
+    }
+    let sysctl = |name: &str| machine.read(&format!("proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    let case = Case {
+        topology: &topology,
+        paths,
+        cores: flags.cores.unwrap_or(topology.processors.online.len() as u32),
+        block_bytes: flags.bs.0,
+        outstanding: flags.outstanding,
+        goal: flags.goal,
+        measured,
+        congestion_available: sysctl("tcp_available_congestion_control"),
+        congestion_now: sysctl("tcp_congestion_control"),
+        receive_buffer: sysctl("tcp_rmem"),
+        send_buffer: sysctl("tcp_wmem"),
+        governor: machine.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").ok(),
+    };
+    report::print_as(flags.output.output_format, &Recommendations::of(&case))
+}
+
+/// The shortest time that a connection took to be made, where it could be.
+fn round_trip(address: SocketAddr) -> Option<Duration> {
+    let probe = |_| {
+        let began = Instant::now();
+        TcpStream::connect_timeout(&address, PROBE_TIMEOUT).ok().map(|_| began.elapsed())
+    };
+    (0..PROBES).filter_map(probe).min()
+}

@@ -1,0 +1,117 @@
+//! `selvedge tune apply`: makes the plan's changes on this machine, so that they can be undone.
+
+use std::io;
+use std::path::PathBuf;
+
+use engine::topology::apply::{LiveSettings, Watch, apply, journal_path, network_namespace};
+use engine::topology::plan::{Change, Standing, Step};
+use rustix::process::{Signal, getpid, kill_process};
+use serde::Serialize;
+
+use super::plan;
+use crate::failure::Failure;
+use crate::flags::OutputFormat;
+use crate::flags::tune::{ApplyFlags, JournalFlags};
+use crate::report;
+use crate::stop::Stop;
+use crate::tune::PlanReport;
+
+/// Plans, and makes the changes.
+pub(super) fn run(flags: &ApplyFlags) -> Result<(), Failure> {
+    if flags.machine.sysroot.is_some() && !flags.dry_run {
+        return Err(Failure::usage(
+            "a recorded machine cannot be changed: --sysroot takes --dry-run with it",
+        ));
+    }
+    let (topology, plan) = plan::make(&flags.machine, &flags.wishes)?;
+    if flags.dry_run {
+        return report::print_as(flags.output.output_format, &PlanReport { plan, prediction: None });
+    }
+    let moves_interrupts = plan.steps.iter().any(|step| matches!(step.change, Change::Affinity { .. }));
+    if let Some(pid) = topology.irqbalance.filter(|_| moves_interrupts && !flags.ignore_irqbalance) {
+        return Err(Failure::failed(format!(
+            "irqbalance (process {pid}) runs and would move the interrupts again within 10 s: stop it (`systemctl stop \
+             irqbalance`), or go on with --ignore-irqbalance"
+        )));
+    }
+    if plan.steps.is_empty() {
+        return report::print_as(flags.output.output_format, &PlanReport { plan, prediction: None });
+    }
+    let journal = journal(&flags.journal)?;
+    let stop = Stop::on_signals()?;
+    let mut told = Told {
+        is_quiet: flags.output.output_format == OutputFormat::Json,
+        kill_before_write: flags.kill_before_write,
+        writes: 0,
+        stop: &stop,
+    };
+    apply(&LiveSettings, &journal, &plan.steps, &mut told).map_err(Failure::failed)?;
+    let seen = super::see(&flags.machine).map(|topology| Standing::of(&topology)).unwrap_or(plan.after);
+    let applied = Applied { steps: plan.steps, journal, before: plan.before, planned: plan.after, seen };
+    match flags.output.output_format {
+        OutputFormat::Json => report::print_json(&applied),
+        OutputFormat::Normal => report::print(applied.text()),
+    }
+}
+
+/// Where the journal is.
+pub(super) fn journal(flags: &JournalFlags) -> Result<PathBuf, Failure> {
+    if let Some(path) = &flags.journal {
+        return Ok(path.clone());
+    }
+    let cannot =
+        |error: io::Error| Failure::failed(format!("/proc/self/ns/net: {error}; --journal names a file"));
+    Ok(journal_path(network_namespace().map_err(cannot)?))
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Applied {
+    steps: Vec<Step>,
+    journal: PathBuf,
+    before: Standing,
+    planned: Standing,
+    /// As it was seen right afterwards.
+    seen: Standing,
+}
+
+impl Applied {
+    fn text(&self) -> String {
+        let count = crate::report::units::plural(self.steps.len() as u64, "change");
+        let mut text = format!("{count} made; `selvedge tune revert` undoes them\n");
+        if self.seen != self.planned && self.seen.flows > 0 {
+            text.push_str(
+                "Not all of it is seen yet: flows reach their queues with their next packets, `selvedge tune show` tells\n",
+            );
+        }
+        text
+    }
+}
+
+/// Tells each change, and ends where a test wants an end.
+struct Told<'a> {
+    is_quiet: bool,
+    kill_before_write: Option<u32>,
+    writes: u32,
+    stop: &'a Stop,
+}
+
+impl Watch for Told<'_> {
+    fn done(&mut self, step: &Step) {
+        if !self.is_quiet {
+            // Who does not read it shall have the changes nevertheless.
+            let _ = report::print(format!("{}\n", step.change));
+        }
+    }
+
+    fn before_write(&mut self) {
+        if self.kill_before_write == Some(self.writes) {
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
+        self.writes += 1;
+    }
+
+    fn stops(&mut self) -> bool {
+        self.stop.is_asked()
+    }
+}

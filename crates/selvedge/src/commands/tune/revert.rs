@@ -1,0 +1,87 @@
+//! `selvedge tune revert`: brings settings back to what they were before `tune apply`.
+
+use engine::topology::apply::{LiveSettings, Restored, Watch, revert};
+use engine::topology::plan::Step;
+use serde::Serialize;
+
+use super::apply::journal;
+use crate::failure::Failure;
+use crate::flags::OutputFormat;
+use crate::flags::tune::RevertFlags;
+use crate::report;
+use crate::report::units::plural;
+
+/// Undoes what the journal tells.
+pub(super) fn run(flags: &RevertFlags) -> Result<(), Failure> {
+    let path = journal(&flags.journal)?;
+    let restored = revert(&LiveSettings, &path, &mut Nobody).map_err(Failure::failed)?;
+    match flags.output.output_format {
+        OutputFormat::Json => report::print_json(&Told::of(&restored))?,
+        OutputFormat::Normal => report::print(text(&restored))?,
+    }
+    match restored.failed.as_slice() {
+        [] => Ok(()),
+        [(change, error), rest @ ..] => {
+            let others = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+            Err(Failure::failed(format!(
+                "{change} could not be undone: {error}{others}; the journal {} is kept: run it again",
+                path.display()
+            )))
+        }
+    }
+}
+
+fn text(restored: &Restored) -> String {
+    if restored.was_restarted {
+        return "The machine has been started again since: everything is as the system sets it\n".to_owned();
+    }
+    let mut text = format!("{} undone", plural(restored.undone as u64, "change"));
+    if restored.untouched > 0 {
+        text.push_str(&format!(", {} had not been made", restored.untouched));
+    }
+    text.push('\n');
+    for change in &restored.gone {
+        text.push_str(&format!("  no longer there: {change}\n"));
+    }
+    for change in &restored.changed_since {
+        text.push_str(&format!("  somebody had changed it since, it is as before the plan now: {change}\n"));
+    }
+    if !restored.was_complete {
+        text.push_str("The plan had not been applied to its end\n");
+    }
+    text
+}
+
+/// For programs.
+#[derive(Debug, Serialize)]
+struct Told {
+    undone: usize,
+    untouched: usize,
+    gone: Vec<String>,
+    failed: Vec<String>,
+    changed_since: Vec<String>,
+    was_restarted: bool,
+    was_complete: bool,
+}
+
+impl Told {
+    fn of(restored: &Restored) -> Self {
+        let failed = restored.failed.iter().map(|(change, error)| format!("{change}: {error}"));
+        Self {
+            undone: restored.undone,
+            untouched: restored.untouched,
+            gone: restored.gone.iter().map(ToString::to_string).collect(),
+            failed: failed.collect(),
+            changed_since: restored.changed_since.iter().map(ToString::to_string).collect(),
+            was_restarted: restored.was_restarted,
+            was_complete: restored.was_complete,
+        }
+    }
+}
+
+/// Nobody waits for single changes.
+struct Nobody;
+
+impl Watch for Nobody {
+    fn done(&mut self, _: &Step) {}
+}

@@ -1,0 +1,169 @@
+//! How the number of I/O queues came to be and where they went, as text and as JSON. The names in the JSON stay.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::table::{Side, Table};
+use super::units;
+use crate::bench::auto_queues::Trial;
+
+/// Queues that are told one by one in the text; the JSON has all.
+const QUEUES_SHOWN_MAX: usize = 32;
+
+/// How a path's queues were matched to those of its interface.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MatchReport {
+    /// The target's address.
+    pub(crate) address: SocketAddr,
+    pub(crate) interface: Option<String>,
+    /// I/O queues that the interface is good for, why, and what would make it more.
+    pub(crate) limit: u32,
+    pub(crate) reason: String,
+    pub(crate) hint: Option<String>,
+    /// Why queues are where they are.
+    pub(crate) placement: Vec<String>,
+    pub(crate) queues: Vec<MatchedQueue>,
+}
+
+/// One queue of a path.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MatchedQueue {
+    pub(crate) qid: u16,
+    /// Receive queue that its packets come by, where it is known.
+    pub(crate) receive_queue: Option<u32>,
+    /// The processor that was found for it.
+    pub(crate) cpu: Option<u32>,
+    /// Processors that its worker keeps to, which are those of all its queues.
+    pub(crate) worker_cpus: Vec<u32>,
+    /// Port that it was connected from.
+    pub(crate) port: Option<u16>,
+}
+
+impl MatchReport {
+    fn table(&self) -> Table {
+        let mut table = Table::new(&[
+            ("queue", Side::Right),
+            ("receive queue", Side::Right),
+            ("CPU", Side::Right),
+            ("port", Side::Right),
+        ]);
+        let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        for queue in self.queues.iter().take(QUEUES_SHOWN_MAX) {
+            table.row(vec![
+                queue.qid.to_string(),
+                text(queue.receive_queue.map(|queue| queue.to_string())),
+                text(queue.cpu.map(|cpu| cpu.to_string())),
+                text(queue.port.map(|port| port.to_string())),
+            ]);
+        }
+        table
+    }
+}
+
+impl fmt::Display for MatchReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let interface = self.interface.as_deref().unwrap_or("an interface that is not known");
+        let queues = units::plural(u64::from(self.limit), "queue");
+        writeln!(f, "match   {} over {interface}: up to {queues}, {}", self.address, self.reason)?;
+        self.hint.iter().try_for_each(|hint| writeln!(f, "        {hint}"))?;
+        self.placement.iter().try_for_each(|reason| writeln!(f, "        {reason}"))?;
+        write!(f, "{}", self.table())?;
+        match self.queues.len().saturating_sub(QUEUES_SHOWN_MAX) {
+            0 => Ok(()),
+            more => writeln!(f, "        and {more} more: see -o json"),
+        }
+    }
+}
+
+/// How a number of queues was found by trying.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct AutoReport {
+    /// The number that it began with, by the rule, and the most that was allowed.
+    pub(crate) start: u16,
+    pub(crate) most: u16,
+    pub(crate) trials: Vec<TrialReport>,
+    pub(crate) settled: u16,
+    pub(crate) reason: String,
+}
+
+/// A trial, and what was made of it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TrialReport {
+    pub(crate) queues: u16,
+    #[serde(flatten)]
+    pub(crate) trial: Trial,
+    pub(crate) verdict: String,
+}
+
+impl fmt::Display for TrialReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Trial { p99_us, iops, cpu_us_per_io, cpu_busy } = self.trial;
+        write!(
+            f,
+            "{}: p99 {}, {} IOPS, {cpu_us_per_io:.2} µs of CPU a command, CPUs {:.0} % busy: {}",
+            units::plural(u64::from(self.queues), "queue"),
+            units::time_ns(p99_us * 1000.0),
+            units::count(iops),
+            100.0 * cpu_busy,
+            self.verdict
+        )
+    }
+}
+
+impl fmt::Display for AutoReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (settled, tried) = (units::plural(u64::from(self.settled), "queue"), self.trials.len() as u64);
+        writeln!(f, "auto    {settled} after {}: {}", units::plural(tried, "trial"), self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_match_is_told_in_lines() {
+        let queue = |qid: u16| MatchedQueue {
+            qid,
+            receive_queue: Some(7),
+            cpu: None,
+            worker_cpus: vec![3],
+            port: Some(40_000 + qid),
+        };
+        let report = MatchReport {
+            address: "10.0.0.2:4420".parse().unwrap(),
+            interface: Some("eth0".to_owned()),
+            limit: 40,
+            reason: "the least of 72 online CPUs, 40 combined queues of eth0".to_owned(),
+            hint: Some("`ethtool -L eth0 combined 63` would give it 63 queues".to_owned()),
+            placement: vec!["each worker sits somewhere".to_owned()],
+            queues: (1..=40).map(queue).collect(),
+        };
+        let text = report.to_string();
+        for part in ["over eth0: up to 40 queues", "combined 63", "somewhere", "40032", "and 8 more"] {
+            assert!(text.contains(part), "{part} is missing:\n{text}");
+        }
+        let json = serde_json::to_value(report).unwrap();
+        let first = serde_json::json!({
+            "qid": 1, "receive_queue": 7, "cpu": null, "worker_cpus": [3], "port": 40_001,
+        });
+        assert_eq!(json["queues"][0], first);
+        assert_eq!(json["limit"], 40);
+    }
+
+    #[test]
+    fn trials_are_told_in_a_line_each() {
+        let trial = Trial { p99_us: 412.0, iops: 61_234.0, cpu_us_per_io: 8.1, cpu_busy: 0.43 };
+        let trial = TrialReport { queues: 4, trial, verdict: "the first".to_owned() };
+        let line = trial.to_string();
+        for part in ["4 queues", "412", "8.10 µs", "43 % busy", "the first"] {
+            assert!(line.contains(part), "{part} is missing: {line}");
+        }
+        let report =
+            AutoReport { start: 4, most: 8, trials: vec![trial], settled: 4, reason: "it is so".to_owned() };
+        assert_eq!(report.to_string(), "auto    4 queues after 1 trial: it is so\n");
+        assert_eq!(serde_json::to_value(&report).unwrap()["trials"][0]["p99_us"], 412.0);
+    }
+}

@@ -1,0 +1,143 @@
+//! What to set for a target and a workload. Each recommendation says its reason and what it rests on: a rule, a
+//! measurement, or the table of seed 000, the published study of one host with a 100 Gbit/s link and a fast target.
+
+mod network;
+mod queues;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use engine::topology::Topology;
+use serde::Serialize;
+
+use crate::flags::tune::Goal;
+use crate::report::table::{Side, Table};
+use crate::sweep::plan::Plan;
+use crate::sweep::summary::Summary;
+
+/// What advice is asked for.
+#[derive(Debug)]
+pub(crate) struct Case<'a> {
+    pub(crate) topology: &'a Topology,
+    pub(crate) paths: Vec<Path>,
+    pub(crate) cores: u32,
+    pub(crate) block_bytes: u64,
+    pub(crate) outstanding: Option<u32>,
+    pub(crate) goal: Goal,
+    pub(crate) measured: Option<Measured<'a>>,
+    /// The system's own words for congestion control and buffers.
+    pub(crate) congestion_available: String,
+    pub(crate) congestion_now: String,
+    pub(crate) receive_buffer: String,
+    pub(crate) send_buffer: String,
+    /// How the processors' frequency is governed, where it is.
+    pub(crate) governor: Option<String>,
+}
+
+/// A way to the target.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Path {
+    pub(crate) address: SocketAddr,
+    pub(crate) interface: String,
+    /// Round trip in microseconds, where the target could be reached.
+    pub(crate) rtt_us: Option<u64>,
+}
+
+/// What was measured before.
+#[derive(Debug)]
+pub(crate) struct Measured<'a> {
+    pub(crate) folder: String,
+    pub(crate) plan: &'a Plan,
+    pub(crate) summaries: &'a [Summary],
+}
+
+/// What a recommendation rests on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase", tag = "basis", content = "basis_of")]
+pub(crate) enum Basis {
+    /// A rule, which is told.
+    Rule(String),
+    /// A measurement, which is named.
+    Measured(String),
+    /// The table of seed 000.
+    Table(String),
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(rule) => write!(f, "rule: {rule}"),
+            Self::Measured(folder) => write!(f, "measured: {folder}"),
+            Self::Table(row) => write!(f, "not measured here; published table: {row}"),
+        }
+    }
+}
+
+/// One recommendation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Recommendation {
+    /// What to set.
+    pub(crate) setting: String,
+    /// To what.
+    pub(crate) value: String,
+    /// What it is now, where that is known and another.
+    pub(crate) now: Option<String>,
+    pub(crate) why: String,
+    #[serde(flatten)]
+    pub(crate) basis: Basis,
+    /// A command that sets it, where one does.
+    pub(crate) command: Option<String>,
+}
+
+/// All of them.
+#[derive(Debug, Serialize)]
+pub(crate) struct Recommendations {
+    paths: Vec<Path>,
+    recommendations: Vec<Recommendation>,
+    /// Commands that use them.
+    commands: Vec<String>,
+}
+
+impl Recommendations {
+    /// What is recommended.
+    pub(crate) fn of(case: &Case<'_>) -> Self {
+        let load = queues::load(case);
+        let mut recommendations = vec![load.outstanding_advice(), load.queues_advice()];
+        recommendations.extend(load.per_path_advice(case));
+        recommendations.extend(network::congestion(case));
+        recommendations.extend(network::packets(case));
+        recommendations.extend(network::buffers(case));
+        recommendations.extend(network::processors(case));
+        Self { paths: case.paths.clone(), recommendations, commands: load.commands(case) }
+    }
+}
+
+impl fmt::Display for Recommendations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for path in &self.paths {
+            let rtt =
+                path.rtt_us.map_or("round trip not seen".to_owned(), |rtt| format!("round trip {rtt} us"));
+            writeln!(f, "{} by {}, {rtt}", path.address, path.interface)?;
+        }
+        let mut table = Table::new(&[("\nsetting", Side::Left), ("value", Side::Left), ("now", Side::Left)]);
+        for advice in &self.recommendations {
+            table.row(vec![
+                advice.setting.clone(),
+                advice.value.clone(),
+                advice.now.clone().unwrap_or_else(|| "-".to_owned()),
+            ]);
+        }
+        write!(f, "{table}")?;
+        for advice in &self.recommendations {
+            writeln!(f, "\n{} {}", advice.setting, advice.value)?;
+            writeln!(f, "  {}\n  ({})", advice.why, advice.basis)?;
+            if let Some(command) = &advice.command {
+                writeln!(f, "  {command}")?;
+            }
+        }
+        writeln!(f, "\nSo, for example")?;
+        self.commands.iter().try_for_each(|command| writeln!(f, "  {command}"))
+    }
+}

@@ -1,0 +1,153 @@
+//! What the way needs: congestion control, packet size, buffers; and the processors' own settings.
+
+use super::queues::link_mbps;
+use super::{Basis, Case, Path, Recommendation};
+use crate::report::units;
+
+/// A round trip from which on a way is long, in microseconds: beyond a rack, and a lost segment costs more than a command.
+const LONG_US: u64 = 1_000;
+/// The largest packets that all common devices have, in bytes.
+const JUMBO_BYTES: u32 = 9_000;
+/// Links from this speed on are worth larger packets, in Mbit/s.
+const FAST_MBPS: u64 = 10_000;
+/// Bytes of a packet that are not TCP's data: IPv4 and TCP with timestamps.
+const HEADER_BYTES: u32 = 52;
+
+/// Segments sent again, for each connection, that are more than chance at its beginning. How many were sent in all is not
+/// known.
+const LOST_PER_FLOW: u64 = 10;
+
+/// Whether one of the ways has delay, or connections over it have lost segments again and again.
+pub(super) fn is_long(case: &Case<'_>) -> bool {
+    case.paths.iter().any(|path| path.rtt_us.is_some_and(|rtt| rtt >= LONG_US)) || loses(case)
+}
+
+/// Whether connections to these addresses have sent more than a few segments again.
+fn loses(case: &Case<'_>) -> bool {
+    lost(case).is_some_and(|(lost, flows)| lost > LOST_PER_FLOW * flows)
+}
+
+/// Segments that connections to these addresses have sent again, and how many connections tell.
+fn lost(case: &Case<'_>) -> Option<(u64, u64)> {
+    let is_there = |address| case.paths.iter().any(|path| path.address.ip() == address);
+    let flows = case.topology.flows.iter().filter(|flow| is_there(flow.peer.ip()));
+    let told: Vec<u64> = flows.filter_map(|flow| flow.retransmissions).map(u64::from).collect();
+    (!told.is_empty()).then(|| (told.iter().sum(), told.len() as u64))
+}
+
+/// Congestion control.
+pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
+    let now = case.congestion_now.trim();
+    if now.is_empty() {
+        return None;
+    }
+    let has_bbr = case.congestion_available.split_whitespace().any(|name| name == "bbr");
+    let (value, why, basis) = if is_long(case) {
+        let seen = match lost(case).filter(|_| loses(case)) {
+            Some((lost, flows)) => format!("{lost} segments of {flows} connections were sent again"),
+            None => "the round trip is a millisecond or more".to_owned(),
+        };
+        let why = format!(
+            "{seen}; with cubic each loss halves a window. Over 4 emulated links of 1 Gbit/s, 5 ms and 0.5 % loss, bbr \
+             filled them with 2 queues a path"
+        );
+        ("bbr", why, Basis::Measured("`cargo xtask lab paths --compare`, docs/paths.md".to_owned()))
+    } else {
+        let why = "the way is short and loses next to nothing: which one it is matters little; set it on both ends, so \
+                   that measurements can be compared";
+        (
+            now,
+            why.to_owned(),
+            Basis::Rule(format!(
+                "round trip below {LONG_US} us, at most {LOST_PER_FLOW} retransmissions a connection"
+            )),
+        )
+    };
+    let command = match (value, has_bbr) {
+        ("bbr", false) => Some("modprobe tcp_bbr".to_owned()),
+        _ => {
+            Some(format!("selvedge bench --congestion {value} ...; selvedge serve --congestion {value} ..."))
+        }
+    };
+    Some(Recommendation {
+        setting: "congestion control".to_owned(),
+        value: value.to_owned(),
+        now: (now != value).then(|| now.to_owned()),
+        why,
+        basis,
+        command,
+    })
+}
+
+/// Size of packets, for each interface that could have larger ones.
+pub(super) fn packets(case: &Case<'_>) -> Vec<Recommendation> {
+    let mut found: Vec<Recommendation> = Vec::new();
+    for path in &case.paths {
+        let Some(interface) = case.topology.interface(&path.interface) else { continue };
+        let is_fast = link_mbps(case.topology, &path.interface).is_some_and(|mbps| mbps >= FAST_MBPS);
+        let setting = format!("MTU of {}", interface.name);
+        let is_told = found.iter().any(|advice| advice.setting == setting);
+        if !is_fast || interface.mtu_bytes >= JUMBO_BYTES || interface.mtu_bytes <= HEADER_BYTES || is_told {
+            continue;
+        }
+        let packets = |mtu: u32| (case.block_bytes + 24).div_ceil(u64::from(mtu - HEADER_BYTES));
+        found.push(Recommendation {
+            setting,
+            value: JUMBO_BYTES.to_string(),
+            now: Some(interface.mtu_bytes.to_string()),
+            why: format!(
+                "a command of {} takes {} packets instead of {}; every device on the way and the target have to have \
+                 it too",
+                units::bytes(case.block_bytes as f64),
+                packets(JUMBO_BYTES),
+                packets(interface.mtu_bytes)
+            ),
+            basis: Basis::Rule(format!("a link of {FAST_MBPS} Mbit/s or more")),
+            command: Some(format!("ip link set {} mtu {JUMBO_BYTES}", interface.name)),
+        });
+    }
+    found
+}
+
+/// Socket buffers that are too small for what is under way on the longest path.
+pub(super) fn buffers(case: &Case<'_>) -> Vec<Recommendation> {
+    let product = |path: &Path| {
+        let mbps = link_mbps(case.topology, &path.interface)?;
+        // One connection may have to carry it all.
+        Some(mbps * path.rtt_us? / 8)
+    };
+    let Some(bytes) = case.paths.iter().filter_map(product).max() else { return Vec::new() };
+    let wanted = (2 * bytes).next_power_of_two();
+    let sysctls = [("tcp_rmem", &case.receive_buffer), ("tcp_wmem", &case.send_buffer)];
+    let too_small = sysctls.into_iter().filter_map(|(name, text)| {
+        let values: Vec<u64> = text.split_whitespace().filter_map(|value| value.parse().ok()).collect();
+        let [least, usual, most] = values[..] else { return None };
+        (most < wanted).then(|| Recommendation {
+            setting: format!("net.ipv4.{name}, the last"),
+            value: wanted.to_string(),
+            now: Some(most.to_string()),
+            why: format!(
+                "{} are under way on the longest path when it is full (speed x round trip); a buffer has to hold twice \
+                 that",
+                units::bytes(bytes as f64)
+            ),
+            basis: Basis::Rule("twice the bandwidth-delay product".to_owned()),
+            command: Some(format!("sysctl -w net.ipv4.{name}='{least} {usual} {wanted}'")),
+        })
+    });
+    too_small.collect()
+}
+
+/// The processors' own settings.
+pub(super) fn processors(case: &Case<'_>) -> Option<Recommendation> {
+    let governor = case.governor.as_deref()?.trim();
+    (governor != "performance").then(|| Recommendation {
+        setting: "CPU frequency governor".to_owned(),
+        value: "performance".to_owned(),
+        now: Some(governor.to_owned()),
+        why: "a processor that slows down while it waits for packets is slow when they come, and measurements differ"
+            .to_owned(),
+        basis: Basis::Table("the governor was `performance` for all of its figures".to_owned()),
+        command: Some("cpupower frequency-set -g performance".to_owned()),
+    })
+}

@@ -1,0 +1,236 @@
+//! How many I/O queues, and how much outstanding: by measurement where there is one, else by rules and a table.
+
+use engine::limits::IO_QUEUES_MAX;
+use engine::topology::{Topology, queue_limit};
+
+use super::{Basis, Case, Measured, Path, Recommendation};
+use crate::flags::tune::Goal;
+use crate::report::units;
+use crate::sweep::advice::{fewest_queues, knee};
+use crate::sweep::family::{Along, Family, families, workloads};
+use crate::sweep::summary::Summary;
+
+/// The window in which seed 000 saw throughput grow with what is outstanding, at latencies below 400 us.
+const WINDOW: (u32, u32) = (128, 512);
+/// Time that a fast target takes for a command, besides the round trip, in microseconds: seed 000's least is 240 us with
+/// everything.
+const SERVICE_US: u64 = 200;
+/// Bytes of a command's PDUs besides its data: capsule one way, data header and response the other.
+const PDU_BYTES: u64 = 24 + 24;
+/// More processors than this are "very high core count systems".
+const MANY_CORES: u32 = 64;
+
+/// What is recommended of queues and outstanding commands.
+#[derive(Debug)]
+pub(super) struct Load {
+    queues: u32,
+    queues_why: String,
+    queues_basis: Basis,
+    outstanding: u32,
+    outstanding_why: String,
+    outstanding_basis: Basis,
+    paths: u32,
+}
+
+/// Finds both; what is outstanding first, since more queues than that would be idle.
+pub(super) fn load(case: &Case<'_>) -> Load {
+    let (outstanding, outstanding_why, outstanding_basis) = outstanding(case);
+    let measured = case.measured.as_ref().and_then(|measured| measured_queues(measured, outstanding));
+    let (queues, queues_why, queues_basis) = measured.unwrap_or_else(|| queues(case, outstanding));
+    let paths = case.paths.len() as u32;
+    Load { queues, queues_why, queues_basis, outstanding, outstanding_why, outstanding_basis, paths }
+}
+
+fn outstanding(case: &Case<'_>) -> (u32, String, Basis) {
+    if let Some(given) = case.outstanding {
+        return (given, "it is what the workload has".to_owned(), Basis::Rule("it was asked for".to_owned()));
+    }
+    if let Some(found) = case.measured.as_ref().and_then(measured_outstanding) {
+        return found;
+    }
+    let window =
+        format!("{} to {} outstanding was the efficient window with 4 KiB reads", WINDOW.0, WINDOW.1);
+    match link_iops(case) {
+        Some(iops) => {
+            let rtt_us = case.paths.iter().filter_map(|path| path.rtt_us).max().unwrap_or(0);
+            let needed = (iops as f64 * (rtt_us + SERVICE_US) as f64 / 1e6).ceil() as u32;
+            let value = needed.clamp(1, 4 * WINDOW.1);
+            let why = format!(
+                "the links carry {} IOPS of {}, and a command is away for some {} us: so many have to be under way to \
+                 fill them",
+                units::count(iops as f64),
+                units::bytes(case.block_bytes as f64),
+                rtt_us + SERVICE_US
+            );
+            (value, why, Basis::Rule("Little's law: outstanding = rate x time".to_owned()))
+        }
+        None => (WINDOW.0, format!("the link does not say its speed; {window}"), Basis::Table(window)),
+    }
+}
+
+/// Commands a second that all links carry, where they say their speed.
+fn link_iops(case: &Case<'_>) -> Option<u64> {
+    let speed = |path: &Path| link_mbps(case.topology, &path.interface);
+    let mbps: u64 = case.paths.iter().map(speed).sum::<Option<u64>>()?;
+    // A packet of the usual size carries 1,448 bytes and takes 1,538 on the wire.
+    let bits = (case.block_bytes + PDU_BYTES) * 8 * 1_538 / 1_448;
+    Some(mbps * 1_000_000 / bits.max(1))
+}
+
+/// The speed of an interface, of what it stands on where it says none itself.
+pub(super) fn link_mbps(topology: &Topology, interface: &str) -> Option<u64> {
+    let own = topology.interface(interface).and_then(|interface| interface.speed_mbps);
+    own.map(u64::from).or_else(|| {
+        let legs = engine::topology::legs(topology, interface);
+        let speeds: Option<Vec<u64>> = legs.iter().map(|leg| leg.speed_mbps.map(u64::from)).collect();
+        speeds.filter(|speeds| !speeds.is_empty()).map(|speeds| speeds.iter().sum())
+    })
+}
+
+/// The knee of what was measured.
+fn measured_outstanding(measured: &Measured<'_>) -> Option<(u32, String, Basis)> {
+    let workloads = workloads(measured.plan, measured.summaries);
+    let members = workloads.first()?.at_full_load();
+    let best = knee(measured.plan, &members, |summary: &Summary| &summary.latency)?;
+    let most = members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
+    let why = format!(
+        "it did {} IOPS at a p99 of {} ({:.0} % of the most that was seen): beyond, waiting grows faster than \
+         throughput",
+        units::count(best.iops.mean),
+        units::time_ns(best.latency.p99_ns.mean),
+        best.iops.mean / most.max(1.0) * 100.0
+    );
+    Some((u32::try_from(best.outstanding).ok()?, why, Basis::Measured(measured.folder.clone())))
+}
+
+/// The fewest queues that are as good as any, of the family whose outstanding commands are nearest.
+fn measured_queues(measured: &Measured<'_>, outstanding: u32) -> Option<(u32, String, Basis)> {
+    let workloads = workloads(measured.plan, measured.summaries);
+    let families = families(measured.plan, &workloads.first()?.at_full_load(), Along::Queues);
+    let several = families.iter().filter(|family| family.members.len() > 1);
+    let far = |family: &&Family<'_>| family.members[0].outstanding.abs_diff(outstanding.into());
+    let nearest = several.min_by_key(far)?;
+    let best = fewest_queues(nearest)?;
+    let tried: Vec<String> = nearest.members.iter().map(|summary| summary.queues.to_string()).collect();
+    let why = format!(
+        "with {} outstanding it did {} IOPS at a p99 of {}; of -i {} these are the fewest whose throughput is within 5 % \
+         of the best and whose p99 is within 10 % of the shortest among those",
+        best.outstanding,
+        units::count(best.iops.mean),
+        units::time_ns(best.latency.p99_ns.mean),
+        tried.join(", ")
+    );
+    Some((u32::try_from(best.queues).ok()?, why, Basis::Measured(measured.folder.clone())))
+}
+
+/// The row of seed 000's table, within the rule for queues.
+fn queues(case: &Case<'_>, outstanding: u32) -> (u32, String, Basis) {
+    let limits = case.paths.iter().map(|path| queue_limit(case.topology, &path.interface));
+    let Some(limit) = limits.min_by_key(|limit| limit.queues) else {
+        return (1, "nothing is known of the way".to_owned(), Basis::Rule("none".to_owned()));
+    };
+    let queues_max = u32::from(IO_QUEUES_MAX);
+    let (row, most) = match case.goal {
+        Goal::Cpu => ("CPU-constrained client: keep -i smaller", 8),
+        Goal::Throughput if case.cores > MANY_CORES => {
+            ("high-core-count server running heavy I/O: increase -i aggressively", queues_max)
+        }
+        _ if outstanding < WINDOW.0 => ("low outstanding I/O: 8 - 32", 32),
+        Goal::Latency if case.cores <= MANY_CORES => ("high outstanding I/O, latency sensitive: 32 - 64", 64),
+        Goal::Latency => ("high outstanding I/O, latency sensitive, very high core count: 64+", queues_max),
+        Goal::Throughput => ("high outstanding I/O: 32 - 64", 64),
+    };
+    let queues = most.min(limit.queues).min(case.cores).min(outstanding).clamp(1, queues_max);
+    let mut why = format!("at most {} by the rule ({})", limit.queues, limit.reason);
+    if case.cores < limit.queues {
+        why.push_str(&format!(", {} CPUs may be used", case.cores));
+    }
+    if outstanding == queues {
+        why.push_str(", and a queue without a command is idle");
+    }
+    why.push_str("; measure it: `selvedge sweep -i 1,2,4,...`");
+    if queues < most {
+        why.push_str(&format!(" (a published table has for such a case: {row})"));
+        let rule = "no more I/O queues than NIC queues, CPUs and commands outstanding";
+        return (queues, why, Basis::Rule(rule.to_owned()));
+    }
+    (queues, why, Basis::Table(row.to_owned()))
+}
+
+impl Load {
+    pub(super) fn outstanding_advice(&self) -> Recommendation {
+        let jobs = self.queues.min(self.outstanding);
+        Recommendation {
+            setting: "outstanding I/O".to_owned(),
+            value: format!("{} ({} x {})", self.outstanding, jobs, self.outstanding.div_ceil(jobs)),
+            now: None,
+            why: self.outstanding_why.clone(),
+            basis: self.outstanding_basis.clone(),
+            command: None,
+        }
+    }
+
+    pub(super) fn queues_advice(&self) -> Recommendation {
+        Recommendation {
+            setting: "I/O queues (-i), in all".to_owned(),
+            value: self.queues.to_string(),
+            now: None,
+            why: self.queues_why.clone(),
+            basis: self.queues_basis.clone(),
+            command: None,
+        }
+    }
+
+    /// Queues of each path: all of them together where paths have loss or delay, else what one path would have, divided.
+    pub(super) fn per_path_advice(&self, case: &Case<'_>) -> Option<Recommendation> {
+        if self.paths < 2 {
+            return None;
+        }
+        let is_long = super::network::is_long(case);
+        let queues = self.per_path(case);
+        let why = if is_long {
+            "a way with delay or loss needs congestion windows more than processors: over 4 emulated links of 1 Gbit/s, \
+             5 ms and 0.5 % loss, 2 queues a path with bbr filled them, 32 were needed with cubic"
+        } else {
+            "each path has its share; together they are as many as the CPUs serve"
+        };
+        Some(Recommendation {
+            setting: "I/O queues of each path".to_owned(),
+            value: queues.to_string(),
+            now: None,
+            why: why.to_owned(),
+            basis: match is_long {
+                true => Basis::Measured("`cargo xtask lab paths --compare`, docs/paths.md".to_owned()),
+                false => Basis::Rule("queues divided by paths".to_owned()),
+            },
+            command: None,
+        })
+    }
+
+    fn per_path(&self, case: &Case<'_>) -> u32 {
+        let least = if self.paths > 1 && super::network::is_long(case) { 2 } else { 1 };
+        self.queues.div_ceil(self.paths.max(1)).max(least)
+    }
+
+    pub(super) fn commands(&self, case: &Case<'_>) -> Vec<String> {
+        let queues = self.per_path(case);
+        let jobs = self.queues.min(self.outstanding);
+        let depth = self.outstanding.div_ceil(jobs);
+        let address = |path: &Path| path.address.ip().to_string();
+        let all: Vec<String> = case.paths.iter().map(address).collect();
+        let mut commands = vec![format!(
+            "selvedge bench -a {} -s {} -n NQN --rw randread --bs {} --numjobs {jobs} --iodepth {depth} -i {queues} \
+             --match-hw-queues",
+            all.join(","),
+            case.paths.first().map_or(4420, |path| path.address.port()),
+            case.block_bytes
+        )];
+        let connect = |path: &Path| {
+            let address = path.address;
+            format!("nvme connect -t tcp -a {} -s {} -n NQN -i {queues}", address.ip(), address.port())
+        };
+        commands.extend(case.paths.iter().map(connect));
+        commands.push("selvedge tune plan".to_owned());
+        commands
+    }
+}

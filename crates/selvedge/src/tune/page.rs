@@ -1,0 +1,72 @@
+//! A survey as one HTML page: what is not as it should be, the picture, the tables.
+
+use serde_json::Value;
+
+use super::picture::{TITLE, picture, summary};
+use super::sheets::{self, Sheet};
+use super::survey::Survey;
+use super::text::{NO_FLOWS, has_queues, machine};
+use crate::report::chart::Unit;
+use crate::report::document::{Cell, Column, DataTable, Document, Finding, FindingKind};
+use crate::report::page::{Figure, render_with};
+use crate::report::svg::Look;
+use crate::report::table::Side;
+
+/// The page, with all that was seen in it for programs.
+pub(crate) fn page(survey: &Survey) -> String {
+    let interfaces = survey.interfaces();
+    let with_queues = interfaces.iter().filter(|interface| has_queues(interface));
+    let mut tables = vec![sheets::flows(survey), sheets::interfaces(survey)];
+    tables.extend(with_queues.map(|interface| sheets::interface_queues(survey, interface)));
+    tables.push(sheets::unseen(survey));
+    let document = Document {
+        title: TITLE.to_owned(),
+        subtitle: machine(&survey.topology),
+        findings: findings(survey),
+        tables: tables.into_iter().filter(|sheet| !sheet.rows.is_empty()).map(table).collect(),
+        ..Document::default()
+    };
+    let picture = Figure {
+        id: "courses",
+        title: "From the connection to the worker",
+        caption: &summary(survey),
+        svg: &picture(survey, Look::Page),
+    };
+    let data = serde_json::to_value(survey).unwrap_or(Value::Null);
+    render_with(&document, &data, &[picture])
+}
+
+fn findings(survey: &Survey) -> Vec<Finding> {
+    let finding = |finding: &super::findings::Finding| Finding {
+        kind: if finding.kind.is_caution() { FindingKind::Caution } else { FindingKind::Observation },
+        title: finding.kind.title().to_owned(),
+        text: finding.text.clone(),
+        chart_id: None,
+    };
+    let mut all: Vec<Finding> = survey.findings.iter().map(finding).collect();
+    if survey.topology.flows.is_empty() {
+        all.push(Finding {
+            kind: FindingKind::Observation,
+            title: "No NVMe/TCP queues".to_owned(),
+            text: NO_FLOWS.to_owned(),
+            chart_id: None,
+        });
+    }
+    all
+}
+
+/// The same table as a report has it.
+fn table(sheet: Sheet) -> DataTable {
+    let column = |(name, key, side): &(&str, &str, Side)| Column {
+        name: (*name).to_owned(),
+        key: (*key).to_owned(),
+        unit: (*side == Side::Right).then_some(Unit::Count),
+    };
+    let row = |row: Vec<String>| row.into_iter().map(Cell::Text).collect();
+    DataTable {
+        id: sheet.id,
+        title: sheet.title,
+        columns: sheet.columns.iter().map(column).collect(),
+        rows: sheet.rows.into_iter().map(row).collect(),
+    }
+}

@@ -1,0 +1,141 @@
+//! A survey as text on a terminal.
+
+use std::fmt;
+
+use engine::topology::{Interface, InterfaceKind, Topology};
+
+use super::sheets::{self, Sheet};
+use super::survey::Survey;
+use crate::report::table::Table;
+use crate::report::units::plural;
+
+/// Columns of a terminal that sentences are broken at.
+const COLUMNS: usize = 100;
+
+/// Interfaces that are left out are named up to this many.
+const LEFT_OUT_MAX: usize = 8;
+
+impl fmt::Display for Survey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        text.push_str(&wrapped(&machine(&self.topology), 0));
+        text.push_str(&sheet(&sheets::interfaces(self)));
+        text.push_str(&left_out(self));
+        let used = self.used();
+        let told = self.interfaces();
+        let no_flows = self.topology.flows.is_empty();
+        for interface in told.iter().filter(|interface| no_flows || used.contains(interface.name.as_str())) {
+            // What has neither interrupts nor a table has nothing to say queue by queue.
+            if has_queues(interface) {
+                text.push_str(&sheet(&sheets::interface_queues(self, interface)));
+            }
+        }
+        if no_flows {
+            text.push_str(&format!("\nNVMe/TCP queues\n{}", wrapped(NO_FLOWS, 2)));
+        } else {
+            text.push_str(&sheet(&sheets::flows(self)));
+        }
+        text.push_str(&findings(self));
+        if !self.topology.shortfalls.is_empty() {
+            text.push_str(&sheet(&sheets::unseen(self)));
+        }
+        // Names come from the system or from a recording: none of them may steer the terminal.
+        let plain = |letter: char| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter };
+        f.write_str(&text.chars().map(plain).collect::<String>())
+    }
+}
+
+pub(super) const NO_FLOWS: &str = "There is none on this machine now. They appear while the kernel's initiator is \
+    connected (`nvme connect -t tcp ...`), while `selvedge bench` or `selvedge sweep` runs here, and where a target on \
+    this machine serves hosts.";
+
+/// Whether an interface has something to tell of single queues.
+pub(super) fn has_queues(interface: &Interface) -> bool {
+    interface.rss.is_some()
+        || interface.receive.iter().any(|queue| queue.interrupt.is_some() || !queue.rps.is_empty())
+}
+
+/// The machine in a line.
+pub(super) fn machine(topology: &Topology) -> String {
+    let processors = &topology.processors;
+    let threads = processors.cores.iter().map(engine::topology::CpuSet::len).max().unwrap_or(1);
+    let mut text = format!("Linux {}, CPUs {}", topology.kernel, processors.online);
+    if threads > 1 {
+        text.push_str(&format!(" ({}, {threads} CPUs each)", plural(processors.cores.len() as u64, "core")));
+    }
+    if let [_, _, ..] = processors.nodes.as_slice() {
+        let nodes: Vec<String> =
+            processors.nodes.iter().map(|node| format!("node {}: {}", node.id, node.cpus)).collect();
+        text.push_str(&format!("; {}", nodes.join("; ")));
+    }
+    if !processors.isolated.is_empty() {
+        text.push_str(&format!("; isolated: {}", processors.isolated));
+    }
+    text
+}
+
+fn sheet(sheet: &Sheet) -> String {
+    let columns: Vec<_> = sheet.columns.iter().map(|(name, _, side)| (*name, *side)).collect();
+    let mut table = Table::new(&columns).indented(2);
+    for row in &sheet.rows {
+        table.row(row.clone());
+    }
+    format!("\n{}\n{table}", sheet.title)
+}
+
+fn left_out(survey: &Survey) -> String {
+    let told = survey.interfaces();
+    let is_out = |interface: &&Interface| {
+        interface.kind != InterfaceKind::Loopback && !told.iter().any(|other| other.name == interface.name)
+    };
+    let names: Vec<&str> =
+        survey.topology.interfaces.iter().filter(is_out).map(|interface| interface.name.as_str()).collect();
+    let more = names.len().saturating_sub(LEFT_OUT_MAX);
+    match names.len() {
+        0 => String::new(),
+        count => wrapped(
+            &format!(
+                "{} without a device and without NVMe/TCP left out: {}{}",
+                plural(count as u64, "interface"),
+                names[..count - more].join(", "),
+                if more > 0 { format!(" and {more} more") } else { String::new() }
+            ),
+            2,
+        ),
+    }
+}
+
+fn findings(survey: &Survey) -> String {
+    let mut text = "\nFindings\n".to_owned();
+    if survey.findings.is_empty() {
+        text.push_str(match survey.topology.flows.is_empty() {
+            true => "  none\n",
+            false => "  none: of what is known, no receive queue is shared and no worker is on another CPU\n",
+        });
+    }
+    for finding in &survey.findings {
+        text.push_str("- ");
+        text.push_str(wrapped(&finding.text, 2).trim_start());
+    }
+    text
+}
+
+/// A sentence in lines.
+fn wrapped(text: &str, indent: usize) -> String {
+    let mut lines = String::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines.push_str(&format!("{:indent$}{line}\n", ""));
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines + &format!("{:indent$}{line}\n", "")
+}
+
+#[cfg(test)]
+mod tests;
