@@ -4,6 +4,7 @@ pub mod config;
 pub mod connection;
 pub mod control;
 pub mod hostile;
+pub mod machine;
 pub mod nvmet;
 pub mod parsers;
 pub mod receive;
