@@ -18,11 +18,12 @@ readonly PROGRAM_PACKAGES=(
 )
 
 # These and the modules they depend on. The virtio ones carry the guest's own devices; brd, null_blk and
-# loop are what nvmet exports; the checksums are what header and data digests need.
+# loop are what nvmet exports; the checksums are what header and data digests need; tcp_diag is whom `ss` and
+# `selvedge tune show` ask for connections.
 readonly MODULES=(
     virtio_pci virtio_net virtio_console virtio_rng
     nvme-fabrics nvme-tcp nvmet nvmet-tcp brd null_blk loop ext4 configfs
-    crc32c_generic crc32c-intel
+    crc32c_generic crc32c-intel tcp_diag
 )
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

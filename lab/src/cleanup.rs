@@ -5,7 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 /// The shell lives through the signals that a terminal sends. Nobody ever writes to it, so that `read` waits for the end
-/// of the pipe. What still runs in a namespace would keep it alive, and is ended by its process id.
+/// of the pipe. What still runs in a namespace would keep it alive, and is ended by its process id; it leaves no record of
+/// its queues, and the namespace no journal of the tuner, which is named after its inode.
 const SCRIPT: &str = r#"trap "" INT TERM HUP
 PATH="$PATH:/usr/sbin:/sbin"
 read -r _
@@ -14,8 +15,10 @@ for namespace; do
         pids=$(ip netns pids "$namespace") || break
         [ -n "$pids" ] || break
         kill -s KILL $pids
+        for pid in $pids; do rm -f "/run/selvedge/queues/$pid.json"; done
         sleep 0.1
     done
+    inode=$(stat -L -c %i "/run/netns/$namespace") && rm -f "/run/selvedge/tune/$inode.journal"
     ip netns delete "$namespace"
 done"#;
 

@@ -1,6 +1,6 @@
 //! Selvedge's measurements beside others, its networks with many links, and a browser: `lab links` emulates links,
-//! `lab paths` measures on them, `lab chaos` breaks what is on them; `lab browser` looks at reports. It dispatches and
-//! explains, and keeps out all of them.
+//! `lab paths` measures on them, `lab chaos` breaks what is on them, `lab tuning` changes their queues; `lab browser` looks
+//! at reports. It dispatches and explains, and keeps out all of them.
 
 mod arguments;
 mod baseline;
@@ -24,6 +24,7 @@ mod scenario;
 mod seed;
 mod series;
 mod table;
+mod tuning;
 
 use std::process::ExitCode;
 
@@ -65,6 +66,11 @@ lab browser [OPTION]...
     --chromium PROGRAM (chromium)
     --screenshots      pictures of the page even if nothing failed
 
+lab tuning --program PATH [OPTION]...
+    plans, applies and reverts on interfaces with 4 queues: files byte for byte, counters, kill -9 before each write, an
+    interface that goes away, without root, recordings
+    --output DIR       where its files go (tuning)
+
 lab links --target NAMESPACE --host NAMESPACE [OPTION]...
     links between two network namespaces: tt1, tt2... in the one, th1, th2... in the other
     --links N  --rate MBIT  --delay MS  --loss PROBABILITY  --mode skb|mtu  --queue KB  --seed N
@@ -87,7 +93,7 @@ lab latency --program PATH [OPTION]...
     --rounds N         (5)
     --size MIB         of data that each run reads (128)
 
-links, paths and chaos make devices and namespaces, iscsi and latency start tgtd and tcpdump: that takes root.";
+links, paths, chaos and tuning make devices and namespaces, iscsi and latency start tgtd and tcpdump: that takes root.";
 
 /// Why a command did not do its work.
 pub(crate) enum Failure {
@@ -109,6 +115,7 @@ fn main() -> ExitCode {
         "links" => links::main(rest),
         "chaos" => chaos::main(rest),
         "paths" => paths::main(rest),
+        "tuning" => tuning::main(rest),
         "help" | "-h" | "--help" => {
             println!("{HELP}");
             Ok(())

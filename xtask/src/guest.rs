@@ -1,5 +1,5 @@
 //! The `kernel` suite: the Linux kernel in the guest is the initiator of our target, then the target of
-//! our initiator. It keeps out what is checked inside the guest, which the jobs of lab/ say.
+//! our initiator, then seen by our tuner. It keeps out what is checked inside the guest, which the jobs of lab/ say.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::cleanup::Cleanup;
 use crate::command::{Process, Step};
+use crate::conversation::print_measurements;
 use crate::test::{Options, Outcome};
 use crate::{lab, packages, workspace};
 
@@ -22,7 +23,7 @@ const BOOT_LIMIT: Duration = Duration::from_secs(240);
 const TARGET_START_LIMIT: Duration = Duration::from_secs(20);
 const TARGET_STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs both directions, the second one also when the first one failed.
+/// Runs both directions and the tuner, the later ones also when an earlier one failed.
 pub(crate) fn run(options: &Options) -> Outcome {
     if !packages::is_root() {
         return Outcome::Skipped("loop devices need root".to_owned());
@@ -39,13 +40,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let results = [
         ("kernel as initiator", kernel_as_initiator(&program, &scratch.path)),
         ("kernel as target", kernel_as_target(&program, &scratch.path)),
+        ("kernel seen by the tuner", kernel_seen_by_tuner(&program, &scratch.path)),
     ];
     let failed: Vec<String> = results
         .iter()
         .filter_map(|(name, result)| result.as_ref().err().map(|reason| format!("{name}: {reason}")))
         .collect();
     if failed.is_empty() {
-        Outcome::Passed("kernel as initiator and as target".to_owned())
+        Outcome::Passed("kernel as initiator, as target, and seen by the tuner".to_owned())
     } else {
         Outcome::Failed(failed.join("; "))
     }
@@ -231,6 +233,19 @@ fn kernel_as_target(program: &str, scratch: &Path) -> Result<(), String> {
         (true, false) => Err("checks in the guest failed".to_owned()),
         (false, _) => Err(failed.join(", ")),
     }
+}
+
+/// Our target and our tuner in the guest, with the kernel's initiator between them, on as many processors as one controller
+/// has queues.
+fn kernel_seen_by_tuner(program: &str, scratch: &Path) -> Result<(), String> {
+    let name = Path::new(program).file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| format!("{program} is no program"))?;
+    let console = scratch.join("console-tune").display().to_string();
+    let options = ["--processors", "4", "--file", program, "--console", &console];
+    let job = guest(&options, &["job-tune.sh", name]).run();
+    print_checks(&job.output);
+    print_measurements(&job.output);
+    if job.passed { Ok(()) } else { Err("checks in the guest failed".to_owned()) }
 }
 
 /// One command of ours against the kernel's target, and a word that its output must have.

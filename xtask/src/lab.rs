@@ -80,7 +80,7 @@ pub(crate) fn build_links() -> Result<PathBuf, String> {
 /// Builds the lab's own program, and says where it is.
 pub(crate) fn build_program() -> Result<PathBuf, String> {
     let lab = ["build", "--release", "-p", "lab"];
-    if !workspace::cargo(&lab).limit_s(600).run().passed {
+    if !workspace::cargo(&lab).limit_s(1800).run().passed {
         return Err("the lab's program could not be built".to_owned());
     }
     Ok(workspace::target_dir().join("release/lab"))

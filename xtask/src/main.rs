@@ -21,6 +21,7 @@ mod simulate;
 mod source;
 mod test;
 mod tidy;
+mod tune;
 mod workspace;
 
 use std::process::ExitCode;

@@ -44,6 +44,10 @@ pub(crate) const BROWSER: [Package; 2] = [
 pub(crate) const PATHS: [Package; 2] =
     [Package { name: "iproute2", evidence: "ip" }, Package { name: "util-linux", evidence: "chrt" }];
 
+/// What trying the tuner takes: such networks, and running as somebody without rights.
+pub(crate) const TUNE: [Package; 2] =
+    [Package { name: "iproute2", evidence: "tc" }, Package { name: "util-linux", evidence: "setpriv" }];
+
 /// What chaos takes: such networks, and a disk that is small.
 pub(crate) const CHAOS: [Package; 3] = [
     Package { name: "iproute2", evidence: "ip" },

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::packages::{self, Package};
-use crate::{chaos, check, commands, fuzz, guest, pages, paths, simulate, usage_error, workspace};
+use crate::{chaos, check, commands, fuzz, guest, pages, paths, simulate, tune, usage_error, workspace};
 
 /// How a suite ended, with what there is to say about it.
 pub(crate) enum Outcome {
@@ -45,7 +45,7 @@ struct Suite {
 }
 
 /// In the order in which they run: what fails soonest comes first.
-const SUITES: [Suite; 11] = [
+const SUITES: [Suite; 12] = [
     Suite {
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
@@ -89,8 +89,15 @@ const SUITES: [Suite; 11] = [
         run: pages::suite,
     },
     Suite {
+        name: "tune",
+        about: "the tuner on interfaces with four queues: changes, counters, kill -9 at each write, what comes back",
+        packages: &packages::TUNE,
+        when: When::Always,
+        run: tune::suite,
+    },
+    Suite {
         name: "kernel",
-        about: "the Linux kernel, in a guest, as our target's initiator and as our initiator's target",
+        about: "the Linux kernel, in a guest, as our target's initiator, as our initiator's target, as the tuner sees it",
         packages: &packages::GUEST,
         when: When::Always,
         run: guest::run,
@@ -177,7 +184,7 @@ fn list() {
 }
 
 fn unit(_: &Options) -> Outcome {
-    let tests = workspace::cargo(&["test", "--workspace", "--no-fail-fast"]).limit_s(1500).run();
+    let tests = workspace::cargo(&["test", "--workspace", "--no-fail-fast"]).limit_s(2400).run();
     let count = passed_tests(&tests.output);
     if tests.passed {
         Outcome::Passed(format!("{count} tests"))

@@ -1,0 +1,128 @@
+//! Programs that a check runs: to their end, for what they say, or beside it, until it is over. It keeps out what they are
+//! asked to do.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::program::Program;
+
+/// One command of the program, on a machine with other work.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How a program ended, and what it said.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// Its exit status; none where a signal ended it.
+    pub(super) code: Option<i32>,
+    /// The signal that ended it.
+    pub(super) signal: Option<i32>,
+    pub(super) output: String,
+    pub(super) errors: String,
+}
+
+impl Answer {
+    /// Runs `words` to their end.
+    ///
+    /// # Errors
+    /// They cannot be started, or take too long.
+    pub(super) fn of(words: &[&str]) -> Result<Answer, String> {
+        let owned: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        Answer::of_program(Program::start(&owned)?, words)
+    }
+
+    /// Runs `words` with a standard input of theirs.
+    ///
+    /// # Errors
+    /// They cannot be started, or take too long.
+    pub(super) fn with_input(words: &[&str], input: Stdio) -> Result<Answer, String> {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env("PATH", system_path());
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| format!("cannot start {}: {error}", words[0]))?;
+        Answer::of_program(Program::new(child), words)
+    }
+
+    /// Waits for the end of a program that was started as `words` say.
+    ///
+    /// # Errors
+    /// It takes too long.
+    pub(super) fn of_program(mut program: Program, words: &[&str]) -> Result<Answer, String> {
+        use std::os::unix::process::ExitStatusExt as _;
+        let Some(status) = program.ended(Instant::now() + LIMIT)? else {
+            return Err(format!("`{}` did not end within {} s", words.join(" "), LIMIT.as_secs()));
+        };
+        let output = program.rest();
+        Ok(Answer { code: status.code(), signal: status.signal(), output, errors: program.errors() })
+    }
+
+    /// It went well.
+    ///
+    /// # Errors
+    /// It did not: with what it said.
+    pub(super) fn well(self) -> Result<Answer, String> {
+        match self.code {
+            Some(0) => Ok(self),
+            _ => Err(format!("it ended with {}: {}", self.end(), self.errors)),
+        }
+    }
+
+    /// It failed with `code` and one line, with each of `parts` in it.
+    ///
+    /// # Errors
+    /// It did not: with what it said.
+    pub(super) fn fails(&self, code: i32, parts: &[&str]) -> Result<(), String> {
+        if self.code != Some(code) {
+            return Err(format!(
+                "it ended with {} and not {code}: {}{}",
+                self.end(),
+                self.output,
+                self.errors
+            ));
+        }
+        if self.errors.lines().count() != 1 {
+            return Err(format!("it does not fail with one line: {}", self.errors));
+        }
+        match parts.iter().find(|part| !self.errors.contains(**part)) {
+            None => Ok(()),
+            Some(part) => Err(format!("`{part}` is not in: {}", self.errors)),
+        }
+    }
+
+    /// What it printed, as JSON.
+    ///
+    /// # Errors
+    /// It failed, or printed something else.
+    pub(super) fn json(self) -> Result<Value, String> {
+        let answer = self.well()?;
+        serde_json::from_str(&answer.output).map_err(|error| format!("no JSON ({error}): {}", answer.output))
+    }
+
+    fn end(&self) -> String {
+        match (self.code, self.signal) {
+            (Some(code), _) => format!("status {code}"),
+            (None, signal) => format!("signal {}", signal.unwrap_or_default()),
+        }
+    }
+}
+
+/// Some programs are the system's, which are not in everybody's PATH.
+pub(super) fn system_path() -> String {
+    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
+}
+
+/// Waits until `look` finds something.
+///
+/// # Errors
+/// It does not within `LIMIT`: with what it said last.
+pub(super) fn await_some<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        match look() {
+            Ok(found) => return Ok(found),
+            Err(reason) if Instant::now() >= deadline => return Err(format!("{what}: {reason}")),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}

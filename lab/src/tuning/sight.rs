@@ -1,0 +1,192 @@
+//! What `tune show` sees of hosts and targets that run, beside what the target and the system say of the same; what it
+//! sees without root; and that a recording is as good as the machine.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::changes::PLAN;
+use super::ground::{DEVICE, FAR_DEVICE, Ground, flows};
+use super::process::Answer;
+use super::snapshot::{Snapshot, allowed};
+
+const PORT: u16 = 4421;
+/// A user and a group that have nothing (nobody and nogroup).
+const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+/// What moves while a machine is looked at.
+const MOVING: [&str; 4] = ["receive_queue_bytes", "send_queue_bytes", "rtt_us", "retransmissions"];
+
+/// A queue: its identifier, the host's end, the target's end.
+type Queue = (u64, SocketAddr, SocketAddr);
+
+pub(super) fn queues_are_seen(ground: &Ground) -> Result<(), String> {
+    let target = ground.serve(PORT)?;
+    let bench = ground.bench(PORT, 2)?;
+    let seen = ground.flows_of(bench.id())?;
+    let mut queues = BTreeSet::new();
+    for flow in &seen {
+        if flow["source"] != "program" || flow["interface"] != DEVICE {
+            return Err(format!("it is no queue of the program by {DEVICE}: {flow}"));
+        }
+        let thread = flow["worker"]["thread"].as_u64().ok_or_else(|| format!("no thread: {flow}"))?;
+        let truth = allowed(bench.id(), &thread.to_string())?;
+        let cpu = flow["worker"]["cpu"].as_u64().and_then(|cpu| u32::try_from(cpu).ok());
+        let is_its = cpu.is_some_and(|cpu| super::changes::list(&truth).is_ok_and(|all| all.contains(&cpu)));
+        if flow["worker"]["allowed"] != *truth || !is_its {
+            return Err(format!("the worker may run on {truth}, and shown is {}", flow["worker"]));
+        }
+        queues.insert(queue(flow, "local", "peer")?);
+    }
+    let ids: Vec<u64> = queues.iter().map(|queue| queue.0).collect();
+    if ids != [1, 2] {
+        return Err(format!("queues 1 and 2 are there, and shown are {ids:?}"));
+    }
+    same("the target says", &queues, &at_target(ground)?)?;
+    let words = ["ip", "netns", "exec", &ground.target, &ground.program, "tune", "show", "-o", "json"];
+    let far = flows(&Answer::of(&words)?.json()?, "target", target.id());
+    let ends = |flow: &Value| Ok((0, end(flow, "peer")?, end(flow, "local")?));
+    let accepted = far.iter().map(ends).collect::<Result<BTreeSet<Queue>, String>>()?;
+    match queues.iter().find(|(_, host, target)| !accepted.contains(&(0, *host, *target))) {
+        None if far.iter().all(|flow| flow["interface"] == FAR_DEVICE) => Ok(()),
+        None => Err(format!("not all flows of the target go by {FAR_DEVICE}: {far:?}")),
+        Some(queue) => Err(format!("the target's side does not show {queue:?} but {accepted:?}")),
+    }
+}
+
+/// I/O queues as the target knows them from Connect.
+fn at_target(ground: &Ground) -> Result<BTreeSet<Queue>, String> {
+    let listed = ground.control(PORT, &["connection", "list", "-o", "json"])?;
+    let listed: Value = serde_json::from_str(&listed).map_err(|error| format!("{error}: {listed}"))?;
+    let mut queues = BTreeSet::new();
+    let controllers = listed.as_array().or_else(|| listed["controllers"].as_array());
+    for queue in controllers.into_iter().flatten().filter_map(|one| one["queues"].as_array()).flatten() {
+        let id = queue["queue_id"].as_u64().ok_or_else(|| format!("no queue: {queue}"))?;
+        if id > 0 {
+            queues.insert((id, end(queue, "peer")?, SocketAddr::new(ground.target_address()?, PORT)));
+        }
+    }
+    Ok(queues)
+}
+
+fn queue(flow: &Value, host: &str, target: &str) -> Result<Queue, String> {
+    let id = flow["queue_id"].as_u64().ok_or_else(|| format!("no queue: {flow}"))?;
+    Ok((id, end(flow, host)?, end(flow, target)?))
+}
+
+fn end(value: &Value, name: &str) -> Result<SocketAddr, String> {
+    let text = value[name].as_str().unwrap_or_default();
+    text.parse().map_err(|_| format!("`{name}` is no address in {value}"))
+}
+
+fn same(who: &str, seen: &BTreeSet<Queue>, truth: &BTreeSet<Queue>) -> Result<(), String> {
+    if seen == truth { Ok(()) } else { Err(format!("{who} {truth:?}, and shown is {seen:?}")) }
+}
+
+/// With a plan in effect, so that workers stay where they are while the machine is looked at twice.
+pub(super) fn recording_is_the_machine(ground: &Ground) -> Result<(), String> {
+    let _target = ground.serve(PORT)?;
+    let _bench = ground.bench(PORT, 2)?;
+    ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
+    let file = ground.file("machine.recording");
+    let live = ground.tune(&["show", "--record", &file, "-o", "json"])?.json()?;
+    let recorded = ground.tune(&["show", "--sysroot", &file, "-o", "json"])?.json()?;
+    if live != recorded {
+        let (live, recorded) = (pretty(&live), pretty(&recorded));
+        let at = live.lines().zip(recorded.lines()).find(|(one, other)| one != other);
+        return Err(format!("the very same look differs: {at:?}"));
+    }
+    let count = |shown: &Value| shown["topology"]["flows"].as_array().map_or(0, Vec::len);
+    if count(&live) < 2 {
+        return Err("it has no flows".to_owned());
+    }
+    let again = still(ground.tune(&["show", "-o", "json"])?.json()?);
+    let recorded = still(recorded);
+    if again != recorded {
+        let (again, recorded) = (pretty(&again), pretty(&recorded));
+        let at = again.lines().zip(recorded.lines()).find(|(one, other)| one != other);
+        return Err(format!("another look differs in more than what moves: {at:?}"));
+    }
+    // The plan follows from what was recorded, as it does from the machine: it is in effect, so it is empty.
+    let live = ground.tune(&["plan", "-o", "json"])?.json()?;
+    let recorded = ground.tune(&["plan", "--sysroot", &file, "-o", "json"])?.json()?;
+    if live["steps"] != recorded["steps"] {
+        return Err(format!(
+            "the machine's plan is {}, the recording's {}",
+            live["steps"], recorded["steps"]
+        ));
+    }
+    ground.tune(&["revert"])?.well().map(drop)
+}
+
+/// Without what moves, and without the sentences that have it in them.
+fn still(mut shown: Value) -> Value {
+    if let Some(flows) = shown["topology"]["flows"].as_array_mut() {
+        for flow in flows.iter_mut().filter_map(Value::as_object_mut) {
+            MOVING.iter().for_each(|name| _ = flow.remove(*name));
+        }
+    }
+    shown["findings"] = Value::Null;
+    shown
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+pub(super) fn show_without_root(ground: &Ground) -> Result<(), String> {
+    let _target = ground.serve(PORT)?;
+    let _bench = ground.bench(PORT, 2)?;
+    let told = as_nobody(ground, &["show"])?.well()?;
+    if !told.output.contains(DEVICE) || !told.output.contains("root") {
+        return Err(format!("it does not say what root would add: {}", told.output));
+    }
+    let shown = as_nobody(ground, &["show", "-o", "json"])?.json()?;
+    let shortfalls = shown["topology"]["shortfalls"].as_array().into_iter().flatten();
+    let needs_root: Vec<&str> = shortfalls
+        .filter(|shortfall| shortfall["needs_root"] == true)
+        .filter_map(|shortfall| shortfall["what"].as_str())
+        .collect();
+    // Root's programs tell root alone of their queues.
+    if needs_root.iter().any(|what| what.contains("selvedge/queues")) {
+        return Ok(());
+    }
+    Err(format!("that root would see its programs' queues is not said, but only {needs_root:?}"))
+}
+
+pub(super) fn apply_without_root(ground: &Ground) -> Result<(), String> {
+    let before = Snapshot::of(&[DEVICE], &[])?;
+    as_nobody(ground, &[&["apply"], &PLAN[..]].concat())?.fails(1, &["root"])?;
+    super::changes::nothing_has_changed(ground, &before)?;
+    // Nor can what root has in effect be undone.
+    ground.tune(&[&["apply"], &PLAN[..]].concat())?.well()?;
+    let applied = Snapshot::of(&[DEVICE], &[])?;
+    as_nobody(ground, &["revert"])?.fails(1, &["root"])?;
+    Snapshot::of(&[DEVICE], &[])?.is_as(&applied)?;
+    ground.tune(&["revert"])?.well()?;
+    super::changes::nothing_has_changed(ground, &before)
+}
+
+/// Runs `selvedge tune WORDS` as a user without any right. Where the program is need not be a place for everybody, so it
+/// comes as an open file.
+fn as_nobody(ground: &Ground, words: &[&str]) -> Result<Answer, String> {
+    let program = File::open(&ground.program).map_err(|error| format!("{}: {error}", ground.program))?;
+    let words = [&["setpriv"], &NOBODY[..], &["/proc/self/fd/0", "tune"], words].concat();
+    Answer::with_input(&words, Stdio::from(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_moves_is_left_out() {
+        let shown = |rtt: u32, port: &str| json!({ "topology": { "flows": [{ "rtt_us": rtt, "local": port }] }, "findings": [rtt] });
+        assert_eq!(still(shown(1, "a")), still(shown(2, "a")));
+        assert_ne!(still(shown(1, "a")), still(shown(1, "b")));
+    }
+}
