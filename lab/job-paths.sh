@@ -188,7 +188,7 @@ with_load() {
     local fio images busier other
     rm -f /tmp/enough /tmp/image-written
     fio --name=load --filename="$disk" --size=24m --rw=randwrite --ioengine=libaio --direct=1 --iodepth=16 \
-        --bssplit=4k/60:16k/25:128k/15 --verify=crc32c --verify_backlog=64 --verify_fatal=1 --rate_iops=200 \
+        --bssplit=4k/60:16k/25:128k/15 --verify=crc32c --verify_backlog=16 --verify_fatal=1 --rate_iops=200 \
         --time_based --runtime=1200 --output-format=json --output=/tmp/load.json >/tmp/load.log 2>&1 &
     fio=$!
     write_images >>/tmp/load.log 2>&1 &
@@ -204,7 +204,7 @@ with_load() {
     wait "$fio" || true
     sed -i '/^{/,$!d' /tmp/load.json
     jq -c '.jobs[0] | {error, written: .write.total_ios, read: .read.total_ios}' /tmp/load.json
-    jq -e '.jobs[0] | .error == 0 and .write.total_ios > 64 and .read.total_ios > 0' /tmp/load.json
+    jq -e '.jobs[0] | .error == 0 and .write.total_ios > 16 and .read.total_ios > 0' /tmp/load.json
     image_is_the_last
 }
 
