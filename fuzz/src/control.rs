@@ -123,6 +123,7 @@ impl Bed {
             engine: Engine::Epoll,
             poll_us_max: 0,
             state_dir: None,
+            ..TargetConfig::default()
         });
         let target = Arc::new(target.expect("a target"));
         let document = edges::openapi().expect("the document is JSON");

@@ -102,6 +102,7 @@ fn start(scene: &Rc<Scene>, number: usize) -> Option<Target> {
             engine: Engine::Automatic,
             poll_us_max: 0,
             state_dir: None,
+            ..TargetConfig::default()
         };
         match Target::start(&config) {
             Ok(target) => return Some(target),

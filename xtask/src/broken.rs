@@ -34,10 +34,10 @@ pub(crate) const MUTANTS: [Mutant; 38] = [
         about: "Flush is answered without the storage",
         file: "crates/engine/src/target/storage.rs",
         find: r"            Work::Flush => {
-                self.start_beside(index, file, StorageOp::Sync, env);",
+                self.start_beside(index, device, StorageOp::Sync, env);",
         replace: r"            Work::Flush if {on} => return Step::Done(Status::SUCCESS),
             Work::Flush => {
-                self.start_beside(index, file, StorageOp::Sync, env);",
+                self.start_beside(index, device, StorageOp::Sync, env);",
     },
     Mutant {
         name: "fua-ignored",

@@ -32,6 +32,7 @@ fn main() {
         engine: Engine::Automatic,
         poll_us_max: engine::limits::POLL_US_MAX,
         state_dir: None,
+        ..TargetConfig::default()
     };
     let target = Target::start(&config).expect("the target starts");
     let address = target.ports()[0];

@@ -93,6 +93,7 @@ fn start_target() -> Target {
         engine: Engine::Automatic,
         poll_us_max: engine::limits::POLL_US_MAX,
         state_dir: None,
+        ..TargetConfig::default()
     };
     engine::ring::core::raise_descriptor_limit();
     Target::start(&config).expect("the target starts")

@@ -7,6 +7,8 @@
 )]
 
 pub mod backend;
+#[cfg(not(feature = "simulation"))]
+pub mod ceph;
 pub mod initiator;
 pub mod limits;
 pub mod ring;

@@ -128,6 +128,72 @@ pub const RING_ENTRIES: u32 = 512;
 pub const POLL_US_MAX: u64 = 50;
 /// Threads that do storage calls where io_uring is not to be had.
 pub const STORAGE_THREADS: usize = 4;
+/// The longest that connecting to a Ceph cluster may take, in milliseconds, and any request to its monitors after that.
+pub const CEPH_CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// A connection to a Ceph cluster that was not to be had is not tried again so soon, in milliseconds.
+pub const CEPH_RECONNECT_MS: u64 = 3_000;
+/// Operations of a connection to a Ceph cluster that may be under way. Over it the library makes its caller wait, which
+/// must not happen to a reactor: it is more than all queues of all hosts may have.
+pub const CEPH_OPERATIONS_PENDING_MAX: u64 = 1 << 24;
+/// Bytes of the same: each NVMe connection's own limit holds long before.
+pub const CEPH_BYTES_PENDING_MAX: u64 = 1 << 40;
+/// Pairs of one object in a Ceph cluster that are read: the cluster gives no more at a time (osd_max_omap_entries_per_request),
+/// and what is read in two parts may be of two times.
+pub const CEPH_PAIRS_MAX: u64 = 1024;
+/// Gateways of a group: so many ranges of `GATEWAY_CONTROLLERS` identifiers there are below those that are reserved.
+pub const GATEWAYS_MAX: u16 = 31;
+/// Controllers that a gateway of a group may give identifiers to: more than `CONTROLLERS_MAX`, so that one comes back as
+/// late as possible.
+pub const GATEWAY_CONTROLLERS: u16 = 2048;
+/// How often a gateway says that it lives, in milliseconds, and looks whether others do.
+pub const GATEWAY_BEAT_MS: u64 = 500;
+/// A gateway that says nothing for so long is given up by the others, in milliseconds, and gives up its groups itself. With
+/// up to two beats until it is noticed, the blocklist and the locks, hosts are served again within 5 s.
+pub const GATEWAY_LEASE_MS: u64 = 2_500;
+/// A gateway that could not look for so long, in milliseconds, has to see others be silent anew before it gives one up.
+pub const GATEWAY_LOOK_GAP_MS_MAX: u64 = 1_500;
+/// A gateway that was gone has to live for so long, in milliseconds, before its groups are given back: one that fails again
+/// at once would take them with it.
+pub const GATEWAY_RETURN_MS: u64 = 4_000;
+/// An operation on the objects that gateways share may take so long, in milliseconds: what takes longer is tried again, and
+/// a lease allows for two such.
+pub const GATEWAY_OPERATION_TIMEOUT_MS: u64 = 1_000;
+/// How often a change of what gateways share is tried when others come first: each try fails only because another's has
+/// succeeded, and there are no more than `GATEWAYS_MAX`.
+pub const GATEWAY_CHANGE_TRIES: usize = 64;
+/// Telling other gateways of a change waits for their answers so long, in milliseconds; who is dead answers never, and who
+/// has not heard of it sees it with his next beat.
+pub const GATEWAY_NOTIFY_TIMEOUT_MS: u64 = 1_000;
+/// A gateway whose lease has ended waits so long for what its storage has under way, in milliseconds. Then its hosts are told
+/// to try elsewhere, where by that time somebody may serve them.
+pub const GATEWAY_GIVE_UP_MS: u64 = 500;
+/// How long a dead gateway's connections stay on the cluster's blocklist, in seconds: a year, since a process that was
+/// stopped may go on at any time after, with the writes it had begun.
+pub const GATEWAY_FENCE_S: u32 = 365 * 24 * 3600;
+/// Connections that are put on the blocklist at a time: the monitors take all that have come as one change of their map.
+pub const GATEWAY_FENCES_AT_ONCE: usize = 32;
+/// A gateway that ends gives its groups away in so long, in milliseconds; what is not done then the others do when its lease
+/// has ended.
+pub const GATEWAY_LEAVE_TIMEOUT_MS: u64 = 8_000;
+/// The identifiers that controllers get (CNTLID; FFF0h and up are reserved, Base 5.1.13).
+pub const CONTROLLER_IDS: std::ops::RangeInclusive<u16> = 1..=0xffef;
+/// Images that share one connection to their cluster unless somebody says otherwise: ceph-nvmeof's number.
+pub const IMAGES_PER_CLUSTER: usize = 32;
+/// How long a command may wait for the cluster unless somebody says otherwise, in milliseconds: longer than the cluster
+/// needs to notice that one of its members is gone, and no longer than the Linux kernel's host waits.
+pub const CEPH_OPERATION_TIMEOUT_MS: u64 = 30_000;
+/// Owners of an image's lock that are asked for: there is one, or, of a shared lock, a few.
+pub const CEPH_LOCK_OWNERS_MAX: usize = 8;
+/// Images that change hands at a time: each waits for its cluster, and a gateway's successor has seconds for hundreds.
+pub const IMAGES_AT_A_TIME: usize = 16;
+/// The longest that closing images may keep a target from ending, in milliseconds.
+pub const CEPH_CLOSE_TIMEOUT_MS: u64 = 5_000;
+/// Operations on a library's storage that a ring keeps to use again: as many as some full queues have.
+pub const REMOTE_OPERATIONS_KEPT_MAX: usize = 4096;
+/// Snapshots of an image that are told of: more than Ceph's own advice for one image.
+pub const CEPH_SNAPSHOTS_MAX: usize = 4096;
+/// Users of an image that are told of: gateways of a group, and somebody with the `rbd` program.
+pub const CEPH_WATCHERS_MAX: usize = 64;
 /// Processors of a machine that are told apart: more than Linux can be built for on any architecture in use.
 pub const CPUS_MAX: u32 = 8192;
 /// Network interfaces that are looked at: a machine with more has containers, whose interfaces carry no storage.
@@ -164,6 +230,13 @@ const _: () = {
     assert!(DATA_TO_CONTROLLER_MAX.is_multiple_of(4) && DATA_TO_CONTROLLER_MAX >= 4096);
     assert!(ADMIN_QUEUE_ENTRIES_MAX as usize > ASYNC_EVENTS_MAX + ABORTS_MAX as usize);
     assert!(RECEIVE_LENGTH >= IN_CAPSULE_LENGTH_MAX);
+    assert!(
+        GATEWAYS_MAX as u32 * (GATEWAY_CONTROLLERS as u32) < 0xfff0,
+        "identifiers from FFF0h on are reserved"
+    );
+    assert!(GATEWAY_CONTROLLERS as usize >= CONTROLLERS_MAX);
+    assert!(GATEWAY_LEASE_MS >= 2 * GATEWAY_OPERATION_TIMEOUT_MS + GATEWAY_BEAT_MS);
+    assert!(GATEWAY_LOOK_GAP_MS_MAX >= 2 * GATEWAY_BEAT_MS && GATEWAY_LOOK_GAP_MS_MAX < GATEWAY_LEASE_MS);
     assert!(CROSS_RESET_ENTRIES <= nvme::log_page::CROSS_RESET_ENTRIES_MAX);
     assert!(CROSS_RESETS_MAX as usize <= CROSS_RESET_ENTRIES);
     assert!(WRITE_DELAY_MS_MAX + WRITE_DELAY_MARGIN_MS <= u16::MAX as u32, "CQT has 16 bits");

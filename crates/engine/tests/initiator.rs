@@ -34,6 +34,7 @@ fn target(engine: Engine) -> (Target, SocketAddr) {
         engine,
         poll_us_max: 0,
         state_dir: None,
+        ..TargetConfig::default()
     })
     .unwrap();
     let address = target.ports()[0];

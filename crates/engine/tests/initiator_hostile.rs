@@ -212,6 +212,7 @@ fn target() -> (Target, SocketAddr) {
         engine: Engine::Automatic,
         poll_us_max: 0,
         state_dir: None,
+        ..TargetConfig::default()
     })
     .unwrap();
     let address = target.ports()[0];

@@ -37,6 +37,7 @@ fn config(backend: BackendConfig, block_size: u32) -> TargetConfig {
         engine: Engine::Automatic,
         poll_us_max: 0,
         state_dir: None,
+        ..TargetConfig::default()
     }
 }
 

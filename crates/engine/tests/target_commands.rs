@@ -27,7 +27,7 @@ fn large(engine: Engine) -> TestTarget {
             match &mut namespace.backend {
                 BackendConfig::Memory { size } | BackendConfig::Null { size } => *size = LARGE,
                 BackendConfig::File { size, .. } => *size = Some(LARGE),
-                BackendConfig::Block { .. } => unreachable!("no test has a device"),
+                BackendConfig::Block { .. } | BackendConfig::Rbd(_) => unreachable!("no test has a device"),
             }
         }
     })

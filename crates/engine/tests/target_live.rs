@@ -239,7 +239,9 @@ fn a_namespace_grows_and_shrinks_under_its_host() {
                 target.apply(|fabric| match &mut config_of(fabric, space.nsid).backend {
                     BackendConfig::Memory { size: old } | BackendConfig::Null { size: old } => *old = size,
                     BackendConfig::File { size: old, .. } => *old = Some(size),
-                    BackendConfig::Block { .. } => unreachable!("no test has a device"),
+                    BackendConfig::Block { .. } | BackendConfig::Rbd(_) => {
+                        unreachable!("no test has a device")
+                    }
                 });
                 assert_eq!(events(&mut host.admin), [NAMESPACES], "{space:?} {what}");
                 assert_eq!(changed(&mut host.admin), [space.nsid]);

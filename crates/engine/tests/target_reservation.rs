@@ -44,6 +44,7 @@ fn configure(engine: Engine, state_dir: Option<&Path>) -> TargetConfig {
         engine,
         poll_us_max: 0,
         state_dir: state_dir.map(Path::to_owned),
+        ..TargetConfig::default()
     }
 }
 

@@ -238,6 +238,7 @@ fn start(port: PortConfig) -> Result<Target, TargetError> {
         engine: Engine::Automatic,
         poll_us_max: 0,
         state_dir: None,
+        ..TargetConfig::default()
     })
 }
 

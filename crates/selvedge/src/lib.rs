@@ -10,6 +10,7 @@ pub mod edges;
 mod failure;
 mod fio;
 mod flags;
+mod gateway;
 mod log;
 mod mptcp;
 mod report;

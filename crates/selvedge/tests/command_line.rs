@@ -72,7 +72,7 @@ fn wrong_usage_is_status_2_and_failure_is_status_1() {
         &["serve"][..],
         &["serve", "-a", "0.0.0.0", "--namespace", "memory:1m"],
         &["serve", "-c", "no-such-file.toml"],
-        &["serve", "--namespace", "rbd:pool/image"],
+        &["serve", "--namespace", "rbd:image"],
         &["bench", "-a", "127.0.0.1", "-n", NQN],
         &["bench", "-a", "127.0.0.1", "-n", NQN, "--rw", "read", "--fsync", "1"],
         &["bogus"],

@@ -80,6 +80,7 @@ impl Bed {
             engine,
             poll_us_max: 0,
             state_dir: None,
+            ..TargetConfig::default()
         });
         let target = target.expect("a target");
         let (admin, queue) = bystander(target.ports()[0]);

@@ -67,6 +67,7 @@ impl Bed {
             engine: Engine::Epoll,
             poll_us_max: 0,
             state_dir: None,
+            ..TargetConfig::default()
         });
         let target = target.expect("a target");
         let options = ConnectOptions { keep_alive_ms: 0, ..options(target.ports()[0], NQN, PATIENCE_GOOD) };

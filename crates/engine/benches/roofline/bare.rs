@@ -6,8 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 
-use engine::backend::Backend;
-use engine::backend::BackendConfig;
+use engine::backend::{Backend, BackendConfig, Clusters, Opening};
 use engine::ring::core;
 use engine::ring::{Socket, Span, SpanMut};
 use io_uring::types::Fd;
@@ -52,7 +51,11 @@ impl BareServer {
         let thread = std::thread::spawn(move || {
             core::pin_to(cpu).expect("the server's processor");
             // The same kind of memory as the target's, filled as the target's is.
-            let backend = Backend::open(&BackendConfig::Memory { size: span }, 4096, false).expect("memory");
+            let backend = Backend::open(
+                &BackendConfig::Memory { size: span },
+                Opening::alone(4096, &Clusters::default()),
+            )
+            .expect("memory");
             let Backend::Memory(memory) = backend else { unreachable!("memory was asked for") };
             let block: Vec<u8> = (0..BLOCK).map(|at| at as u8).collect();
             (0..span / BLOCK as u64).for_each(|at| memory.write(at * BLOCK as u64, &block));

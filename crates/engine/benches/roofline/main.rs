@@ -149,6 +149,7 @@ fn start_target(cpu: usize) -> Target {
         engine: engine::ring::Engine::Automatic,
         poll_us_max: engine::limits::POLL_US_MAX,
         state_dir: None,
+        ..TargetConfig::default()
     };
     Target::start(&config).expect("the target starts")
 }

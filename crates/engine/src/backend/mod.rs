@@ -1,9 +1,13 @@
-//! Where blocks live: memory, nothing at all, a file or a block device. A backend knows bytes and offsets;
+//! Where blocks live: memory, nothing at all, a file, a block device or an image of a Ceph cluster. A backend knows bytes and offsets;
 //! blocks, namespaces and hosts belong to the target.
 
+mod config;
+mod device;
 #[cfg(not(feature = "simulation"))]
 mod file;
 mod memory;
+#[cfg(not(feature = "simulation"))]
+mod rbd;
 #[cfg(feature = "simulation")]
 mod simulated;
 
@@ -12,60 +16,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(not(feature = "simulation"))]
+pub use crate::ceph::Clusters;
+pub use config::{BackendConfig, RbdConfig};
+pub use device::Device;
+#[cfg(not(feature = "simulation"))]
 pub use file::{File, ZeroMethod};
 pub use memory::Memory;
+#[cfg(not(feature = "simulation"))]
+pub use rbd::Rbd;
 #[cfg(feature = "simulation")]
-pub use simulated::{File, ZeroMethod};
-
-/// Which backend to open.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum BackendConfig {
-    /// Anonymous memory, gone when the target ends.
-    Memory {
-        /// Bytes.
-        size: u64,
-    },
-    /// Reads zeroes and forgets what is written: for measuring everything else.
-    Null {
-        /// Bytes.
-        size: u64,
-    },
-    /// A regular file, sparse where nothing was written.
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Bytes. A missing file is made with this size; without it, the file must be there and its size counts.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        size: Option<u64>,
-    },
-    /// A block device.
-    Block {
-        /// The device node.
-        path: PathBuf,
-    },
-}
-
-impl BackendConfig {
-    /// The bytes it names, if it does.
-    pub const fn size(&self) -> Option<u64> {
-        match self {
-            Self::Memory { size } | Self::Null { size } => Some(*size),
-            Self::File { size, .. } => *size,
-            Self::Block { .. } => None,
-        }
-    }
-
-    /// Whether both name the same blocks, perhaps more of them or fewer.
-    pub fn is_same_place(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Memory { .. }, Self::Memory { .. }) | (Self::Null { .. }, Self::Null { .. }) => true,
-            (Self::File { path, .. }, Self::File { path: other, .. })
-            | (Self::Block { path }, Self::Block { path: other }) => path == other,
-            _ => false,
-        }
-    }
-}
+pub use simulated::{Clusters, File, ZeroMethod};
 
 /// Why a backend could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -130,6 +90,16 @@ pub enum BackendError {
         /// Why not.
         reason: String,
     },
+    /// Ceph says no.
+    #[cfg(not(feature = "simulation"))]
+    #[error(transparent)]
+    Ceph(#[from] crate::ceph::CephError),
+    /// It is of a kind that cannot be had here.
+    #[error("{what} is not to be had here")]
+    NotHere {
+        /// The kind, in words.
+        what: &'static str,
+    },
     /// The memory cannot be had.
     #[error("no {size} bytes of memory to be had: {source}")]
     Memory {
@@ -155,17 +125,37 @@ pub enum Backend {
     Memory(Memory),
     /// Nothing, of this many bytes.
     Null(AtomicU64),
-    /// A file or block device.
-    File(File),
+    /// A file, a block device or an image.
+    Device(Device),
+}
+
+/// What else there is to say about a backend that is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening<'a> {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Whether other targets that open it in the same way may serve a file or device too.
+    pub is_shared: bool,
+    /// Whether somebody else writes to an image for now.
+    pub is_standby: bool,
+    /// The connections to clusters there are.
+    pub clusters: &'a Clusters,
+}
+
+impl<'a> Opening<'a> {
+    /// What is served by one target alone.
+    pub const fn alone(block_size: u32, clusters: &'a Clusters) -> Self {
+        Self { block_size, is_shared: false, is_standby: false, clusters }
+    }
 }
 
 impl Backend {
-    /// Opens what `config` names, for blocks of `block_size` bytes. A size that is no multiple of it is cut. With `shared`,
-    /// other targets that open it in the same way may serve a file or device too.
+    /// Opens what `config` names. A size that is no multiple of a block is cut.
     ///
     /// # Errors
     /// When it cannot be opened, is locked by another target, or has not the size it should have.
-    pub fn open(config: &BackendConfig, block_size: u32, shared: bool) -> Result<Self, BackendError> {
+    pub fn open(config: &BackendConfig, opening: Opening<'_>) -> Result<Self, BackendError> {
+        let Opening { block_size, is_shared, .. } = opening;
         let whole_blocks = |size: u64| size - size % u64::from(block_size);
         if let BackendConfig::Memory { size } | BackendConfig::Null { size } = config
             && whole_blocks(*size) == 0
@@ -179,9 +169,19 @@ impl Backend {
             ),
             BackendConfig::Null { size } => Self::Null(AtomicU64::new(whole_blocks(*size))),
             BackendConfig::File { path, size } => {
-                Self::File(File::open_regular(path, size.map(whole_blocks), block_size, shared)?)
+                let file = File::open_regular(path, size.map(whole_blocks), block_size, is_shared)?;
+                Self::Device(Device::File(file))
             }
-            BackendConfig::Block { path } => Self::File(File::open_device(path, block_size, shared)?),
+            BackendConfig::Block { path } => {
+                Self::Device(Device::File(File::open_device(path, block_size, is_shared)?))
+            }
+            #[cfg(not(feature = "simulation"))]
+            BackendConfig::Rbd(config) => {
+                let rbd = Rbd::open(config, block_size, opening.is_standby, opening.clusters)?;
+                Self::Device(Device::Rbd(rbd))
+            }
+            #[cfg(feature = "simulation")]
+            BackendConfig::Rbd(_) => return Err(BackendError::NotHere { what: "an image" }),
         })
     }
 
@@ -190,7 +190,7 @@ impl Backend {
         match self {
             Self::Memory(memory) => memory.length(),
             Self::Null(size) => size.load(Ordering::Relaxed),
-            Self::File(file) => file.length(),
+            Self::Device(device) => device.length(),
         }
     }
 
@@ -213,7 +213,7 @@ impl Backend {
                 length.store(size, Ordering::Relaxed);
                 Ok(())
             }
-            Self::File(file) => file.resize(size),
+            Self::Device(device) => device.resize(size),
         }
     }
 
@@ -223,22 +223,42 @@ impl Backend {
     /// When the system does not tell.
     pub fn rescan(&self, block_size: u32) -> Result<(), BackendError> {
         match self {
-            Self::File(file) => file.rescan(block_size),
+            Self::Device(device) => device.rescan(block_size),
             Self::Memory(_) | Self::Null(_) => Ok(()),
         }
     }
 
     /// Whether completed writes may still be volatile until a flush.
     pub const fn has_volatile_cache(&self) -> bool {
-        matches!(self, Self::File(_))
+        matches!(self, Self::Device(device) if device.has_volatile_cache())
     }
 
     /// Whether a deallocated block is sure to read as zeroes.
     pub const fn deallocated_reads_zero(&self) -> bool {
         match self {
             Self::Memory(_) | Self::Null(_) => true,
-            Self::File(file) => file.deallocated_reads_zero(),
+            Self::Device(device) => device.deallocated_reads_zero(),
         }
+    }
+
+    /// Lets others write to an image, or makes sure that only this target does.
+    ///
+    /// # Errors
+    /// When somebody else has it, or its cluster does not answer.
+    pub fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
+        match self {
+            #[cfg(not(feature = "simulation"))]
+            Self::Device(Device::Rbd(rbd)) => rbd.set_standby(is_standby),
+            _ if is_standby => {
+                Err(BackendError::NotHere { what: "standing by without an image of a cluster" })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it can only be read.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::Device(device) if device.is_read_only())
     }
 
     /// Its kind in one word, as in a namespace's specification.
@@ -246,7 +266,7 @@ impl Backend {
         match self {
             Self::Memory(_) => "memory",
             Self::Null(_) => "null",
-            Self::File(file) => file.kind(),
+            Self::Device(device) => device.kind(),
         }
     }
 }

@@ -96,3 +96,7 @@ impl File {
     /// A simulated disk refuses no method.
     pub const fn refuse(&self, _: ZeroMethod) {}
 }
+
+/// Connections to clusters, of which a simulated world has none.
+#[derive(Debug, Default)]
+pub struct Clusters;

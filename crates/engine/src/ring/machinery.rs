@@ -7,6 +7,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use super::poll::PollWindow;
+use super::remote::{Away, RemoteStorage};
 use super::{Engine, Event, Moment, RingOptions, Storage, StorageOp, Waker, core, epoll, now, uring};
 
 enum Machinery {
@@ -19,6 +20,7 @@ pub struct Ring {
     machinery: Machinery,
     window: PollWindow,
     waker: Waker,
+    away: Away,
 }
 
 impl Ring {
@@ -43,7 +45,8 @@ impl Ring {
                 }
             },
         };
-        Ok(Self { machinery, window: PollWindow::new(options.poll_us_max), waker })
+        let (window, away) = (PollWindow::new(options.poll_us_max), Away::new(waker.clone()));
+        Ok(Self { machinery, window, waker, away })
     }
 
     /// `io_uring` or `epoll`.
@@ -104,12 +107,18 @@ impl Ring {
         }
     }
 
+    /// The same on storage that a library works on.
+    pub fn store_remote(&mut self, storage: &dyn RemoteStorage, operation: StorageOp, token: u64) {
+        self.away.send(storage, operation, token);
+    }
+
     /// Storage operations that have not ended.
     pub fn stores_pending(&self) -> usize {
-        match &self.machinery {
+        let own = match &self.machinery {
             Machinery::IoUring(uring) => uring.stores_pending(),
             Machinery::Epoll(epoll) => epoll.stores_pending(),
-        }
+        };
+        own + self.away.pending()
     }
 
     /// Adds what has happened to `events`; when nothing has, waits for the first event or until `timeout` is over.
@@ -155,6 +164,9 @@ impl Ring {
     }
 
     fn has_news(&mut self) -> bool {
+        if self.away.has_news() {
+            return true;
+        }
         match &mut self.machinery {
             Machinery::IoUring(uring) => uring.has_news(),
             Machinery::Epoll(_) => true,
@@ -163,8 +175,11 @@ impl Ring {
 
     fn harvest(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         match &mut self.machinery {
-            Machinery::IoUring(uring) => uring.wait(timeout, events),
-            Machinery::Epoll(epoll) => epoll.wait(timeout, events),
+            Machinery::IoUring(uring) => uring.wait(timeout, events)?,
+            Machinery::Epoll(epoll) => epoll.wait(timeout, events)?,
         }
+        // After the waker was seen: what comes back from here on wakes the ring again.
+        self.away.take_back(events);
+        Ok(())
     }
 }

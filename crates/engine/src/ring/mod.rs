@@ -14,6 +14,8 @@ mod operation;
 #[cfg(not(feature = "simulation"))]
 mod poll;
 #[cfg(not(feature = "simulation"))]
+mod remote;
+#[cfg(not(feature = "simulation"))]
 mod socket;
 mod span;
 #[cfg(not(feature = "simulation"))]
@@ -37,6 +39,8 @@ pub use buffer::{Buffer, BufferPool};
 #[cfg(not(feature = "simulation"))]
 pub use machinery::Ring;
 pub use operation::StorageOp;
+#[cfg(not(feature = "simulation"))]
+pub use remote::{RemoteOperation, RemoteStorage};
 #[cfg(not(feature = "simulation"))]
 pub use socket::Socket;
 #[cfg(not(feature = "simulation"))]

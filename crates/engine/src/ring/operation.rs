@@ -34,3 +34,13 @@ pub enum StorageOp {
         length: u64,
     },
 }
+
+impl StorageOp {
+    /// The buffer that was lent to it.
+    pub fn into_buffer(self) -> Option<Buffer> {
+        match self {
+            Self::Read { buffer, .. } | Self::Write { buffer, .. } => Some(buffer),
+            Self::Sync | Self::Allocate { .. } => None,
+        }
+    }
+}

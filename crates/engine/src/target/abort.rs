@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use nvme::Status;
+use nvme::io::Fused;
 
 use super::connection::{Connection, Environment, Session};
 use super::fabric::Fabric;
@@ -12,7 +13,7 @@ use super::mailbox::Message;
 use super::namespace::Namespace;
 use super::request::Asker;
 use super::reservation::HostId;
-use super::slot::Stage;
+use super::slot::{Slot, Stage};
 
 /// Bit 0 of the result: the command was not aborted (Base 5.1.1).
 const NOT_ABORTED: u64 = 1;
@@ -92,6 +93,27 @@ impl Connection {
                 Stage::Data => self.slots.at(index).failed = Some(Status::ABORTED_PREEMPT),
                 Stage::Clerk | Stage::Storage | Stage::Sending => {}
             }
+        }
+    }
+
+    /// Answers the commands that the storage has, where their namespaces are not to be reached here any more: their hosts
+    /// try them elsewhere. Somebody else sees to it that what the storage still does of them is over before that succeeds.
+    pub(super) fn give_up(&mut self) {
+        if self.terminated || !matches!(self.session, Session::Io { .. }) {
+            return;
+        }
+        let refusal = |slot: &Slot| match (slot.stage, slot.fused, slot.is_given_up) {
+            (Stage::Storage, Fused::No, false) => slot.attachment()?.access.refusal(),
+            _ => None,
+        };
+        let given_up: Vec<(u16, u16, Status)> = self
+            .slots
+            .iter()
+            .filter_map(|(index, slot)| Some((index, slot.command_id, refusal(slot)?)))
+            .collect();
+        for (index, command_id, status) in given_up {
+            self.slots.give_up(index);
+            self.respond(command_id, status, 0);
         }
     }
 

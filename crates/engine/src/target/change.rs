@@ -96,7 +96,7 @@ pub enum Change {
         /// The namespace.
         nsid: u32,
     },
-    /// Limits, visibility, write protection, ANA group or write delay of a namespace.
+    /// Limits, visibility, write protection, ANA group, write delay or standing by of a namespace.
     NamespaceChanged {
         /// The subsystem's name.
         nqn: String,
@@ -229,7 +229,8 @@ fn subsystem_changes(from: &SubsystemConfig, to: &SubsystemConfig, changes: &mut
 fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, changes: &mut Vec<Change>) {
     let (nqn, nsid) = (nqn.to_owned(), from.nsid);
     let same_blocks = from.backend.is_same_place(&to.backend)
-        && (from.block_size, from.shared_storage) == (to.block_size, to.shared_storage);
+        && (from.block_size, from.shared_storage) == (to.block_size, to.shared_storage)
+        && from.opening == to.opening;
     if !same_blocks || from.identity(&nqn) != to.identity(&nqn) {
         changes.push(Change::NamespaceReplaced { nqn, nsid });
         return;
@@ -245,6 +246,7 @@ fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, ch
         ("write_protection", from.write_protection == to.write_protection),
         ("created_by_host", from.created_by_host == to.created_by_host),
         ("write_delay_ms", from.write_delay_ms == to.write_delay_ms),
+        ("standby", from.standby == to.standby),
     ] {
         if !same {
             fields.push(name);
@@ -305,6 +307,7 @@ mod tests {
         named(namespace(|n| n.backend = BackendConfig::Memory { size: 2 << 20 }), "NamespaceResized");
         named(namespace(|n| n.backend = BackendConfig::Null { size: 1 << 20 }), "NamespaceReplaced");
         named(namespace(|n| n.block_size = 512), "NamespaceReplaced");
+        named(namespace(|n| n.opening = 1), "NamespaceReplaced");
         named(namespace(|n| n.qos.iops = Some(5)), "NamespaceChanged");
         named(namespace(|n| n.write_delay_ms = 5), "NamespaceChanged");
         named(namespace(|n| n.visible = Visibility::Only(Vec::new())), "NamespaceChanged");

@@ -84,7 +84,7 @@ impl Connection {
         let immediate = !self.digests.data
             && namespace.special() & special::SLOW == 0
             && checked.fused == Fused::No
-            && !matches!(*namespace.backend, Backend::File(_));
+            && !matches!(*namespace.backend, Backend::Device(_));
         if immediate && self.answer_at_once(&checked, namespace, number, (data_length, input)) {
             self.count_done(entry.nsid.get(), &checked.work, checked.length, 0);
             return Ok(());
@@ -302,7 +302,7 @@ fn check_special(
     namespace: &Namespace,
     host_id: &HostId,
 ) -> Result<(), Status> {
-    if command.writes() && !namespace.protection().is_none() {
+    if command.writes() && namespace.is_write_protected() {
         return Err(Status::WRITE_PROTECTED.do_not_retry());
     }
     match Access::of_io(entry.opcode) {
@@ -343,7 +343,7 @@ fn work_of(command: &IoCommand, namespace: &Namespace) -> Result<(Work, u64), St
                 return Err(invalid);
             }
             let method = match &*namespace.backend {
-                Backend::File(file) => file.zero_method(deallocate),
+                Backend::Device(device) => device.zero_method(deallocate),
                 _ => ZeroMethod::Write,
             };
             (Work::Zero { range, method, deallocate, durable: force_unit_access }, 0)

@@ -16,32 +16,7 @@ use crate::limits::{
     ANA_GROUPS_MAX, COMMAND_QUIESCE_MS, HOSTS_MAX, NAMESPACES_MAX, PORTS_MAX, REFERRALS_MAX, SUBSYSTEMS_MAX,
     WRITE_DELAY_MARGIN_MS, WRITE_DELAY_MS_MAX,
 };
-use crate::ring::Engine;
 use crate::transport::{Transport, congestion};
-
-/// What a target serves, and how.
-#[derive(Clone, Debug)]
-pub struct TargetConfig {
-    /// What hosts find. It can be changed while the target runs.
-    pub fabric: FabricConfig,
-    /// How many reactors, or where.
-    pub reactors: Reactors,
-    /// What is below the reactors.
-    pub engine: Engine,
-    /// Longest time a reactor polls before it sleeps, in microseconds; 0 never polls.
-    pub poll_us_max: u64,
-    /// Where reservations that outlive the target are kept; without it, none do.
-    pub state_dir: Option<PathBuf>,
-}
-
-/// How many reactors serve, or on which processors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reactors {
-    /// So many, wherever the system's scheduler puts them.
-    Count(usize),
-    /// One on each of these processors.
-    Cpus(Vec<usize>),
-}
 
 /// What hosts find: addresses, subsystems, and other discovery services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +147,14 @@ pub struct NamespaceConfig {
     /// Whether another target over the same file or device may serve it too, as a second way to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shared_storage: bool,
+    /// Whether another gateway writes to its image for now: it is open here, and nobody reaches its blocks as long as its
+    /// ANA group is inaccessible, which is the caller's to see to.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub standby: bool,
+    /// Which opening of its backend this is: with another number it is opened anew, for instance on a new connection to its
+    /// cluster, and hosts keep it meanwhile. It is not kept.
+    #[serde(skip)]
+    pub opening: u64,
 }
 
 /// Which hosts see a namespace, of those that may use its subsystem.
@@ -408,6 +391,8 @@ impl NamespaceConfig {
             created_by_host: false,
             write_delay_ms: 0,
             shared_storage: false,
+            standby: false,
+            opening: 0,
         }
     }
 
@@ -569,6 +554,9 @@ fn check_namespace(namespace: &NamespaceConfig) -> Result<(), String> {
         && !matches!(namespace.backend, BackendConfig::File { .. } | BackendConfig::Block { .. })
     {
         return Err("only a file or block device can be shared, or have its writes held back".to_owned());
+    }
+    if namespace.standby && !matches!(namespace.backend, BackendConfig::Rbd(_)) {
+        return Err("only an image of a Ceph cluster can stand by".to_owned());
     }
     let qos = &namespace.qos;
     let limits = [qos.read_iops, qos.write_iops, qos.iops, qos.read_bytes, qos.write_bytes, qos.bytes];

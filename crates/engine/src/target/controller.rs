@@ -381,6 +381,9 @@ mod tests {
         assert!(!silent.is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
         assert!(!controller(discovery(), 300_000).is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
         let config = super::super::config::SubsystemConfig::new("nqn.2026-01.io.selvedge:a", "A", "Selvedge");
-        assert!(!controller(Subsystem::new(&config, Vec::new()), 0).is_silent(after(1 << 40)));
+        assert!(
+            !controller(Subsystem::new(&config, std::collections::BTreeMap::new()), 0)
+                .is_silent(after(1 << 40))
+        );
     }
 }

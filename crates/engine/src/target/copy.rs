@@ -7,7 +7,7 @@ use nvme::io::copy_ranges;
 use super::connection::{Connection, Environment};
 use super::namespace::{ByteRange, Namespace};
 use super::slot::{Stage, Work};
-use crate::backend::{Backend, File, Memory};
+use crate::backend::{Backend, Device, Memory};
 use crate::limits::{BUFFER_LENGTH_MAX, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX};
 use crate::ring::{Buffer, BufferPool, StorageOp};
 
@@ -98,7 +98,7 @@ impl Connection {
     pub(super) fn copy_on_storage(
         &mut self,
         index: u16,
-        file: &File,
+        device: &Device,
         namespace: &Namespace,
         env: &mut Environment<'_>,
     ) -> bool {
@@ -107,7 +107,7 @@ impl Connection {
         let buffer = env.pool.take(piece.length);
         self.slots.at(index).stage = Stage::Storage;
         self.slots.at(index).copying = true;
-        self.start_beside(index, file, StorageOp::Read { buffer, offset: piece.from }, env);
+        self.start_beside(index, device, StorageOp::Read { buffer, offset: piece.from }, env);
         true
     }
 
@@ -120,7 +120,7 @@ impl Connection {
         env: &mut Environment<'_>,
     ) {
         let Some(namespace) = self.slots.at(index).attachment().map(|a| a.namespace.clone()) else { return };
-        let Backend::File(file) = &*namespace.backend else { return };
+        let Backend::Device(device) = &*namespace.backend else { return };
         let work = self.slots.at(index).work;
         let piece = next_piece(&work, self.slots.data(index), &namespace);
         let was_reading = std::mem::replace(&mut self.slots.at(index).copying, false);
@@ -135,15 +135,15 @@ impl Connection {
         }
         if was_reading {
             let operation = StorageOp::Write { buffer, offset: piece.to, durable: false };
-            return self.start_beside(index, file, operation, env);
+            return self.start_beside(index, device, operation, env);
         }
         env.pool.give(buffer);
         self.piece_done(index, piece.length as u64, &namespace);
-        if self.copy_on_storage(index, file, &namespace, env) {
+        if self.copy_on_storage(index, device, &namespace, env) {
             return;
         }
         match self.slots.at(index).work {
-            Work::Copy { durable: true, .. } => self.start_beside(index, file, StorageOp::Sync, env),
+            Work::Copy { durable: true, .. } => self.start_beside(index, device, StorageOp::Sync, env),
             _ => self.finish(index, Status::SUCCESS, env),
         }
     }

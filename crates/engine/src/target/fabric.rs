@@ -2,6 +2,7 @@
 //! reactor. How a configuration is changed is in `apply`.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -14,9 +15,12 @@ use super::config::{FabricConfig, PortConfig};
 use super::controller::Controller;
 use super::event::Notice;
 use super::mailbox::{Mailbox, Message};
+use super::preparation::AbsentNamespace;
 use super::request::PendingRequest;
 use super::reservation_file::ReservationDirectory;
 use super::subsystem::{Subsystem, lock};
+use super::target_config::TargetConfig;
+use crate::backend::Clusters;
 use crate::limits::CONTROLLERS_MAX;
 use crate::ring;
 use crate::ring::channel::SyncSender;
@@ -61,6 +65,12 @@ pub(super) struct Fabric {
     has_archive: bool,
     /// Half of the random number of each of its controllers, by which no other target takes them for its own.
     tag: u32,
+    controller_ids: RangeInclusive<u16>,
+    offers_reservations: bool,
+    /// The connections that images share.
+    clusters: Clusters,
+    /// Namespaces whose images are not to be had for now.
+    absent: Mutex<Vec<AbsentNamespace>>,
 }
 
 #[derive(Debug, Default)]
@@ -76,11 +86,13 @@ fn random() -> u32 {
     (ring::random() as u32).max(1)
 }
 
-/// Identifiers from here on mean something else (FFF0h and up are reserved).
-const CONTROLLER_ID_END: u16 = 0xfff0;
-
 impl Fabric {
-    pub(super) fn new(directory: Directory, archive: Option<ReservationDirectory>) -> Self {
+    pub(super) fn new(
+        archive: Option<ReservationDirectory>,
+        config: &TargetConfig,
+        clusters: Clusters,
+    ) -> Self {
+        let directory = Directory::empty();
         Self {
             directory: RwLock::new(Arc::new(directory)),
             discovery: Arc::new(Subsystem::discovery(DISCOVERY_NQN)),
@@ -91,6 +103,10 @@ impl Fabric {
             has_archive: archive.is_some(),
             archive: Mutex::new(archive),
             tag: random(),
+            controller_ids: config.controller_ids.clone(),
+            offers_reservations: config.reservations,
+            clusters,
+            absent: Mutex::default(),
         }
     }
 
@@ -107,6 +123,21 @@ impl Fabric {
     /// Makes the reactors known, once they run.
     pub(super) fn introduce(&self, reactors: Vec<Arc<Mailbox>>) {
         let _ = self.reactors.set(reactors);
+    }
+
+    /// The connections that images share.
+    pub(super) const fn clusters(&self) -> &Clusters {
+        &self.clusters
+    }
+
+    /// Namespaces whose images are not to be had for now.
+    pub(super) fn absent(&self) -> Vec<AbsentNamespace> {
+        lock(&self.absent).clone()
+    }
+
+    /// Takes note of them.
+    pub(super) fn note_absent(&self, absent: Vec<AbsentNamespace>) {
+        *lock(&self.absent) = absent;
     }
 
     /// Nothing is served any more: controllers let go of their reactors, and namespaces of their files.
@@ -139,6 +170,11 @@ impl Fabric {
             TrySendError::Full(_) => Status::COMMAND_INTERRUPTED,
             TrySendError::Disconnected(_) => Status::INTERNAL_ERROR,
         })
+    }
+
+    /// Whether hosts may reserve namespaces.
+    pub(super) const fn offers_reservations(&self) -> bool {
+        self.offers_reservations
     }
 
     /// Whether reservations may outlive the target.
@@ -196,14 +232,15 @@ impl Fabric {
         make: impl FnOnce(ControllerInstance) -> Controller,
     ) -> Option<Arc<Controller>> {
         let mut controllers = lock(&self.controllers);
-        if controllers.by_id.len() >= CONTROLLERS_MAX {
+        let ids = &self.controller_ids;
+        if controllers.by_id.len() >= CONTROLLERS_MAX.min(ids.clone().count()) {
             return None;
         }
         // The next free one after the last: an identifier comes back as late as possible, so that a host that still
         // uses an old one finds nobody rather than somebody else.
         let mut id = controllers.last_id;
         loop {
-            id = if id + 1 >= CONTROLLER_ID_END { 1 } else { id + 1 };
+            id = if id >= *ids.start() && id < *ids.end() { id + 1 } else { *ids.start() };
             if !controllers.by_id.contains_key(&id) {
                 break;
             }

@@ -204,7 +204,8 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
     identify.max_outstanding_commands = U16::new(QUEUE_ENTRIES_MAX);
     identify.namespaces = U32::new(NAMESPACES_MAX);
     identify.namespaces_max = U32::new(NAMESPACES_MAX);
-    identify.optional_nvm_commands = U16::new(NVM_COMMANDS);
+    let reservations = if fabric.offers_reservations() { optional_nvm_commands::RESERVATIONS } else { 0 };
+    identify.optional_nvm_commands = U16::new(NVM_COMMANDS | reservations);
     identify.fused_operations = U16::new(fused_operations::COMPARE_AND_WRITE);
     // The atomic write units stay at their least, a block (0's based). A fused pair of any length is one step among
     // those who write, but a read beside it can see a part of what it writes.
@@ -259,12 +260,11 @@ fn describe_paths(identify: &mut IdentifyController, controller: &Controller) {
     identify.ana_groups = U32::new(ANA_GROUPS_MAX);
 }
 
-/// The optional commands of the NVM command set that are here.
+/// The optional commands of the NVM command set that are here, beside reservations.
 const NVM_COMMANDS: u16 = optional_nvm_commands::COMPARE
     | optional_nvm_commands::WRITE_UNCORRECTABLE
     | optional_nvm_commands::DATASET_MANAGEMENT
     | optional_nvm_commands::WRITE_ZEROES
-    | optional_nvm_commands::RESERVATIONS
     | optional_nvm_commands::TIMESTAMP
     | optional_nvm_commands::VERIFY
     | optional_nvm_commands::COPY;
@@ -345,14 +345,17 @@ impl Described {
         identify.ana_group_id = U32::new(self.group);
         // The atomic write units are a block each (0's based), for this namespace as for all.
         identify.features = features::ATOMIC_WRITE_UNITS;
-        if let Backend::File(_) = &*namespace.backend {
+        if let Backend::Device(device) = &*namespace.backend {
             // What is smaller than a page, or lies across one, is read before it is written.
             let page = U16::new((blocks(BUFFER_LENGTH_MIN as u64) - 1) as u16);
             identify.features |= features::OPTIMAL_PERFORMANCE;
             identify.preferred_write_granularity = page;
             identify.preferred_write_alignment = page;
-            identify.preferred_deallocate_granularity = page;
-            identify.preferred_deallocate_alignment = page;
+            let piece = device
+                .deallocate_granularity()
+                .map_or(page, |bytes| U16::new(u16::try_from(blocks(bytes).max(1) - 1).unwrap_or(u16::MAX)));
+            identify.preferred_deallocate_granularity = piece;
+            identify.preferred_deallocate_alignment = piece;
             identify.optimal_write_size = page;
         }
         identify.copy_range_length_max = U16::new(blocks(COPY_RANGE_LENGTH_MAX) as u16);
@@ -380,12 +383,15 @@ impl Described {
     }
 
     fn attributes(&self) -> u8 {
-        if self.namespace.protection().is_none() { 0 } else { attributes::WRITE_PROTECTED }
+        if self.namespace.is_write_protected() { attributes::WRITE_PROTECTED } else { 0 }
     }
 }
 
-/// Every type of reservation, and whether they outlive the target.
+/// Every type of reservation, and whether they outlive the target; none where others serve the same namespaces.
 fn reservations(fabric: &Fabric) -> u8 {
+    if !fabric.offers_reservations() {
+        return 0;
+    }
     let lasting = if fabric.keeps_reservations() { capability::PERSIST_THROUGH_POWER_LOSS } else { 0 };
     lasting
         | capability::WRITE_EXCLUSIVE

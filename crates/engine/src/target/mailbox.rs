@@ -23,6 +23,8 @@ pub(super) enum Message {
     Events(u16),
     /// Hosts may see other namespaces than before.
     Refresh,
+    /// Commands that the storage has are to be answered, where their namespaces are not to be reached here any more.
+    GiveUp,
     /// The slots of these commands are to be empty before the word is passed on.
     Fence(Arc<Fence>),
     /// No reactor is in the way of the fused pair in this slot any more.

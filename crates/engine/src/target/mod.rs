@@ -25,6 +25,8 @@ mod features;
 mod fence;
 mod histogram;
 mod identify;
+#[cfg(not(feature = "simulation"))]
+mod image_watch;
 mod listener;
 mod log_page;
 mod mailbox;
@@ -34,6 +36,7 @@ mod namespace_admin;
 mod namespace_features;
 mod namespace_table;
 mod pair;
+mod preparation;
 mod qos;
 mod reactor;
 mod request;
@@ -43,9 +46,11 @@ mod reservation_log;
 mod reserve;
 mod shape;
 mod slot;
+mod standby;
 mod status;
 mod storage;
 mod subsystem;
+mod target_config;
 mod turns;
 mod uncorrectable;
 
@@ -55,14 +60,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::backend::BackendError;
-use crate::limits::HOST_REQUESTS_MAX;
+#[cfg(feature = "simulation")]
+use crate::backend::Clusters;
+use crate::limits::{CONTROLLER_IDS, HOST_REQUESTS_MAX};
 use crate::ring;
 use crate::ring::RingOptions;
 
 pub use change::Change;
 pub use config::{
-    AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, Reactors,
-    ReferralConfig, StorageConfig, SubsystemConfig, TargetConfig, Visibility, WriteProtection,
+    AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
+    StorageConfig, SubsystemConfig, Visibility, WriteProtection,
 };
 pub use counters::Operation;
 pub use exposition::CONTENT_TYPE;
@@ -71,12 +78,17 @@ pub use metrics::{
     ControllerMetrics, ErrorMetrics, Metrics, NamespaceMetrics, OperationMetrics, QueueMetrics,
     ReactorMetrics, SubsystemMetrics,
 };
+pub use preparation::AbsentNamespace;
 pub use request::{HostRequest, HostRequests, PendingRequest, TargetEnded};
 pub use status::{ControllerStatus, PortStatus, QueueStatus, ReactorStatus, TargetStatus};
+pub use target_config::{Reactors, TargetConfig};
 
 use clerk::Clerk;
-use fabric::{Directory, Fabric};
+use fabric::Fabric;
+#[cfg(not(feature = "simulation"))]
+use image_watch::ImageWatch;
 use listener::Listener;
+use preparation::Absence;
 use reactor::Reactor;
 use subsystem::lock;
 
@@ -130,24 +142,33 @@ fn listen_hint(error: &io::Error) -> &'static str {
 pub struct Target {
     fabric: Arc<Fabric>,
     /// Its lock also makes administrators wait for each other.
-    listener: Mutex<Option<Listener>>,
+    listener: Arc<Mutex<Option<Listener>>>,
     reactors: Mutex<Vec<Reactor>>,
     clerk: Mutex<Option<Clerk>>,
+    /// What looks at images that have another size, once there are images.
+    #[cfg(not(feature = "simulation"))]
+    image_watch: Mutex<Option<ImageWatch>>,
     started: SystemTime,
 }
 
 impl Target {
-    /// Opens all namespaces, starts the reactors, and listens.
+    /// Opens all namespaces, starts the reactors, and listens. Images of Ceph clusters that are not to be had are left out
+    /// for now ([`Self::absent`]), and come when they are.
     ///
     /// # Errors
-    /// When the configuration is wrong, a backend cannot be opened or an address not be had. Nothing listens then.
+    /// When the configuration is wrong, a file or device cannot be opened or an address not be had. Nothing listens then.
     pub fn start(config: &TargetConfig) -> Result<Self, TargetError> {
         if config.fabric.ports.is_empty() {
             return Err(TargetError::Config("a target needs an address to listen on".to_owned()));
         }
         check_reactors(&config.reactors)?;
         let archive = config.state_dir.as_deref().map(clerk::open_archive).transpose()?;
-        let fabric = Arc::new(Fabric::new(Directory::empty(), archive));
+        check_controller_ids(config)?;
+        #[cfg(feature = "simulation")]
+        let clusters = Clusters;
+        #[cfg(not(feature = "simulation"))]
+        let clusters = image_watch::clusters(config);
+        let fabric = Arc::new(Fabric::new(archive, config, clusters));
         let clerk = Clerk::start(&fabric).map_err(TargetError::Reactor)?;
         let options = RingOptions { engine: config.engine, poll_us_max: config.poll_us_max };
         let places: Vec<Option<usize>> = match &config.reactors {
@@ -163,13 +184,15 @@ impl Target {
         let listener = Listener::start(Vec::new(), fabric.clone()).map_err(TargetError::Reactor)?;
         let target = Self {
             fabric,
-            listener: Mutex::new(Some(listener)),
+            listener: Arc::new(Mutex::new(Some(listener))),
+            #[cfg(not(feature = "simulation"))]
+            image_watch: Mutex::default(),
             reactors: Mutex::new(reactors),
             clerk: Mutex::new(Some(clerk)),
             started: ring::wall_time(),
         };
         // A target that starts is one without anything that is given its configuration; what fails ends it again.
-        target.apply(&config.fabric)?;
+        target.apply_with(&config.fabric, Absence::Allowed)?;
         Ok(target)
     }
 
@@ -189,11 +212,68 @@ impl Target {
     /// # Errors
     /// When the configuration contradicts itself, or a backend or an address is not to be had.
     pub fn apply(&self, wanted: &FabricConfig) -> Result<Vec<Change>, TargetError> {
+        self.apply_with(wanted, Absence::Refused)
+    }
+
+    /// The same, and does without namespaces whose images are not to be had; they come when they are.
+    ///
+    /// # Errors
+    /// As above, for all but images.
+    pub fn apply_what_is_there(&self, wanted: &FabricConfig) -> Result<Vec<Change>, TargetError> {
+        self.apply_with(wanted, Absence::Allowed)
+    }
+
+    /// The namespaces that are configured and not there, since their images are not to be had.
+    pub fn absent(&self) -> Vec<AbsentNamespace> {
+        self.fabric.absent()
+    }
+
+    fn apply_with(&self, wanted: &FabricConfig, absence: Absence) -> Result<Vec<Change>, TargetError> {
         let listener = lock(&self.listener);
         let Some(listener) = &*listener else {
             return Err(TargetError::Config("the target has ended".to_owned()));
         };
-        self.fabric.apply(wanted, listener)
+        let changes = self.fabric.apply(wanted, listener, absence)?;
+        #[cfg(not(feature = "simulation"))]
+        if image_watch::has_images(wanted) {
+            let mut image_watch = lock(&self.image_watch);
+            if image_watch.is_none() {
+                *image_watch = ImageWatch::start(&self.fabric, &self.listener);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// The addresses by which clusters know the connections of its images.
+    ///
+    /// # Errors
+    /// When Ceph's library does not tell.
+    #[cfg(not(feature = "simulation"))]
+    pub fn cluster_addresses(&self) -> Result<Vec<String>, crate::ceph::CephError> {
+        self.fabric.clusters().addresses()
+    }
+
+    /// Answers all commands that the storage has, where their namespaces are not to be reached here any more, by their ANA
+    /// state: hosts try them elsewhere at once, however long the storage takes. Whoever asks for this sees to it that what
+    /// the storage still does of them is over before anybody serves these namespaces again, this target included.
+    pub fn give_up_commands(&self) {
+        self.fabric.tell_reactors(|| mailbox::Message::GiveUp);
+    }
+
+    /// No further image is opened on the connections to clusters that there are, since these are of no use any more.
+    #[cfg(not(feature = "simulation"))]
+    pub fn forget_cluster_connections(&self) {
+        self.fabric.clusters().forget();
+    }
+
+    /// Waits until all connections of its images work by the newest maps of their clusters: what others' connections had
+    /// under way that are on a blocklist by then does not happen after anything that this target does from now on.
+    ///
+    /// # Errors
+    /// When a cluster does not answer.
+    #[cfg(not(feature = "simulation"))]
+    pub fn wait_for_latest_maps(&self) -> Result<(), crate::ceph::CephError> {
+        self.fabric.clusters().wait_for_latest_maps()
     }
 
     /// Who is connected, and where.
@@ -254,7 +334,15 @@ impl Target {
         }
         // Nobody waits for him any more. What he has begun he finishes.
         drop(lock(&self.clerk).take());
+        #[cfg(not(feature = "simulation"))]
+        {
+            // Not while its lock is held: it may wait for an administrator who waits for that.
+            let image_watch = lock(&self.image_watch).take();
+            drop(image_watch);
+        }
         self.fabric.forget_all();
+        #[cfg(not(feature = "simulation"))]
+        image_watch::wait_for_closings(&self.fabric);
     }
 }
 
@@ -262,6 +350,19 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.shutdown();
     }
+}
+
+/// Checks that there are identifiers for controllers.
+fn check_controller_ids(config: &TargetConfig) -> Result<(), TargetError> {
+    let (ids, all) = (&config.controller_ids, CONTROLLER_IDS);
+    if ids.is_empty() || ids.start() < all.start() || ids.end() > all.end() {
+        return Err(TargetError::Config(format!(
+            "controllers cannot have the identifiers {ids:?}; they go from {} to {}",
+            all.start(),
+            all.end()
+        )));
+    }
+    Ok(())
 }
 
 /// Checks how many reactors there are to be, and where.

@@ -12,7 +12,7 @@ use super::qos::Shaper;
 use super::reservation::{Access, HostId, ReservationView, Reservations};
 use super::subsystem::lock;
 use super::uncorrectable::Uncorrectable;
-use crate::backend::{Backend, BackendConfig, BackendError};
+use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
 
 /// A namespace that is open.
 #[derive(Debug)]
@@ -66,9 +66,22 @@ impl ByteRange {
 
 impl Namespace {
     /// Opens the backend that the configuration names.
-    pub(super) fn open(nqn: &str, config: &NamespaceConfig) -> Result<Self, TargetError> {
-        let backend = Backend::open(&config.backend, config.block_size, config.shared_storage)
-            .map_err(|source| TargetError::Namespace { nqn: nqn.to_owned(), nsid: config.nsid, source })?;
+    pub(super) fn open(
+        nqn: &str,
+        config: &NamespaceConfig,
+        clusters: &Clusters,
+    ) -> Result<Self, TargetError> {
+        let opening = Opening {
+            block_size: config.block_size,
+            is_shared: config.shared_storage,
+            is_standby: config.standby,
+            clusters,
+        };
+        let backend = Backend::open(&config.backend, opening).map_err(|source| TargetError::Namespace {
+            nqn: nqn.to_owned(),
+            nsid: config.nsid,
+            source,
+        })?;
         Ok(Self::on(nqn, config, Arc::new(backend)))
     }
 
@@ -97,13 +110,14 @@ impl Namespace {
     /// Takes over what can be changed while it is used.
     pub(super) fn configure(&self, config: &NamespaceConfig) {
         self.protection.store(config.write_protection as u8, Ordering::Relaxed);
-        self.set_special(special::PROTECTED, !config.write_protection.is_none());
+        let is_protected = !config.write_protection.is_none() || self.backend.is_read_only();
+        self.set_special(special::PROTECTED, is_protected);
         if self.shaper.config() != config.qos {
             self.shaper.update(&config.qos);
         }
         self.set_special(special::SHAPED, !config.qos.is_unlimited());
-        if let Backend::File(file) = &*self.backend {
-            file.storage().set_write_delay_ms(config.write_delay_ms);
+        if let Backend::Device(device) = &*self.backend {
+            device.set_write_delay_ms(config.write_delay_ms);
         }
     }
 
@@ -120,7 +134,12 @@ impl Namespace {
         }
     }
 
-    /// Its write protection now.
+    /// Whether it cannot be written to: because it was protected, or because of what is behind it.
+    pub(super) fn is_write_protected(&self) -> bool {
+        self.special() & special::PROTECTED != 0
+    }
+
+    /// Its write protection now, as it was set.
     pub(super) fn protection(&self) -> WriteProtection {
         let now = self.protection.load(Ordering::Relaxed);
         let all = [WriteProtection::On, WriteProtection::UntilRestart, WriteProtection::Permanent];
@@ -204,6 +223,11 @@ impl Namespace {
         outcome
     }
 
+    /// Lets another gateway write to its blocks, or makes sure that only this target does.
+    pub(super) fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
+        self.backend.set_standby(is_standby)
+    }
+
     /// Looks whether the file or device has another size now; whether it had.
     pub(super) fn rescan(&self) -> bool {
         let before = self.blocks();
@@ -244,7 +268,8 @@ mod tests {
     fn ranges_are_checked_without_overflow() {
         let backend = BackendConfig::Null { size: 1 << 20 };
         let config = NamespaceConfig::new(1, backend, 4096);
-        let namespace = Namespace::open("nqn.2026-01.io.selvedge:a", &config).expect("opens");
+        let namespace =
+            Namespace::open("nqn.2026-01.io.selvedge:a", &config, &Clusters::default()).expect("opens");
         assert_eq!(namespace.blocks(), 256);
         assert_eq!(namespace.bytes(255, 1), Some(ByteRange { offset: 255 << 12, length: 4096 }));
         for (start, blocks) in [(255, 2), (256, 1), (u64::MAX, 1), (u64::MAX - 1, 3), (1 << 52, 1)] {
@@ -257,7 +282,7 @@ mod tests {
         let open = |nsid| {
             let backend = BackendConfig::Null { size: 4096 };
             let config = NamespaceConfig::new(nsid, backend, 512);
-            Namespace::open("nqn.2026-01.io.selvedge:a", &config).expect("opens").uuid
+            Namespace::open("nqn.2026-01.io.selvedge:a", &config, &Clusters::default()).expect("opens").uuid
         };
         assert_eq!(open(1), open(1));
         assert_ne!(open(1), open(2));
@@ -266,7 +291,8 @@ mod tests {
     #[test]
     fn a_resized_namespace_has_its_new_end_at_once() {
         let sized = |size| NamespaceConfig::new(1, BackendConfig::Memory { size }, 4096);
-        let namespace = Namespace::open("nqn.2026-01.io.selvedge:a", &sized(1 << 20)).expect("opens");
+        let namespace = Namespace::open("nqn.2026-01.io.selvedge:a", &sized(1 << 20), &Clusters::default())
+            .expect("opens");
         namespace.resize(&sized(2 << 20).backend).expect("grows");
         assert!(namespace.bytes(511, 1).is_some() && namespace.bytes(512, 1).is_none());
         namespace.resize(&sized(1 << 19).backend).expect("shrinks");

@@ -130,9 +130,9 @@ impl Connection {
                 let equal = self.slots.data(first).iter().all(|byte| *byte == 0);
                 self.end_pair(first, second, equal, env);
             }
-            Backend::File(file) => {
+            Backend::Device(device) => {
                 let buffer = env.pool.take(range.length as usize);
-                self.start_beside(first, file, StorageOp::Read { buffer, offset: range.offset }, env);
+                self.start_beside(first, device, StorageOp::Read { buffer, offset: range.offset }, env);
             }
         }
     }
@@ -141,14 +141,14 @@ impl Connection {
     pub(super) fn pair_compared(&mut self, first: u16, equal: bool, env: &mut Environment<'_>) {
         let slot = self.slots.at(first);
         let (Some(second), view, nsid) = (slot.partner, slot.view.clone(), slot.nsid) else { return };
-        let file = view.as_ref().and_then(|view| view.get(nsid)).map(|namespace| &*namespace.backend);
-        let (true, Some(Backend::File(file))) = (equal, file) else {
+        let backend = view.as_ref().and_then(|view| view.get(nsid)).map(|namespace| &*namespace.backend);
+        let (true, Some(Backend::Device(device))) = (equal, backend) else {
             return self.end_pair(first, second, equal, env);
         };
         let Work::Write { range, durable } = self.slots.at(second).work else { return };
         if let Some(buffer) = self.slots.lend(second) {
             let operation = StorageOp::Write { buffer, offset: range.offset, durable };
-            env.ring.store(file.storage(), operation, self.storage_token(second));
+            device.start(env.ring, operation, self.storage_token(second));
         }
     }
 

@@ -26,6 +26,9 @@ impl Connection {
 
     fn hand_to_clerk(&mut self, index: u16, env: &Environment<'_>) -> Result<(), Status> {
         let Session::Io { controller, .. } = &self.session else { return Err(Status::INTERNAL_ERROR) };
+        if !env.fabric.offers_reservations() {
+            return Err(Status::INVALID_OPCODE.do_not_retry());
+        }
         let controller = controller.clone();
         let slot = self.slots.at(index);
         let Work::Reservation { command } = slot.work else { return Err(Status::INTERNAL_ERROR) };

@@ -96,6 +96,8 @@ pub(super) struct Slot {
     pub(super) transfer: Transfer,
     /// Set when it has failed already but its data is still on its way.
     pub(super) failed: Option<Status>,
+    /// Whether its host has its answer already, while the storage still works on it.
+    pub(super) is_given_up: bool,
     /// Whether it need not wait for its namespace's limits any more.
     pub(super) admitted: bool,
     /// Which command of a fused pair it is.
@@ -144,6 +146,7 @@ impl Slots {
             data: None,
             transfer: Transfer::new(0..0, 0),
             failed: None,
+            is_given_up: false,
             admitted: true,
             fused: Fused::No,
             partner: None,
@@ -181,6 +184,7 @@ impl Slots {
         slot.length = length;
         slot.transfer = Transfer::new(0..length, index);
         slot.failed = None;
+        slot.is_given_up = false;
         slot.admitted = true;
         slot.fused = Fused::No;
         slot.partner = None;
@@ -224,6 +228,12 @@ impl Slots {
         let slot = &mut self.slots[usize::from(index)];
         slot.stage = Stage::Storage;
         slot.data.take()
+    }
+
+    /// Takes note that the host has the answer to a command that the storage still works on: it may use the identifier again.
+    pub(super) fn give_up(&mut self, index: u16) {
+        self.slots[usize::from(index)].is_given_up = true;
+        self.command_ids[usize::from(index)] = NO_COMMAND;
     }
 
     /// Puts the buffer back that the storage had.

@@ -10,7 +10,7 @@ use zerocopy::FromBytes;
 use super::connection::{Connection, Environment, Session};
 use super::namespace::{ByteRange, Namespace, special};
 use super::slot::{Stage, Work};
-use crate::backend::{Backend, File, Memory, ZeroMethod};
+use crate::backend::{Backend, Device, Memory, ZeroMethod};
 use crate::limits::BUFFER_LENGTH_MAX;
 use crate::ring::{Buffer, BufferPool, StorageOp};
 
@@ -44,10 +44,10 @@ impl Connection {
                 }
                 self.send_slot(index, length, env.now);
             }
-            Backend::File(file) => {
+            Backend::Device(device) => {
                 if let Some(buffer) = self.slots.lend(index) {
                     let operation = StorageOp::Read { buffer, offset: range.offset };
-                    env.ring.store(file.storage(), operation, self.storage_token(index));
+                    device.start(env.ring, operation, self.storage_token(index));
                 }
             }
         }
@@ -80,7 +80,7 @@ impl Connection {
         let step = match &*namespace.backend {
             Backend::Memory(memory) => Step::Done(self.do_in_memory(index, memory, namespace, env.pool)),
             Backend::Null(_) => Step::Done(self.do_in_nothing(index, namespace)),
-            Backend::File(file) => self.start_storage(index, file, namespace, env),
+            Backend::Device(device) => self.start_storage(index, device, namespace, env),
         };
         if let Step::Done(status) = step {
             self.finish(index, status, env);
@@ -170,7 +170,7 @@ impl Connection {
     fn start_storage(
         &mut self,
         index: u16,
-        file: &File,
+        device: &Device,
         namespace: &Namespace,
         env: &mut Environment<'_>,
     ) -> Step {
@@ -182,16 +182,16 @@ impl Connection {
             Work::Compare { range } => {
                 // The host's data stays in the slot; what is stored is read beside it.
                 let buffer = env.pool.take(range.length as usize);
-                self.start_beside(index, file, StorageOp::Read { buffer, offset: range.offset }, env);
+                self.start_beside(index, device, StorageOp::Read { buffer, offset: range.offset }, env);
                 return Step::Started;
             }
             Work::Verify { range } => {
                 let buffer = env.pool.take(range.length.min(BUFFER_LENGTH_MAX as u64) as usize);
-                self.start_beside(index, file, StorageOp::Read { buffer, offset: range.offset }, env);
+                self.start_beside(index, device, StorageOp::Read { buffer, offset: range.offset }, env);
                 return Step::Started;
             }
             Work::Flush => {
-                self.start_beside(index, file, StorageOp::Sync, env);
+                self.start_beside(index, device, StorageOp::Sync, env);
                 return Step::Started;
             }
             Work::Spoil { range } => {
@@ -200,16 +200,16 @@ impl Connection {
             Work::Copy { .. } => {
                 return match self.check_copy(index, namespace) {
                     Err(status) => Step::Done(status),
-                    Ok(_) if self.copy_on_storage(index, file, namespace, env) => Step::Started,
+                    Ok(_) if self.copy_on_storage(index, device, namespace, env) => Step::Started,
                     Ok(_) => Step::Done(Status::SUCCESS),
                 };
             }
             Work::Zero { range, method, durable, .. } => {
-                self.start_zero(index, file, range, method, durable, env);
+                self.start_zero(index, device, range, method, durable, env);
                 return Step::Started;
             }
             Work::Deallocate { next, ranges } => {
-                let mode = file.deallocate_mode();
+                let mode = device.deallocate_mode();
                 let mut number = next;
                 let range = loop {
                     if number >= ranges {
@@ -223,12 +223,12 @@ impl Connection {
                 };
                 self.slots.at(index).work = Work::Deallocate { next: number + 1, ranges };
                 let operation = StorageOp::Allocate { mode, offset: range.offset, length: range.length };
-                self.start_beside(index, file, operation, env);
+                self.start_beside(index, device, operation, env);
                 return Step::Started;
             }
             _ => return Step::Done(Status::INTERNAL_ERROR),
         };
-        env.ring.store(file.storage(), operation, self.storage_token(index));
+        device.start(env.ring, operation, self.storage_token(index));
         Step::Started
     }
 
@@ -236,19 +236,19 @@ impl Connection {
     pub(super) fn start_beside(
         &mut self,
         index: u16,
-        file: &File,
+        device: &Device,
         operation: StorageOp,
         env: &mut Environment<'_>,
     ) {
         let data = self.slots.lend(index);
         self.slots.at(index).data = data;
-        env.ring.store(file.storage(), operation, self.storage_token(index));
+        device.start(env.ring, operation, self.storage_token(index));
     }
 
     fn start_zero(
         &mut self,
         index: u16,
-        file: &File,
+        device: &Device,
         range: ByteRange,
         method: ZeroMethod,
         durable: bool,
@@ -256,7 +256,7 @@ impl Connection {
     ) {
         if range.length == 0 {
             // Durability was asked for: the zeroes are there, and are made to stay.
-            return self.start_beside(index, file, StorageOp::Sync, env);
+            return self.start_beside(index, device, StorageOp::Sync, env);
         }
         let operation = match method {
             ZeroMethod::Allocate(mode) => {
@@ -269,7 +269,7 @@ impl Connection {
                 StorageOp::Write { buffer, offset: range.offset, durable }
             }
         };
-        self.start_beside(index, file, operation, env);
+        self.start_beside(index, device, operation, env);
     }
 
     /// The storage has answered for the slot.
@@ -293,6 +293,11 @@ impl Connection {
         match result {
             // Nothing may follow a termination request.
             _ if self.terminated => self.slots.give(index, env.pool),
+            // Its host has its answer.
+            _ if self.slots.at(index).is_given_up => {
+                self.slots.give(index, env.pool);
+                self.wake_waiting(env);
+            }
             Ok(moved) if matches!(work, Work::Copy { .. }) => {
                 self.copy_stepped(index, moved, beside.take(), env);
             }
@@ -370,9 +375,9 @@ impl Connection {
             Work::Zero { range, method: method @ ZeroMethod::Allocate(_), deallocate, durable }
                 if refused =>
             {
-                let next = self.file_of(index, |file| {
-                    file.refuse(method);
-                    file.zero_method(deallocate)
+                let next = self.device_of(index, |device| {
+                    device.refuse(method);
+                    device.zero_method(deallocate)
                 });
                 let method = next.unwrap_or(ZeroMethod::Write);
                 self.slots.at(index).work = Work::Zero { range, method, deallocate, durable };
@@ -383,6 +388,10 @@ impl Connection {
             _ => {
                 tracing::warn!(%error, ?work, nsid = self.slots.at(index).nsid, "storage failed");
                 let status = match (error.raw_os_error(), work) {
+                    // The cluster does not answer in time; nothing is wrong with the blocks.
+                    (Some(libc::ETIMEDOUT), _) => Status::NAMESPACE_NOT_READY,
+                    // The cluster does not let this gateway in any more, or another has the image: a path's failure.
+                    (Some(libc::ESHUTDOWN | libc::EROFS), _) => Status::INTERNAL_PATH_ERROR,
                     (Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG), _) => Status::CAPACITY_EXCEEDED,
                     (_, Work::Read { .. } | Work::Compare { .. } | Work::Verify { .. }) => {
                         Status::UNRECOVERED_READ_ERROR
@@ -402,10 +411,10 @@ impl Connection {
         self.finish(index, status, env);
     }
 
-    fn file_of<T>(&mut self, index: u16, then: impl FnOnce(&File) -> T) -> Option<T> {
+    fn device_of<T>(&mut self, index: u16, then: impl FnOnce(&Device) -> T) -> Option<T> {
         let view = self.slots.at(index).view.clone()?;
         match &*view.get(self.slots.at(index).nsid)?.backend {
-            Backend::File(file) => Some(then(file)),
+            Backend::Device(device) => Some(then(device)),
             _ => None,
         }
     }

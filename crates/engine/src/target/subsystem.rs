@@ -1,7 +1,6 @@
 //! Subsystems with their namespaces and hosts. Their locks are taken by Connect, admin commands and administration,
 //! never by a read or a write.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::ana::AnaGroups;
@@ -9,6 +8,7 @@ use super::config::{PortConfig, SubsystemConfig};
 use super::counters::SubsystemCounters;
 use super::namespace::Namespace;
 use super::namespace_table::{Attachment, NamespaceTable};
+use super::preparation::Opened;
 use crate::ring::{self, Moment};
 
 /// A subsystem.
@@ -27,33 +27,29 @@ pub(super) struct Subsystem {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) config: SubsystemConfig,
-    pub(super) namespaces: BTreeMap<u32, Arc<Namespace>>,
+    pub(super) namespaces: Opened,
     pub(super) ana: AnaGroups,
 }
 
 impl Subsystem {
     /// A subsystem with these namespaces, which are those of its configuration.
-    pub(super) fn new(config: &SubsystemConfig, namespaces: Vec<Arc<Namespace>>) -> Self {
+    pub(super) fn new(config: &SubsystemConfig, namespaces: Opened) -> Self {
         Self::of(config, namespaces, false)
     }
 
     /// The discovery subsystem, which is on every port and open to every host.
     pub(super) fn discovery(nqn: &str) -> Self {
-        Self::of(&SubsystemConfig::new(nqn, "discovery", "Selvedge"), Vec::new(), true)
+        Self::of(&SubsystemConfig::new(nqn, "discovery", "Selvedge"), Opened::new(), true)
     }
 
-    fn of(config: &SubsystemConfig, namespaces: Vec<Arc<Namespace>>, is_discovery: bool) -> Self {
+    fn of(config: &SubsystemConfig, namespaces: Opened, is_discovery: bool) -> Self {
         Self {
             nqn: config.nqn.clone(),
             serial: config.serial.clone(),
             model: config.model.clone(),
             is_discovery,
             started: ring::now(),
-            state: RwLock::new(State {
-                config: config.clone(),
-                namespaces: namespaces.into_iter().map(|namespace| (namespace.nsid, namespace)).collect(),
-                ana: AnaGroups::default(),
-            }),
+            state: RwLock::new(State { config: config.clone(), namespaces, ana: AnaGroups::default() }),
             counters: SubsystemCounters::default(),
         }
     }

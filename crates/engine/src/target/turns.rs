@@ -249,6 +249,14 @@ impl Turns {
                     connection.refresh();
                 }
             }
+            Message::GiveUp => {
+                for token in self.tokens(|connection| connection.slots.storing() > 0) {
+                    self.turn(token, now, |connection, env, _| {
+                        connection.give_up();
+                        connection.flush_or_close(env, Verdict::Wait)
+                    });
+                }
+            }
             Message::Fence(fence) => self.on_fence(fence, now),
             Message::FencePassed { connection, serial, slot } => {
                 if !self

@@ -45,8 +45,14 @@ pub(crate) fn file(path: &Path) -> FabricConfig {
 
 pub(crate) fn start(fabric: FabricConfig) -> Target {
     let reactors = Reactors::Count(1);
-    let config =
-        TargetConfig { fabric, reactors, engine: Engine::Automatic, poll_us_max: 0, state_dir: None };
+    let config = TargetConfig {
+        fabric,
+        reactors,
+        engine: Engine::Automatic,
+        poll_us_max: 0,
+        state_dir: None,
+        ..TargetConfig::default()
+    };
     Target::start(&config).unwrap()
 }
 

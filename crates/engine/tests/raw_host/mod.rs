@@ -95,6 +95,7 @@ impl TestTarget {
             engine,
             poll_us_max: 0,
             state_dir: None,
+            ..TargetConfig::default()
         };
         change(&mut config);
         let target = Some(Target::start(&config).unwrap());

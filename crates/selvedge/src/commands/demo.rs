@@ -110,6 +110,7 @@ impl<'a> Demo<'a> {
             engine: Engine::Automatic,
             poll_us_max: POLL_US_MAX,
             state_dir: None,
+            ..TargetConfig::default()
         };
         let target = Target::start(&config).map_err(Failure::failed)?;
         let address = target

@@ -6,7 +6,9 @@ mod config;
 mod demo;
 mod discover;
 mod fabric;
+mod gateways;
 mod identify;
+mod image;
 mod import;
 mod list;
 mod namespace;
@@ -40,6 +42,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Connection(flags) => fabric::connection(&flags.action),
         Command::Referral(flags) => fabric::referral(&flags.action),
         Command::Status(flags) => fabric::status(flags),
+        Command::Gateways(flags) => gateways::run(flags),
         Command::Top(flags) => top::run(flags),
         Command::Tune(flags) => tune::run(&flags.action),
         Command::Config(flags) => config::run(&flags.action),

@@ -6,26 +6,35 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::ask::{client, done, tell};
+use super::image;
 use super::subsystem::subsystems;
 use crate::config::namespace::{NamespaceSpec, describe, to_engine};
 use crate::config::size::Size;
 use crate::control::client::encode;
 use crate::failure::Failure;
+use crate::flags::image::ImageFlags;
 use crate::flags::subsystem::{Limit, NamespaceAction, NamespaceSettings, ProtectFlag};
 use crate::report::table::{Side, Table};
 
 /// Does what was typed.
 pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
     match action {
-        NamespaceAction::Add { subsystem, spec, settings, control } => {
-            let body = new(spec, settings)?;
+        NamespaceAction::Add { subsystem, spec, image, settings, control } => {
+            let body = add_body(spec.as_ref(), image, settings)?;
             let json: Value = client(control)?.change(Method::POST, &path(subsystem, None), &body.into())?;
             let nsid = json.get("nsid").cloned().unwrap_or_default();
             done(control, format!("namespace {nsid} of {subsystem} is added"), &json)
         }
-        NamespaceAction::Remove { subsystem, nsid, control } => {
-            client(control)?.delete(&path(subsystem, Some(*nsid)))?;
-            done(control, format!("namespace {nsid} of {subsystem} is removed"), &json!({ "removed": nsid }))
+        NamespaceAction::Remove { subsystem, nsid, removal, control } => {
+            let (query, what) = match (removal.delete_image, removal.rbd_trash_image) {
+                (true, _) => ("?delete_image=true", "removed with its image"),
+                (_, true) => ("?trash_image=true", "removed, and its image is in the trash"),
+                _ => ("", "removed"),
+            };
+            let client = client(control)?;
+            let path = format!("{}{query}", path(subsystem, Some(*nsid)));
+            image::follow(&client, client.order(Method::DELETE, &path)?)?;
+            done(control, format!("namespace {nsid} of {subsystem} is {what}"), &json!({ "removed": nsid }))
         }
         NamespaceAction::List { subsystem: None, control } => {
             let json: Value = client(control)?.get("/v1/subsystems")?;
@@ -48,10 +57,21 @@ pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
         }
         NamespaceAction::Resize { subsystem, nsid, size, shrink, control } => {
             let body = json!({ "size": size.0, "shrink": shrink });
-            let changed = client(control)?.change(Method::PATCH, &path(subsystem, Some(*nsid)), &body);
-            let json: Value = changed.map_err(say_shrink)?;
+            let client = client(control)?;
+            let changed = client.change(Method::PATCH, &path(subsystem, Some(*nsid)), &body);
+            let json = image::follow(&client, changed.map_err(say_shrink)?)?;
             done(control, format!("namespace {nsid} of {subsystem} has {size}"), &json)
         }
+        NamespaceAction::Snapshot { subsystem, nsid, snapshot, remove, control } => {
+            image::snapshot(subsystem, *nsid, snapshot.as_deref(), *remove, control)
+        }
+        NamespaceAction::Clone { subsystem, nsid, clone, settings, control } => {
+            image::clone(subsystem, *nsid, clone, settings, control)
+        }
+        NamespaceAction::Flatten { subsystem, nsid, no_wait, control } => {
+            image::flatten(subsystem, *nsid, *no_wait, control)
+        }
+        NamespaceAction::Tasks { control } => image::tasks(control),
         NamespaceAction::Set { subsystem, nsid, settings, control } => {
             let body = body(settings);
             if body.is_empty() {
@@ -72,9 +92,33 @@ fn say_shrink(failure: Failure) -> Failure {
     }
 }
 
-fn path(subsystem: &str, nsid: Option<u32>) -> String {
+pub(super) fn path(subsystem: &str, nsid: Option<u32>) -> String {
     let path = format!("/v1/subsystems/{}/namespaces", encode(subsystem));
     nsid.map_or(path.clone(), |nsid| format!("{path}/{nsid}"))
+}
+
+/// The body that adds a namespace by a specification, or by flags in its place.
+fn add_body(
+    spec: Option<&NamespaceSpec>,
+    flags: &ImageFlags,
+    settings: &NamespaceSettings,
+) -> Result<Map<String, Value>, Failure> {
+    let mut body = match spec {
+        Some(spec) => new(spec, settings)?,
+        None => new(&image::spec(flags)?, settings)?,
+    };
+    match image::create(flags) {
+        Some(create) => {
+            body.insert("create_image".into(), create);
+        }
+        None if flags.new.is_given() => {
+            return Err(Failure::usage(
+                "these flags are about an image that is made: add --rbd-create-image --size SIZE",
+            ));
+        }
+        None => {}
+    }
+    Ok(body)
 }
 
 fn new(spec: &NamespaceSpec, settings: &NamespaceSettings) -> Result<Map<String, Value>, Failure> {
@@ -92,7 +136,7 @@ fn new(spec: &NamespaceSpec, settings: &NamespaceSettings) -> Result<Map<String,
     Ok(body)
 }
 
-fn body(settings: &NamespaceSettings) -> Map<String, Value> {
+pub(super) fn body(settings: &NamespaceSettings) -> Map<String, Value> {
     let number = |limit: &Limit<u64>| match limit {
         Limit::None => Value::Null,
         Limit::To(number) => json!(number),

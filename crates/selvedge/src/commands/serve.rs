@@ -16,6 +16,7 @@ use crate::control::{Control, HostDesk, Token};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
+use crate::gateway::{GroupSpec, Member, host_name};
 use crate::mptcp::{Applied, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
@@ -28,24 +29,20 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     if let (Some(Endpoint::Tcp(address)), None) = (&flags.control, &token) {
         return Err(Control::without_token(*address));
     }
-    let state = flags.state_dir.as_deref().map(StateFile::open).transpose()?;
-    let kept = state.as_ref().map_or(Ok(None), StateFile::read)?;
-    let config = ServeConfig::new(flags, kept)?;
-    let engine = config.to_engine(state.as_ref().map(|state| state.directory().to_owned()));
     // Before the target: a signal that comes while it opens its namespaces is not lost.
     let mut stop = Stop::on_signals()?;
     engine::ring::core::raise_descriptor_limit();
-    let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
-    let administration = Administration::new(target.clone(), state)
-        .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
-    let administration = Arc::new(administration);
+    let Begun { target, administration, member } = match &flags.gateway_group {
+        Some(group) => begin_as_gateway(flags, group)?,
+        None => begin(flags)?,
+    };
     let desk = HostDesk::open(&target, administration.clone())?;
     let metrics =
         flags.metrics.map(|address| Control::start_metrics(address, administration.clone())).transpose()?;
     let control = start_control(flags, token, &target, administration)?;
     let announcer = announce(flags, &target)?;
     let (mptcp, settings) = MptcpSummary::prepare(flags, &target)?;
-    let summary = Summary::new(&config.fabric, &target, control.as_ref(), mptcp);
+    let summary = Summary::new(&target.config(), &target, control.as_ref(), mptcp);
     let told = match flags.output.output_format {
         OutputFormat::Normal => report::print(&summary),
         OutputFormat::Json => report::print_json(&summary),
@@ -60,10 +57,49 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     drop(announcer);
     // Nothing may be changed any more by the time connections are closed.
     drop((control, metrics, desk));
+    // Others serve what this gateway does before its hosts lose their connections.
+    let left = member.map_or(Ok(()), Member::leave);
     target.shutdown();
     // Connections that go over the addresses have ended in order.
     drop(settings);
-    Ok(())
+    left
+}
+
+/// A target that serves, whose it is to change, and its part in a group of gateways.
+struct Begun {
+    target: Arc<Target>,
+    administration: Arc<Administration>,
+    member: Option<Member>,
+}
+
+/// Serves what flags, a file or the state directory say.
+fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
+    let state = flags.state_dir.as_deref().map(StateFile::open).transpose()?;
+    let kept = state.as_ref().map_or(Ok(None), StateFile::read)?;
+    let config = ServeConfig::new(flags, kept)?;
+    let engine = config.to_engine(state.as_ref().map(|state| state.directory().to_owned()));
+    let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
+    let administration = Administration::new(target.clone(), state)
+        .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
+    Ok(Begun { target, administration: Arc::new(administration), member: None })
+}
+
+/// Serves what a group of gateways does.
+fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Failure> {
+    let config = ServeConfig::of_gateway(flags)?;
+    let name = flags.gateway_name.clone().unwrap_or_else(host_name);
+    let mut member = Member::join(group, &name)?;
+    let mut engine = config.to_engine(None);
+    member.number_ports(&mut engine.fabric.ports);
+    engine.fabric = member.first_fabric(&engine.fabric.ports);
+    engine.controller_ids = member.controller_ids();
+    // A successor would not know of them.
+    engine.reservations = false;
+    engine.ceph.before_use = Some(member.before_use());
+    let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
+    member.serve(target.clone())?;
+    let administration = Arc::new(Administration::of_gateway(target.clone(), member.membership()));
+    Ok(Begun { target, administration, member: Some(member) })
 }
 
 /// Lets hosts on the same network find the target, if that was asked for.

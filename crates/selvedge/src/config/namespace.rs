@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use engine::backend::BackendConfig;
+use engine::backend::{BackendConfig, RbdConfig};
 use engine::target::NamespaceConfig;
 use uuid::Uuid;
 
+use super::ceph;
 use super::size::{Size, parse_time};
 
 /// Block size where none is given: every backend can serve it, and every disk likes it.
@@ -37,6 +38,8 @@ pub(crate) enum BackendSpec {
     File { path: PathBuf, size: Option<Size> },
     /// On a block device.
     Block(PathBuf),
+    /// In an image of a Ceph cluster.
+    Rbd(RbdConfig),
 }
 
 impl FromStr for NamespaceSpec {
@@ -52,6 +55,7 @@ impl FromStr for NamespaceSpec {
         let mut uuid = None;
         let mut write_delay_ms = 0;
         let mut shared = false;
+        let (mut conf, mut id) = (None, None);
         for part in parts {
             let (key, value) = part.split_once('=').ok_or_else(|| unknown_option(kind, part))?;
             match key {
@@ -63,6 +67,9 @@ impl FromStr for NamespaceSpec {
                 }
                 "shared" if matches!(kind, "file" | "block") => shared = parse_shared(value)?,
                 "uuid" => uuid = Some(parse_uuid(value)?),
+                "conf" | "id" if kind == "rbd" && value.is_empty() => return Err(unknown_option(kind, part)),
+                "conf" if kind == "rbd" => conf = Some(PathBuf::from(value)),
+                "id" if kind == "rbd" => id = Some(ceph::user(value)),
                 _ => return Err(unknown_option(kind, part)),
             }
         }
@@ -72,9 +79,7 @@ impl FromStr for NamespaceSpec {
             "file" | "block" if main.is_empty() => return Err(format!("{kind}: needs a path behind it")),
             "file" => BackendSpec::File { path: main.into(), size },
             "block" => BackendSpec::Block(main.into()),
-            "rbd" => {
-                return Err("Ceph RBD images are not built yet: use memory:, null:, file: or block:".into());
-            }
+            "rbd" => BackendSpec::Rbd(RbdConfig { conf, id, ..ceph::parse_image(main)? }),
             _ => return Err(unknown_kind(kind)),
         };
         let spec = NamespaceSpec { backend, nsid, block_size, uuid, write_delay_ms, shared };
@@ -84,13 +89,17 @@ impl FromStr for NamespaceSpec {
 }
 
 fn unknown_kind(kind: &str) -> String {
-    format!("`{kind}` is no namespace: write memory:SIZE, null:SIZE, file:PATH[,size=SIZE] or block:PATH")
+    format!(
+        "`{kind}` is no namespace: write memory:SIZE, null:SIZE, file:PATH[,size=SIZE], block:PATH or \
+         rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME]"
+    )
 }
 
 fn unknown_option(kind: &str, option: &str) -> String {
     let own = match kind {
         "file" => "size=SIZE, shared=yes, write_delay=TIME, ",
         "block" => "shared=yes, write_delay=TIME, ",
+        "rbd" => "conf=FILE, id=NAME, ",
         _ => "",
     };
     format!("`{option}` is no option of {kind}: it takes {own}block=512|4096, nsid=N and uuid=UUID")
@@ -147,7 +156,7 @@ impl NamespaceSpec {
         let size = match &self.backend {
             BackendSpec::Memory(size) | BackendSpec::Null(size) => Some(size),
             BackendSpec::File { size, .. } => size.as_ref(),
-            BackendSpec::Block(_) => None,
+            BackendSpec::Block(_) | BackendSpec::Rbd(_) => None,
         };
         match size {
             Some(Size(bytes)) if *bytes == 0 || !bytes.is_multiple_of(u64::from(self.block_size)) => Err(
@@ -165,6 +174,7 @@ impl NamespaceSpec {
                 BackendConfig::File { path: absolute(path), size: size.map(|size| size.0) }
             }
             BackendSpec::Block(path) => BackendConfig::Block { path: absolute(path) },
+            BackendSpec::Rbd(image) => BackendConfig::Rbd(ceph::with_absolute_conf(image)),
         };
         NamespaceConfig {
             uuid: self.uuid,
@@ -182,6 +192,7 @@ pub(crate) fn describe(backend: &BackendConfig) -> String {
         BackendConfig::Null { size } => format!("null, {}", Size(*size)),
         BackendConfig::File { path, .. } => format!("file {}", path.display()),
         BackendConfig::Block { path } => format!("block device {}", path.display()),
+        BackendConfig::Rbd(image) => format!("rbd {}", ceph::image_path(image)),
     }
 }
 
@@ -226,6 +237,19 @@ mod tests {
         assert!(parse("file:/x,shared=yes").unwrap().shared && !parse("block:/x,shared=no").unwrap().shared);
         assert_eq!(parse("file:/x,write_delay=500ms").unwrap().write_delay_ms, 500);
         assert_eq!(parse("block:/dev/x,write_delay=1.5").unwrap().write_delay_ms, 1500);
+        let image =
+            parse("rbd:rbd/space/disk@monday,id=client.gateway,conf=/etc/ceph/other.conf,block=512,nsid=3")
+                .unwrap();
+        let BackendSpec::Rbd(rbd) = &image.backend else { panic!("{image:?}") };
+        assert_eq!(
+            (rbd.id.as_deref(), rbd.conf.as_deref()),
+            (Some("gateway"), Some(Path::new("/etc/ceph/other.conf")))
+        );
+        assert_eq!(
+            (ceph::image_path(rbd).as_str(), image.block_size, image.nsid),
+            ("rbd/space/disk@monday", 512, Some(3))
+        );
+        assert_eq!(describe(&image.to_engine(3).backend), "rbd rbd/space/disk@monday");
         let uuid = "11111111-2222-3333-4444-555555555555";
         let block = parse(&format!("block:/dev/sdx,uuid={uuid}")).unwrap();
         assert_eq!(block.uuid.unwrap().to_string(), uuid);
@@ -251,7 +275,11 @@ mod tests {
             ("file:/x,write_delay=2m", "at most 60000ms"),
             ("null:1g,uuid=7", "not a UUID"),
             ("null:1g,uuid=00000000-0000-0000-0000-000000000000", "zeroes"),
-            ("rbd:pool/image", "not built yet"),
+            ("rbd:image", "POOL/IMAGE"),
+            ("rbd:pool/image,conf=", "conf=FILE"),
+            ("rbd:pool/image,size=1g", "no option of rbd"),
+            ("rbd:pool/image,shared=yes", "no option of rbd"),
+            ("memory:1m,id=gateway", "no option of memory"),
         ];
         for (text, expected) in cases {
             let error = parse(text).unwrap_err();

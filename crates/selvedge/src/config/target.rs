@@ -9,6 +9,7 @@ use engine::target::{FabricConfig, PortConfig, SubsystemConfig, TargetConfig};
 use engine::transport::{Transport, congestion};
 use nvme::discovery::Nqn;
 
+use super::ceph::CephSpec;
 use super::connection::resolve;
 use super::namespace;
 use super::reactors::ReactorSpec;
@@ -30,6 +31,7 @@ pub(crate) struct ServeConfig {
     pub(crate) reactors: Option<ReactorSpec>,
     pub(crate) engine: Engine,
     pub(crate) poll_us_max: Option<u64>,
+    pub(crate) ceph: CephSpec,
 }
 
 impl ServeConfig {
@@ -41,7 +43,21 @@ impl ServeConfig {
             (None, Some(fabric)) if flags.namespaces.is_empty() => from_state(flags, fabric)?,
             (None, _) => Self::of(from_flags(flags)?),
         };
-        // What concerns this run and not the subsystems may be said beside a file, and then wins.
+        config.take_run(flags);
+        Ok(config)
+    }
+
+    /// Checks the flags of a gateway, whose subsystems are its group's.
+    pub(crate) fn of_gateway(flags: &ServeFlags) -> Result<Self, Failure> {
+        check_congestion(flags.congestion.as_deref()).map_err(Failure::usage)?;
+        let mut config = Self::of(FabricConfig { ports: ports(flags)?, ..FabricConfig::default() });
+        config.take_run(flags);
+        Ok(config)
+    }
+
+    /// Takes over what concerns this run and not the subsystems, which may be said beside a file, and then wins.
+    fn take_run(&mut self, flags: &ServeFlags) {
+        let config = self;
         if let Some(reactors) = &flags.reactors {
             config.reactors = Some(reactors.clone());
         }
@@ -51,11 +67,20 @@ impl ServeConfig {
         if flags.poll_us.is_some() {
             config.poll_us_max = flags.poll_us;
         }
-        Ok(config)
+        config.ceph = config.ceph.with(CephSpec {
+            bdevs_per_cluster: flags.bdevs_per_cluster,
+            timeout_ms: flags.ceph_timeout.map(|seconds| seconds * 1000),
+        });
     }
 
     fn of(fabric: FabricConfig) -> Self {
-        Self { fabric, reactors: None, engine: Engine::Automatic, poll_us_max: None }
+        Self {
+            fabric,
+            reactors: None,
+            engine: Engine::Automatic,
+            poll_us_max: None,
+            ceph: CephSpec::default(),
+        }
     }
 
     /// The engine's form, with state in this directory.
@@ -66,6 +91,8 @@ impl ServeConfig {
             engine: self.engine,
             poll_us_max: self.poll_us_max.unwrap_or(engine::limits::POLL_US_MAX),
             state_dir,
+            ceph: self.ceph.to_engine(),
+            ..TargetConfig::default()
         }
     }
 }
@@ -105,17 +132,7 @@ fn from_flags(flags: &ServeFlags) -> Result<FabricConfig, Failure> {
         )));
     }
     check_congestion(flags.congestion.as_deref()).map_err(Failure::usage)?;
-    let mut fabric = FabricConfig::default();
-    let addresses = if flags.traddr.is_empty() { &[ADDRESS_DEFAULT.to_owned()][..] } else { &flags.traddr };
-    for (address, id) in addresses.iter().zip(1..) {
-        let address = resolve(address, flags.trsvcid.unwrap_or(SERVICE_DEFAULT)).map_err(Failure::usage)?;
-        fabric.ports.push(PortConfig {
-            advertise: flags.advertise.clone(),
-            transport: flags.transport.map_or(Transport::Tcp, Transport::from),
-            congestion: flags.congestion.clone(),
-            ..PortConfig::new(id, address)
-        });
-    }
+    let mut fabric = FabricConfig { ports: ports(flags)?, ..FabricConfig::default() };
     let nqn = flags.nqn.clone().unwrap_or_else(|| Nqn::new(NQN_DEFAULT).expect("a valid name"));
     check_subsystem_nqn(&nqn).map_err(Failure::usage)?;
     let asked = Asked { any_host: flags.allow_any_host, hosts: flags.allow_hosts.clone() };
@@ -136,6 +153,22 @@ fn from_flags(flags: &ServeFlags) -> Result<FabricConfig, Failure> {
         ..SubsystemConfig::new(&nqn, &serial, MODEL).with(namespaces)
     });
     Ok(fabric)
+}
+
+/// Where the flags say to listen.
+fn ports(flags: &ServeFlags) -> Result<Vec<PortConfig>, Failure> {
+    let mut ports = Vec::new();
+    let addresses = if flags.traddr.is_empty() { &[ADDRESS_DEFAULT.to_owned()][..] } else { &flags.traddr };
+    for (address, id) in addresses.iter().zip(1..) {
+        let address = resolve(address, flags.trsvcid.unwrap_or(SERVICE_DEFAULT)).map_err(Failure::usage)?;
+        ports.push(PortConfig {
+            advertise: flags.advertise.clone(),
+            transport: flags.transport.map_or(Transport::Tcp, Transport::from),
+            congestion: flags.congestion.clone(),
+            ..PortConfig::new(id, address)
+        });
+    }
+    Ok(ports)
 }
 
 /// Who may connect, as it was said.

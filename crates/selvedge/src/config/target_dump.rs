@@ -11,6 +11,7 @@ use engine::transport::Transport;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::ceph::image_path;
 use crate::failure::Failure;
 
 #[derive(Serialize)]
@@ -90,6 +91,12 @@ struct Namespace<'a> {
     file: Option<&'a Path>,
     #[serde(skip_serializing_if = "Option::is_none")]
     block_device: Option<&'a Path>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rbd: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conf: Option<&'a Path>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<String>,
     block: u32,
@@ -218,6 +225,11 @@ fn namespace(config: &NamespaceConfig) -> Namespace<'_> {
             namespace.size = size.map(exact);
         }
         BackendConfig::Block { path } => namespace.block_device = Some(path),
+        BackendConfig::Rbd(image) => {
+            namespace.rbd = Some(image_path(image));
+            namespace.conf = image.conf.as_deref();
+            namespace.id = image.id.as_deref();
+        }
     }
     match &config.visible {
         Visibility::AllExcept(hosts) if hosts.is_empty() => {}
@@ -249,6 +261,7 @@ fn exact(bytes: u64) -> String {
 mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
+    use engine::backend::RbdConfig;
     use engine::target::{AnaGroupConfig, PortConfig, ReferralConfig, StorageConfig};
 
     use super::*;
@@ -287,11 +300,12 @@ mod tests {
         fn namespace(&mut self, nsid: u32) -> NamespaceConfig {
             let block = self.one(&[512, 4096]);
             let size = (1 + self.below(1 << 30)) * 4096;
-            let backend = match self.below(4) {
+            let backend = match self.below(5) {
                 0 => BackendConfig::Memory { size },
                 1 => BackendConfig::Null { size },
                 2 => BackendConfig::File { path: "/a b/'c\".img".into(), size: self.some(|_| size) },
-                _ => BackendConfig::Block { path: "/dev/x".into() },
+                3 => BackendConfig::Block { path: "/dev/x".into() },
+                _ => BackendConfig::Rbd(self.image()),
             };
             let is_stored = matches!(backend, BackendConfig::File { .. } | BackendConfig::Block { .. });
             let hosts = self.hosts();
@@ -322,6 +336,17 @@ mod tests {
                 shared_storage: is_stored && self.below(2) == 0,
                 write_delay_ms: if is_stored { self.one(&[0, 1, 999, 60_000]) } else { 0 },
                 ..NamespaceConfig::new(nsid, backend, block)
+            }
+        }
+
+        fn image(&mut self) -> RbdConfig {
+            RbdConfig {
+                pool: self.one(&["rbd", "a pool@1"]).to_owned(),
+                namespace: self.one(&["", "space"]).to_owned(),
+                image: "a \"disk\"".to_owned(),
+                snapshot: self.some(|_| "monday".to_owned()),
+                conf: self.some(|_| "/etc/ceph/'other'.conf".into()),
+                id: self.some(|_| "gateway".to_owned()),
             }
         }
 

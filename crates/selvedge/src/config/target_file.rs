@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use engine::backend::RbdConfig;
 use engine::ring::Engine;
 use engine::target::{
     AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
@@ -15,6 +16,7 @@ use nvme::discovery::Nqn;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::ceph::{self, CephSpec};
 use super::connection::resolve;
 use super::namespace::{self, BackendSpec, NamespaceSpec};
 use super::reactors::ReactorSpec;
@@ -35,6 +37,8 @@ struct TargetTable {
     reactors: Option<ReactorSpec>,
     engine: Option<EngineName>,
     poll_us: Option<u64>,
+    bdevs_per_cluster: Option<Spanned<i64>>,
+    ceph_timeout_ms: Option<Spanned<i64>>,
     discovery_nqn: Option<Spanned<String>>,
     #[serde(default)]
     port: Vec<Spanned<PortTable>>,
@@ -117,6 +121,9 @@ struct NamespaceTable {
     null: Option<Size>,
     file: Option<PathBuf>,
     block_device: Option<PathBuf>,
+    rbd: Option<Spanned<String>>,
+    conf: Option<Spanned<PathBuf>>,
+    id: Option<Spanned<String>>,
     size: Option<Spanned<Size>>,
     block: Option<Spanned<Size>>,
     uuid: Option<Spanned<String>>,
@@ -221,7 +228,23 @@ fn parse(text: &str) -> Result<ServeConfig, Mistake> {
         Some(EngineName::IoUring) => Engine::IoUring,
         Some(EngineName::Epoll) => Engine::Epoll,
     };
-    Ok(ServeConfig { fabric, reactors: table.reactors, engine, poll_us_max: table.poll_us })
+    Ok(ServeConfig {
+        fabric,
+        reactors: table.reactors,
+        engine,
+        poll_us_max: table.poll_us,
+        ceph: ceph_spec(table.bdevs_per_cluster.as_ref(), table.ceph_timeout_ms.as_ref())?,
+    })
+}
+
+fn ceph_spec(images: Option<&Spanned<i64>>, time_ms: Option<&Spanned<i64>>) -> Result<CephSpec, Mistake> {
+    let checked = |value: Option<&Spanned<i64>>, check: fn(i64) -> Result<u64, String>| {
+        value.map(|value| check(*value.get_ref()).map_err(Mistake::at(value.span()))).transpose()
+    };
+    Ok(CephSpec {
+        bdevs_per_cluster: checked(images, ceph::check_bdevs_per_cluster)?,
+        timeout_ms: checked(time_ms, ceph::check_timeout_ms)?,
+    })
 }
 
 fn nothing(what: &str) -> Mistake {
@@ -377,13 +400,16 @@ fn namespace_spec(entry: &Spanned<NamespaceTable>) -> Result<NamespaceSpec, Mist
     backends.extend(table.null.map(BackendSpec::Null));
     backends.extend(table.file.clone().map(|path| BackendSpec::File { path, size }));
     backends.extend(table.block_device.clone().map(BackendSpec::Block));
+    backends.extend(image(table)?.map(BackendSpec::Rbd));
     if backends.len() != 1 {
-        let what = "a namespace has exactly one of memory, null, file and block_device".to_owned();
+        let what = "a namespace has exactly one of memory, null, file, block_device and rbd".to_owned();
         return Err(Mistake { what, span: Some(entry.span()) });
     }
     let backend = backends.remove(0);
     if let (Some(size), false) = (&table.size, matches!(backend, BackendSpec::File { .. })) {
-        let what = "size goes with file only; memory and null are given theirs directly".to_owned();
+        let what =
+            "size goes with file only; memory and null are given theirs directly, and an image has its own";
+        let what = what.to_owned();
         return Err(Mistake { what, span: Some(size.span()) });
     }
     let block_size = match &table.block {
@@ -414,6 +440,25 @@ fn namespace_spec(entry: &Spanned<NamespaceTable>) -> Result<NamespaceSpec, Mist
     Ok(spec)
 }
 
+/// The image of a Ceph cluster, if that is where the blocks are.
+fn image(table: &NamespaceTable) -> Result<Option<RbdConfig>, Mistake> {
+    let spans = [table.conf.as_ref().map(Spanned::span), table.id.as_ref().map(Spanned::span)];
+    let Some(path) = &table.rbd else {
+        return match spans.into_iter().flatten().next() {
+            Some(span) => Err(Mistake { what: "conf and id go with rbd only".to_owned(), span: Some(span) }),
+            None => Ok(None),
+        };
+    };
+    let image = RbdConfig {
+        conf: table.conf.as_ref().map(|conf| conf.get_ref().clone()),
+        id: table.id.as_ref().map(|id| ceph::user(id.get_ref())),
+        ..ceph::parse_image(path.get_ref()).map_err(Mistake::at(path.span()))?
+    };
+    let wrong = |(field, what)| Mistake { what: format!("{field}: {what}"), span: Some(path.span()) };
+    ceph::check_image(&image).map_err(wrong)?;
+    Ok(Some(image))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -422,6 +467,8 @@ mod tests {
     const WHOLE: &str = r#"
 reactors = "0,1"
 engine = "epoll"
+bdevs_per_cluster = 8
+ceph_timeout_ms = 0
 
 [[port]]
 address = "127.0.0.1"
@@ -442,6 +489,11 @@ block = 512
 file = "disk.img"
 size = "16m"
 uuid = "11111111-2222-3333-4444-555555555555"
+
+[[subsystem.namespace]]
+rbd = "rbd/space/disk@monday"
+conf = "other.conf"
+id = "gateway"
 "#;
 
     fn mistake(text: &str) -> String {
@@ -449,7 +501,7 @@ uuid = "11111111-2222-3333-4444-555555555555"
         let path = folder.path().join("target.toml");
         std::fs::write(&path, text).unwrap();
         match read(&path) {
-            Err(Failure::Usage(what)) => what.rsplit_once('/').unwrap().1.to_owned(),
+            Err(Failure::Usage(what)) => what[what.find("target.toml").unwrap()..].to_owned(),
             other => panic!("{other:?}"),
         }
     }
@@ -466,7 +518,14 @@ uuid = "11111111-2222-3333-4444-555555555555"
         assert!(!subsystem.allow_any_host && subsystem.hosts.len() == 1);
         assert_eq!(subsystem.namespaces[0].block_size, 512);
         let nsids: Vec<u32> = subsystem.namespaces.iter().map(|n| n.nsid).collect();
-        assert_eq!(nsids, [3, 1]);
+        assert_eq!(nsids, [3, 1, 2]);
+        assert_eq!((config.ceph.bdevs_per_cluster, config.ceph.timeout_ms), (Some(8), Some(0)));
+        let BackendConfig::Rbd(image) = &subsystem.namespaces[2].backend else { panic!("an image") };
+        assert_eq!(
+            (ceph::image_path(image).as_str(), image.id.as_deref()),
+            ("rbd/space/disk@monday", Some("gateway"))
+        );
+        assert!(image.conf.as_ref().is_some_and(|conf| conf.is_absolute() && conf.ends_with("other.conf")));
         let BackendConfig::File { path, .. } = &subsystem.namespaces[1].backend else { panic!("a file") };
         assert!(path.is_absolute() && path.ends_with("disk.img"));
     }
@@ -500,6 +559,12 @@ uuid = "11111111-2222-3333-4444-555555555555"
                 "with file and",
             ),
             (format!("{port}{subsystem}{namespace}file = \"x\"\nwrite_delay = \"1h\"\n"), 7, "60000ms"),
+            ("bdevs_per_cluster = 0\n".to_owned() + port + subsystem, 1, "1 to 1024"),
+            ("ceph_timeout_ms = -1\n".to_owned() + port + subsystem, 1, "0 for none"),
+            (format!("{port}{subsystem}{namespace}rbd = \"disk\"\n"), 6, "POOL/IMAGE"),
+            (format!("{port}{subsystem}{namespace}memory = \"1m\"\nid = \"a\"\n"), 7, "with rbd only"),
+            (format!("{port}{subsystem}{namespace}rbd = \"a/b\"\nsize = \"1m\"\n"), 7, "has its own"),
+            (format!("{port}{subsystem}{namespace}rbd = \"a/b\"\nshared = true\n"), 7, "with file and"),
             (format!("{port}{subsystem}command_quiesce_ms = 65536\n"), 5, "u16"),
             (format!("[[port]]\naddress = \"0.0.0.0\"\n{subsystem}"), 3, "allow_any_host"),
         ];

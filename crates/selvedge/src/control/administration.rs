@@ -8,6 +8,8 @@ use engine::target::{Change, FabricConfig, Metrics, Target, TargetStatus};
 
 use super::guard::{self, Permissions};
 use super::refusal::Refusal;
+use super::tasks::Tasks;
+use crate::gateway::Membership;
 use crate::state::{Prepared, StateFile};
 
 /// What is served, and where that is kept.
@@ -15,7 +17,20 @@ use crate::state::{Prepared, StateFile};
 pub(crate) struct Administration {
     target: Arc<Target>,
     /// Whoever holds this may change what is served.
-    state: Mutex<Option<StateFile>>,
+    keeper: Mutex<Keeper>,
+    /// What was begun and takes long. It changes nothing that is served, and needs no lock of these.
+    tasks: Tasks,
+    /// The gateway that this target is, if it is one.
+    membership: Option<Arc<Membership>>,
+}
+
+/// Where what is served is kept.
+#[derive(Debug)]
+enum Keeper {
+    Nowhere,
+    File(StateFile),
+    /// In what the gateways of a group share.
+    Group(Arc<Membership>),
 }
 
 impl Administration {
@@ -24,12 +39,27 @@ impl Administration {
         if let Some(state) = &state {
             state.write(&target.config())?;
         }
-        Ok(Self { target, state: Mutex::new(state) })
+        let keeper = state.map_or(Keeper::Nowhere, Keeper::File);
+        Ok(Self { target, keeper: Mutex::new(keeper), tasks: Tasks::default(), membership: None })
+    }
+
+    /// Administers a gateway's target: what is changed is changed for all gateways of its group.
+    pub(crate) fn of_gateway(target: Arc<Target>, membership: Arc<Membership>) -> Self {
+        let keeper = Mutex::new(Keeper::Group(membership.clone()));
+        Self { target, keeper, tasks: Tasks::default(), membership: Some(membership) }
+    }
+
+    /// The gateway that this target is, if it is one.
+    pub(crate) fn membership(&self) -> Option<&Membership> {
+        self.membership.as_deref()
     }
 
     /// What is served now.
     pub(crate) fn fabric(&self) -> FabricConfig {
-        self.target.config()
+        match &self.membership {
+            Some(membership) => membership.fabric(&membership.turn()),
+            None => self.target.config(),
+        }
     }
 
     /// Who is connected, and where.
@@ -40,6 +70,11 @@ impl Administration {
     /// What was done.
     pub(crate) fn metrics(&self) -> Metrics {
         self.target.metrics()
+    }
+
+    /// What was begun and takes long.
+    pub(super) const fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     /// Ends a controller; whether there was one.
@@ -67,7 +102,14 @@ impl Administration {
         permissions: Permissions,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
     ) -> Result<(T, Vec<Change>), Refusal> {
-        let state = self.lock();
+        let keeper = self.lock();
+        if let Keeper::Group(membership) = &*keeper {
+            return change_all(membership, permissions, edit);
+        }
+        let state = match &*keeper {
+            Keeper::File(state) => Some(state),
+            _ => None,
+        };
         let before = self.fabric();
         let mut wanted = before.clone();
         let outcome = edit(&mut wanted)?;
@@ -78,12 +120,12 @@ impl Administration {
         wanted.check()?;
         // The state is written first and counts last: a full disk is found out before anything is in effect, and
         // whoever cuts the power in between finds the state from before.
-        let prepared = match &*state {
+        let prepared = match state {
             Some(state) => Some(state.prepare(&wanted).map_err(|error| Refusal::not_kept(&error))?),
             None => None,
         };
         let changes = self.target.apply(&wanted)?;
-        let kept = self.keep(state.as_ref(), prepared, &wanted);
+        let kept = self.keep(state, prepared, &wanted);
         if let Err(error) = kept {
             tracing::error!(%error, "the state could not be written; what was served before is served again");
             if let Err(error) = self.target.apply(&before) {
@@ -114,8 +156,31 @@ impl Administration {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<StateFile>> {
+    fn lock(&self) -> MutexGuard<'_, Keeper> {
         // A change that panicked has been applied and kept, or not; each question is asked of the target anew.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Changes what all gateways of a group serve.
+fn change_all<T>(
+    membership: &Membership,
+    permissions: Permissions,
+    edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
+) -> Result<(T, Vec<Change>), Refusal> {
+    let turn = membership.turn();
+    membership.catch_up();
+    let before = membership.fabric(&turn);
+    let mut wanted = before.clone();
+    let outcome = edit(&mut wanted)?;
+    if wanted == before {
+        return Ok((outcome, Vec::new()));
+    }
+    guard::check(&before, &wanted, permissions)?;
+    wanted.check()?;
+    let changes = membership.put(&turn, &wanted)?;
+    for change in &changes {
+        tracing::info!(%change, "the configuration changed");
+    }
+    Ok((outcome, changes))
 }

@@ -56,6 +56,7 @@ impl Bed {
             engine: Engine::Automatic,
             poll_us_max: 0,
             state_dir: None,
+            ..TargetConfig::default()
         });
         let target = Arc::new(target.unwrap());
         let state = state.then(|| StateFile::open(&folder.path().join("state")).unwrap());
@@ -330,6 +331,45 @@ fn bad_changes_of_subsystems_and_namespaces_are_refused_and_change_nothing() {
             ("DELETE", "/v1/subsystems/%ff%fe", "", 400, "UTF-8"),
         ],
     );
+}
+
+#[test]
+fn what_only_an_image_has_is_refused_elsewhere_and_changes_nothing() {
+    let bed = Bed::new();
+    let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
+    let of = |part: &str| format!("{namespaces}/1{part}");
+    let image = |fields: &str, more: &str| format!("{{\"backend\": {{\"rbd\": {{{fields}}}}}{more}}}");
+    let new = ", \"create_image\": {\"size\": \"1m\"}";
+    let on_memory = format!("{{\"backend\": {{\"memory\": {{\"size\": \"1m\"}}}}{new}}}");
+    let disk = "\"pool\": \"rbd\", \"image\": \"disk\"";
+    // Nobody asks a cluster for these, and the last one finds none.
+    refuses(
+        &bed,
+        &[
+            ("POST", &namespaces, &on_memory, 422, "rbd only"),
+            ("POST", &namespaces, &image("\"pool\": \"rbd\"", ""), 422, "image"),
+            ("POST", &namespaces, &image("\"pool\": \"a/b\", \"image\": \"disk\"", ""), 422, "a/b"),
+            ("POST", &namespaces, &image(&format!("{disk}, \"conf\": \"c\""), ""), 422, "absolute"),
+            ("POST", &namespaces, &image(&format!("{disk}, \"snapshot\": \"s\""), new), 422, "clone it"),
+            ("POST", &namespaces, &image(disk, &new.replace("1m", "1")), 422, "whole number"),
+            ("POST", &namespaces, &image(disk, &format!("{new}, \"nsid\": 1")), 409, "there already"),
+            ("DELETE", &of("?delete_image=true"), "", 409, "on no image"),
+            ("DELETE", &of("?delete_image=true&trash_image=true"), "", 400, "either"),
+            ("GET", &of("/snapshots"), "", 409, "on no image"),
+            ("POST", &of("/snapshots"), "{\"name\": \"s\"}", 409, "on no image"),
+            ("DELETE", &of("/snapshots/s"), "", 409, "on no image"),
+            ("POST", &of("/clone"), "{\"image\": \"copy\"}", 409, "on no image"),
+            ("POST", &of("/flatten"), "", 409, "on no image"),
+            ("GET", "/v1/tasks/1", "", 404, "no task 1"),
+            ("POST", &namespaces, &image(&format!("{disk}, \"conf\": \"/nowhere\""), new), 422, ""),
+        ],
+    );
+    let whole = json!({ "subsystems": [{ "nqn": "nqn.a", "namespaces": [{
+        "backend": { "rbd": { "pool": "rbd", "image": "disk" } }, "create_image": { "size": "1m" }
+    }] }] });
+    let refused = bed.refused("PUT", "/v1/config", &whole.to_string());
+    assert_eq!(refused.json["field"], "subsystems[0].namespaces[0].create_image");
+    assert_eq!(bed.done("GET", "/v1/tasks", &Value::Null), json!({ "tasks": [] }));
 }
 
 #[test]

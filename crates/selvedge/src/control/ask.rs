@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::administration::Administration;
 use super::refusal::Refusal;
+use super::tasks::Task;
 
 /// A request.
 pub(super) struct Ask<'a> {
@@ -95,6 +96,12 @@ impl Answer {
     /// It is made, and found at `location`.
     pub(super) fn created(location: String, value: &impl Serialize) -> Result<Self, Refusal> {
         Ok(Self { status: 201, location: Some(location), ..Self::with(value)? })
+    }
+
+    /// It is begun, and goes on by itself.
+    pub(super) fn begun(task: &Task) -> Result<Self, Refusal> {
+        let location = Some(format!("/v1/tasks/{}", task.id));
+        Ok(Self { status: 202, location, ..Self::with(task)? })
     }
 
     /// It is done, and there is nothing to show.

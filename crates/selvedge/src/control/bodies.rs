@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use engine::backend::BackendConfig;
+use engine::backend::{BackendConfig, RbdConfig};
 use engine::target::{
     AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
     StorageConfig, SubsystemConfig, Visibility, WriteProtection,
@@ -16,7 +16,9 @@ use nvme::discovery::Nqn;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use uuid::Uuid;
 
+use super::image_bodies::CreateImageBody;
 use super::refusal::Refusal;
+use crate::config::ceph::check_image;
 use crate::config::namespace::{self, BLOCK_SIZE_DEFAULT};
 use crate::config::size::Size;
 use crate::config::target::{MODEL, check_serial, check_subsystem_nqn, default_serial};
@@ -129,6 +131,7 @@ enum BackendBody {
     Block {
         path: PathBuf,
     },
+    Rbd(RbdConfig),
 }
 
 /// A namespace.
@@ -139,6 +142,7 @@ pub(crate) struct NamespaceBody {
     backend: BackendBody,
     block_size: Option<Size>,
     uuid: Option<Uuid>,
+    #[serde(alias = "load_balancing_group")]
     ana_group: Option<u32>,
     #[serde(default)]
     visible: Visibility,
@@ -152,15 +156,19 @@ pub(crate) struct NamespaceBody {
     write_delay_ms: u32,
     #[serde(default)]
     shared_storage: bool,
+    #[serde(default)]
+    standby: bool,
+    create_image: Option<CreateImageBody>,
 }
 
 /// What is to be different in a namespace.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NamespacePatch {
-    size: Option<Size>,
+    pub(super) size: Option<Size>,
     /// Whether the size may be less than before.
     pub(crate) shrink: bool,
+    #[serde(alias = "load_balancing_group")]
     ana_group: Option<u32>,
     visible: Option<Visibility>,
     #[serde(deserialize_with = "given")]
@@ -320,6 +328,37 @@ impl NamespaceBody {
         self.nsid
     }
 
+    /// What its image is to be like, if that is to be made first.
+    pub(super) fn create_image(&self) -> Option<&CreateImageBody> {
+        self.create_image.as_ref()
+    }
+
+    /// Whether it is on an image of a Ceph cluster.
+    pub(super) fn is_on_image(&self) -> bool {
+        matches!(self.backend, BackendBody::Rbd(_))
+    }
+
+    /// Whether an image can be made for it, if one is to be made.
+    fn check_create(&self, block_size: u32, base: &str) -> Result<(), Refusal> {
+        let Some(create) = &self.create_image else { return Ok(()) };
+        let wrong = |what: &str| Err(Refusal::unprocessable(what).about(field(base, "create_image")));
+        match &self.backend {
+            BackendBody::Rbd(_) if !base.is_empty() => {
+                wrong("an image is made where a single namespace is added, and not for a whole configuration")
+            }
+            BackendBody::Rbd(RbdConfig { snapshot: None, .. }) => check_size(create.size.0, block_size)
+                .map(drop)
+                .map_err(|what| Refusal::unprocessable(what).about("create_image.size")),
+            BackendBody::Rbd(_) => wrong("a snapshot cannot be made like that; clone it"),
+            _ => wrong("it goes with rbd only"),
+        }
+    }
+
+    /// The ANA group it goes to when it asks for none.
+    pub(super) fn prefer_group(&mut self, group: Option<u32>) {
+        self.ana_group = self.ana_group.or(group);
+    }
+
     /// The configuration it describes, with this identifier.
     pub(super) fn into_config(self, nsid: u32, base: &str) -> Result<NamespaceConfig, Refusal> {
         let block_size = match self.block_size {
@@ -327,6 +366,7 @@ impl NamespaceBody {
             Some(Size(bytes)) => namespace::check_block_size(bytes)
                 .map_err(|what| Refusal::unprocessable(what).about(field(base, "block_size")))?,
         };
+        self.check_create(block_size, base)?;
         let backend = self.backend.into_config(block_size, &field(base, "backend"))?;
         let mut config = NamespaceConfig {
             uuid: self.uuid,
@@ -335,6 +375,7 @@ impl NamespaceBody {
             created_by_host: self.created_by_host,
             write_delay_ms: self.write_delay_ms,
             shared_storage: self.shared_storage,
+            standby: self.standby,
             ..NamespaceConfig::new(nsid, backend, block_size)
         };
         config.ana_group = self.ana_group.unwrap_or(config.ana_group);
@@ -364,12 +405,22 @@ impl BackendBody {
                 size: size.map(|size| whole(size, "file")).transpose()?,
             },
             Self::Block { path } => BackendConfig::Block { path: absolute(path, "block")? },
+            Self::Rbd(image) => BackendConfig::Rbd(checked_image(image, &field(base, "rbd"))?),
         })
     }
 }
 
+/// An image whose names are names, and whose configuration file anybody finds.
+pub(super) fn checked_image(image: RbdConfig, base: &str) -> Result<RbdConfig, Refusal> {
+    check_image(&image).map_err(|(name, what)| Refusal::unprocessable(what).about(field(base, name)))?;
+    match &image.conf {
+        Some(conf) if !conf.is_absolute() => Err(relative(conf).about(field(base, "conf"))),
+        _ => Ok(image),
+    }
+}
+
 /// A size is one block at least, a whole number of them, and no more than the system can address.
-fn check_size(bytes: u64, block_size: u32) -> Result<u64, String> {
+pub(super) fn check_size(bytes: u64, block_size: u32) -> Result<u64, String> {
     if bytes == 0 || !bytes.is_multiple_of(u64::from(block_size)) {
         return Err(format!("a size of {bytes} bytes is not a whole number of {block_size}-byte blocks"));
     }
@@ -394,6 +445,10 @@ impl NamespacePatch {
                         refusal.hint("resize the device; the namespace follows when it is added again")
                     );
                 }
+                BackendConfig::Rbd(_) => {
+                    // Its cluster is asked, before this, and has refused nothing.
+                    return Err(Refusal::new(500, "an image's size is not kept here").about("size"));
+                }
             }
         }
         config.ana_group = self.ana_group.unwrap_or(config.ana_group);
@@ -410,7 +465,7 @@ impl NamespacePatch {
 }
 
 impl QosPatch {
-    fn apply(self, qos: &mut QosConfig) {
+    pub(super) fn apply(self, qos: &mut QosConfig) {
         let bytes = |size: Option<Size>| size.map(|size| size.0);
         qos.read_iops = self.read_iops.unwrap_or(qos.read_iops);
         qos.write_iops = self.write_iops.unwrap_or(qos.write_iops);

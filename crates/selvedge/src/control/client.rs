@@ -88,14 +88,23 @@ impl Client {
         self.ask(Method::DELETE, path, None).map(drop)
     }
 
+    /// Asks for something to be done that is said by the path alone, and gives what it answers, if that is something.
+    pub(crate) fn order(&self, method: Method, path: &str) -> Result<Value, Failure> {
+        let bytes = self.ask(method, path, None)?;
+        if bytes.is_empty() { Ok(Value::Null) } else { self.read(&bytes) }
+    }
+
     fn value<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
     ) -> Result<T, Failure> {
-        let bytes = self.ask(method, path, body)?;
-        serde_json::from_slice(&bytes).map_err(|error| {
+        self.read(&self.ask(method, path, body)?)
+    }
+
+    fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, Failure> {
+        serde_json::from_slice(bytes).map_err(|error| {
             Failure::failed(format!(
                 "{} answers what this program does not understand: {error}",
                 self.endpoint

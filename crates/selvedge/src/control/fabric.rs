@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::ask::{Answer, Ask};
 use super::bodies::FabricBody;
 use super::guard::Permissions;
+use super::images;
 use super::refusal::Refusal;
 
 /// What a declarative change did, or would do.
@@ -22,11 +23,14 @@ pub(super) fn config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 pub(super) fn put_config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let permissions = Permissions { shrink: ask.flag("shrink")? };
     let wanted = ask.body::<FabricBody>()?.into_config()?;
+    let dry_run = ask.flag("dry_run")?;
+    if !dry_run {
+        images::check_new(&ask.administration.fabric(), &wanted)?;
+    }
     let replace = |fabric: &mut FabricConfig| {
         *fabric = settle(fabric, wanted);
         Ok(())
     };
-    let dry_run = ask.flag("dry_run")?;
     let changes = if dry_run {
         ask.administration.rehearse(permissions, replace)?
     } else {

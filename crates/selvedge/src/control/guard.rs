@@ -68,7 +68,7 @@ pub(super) fn bytes(backend: &BackendConfig) -> Option<u64> {
         BackendConfig::Memory { size } | BackendConfig::Null { size } => Some(*size),
         BackendConfig::File { size: Some(size), .. } => Some(*size),
         BackendConfig::File { path, size: None } => std::fs::metadata(path).ok().map(|file| file.size()),
-        BackendConfig::Block { .. } => None,
+        BackendConfig::Block { .. } | BackendConfig::Rbd(_) => None,
     }
 }
 

@@ -321,6 +321,7 @@ mod tests {
                     engine: Engine::Automatic,
                     poll_us_max: 0,
                     state_dir: None,
+                    ..TargetConfig::default()
                 })
                 .unwrap(),
             );

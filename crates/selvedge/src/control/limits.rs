@@ -12,7 +12,21 @@ pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
 pub(super) const CONNECTIONS_MAX: usize = 32;
 /// Changes and questions under way at a time, each on a thread: one that opens a slow disk leaves room for others to
 /// ask how things are.
-pub(super) const THREADS_MAX: usize = 4;
+pub(super) const THREADS_MAX: usize = 16;
+/// Those of them that may take long, because they change something or ask a cluster; more wait without a thread, so that
+/// whoever asks how things are always finds one.
+pub(super) const SLOW_MAX: usize = 12;
+/// Tasks under way at a time: each loads its cluster with all that it can take.
+pub(super) const TASKS_RUNNING_MAX: usize = 8;
+/// Tasks that are remembered, with those under way.
+pub(super) const TASKS_KEPT_MAX: usize = 64;
+/// A request waits so long for the task it has started, and then leaves it to itself.
+pub(super) const TASK_PATIENCE: Duration = Duration::from_secs(45);
+/// An operation of a cluster may take so long that is done for a request, which consists of a few.
+pub(super) const CEPH_OPERATION_TIMEOUT_MS: u64 = 20_000;
+/// Nobody uses an image any more that a removed namespace was on: its closing takes this long at most, and other
+/// gateways follow.
+pub(super) const IMAGE_RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client has this long to send its request's head, from connecting on.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client has this long to send its request's body: the largest one, over the slowest link worth having.
@@ -33,6 +47,9 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
 
 const _: () = {
     assert!(CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());
+    assert!(SLOW_MAX < THREADS_MAX, "a question finds a thread");
+    assert!(CONNECTION_TIMEOUT.as_secs() > BODY_TIMEOUT.as_secs() + TASK_PATIENCE.as_secs());
+    assert!(TASKS_KEPT_MAX > TASKS_RUNNING_MAX);
     assert!(ANSWER_TIMEOUT.as_secs() > CONNECTION_TIMEOUT.as_secs());
     assert!(HEAD_BYTES_MAX > 2 * 3 * nvme::discovery::NQN_BYTES_MAX + 8192, "hyper's buffer has a minimum");
 };

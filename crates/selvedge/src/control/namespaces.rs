@@ -1,21 +1,24 @@
-//! `/v1/subsystems/{nqn}/namespaces`.
+//! `/v1/subsystems/{nqn}/namespaces`. What is done to the images of Ceph clusters below them is `images`'.
 
+use engine::backend::BackendConfig;
 use engine::limits::NAMESPACES_MAX;
-use engine::target::{NamespaceConfig, SubsystemConfig};
+use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig};
 use serde::Serialize;
 
 use super::ask::{Answer, Ask, encode};
 use super::bodies::{NamespaceBody, NamespacePatch, free_nsid};
 use super::guard::Permissions;
+use super::images::{self, Image};
 use super::refusal::Refusal;
 use super::subsystems::{change, named, named_mut};
+use crate::config::size::Size;
 
 #[derive(Serialize)]
 struct Namespaces {
     namespaces: Vec<NamespaceConfig>,
 }
 
-fn gone(nsid: u32) -> Refusal {
+pub(super) fn gone(nsid: u32) -> Refusal {
     Refusal::not_found(format!("there is no namespace {nsid}"))
 }
 
@@ -25,14 +28,21 @@ pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let nsid = ask.number("nsid")?;
-    let fabric = ask.administration.fabric();
-    let subsystem = named(&fabric, ask.part("nqn"))?;
-    Answer::with(subsystem.namespaces.iter().find(|n| n.nsid == nsid).ok_or_else(|| gone(nsid))?)
+    Answer::with(find(&ask.administration.fabric(), ask.part("nqn"), ask.number("nsid")?)?)
+}
+
+/// The namespace with this identifier.
+pub(super) fn find<'a>(
+    fabric: &'a FabricConfig,
+    nqn: &str,
+    nsid: u32,
+) -> Result<&'a NamespaceConfig, Refusal> {
+    let mut namespaces = named(fabric, nqn)?.namespaces.iter();
+    namespaces.find(|namespace| namespace.nsid == nsid).ok_or_else(|| gone(nsid))
 }
 
 /// The identifier for a new namespace.
-fn choose(subsystem: &SubsystemConfig, asked: Option<u32>) -> Result<u32, Refusal> {
+pub(super) fn choose(subsystem: &SubsystemConfig, asked: Option<u32>) -> Result<u32, Refusal> {
     let taken: Vec<u32> = subsystem.namespaces.iter().map(|namespace| namespace.nsid).collect();
     let nsid = asked.unwrap_or_else(|| free_nsid(&taken));
     if taken.contains(&nsid) {
@@ -44,42 +54,96 @@ fn choose(subsystem: &SubsystemConfig, asked: Option<u32>) -> Result<u32, Refusa
     Ok(nsid)
 }
 
+/// Adds a namespace, whose image is made first if that is asked for.
 pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let body: NamespaceBody = ask.body()?;
-    let config = change(ask, |subsystem| {
+    let mut body: NamespaceBody = ask.body()?;
+    if let Some(membership) = ask.administration.membership() {
+        body.prefer_group(membership.group_with_fewest());
+    }
+    let nqn = ask.part("nqn");
+    let add = |fabric: &mut FabricConfig| {
+        let subsystem = named_mut(fabric, nqn)?;
         let config = body.clone().into_config(choose(subsystem, body.nsid())?, "")?;
         subsystem.namespaces.push(config.clone());
         Ok(config)
+    };
+    let made = if body.is_on_image() { prepare_image(ask, &body, add)? } else { None };
+    let changed = ask.administration.change(Permissions::default(), add);
+    let (config, _) = changed.inspect_err(|_| {
+        if let Some(image) = &made {
+            image.undo();
+        }
     })?;
-    let location = format!("/v1/subsystems/{}/namespaces/{}", encode(ask.part("nqn")), config.nsid);
+    let location = format!("/v1/subsystems/{}/namespaces/{}", encode(nqn), config.nsid);
     Answer::created(location, &config)
+}
+
+/// Makes the image of a namespace to come, or sees that it is there. Where the namespace could not be added anyway, no
+/// cluster is asked.
+fn prepare_image(
+    ask: &Ask<'_>,
+    body: &NamespaceBody,
+    add: impl Fn(&mut FabricConfig) -> Result<NamespaceConfig, Refusal>,
+) -> Result<Option<Image>, Refusal> {
+    let mut planned = None;
+    ask.administration.rehearse(Permissions::default(), |fabric| {
+        planned = Some(add(fabric)?);
+        Ok(())
+    })?;
+    let Some(config) = planned else { return Ok(None) };
+    let BackendConfig::Rbd(image) = &config.backend else { return Ok(None) };
+    images::check_free(&ask.administration.fabric(), image)?;
+    let Some(create) = body.create_image() else { return images::check(&config).map(|()| None) };
+    let image = Image::reach(image)?;
+    image.create(create.size.0, &create.new_image())?;
+    Ok(Some(image))
 }
 
 pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let (nqn, nsid) = (ask.part("nqn"), ask.number("nsid")?);
-    let body: NamespacePatch = ask.body()?;
+    let mut body: NamespacePatch = ask.body()?;
     let permissions = Permissions { shrink: body.shrink };
-    let changed = ask.administration.change(permissions, |fabric| {
+    // An image's size is its cluster's matter, which is no part of what is served.
+    let served = find(&ask.administration.fabric(), nqn, nsid).cloned();
+    let resized = served.ok().filter(|config| matches!(config.backend, BackendConfig::Rbd(_)));
+    let size = resized.as_ref().and_then(|_| body.size.take());
+    let edit = |fabric: &mut FabricConfig| {
         let subsystem = named_mut(fabric, nqn)?;
         let namespace = subsystem.namespaces.iter_mut().find(|n| n.nsid == nsid);
         let namespace = namespace.ok_or_else(|| gone(nsid))?;
-        body.apply(namespace)?;
+        body.clone().apply(namespace)?;
         Ok(namespace.clone())
-    });
-    let (config, _) = changed.map_err(|mut refusal| {
+    };
+    let about_body = |mut refusal: Refusal| {
         // The body is a namespace, and not the configuration that it stands in.
         refusal.field = refusal.field.and_then(|field| field.rsplit('.').next().map(str::to_owned));
         refusal
-    })?;
-    Answer::with(&config)
+    };
+    let task = match (&resized, size) {
+        (Some(config), Some(Size(bytes))) => {
+            // What else is asked for must not fail after this, which cannot be taken back.
+            ask.administration.rehearse(permissions, |fabric| edit(fabric).map(drop)).map_err(about_body)?;
+            images::resize(ask, config, bytes, body.shrink)?
+        }
+        _ => None,
+    };
+    let (config, _) = ask.administration.change(permissions, edit).map_err(about_body)?;
+    task.map_or_else(|| Answer::with(&config), |task| Answer::begun(&task))
 }
 
+/// Removes a namespace, and its image if that is asked for.
 pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let nsid = ask.number("nsid")?;
+    let afterwards = images::afterwards(ask)?;
+    let image = afterwards.map(|afterwards| images::removable(ask, afterwards)).transpose()?;
     change(ask, |subsystem| {
         let at = subsystem.namespaces.iter().position(|n| n.nsid == nsid).ok_or_else(|| gone(nsid))?;
         subsystem.namespaces.remove(at);
         Ok(())
     })?;
-    Ok(Answer::done())
+    let task = match (image, afterwards) {
+        (Some(image), Some(afterwards)) => images::remove(ask, image, afterwards)?,
+        _ => None,
+    };
+    task.map_or_else(|| Ok(Answer::done()), |task| Answer::begun(&task))
 }

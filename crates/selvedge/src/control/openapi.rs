@@ -77,6 +77,10 @@ fn operation(route: &Route) -> Value {
             "default": { "description": "Refused: nothing has changed", "content": reference("Refusal") },
         },
     });
+    if route.may_leave_task() {
+        let description = "Changed, but for what a task goes on with";
+        operation["responses"]["202"] = json!({ "description": description, "content": reference("Task") });
+    }
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use engine::backend::BackendError;
+use engine::ceph::CephError;
 use engine::target::TargetError;
 use serde::Serialize;
 
@@ -85,11 +86,46 @@ impl From<TargetError> for Refusal {
         let status = match &error {
             TargetError::Namespace { source: BackendError::Locked { .. }, .. } => 409,
             TargetError::Namespace { source: BackendError::Memory { .. }, .. } => 507,
+            TargetError::Namespace { source: BackendError::Ceph(error), .. } => ceph_status(error),
             TargetError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => 409,
             TargetError::Reactor(_) => 500,
             _ => 422,
         };
         Self::new(status, error)
+    }
+}
+
+impl From<CephError> for Refusal {
+    fn from(error: CephError) -> Self {
+        let refusal = Self::new(ceph_status(&error), &error);
+        match error {
+            CephError::Failed { source, .. } if source.kind() == io::ErrorKind::TimedOut => {
+                refusal.hint("the cluster does not answer in time; `ceph -s` tells how it is")
+            }
+            _ => refusal,
+        }
+    }
+}
+
+/// Whether it is what was asked for, what is there, or the cluster.
+fn ceph_status(error: &CephError) -> u16 {
+    match error {
+        CephError::NoImage { .. } | CephError::NoPool { .. } | CephError::NoNamespace { .. } => 404,
+        CephError::ImageExists { .. }
+        | CephError::SnapshotExists { .. }
+        | CephError::InUse { .. }
+        | CephError::HasSnapshots { .. }
+        | CephError::Protected { .. }
+        | CephError::WouldShrink { .. }
+        | CephError::NoParent { .. }
+        | CephError::Locked { .. } => 409,
+        CephError::NoMonitor { .. } => 503,
+        CephError::Failed { source, .. } | CephError::Connect { source, .. } => match source.kind() {
+            io::ErrorKind::TimedOut => 503,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => 507,
+            _ => 500,
+        },
+        _ => 422,
     }
 }
 

@@ -16,6 +16,7 @@ use hyper::header::{
     ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, WWW_AUTHENTICATE,
 };
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::administration::Administration;
@@ -24,9 +25,10 @@ use super::bodies::{
     AnaGroupBody, FabricBody, HostBody, NamespaceBody, NamespacePatch, PortBody, SubsystemBody,
     SubsystemPatch,
 };
-use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT};
+use super::image_bodies::{CloneBody, SnapshotBody};
+use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
 use super::refusal::Refusal;
-use super::{Token, connections, fabric, metrics, namespaces, openapi, ports, subsystems};
+use super::{Token, connections, fabric, gateways, images, metrics, namespaces, openapi, ports, subsystems};
 
 /// Something that can be asked.
 pub(super) struct Route {
@@ -46,6 +48,18 @@ pub(super) struct BodyKind {
     pub(super) schema: &'static str,
     #[cfg_attr(not(test), expect(dead_code, reason = "the document's examples are tried with it"))]
     pub(super) accepts: fn(&[u8]) -> Result<(), Refusal>,
+}
+
+impl Route {
+    /// Whether a task may be left that goes on after the answer.
+    pub(super) fn may_leave_task(&self) -> bool {
+        self.path == NAMESPACE_PATH && matches!(self.method, "PATCH" | "DELETE")
+    }
+
+    /// Whether the answer may take long, because something is changed or a cluster is asked.
+    fn is_slow(&self) -> bool {
+        self.method != "GET" || self.path == SNAPSHOTS_PATH
+    }
 }
 
 const fn body<T: DeserializeOwned>(schema: &'static str) -> Option<BodyKind> {
@@ -73,6 +87,14 @@ const PUT_FLAGS: &[(&str, &str)] = &[
     ("dry_run", "Only say what would change"),
     ("shrink", "Let namespaces become smaller; what is beyond their new end is lost"),
 ];
+
+const REMOVE_FLAGS: &[(&str, &str)] = &[
+    ("delete_image", "Remove the namespace's image from its Ceph cluster as well, and all that is in it"),
+    ("trash_image", "Move the namespace's image to its pool's trash"),
+];
+
+const NAMESPACE_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}";
+const SNAPSHOTS_PATH: &str = "/v1/subsystems/{nqn}/namespaces/{nsid}/snapshots";
 
 /// Where Prometheus looks.
 pub(super) const METRICS_PATH: &str = "/metrics";
@@ -103,10 +125,23 @@ pub(super) const ROUTES: &[Route] = &[
         body::<NamespaceBody>("NewNamespace"), 201 Some("Namespace"), namespaces::add),
     route!("GET" "/v1/subsystems/{nqn}/namespaces/{nsid}", "One namespace", None,
         200 Some("Namespace"), namespaces::show),
-    route!("PATCH" "/v1/subsystems/{nqn}/namespaces/{nsid}", "Change what is given of a namespace",
+    route!("PATCH" NAMESPACE_PATH, "Change what is given of a namespace; the size of an image is changed in its cluster",
         body::<NamespacePatch>("NamespacePatch"), 200 Some("Namespace"), namespaces::patch),
-    route!("DELETE" "/v1/subsystems/{nqn}/namespaces/{nsid}", "Remove a namespace; its file stays", None,
-        204 None, namespaces::remove),
+    route!("DELETE" NAMESPACE_PATH, "Remove a namespace; its file or image stays, unless the image is to go", None,
+        204 None, namespaces::remove, REMOVE_FLAGS),
+    route!("GET" SNAPSHOTS_PATH, "The snapshots of a namespace's image", None, 200 Some("Snapshots"), images::snapshots),
+    route!("POST" SNAPSHOTS_PATH, "Make a snapshot of a namespace's image", body::<SnapshotBody>("NewSnapshot"),
+        201 Some("Snapshot"), images::snapshot),
+    route!("DELETE" "/v1/subsystems/{nqn}/namespaces/{nsid}/snapshots/{snapshot}",
+        "Remove a snapshot of a namespace's image", None, 204 None, images::remove_snapshot),
+    route!("POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/clone",
+        "Clone a snapshot of a namespace's image, and add a namespace on the clone",
+        body::<CloneBody>("Clone"), 201 Some("Namespace"), images::clone),
+    route!("POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/flatten",
+        "Copy into a namespace's image all that it shares with what it was cloned from", None,
+        202 Some("Task"), images::flatten),
+    route!("GET" "/v1/tasks", "What was begun and takes long", None, 200 Some("Tasks"), images::tasks),
+    route!("GET" "/v1/tasks/{id}", "How far a task is", None, 200 Some("Task"), images::task),
     route!("GET" "/v1/subsystems/{nqn}/ana-groups", "The ANA groups of a subsystem", None,
         200 Some("AnaGroups"), subsystems::ana_groups),
     route!("GET" "/v1/subsystems/{nqn}/ana-groups/{id}", "The states of an ANA group", None,
@@ -126,6 +161,8 @@ pub(super) const ROUTES: &[Route] = &[
         200 Some("Connections"), connections::list),
     route!("DELETE" "/v1/controllers/{cntlid}", "End a controller; its host may come back", None,
         204 None, connections::reset),
+    route!("GET" "/v1/gateways", "The gateways of the group that the target belongs to, and what each serves", None,
+        200 Some("GatewayGroup"), gateways::show),
     route!("GET" "/v1/openapi.json", "This document", None, 200 None, openapi::answer),
     route!("GET" METRICS_PATH, "What was done, in Prometheus's text format", None, 200 None, metrics::answer),
 ];
@@ -135,6 +172,8 @@ pub(super) const ROUTES: &[Route] = &[
 struct Service {
     administration: Arc<Administration>,
     token: Option<Token>,
+    /// Places of requests that may take long.
+    slow: Arc<Semaphore>,
 }
 
 /// All routes, and refusals for everything else.
@@ -152,7 +191,7 @@ fn router_of(
     administration: Arc<Administration>,
     token: Option<Token>,
 ) -> Router {
-    let service = Service { administration, token };
+    let service = Service { administration, token, slow: Arc::new(Semaphore::new(SLOW_MAX)) };
     let mut router = Router::new();
     paths.sort_unstable();
     paths.dedup();
@@ -209,8 +248,10 @@ async fn perform(
     if route.body.is_none() && !body.is_empty() {
         return Err(Refusal::new(400, format!("{} {} takes no body", route.method, route.path)));
     }
+    let place = if route.is_slow() { service.slow.clone().acquire_owned().await.ok() } else { None };
     // Opening files and waiting for disks is no work for the thread that all connections share.
     let work = tokio::task::spawn_blocking(move || {
+        let _place = place;
         let administration = &service.administration;
         (route.handler)(&Ask { administration, path: &parts, query: &query, body: &body })
     });

@@ -35,6 +35,14 @@ pub(crate) struct StatusFlags {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
+  selvedge gateways")]
+pub(crate) struct GatewaysFlags {
+    #[command(flatten)]
+    pub(crate) control: ControlFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
   selvedge openapi > selvedge.json")]
 pub(crate) struct OpenapiFlags {}
 

@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod control;
+pub(crate) mod image;
 pub(crate) mod look;
 pub(crate) mod report;
 pub(crate) mod serve;
@@ -42,7 +43,7 @@ pub(crate) struct Flags {
 pub(crate) enum Command {
     /// Show the whole story in one process and in under half a minute
     Demo(look::DemoFlags),
-    /// Serve files, block devices or memory to NVMe/TCP hosts
+    /// Serve files, block devices, images of a Ceph cluster or memory to NVMe/TCP hosts
     Serve(serve::ServeFlags),
     /// Ask a target which subsystems it has, and where
     Discover(look::DiscoverFlags),
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     Referral(control::ReferralFlags),
     /// Show how a running target is
     Status(control::StatusFlags),
+    /// Show the group of gateways that a running target belongs to
+    Gateways(control::GatewaysFlags),
     /// Watch what a running target does: subsystems, hosts, queues, reactors
     Top(top::TopFlags),
     /// See and change where the packets of NVMe/TCP queues go: NIC queue, interrupt, CPU, worker

@@ -8,9 +8,11 @@ use nvme::discovery::Nqn;
 
 use super::connection::Transport;
 use super::{EngineFlag, OutputFlags};
+use crate::config::ceph::{BDEVS_PER_CLUSTER_MAX, TIMEOUT_MS_MAX};
 use crate::config::namespace::NamespaceSpec;
 use crate::config::reactors::ReactorSpec;
 use crate::control::endpoint::Endpoint;
+use crate::gateway::{GroupSpec, check_name};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Namespaces:
@@ -18,6 +20,8 @@ use crate::control::endpoint::Endpoint;
   null:SIZE                writes vanish, reads are zeroes: to measure the rest
   file:PATH[,size=SIZE]    in a file; with a size, it is made if it is missing
   block:PATH               on a block device
+  rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME]
+                           in an image of a Ceph cluster; a snapshot is only read
   Each takes ,block=512|4096 (default 4096) ,nsid=N and ,uuid=UUID.
 
 Examples:
@@ -28,9 +32,12 @@ Examples:
   selvedge serve -t mptcp -a 10.0.1.1 -a 10.0.2.1 --configure-mptcp --allow-any-host --namespace memory:1g
   selvedge serve --state-dir /var/lib/selvedge --namespace memory:1g
   selvedge serve --state-dir /var/lib/selvedge
+  selvedge serve -a 192.168.0.231 --allow-any-host --namespace rbd:rbd/disk,id=selvedge
+  selvedge serve --gateway-group rbd/gateways -a 192.168.0.231
 
 A target.toml:
   reactors = 2                       # or CPUs: \"0,1\"
+  bdevs_per_cluster = 8              # and ceph_timeout_ms = 30000
   [[port]]
   address = \"192.168.0.231\"
   service = 4420                     # the default
@@ -41,7 +48,7 @@ A target.toml:
   allow_any_host = true              # or hosts = [\"nqn...\", ...]
   storage = { directory = \"/srv/nvme\", max = \"1t\" }  # hosts may create namespaces there
   [[subsystem.namespace]]
-  file = \"disk.img\"                # or memory, null, block_device
+  file = \"disk.img\"                # or memory, null, block_device, rbd = \"POOL/IMAGE\" with conf and id
   size = \"10g\"
   block = 4096                       # nsid and uuid may be given too
   qos = { iops = 10000, bytes = \"200m\" }  # each second; also read_iops, write_bytes, ...
@@ -118,6 +125,15 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "N|CPU-LIST")]
     pub(crate) reactors: Option<ReactorSpec>,
 
+    /// Images that share one connection to their Ceph cluster; fewer mean more threads of Ceph's library [default: 32]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=BDEVS_PER_CLUSTER_MAX))]
+    pub(crate) bdevs_per_cluster: Option<u64>,
+
+    /// Longest time an operation of a Ceph cluster may take, in seconds, before its command fails so that the host tries
+    /// again; 0 waits for ever [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=TIMEOUT_MS_MAX / 1000))]
+    pub(crate) ceph_timeout: Option<u64>,
+
     /// What carries the I/O [default: auto]
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<EngineFlag>,
@@ -129,6 +145,18 @@ pub(crate) struct ServeFlags {
     /// Keep what is served in this directory, and serve it again when nothing else is said
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+
+    /// Be a gateway of this group, whose gateways serve the same from one Ceph cluster
+    #[arg(
+        long,
+        value_name = "POOL[/NAMESPACE]/GROUP[,conf=FILE][,id=NAME]",
+        conflicts_with_all = ["config", "nqn", "namespaces", "serial", "allow_any_host", "allow_hosts", "state_dir"]
+    )]
+    pub(crate) gateway_group: Option<GroupSpec>,
+
+    /// The name of this gateway in its group [default: the machine's]
+    #[arg(long, value_name = "NAME", value_parser = gateway_name, requires = "gateway_group")]
+    pub(crate) gateway_name: Option<String>,
 
     /// Where to be administered: unix:PATH, tcp:ADDR:PORT or none
     /// [default: PORT.sock in $XDG_RUNTIME_DIR/selvedge, or in /run/selvedge for root]
@@ -149,6 +177,10 @@ pub(crate) struct ServeFlags {
 
     #[command(flatten)]
     pub(crate) output: OutputFlags,
+}
+
+fn gateway_name(text: &str) -> Result<String, String> {
+    check_name(text).map(|()| text.to_owned())
 }
 
 #[cfg(test)]

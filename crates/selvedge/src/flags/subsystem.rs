@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use nvme::discovery::Nqn;
 
 use super::control::ControlFlags;
+use super::image::{CloneFlags, ImageFlags, RemovalFlags};
 use crate::config::namespace::NamespaceSpec;
 use crate::config::size::Size;
 
@@ -106,6 +107,7 @@ pub(crate) struct SubsystemSettings {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   selvedge namespace add nqn.2026-01.io.selvedge:target memory:1g
+  selvedge namespace add nqn.2026-01.io.selvedge:target --rbd-image disk --rbd-create-image --size 10g
   selvedge namespace resize nqn.2026-01.io.selvedge:target 1 20g
   selvedge namespace set nqn.2026-01.io.selvedge:target 1 --iops 10000 --bw 200m")]
 pub(crate) struct NamespaceFlags {
@@ -115,29 +117,42 @@ pub(crate) struct NamespaceFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NamespaceAction {
-    /// Add a namespace
-    #[command(after_help = "SPEC is what `selvedge serve --namespace` takes.
+    /// Add a namespace, if wanted with a new image in a Ceph cluster
+    #[command(
+        visible_alias = "create",
+        after_help = "SPEC is what `selvedge serve --namespace` takes.
 
-Example:
-  selvedge namespace add nqn.2026-01.io.selvedge:target file:/srv/disk.img,size=10g --iops 5000")]
+Examples:
+  selvedge namespace add nqn.2026-01.io.selvedge:target file:/srv/disk.img,size=10g --iops 5000
+  selvedge namespace add nqn.2026-01.io.selvedge:target rbd:rbd/disk,id=selvedge
+  selvedge namespace add nqn.2026-01.io.selvedge:target --rbd-pool rbd --rbd-image new \\
+      --rbd-create-image --size 10g --load-balancing-group 2"
+    )]
     Add {
         /// NQN of the subsystem
         subsystem: Nqn,
-        /// memory:SIZE, null:SIZE, file:PATH[,size=SIZE] or block:PATH, each with ,block= ,nsid= ,uuid=
-        spec: NamespaceSpec,
+        /// memory:SIZE, null:SIZE, file:PATH[,size=SIZE], block:PATH or rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE]
+        /// [,id=NAME], each with ,block= ,nsid= ,uuid=
+        #[arg(required_unless_present = "rbd_image", conflicts_with = "rbd_image")]
+        spec: Option<NamespaceSpec>,
+        #[command(flatten)]
+        image: Box<ImageFlags>,
         #[command(flatten)]
         settings: Box<NamespaceSettings>,
         #[command(flatten)]
         control: Box<ControlFlags>,
     },
-    /// Remove a namespace; its file stays
-    #[command(after_help = "Example:
-  selvedge namespace remove nqn.2026-01.io.selvedge:target 2")]
+    /// Remove a namespace; its file or image stays
+    #[command(after_help = "Examples:
+  selvedge namespace remove nqn.2026-01.io.selvedge:target 2
+  selvedge namespace remove nqn.2026-01.io.selvedge:target 2 --rbd-trash-image")]
     Remove {
         /// NQN of the subsystem
         subsystem: Nqn,
         /// The namespace
         nsid: u32,
+        #[command(flatten)]
+        removal: RemovalFlags,
         #[command(flatten)]
         control: ControlFlags,
     },
@@ -161,7 +176,7 @@ Example:
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Change the size of a namespace
+    /// Change the size of a namespace, and of its file or image
     #[command(after_help = "Example:
   selvedge namespace resize nqn.2026-01.io.selvedge:target 1 20g")]
     Resize {
@@ -174,6 +189,59 @@ Example:
         /// Let it become smaller; what is beyond its new end is lost
         #[arg(long)]
         shrink: bool,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Make a snapshot of a namespace's image, or remove or list them
+    #[command(after_help = "Examples:
+  selvedge namespace snapshot nqn.2026-01.io.selvedge:target 1 monday
+  selvedge namespace snapshot nqn.2026-01.io.selvedge:target 1")]
+    Snapshot {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        /// Name of the snapshot; without one, all there are are listed
+        snapshot: Option<String>,
+        /// Remove it
+        #[arg(long, requires = "snapshot")]
+        remove: bool,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Clone a snapshot of a namespace's image, and add a namespace on the clone
+    #[command(after_help = "Example:
+  selvedge namespace clone nqn.2026-01.io.selvedge:target 1 --snapshot monday --rbd-image copy")]
+    Clone {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace whose image is cloned
+        nsid: u32,
+        #[command(flatten)]
+        clone: Box<CloneFlags>,
+        #[command(flatten)]
+        settings: Box<NamespaceSettings>,
+        #[command(flatten)]
+        control: Box<ControlFlags>,
+    },
+    /// Copy into a namespace's image all that it shares with what it was cloned from
+    #[command(after_help = "Example:
+  selvedge namespace flatten nqn.2026-01.io.selvedge:target 2")]
+    Flatten {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        /// Do not wait until it is done
+        #[arg(long)]
+        no_wait: bool,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// List what was begun on images and takes long
+    #[command(after_help = "Example:
+  selvedge namespace tasks")]
+    Tasks {
         #[command(flatten)]
         control: ControlFlags,
     },
@@ -213,8 +281,8 @@ pub(crate) struct NamespaceSettings {
     /// Bytes written each second
     #[arg(long, value_name = "SIZE|none")]
     pub(crate) write_bw: Option<Limit<Size>>,
-    /// Its ANA group
-    #[arg(long, value_name = "N")]
+    /// Its ANA group, which is the load-balancing group of gateways
+    #[arg(long, value_name = "N", visible_alias = "load-balancing-group")]
     pub(crate) ana_group: Option<u32>,
     /// Only these hosts see it
     #[arg(long, value_name = "NQN", num_args = 1.., conflicts_with_all = ["hidden_from", "visible_to_all"])]

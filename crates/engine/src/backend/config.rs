@@ -1,0 +1,80 @@
+//! Which backend a namespace has, as data. It opens nothing.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Which backend to open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum BackendConfig {
+    /// Anonymous memory, gone when the target ends.
+    Memory {
+        /// Bytes.
+        size: u64,
+    },
+    /// Reads zeroes and forgets what is written: for measuring everything else.
+    Null {
+        /// Bytes.
+        size: u64,
+    },
+    /// A regular file, sparse where nothing was written.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Bytes. A missing file is made with this size; without it, the file must be there and its size counts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+    },
+    /// A block device.
+    Block {
+        /// The device node.
+        path: PathBuf,
+    },
+    /// An image of a Ceph cluster.
+    Rbd(RbdConfig),
+}
+
+impl BackendConfig {
+    /// The bytes it names, if it does.
+    pub const fn size(&self) -> Option<u64> {
+        match self {
+            Self::Memory { size } | Self::Null { size } => Some(*size),
+            Self::File { size, .. } => *size,
+            Self::Block { .. } | Self::Rbd(_) => None,
+        }
+    }
+
+    /// Whether both name the same blocks, perhaps more of them or fewer.
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Memory { .. }, Self::Memory { .. }) | (Self::Null { .. }, Self::Null { .. }) => true,
+            (Self::File { path, .. }, Self::File { path: other, .. })
+            | (Self::Block { path }, Self::Block { path: other }) => path == other,
+            (Self::Rbd(config), Self::Rbd(other)) => config == other,
+            _ => false,
+        }
+    }
+}
+
+/// Which image, and how its cluster is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RbdConfig {
+    /// The pool.
+    pub pool: String,
+    /// The namespace within the pool; none when it is empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// The image.
+    pub image: String,
+    /// A snapshot of it, which can only be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// The cluster's configuration file; without it, where Ceph's own programs look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conf: Option<PathBuf>,
+    /// The user, without `client.`; `admin` without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}

@@ -1,0 +1,135 @@
+//! Storage that a ring works on: a file, a block device, or an image of a Ceph cluster. What they have in common is here;
+//! what each of them is, in its own file.
+
+use super::{BackendError, File, ZeroMethod};
+use crate::ring::{Ring, StorageOp};
+
+#[cfg(not(feature = "simulation"))]
+use super::Rbd;
+
+/// Open storage that a ring works on.
+#[derive(Debug)]
+pub enum Device {
+    /// A file or block device.
+    File(File),
+    /// An image of a Ceph cluster.
+    #[cfg(not(feature = "simulation"))]
+    Rbd(Rbd),
+}
+
+impl Device {
+    /// Starts an operation on it. Its end is an `Event::Stored` with `token`, exactly once.
+    pub fn start(&self, ring: &mut Ring, operation: StorageOp, token: u64) {
+        match self {
+            Self::File(file) => ring.store(file.storage(), operation, token),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => ring.store_remote(&**rbd.image(), operation, token),
+        }
+    }
+
+    /// Bytes it holds.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::File(file) => file.length(),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => rbd.length(),
+        }
+    }
+
+    pub(super) fn resize(&self, size: u64) -> Result<(), BackendError> {
+        match self {
+            Self::File(file) => file.resize(size),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(_) => {
+                let reason =
+                    "an image is resized by its own means, and then has its new size here".to_owned();
+                Err(BackendError::Size { what: "an image", wanted: size, reason })
+            }
+        }
+    }
+
+    pub(super) fn rescan(&self, block_size: u32) -> Result<(), BackendError> {
+        match self {
+            Self::File(file) => file.rescan(block_size),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => rbd.rescan(block_size),
+        }
+    }
+
+    /// Holds each write that begins from now on back, where that is possible.
+    pub fn set_write_delay_ms(&self, write_delay_ms: u32) {
+        match self {
+            Self::File(file) => file.storage().set_write_delay_ms(write_delay_ms),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(_) => {}
+        }
+    }
+
+    /// Whether completed writes may still be volatile until a flush.
+    pub const fn has_volatile_cache(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+
+    /// Whether a deallocated range is sure to read as zeroes.
+    pub const fn deallocated_reads_zero(&self) -> bool {
+        match self {
+            Self::File(file) => file.deallocated_reads_zero(),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(_) => false,
+        }
+    }
+
+    /// Bytes of the smallest piece that deallocating gives back, where the storage tells.
+    pub const fn deallocate_granularity(&self) -> Option<u64> {
+        match self {
+            Self::File(_) => None,
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => Some(rbd.deallocate_granularity()),
+        }
+    }
+
+    /// Whether it can only be read.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Self::File(_) => false,
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => rbd.is_read_only(),
+        }
+    }
+
+    /// Its kind in one word, as in a namespace's specification.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::File(file) => file.kind(),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(_) => "rbd",
+        }
+    }
+
+    /// The mode of fallocate that deallocates a range.
+    pub const fn deallocate_mode(&self) -> u32 {
+        match self {
+            Self::File(file) => file.deallocate_mode(),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => rbd.deallocate_mode(),
+        }
+    }
+
+    /// How to make a range zeroes; `deallocate` says that the host would rather have it deallocated.
+    pub fn zero_method(&self, deallocate: bool) -> ZeroMethod {
+        match self {
+            Self::File(file) => file.zero_method(deallocate),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => rbd.zero_method(),
+        }
+    }
+
+    /// Takes note that the storage refused `method`; the next best is used from now on.
+    pub fn refuse(&self, method: ZeroMethod) {
+        match self {
+            Self::File(file) => file.refuse(method),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => rbd.refuse_zeroes(),
+        }
+    }
+}

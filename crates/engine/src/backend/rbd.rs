@@ -1,0 +1,163 @@
+//! Blocks in an image of a Ceph cluster. It opens, locks and describes; reads and writes are started on a reactor's ring by
+//! the target, and done by Ceph's library.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{BackendError, RbdConfig, ZeroMethod};
+use crate::ceph::{CephError, Closings, Clusters, Image, Pool, Seat};
+
+/// Modes of fallocate(2), by which the ring's operations say what they want.
+const KEEP_SIZE: u32 = 0x01;
+const PUNCH_HOLE: u32 = 0x02;
+const ZERO_RANGE: u32 = 0x10;
+
+/// An open image.
+#[derive(Debug)]
+pub struct Rbd {
+    /// There until it is dropped.
+    image: Option<Arc<Image>>,
+    length: AtomicU64,
+    has_lock: bool,
+    granularity: u64,
+    has_news: Arc<AtomicBool>,
+    /// Set when the library refused to make zeroes without writing them.
+    writes_zeroes: AtomicBool,
+    closings: Arc<Closings>,
+    _seat: Seat,
+}
+
+impl Rbd {
+    /// Opens an image. Unless it is a snapshot or stands by, nobody else may write to it from then on.
+    pub(super) fn open(
+        config: &RbdConfig,
+        block_size: u32,
+        is_standby: bool,
+        clusters: &Clusters,
+    ) -> Result<Self, BackendError> {
+        let seat = clusters.seat(config.conf.as_deref(), config.id.as_deref())?;
+        let pool: Pool = seat.cluster.pool(&config.pool, &config.namespace)?;
+        let image = Image::open(pool, &config.image, config.snapshot.as_deref())?;
+        let has_lock = !image.is_snapshot() && image.has_exclusive_lock()?;
+        let (size, object_size) = (image.size()?, image.object_size()?);
+        if size < u64::from(block_size) {
+            return Err(BackendError::NoBlock { size, block: block_size });
+        }
+        let rbd = Self {
+            image: Some(Arc::new(image)),
+            length: AtomicU64::new(whole_blocks(size, block_size)),
+            has_lock,
+            granularity: discard_granularity(&seat, object_size),
+            has_news: Arc::default(),
+            writes_zeroes: AtomicBool::new(false),
+            closings: clusters.closings(),
+            _seat: seat,
+        };
+        let (has_news, news) = (rbd.has_news.clone(), clusters.news());
+        rbd.image().watch(Box::new(move || {
+            has_news.store(true, Ordering::Release);
+            news.tell();
+        }))?;
+        if (is_standby || clusters.are_shared()) && !has_lock && !rbd.is_read_only() {
+            let image = rbd.image().name().to_owned();
+            return Err(CephError::NoExclusiveLock { image }.into());
+        }
+        if !has_lock && !rbd.is_read_only() {
+            tracing::warn!(
+                image = rbd.image().name(),
+                "the image has no exclusive lock: nothing keeps others from writing to it, or hears of its new size"
+            );
+        }
+        rbd.set_standby(is_standby)?;
+        Ok(rbd)
+    }
+
+    /// The image.
+    pub fn image(&self) -> &Arc<Image> {
+        self.image.as_ref().expect("it is there until this is dropped")
+    }
+
+    /// Lets others write to it, or makes sure that only this one does.
+    ///
+    /// # Errors
+    /// When somebody else has it, or the cluster does not answer.
+    pub fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
+        match (self.has_lock, is_standby) {
+            (false, _) => Ok(()),
+            (true, true) => Ok(self.image().unlock()?),
+            (true, false) if self.image().is_locked() => Ok(()),
+            (true, false) => Ok(self.image().lock()?),
+        }
+    }
+
+    /// Bytes it holds.
+    pub fn length(&self) -> u64 {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// Whether it can only be read.
+    pub fn is_read_only(&self) -> bool {
+        self.image().is_snapshot()
+    }
+
+    /// Looks how long the image is now, if it has told of a change.
+    pub(super) fn rescan(&self, block_size: u32) -> Result<(), BackendError> {
+        if !self.has_news.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        match self.image().size() {
+            Ok(size) => {
+                self.length.store(whole_blocks(size, block_size), Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                self.has_news.store(true, Ordering::Release);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Bytes of the smallest piece that deallocating gives back to the cluster.
+    pub const fn deallocate_granularity(&self) -> u64 {
+        self.granularity
+    }
+
+    /// The mode that deallocates a range: whole pieces of the granularity in it, and nothing of the rest.
+    pub const fn deallocate_mode(&self) -> u32 {
+        PUNCH_HOLE | KEEP_SIZE
+    }
+
+    /// How to make a range zeroes: the cluster gives back what it can, and writes the rest.
+    pub fn zero_method(&self) -> ZeroMethod {
+        if self.writes_zeroes.load(Ordering::Relaxed) {
+            return ZeroMethod::Write;
+        }
+        ZeroMethod::Allocate(ZERO_RANGE | KEEP_SIZE)
+    }
+
+    /// Takes note that the library refused to make zeroes without writing them.
+    pub fn refuse_zeroes(&self) {
+        self.writes_zeroes.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Rbd {
+    fn drop(&mut self) {
+        if let Some(image) = self.image.take() {
+            self.closings.close(image);
+        }
+    }
+}
+
+const fn whole_blocks(size: u64, block_size: u32) -> u64 {
+    size - size % block_size as u64
+}
+
+/// What the cluster gives back of a discarded range: whole pieces of this many bytes.
+fn discard_granularity(seat: &Seat, object_size: u64) -> u64 {
+    let setting = |name| seat.cluster.setting(name);
+    if setting("rbd_skip_partial_discard") == "false" {
+        return 1;
+    }
+    setting("rbd_discard_granularity_bytes").parse().unwrap_or(object_size).clamp(1, object_size.max(1))
+}

@@ -1,0 +1,44 @@
+//! Images whose closing is under way: it can take as long as the cluster needs, and must keep no reactor.
+//! What an image is belongs to `image`.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::Image;
+
+/// Images whose closing is under way.
+#[derive(Debug, Default)]
+pub struct Closings {
+    under_way: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl Closings {
+    /// Closes an image on a thread of its own.
+    pub fn close(self: &Arc<Self>, image: Arc<Image>) {
+        *self.lock() += 1;
+        let closings = self.clone();
+        let close = move || {
+            drop(image);
+            *closings.lock() -= 1;
+            closings.ended.notify_all();
+        };
+        // Without a thread to be had the image is closed here and now.
+        if let Err(error) = thread::Builder::new().name("ceph-close".to_owned()).spawn(close) {
+            tracing::warn!(%error, "no thread to close an image");
+            *self.lock() -= 1;
+        }
+    }
+
+    /// Waits until all are closed, or for `timeout`; whether all are.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let under_way = self.lock();
+        let waited = self.ended.wait_timeout_while(under_way, timeout, |count| *count > 0);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

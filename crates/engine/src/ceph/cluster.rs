@@ -1,0 +1,292 @@
+//! A connection to a cluster: how it is made, who it is for the cluster, and what it can do to others' connections.
+//! Objects and images are reached through its pools.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::io;
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::Arc;
+use std::thread;
+
+use super::library::{ClusterHandle, Libraries, libraries};
+use super::{CephError, Pool};
+use crate::limits::{CEPH_BYTES_PENDING_MAX, CEPH_CONNECT_TIMEOUT_MS, CEPH_OPERATIONS_PENDING_MAX};
+use crate::ring::core;
+
+use super::error::answer;
+
+/// Which cluster, as whom, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ClusterOptions {
+    /// The configuration file; without it, where Ceph's own programs look (`CEPH_CONF`, /etc/ceph/ceph.conf).
+    pub conf: Option<PathBuf>,
+    /// The user, without `client.`; `admin` without it.
+    pub id: Option<String>,
+    /// Operations that take longer fail, in milliseconds, which the library counts in whole seconds; 0 lets them wait for as long as it takes.
+    pub operation_timeout_ms: u64,
+    /// The processors that the library's own threads may use; all that the process may use when it is empty.
+    pub cpus: Vec<u32>,
+}
+
+impl ClusterOptions {
+    /// The user, without `client.`.
+    pub fn id(&self) -> &str {
+        self.id.as_deref().unwrap_or("admin")
+    }
+
+    fn file(&self) -> String {
+        self.conf.as_ref().map_or_else(|| "/etc/ceph/ceph.conf".to_owned(), |path| path.display().to_string())
+    }
+}
+
+/// A connection to a cluster. It ends when the last pool that uses it is gone.
+pub struct Cluster {
+    handle: ClusterHandle,
+    libraries: &'static Libraries,
+    options: ClusterOptions,
+}
+
+// SAFETY: a `rados_t` may be used from any thread at the same time; the library locks inside.
+#[allow(unsafe_code)]
+unsafe impl Send for Cluster {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Cluster {}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Connects, within `limits::CEPH_CONNECT_TIMEOUT_MS`.
+    ///
+    /// # Errors
+    /// When the libraries, the configuration, the monitors or the key are not to be had: each says which, and what to check.
+    pub fn connect(options: &ClusterOptions) -> Result<Arc<Self>, CephError> {
+        let libraries = libraries()?;
+        // The library's threads inherit the processors of the thread that starts them.
+        let connect = || {
+            if !options.cpus.is_empty()
+                && let Err(error) = core::keep_on(&options.cpus)
+            {
+                tracing::warn!(%error, "the threads of Ceph's library run where they like");
+            }
+            Self::connect_here(libraries, options)
+        };
+        let joined = thread::scope(|scope| {
+            thread::Builder::new()
+                .name("ceph-connect".to_owned())
+                .spawn_scoped(scope, connect)
+                .map(|t| t.join())
+        });
+        let failed = |source| CephError::Connect { id: options.id().to_owned(), source };
+        let outcome = joined.map_err(failed)?;
+        outcome.map_err(|_| failed(io::Error::other("the connecting thread ended")))?.map(Arc::new)
+    }
+
+    fn connect_here(libraries: &'static Libraries, options: &ClusterOptions) -> Result<Self, CephError> {
+        let failed = |source| CephError::Connect { id: options.id().to_owned(), source };
+        let mut handle = ptr::null_mut();
+        let name = text(&format!("client.{}", options.id()))?;
+        // SAFETY: the strings end with 0 and outlive the call, which writes the handle.
+        #[allow(unsafe_code)]
+        let created =
+            unsafe { (libraries.rados.create2)(&raw mut handle, c"ceph".as_ptr(), name.as_ptr(), 0) };
+        answer(created).map_err(failed)?;
+        let cluster = Self { handle, libraries, options: options.clone() };
+        cluster.read_configuration()?;
+        cluster.set_all()?;
+        // SAFETY: the handle was created above and is not connected yet.
+        #[allow(unsafe_code)]
+        let connected = unsafe { (libraries.rados.connect)(cluster.handle) };
+        answer(connected).map_err(|error| cluster.explain(error))?;
+        Ok(cluster)
+    }
+
+    fn read_configuration(&self) -> Result<(), CephError> {
+        let path = self.options.conf.as_ref().map(|path| text(&path.display().to_string())).transpose()?;
+        let pointer = path.as_ref().map_or(ptr::null(), |path| path.as_ptr());
+        // SAFETY: no path means the usual places; else it ends with 0 and outlives the call.
+        #[allow(unsafe_code)]
+        let read = unsafe { (self.libraries.rados.conf_read_file)(self.handle, pointer) };
+        answer(read).map_err(|source| CephError::Configuration { file: self.options.file(), source })?;
+        // SAFETY: no name means the usual CEPH_ARGS.
+        #[allow(unsafe_code)]
+        let parsed = unsafe { (self.libraries.rados.conf_parse_env)(self.handle, ptr::null()) };
+        answer(parsed).map_err(|source| CephError::Configuration { file: "CEPH_ARGS".to_owned(), source })?;
+        Ok(())
+    }
+
+    fn set_all(&self) -> Result<(), CephError> {
+        let connect_s = (CEPH_CONNECT_TIMEOUT_MS / 1000).to_string();
+        let operation_s = self.options.operation_timeout_ms.div_ceil(1000).to_string();
+        self.set("client_mount_timeout", &connect_s)?;
+        self.set("rados_mon_op_timeout", &connect_s)?;
+        self.set("rados_osd_op_timeout", &operation_s)?;
+        // What fails is told by whoever asked for it, in his words.
+        self.set("log_to_stderr", "false")?;
+        self.set("err_to_stderr", "false")?;
+        // What a host has been told is written has to be where a successor of this process finds it.
+        self.set("rbd_cache", "false")?;
+        // Over these the library makes the caller wait, which would be a reactor; connections have limits of their own.
+        self.set("objecter_inflight_ops", &CEPH_OPERATIONS_PENDING_MAX.to_string())?;
+        self.set("objecter_inflight_op_bytes", &CEPH_BYTES_PENDING_MAX.to_string())
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result<(), CephError> {
+        let (option, wanted) = (text(name)?, text(value)?);
+        // SAFETY: both end with 0 and outlive the call.
+        #[allow(unsafe_code)]
+        let set = unsafe { (self.libraries.rados.conf_set)(self.handle, option.as_ptr(), wanted.as_ptr()) };
+        answer(set).map(drop).map_err(|source| CephError::Setting {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            source,
+        })
+    }
+
+    /// The value of an option of the library, empty when it has none.
+    pub fn setting(&self, name: &str) -> String {
+        let mut value = [0; 4096];
+        let Ok(option) = text(name) else { return String::new() };
+        // SAFETY: the name ends with 0, and the library writes no more than the length, with a 0 at the end.
+        #[allow(unsafe_code)]
+        let told = unsafe {
+            (self.libraries.rados.conf_get)(self.handle, option.as_ptr(), value.as_mut_ptr(), value.len())
+        };
+        if told < 0 { String::new() } else { string_in(&value) }
+    }
+
+    /// Why connecting failed.
+    fn explain(&self, source: io::Error) -> CephError {
+        let id = self.options.id().to_owned();
+        match source.raw_os_error() {
+            Some(libc::ETIMEDOUT) => CephError::NoMonitor {
+                monitors: self.setting("mon_host"),
+                seconds: CEPH_CONNECT_TIMEOUT_MS / 1000,
+            },
+            Some(libc::ENOENT) => CephError::NoKey { id, keyring: self.setting("keyring") },
+            Some(libc::EACCES | libc::EPERM) => {
+                CephError::WrongKey { id, keyring: self.setting("keyring"), source }
+            }
+            _ => CephError::Connect { id, source },
+        }
+    }
+
+    /// Which cluster it is.
+    pub fn fsid(&self) -> String {
+        let mut value = [0; 64];
+        // SAFETY: the library writes no more than the length, with a 0 at the end.
+        #[allow(unsafe_code)]
+        let told =
+            unsafe { (self.libraries.rados.cluster_fsid)(self.handle, value.as_mut_ptr(), value.len()) };
+        if told < 0 { String::new() } else { string_in(&value) }
+    }
+
+    /// The addresses by which the cluster knows this connection, as [`Self::blocklist`] takes them.
+    ///
+    /// # Errors
+    /// When the library does not tell.
+    pub fn address(&self) -> Result<String, CephError> {
+        let mut told: *mut c_char = ptr::null_mut();
+        // SAFETY: it writes a pointer to a string of its own, which is given back below.
+        #[allow(unsafe_code)]
+        let code = unsafe { (self.libraries.rados.getaddrs)(self.handle, &raw mut told) };
+        answer(code).map_err(|source| self.failed("asking for the address of", "this connection", source))?;
+        // SAFETY: the call succeeded, so it is a string with a 0 at the end, which nobody else has.
+        #[allow(unsafe_code)]
+        unsafe {
+            let address = CStr::from_ptr(told).to_string_lossy().into_owned();
+            (self.libraries.rados.buffer_free)(told);
+            Ok(address)
+        }
+    }
+
+    /// Forbids the connection with this address everything in the cluster, for `seconds`. What it has sent and is not done
+    /// is not done either, once the cluster's members know; [`Self::wait_for_latest_map`] of a successor makes sure that
+    /// they do before it writes.
+    ///
+    /// # Errors
+    /// When the monitors refuse, or do not answer.
+    pub fn blocklist(&self, address: &str, seconds: u32) -> Result<(), CephError> {
+        let wanted = text(address)?;
+        // The library's type is not const, though it only reads.
+        // SAFETY: it ends with 0 and outlives the call.
+        #[allow(unsafe_code)]
+        let code =
+            unsafe { (self.libraries.rados.blocklist_add)(self.handle, wanted.as_ptr().cast_mut(), seconds) };
+        answer(code).map(drop).map_err(|source| self.failed("blocklisting", address, source))
+    }
+
+    /// Waits until this connection works by the newest map of the cluster, the blocklist included.
+    ///
+    /// # Errors
+    /// When the monitors do not answer.
+    pub fn wait_for_latest_map(&self) -> Result<(), CephError> {
+        // SAFETY: the handle is connected.
+        #[allow(unsafe_code)]
+        let code: c_int = unsafe { (self.libraries.rados.wait_for_latest_osdmap)(self.handle) };
+        answer(code)
+            .map(drop)
+            .map_err(|source| self.failed("waiting for", "the cluster's newest map", source))
+    }
+
+    /// A pool, or a namespace within it.
+    ///
+    /// # Errors
+    /// When there is no such pool, or the user may not use it.
+    pub fn pool(self: &Arc<Self>, name: &str, namespace: &str) -> Result<Pool, CephError> {
+        Pool::open(self.clone(), name, namespace)
+    }
+
+    /// How it was connected.
+    pub const fn options(&self) -> &ClusterOptions {
+        &self.options
+    }
+
+    pub(super) const fn handle(&self) -> ClusterHandle {
+        self.handle
+    }
+
+    pub(super) const fn libraries(&self) -> &'static Libraries {
+        self.libraries
+    }
+
+    /// An error of the library's, with what was tried.
+    pub(super) fn failed(&self, what: &'static str, name: &str, source: io::Error) -> CephError {
+        let name = name.to_owned();
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => {
+                CephError::Forbidden { what, name, id: self.options.id().to_owned(), source }
+            }
+            _ => CephError::Failed { what, name, source },
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the handle any more, since pools and images keep the cluster.
+        #[allow(unsafe_code)]
+        unsafe {
+            (self.libraries.rados.shutdown)(self.handle);
+        }
+    }
+}
+
+/// A string as C has it.
+pub(super) fn text(value: &str) -> Result<CString, CephError> {
+    CString::new(value).map_err(|error| CephError::Failed {
+        what: "taking",
+        name: value.to_owned(),
+        source: io::Error::new(io::ErrorKind::InvalidInput, error),
+    })
+}
+
+/// What C has written, up to its 0.
+pub(super) fn string_in(bytes: &[c_char]) -> String {
+    let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,202 @@
+//! The connections that a target's images share: so many images to each, and what has to happen before the first.
+//! What a connection is belongs to `cluster`, who may open an image to the gateways.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::{CephError, Closings, Cluster, ClusterOptions};
+use crate::limits::{CEPH_OPERATION_TIMEOUT_MS, CEPH_RECONNECT_MS, IMAGES_PER_CLUSTER};
+use crate::ring::Bell;
+
+/// How a target uses Ceph clusters.
+#[derive(Clone, Debug)]
+pub struct CephConfig {
+    /// How many images share one connection to their cluster, from 1 on (ceph-nvmeof's `bdevs_per_cluster`).
+    pub bdevs_per_cluster: usize,
+    /// Commands that take longer fail, and may be tried again, in milliseconds; 0 lets them wait for as long as it takes.
+    pub operation_timeout_ms: u64,
+    /// What has to happen before the first image is opened on a new connection.
+    pub before_use: Option<BeforeUse>,
+}
+
+impl Default for CephConfig {
+    fn default() -> Self {
+        Self {
+            bdevs_per_cluster: IMAGES_PER_CLUSTER,
+            operation_timeout_ms: CEPH_OPERATION_TIMEOUT_MS,
+            before_use: None,
+        }
+    }
+}
+
+/// Is told the address of a new connection before any image is opened on it, and may forbid that by an error.
+#[derive(Clone)]
+pub struct BeforeUse(pub Arc<Allowance>);
+
+/// Takes the address of a connection; an error says why it must not be used.
+pub type Allowance = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+
+impl fmt::Debug for BeforeUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BeforeUse")
+    }
+}
+
+/// The connections that a target's images share.
+#[derive(Debug, Default)]
+pub struct Clusters {
+    config: CephConfig,
+    /// The processors that the libraries' threads may use; all when it is empty.
+    cpus: Vec<u32>,
+    shared: Mutex<Vec<Shared>>,
+    /// Connections that could not be made a moment ago, and why.
+    failed: Mutex<Vec<(ClusterOptions, Instant, String)>>,
+    closings: Arc<Closings>,
+    news: Arc<News>,
+}
+
+/// A connection that images share.
+#[derive(Debug)]
+struct Shared {
+    cluster: Weak<Cluster>,
+    seats: Weak<()>,
+}
+
+/// An image's place on a connection.
+#[derive(Debug)]
+pub struct Seat {
+    /// The connection.
+    pub cluster: Arc<Cluster>,
+    /// As many as there are of these, so many images are on it.
+    _seat: Arc<()>,
+}
+
+impl Clusters {
+    /// Connections by `config`, whose libraries' threads keep to `cpus` unless that is empty.
+    pub fn new(config: CephConfig, cpus: Vec<u32>) -> Self {
+        Self { config, cpus, ..Self::default() }
+    }
+
+    /// A place for one more image on a connection as `id` with this configuration file; on a new one when all are full.
+    ///
+    /// # Errors
+    /// When no connection is to be had, or the new one must not be used.
+    pub fn seat(&self, conf: Option<&Path>, id: Option<&str>) -> Result<Seat, CephError> {
+        let options = ClusterOptions {
+            conf: conf.map(Path::to_owned),
+            id: id.map(str::to_owned),
+            operation_timeout_ms: self.config.operation_timeout_ms,
+            cpus: self.cpus.clone(),
+        };
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|known| known.cluster.strong_count() > 0);
+        for known in &*shared {
+            let (Some(cluster), Some(seat)) = (known.cluster.upgrade(), known.seats.upgrade()) else {
+                continue;
+            };
+            // The one that was just made from the list counts too.
+            if *cluster.options() == options
+                && Arc::strong_count(&seat) <= self.config.bdevs_per_cluster.max(1)
+            {
+                return Ok(Seat { cluster, _seat: seat });
+            }
+        }
+        let cluster = self.connect(&options)?;
+        if let Some(BeforeUse(before_use)) = &self.config.before_use {
+            before_use(&cluster.address()?).map_err(|reason| CephError::NotAllowed { reason })?;
+        }
+        let seat = Arc::new(());
+        shared.push(Shared { cluster: Arc::downgrade(&cluster), seats: Arc::downgrade(&seat) });
+        Ok(Seat { cluster, _seat: seat })
+    }
+
+    /// A new connection. One that was not to be had a moment ago is not tried again at once: many images ask, and each would
+    /// wait for as long as the first.
+    fn connect(&self, options: &ClusterOptions) -> Result<Arc<Cluster>, CephError> {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.retain(|(_, when, _)| when.elapsed() < Duration::from_millis(CEPH_RECONNECT_MS));
+        if let Some((.., reason)) = failed.iter().find(|(known, ..)| known == options) {
+            return Err(CephError::AsBefore { reason: reason.clone() });
+        }
+        Cluster::connect(options).inspect_err(|error| {
+            failed.push((options.clone(), Instant::now(), error.to_string()));
+        })
+    }
+
+    /// The addresses of all connections there are.
+    ///
+    /// # Errors
+    /// When the library does not tell.
+    pub fn addresses(&self) -> Result<Vec<String>, CephError> {
+        let clusters: Vec<Arc<Cluster>> = {
+            let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.iter().filter_map(|known| known.cluster.upgrade()).collect()
+        };
+        clusters.iter().map(|cluster| cluster.address()).collect()
+    }
+
+    /// No further image is opened on the connections that there are; those that are open stay.
+    pub fn forget(&self) {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Waits until all connections there are work by the newest maps of their clusters, the blocklists included. One that is
+    /// made later does so from the beginning.
+    ///
+    /// # Errors
+    /// When a cluster does not answer.
+    pub fn wait_for_latest_maps(&self) -> Result<(), CephError> {
+        let clusters: Vec<Arc<Cluster>> = {
+            let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.iter().filter_map(|known| known.cluster.upgrade()).collect()
+        };
+        clusters.iter().try_for_each(|cluster| cluster.wait_for_latest_map())
+    }
+
+    /// Whether other targets serve the same images, so that connections are told of before they are used.
+    pub const fn are_shared(&self) -> bool {
+        self.config.before_use.is_some()
+    }
+
+    /// What images tell of changes of theirs.
+    pub fn news(&self) -> Arc<News> {
+        self.news.clone()
+    }
+
+    /// Where images that are not used any more go.
+    pub fn closings(&self) -> Arc<Closings> {
+        self.closings.clone()
+    }
+}
+
+/// Whether an image's header has changed since somebody looked.
+#[derive(Debug, Default)]
+pub struct News {
+    is_new: AtomicBool,
+    bell: Bell,
+}
+
+impl News {
+    /// There is something to be looked at.
+    pub fn tell(&self) {
+        self.is_new.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// Wakes who waits, with news or without.
+    pub fn wake(&self) {
+        self.bell.ring();
+    }
+
+    /// Waits for news, for `timeout` at most; whether there are some. Each is told once.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let seen = self.bell.count();
+        if !self.is_new.load(Ordering::Acquire) {
+            self.bell.wait(seen, timeout);
+        }
+        self.is_new.swap(false, Ordering::AcqRel)
+    }
+}

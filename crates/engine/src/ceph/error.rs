@@ -1,0 +1,228 @@
+//! Why something with Ceph failed, in words that say what to check.
+
+use std::io;
+
+/// Why a connection, a pool or an image is not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum CephError {
+    /// The libraries are not installed.
+    #[error(
+        "librados and librbd are not to be had ({reason}); install Ceph's client libraries (Debian: librbd1)"
+    )]
+    Library {
+        /// What the loader said.
+        reason: String,
+    },
+    /// The configuration file cannot be read.
+    #[error("{file}: {source}; name another with conf=FILE")]
+    Configuration {
+        /// The file, or where it was looked for.
+        file: String,
+        /// What the library said.
+        source: io::Error,
+    },
+    /// A setting that the library does not take.
+    #[error("the setting {name} = {value} is refused: {source}")]
+    Setting {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+        /// What the library said.
+        source: io::Error,
+    },
+    /// No monitor answers.
+    #[error(
+        "no monitor of the cluster answers within {seconds} s ({monitors}); check mon_host in the configuration, that a monitor runs there, and the network"
+    )]
+    NoMonitor {
+        /// The addresses that were tried.
+        monitors: String,
+        /// How long.
+        seconds: u64,
+    },
+    /// There is no key.
+    #[error(
+        "there is no key for client.{id}: keyring = {keyring}; check that the file is there and has [client.{id}], or name another user with id=NAME"
+    )]
+    NoKey {
+        /// The user.
+        id: String,
+        /// Where it was looked for.
+        keyring: String,
+    },
+    /// The monitors refuse the key.
+    #[error(
+        "the cluster refuses client.{id}: the key is wrong, or the user is not known ({source}); compare `ceph auth get client.{id}` with the keyring {keyring}"
+    )]
+    WrongKey {
+        /// The user.
+        id: String,
+        /// Where the key was found.
+        keyring: String,
+        /// What the library said.
+        source: io::Error,
+    },
+    /// Connecting failed otherwise.
+    #[error("the cluster cannot be reached as client.{id}: {source}")]
+    Connect {
+        /// The user.
+        id: String,
+        /// What the library said.
+        source: io::Error,
+    },
+    /// No such pool.
+    #[error("there is no pool {pool}; `ceph osd pool ls` tells which there are")]
+    NoPool {
+        /// The pool.
+        pool: String,
+    },
+    /// No such image or snapshot.
+    #[error("there is no {image}; `rbd ls -l {pool}` tells which there are")]
+    NoImage {
+        /// Where to look.
+        pool: String,
+        /// The image, with its snapshot.
+        image: String,
+    },
+    /// The user may not.
+    #[error(
+        "{what} {name}: client.{id} may not ({source}); `ceph auth get client.{id}` tells what it may, and `profile rbd` is what it needs"
+    )]
+    Forbidden {
+        /// What was tried, as a word.
+        what: &'static str,
+        /// On what.
+        name: String,
+        /// The user.
+        id: String,
+        /// What the library said.
+        source: io::Error,
+    },
+    /// Somebody else has the image for himself.
+    #[error(
+        "{image} is opened exclusively by {owner}; end that, or remove its lock with `rbd lock ls` and `rbd lock rm` when it is dead"
+    )]
+    Locked {
+        /// The image.
+        image: String,
+        /// Who has it.
+        owner: String,
+    },
+    /// No such namespace of a pool.
+    #[error("there is no namespace {name}; `rbd namespace create {name}` makes it")]
+    NoNamespace {
+        /// Pool and namespace.
+        name: String,
+    },
+    /// There is an image of this name.
+    #[error("{image} is there already; choose another name, or serve it as it is")]
+    ImageExists {
+        /// The image.
+        image: String,
+    },
+    /// There is a snapshot of this name.
+    #[error("{snapshot} is there already; choose another name, or remove it first")]
+    SnapshotExists {
+        /// Image and snapshot.
+        snapshot: String,
+    },
+    /// Somebody has the image open.
+    #[error("{image} is in use by {users}; end that first (one that has died is forgotten after 30 s)")]
+    InUse {
+        /// The image.
+        image: String,
+        /// Who has it, as far as the cluster tells.
+        users: String,
+    },
+    /// The image has snapshots.
+    #[error(
+        "{image} has snapshots; remove them first (`rbd snap ls --all {image}`), and flatten or remove what was cloned from them (`rbd children --all {image}`)"
+    )]
+    HasSnapshots {
+        /// The image.
+        image: String,
+    },
+    /// The snapshot is protected, which clones of the first format need.
+    #[error(
+        "{snapshot} is protected; flatten or remove its clones (`rbd children {snapshot}`), then `rbd snap unprotect {snapshot}`"
+    )]
+    Protected {
+        /// Image and snapshot.
+        snapshot: String,
+    },
+    /// It would become smaller, and nobody has said that it may.
+    #[error("{image} would become smaller: {before} bytes to {wanted}; what is beyond its new end is lost")]
+    WouldShrink {
+        /// The image.
+        image: String,
+        /// Its bytes.
+        before: u64,
+        /// The bytes that it should have.
+        wanted: u64,
+    },
+    /// It has all its blocks itself.
+    #[error("{image} is no clone, or is flattened already: there is nothing to copy")]
+    NoParent {
+        /// The image.
+        image: String,
+    },
+    /// What a new image should be like cannot be.
+    #[error("{name}: {reason}")]
+    NewImage {
+        /// The image.
+        name: String,
+        /// What is wrong, and what can be instead.
+        reason: String,
+    },
+    /// An image lacks what a group of gateways needs.
+    #[error(
+        "{image} has no exclusive lock, without which two gateways could write to it at a time; `rbd feature enable {image} exclusive-lock` gives it one"
+    )]
+    NoExclusiveLock {
+        /// The image.
+        image: String,
+    },
+    /// A new connection must not be used.
+    #[error("a new connection to the cluster must not be used: {reason}")]
+    NotAllowed {
+        /// Why.
+        reason: String,
+    },
+    /// A connection was not to be had a moment ago, and was not tried again.
+    #[error("{reason}")]
+    AsBefore {
+        /// Why not.
+        reason: String,
+    },
+    /// Something else failed.
+    #[error("{what} {name}: {source}")]
+    Failed {
+        /// What was tried, as a word.
+        what: &'static str,
+        /// On what.
+        name: String,
+        /// What the library said.
+        source: io::Error,
+    },
+}
+
+impl CephError {
+    /// What the library said, where it said something.
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Self::Configuration { source, .. }
+            | Self::Setting { source, .. }
+            | Self::WrongKey { source, .. }
+            | Self::Connect { source, .. }
+            | Self::Forbidden { source, .. }
+            | Self::Failed { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+}
+
+/// What a function of the libraries answered, as a result: below 0 is an error's number.
+pub(super) fn answer(code: i32) -> Result<i32, io::Error> {
+    if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(code) }
+}

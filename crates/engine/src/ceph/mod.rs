@@ -1,0 +1,32 @@
+//! A Ceph cluster: connections to it, objects and images in its pools. librados and librbd are found when the program runs.
+//! Blocks as hosts see them belong to `backend`; who may serve an image at a time is decided by the gateways.
+
+mod closings;
+mod cluster;
+mod clusters;
+mod error;
+mod image;
+mod images;
+mod library;
+mod object;
+mod pool;
+mod watch;
+
+pub use closings::Closings;
+pub use cluster::{Cluster, ClusterOptions};
+pub use clusters::{Allowance, BeforeUse, CephConfig, Clusters, News, Seat};
+pub use error::CephError;
+pub use image::{Image, ImageNews};
+pub use images::{NewImage, Snapshot};
+pub use object::{Object, ObjectChange, Pairs};
+pub use pool::Pool;
+pub use watch::Watch;
+
+/// The versions of librados and librbd, by numbers of their own, which are not Ceph's.
+///
+/// # Errors
+/// When they are not installed.
+pub fn library_versions() -> Result<String, CephError> {
+    let (rados, rbd) = library::versions()?;
+    Ok(format!("librados {rados}, librbd {rbd}"))
+}

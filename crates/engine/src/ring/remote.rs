@@ -1,0 +1,270 @@
+//! Storage that is reached by a library of its own, on threads of its own: an operation goes out with its buffer, and comes
+//! back to the ring it came from without a lock on the way. What the library is belongs to whoever implements `RemoteStorage`.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::{Event, StorageOp, Waker};
+use crate::limits::REMOTE_OPERATIONS_KEPT_MAX;
+
+/// Storage that does operations on its own threads.
+pub trait RemoteStorage: Send + Sync + fmt::Debug {
+    /// Starts an operation. It never waits; its end is a call of [`RemoteOperation::end`], from any thread, exactly once,
+    /// until which the storage must stay.
+    fn start(&self, operation: RemoteOperation);
+}
+
+/// What is kept of an operation while it is away. It is used again for another one.
+struct Node {
+    /// The next in a list of those that have come back.
+    next: *mut Node,
+    token: u64,
+    operation: StorageOp,
+    result: io::Result<usize>,
+    home: Arc<Home>,
+}
+
+/// An operation that is away, with the buffer lent to it.
+pub struct RemoteOperation(Box<Node>);
+
+// SAFETY: the pointer in it is used only while it is in a list, which has one owner at a time; all else may be sent.
+#[allow(unsafe_code)]
+unsafe impl Send for RemoteOperation {}
+
+impl fmt::Debug for RemoteOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteOperation").field(&self.0.operation).finish()
+    }
+}
+
+impl RemoteOperation {
+    /// What is to be done. The buffer stays where it is until the end.
+    pub fn operation(&mut self) -> &mut StorageOp {
+        &mut self.0.operation
+    }
+
+    /// Sends it back with its outcome: bytes moved, or what went wrong.
+    pub fn end(mut self, result: io::Result<usize>) {
+        self.0.result = result;
+        let home = self.0.home.clone();
+        home.take(self.0);
+    }
+
+    /// Makes it a pointer, for a library that knows nothing else; [`Self::from_pointer`] makes it an operation again.
+    pub(crate) fn into_pointer(self) -> *mut c_void {
+        Box::into_raw(self.0).cast()
+    }
+
+    /// # Safety
+    /// The pointer has to come from [`Self::into_pointer`], and is used up.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn from_pointer(pointer: *mut c_void) -> Self {
+        // SAFETY: by the caller's promise it is a box that nobody else has.
+        Self(unsafe { Box::from_raw(pointer.cast()) })
+    }
+}
+
+/// Where operations come back to: a list that any thread adds to and the ring's thread empties, and what wakes it.
+struct Home {
+    returned: AtomicPtr<Node>,
+    waker: Waker,
+}
+
+impl Home {
+    fn take(&self, node: Box<Node>) {
+        let node = Box::into_raw(node);
+        let mut first = self.returned.load(Ordering::Relaxed);
+        loop {
+            if first == closed() {
+                // SAFETY: it was a box a moment ago, and nobody else has it.
+                #[allow(unsafe_code)]
+                return drop(unsafe { Box::from_raw(node) });
+            }
+            // SAFETY: the node is this thread's until the exchange below succeeds.
+            #[allow(unsafe_code)]
+            unsafe {
+                (*node).next = first;
+            }
+            match self.returned.compare_exchange_weak(first, node, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => first = now,
+            }
+        }
+        // Whoever finds the list empty wakes the ring; others come before it has looked.
+        if first.is_null() {
+            self.waker.wake();
+        }
+    }
+}
+
+/// What the list begins with when its ring is gone; no node is there.
+const fn closed() -> *mut Node {
+    ptr::dangling_mut()
+}
+
+/// A list of operations that came back, which belongs to whoever has this.
+struct Returned(*mut Node);
+
+impl Iterator for Returned {
+    type Item = Box<Node>;
+
+    fn next(&mut self) -> Option<Box<Node>> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: nodes in the list are boxes that nobody else has.
+        #[allow(unsafe_code)]
+        let node = unsafe { Box::from_raw(self.0) };
+        self.0 = node.next;
+        Some(node)
+    }
+}
+
+impl Drop for Returned {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}
+
+/// A ring's operations that are away.
+pub(super) struct Away {
+    home: Arc<Home>,
+    kept: Vec<RemoteOperation>,
+    pending: usize,
+}
+
+impl Away {
+    pub(super) fn new(waker: Waker) -> Self {
+        let home = Home { returned: AtomicPtr::new(ptr::null_mut()), waker };
+        Self { home: Arc::new(home), kept: Vec::new(), pending: 0 }
+    }
+
+    pub(super) fn send(&mut self, storage: &dyn RemoteStorage, operation: StorageOp, token: u64) {
+        self.pending += 1;
+        let away = match self.kept.pop() {
+            Some(RemoteOperation(mut node)) => {
+                node.token = token;
+                node.operation = operation;
+                RemoteOperation(node)
+            }
+            None => {
+                let (next, home) = (ptr::null_mut(), self.home.clone());
+                RemoteOperation(Box::new(Node { next, token, operation, result: Ok(0), home }))
+            }
+        };
+        storage.start(away);
+    }
+
+    pub(super) const fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// Whether some have come back.
+    pub(super) fn has_news(&self) -> bool {
+        self.pending > 0 && !self.home.returned.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Reports those that have come back, in the order in which they did.
+    pub(super) fn take_back(&mut self, events: &mut Vec<Event>) {
+        if !self.has_news() {
+            return;
+        }
+        let began = events.len();
+        let returned = Returned(self.home.returned.swap(ptr::null_mut(), Ordering::AcqRel));
+        for mut node in returned {
+            self.pending -= 1;
+            let operation = std::mem::replace(&mut node.operation, StorageOp::Sync);
+            let result = std::mem::replace(&mut node.result, Ok(0));
+            events.push(Event::Stored { token: node.token, result, buffer: operation.into_buffer() });
+            if self.kept.len() < REMOTE_OPERATIONS_KEPT_MAX {
+                self.kept.push(RemoteOperation(node));
+            }
+        }
+        // The last to come back is the first in the list.
+        events[began..].reverse();
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        // What comes back from now on finds nobody, and is dropped where it comes back.
+        drop(Returned(self.home.returned.swap(closed(), Ordering::AcqRel)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::{Buffer, Ring, RingOptions};
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread;
+    use std::time::Duration;
+
+    /// Storage that hands all operations to threads.
+    #[derive(Debug)]
+    struct Threads(Mutex<Sender<RemoteOperation>>);
+
+    impl RemoteStorage for Threads {
+        fn start(&self, operation: RemoteOperation) {
+            self.0.lock().unwrap().send(operation).unwrap();
+        }
+    }
+
+    #[test]
+    fn every_operation_comes_back_once_with_its_buffer() {
+        let (sender, operations) = channel::<RemoteOperation>();
+        let operations = Arc::new(Mutex::new(operations));
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let operations = operations.clone();
+                thread::spawn(move || {
+                    loop {
+                        let next = operations.lock().unwrap().recv();
+                        let Ok(mut operation) = next else { return };
+                        let StorageOp::Read { buffer, offset } = operation.operation() else { panic!() };
+                        buffer.fill(*offset as u8);
+                        let length = buffer.len();
+                        operation.end(Ok(length));
+                    }
+                })
+            })
+            .collect();
+        let storage = Threads(Mutex::new(sender));
+        let mut ring = Ring::new(RingOptions::default()).unwrap();
+        let (mut events, mut seen) = (Vec::new(), vec![false; 10_000]);
+        let (mut sent, mut came) = (0u64, 0);
+        while came < seen.len() {
+            while sent < seen.len() as u64 && ring.stores_pending() < 64 {
+                let operation = StorageOp::Read { buffer: Buffer::zeroed(512), offset: sent };
+                ring.store_remote(&storage, operation, sent);
+                sent += 1;
+            }
+            ring.wait(Some(Duration::from_secs(5)), &mut events).unwrap();
+            for event in events.drain(..) {
+                let Event::Stored { token, result, buffer } = event else { continue };
+                assert_eq!(result.unwrap(), 512);
+                assert!(buffer.unwrap().iter().all(|byte| *byte == token as u8));
+                assert!(!std::mem::replace(&mut seen[token as usize], true), "{token} came twice");
+                came += 1;
+            }
+        }
+        assert_eq!(ring.stores_pending(), 0);
+        drop(storage);
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+    }
+
+    #[test]
+    fn what_comes_back_after_its_ring_is_gone_is_dropped() {
+        let (sender, operations) = channel::<RemoteOperation>();
+        let storage = Threads(Mutex::new(sender));
+        let mut ring = Ring::new(RingOptions::default()).unwrap();
+        ring.store_remote(&storage, StorageOp::Sync, 1);
+        drop(ring);
+        operations.recv().unwrap().end(Ok(0));
+    }
+}

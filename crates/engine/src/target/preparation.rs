@@ -1,0 +1,316 @@
+//! What has to be opened, resized or locked before another configuration can take effect: until all of it is there nothing
+//! is visible, and after an error nothing is. Making it visible is `apply`'s.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::TargetError;
+use super::change::Change;
+use super::clerk;
+use super::config::{FabricConfig, NamespaceConfig, SubsystemConfig};
+use super::fabric::Directory;
+use super::listener::Listening;
+use super::namespace::Namespace;
+use super::reservation_file::ReservationDirectory;
+use super::standby;
+use super::subsystem::Subsystem;
+use crate::backend::{Backend, BackendConfig, Clusters};
+use crate::transport::congestion;
+
+/// What becomes of namespaces whose images are not to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absence {
+    /// One that comes with this change makes it fail; one that was absent before stays so.
+    Refused,
+    /// They are left out, those that come with this change too, until they are to be had.
+    Allowed,
+    /// As before, and all that are absent are tried again.
+    TriedAgain,
+}
+
+/// All that had to be opened, before anything is visible.
+pub(super) struct Prepared {
+    /// The namespaces of all wanted subsystems, in the subsystems' order.
+    pub(super) namespaces: Vec<Opened>,
+    pub(super) listening: Vec<Listening>,
+    /// With the real services of all ports.
+    pub(super) config: FabricConfig,
+    pub(super) absent: Vec<AbsentNamespace>,
+}
+
+/// The open namespaces of a subsystem by their identifiers.
+pub(super) type Opened = BTreeMap<u32, Arc<Namespace>>;
+
+/// A namespace that is configured and not there, since its image is not to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbsentNamespace {
+    /// The subsystem.
+    pub nqn: String,
+    /// The namespace.
+    pub nsid: u32,
+    /// Why it is not there.
+    pub reason: String,
+}
+
+/// What there is, and what there is to be.
+#[derive(Clone, Copy)]
+pub(super) struct Preparation<'a> {
+    pub(super) old: &'a Directory,
+    pub(super) wanted: &'a FabricConfig,
+    pub(super) changes: &'a [Change],
+    pub(super) archive: Option<&'a ReservationDirectory>,
+    pub(super) clusters: &'a Clusters,
+    /// Those that were absent until now.
+    pub(super) absent: &'a [AbsentNamespace],
+    pub(super) absence: Absence,
+}
+
+/// The open namespaces of a subsystem with their configurations.
+pub(super) fn pairs<'a>(
+    config: &'a SubsystemConfig,
+    opened: &'a Opened,
+) -> impl Iterator<Item = (&'a NamespaceConfig, &'a Arc<Namespace>)> {
+    config.namespaces.iter().filter_map(|config| Some((config, opened.get(&config.nsid)?)))
+}
+
+/// The subsystem with this name, if it stays what it is.
+pub(super) fn kept_subsystem(old: &Directory, nqn: &str, changes: &[Change]) -> Option<Arc<Subsystem>> {
+    let replaced = changes.iter().any(|c| matches!(c, Change::SubsystemReplaced { nqn: of } if of == nqn));
+    let known = old.subsystems.iter().find(|subsystem| subsystem.nqn == nqn);
+    known.filter(|_| !replaced).cloned()
+}
+
+/// What carries a port that is open stays, and a congestion control that one is to have must be to be had.
+fn check_ports(old: &FabricConfig, wanted: &FabricConfig, changes: &[Change]) -> Result<(), TargetError> {
+    for port in &wanted.ports {
+        let open = old.ports.iter().find(|open| open.id == port.id && open.address == port.address);
+        if open.is_some_and(|open| open.transport != port.transport) {
+            // The new socket would have to listen before the old one is closed, and cannot.
+            return Err(TargetError::Config(format!(
+                "port {}: {} cannot become {} while it is open; remove it and add it again",
+                port.id, port.address, port.transport
+            )));
+        }
+        let changes = changes
+            .iter()
+            .any(|change| matches!(change, Change::PortCongestionChanged { port: id } if *id == port.id));
+        if changes && let Some(name) = congestion::choice(port.congestion.as_deref()) {
+            congestion::check(name)
+                .map_err(|error| TargetError::Config(format!("port {}: {error}", port.id)))?;
+        }
+    }
+    Ok(())
+}
+
+impl Preparation<'_> {
+    /// Opens, locks and resizes all that has to be.
+    pub(super) fn prepare(&self) -> Result<Prepared, TargetError> {
+        check_places(self.wanted)?;
+        check_ports(&self.old.config, self.wanted, self.changes)?;
+        let mut absent = Vec::new();
+        let mut namespaces = Vec::with_capacity(self.wanted.subsystems.len());
+        for subsystem in &self.wanted.subsystems {
+            namespaces.push(self.open_all(subsystem, &mut absent)?);
+        }
+        let is_added = |id| {
+            self.changes.iter().any(|change| matches!(change, Change::PortAdded { port } if *port == id))
+        };
+        let (mut config, mut listening) = (self.wanted.clone(), Vec::new());
+        for port in config.ports.iter_mut().filter(|port| is_added(port.id)) {
+            let socket = Listening::open(port)?;
+            port.address = socket.address();
+            listening.push(socket);
+        }
+        self.take_images(&mut namespaces, &mut absent)?;
+        // Last, since nothing can fail after it but itself.
+        resize_all(self.wanted, &namespaces, self.changes)?;
+        Ok(Prepared { namespaces, listening, config, absent })
+    }
+
+    /// The namespaces of a subsystem, those that are there.
+    fn open_all(
+        &self,
+        subsystem: &SubsystemConfig,
+        absent: &mut Vec<AbsentNamespace>,
+    ) -> Result<Opened, TargetError> {
+        let kept = kept_subsystem(self.old, &subsystem.nqn, self.changes);
+        let mut opened = Opened::new();
+        for config in &subsystem.namespaces {
+            let is_this = |nqn: &str, nsid: u32| nqn == subsystem.nqn && nsid == config.nsid;
+            let comes = kept.is_none()
+                || self.changes.iter().any(|change| match change {
+                    Change::NamespaceAdded { nqn, nsid } | Change::NamespaceReplaced { nqn, nsid } => {
+                        is_this(nqn, *nsid)
+                    }
+                    _ => false,
+                });
+            let was_absent = self.absent.iter().find(|absent| is_this(&absent.nqn, absent.nsid));
+            if let (false, Some(was_absent), true) = (comes, was_absent, self.absence != Absence::TriedAgain)
+            {
+                absent.push(was_absent.clone());
+                continue;
+            }
+            match self.open_or_keep(kept.as_deref().filter(|_| !comes), subsystem, config) {
+                Ok(namespace) => drop(opened.insert(config.nsid, namespace)),
+                Err(error) => self.leave_out(subsystem, config, error, absent)?,
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Does without a namespace for now, if that is allowed.
+    fn leave_out(
+        &self,
+        subsystem: &SubsystemConfig,
+        config: &NamespaceConfig,
+        error: TargetError,
+        absent: &mut Vec<AbsentNamespace>,
+    ) -> Result<(), TargetError> {
+        if self.absence == Absence::Refused || !matches!(config.backend, BackendConfig::Rbd(_)) {
+            return Err(error);
+        }
+        let now =
+            AbsentNamespace { nqn: subsystem.nqn.clone(), nsid: config.nsid, reason: error.to_string() };
+        if !self.absent.contains(&now) {
+            tracing::warn!(%error, "a namespace is not there for now, and is tried again");
+        }
+        absent.push(now);
+        Ok(())
+    }
+
+    /// Takes the images that this target is to write to from now on; those that are not to be had are left out.
+    fn take_images(
+        &self,
+        namespaces: &mut [Opened],
+        absent: &mut Vec<AbsentNamespace>,
+    ) -> Result<(), TargetError> {
+        let handovers = standby::handovers(self.wanted, namespaces, self.changes);
+        let failures = standby::take(&handovers);
+        if let (Absence::Refused, false) = (self.absence, failures.is_empty()) {
+            // Nothing of this change takes effect.
+            standby::take_none(&handovers);
+        }
+        drop(handovers);
+        for ((at, nsid), source) in failures {
+            let subsystem = &self.wanted.subsystems[at];
+            let Some(config) = subsystem.namespaces.iter().find(|config| config.nsid == nsid) else {
+                continue;
+            };
+            let error = TargetError::Namespace { nqn: subsystem.nqn.clone(), nsid, source };
+            self.leave_out(subsystem, config, error, absent)?;
+            namespaces[at].remove(&nsid);
+        }
+        Ok(())
+    }
+
+    fn open_or_keep(
+        &self,
+        kept: Option<&Subsystem>,
+        subsystem: &SubsystemConfig,
+        config: &NamespaceConfig,
+    ) -> Result<Arc<Namespace>, TargetError> {
+        if let Some(kept) = kept
+            && let Some(namespace) = kept.state().namespaces.get(&config.nsid)
+        {
+            return Ok(namespace.clone());
+        }
+        // A file that another namespace gives up in the same change is taken over as it is open, which is good enough
+        // for blocks that are no smaller than those it was opened for.
+        let namespace = match given_up(self.old, config, self.changes) {
+            Some(backend) => Namespace::on(&subsystem.nqn, config, backend),
+            None => Namespace::open(&subsystem.nqn, config, self.clusters)?,
+        };
+        clerk::restore(self.archive, &subsystem.nqn, &namespace)?;
+        Ok(Arc::new(namespace))
+    }
+}
+
+/// No file or device may be two namespaces' at a time. One that is open already would not be locked a second time.
+fn check_places(wanted: &FabricConfig) -> Result<(), TargetError> {
+    let mut known = HashMap::new();
+    for subsystem in &wanted.subsystems {
+        for namespace in &subsystem.namespaces {
+            let (BackendConfig::File { path, .. } | BackendConfig::Block { path }) = &namespace.backend
+            else {
+                continue;
+            };
+            if let Some(other) = known.insert(path, namespace.nsid) {
+                return Err(TargetError::Config(format!(
+                    "subsystem {}: namespaces {other} and {} cannot both be {}",
+                    subsystem.nqn,
+                    namespace.nsid,
+                    path.display()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives every namespace the size it is to have. Those that grow come first: they can still go back when one fails,
+/// while what was cut off is gone.
+fn resize_all(wanted: &FabricConfig, namespaces: &[Opened], changes: &[Change]) -> Result<(), TargetError> {
+    let mut growing = Vec::new();
+    let mut others = Vec::new();
+    for (subsystem, opened) in wanted.subsystems.iter().zip(namespaces) {
+        for (config, namespace) in pairs(subsystem, opened) {
+            let is_named = changes.iter().any(|change| {
+                matches!(change, Change::NamespaceResized { nqn, nsid }
+                    if *nqn == subsystem.nqn && *nsid == config.nsid)
+            });
+            let blocks = config.backend.size().map(|bytes| bytes >> namespace.block_shift());
+            // A file that was taken over from another namespace may have had another size there.
+            if !is_named && blocks.is_none_or(|blocks| blocks == namespace.blocks()) {
+                continue;
+            }
+            let grows = blocks.is_some_and(|blocks| blocks > namespace.blocks());
+            let list = if grows { &mut growing } else { &mut others };
+            list.push((&subsystem.nqn, config, namespace));
+        }
+    }
+    let mut grown: Vec<(&Namespace, BackendConfig)> = Vec::new();
+    for (nqn, config, namespace) in growing.into_iter().chain(others) {
+        let mut former = config.backend.clone();
+        if let BackendConfig::Memory { size }
+        | BackendConfig::Null { size }
+        | BackendConfig::File { size: Some(size), .. } = &mut former
+        {
+            *size = namespace.blocks() << namespace.block_shift();
+        }
+        let outcome = namespace.resize(&config.backend);
+        if let Err(source) = outcome {
+            for (namespace, former) in grown {
+                if let Err(error) = namespace.resize(&former) {
+                    tracing::warn!(%error, nsid = namespace.nsid, "a namespace stays larger than it was");
+                }
+            }
+            return Err(TargetError::Namespace { nqn: nqn.clone(), nsid: config.nsid, source });
+        }
+        grown.push((namespace, former));
+    }
+    Ok(())
+}
+
+/// The open backend of a file or device that a namespace leaves behind in this change.
+fn given_up(old: &Directory, config: &NamespaceConfig, changes: &[Change]) -> Option<Arc<Backend>> {
+    let goes = |nqn: &str, nsid: u32| {
+        changes.iter().any(|change| match change {
+            Change::NamespaceRemoved { nqn: of, nsid: number }
+            | Change::NamespaceReplaced { nqn: of, nsid: number } => of == nqn && *number == nsid,
+            Change::SubsystemRemoved { nqn: of } | Change::SubsystemReplaced { nqn: of } => of == nqn,
+            _ => false,
+        })
+    };
+    for subsystem in &old.config.subsystems {
+        for former in &subsystem.namespaces {
+            let same = former.backend.is_same_place(&config.backend)
+                && former.block_size <= config.block_size
+                && matches!(former.backend, BackendConfig::File { .. } | BackendConfig::Block { .. });
+            if same && goes(&subsystem.nqn, former.nsid) {
+                let open = old.subsystems.iter().find(|open| open.nqn == subsystem.nqn)?;
+                return open.state().namespaces.get(&former.nsid).map(|namespace| namespace.backend.clone());
+            }
+        }
+    }
+    None
+}

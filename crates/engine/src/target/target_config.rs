@@ -1,0 +1,57 @@
+//! How a target runs, and what it serves at first, as data. What it serves is `config`'s.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use super::config::FabricConfig;
+use crate::limits::{CONTROLLER_IDS, POLL_US_MAX};
+use crate::ring::Engine;
+
+/// What a target serves, and how.
+#[derive(Clone, Debug)]
+pub struct TargetConfig {
+    /// What hosts find. It can be changed while the target runs.
+    pub fabric: FabricConfig,
+    /// How many reactors, or where.
+    pub reactors: Reactors,
+    /// What is below the reactors.
+    pub engine: Engine,
+    /// Longest time a reactor polls before it sleeps, in microseconds; 0 never polls.
+    pub poll_us_max: u64,
+    /// Where reservations that outlive the target are kept; without it, none do.
+    pub state_dir: Option<PathBuf>,
+    /// How images of Ceph clusters are reached.
+    #[cfg(not(feature = "simulation"))]
+    pub ceph: crate::ceph::CephConfig,
+    /// The identifiers that controllers get, from 1 to FFEFh. Targets that serve a subsystem together have each their own.
+    pub controller_ids: RangeInclusive<u16>,
+    /// Whether hosts may reserve namespaces. Targets that serve namespaces together do not know of each other's
+    /// reservations, so that none of them may.
+    pub reservations: bool,
+}
+
+impl Default for TargetConfig {
+    /// One reactor, which serves nothing.
+    fn default() -> Self {
+        Self {
+            fabric: FabricConfig::default(),
+            reactors: Reactors::Count(1),
+            engine: Engine::Automatic,
+            poll_us_max: POLL_US_MAX,
+            state_dir: None,
+            #[cfg(not(feature = "simulation"))]
+            ceph: crate::ceph::CephConfig::default(),
+            controller_ids: CONTROLLER_IDS,
+            reservations: true,
+        }
+    }
+}
+
+/// How many reactors serve, or on which processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reactors {
+    /// So many, wherever the system's scheduler puts them.
+    Count(usize),
+    /// One on each of these processors.
+    Cpus(Vec<usize>),
+}

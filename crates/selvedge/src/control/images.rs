@@ -1,0 +1,339 @@
+//! Images of Ceph clusters below namespaces: made before a namespace is served and removed after it, resized, with snapshots
+//! and clones. A cluster is asked before or after what is served is changed, and never meanwhile: it may take its time.
+
+use std::time::{Duration, Instant};
+
+use engine::backend::{BackendConfig, RbdConfig};
+use engine::ceph::{CephError, Cluster, ClusterOptions, NewImage, Pool};
+use engine::target::{FabricConfig, NamespaceConfig};
+use serde::Serialize;
+
+use super::ask::{Answer, Ask, encode};
+use super::bodies::check_size;
+use super::guard::Permissions;
+use super::image_bodies::{CloneBody, ShownSnapshot, SnapshotBody, Snapshots};
+use super::limits::{CEPH_OPERATION_TIMEOUT_MS, IMAGE_RELEASE_TIMEOUT, TASK_PATIENCE};
+use super::namespaces::{choose, find};
+use super::refusal::Refusal;
+use super::subsystems::named_mut;
+use super::tasks::{Outcome, Task};
+use crate::config::ceph::{check_image, image_path};
+
+/// How long somebody who waits for an image's users to go waits between looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// An image within reach.
+pub(super) struct Image {
+    pool: Pool,
+    config: RbdConfig,
+}
+
+#[derive(Serialize)]
+struct Tasks {
+    tasks: Vec<Task>,
+}
+
+/// What becomes of the image of a namespace that is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Afterwards {
+    Delete,
+    Trash,
+}
+
+impl Image {
+    /// Connects to the image's cluster, by a connection that serves nobody else.
+    pub(super) fn reach(config: &RbdConfig) -> Result<Self, Refusal> {
+        let options = ClusterOptions {
+            conf: config.conf.clone(),
+            id: config.id.clone(),
+            operation_timeout_ms: CEPH_OPERATION_TIMEOUT_MS,
+            cpus: Vec::new(),
+        };
+        let pool = Cluster::connect(&options)?.pool(&config.pool, &config.namespace)?;
+        Ok(Self { pool, config: config.clone() })
+    }
+
+    fn name(&self) -> &str {
+        &self.config.image
+    }
+
+    /// Bytes it has now, or had when the snapshot was made.
+    pub(super) fn size(&self) -> Result<u64, Refusal> {
+        Ok(self.pool.image_size(self.name(), self.config.snapshot.as_deref())?)
+    }
+
+    /// Makes it.
+    pub(super) fn create(&self, size: u64, new: &NewImage) -> Result<(), Refusal> {
+        Ok(self.pool.create_image(self.name(), size, new)?)
+    }
+
+    /// Takes back that it was made.
+    pub(super) fn undo(&self) {
+        if let Err(error) = self.pool.remove_image(self.name()) {
+            let image = image_path(&self.config);
+            tracing::warn!(%error, image, "an image that was made for a namespace stays without one");
+        }
+    }
+
+    /// Refuses where removing it would be refused for what it is, and not for who has it open.
+    fn check_removal(&self, afterwards: Afterwards) -> Result<(), Refusal> {
+        let snapshots = self.pool.snapshots(self.name())?;
+        if afterwards == Afterwards::Delete && !snapshots.is_empty() {
+            return Err(CephError::HasSnapshots { image: image_path(&self.config) }.into());
+        }
+        Ok(())
+    }
+
+    /// Removes it once nobody has it open any more, for which it waits a while.
+    fn remove(&self, afterwards: Afterwards) -> Result<(), Refusal> {
+        let deadline = Instant::now() + IMAGE_RELEASE_TIMEOUT;
+        loop {
+            let outcome = match afterwards {
+                Afterwards::Delete => self.pool.remove_image(self.name()),
+                Afterwards::Trash => self.pool.trash_image(self.name()),
+            };
+            match outcome {
+                Err(CephError::InUse { .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(LOOK_INTERVAL);
+                }
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+}
+
+/// The namespace that the path names, as it is served.
+fn namespace(ask: &Ask<'_>) -> Result<NamespaceConfig, Refusal> {
+    find(&ask.administration.fabric(), ask.part("nqn"), ask.number("nsid")?).cloned()
+}
+
+/// The image that a namespace is on.
+fn image_of(namespace: &NamespaceConfig) -> Result<&RbdConfig, Refusal> {
+    match &namespace.backend {
+        BackendConfig::Rbd(image) => Ok(image),
+        _ => Err(Refusal::conflict(format!("namespace {} is on no image of a Ceph cluster", namespace.nsid))),
+    }
+}
+
+/// The same where the image is to be changed, which a snapshot cannot be.
+fn changeable(image: &RbdConfig) -> Result<&RbdConfig, Refusal> {
+    if image.snapshot.is_none() {
+        return Ok(image);
+    }
+    let what = format!("{} is a snapshot, which stays as it is", image_path(image));
+    Err(Refusal::conflict(what).hint("clone it, and change the clone"))
+}
+
+/// Refuses an image for a namespace to come that another namespace of the same target is on: its lock could not be had a
+/// second time.
+pub(super) fn check_free(fabric: &FabricConfig, image: &RbdConfig) -> Result<(), Refusal> {
+    match served_as(fabric, image) {
+        Some(namespace) => Err(Refusal::conflict(format!("{} is {namespace} already", image_path(image)))),
+        None => Ok(()),
+    }
+}
+
+/// Looks whether the image of a namespace to come is there: what is wrong with it keeps nobody waiting then who changes
+/// something else.
+pub(super) fn check(config: &NamespaceConfig) -> Result<(), Refusal> {
+    if let BackendConfig::Rbd(image) = &config.backend {
+        Image::reach(image)?.size()?;
+    }
+    Ok(())
+}
+
+/// The same of all namespaces that `wanted` has and `before` has not.
+pub(super) fn check_new(before: &FabricConfig, wanted: &FabricConfig) -> Result<(), Refusal> {
+    let mut namespaces = before.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    let served: Vec<&BackendConfig> = namespaces.by_ref().map(|namespace| &namespace.backend).collect();
+    for (at, subsystem) in wanted.subsystems.iter().enumerate() {
+        for (number, namespace) in subsystem.namespaces.iter().enumerate() {
+            if !served.iter().any(|backend| backend.is_same_place(&namespace.backend)) {
+                let field = format!("subsystems[{at}].namespaces[{number}].backend.rbd");
+                check(namespace).map_err(|refusal| refusal.about(field))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives the image below a namespace another size. Hosts hear of it as soon as the image tells. The answer is a task where
+/// that takes longer than a request may.
+pub(super) fn resize(
+    ask: &Ask<'_>,
+    config: &NamespaceConfig,
+    size: u64,
+    shrink: bool,
+) -> Result<Option<Task>, Refusal> {
+    let image = changeable(image_of(config)?).map_err(|refusal| refusal.about("size"))?;
+    check_size(size, config.block_size).map_err(|what| Refusal::unprocessable(what).about("size"))?;
+    let reached = Image::reach(image)?;
+    let before = reached.size()?;
+    if size == before {
+        return Ok(None);
+    }
+    if size < before && !shrink {
+        let what = format!("namespace {} would become smaller: {before} bytes to {size}", config.nsid);
+        let hint = "what is beyond its new end is lost; if that is meant, say \"shrink\": true";
+        return Err(Refusal::conflict(what).about("size").hint(hint));
+    }
+    let work = move || Ok(reached.pool.resize_image(reached.name(), size, shrink)?);
+    run(ask, "resize", image, work)
+}
+
+/// What is to become of the image of a namespace that is removed, if that was said.
+pub(super) fn afterwards(ask: &Ask<'_>) -> Result<Option<Afterwards>, Refusal> {
+    match (ask.flag("delete_image")?, ask.flag("trash_image")?) {
+        (false, false) => Ok(None),
+        (true, false) => Ok(Some(Afterwards::Delete)),
+        (false, true) => Ok(Some(Afterwards::Trash)),
+        (true, true) => Err(Refusal::new(400, "an image is either deleted or moved to the trash")),
+    }
+}
+
+/// An image that can be removed after its namespace, as far as can be told before.
+pub(super) fn removable(ask: &Ask<'_>, afterwards: Afterwards) -> Result<Image, Refusal> {
+    let namespace = namespace(ask)?;
+    let image = Image::reach(changeable(image_of(&namespace)?)?)?;
+    image.check_removal(afterwards)?;
+    Ok(image)
+}
+
+/// Removes the image of a namespace that is gone.
+pub(super) fn remove(ask: &Ask<'_>, image: Image, afterwards: Afterwards) -> Result<Option<Task>, Refusal> {
+    let (config, nsid) = (image.config.clone(), ask.part("nsid").to_owned());
+    let path = image_path(&config);
+    let work = move || {
+        image.remove(afterwards).map_err(|refusal| Refusal {
+            error: format!("namespace {nsid} is removed, but {path} stays: {}", refusal.error),
+            ..refusal
+        })
+    };
+    let what = if afterwards == Afterwards::Delete { "delete" } else { "move to the trash" };
+    run(ask, what, &config, work)
+}
+
+/// Does what may take long, and waits for it for a while. The task is given to whom it takes too long.
+fn run(
+    ask: &Ask<'_>,
+    what: &str,
+    image: &RbdConfig,
+    work: impl FnOnce() -> Result<(), Refusal> + Send + 'static,
+) -> Result<Option<Task>, Refusal> {
+    let tasks = ask.administration.tasks();
+    let task = tasks.start(what, &image_path(image), move |_| work())?;
+    match tasks.wait(task.id, TASK_PATIENCE) {
+        Outcome::Done => Ok(None),
+        Outcome::Failed(refusal) => Err(refusal),
+        Outcome::Running(task) => Ok(Some(task)),
+    }
+}
+
+pub(super) fn snapshots(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let namespace = namespace(ask)?;
+    let image = image_of(&namespace)?;
+    let snapshots = Image::reach(image)?.pool.snapshots(&image.image)?;
+    let whole = RbdConfig { snapshot: None, ..image.clone() };
+    let snapshots = snapshots.into_iter().map(ShownSnapshot::from).collect();
+    Answer::with(&Snapshots { image: image_path(&whole), snapshots })
+}
+
+pub(super) fn snapshot(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let SnapshotBody { name } = ask.body()?;
+    let namespace = namespace(ask)?;
+    let image = changeable(image_of(&namespace)?)?;
+    check_snapshot(image, &name, "name")?;
+    let reached = Image::reach(image)?;
+    reached.pool.create_snapshot(&image.image, &name)?;
+    let size = reached.pool.image_size(&image.image, Some(&name))?;
+    let path = format!("/v1/subsystems/{}/namespaces/{}", encode(ask.part("nqn")), namespace.nsid);
+    Answer::created(format!("{path}/snapshots/{}", encode(&name)), &ShownSnapshot { name, size })
+}
+
+pub(super) fn remove_snapshot(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let namespace = namespace(ask)?;
+    let image = image_of(&namespace)?;
+    let name = ask.part("snapshot");
+    check_snapshot(image, name, "snapshot")?;
+    let served = RbdConfig { snapshot: Some(name.to_owned()), ..image.clone() };
+    if let Some(namespace) = served_as(&ask.administration.fabric(), &served) {
+        let what = format!("{} is {namespace}", image_path(&served));
+        return Err(Refusal::conflict(what).hint("remove that first"));
+    }
+    Image::reach(image)?.pool.remove_snapshot(&image.image, name)?;
+    Ok(Answer::done())
+}
+
+/// Which namespace is on this image, in words.
+fn served_as(fabric: &FabricConfig, image: &RbdConfig) -> Option<String> {
+    let wanted = BackendConfig::Rbd(image.clone());
+    fabric.subsystems.iter().find_map(|subsystem| {
+        let mut namespaces = subsystem.namespaces.iter();
+        let found = namespaces.find(|namespace| namespace.backend.is_same_place(&wanted))?;
+        Some(format!("namespace {} of {}", found.nsid, subsystem.nqn))
+    })
+}
+
+fn check_snapshot(image: &RbdConfig, name: &str, field: &str) -> Result<(), Refusal> {
+    let config = RbdConfig { snapshot: Some(name.to_owned()), ..image.clone() };
+    check_image(&config).map_err(|(_, what)| Refusal::unprocessable(what).about(field))
+}
+
+/// Makes a clone of a namespace's image, and a namespace on it with blocks of the same size.
+pub(super) fn clone(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let body: CloneBody = ask.body()?;
+    let parent = namespace(ask)?;
+    let image = image_of(&parent)?;
+    let Some(snapshot) = body.snapshot.as_ref().or(image.snapshot.as_ref()) else {
+        let refusal = Refusal::unprocessable("a clone is made of a snapshot, and none is named");
+        return Err(refusal.about("snapshot").hint("make one first"));
+    };
+    check_snapshot(image, snapshot, "snapshot")?;
+    let child = body.clone_of(image)?;
+    let nqn = ask.part("nqn");
+    let add = |fabric: &mut FabricConfig| {
+        let subsystem = named_mut(fabric, nqn)?;
+        let nsid = choose(subsystem, body.nsid)?;
+        let backend = BackendConfig::Rbd(child.clone());
+        let mut config = NamespaceConfig {
+            uuid: body.uuid,
+            ana_group: body.ana_group.unwrap_or(parent.ana_group),
+            visible: body.visible.clone(),
+            ..NamespaceConfig::new(nsid, backend, parent.block_size)
+        };
+        body.qos.clone().apply(&mut config.qos);
+        subsystem.namespaces.push(config.clone());
+        Ok(config)
+    };
+    ask.administration.rehearse(Permissions::default(), |fabric| add(fabric).map(drop))?;
+    let (from, to) = (Image::reach(image)?, Image::reach(&child)?);
+    from.pool.clone_image(from.name(), snapshot, &to.pool, to.name(), &body.new_image())?;
+    let (config, _) = ask.administration.change(Permissions::default(), add).inspect_err(|_| to.undo())?;
+    Answer::created(format!("/v1/subsystems/{}/namespaces/{}", encode(nqn), config.nsid), &config)
+}
+
+/// Begins to copy all into a clone that it shares with its parent.
+pub(super) fn flatten(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let namespace = namespace(ask)?;
+    let image = changeable(image_of(&namespace)?)?;
+    let reached = Image::reach(image)?;
+    reached.size()?;
+    let task = ask.administration.tasks().start("flatten", &image_path(image), move |progress| {
+        Ok(reached.pool.flatten_image(reached.name(), &|done, total| progress.tell(done, total))?)
+    })?;
+    // What cannot be done at all is refused as such.
+    match ask.administration.tasks().wait(task.id, LOOK_INTERVAL) {
+        Outcome::Failed(refusal) => Err(refusal),
+        Outcome::Done | Outcome::Running(_) => Answer::begun(&task),
+    }
+}
+
+pub(super) fn tasks(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    Answer::with(&Tasks { tasks: ask.administration.tasks().list() })
+}
+
+pub(super) fn task(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let id = ask.number("id")?;
+    let task = ask.administration.tasks().get(id);
+    Answer::with(&task.ok_or_else(|| Refusal::not_found(format!("there is no task {id}")))?)
+}

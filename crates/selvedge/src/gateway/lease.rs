@@ -1,0 +1,195 @@
+//! Whether other gateways live, as far as one gateway can tell from their beats and its own clock. It reads neither.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::limits::{GATEWAY_LEASE_MS, GATEWAY_LOOK_GAP_MS_MAX, GATEWAY_RETURN_MS};
+use serde::{Deserialize, Serialize};
+
+use super::state::GroupState;
+
+/// Beats that may be missing before a gateway is not thought of as well any more, in milliseconds.
+const WELL_MS: u64 = GATEWAY_LOOK_GAP_MS_MAX;
+
+/// That a gateway lives: it counts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Beat {
+    pub(crate) incarnation: u64,
+    pub(crate) count: u64,
+}
+
+/// The gateways of a group that may serve, by how they are. All names are of those that the state says are alive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peers {
+    /// Silent for as long as their lease.
+    pub(crate) lapsed: BTreeSet<String>,
+    /// Heard of lately.
+    pub(crate) well: BTreeSet<String>,
+    /// Well for so long that they can be relied on.
+    pub(crate) settled: BTreeSet<String>,
+}
+
+/// What one gateway has seen of the others' beats.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeaseWatch {
+    /// When the last look began, in milliseconds of the watcher's clock.
+    looked_ms: Option<u64>,
+    seen: BTreeMap<String, Seen>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    incarnation: u64,
+    /// The last beat of that incarnation.
+    count: Option<u64>,
+    /// The end of the look that saw it first.
+    first_ms: u64,
+    /// Since when it has been well.
+    well_since_ms: Option<u64>,
+}
+
+impl LeaseWatch {
+    /// Takes note of a look at the beats, which began and ended then.
+    pub(crate) fn look(
+        &mut self,
+        began_ms: u64,
+        ended_ms: u64,
+        beats: &BTreeMap<String, Beat>,
+        state: &GroupState,
+    ) {
+        // Who has not looked for a while does not know whether the others were silent meanwhile.
+        let gap = self.looked_ms.map_or(u64::MAX, |looked_ms| ended_ms.saturating_sub(looked_ms));
+        if gap > GATEWAY_LOOK_GAP_MS_MAX {
+            for seen in self.seen.values_mut() {
+                seen.first_ms = ended_ms;
+            }
+        }
+        self.looked_ms = Some(began_ms);
+        self.seen.retain(|name, _| state.gateways.contains_key(name));
+        for (name, gateway) in state.alive() {
+            let beat = beats.get(name).filter(|beat| beat.incarnation == gateway.incarnation);
+            let count = beat.map(|beat| beat.count);
+            let known = self.seen.get(name).filter(|seen| seen.incarnation == gateway.incarnation);
+            let mut seen = match known {
+                Some(seen) if seen.count == count => *seen,
+                _ => Seen {
+                    incarnation: gateway.incarnation,
+                    count,
+                    first_ms: ended_ms,
+                    well_since_ms: known.and_then(|seen| seen.well_since_ms),
+                },
+            };
+            let is_well = count.is_some() && began_ms.saturating_sub(seen.first_ms) < WELL_MS;
+            seen.well_since_ms = is_well.then(|| seen.well_since_ms.unwrap_or(ended_ms));
+            self.seen.insert(name.clone(), seen);
+        }
+    }
+
+    /// When the last look began.
+    pub(crate) const fn looked_ms(&self) -> Option<u64> {
+        self.looked_ms
+    }
+
+    /// How the gateways are that may serve. A silence counts from the end of the look that heard the last beat to the
+    /// beginning of the last look.
+    pub(crate) fn peers(&self, state: &GroupState) -> Peers {
+        let mut peers = Peers::default();
+        let Some(looked_ms) = self.looked_ms else { return peers };
+        for (name, gateway) in state.alive() {
+            let Some(seen) = self.seen.get(name).filter(|seen| seen.incarnation == gateway.incarnation)
+            else {
+                continue;
+            };
+            if looked_ms.saturating_sub(seen.first_ms) >= GATEWAY_LEASE_MS {
+                peers.lapsed.insert(name.clone());
+            }
+            if let Some(since_ms) = seen.well_since_ms {
+                peers.well.insert(name.clone());
+                if looked_ms.saturating_sub(since_ms) >= GATEWAY_RETURN_MS {
+                    peers.settled.insert(name.clone());
+                }
+            }
+        }
+        peers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::Owner;
+    use super::*;
+
+    struct Bed {
+        watch: LeaseWatch,
+        state: GroupState,
+        beats: BTreeMap<String, Beat>,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let mut state = GroupState::default();
+            state.register(&Owner { gateway: "a".to_owned(), incarnation: 1 }, &[]).unwrap();
+            Self { watch: LeaseWatch::default(), state, beats: BTreeMap::new() }
+        }
+
+        fn beat(&mut self, incarnation: u64, count: u64) {
+            self.beats.insert("a".to_owned(), Beat { incarnation, count });
+        }
+
+        fn look(&mut self, at_ms: u64) -> (bool, bool, bool) {
+            self.watch.look(at_ms, at_ms + 10, &self.beats, &self.state);
+            let peers = self.watch.peers(&self.state);
+            (peers.lapsed.contains("a"), peers.well.contains("a"), peers.settled.contains("a"))
+        }
+    }
+
+    #[test]
+    fn silence_for_a_lease_ends_it() {
+        let mut bed = Bed::new();
+        bed.beat(1, 1);
+        assert_eq!(bed.look(0), (false, true, false));
+        for at_ms in (500..2_500).step_by(500) {
+            assert!(!bed.look(at_ms).0, "{at_ms}");
+        }
+        assert_eq!(bed.look(2_505), (false, false, false), "the first look ended at 10");
+        assert_eq!(bed.look(2_510), (true, false, false));
+        bed.beat(1, 2);
+        assert_eq!(bed.look(3_000), (false, true, false));
+    }
+
+    #[test]
+    fn who_could_not_look_does_not_judge() {
+        let mut bed = Bed::new();
+        bed.beat(1, 1);
+        bed.look(0);
+        assert!(!bed.look(60_000).0);
+        for at_ms in (60_500..62_500).step_by(500) {
+            assert!(!bed.look(at_ms).0, "{at_ms}");
+        }
+        assert!(bed.look(62_600).0);
+    }
+
+    #[test]
+    fn a_beat_of_another_incarnation_is_none() {
+        let mut bed = Bed::new();
+        bed.beat(9, 1);
+        bed.look(0);
+        for at_ms in (500..2_600).step_by(500) {
+            bed.beat(9, at_ms);
+            assert!(!bed.look(at_ms).1);
+        }
+        assert!(bed.look(2_600).0);
+    }
+
+    #[test]
+    fn who_is_well_for_a_while_is_settled() {
+        let mut bed = Bed::new();
+        let mut settled_ms = None;
+        for at_ms in (0..10_000).step_by(500) {
+            bed.beat(1, at_ms);
+            if bed.look(at_ms).2 && settled_ms.is_none() {
+                settled_ms = Some(at_ms);
+            }
+        }
+        assert_eq!(settled_ms, Some(GATEWAY_RETURN_MS + 500));
+    }
+}

@@ -1,0 +1,244 @@
+//! What one gateway serves of what its group does: the shared configuration with its own ports, ANA states and standby; and
+//! back, what of a gateway's configuration is all gateways'. It is data to data.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::backend::BackendConfig;
+use engine::limits::REFERRALS_MAX;
+use engine::target::{
+    AnaGroupConfig, FabricConfig, GroupState as AnaState, NamespaceConfig, PortConfig, ReferralConfig,
+    SubsystemConfig,
+};
+
+use super::state::{GroupState, Life};
+use crate::control::refusal::Refusal;
+
+/// A namespace, by its subsystem and its identifier.
+pub(crate) type Place = (String, u32);
+
+/// What one gateway serves, as it follows from this.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalFabric<'a> {
+    pub(crate) state: &'a GroupState,
+    pub(crate) name: &'a str,
+    pub(crate) ports: &'a [PortConfig],
+    /// The load-balancing groups whose images it has for itself.
+    pub(crate) hold: &'a BTreeSet<u32>,
+    /// Those of them that hosts are served.
+    pub(crate) open: &'a BTreeSet<u32>,
+    /// Namespaces that cannot be opened here now.
+    pub(crate) left_out: &'a BTreeSet<Place>,
+    /// With another number, images are opened anew.
+    pub(crate) opening: u64,
+}
+
+impl LocalFabric<'_> {
+    /// The configuration.
+    pub(crate) fn build(&self) -> FabricConfig {
+        let mut fabric = FabricConfig { ports: self.ports.to_vec(), ..self.state.config.clone() };
+        for subsystem in &mut fabric.subsystems {
+            let nqn = subsystem.nqn.clone();
+            subsystem.namespaces.retain(|namespace| !self.left_out.contains(&(nqn.clone(), namespace.nsid)));
+            self.localize(subsystem);
+        }
+        let known = fabric.referrals.len();
+        fabric.referrals.extend(self.others());
+        fabric.referrals.truncate(REFERRALS_MAX.max(known));
+        fabric
+    }
+
+    fn localize(&self, subsystem: &mut SubsystemConfig) {
+        let used = subsystem.namespaces.iter().map(|namespace| namespace.ana_group);
+        let groups: BTreeSet<u32> = used.chain(self.state.groups.keys().copied()).collect();
+        let config = |id| AnaGroupConfig { id, state: self.ana_state(id), ports: BTreeMap::new() };
+        subsystem.ana_groups = groups.into_iter().map(config).collect();
+        for namespace in &mut subsystem.namespaces {
+            if can_stand_by(namespace) {
+                namespace.standby = !self.hold.contains(&namespace.ana_group);
+                namespace.opening = self.opening;
+            }
+        }
+    }
+
+    fn ana_state(&self, group: u32) -> AnaState {
+        if self.open.contains(&group) { AnaState::Optimized } else { AnaState::Inaccessible }
+    }
+
+    /// Where hosts find the other gateways.
+    fn others(&self) -> Vec<ReferralConfig> {
+        let others = self.state.gateways.iter().filter(|(name, _)| *name != self.name);
+        let others = others.filter(|(_, gateway)| gateway.life != Life::Left);
+        let listeners = others.flat_map(|(_, gateway)| &gateway.listeners);
+        let referral = |listener: &super::state::Listener| ReferralConfig {
+            address: listener.address.clone(),
+            service: listener.service.to_string(),
+            nqn: None,
+        };
+        let mut referrals: Vec<ReferralConfig> = Vec::new();
+        for referral in listeners.map(referral) {
+            let is_known =
+                referrals.iter().chain(&self.state.config.referrals).any(|known| *known == referral);
+            if !is_known {
+                referrals.push(referral);
+            }
+        }
+        referrals
+    }
+
+    /// What of `wanted`, a configuration of this gateway's, is all gateways'.
+    ///
+    /// # Errors
+    /// When it has something that cannot be served by several gateways.
+    pub(crate) fn shared_part(&self, wanted: &FabricConfig) -> Result<FabricConfig, Refusal> {
+        let others = self.others();
+        let mut shared = FabricConfig { ports: Vec::new(), ..wanted.clone() };
+        shared.referrals.retain(|referral| !others.contains(referral));
+        for (at, subsystem) in shared.subsystems.iter_mut().enumerate() {
+            let field = |name: &str| format!("subsystems[{at}].{name}");
+            if subsystem.storage.is_some() {
+                return Err(for_one_only("a directory for hosts' namespaces").about(field("storage")));
+            }
+            if !subsystem.ports.is_empty() {
+                return Err(for_one_only("a choice of ports").about(field("ports")));
+            }
+            let is_ours =
+                |group: &AnaGroupConfig| group.ports.is_empty() && group.state == self.ana_state(group.id);
+            if let Some(number) = subsystem.ana_groups.iter().position(|group| !is_ours(group)) {
+                let refusal = Refusal::conflict("ANA states follow from which gateway serves what");
+                let refusal = refusal.about(field(&format!("ana_groups[{number}]")));
+                return Err(refusal.hint("leave them out"));
+            }
+            subsystem.ana_groups.clear();
+            for (number, namespace) in subsystem.namespaces.iter_mut().enumerate() {
+                let field = |name: &str| field(&format!("namespaces[{number}].{name}"));
+                if !matches!(namespace.backend, BackendConfig::Rbd(_) | BackendConfig::Null { .. }) {
+                    let refusal = for_one_only("a namespace that is no image").about(field("backend"));
+                    return Err(refusal.hint("write rbd:POOL/IMAGE"));
+                }
+                if !self.state.groups.contains_key(&namespace.ana_group) {
+                    let known: Vec<String> = self.state.groups.keys().map(ToString::to_string).collect();
+                    let what = format!("no gateway has the load-balancing group {}", namespace.ana_group);
+                    let refusal = Refusal::unprocessable(what).about(field("ana_group"));
+                    return Err(refusal.hint(format!("there are {}", known.join(", "))));
+                }
+                namespace.standby = false;
+                namespace.opening = 0;
+            }
+        }
+        Ok(shared)
+    }
+
+    /// The load-balancing group that a new namespace goes to: the one with the fewest.
+    pub(crate) fn group_with_fewest(&self) -> Option<u32> {
+        let namespaces = self.state.config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let groups: Vec<u32> = namespaces.map(|namespace| namespace.ana_group).collect();
+        let count = |number: &u32| groups.iter().filter(|group| *group == number).count();
+        self.state.groups.keys().copied().min_by_key(|number| (count(number), *number))
+    }
+}
+
+/// Whether it is something that one gateway writes to at a time.
+const fn can_stand_by(namespace: &NamespaceConfig) -> bool {
+    matches!(namespace.backend, BackendConfig::Rbd(_))
+}
+
+fn for_one_only(what: &str) -> Refusal {
+    Refusal::unprocessable(format!("{what} cannot be served by a group of gateways"))
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::backend::RbdConfig;
+
+    use super::super::state::{Listener, Owner};
+    use super::*;
+
+    fn image(name: &str) -> BackendConfig {
+        BackendConfig::Rbd(RbdConfig {
+            pool: "rbd".to_owned(),
+            namespace: String::new(),
+            image: name.to_owned(),
+            snapshot: None,
+            conf: None,
+            id: None,
+        })
+    }
+
+    fn state() -> GroupState {
+        let mut state = GroupState::default();
+        for (name, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
+            let me = Owner { gateway: name.to_owned(), incarnation: 1 };
+            state.register(&me, &[Listener { address: address.to_owned(), service: 4420 }]).unwrap();
+        }
+        let namespaces = vec![
+            NamespaceConfig::new(1, image("x"), 4096),
+            NamespaceConfig { ana_group: 2, ..NamespaceConfig::new(2, image("y"), 4096) },
+        ];
+        state.config.subsystems.push(SubsystemConfig::new("nqn.test:a", "A", "Selvedge").with(namespaces));
+        state
+    }
+
+    #[test]
+    fn what_a_gateway_serves_leads_back_to_what_all_do() {
+        let state = state();
+        let ports = [PortConfig::new(1, ([127, 0, 0, 1], 4420).into())];
+        let (hold, none) = (BTreeSet::from([2]), BTreeSet::new());
+        let local = LocalFabric {
+            state: &state,
+            name: "a",
+            ports: &ports,
+            hold: &hold,
+            open: &hold,
+            left_out: &BTreeSet::new(),
+            opening: 3,
+        };
+        let fabric = local.build();
+        assert_eq!(fabric.check().map_err(|error| error.to_string()), Ok(()));
+        let subsystem = &fabric.subsystems[0];
+        assert_eq!(
+            subsystem.namespaces.iter().map(|namespace| namespace.standby).collect::<Vec<_>>(),
+            [true, false]
+        );
+        assert_eq!(subsystem.group_state(1, 1), AnaState::Inaccessible);
+        assert_eq!(subsystem.group_state(2, 1), AnaState::Optimized);
+        assert_eq!(fabric.referrals[0].address, "10.0.0.2");
+        assert_eq!(local.shared_part(&fabric), Ok(state.config.clone()));
+        let suspended = LocalFabric { open: &none, ..local }.build();
+        assert!(!suspended.subsystems[0].namespaces[1].standby, "its lock stays");
+        assert_eq!(suspended.subsystems[0].group_state(2, 1), AnaState::Inaccessible);
+        let left_out = BTreeSet::from([("nqn.test:a".to_owned(), 1)]);
+        assert_eq!(LocalFabric { left_out: &left_out, ..local }.build().subsystems[0].namespaces.len(), 1);
+    }
+
+    #[test]
+    fn what_one_gateway_alone_could_serve_is_refused() {
+        let state = state();
+        let none = BTreeSet::new();
+        let local = LocalFabric {
+            state: &state,
+            name: "a",
+            ports: &[],
+            hold: &none,
+            open: &none,
+            left_out: &BTreeSet::new(),
+            opening: 0,
+        };
+        let refused = |edit: fn(&mut SubsystemConfig)| {
+            let mut wanted = local.build();
+            edit(&mut wanted.subsystems[0]);
+            local.shared_part(&wanted).unwrap_err().field.unwrap()
+        };
+        assert_eq!(refused(|subsystem| subsystem.ports.push(1)), "subsystems[0].ports");
+        let state = |subsystem: &mut SubsystemConfig| subsystem.ana_groups[1].state = AnaState::Optimized;
+        assert_eq!(refused(state), "subsystems[0].ana_groups[1]");
+        assert_eq!(
+            refused(|subsystem| subsystem.namespaces[1].ana_group = 7),
+            "subsystems[0].namespaces[1].ana_group"
+        );
+        assert_eq!(
+            refused(|subsystem| subsystem.namespaces[0].backend = BackendConfig::Memory { size: 4096 }),
+            "subsystems[0].namespaces[0].backend"
+        );
+        assert_eq!(local.group_with_fewest(), Some(1));
+    }
+}

@@ -1,0 +1,290 @@
+//! A gateway of a group as it runs: its threads beat, look, decide and do what was decided. What to do is decided in
+//! `decision`, what is shared lies in `store`, and who asks for changes is the administration's business.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use engine::ceph::BeforeUse;
+use engine::limits::{
+    GATEWAY_BEAT_MS, GATEWAY_CHANGE_TRIES, GATEWAY_CONTROLLERS, GATEWAY_LEASE_MS, GATEWAY_LEAVE_TIMEOUT_MS,
+};
+use engine::target::{FabricConfig, PortConfig, Target};
+
+use super::decision::Standing;
+use super::lease::Beat;
+use super::membership::{Membership, Progress};
+use super::spec::GroupSpec;
+use super::state::{GroupState, Life, Listener, Owner};
+use super::store::{Store, StoreError};
+use crate::failure::Failure;
+
+/// How often a gateway decides when nothing calls for it: its lease may have ended meanwhile.
+const DECIDE_INTERVAL: Duration = Duration::from_millis(200);
+/// Things that one look at the state may lead to, one after the other, before the thread looks whether it is to end.
+const ROUNDS_MAX: usize = 16;
+/// Operations of a change that may take too long before it is given up: so many seconds.
+const LATE_MAX: usize = 10;
+/// How long the end waits for the thread that tells and hears of changes.
+const TELLER_PATIENCE: Duration = Duration::from_millis(1_500);
+/// Numbers of ports that a gateway has for itself.
+const PORT_NUMBERS: u16 = 64;
+
+/// A gateway of a group. Dropping it ends its threads; the others see that it is silent.
+#[derive(Debug)]
+pub(crate) struct Member {
+    membership: Arc<Membership>,
+    /// What the deciding thread waits for, until there is one.
+    wake: Option<Receiver<()>>,
+    threads: Vec<JoinHandle<()>>,
+    /// The thread that tells and hears of changes: Ceph's library may keep it for as long as a cluster does not answer.
+    teller: Option<JoinHandle<()>>,
+}
+
+impl Member {
+    /// Becomes a gateway of the group, and beats from then on. It serves nothing yet.
+    pub(crate) fn join(spec: &GroupSpec, name: &str) -> Result<Self, Failure> {
+        let failed = |what: &dyn std::fmt::Display| Failure::failed(format!("gateway group {spec}: {what}"));
+        let (look_bell, look) = sync_channel(1);
+        let (wake_bell, wake) = sync_channel(1);
+        let (tell_bell, tell) = sync_channel(1);
+        let store = Store::connect(spec.clone(), look_bell.clone()).map_err(|error| failed(&error))?;
+        wait_for_namesake(&store, name, &failed)?;
+        let me = Owner { gateway: name.to_owned(), incarnation: incarnation() };
+        let (state, number) = register(&store, &me, &[]).map_err(|what| failed(&what))?;
+        tracing::info!(group = %spec, name, number, "this is a gateway of the group now");
+        let membership = Membership::new(spec.to_string(), number, store, me, state);
+        let membership = Arc::new(membership.with_bells(wake_bell, look_bell, tell_bell));
+        let mut member = Self { membership, wake: Some(wake), threads: Vec::new(), teller: None };
+        member.spawn("gateway-beat", move |membership| beat(&membership, &look))?;
+        member.spawn("gateway-tell", move |membership| tell_others(&membership, &tell))?;
+        member.teller = member.threads.pop();
+        Ok(member)
+    }
+
+    /// The identifiers that this gateway's controllers get: no other gateway's have them.
+    pub(crate) fn controller_ids(&self) -> RangeInclusive<u16> {
+        let first = (self.membership.number() - 1) * GATEWAY_CONTROLLERS + 1;
+        first..=first + GATEWAY_CONTROLLERS - 1
+    }
+
+    /// The same ports with numbers that no other gateway's have.
+    pub(crate) fn number_ports(&self, ports: &mut [PortConfig]) {
+        let first = (self.membership.number() - 1) * PORT_NUMBERS + 1;
+        for (port, id) in ports.iter_mut().zip(first..) {
+            port.id = id;
+        }
+    }
+
+    /// Takes note of each new connection to a cluster in the group's state, before it is used.
+    pub(crate) fn before_use(&self) -> BeforeUse {
+        let membership: Weak<Membership> = Arc::downgrade(&self.membership);
+        BeforeUse(Arc::new(move |address| match membership.upgrade() {
+            Some(membership) => membership.add_connection(address),
+            None => Err("this gateway has ended".to_owned()),
+        }))
+    }
+
+    /// What it serves at first: everything, as a stand-by.
+    pub(crate) fn first_fabric(&self, ports: &[PortConfig]) -> FabricConfig {
+        self.membership.first_fabric(ports)
+    }
+
+    /// Serves with this target from now on what the group gives it to.
+    pub(crate) fn serve(&mut self, target: Arc<Target>) -> Result<(), Failure> {
+        self.membership.serve_with(target);
+        let Some(wake) = self.wake.take() else { return Ok(()) };
+        self.spawn("gateway", move |membership| decide(&membership, &wake))
+    }
+
+    /// What others need of it.
+    pub(crate) fn membership(&self) -> Arc<Membership> {
+        self.membership.clone()
+    }
+
+    /// Gives its load-balancing groups to others, and ends; an error when it has lost its place in the group before.
+    pub(crate) fn leave(mut self) -> Result<(), Failure> {
+        self.membership.begin_to_leave();
+        let end = Instant::now() + Duration::from_millis(GATEWAY_LEAVE_TIMEOUT_MS);
+        let mut standing = self.membership.standing();
+        while standing == Standing::Member && Instant::now() < end {
+            thread::sleep(Duration::from_millis(10));
+            standing = self.membership.standing();
+        }
+        self.end();
+        match standing {
+            Standing::Left => Ok(()),
+            Standing::Member | Standing::Expelled => {
+                tracing::warn!(
+                    "the group's cluster does not answer: the other gateways take over when this one is silent"
+                );
+                Ok(())
+            }
+            Standing::Replaced => Err(Failure::failed(format!(
+                "gateway {} has lost its place in its group: another one has that name now, or it was removed",
+                self.membership.name()
+            ))),
+        }
+    }
+
+    fn end(&mut self) {
+        self.membership.end();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        let end = Instant::now() + TELLER_PATIENCE;
+        while self.teller.as_ref().is_some_and(|teller| !teller.is_finished()) && Instant::now() < end {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(Arc<Membership>) + Send + 'static,
+    ) -> Result<(), Failure> {
+        let membership = self.membership.clone();
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || work(membership));
+        self.threads.push(thread.map_err(|error| Failure::failed(format!("no thread to be had: {error}")))?);
+        Ok(())
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Waits until a gateway of this name that is said to live has been silent for as long as its lease.
+fn wait_for_namesake(
+    store: &Store,
+    name: &str,
+    failed: &dyn Fn(&dyn std::fmt::Display) -> Failure,
+) -> Result<(), Failure> {
+    let end = Instant::now() + Duration::from_millis(GATEWAY_LEASE_MS);
+    let mut heard: Option<Option<Beat>> = None;
+    loop {
+        let (state, ()) = update(store, |_| Ok(Update::Done(()))).map_err(|error| failed(&error))?;
+        let Some(namesake) = state.gateways.get(name).filter(|gateway| gateway.life == Life::Alive) else {
+            return Ok(());
+        };
+        let beats = store.beats().map_err(|error| failed(&error))?;
+        let beat = beats.get(name).copied().filter(|beat| beat.incarnation == namesake.incarnation);
+        if heard.is_some_and(|heard| heard != beat) {
+            return Err(failed(&format!(
+                "a gateway {name} is running; end it, or name this one otherwise with --gateway-name"
+            )));
+        }
+        heard = Some(beat);
+        if Instant::now() >= end {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(GATEWAY_BEAT_MS / 2));
+    }
+}
+
+/// Writes this gateway into the group's state.
+pub(super) fn register(
+    store: &Store,
+    me: &Owner,
+    listeners: &[Listener],
+) -> Result<(GroupState, u16), StoreError> {
+    let full = || StoreError::Damaged("it has as many gateways as it can have".to_owned());
+    update(store, |state| {
+        // A change that took too long may have happened.
+        if state.is_alive(me) {
+            return Ok(Update::Done(state.gateways[&me.gateway].number));
+        }
+        let number = state.register(me, listeners).map_err(|_| full())?;
+        Ok(Update::Write(number))
+    })
+}
+
+/// What becomes of a state that is to be changed.
+pub(super) enum Update<T> {
+    /// It is as it should be.
+    Done(T),
+    /// It is to be written as it is now.
+    Write(T),
+}
+
+/// Changes the group's state as `edit` says, which is asked again when others come first or it took too long. The result
+/// is the state then.
+pub(super) fn update<T>(
+    store: &Store,
+    mut edit: impl FnMut(&mut GroupState) -> Result<Update<T>, StoreError>,
+) -> Result<(GroupState, T), StoreError> {
+    let mut late = 0;
+    for _ in 0..GATEWAY_CHANGE_TRIES {
+        let outcome = store.state().and_then(|before| {
+            let mut after = before.clone();
+            match edit(&mut after)? {
+                Update::Done(value) => Ok(Some((before, value))),
+                Update::Write(value) if store.change(&before, &after)? => {
+                    after.version = before.version + 1;
+                    Ok(Some((after, value)))
+                }
+                Update::Write(_) => Ok(None),
+            }
+        });
+        match outcome {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) => {}
+            Err(error) if error.is_late() && late < LATE_MAX => late += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(StoreError::Damaged("others change it all the time".to_owned()))
+}
+
+/// A number that no other incarnation has.
+pub(super) fn incarnation() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
+}
+
+/// Beats and looks, until it is to end.
+fn beat(membership: &Arc<Membership>, bell: &Receiver<()>) {
+    let interval = Duration::from_millis(GATEWAY_BEAT_MS);
+    let mut next = Instant::now();
+    while !membership.has_ended() {
+        if Instant::now() >= next {
+            next = Instant::now() + interval;
+            membership.beat();
+        }
+        membership.look();
+        membership.wake();
+        // A ring says that others have changed something: then it looks at once, and beats when it is time.
+        let _ = bell.recv_timeout(next.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Tells others of changes, and sees to it that this gateway hears of theirs, until it is to end.
+fn tell_others(membership: &Arc<Membership>, bell: &Receiver<()>) {
+    while !membership.has_ended() {
+        membership.keep_watching();
+        if bell.recv_timeout(DECIDE_INTERVAL).is_ok() {
+            membership.store().tell();
+        }
+    }
+}
+
+/// Decides and does, until it is to end.
+fn decide(membership: &Arc<Membership>, bell: &Receiver<()>) {
+    while !membership.has_ended() {
+        for _ in 0..ROUNDS_MAX {
+            match membership.round() {
+                Progress::Again => {}
+                Progress::Rest => break,
+                Progress::Over => return,
+            }
+        }
+        let _ = bell.recv_timeout(DECIDE_INTERVAL);
+    }
+}
+
+/// The names of places are told in one order.
+pub(super) type Places = BTreeSet<super::local_fabric::Place>;

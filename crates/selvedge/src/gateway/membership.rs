@@ -1,0 +1,503 @@
+//! What a gateway knows and serves, and each single thing that it does about it. When that happens is `member`'s.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use engine::limits::{GATEWAY_CHANGE_TRIES, GATEWAY_LEASE_MS};
+use engine::target::{Change, FabricConfig, PortConfig, Target};
+use signal_hook::consts::SIGTERM;
+
+use super::decision::{Decision, Standing, View, decide};
+use super::lease::{Beat, LeaseWatch, Peers};
+use super::local_fabric::LocalFabric;
+use super::member::{Places, Update, incarnation, register, update};
+use super::narration::narrate;
+use super::serving::{Adjusted, Serving};
+use super::state::{GroupState, Listener, Owner};
+use super::status::GroupStatus;
+use super::store::{Store, StoreError};
+use crate::control::refusal::Refusal;
+
+/// How often writing a configuration may fail before it is given up.
+const FAILURES_MAX: usize = 3;
+
+/// Whether there is more to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Again,
+    Rest,
+    /// Nothing will ever be to do again.
+    Over,
+}
+
+/// A gateway's part in its group.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    group: String,
+    number: u16,
+    store: Store,
+    /// Times are counted from here.
+    began: Instant,
+    seen: Mutex<Seen>,
+    /// Whoever holds it may change what the target serves. It is taken before `seen`.
+    serving: Mutex<Serving>,
+    target: OnceLock<Arc<Target>>,
+    bells: Option<Bells>,
+    is_leaving: AtomicBool,
+    has_ended: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Bells {
+    wake: SyncSender<()>,
+    look: SyncSender<()>,
+    tell: SyncSender<()>,
+}
+
+/// What it knows of the group.
+#[derive(Debug)]
+struct Seen {
+    me: Owner,
+    standing: Standing,
+    state: GroupState,
+    watch: LeaseWatch,
+    /// When the last beat began that succeeded.
+    beaten_ms: Option<u64>,
+    count: u64,
+    fenced: BTreeSet<String>,
+    is_fencing: bool,
+}
+
+impl Membership {
+    pub(super) fn new(group: String, number: u16, store: Store, me: Owner, state: GroupState) -> Self {
+        let seen = Seen {
+            me,
+            standing: Standing::Member,
+            state,
+            watch: LeaseWatch::default(),
+            beaten_ms: None,
+            count: 0,
+            fenced: BTreeSet::new(),
+            is_fencing: false,
+        };
+        Self {
+            group,
+            number,
+            store,
+            began: Instant::now(),
+            seen: Mutex::new(seen),
+            serving: Mutex::default(),
+            target: OnceLock::new(),
+            bells: None,
+            is_leaving: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn with_bells(
+        mut self,
+        wake: SyncSender<()>,
+        look: SyncSender<()>,
+        tell: SyncSender<()>,
+    ) -> Self {
+        self.bells = Some(Bells { wake, look, tell });
+        self
+    }
+
+    pub(super) const fn number(&self) -> u16 {
+        self.number
+    }
+
+    pub(super) const fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.seen().me.gateway.clone()
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        self.seen().standing
+    }
+
+    pub(super) fn serve_with(&self, target: Arc<Target>) {
+        let _ = self.target.set(target);
+        self.wake();
+    }
+
+    pub(super) fn begin_to_leave(&self) {
+        self.is_leaving.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(super) fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.wake();
+        self.ring(|bells| &bells.look);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Has the deciding thread look again.
+    pub(super) fn wake(&self) {
+        self.ring(|bells| &bells.wake);
+    }
+
+    fn ring(&self, which: impl Fn(&Bells) -> &SyncSender<()>) {
+        if let Some(bells) = &self.bells {
+            // One that has rung and was not heard yet says the same.
+            let _ = which(bells).try_send(());
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The right to change what the target serves.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, Serving> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Says that this gateway lives.
+    pub(super) fn beat(&self) {
+        let began_ms = self.now_ms();
+        let (name, beat) = {
+            let mut seen = self.seen();
+            seen.count += 1;
+            (seen.me.gateway.clone(), Beat { incarnation: seen.me.incarnation, count: seen.count })
+        };
+        match self.store.beat(&name, beat) {
+            Ok(()) => {
+                let mut seen = self.seen();
+                if seen.me.incarnation == beat.incarnation {
+                    seen.beaten_ms = Some(began_ms);
+                }
+            }
+            Err(error) => tracing::debug!(%error, "a beat is lost"),
+        }
+    }
+
+    /// Hears of others' changes from now on, if it does not already.
+    pub(super) fn keep_watching(&self) {
+        if let Err(error) = self.store.keep_watching() {
+            tracing::debug!(%error, "changes of other gateways are seen with the next beat only");
+        }
+    }
+
+    /// Looks what others say and have changed.
+    pub(super) fn look(&self) {
+        let began_ms = self.now_ms();
+        let looked = (|| -> Result<_, StoreError> {
+            let beats = self.store.beats()?;
+            let version = self.store.version()?;
+            let is_new = version > self.seen().state.version;
+            Ok((beats, is_new.then(|| self.store.state()).transpose()?))
+        })();
+        let ended_ms = self.now_ms();
+        match looked {
+            Ok((beats, state)) => {
+                let mut seen = self.seen();
+                if let Some(state) = state {
+                    seen.learn(state);
+                }
+                let Seen { watch, state, .. } = &mut *seen;
+                watch.look(began_ms, ended_ms, &beats, state);
+            }
+            Err(error) => tracing::debug!(%error, "the group's state cannot be looked at"),
+        }
+    }
+
+    /// Decides, and does a part of it.
+    pub(super) fn round(self: &Arc<Self>) -> Progress {
+        let Some(target) = self.target.get() else { return Progress::Rest };
+        let mut serving = self.turn();
+        let now_ms = self.now_ms();
+        let (state, has_lease, decision) = self.decide(&serving, target, now_ms);
+        self.seen().standing = decision.standing;
+        match decision.standing {
+            // Nobody has given this one up, but its connections must not be used again.
+            Standing::Member if has_lease && serving.has_given_up => {
+                return self.come_back(&mut serving, target);
+            }
+            Standing::Member => {}
+            Standing::Left => return Progress::Over,
+            Standing::Expelled => return self.come_back(&mut serving, target),
+            Standing::Replaced => {
+                serving.close(target);
+                tracing::error!(group = self.group, "this gateway has lost its place in its group, and ends");
+                // The program ends as if it was asked to.
+                let _ = signal_hook::low_level::raise(SIGTERM);
+                return Progress::Over;
+            }
+        }
+        self.fence(decision.fence.clone(), target);
+        let name = self.seen().me.gateway.clone();
+        match serving.adjust(target, &state, &name, &decision, (has_lease, now_ms)) {
+            Adjusted::Changed => Progress::Again,
+            Adjusted::Unchanged | Adjusted::Failed => match decision.write {
+                Some(wanted) => self.write(&state, wanted),
+                None => Progress::Rest,
+            },
+        }
+    }
+
+    fn decide(&self, serving: &Serving, target: &Target, now_ms: u64) -> (GroupState, bool, Decision) {
+        let seen = self.seen();
+        let has_lease = seen.has_lease(now_ms);
+        let peers = seen.watch.peers(&seen.state);
+        let view = View {
+            me: &seen.me,
+            has_lease,
+            is_leaving: self.is_leaving.load(Ordering::Acquire),
+            peers: &peers,
+            fenced: &seen.fenced,
+            held: &serving.hold,
+            open: &serving.open,
+            listeners: &listeners(&target.config().ports),
+        };
+        (seen.state.clone(), has_lease, decide(&seen.state, &view))
+    }
+
+    /// Changes the state, if it is still as it was decided by.
+    fn write(&self, before: &GroupState, mut after: GroupState) -> Progress {
+        match self.store.change(before, &after) {
+            Ok(true) => {
+                after.version = before.version + 1;
+                self.seen().learn(after);
+                self.ring(|bells| &bells.tell);
+                Progress::Again
+            }
+            // Somebody else came first, or nobody knows; it is decided again by what is so then.
+            Ok(false) => self.read_again(),
+            Err(error) => {
+                tracing::warn!(%error, "the group's state cannot be changed");
+                self.read_again()
+            }
+        }
+    }
+
+    fn read_again(&self) -> Progress {
+        match self.store.state() {
+            Ok(state) => {
+                self.seen().learn(state);
+                Progress::Again
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the group's state cannot be read");
+                Progress::Rest
+            }
+        }
+    }
+
+    /// Puts connections on the blocklist, on a thread of its own: the monitors may take their time, and this gateway's own
+    /// lease may end meanwhile.
+    fn fence(self: &Arc<Self>, addresses: BTreeSet<String>, target: &Arc<Target>) {
+        if addresses.is_empty() || std::mem::replace(&mut self.seen().is_fencing, true) {
+            return;
+        }
+        let (membership, target) = (self.clone(), target.clone());
+        let work = move || {
+            tracing::info!(?addresses, "a dead gateway's connections are put on the blocklist");
+            let outcome = membership.store.fence(&addresses).map_err(|error| error.to_string());
+            let outcome =
+                outcome.and_then(|()| target.wait_for_latest_maps().map_err(|error| error.to_string()));
+            let mut seen = membership.seen();
+            seen.is_fencing = false;
+            match outcome {
+                Ok(()) => seen.fenced.extend(addresses),
+                Err(error) => {
+                    tracing::warn!(error, "a dead gateway's connections are not on the blocklist yet");
+                }
+            }
+            drop(seen);
+            membership.wake();
+        };
+        if let Err(error) = std::thread::Builder::new().name("gateway-fence".to_owned()).spawn(work) {
+            tracing::warn!(%error, "no thread to put connections on the blocklist");
+            self.seen().is_fencing = false;
+        }
+    }
+
+    /// Begins again as another incarnation, after the others have given this one up or its hosts were told to try elsewhere.
+    fn come_back(&self, serving: &mut Serving, target: &Arc<Target>) -> Progress {
+        if self.is_leaving.load(Ordering::Acquire) {
+            self.seen().standing = Standing::Left;
+            return Progress::Over;
+        }
+        let me = Owner { gateway: self.name(), incarnation: incarnation() };
+        tracing::warn!(
+            group = self.group,
+            name = me.gateway,
+            "the other gateways have given this one up; it comes back"
+        );
+        serving.close(target);
+        target.forget_cluster_connections();
+        match register(&self.store, &me, &listeners(&target.config().ports)) {
+            Ok((state, _)) => {
+                let mut seen = self.seen();
+                (seen.me, seen.beaten_ms, seen.count) = (me, None, 0);
+                seen.learn(state);
+                drop(seen);
+                self.ring(|bells| &bells.tell);
+                self.beat();
+                Progress::Again
+            }
+            Err(error) => {
+                tracing::warn!(%error, "this gateway cannot come back yet");
+                Progress::Rest
+            }
+        }
+    }
+
+    /// Takes note of a new connection to a cluster; an error says why it must not be used.
+    pub(super) fn add_connection(&self, address: &str) -> Result<(), String> {
+        let me = self.seen().me.clone();
+        let updated = update(&self.store, |state| {
+            let is_noted =
+                |state: &GroupState| state.gateways[&me.gateway].addresses.iter().any(|at| at == address);
+            // A change that took too long may have happened.
+            if state.is_alive(&me) && is_noted(state) {
+                return Ok(Update::Done(true));
+            }
+            let is_added = state.add_address(&me, address);
+            Ok(if is_added { Update::Write(true) } else { Update::Done(false) })
+        });
+        let (state, is_noted) = updated.map_err(|error| error.to_string())?;
+        self.seen().learn(state);
+        if is_noted { Ok(()) } else { Err("the other gateways have given this one up".to_owned()) }
+    }
+
+    pub(super) fn first_fabric(&self, ports: &[PortConfig]) -> FabricConfig {
+        let (serving, seen) = (self.turn(), self.seen());
+        serving.view(&seen.state, &seen.me.gateway, ports).build()
+    }
+
+    /// What this gateway serves, with what it cannot open now, for whoever has the turn.
+    pub(crate) fn fabric(&self, serving: &Serving) -> FabricConfig {
+        let ports = self.target.get().map(|target| target.config().ports).unwrap_or_default();
+        let seen = self.seen();
+        let everything = Places::new();
+        LocalFabric { left_out: &everything, ..serving.view(&seen.state, &seen.me.gateway, &ports) }.build()
+    }
+
+    /// Takes over what others have changed by now, so that who changes something through one gateway after another finds
+    /// what he has done.
+    pub(crate) fn catch_up(&self) {
+        // Without an answer what is known is worked with; a change of something older is refused when it is written.
+        self.read_again();
+    }
+
+    /// The load-balancing group that a new namespace goes to.
+    pub(crate) fn group_with_fewest(&self) -> Option<u32> {
+        self.catch_up();
+        let (serving, seen) = (self.turn(), self.seen());
+        serving.view(&seen.state, &seen.me.gateway, &[]).group_with_fewest()
+    }
+
+    /// Has all gateways serve what `wanted` says of them, and this one its ports, for whoever has the turn.
+    pub(crate) fn put(&self, serving: &Serving, wanted: &FabricConfig) -> Result<Vec<Change>, Refusal> {
+        let unavailable =
+            |what: &dyn std::fmt::Display| Refusal::new(503, what).hint("ask another gateway, or wait");
+        let Some(target) = self.target.get() else {
+            return Err(unavailable(&"this gateway serves nothing yet"));
+        };
+        let (me, base, has_lease) = {
+            let seen = self.seen();
+            (seen.me.gateway.clone(), seen.state.clone(), seen.has_lease(self.now_ms()))
+        };
+        if !has_lease {
+            return Err(unavailable(&"this gateway cannot reach its group's cluster"));
+        }
+        let shared = serving.view(&base, &me, &wanted.ports).shared_part(wanted)?;
+        let next = GroupState { config: shared.clone(), ..base.clone() };
+        let before = target.config();
+        let changes = target.apply(&serving.view(&next, &me, &wanted.ports).build())?;
+        let outcome = if shared == base.config { Ok(()) } else { self.share(&base, &shared) };
+        if outcome.is_err()
+            && let Err(error) = target.apply(&before)
+        {
+            tracing::error!(%error, "what was served before cannot be served again");
+        }
+        outcome.map(|()| changes)
+    }
+
+    /// Writes the configuration that all gateways share.
+    fn share(&self, base: &GroupState, shared: &FabricConfig) -> Result<(), Refusal> {
+        let mut problem = "others change it all the time".to_owned();
+        let mut failures = 0;
+        for _ in 0..GATEWAY_CHANGE_TRIES {
+            let current = match self.store.state() {
+                Ok(current) => current,
+                Err(error) => return Err(Refusal::new(503, error)),
+            };
+            if current.config == *shared {
+                self.seen().learn(current);
+                self.ring(|bells| &bells.tell);
+                return Ok(());
+            }
+            if current.config != base.config {
+                self.seen().learn(current);
+                let what = "the configuration was changed through another gateway at the same moment";
+                return Err(Refusal::conflict(what).hint("look at it, and ask again"));
+            }
+            let after = GroupState { config: shared.clone(), ..current.clone() };
+            // Whether it has happened is seen when it is read again. Meanwhile nothing else can be decided here.
+            if let Err(error) = self.store.change(&current, &after) {
+                problem = error.to_string();
+                failures += 1;
+                if failures == FAILURES_MAX {
+                    break;
+                }
+            }
+        }
+        Err(Refusal::new(503, format!("the group's state cannot be changed: {problem}")))
+    }
+
+    /// The group, as this gateway sees it.
+    pub(crate) fn status(&self) -> GroupStatus {
+        let (serving, seen) = (self.turn(), self.seen());
+        let peers: Peers = seen.watch.peers(&seen.state);
+        let has_lease = seen.has_lease(self.now_ms());
+        GroupStatus::new(&self.group, &seen.me.gateway, has_lease, &seen.state, (&peers, &serving.open))
+    }
+}
+
+impl Seen {
+    fn has_lease(&self, now_ms: u64) -> bool {
+        // Who was stopped beats first and looks then: before that he does not know what has become of him.
+        let times = [self.beaten_ms, self.watch.looked_ms()];
+        times.iter().all(|time| time.is_some_and(|at_ms| now_ms < at_ms + GATEWAY_LEASE_MS))
+    }
+
+    /// Takes over a newer state.
+    fn learn(&mut self, state: GroupState) {
+        if state.version > self.state.version {
+            narrate(&self.state, &state);
+            self.state = state;
+        }
+    }
+}
+
+/// Where hosts find this gateway, as others may tell them. An address that is any of the machine's tells nobody anything.
+fn listeners(ports: &[PortConfig]) -> Vec<Listener> {
+    let listeners = ports.iter().filter_map(|port| {
+        let ip = port.address.ip().to_canonical();
+        let address = match &port.advertise {
+            Some(advertise) => advertise.clone(),
+            None if ip.is_unspecified() => return None,
+            None => ip.to_string(),
+        };
+        Some(Listener { address, service: port.address.port() })
+    });
+    listeners.collect()
+}

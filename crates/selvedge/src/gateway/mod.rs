@@ -1,0 +1,24 @@
+//! Gateways: several targets that serve the same subsystems from one Ceph cluster, so that hosts have a path when one is
+//! gone. What they share lies in the cluster; how a target serves it is the engine's.
+
+mod decision;
+mod lease;
+mod local_fabric;
+mod member;
+mod membership;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod model_tests;
+mod narration;
+mod serving;
+mod spec;
+mod state;
+mod status;
+mod store;
+
+pub(crate) use member::Member;
+pub(crate) use membership::Membership;
+pub(crate) use spec::{GroupSpec, check_name, host_name};
+pub(crate) use state::{Life, Phase};
+pub(crate) use status::{GatewayStatus, GroupStatus, LoadBalancingStatus};

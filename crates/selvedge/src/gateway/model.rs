@@ -1,0 +1,509 @@
+//! A world of gateways, a store and hosts' writes, as a queue of events that follow from a seed: gateways stop, go on, die
+//! and come back, messages are late or lost. It looks after each event whether two gateways could write to one group.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_LEASE_MS, GATEWAY_OPERATION_TIMEOUT_MS};
+
+use super::decision::{Decision, Standing, View, decide};
+use super::lease::{Beat, LeaseWatch};
+use super::state::{GroupState, Owner};
+
+/// What is broken on purpose, so that it is known that breaking is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    None,
+    /// Connections that should be on the blocklist are not.
+    NoBlocklist,
+    /// Changes of the state happen whatever it has become.
+    NoVersion,
+    /// Images are let go of later than is said.
+    LateRelease,
+    /// A gateway that was given up makes new connections all the same.
+    AnyConnection,
+}
+
+/// The chances of a world: SplitMix64.
+#[derive(Debug)]
+pub(super) struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    /// Mostly short, sometimes long.
+    fn delay_ms(&mut self) -> u64 {
+        match self.below(50) {
+            0 => self.below(3_000),
+            1..=5 => self.below(300),
+            _ => 1 + self.below(20),
+        }
+    }
+}
+
+/// What happens at a time.
+type Event = Box<dyn FnOnce(&mut World)>;
+
+/// A gateway's process.
+#[derive(Debug)]
+struct Process {
+    me: Owner,
+    watch: LeaseWatch,
+    state: GroupState,
+    fenced: BTreeSet<String>,
+    held: BTreeSet<u32>,
+    open: BTreeSet<u32>,
+    connection: Option<String>,
+    beaten_ms: Option<u64>,
+    count: u64,
+    is_leaving: bool,
+    /// Something is under way that the next decision has to wait for.
+    is_busy: bool,
+    is_fencing: bool,
+    paused_until_ms: u64,
+}
+
+/// What a process that is gone may still have under way.
+#[derive(Debug)]
+struct Ghost {
+    who: Owner,
+    held: BTreeSet<u32>,
+    connection: String,
+}
+
+/// The world.
+pub(super) struct World {
+    chance: Chance,
+    flaw: Flaw,
+    now_ms: u64,
+    sequence: u64,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    events: BTreeMap<u64, Event>,
+    store: GroupState,
+    beats: BTreeMap<String, Beat>,
+    blocklist: BTreeSet<String>,
+    /// By the gateways' names. Incarnations tell which events are a process's that is there no more.
+    processes: BTreeMap<String, Process>,
+    ghosts: Vec<Ghost>,
+    names: Vec<String>,
+    incarnations: u64,
+    /// Chances of losses and faults end with this.
+    is_quiet: bool,
+    /// What went wrong, first.
+    pub(super) wrong: Option<String>,
+    pub(super) takeovers: usize,
+    pub(super) returns: usize,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, flaw: Flaw) -> Self {
+        let mut chance = Chance(seed);
+        let count = 2 + chance.below(3);
+        let mut world = Self {
+            chance,
+            flaw,
+            now_ms: 0,
+            sequence: 0,
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            store: GroupState::default(),
+            beats: BTreeMap::new(),
+            blocklist: BTreeSet::new(),
+            processes: BTreeMap::new(),
+            ghosts: Vec::new(),
+            names: (0..count).map(|number| format!("g{number}")).collect(),
+            incarnations: 0,
+            is_quiet: false,
+            wrong: None,
+            takeovers: 0,
+            returns: 0,
+        };
+        for name in world.names.clone() {
+            world.start(&name);
+        }
+        world
+    }
+
+    /// Lets the world go on until this time, or until something is wrong.
+    pub(super) fn run_until(&mut self, end_ms: u64) {
+        while let Some(Reverse((at_ms, sequence))) = self.queue.peek().copied() {
+            if at_ms > end_ms || self.wrong.is_some() {
+                break;
+            }
+            self.queue.pop();
+            self.now_ms = at_ms;
+            if let Some(event) = self.events.remove(&sequence) {
+                event(self);
+            }
+            self.check();
+        }
+        self.now_ms = end_ms;
+    }
+
+    /// Something bad, and when the next comes.
+    pub(super) fn trouble(&mut self) {
+        if self.is_quiet {
+            return;
+        }
+        let name = self.names[self.chance.below(self.names.len() as u64) as usize].clone();
+        match (self.processes.contains_key(&name), self.chance.below(8)) {
+            (true, 0..=1) => self.kill(&name),
+            (true, 2..=3) => {
+                let pause_ms = self.chance.below(3 * GATEWAY_LEASE_MS);
+                let until_ms = self.now_ms + pause_ms;
+                if let Some(process) = self.processes.get_mut(&name) {
+                    process.paused_until_ms = until_ms;
+                }
+            }
+            (true, 4) => {
+                if let Some(process) = self.processes.get_mut(&name) {
+                    process.is_leaving = true;
+                }
+            }
+            (true, _) => {}
+            (false, _) => self.start(&name),
+        }
+        let pause_ms = self.chance.below(8_000);
+        self.after(pause_ms, Self::trouble);
+    }
+
+    /// No more faults, and all gateways are started again that are not there.
+    pub(super) fn calm(&mut self) {
+        self.is_quiet = true;
+        for name in self.names.clone() {
+            if let Some(process) = self.processes.get_mut(&name) {
+                process.paused_until_ms = self.now_ms;
+            }
+            // One that is about to end may be half gone.
+            if self.processes.get(&name).is_some_and(|process| process.is_leaving) {
+                self.kill(&name);
+            }
+            if !self.processes.contains_key(&name) {
+                self.start(&name);
+            }
+        }
+    }
+
+    /// What is not as it has to be after a while without faults.
+    pub(super) fn unrest(&self) -> Option<String> {
+        for (number, group) in &self.store.groups {
+            let Some(owner) = &group.owner else { return Some(format!("{number} has no owner")) };
+            if owner.gateway != group.preferred || !group.fence.is_empty() {
+                return Some(format!("{number} is not where it should be: {group:?}"));
+            }
+            let serving = self.processes.values().filter(|process| process.open.contains(number));
+            let serving: Vec<&Owner> = serving.map(|process| &process.me).collect();
+            if serving != [owner] {
+                return Some(format!("{number} is {owner:?}'s and served by {serving:?}"));
+            }
+        }
+        (self.store.groups.len() != self.names.len()).then(|| format!("{} groups", self.store.groups.len()))
+    }
+
+    fn check(&mut self) {
+        for number in self.store.groups.keys() {
+            let can_write = |connection: &String| !self.blocklist.contains(connection);
+            let mut writers = Vec::new();
+            for process in self.processes.values().filter(|process| process.held.contains(number)) {
+                if process.connection.as_ref().is_some_and(can_write) {
+                    writers.push(&process.me);
+                }
+            }
+            for ghost in self.ghosts.iter().filter(|ghost| ghost.held.contains(number)) {
+                if can_write(&ghost.connection) {
+                    writers.push(&ghost.who);
+                }
+            }
+            if writers.len() > 1 {
+                let now_ms = self.now_ms;
+                self.wrong = Some(format!("at {now_ms} ms group {number} can be written by {writers:?}"));
+                return;
+            }
+        }
+    }
+
+    fn after(&mut self, delay_ms: u64, event: impl FnOnce(&mut Self) + 'static) {
+        self.sequence += 1;
+        self.queue.push(Reverse((self.now_ms + delay_ms, self.sequence)));
+        self.events.insert(self.sequence, Box::new(event));
+    }
+
+    /// An event of a process: it waits while that is stopped, and does not happen when it is gone.
+    fn on(&mut self, who: Owner, delay_ms: u64, event: impl FnOnce(&mut Self, &str) + 'static) {
+        self.after(delay_ms, move |world| {
+            let Some(process) = world.processes.get(&who.gateway) else { return };
+            if process.me != who {
+                return;
+            }
+            let paused_ms = process.paused_until_ms.saturating_sub(world.now_ms);
+            if paused_ms > 0 {
+                world.on(who, paused_ms, event);
+            } else {
+                event(world, &who.gateway);
+            }
+        });
+    }
+
+    /// Asks the store for something, which happens whether or not who asks still lives, unless it is lost; and tells him,
+    /// unless that is lost.
+    fn ask<T: 'static>(
+        &mut self,
+        who: Owner,
+        act: impl FnOnce(&mut Self) -> T + 'static,
+        then: impl FnOnce(&mut Self, &str, Option<T>) + 'static,
+    ) {
+        let lost = if self.is_quiet { 9 } else { self.chance.below(60) };
+        let delay_ms = if self.is_quiet { 1 + self.chance.below(20) } else { self.chance.delay_ms() };
+        if lost == 0 {
+            self.on(who, GATEWAY_OPERATION_TIMEOUT_MS, |world, name| then(world, name, None));
+            return;
+        }
+        self.after(delay_ms, move |world| {
+            let outcome = act(world);
+            let is_told = lost > 1;
+            let back_ms = if is_told { 1 } else { GATEWAY_OPERATION_TIMEOUT_MS };
+            world.on(who, back_ms, move |world, name| then(world, name, is_told.then_some(outcome)));
+        });
+    }
+
+    fn kill(&mut self, name: &str) {
+        let Some(process) = self.processes.remove(name) else { return };
+        self.ghosts.extend(process.connection.map(|connection| Ghost {
+            who: process.me,
+            held: process.held,
+            connection,
+        }));
+    }
+
+    fn start(&mut self, name: &str) {
+        self.incarnations += 1;
+        let me = Owner { gateway: name.to_owned(), incarnation: self.incarnations };
+        let process = Process {
+            me: me.clone(),
+            watch: LeaseWatch::default(),
+            state: GroupState::default(),
+            fenced: BTreeSet::new(),
+            held: BTreeSet::new(),
+            open: BTreeSet::new(),
+            connection: None,
+            beaten_ms: None,
+            count: 0,
+            is_leaving: false,
+            is_busy: false,
+            is_fencing: false,
+            paused_until_ms: self.now_ms,
+        };
+        self.processes.insert(name.to_owned(), process);
+        self.register(me);
+    }
+
+    fn register(&mut self, me: Owner) {
+        let again = me.clone();
+        let act = move |world: &mut Self| {
+            let mut state = world.store.clone();
+            state.register(&me, &[]).expect("few gateways");
+            world.store = GroupState { version: world.store.version + 1, ..state };
+            world.store.clone()
+        };
+        self.ask(again.clone(), act, move |world, name, outcome| match outcome {
+            Some(state) => {
+                world.processes.get_mut(name).expect("it asks").state = state;
+                world.beat(name);
+                world.think(name);
+            }
+            None => world.register(again),
+        });
+    }
+
+    /// Beats and looks, for ever.
+    fn beat(&mut self, name: &str) {
+        let process = self.processes.get_mut(name).expect("it beats");
+        process.count += 1;
+        let (me, began_ms) = (process.me.clone(), self.now_ms);
+        let beat = Beat { incarnation: me.incarnation, count: process.count };
+        let of = me.clone();
+        let act = move |world: &mut Self| {
+            world.beats.insert(of.gateway, beat);
+        };
+        self.ask(me, act, move |world, name, outcome| {
+            if outcome.is_some() {
+                world.processes.get_mut(name).expect("it beats").beaten_ms = Some(began_ms);
+            }
+            world.look(name);
+        });
+    }
+
+    fn look(&mut self, name: &str) {
+        let (me, began_ms) = (self.processes[name].me.clone(), self.now_ms);
+        let act = |world: &mut Self| (world.beats.clone(), world.store.clone());
+        self.ask(me.clone(), act, move |world, name, outcome| {
+            let now_ms = world.now_ms;
+            let process = world.processes.get_mut(name).expect("it looks");
+            if let Some((beats, state)) = outcome {
+                if state.version > process.state.version {
+                    process.state = state;
+                }
+                process.watch.look(began_ms, now_ms, &beats, &process.state);
+            }
+            world.on(me, GATEWAY_BEAT_MS, |world, name| world.beat(name));
+        });
+    }
+
+    /// Decides and does, for ever.
+    fn think(&mut self, name: &str) {
+        let process = &self.processes[name];
+        let me = process.me.clone();
+        if !process.is_busy {
+            let times = [process.beaten_ms, process.watch.looked_ms()];
+            let has_lease =
+                times.iter().all(|time| time.is_some_and(|at_ms| self.now_ms < at_ms + GATEWAY_LEASE_MS));
+            let view = View {
+                me: &process.me,
+                has_lease,
+                is_leaving: process.is_leaving,
+                peers: &process.watch.peers(&process.state),
+                fenced: &process.fenced,
+                held: &process.held,
+                open: &process.open,
+                listeners: &[],
+            };
+            let decision = decide(&process.state, &view);
+            self.act(name, decision);
+        }
+        let pause_ms = 20 + self.chance.below(100);
+        self.on(me, pause_ms, |world, name| world.think(name));
+    }
+
+    fn act(&mut self, name: &str, decision: Decision) {
+        match decision.standing {
+            Standing::Member => {}
+            Standing::Left => return self.kill(name),
+            // It starts again as another, and what it had under way is like a dead one's.
+            Standing::Expelled | Standing::Replaced => {
+                self.kill(name);
+                return self.start(name);
+            }
+        }
+        let process = self.processes.get_mut(name).expect("it acts");
+        if !decision.fence.is_empty() && !process.is_fencing {
+            process.is_fencing = true;
+            let me = process.me.clone();
+            self.fence(me, decision.fence.clone());
+        }
+        let process = self.processes.get_mut(name).expect("it acts");
+        if decision.hold != process.held || decision.open != process.open {
+            self.apply(name, decision.hold, decision.open);
+        } else if let Some(wanted) = decision.write {
+            self.write(name, wanted);
+        }
+    }
+
+    fn fence(&mut self, me: Owner, addresses: BTreeSet<String>) {
+        let done = addresses.clone();
+        let act = move |world: &mut Self| {
+            if world.flaw != Flaw::NoBlocklist {
+                world.blocklist.extend(addresses);
+            }
+        };
+        self.ask(me, act, move |world, name, outcome| {
+            let process = world.processes.get_mut(name).expect("it fences");
+            process.is_fencing = false;
+            if outcome.is_some() {
+                process.fenced.extend(done);
+            }
+        });
+    }
+
+    /// Takes images at the beginning, and lets go of them at the end.
+    fn apply(&mut self, name: &str, hold: BTreeSet<u32>, open: BTreeSet<u32>) {
+        let process = self.processes.get_mut(name).expect("it applies");
+        process.is_busy = true;
+        if process.connection.is_none() && !hold.is_empty() {
+            return self.connect(name, hold, open);
+        }
+        process.held.extend(hold.iter().copied());
+        let me = process.me.clone();
+        let (work_ms, late_ms) = (self.chance.delay_ms(), self.chance.delay_ms());
+        let is_late = self.flaw == Flaw::LateRelease;
+        self.on(me.clone(), work_ms, move |world, name| {
+            let process = world.processes.get_mut(name).expect("it applies");
+            process.is_busy = false;
+            process.open = open;
+            if is_late {
+                let let_go: BTreeSet<u32> = process.held.difference(&hold).copied().collect();
+                if let Some(connection) = process.connection.clone() {
+                    world.ghosts.push(Ghost { who: me.clone(), held: let_go, connection });
+                    world.after(late_ms, |world| drop(world.ghosts.pop()));
+                }
+            }
+            world.processes.get_mut(name).expect("it applies").held = hold;
+        });
+    }
+
+    fn connect(&mut self, name: &str, hold: BTreeSet<u32>, open: BTreeSet<u32>) {
+        let me = self.processes[name].me.clone();
+        self.sequence += 1;
+        let (address, of) = (format!("{name}/{}", self.sequence), me.clone());
+        let made = address.clone();
+        let act = move |world: &mut Self| {
+            let mut state = world.store.clone();
+            let is_added = state.add_address(&of, &address);
+            if is_added {
+                world.store = GroupState { version: world.store.version + 1, ..state };
+            }
+            is_added || world.flaw == Flaw::AnyConnection
+        };
+        self.ask(me, act, move |world, name, outcome| {
+            let process = world.processes.get_mut(name).expect("it connects");
+            process.is_busy = false;
+            if outcome == Some(true) {
+                process.connection = Some(made);
+                world.apply(name, hold, open);
+            }
+        });
+    }
+
+    fn write(&mut self, name: &str, wanted: GroupState) {
+        let process = self.processes.get_mut(name).expect("it writes");
+        process.is_busy = true;
+        let (me, before) = (process.me.clone(), process.state.clone());
+        let act = move |world: &mut Self| {
+            let is_current = world.store.version == before.version || world.flaw == Flaw::NoVersion;
+            if is_current {
+                world.count(&wanted);
+                world.store = GroupState { version: world.store.version + 1, ..wanted };
+            }
+            world.store.clone()
+        };
+        self.ask(me, act, |world, name, outcome| {
+            let process = world.processes.get_mut(name).expect("it writes");
+            process.is_busy = false;
+            if let Some(state) = outcome
+                && state.version > process.state.version
+            {
+                process.state = state;
+            }
+        });
+    }
+
+    fn count(&mut self, wanted: &GroupState) {
+        for (number, group) in &wanted.groups {
+            if self.store.groups.get(number).is_some_and(|old| old.owner != group.owner) {
+                match &group.owner {
+                    Some(owner) if owner.gateway == group.preferred => self.returns += 1,
+                    _ => self.takeovers += 1,
+                }
+            }
+        }
+    }
+}

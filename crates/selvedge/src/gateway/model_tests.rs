@@ -1,0 +1,44 @@
+//! Gateways in made-up worlds full of faults: whatever happens, never two can write to one load-balancing group, and when
+//! nothing happens any more, each serves its own.
+
+use super::model::{Flaw, World};
+
+const WORLDS: u64 = 300;
+const TROUBLE_MS: u64 = 120_000;
+const REST_MS: u64 = 60_000;
+
+/// Plays one world; what went wrong in it, and how many takeovers and returns there were.
+fn play(seed: u64, flaw: Flaw) -> Result<(usize, usize), String> {
+    let mut world = World::new(seed, flaw);
+    world.trouble();
+    world.run_until(TROUBLE_MS);
+    world.calm();
+    world.run_until(TROUBLE_MS + REST_MS);
+    let wrong = world.wrong.take().or_else(|| world.unrest());
+    wrong.map_or(Ok((world.takeovers, world.returns)), Err)
+}
+
+#[test]
+fn never_two_write_and_all_comes_to_rest() {
+    let (mut takeovers, mut returns) = (0, 0);
+    for seed in 0..WORLDS {
+        let (taken, returned) = play(seed, Flaw::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        takeovers += taken;
+        returns += returned;
+    }
+    println!("{WORLDS} worlds, {takeovers} takeovers, {returns} returns");
+    assert!(
+        takeovers > 1_000 && returns > 1_000,
+        "{takeovers} takeovers, {returns} returns: too little happens"
+    );
+}
+
+#[test]
+fn what_is_broken_on_purpose_is_noticed() {
+    for flaw in [Flaw::NoBlocklist, Flaw::NoVersion, Flaw::LateRelease, Flaw::AnyConnection] {
+        let is_unsafe = |what: &String| what.contains("can be written by");
+        let noticed = (0..WORLDS).find(|seed| play(*seed, flaw).is_err_and(|what| is_unsafe(&what)));
+        println!("{flaw:?} is noticed with seed {noticed:?}");
+        assert!(noticed.is_some(), "{flaw:?} is not noticed in {WORLDS} worlds");
+    }
+}

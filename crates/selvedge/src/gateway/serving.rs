@@ -1,0 +1,211 @@
+//! What a gateway's target serves of its group, and how it is made to serve something else. Why it should is not its
+//! concern.
+
+use std::collections::BTreeSet;
+
+use engine::limits::GATEWAY_GIVE_UP_MS;
+use engine::target::{FabricConfig, GroupState as AnaState, PortConfig, Target, TargetError};
+
+use super::decision::Decision;
+use super::local_fabric::LocalFabric;
+use super::member::Places;
+use super::state::GroupState;
+
+/// What could not be opened is tried again after so long, in milliseconds: a cluster that is not there may keep the gateway
+/// from all else for as long as connecting may take.
+const TRY_AGAIN_MS: u64 = 60_000;
+/// A namespace that is there and cannot be taken over keeps its load-balancing group from being served for so long, in
+/// milliseconds. Then the others are served without it, which its hosts see as its end.
+const LEAVE_OUT_MS: u64 = 60_000;
+
+/// What the target serves.
+#[derive(Debug, Default)]
+pub(crate) struct Serving {
+    /// The load-balancing groups whose images it has for itself.
+    pub(super) hold: BTreeSet<u32>,
+    /// Those of them that hosts are served.
+    pub(super) open: BTreeSet<u32>,
+    left_out: Places,
+    tried_ms: u64,
+    failing_since_ms: Option<u64>,
+    /// Since when its lease has been over.
+    suspended_ms: Option<u64>,
+    /// Whether hosts were told to try commands elsewhere that may still be under way on its connections, which must not be
+    /// used again then.
+    pub(super) has_given_up: bool,
+    opening: u64,
+}
+
+/// What became of a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Adjusted {
+    Unchanged,
+    Changed,
+    Failed,
+}
+
+impl Serving {
+    /// What is served of this state.
+    pub(super) fn view<'a>(
+        &'a self,
+        state: &'a GroupState,
+        name: &'a str,
+        ports: &'a [PortConfig],
+    ) -> LocalFabric<'a> {
+        LocalFabric {
+            state,
+            name,
+            ports,
+            hold: &self.hold,
+            open: &self.open,
+            left_out: &self.left_out,
+            opening: self.opening,
+        }
+    }
+
+    /// Serves nothing, and opens all images anew before anything is served again.
+    pub(super) fn close(&mut self, target: &Target) {
+        let none = BTreeSet::new();
+        if let Err(error) = target.apply(&without(target.config(), &none, &none)) {
+            tracing::error!(%error, "what this gateway must not serve any more cannot be closed");
+        }
+        self.hold.clear();
+        self.open.clear();
+        self.left_out.clear();
+        (self.suspended_ms, self.has_given_up) = (None, false);
+        self.opening += 1;
+    }
+
+    /// Makes the target serve what was decided. What is to end ends first, and without anything that could fail or wait
+    /// for a cluster; without a lease nothing else is done.
+    pub(super) fn adjust(
+        &mut self,
+        target: &Target,
+        state: &GroupState,
+        name: &str,
+        decision: &Decision,
+        (has_lease, now_ms): (bool, u64),
+    ) -> Adjusted {
+        let mut adjusted = Adjusted::Unchanged;
+        let hold: BTreeSet<u32> = self.hold.intersection(&decision.hold).copied().collect();
+        let open: BTreeSet<u32> = self.open.intersection(&decision.open).copied().collect();
+        if (&hold, &open) != (&self.hold, &self.open) {
+            if let Err(error) = target.apply(&without(target.config(), &hold, &open)) {
+                return self.failed(&error, now_ms);
+            }
+            tracing::info!(?hold, ?open, "load-balancing groups are let go of");
+            (self.hold, self.open) = (hold, open);
+            adjusted = Adjusted::Changed;
+        }
+        if !has_lease {
+            self.wait_suspended(target, now_ms);
+            return adjusted;
+        }
+        self.suspended_ms = None;
+        match self.follow(target, state, name, decision, now_ms) {
+            Ok(false) => {}
+            Ok(true) => adjusted = Adjusted::Changed,
+            Err(error) => return self.failed(&error, now_ms),
+        }
+        self.failing_since_ms = None;
+        if (&self.hold, &self.open) != (&decision.hold, &decision.open) {
+            (self.hold, self.open) = (decision.hold.clone(), decision.open.clone());
+            tracing::info!(hold = ?self.hold, open = ?self.open, "load-balancing groups are served");
+            adjusted = Adjusted::Changed;
+        }
+        adjusted
+    }
+
+    /// Lets hosts try elsewhere what does not come to an end here.
+    fn wait_suspended(&mut self, target: &Target, now_ms: u64) {
+        let since_ms = *self.suspended_ms.get_or_insert(now_ms);
+        if !self.hold.is_empty() && !self.has_given_up && now_ms >= since_ms + GATEWAY_GIVE_UP_MS {
+            tracing::warn!(
+                "the group's cluster does not answer: hosts are told to try elsewhere what is under way here"
+            );
+            target.give_up_commands();
+            self.has_given_up = true;
+        }
+    }
+
+    /// Has the target serve the group's configuration, but for what cannot be opened; whether that was something else.
+    fn follow(
+        &mut self,
+        target: &Target,
+        state: &GroupState,
+        name: &str,
+        decision: &Decision,
+        now_ms: u64,
+    ) -> Result<bool, TargetError> {
+        let served = target.config();
+        let is_time = now_ms >= self.tried_ms + TRY_AGAIN_MS;
+        let mut left_out = if is_time { Places::new() } else { self.left_out.clone() };
+        let wish = |left_out: &Places| {
+            let view = LocalFabric {
+                hold: &decision.hold,
+                open: &decision.open,
+                ..self.view(state, name, &served.ports)
+            };
+            LocalFabric { left_out, ..view }.build()
+        };
+        let mut wanted = wish(&left_out);
+        let mut is_new = false;
+        while wanted != served {
+            match target.apply(&wanted) {
+                Ok(_) => {
+                    is_new = true;
+                    break;
+                }
+                Err(TargetError::Namespace { nqn, nsid, source })
+                    if self.can_do_without(&served, &nqn, nsid, now_ms) =>
+                {
+                    let place = (nqn, nsid);
+                    if !self.left_out.contains(&place) {
+                        tracing::warn!(nqn = place.0, nsid, error = %source, "a namespace cannot be opened, and is left out");
+                    }
+                    // One less each time, so that this ends.
+                    left_out.insert(place);
+                    wanted = wish(&left_out);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if is_time || left_out != self.left_out {
+            self.tried_ms = now_ms;
+            self.left_out = left_out;
+        }
+        Ok(is_new)
+    }
+
+    /// A namespace that hosts have is not taken from them because a cluster has a bad moment.
+    fn can_do_without(&self, served: &FabricConfig, nqn: &str, nsid: u32, now_ms: u64) -> bool {
+        let is_there = served
+            .subsystem(nqn)
+            .is_some_and(|subsystem| subsystem.namespaces.iter().any(|namespace| namespace.nsid == nsid));
+        !is_there || self.failing_since_ms.is_some_and(|since_ms| now_ms >= since_ms + LEAVE_OUT_MS)
+    }
+
+    fn failed(&mut self, error: &TargetError, now_ms: u64) -> Adjusted {
+        if self.failing_since_ms.is_none() {
+            tracing::warn!(%error, "what this gateway is to serve cannot be served yet; it tries again");
+        } else {
+            tracing::debug!(%error, "what this gateway is to serve cannot be served yet");
+        }
+        self.failing_since_ms.get_or_insert(now_ms);
+        Adjusted::Failed
+    }
+}
+
+/// The same with no more than these load-balancing groups.
+fn without(mut fabric: FabricConfig, hold: &BTreeSet<u32>, open: &BTreeSet<u32>) -> FabricConfig {
+    for subsystem in &mut fabric.subsystems {
+        for group in subsystem.ana_groups.iter_mut().filter(|group| !open.contains(&group.id)) {
+            group.state = AnaState::Inaccessible;
+        }
+        for namespace in &mut subsystem.namespaces {
+            let is_image = matches!(namespace.backend, engine::backend::BackendConfig::Rbd(_));
+            namespace.standby |= is_image && !hold.contains(&namespace.ana_group);
+        }
+    }
+    fabric
+}

@@ -1,0 +1,326 @@
+//! What the gateways of a group share, as data and as pairs of an object: what is served, which gateways there are, and
+//! which of them serves which load-balancing group. It is read and written elsewhere, and so is decided what to change.
+
+use std::collections::BTreeMap;
+
+use engine::ceph::{ObjectChange, Pairs};
+use engine::limits::GATEWAYS_MAX;
+use engine::target::FabricConfig;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The format this program writes, and the only one it reads.
+const FORMAT: &str = "1";
+const FORMAT_KEY: &str = "format";
+/// The key of the version alone, by which a change is noticed.
+pub(crate) const VERSION_KEY: &str = "version";
+const CONFIG_KEY: &str = "config";
+const GATEWAY_PREFIX: &str = "gateway.";
+const GROUP_PREFIX: &str = "ana.";
+
+/// All that the gateways of a group share, as it is at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupState {
+    /// Grows by one with each change; 0 is a group that is not there yet.
+    pub(crate) version: u64,
+    /// What is served, without ports, ANA states and standby, which each gateway has of its own.
+    pub(crate) config: FabricConfig,
+    /// The gateways, by their names.
+    pub(crate) gateways: BTreeMap<String, Gateway>,
+    /// The load-balancing groups, which are ANA groups, by their numbers.
+    pub(crate) groups: BTreeMap<u32, LoadBalancingGroup>,
+}
+
+/// A gateway, as the others know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Gateway {
+    /// From 1 on: it says which identifiers its controllers have, and which load-balancing group it is preferred for.
+    pub(crate) number: u16,
+    /// Which run of it this is, and after which loss of its lease.
+    pub(crate) incarnation: u64,
+    pub(crate) life: Life,
+    /// The addresses of all connections that its images use, by which it is put on the blocklist.
+    pub(crate) addresses: Vec<String>,
+    /// Where hosts find it.
+    pub(crate) listeners: Vec<Listener>,
+}
+
+/// Whether a gateway may serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Life {
+    /// It may.
+    Alive,
+    /// The others have given it up; it has to come back as another incarnation.
+    Dead,
+    /// It has ended in order.
+    Left,
+}
+
+/// Where hosts find a gateway.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listener {
+    pub(crate) address: String,
+    pub(crate) service: u16,
+}
+
+/// Namespaces that one gateway serves at a time: an ANA group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoadBalancingGroup {
+    /// The gateway that serves it whenever it can.
+    pub(crate) preferred: String,
+    /// Who serves it, or is to as soon as it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<Owner>,
+    pub(crate) state: Phase,
+    /// Connections that have to be on the blocklist before the owner serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) fence: Vec<String>,
+}
+
+/// A gateway in one of its incarnations.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Owner {
+    pub(crate) gateway: String,
+    pub(crate) incarnation: u64,
+}
+
+/// How far a load-balancing group's owner has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Phase {
+    /// It serves.
+    Serving,
+    /// It has to put a dead gateway's connections on the blocklist first.
+    Fencing,
+    /// It takes over what another has let go of.
+    HandingOver,
+}
+
+/// Why a gateway cannot become one of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupFull;
+
+impl GroupState {
+    /// What the pairs of the group's object say.
+    pub(crate) fn of_pairs(pairs: &Pairs) -> Result<Self, String> {
+        if pairs.is_empty() {
+            return Ok(Self::default());
+        }
+        let format = String::from_utf8_lossy(pairs.get(FORMAT_KEY).map_or(b"none", Vec::as_slice));
+        if format != FORMAT {
+            return Err(format!(
+                "it has format {format}, and this selvedge knows {FORMAT}; use one that fits"
+            ));
+        }
+        let mut state = Self {
+            version: version_in(pairs).ok_or("it has no version, or one that is no number")?,
+            config: parsed(CONFIG_KEY, pairs.get(CONFIG_KEY).ok_or("it has no configuration")?)?,
+            ..Self::default()
+        };
+        for (key, value) in pairs {
+            if let Some(name) = key.strip_prefix(GATEWAY_PREFIX) {
+                state.gateways.insert(name.to_owned(), parsed(key, value)?);
+            } else if let Some(number) = key.strip_prefix(GROUP_PREFIX) {
+                let number = number.parse().map_err(|_| format!("{key} is no load-balancing group"))?;
+                state.groups.insert(number, parsed(key, value)?);
+            }
+        }
+        Ok(state)
+    }
+
+    /// The change of the object that makes `before` this, with the next version.
+    pub(crate) fn change_from(&self, before: &Self) -> ObjectChange {
+        let (old, new) = (before.pairs(before.version), self.pairs(before.version + 1));
+        let remove = old.keys().filter(|key| !new.contains_key(*key)).cloned().collect();
+        let is_new = before.version == 0;
+        let set = new.into_iter().filter(|(key, value)| is_new || old.get(key) != Some(value)).collect();
+        let mut relies_on = Pairs::new();
+        if !is_new {
+            relies_on.insert(VERSION_KEY.to_owned(), before.version.to_string().into_bytes());
+        }
+        ObjectChange { exclusive: is_new, relies_on, set, remove }
+    }
+
+    fn pairs(&self, version: u64) -> Pairs {
+        let mut pairs = Pairs::new();
+        pairs.insert(FORMAT_KEY.to_owned(), FORMAT.as_bytes().to_vec());
+        pairs.insert(VERSION_KEY.to_owned(), version.to_string().into_bytes());
+        pairs.insert(CONFIG_KEY.to_owned(), written(&self.config));
+        for (name, gateway) in &self.gateways {
+            pairs.insert(format!("{GATEWAY_PREFIX}{name}"), written(gateway));
+        }
+        for (number, group) in &self.groups {
+            pairs.insert(format!("{GROUP_PREFIX}{number}"), written(group));
+        }
+        pairs
+    }
+
+    /// Whether this is a gateway that may serve, in this incarnation.
+    pub(crate) fn is_alive(&self, owner: &Owner) -> bool {
+        self.gateways
+            .get(&owner.gateway)
+            .is_some_and(|gateway| gateway.life == Life::Alive && gateway.incarnation == owner.incarnation)
+    }
+
+    /// The gateways that may serve.
+    pub(crate) fn alive(&self) -> impl Iterator<Item = (&String, &Gateway)> {
+        self.gateways.iter().filter(|(_, gateway)| gateway.life == Life::Alive)
+    }
+
+    /// The load-balancing groups of this owner.
+    pub(crate) fn owned<'a>(&'a self, owner: &'a Owner) -> impl Iterator<Item = u32> + 'a {
+        let owned = self.groups.iter().filter(move |(_, group)| group.owner.as_ref() == Some(owner));
+        owned.map(|(number, _)| *number)
+    }
+
+    /// Makes this gateway one of the group, or one of it again. What its former incarnation has served, and nobody has
+    /// taken, is its own, behind a fence.
+    pub(crate) fn register(&mut self, me: &Owner, listeners: &[Listener]) -> Result<u16, GroupFull> {
+        self.bury(&me.gateway, |_, _| Some(me.clone()));
+        let taken = |number: &u16| self.gateways.values().any(|gateway| gateway.number == *number);
+        let number = match self.gateways.get(&me.gateway) {
+            Some(known) => known.number,
+            None => (1..=GATEWAYS_MAX).find(|number| !taken(number)).ok_or(GroupFull)?,
+        };
+        let gateway = Gateway {
+            number,
+            incarnation: me.incarnation,
+            life: Life::Alive,
+            addresses: Vec::new(),
+            listeners: listeners.to_vec(),
+        };
+        self.gateways.insert(me.gateway.clone(), gateway);
+        self.groups.entry(u32::from(number)).or_insert_with(|| LoadBalancingGroup {
+            preferred: me.gateway.clone(),
+            owner: Some(me.clone()),
+            state: Phase::HandingOver,
+            fence: Vec::new(),
+        });
+        Ok(number)
+    }
+
+    /// Gives a gateway up: it may not serve any more, and what it has served gets another owner, behind a fence.
+    pub(crate) fn bury(&mut self, name: &str, mut heir: impl FnMut(&Self, u32) -> Option<Owner>) {
+        let Some(dead) = self.gateways.get_mut(name).filter(|gateway| gateway.life == Life::Alive) else {
+            return;
+        };
+        dead.life = Life::Dead;
+        let addresses = std::mem::take(&mut dead.addresses);
+        let dead = Owner { gateway: name.to_owned(), incarnation: dead.incarnation };
+        for number in self.owned(&dead).collect::<Vec<_>>() {
+            let owner = heir(self, number);
+            let Some(group) = self.groups.get_mut(&number) else { continue };
+            group.fence.extend(addresses.iter().cloned());
+            group.fence.sort();
+            group.fence.dedup();
+            group.hand_to(owner);
+        }
+    }
+
+    /// Takes note of a new connection of this gateway's; `false` when it may not serve.
+    #[must_use]
+    pub(crate) fn add_address(&mut self, me: &Owner, address: &str) -> bool {
+        if !self.is_alive(me) {
+            return false;
+        }
+        let gateway = self.gateways.get_mut(&me.gateway).expect("it is alive");
+        gateway.addresses.push(address.to_owned());
+        true
+    }
+}
+
+impl LoadBalancingGroup {
+    /// Gives it to another owner, who has to see to the fence first.
+    pub(crate) fn hand_to(&mut self, owner: Option<Owner>) {
+        self.owner = owner;
+        self.state = if self.fence.is_empty() { Phase::HandingOver } else { Phase::Fencing };
+    }
+}
+
+/// The version that these pairs have.
+pub(crate) fn version_in(pairs: &Pairs) -> Option<u64> {
+    std::str::from_utf8(pairs.get(VERSION_KEY)?).ok()?.parse().ok()
+}
+
+fn written(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain data without maps of odd keys")
+}
+
+fn parsed<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(value).map_err(|error| format!("{key} is damaged ({error})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(gateway: &str, incarnation: u64) -> Owner {
+        Owner { gateway: gateway.to_owned(), incarnation }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let mut state = GroupState::default();
+        let listener = Listener { address: "10.0.0.1".to_owned(), service: 4420 };
+        assert_eq!(state.register(&owner("a", 7), &[listener]), Ok(1));
+        assert_eq!(state.register(&owner("b", u64::MAX), &[]), Ok(2));
+        assert!(state.add_address(&owner("a", 7), "v2:127.0.0.1:0/1"));
+        let first = state.change_from(&GroupState::default());
+        assert!(first.exclusive && first.relies_on.is_empty());
+        state.version = 1;
+        assert_eq!(GroupState::of_pairs(&first.set), Ok(state.clone()));
+        let mut next = state.clone();
+        next.groups.get_mut(&2).unwrap().state = Phase::Serving;
+        let second = next.change_from(&state);
+        assert_eq!(second.set.keys().collect::<Vec<_>>(), ["ana.2", "version"]);
+        assert_eq!(second.relies_on.get("version").map(Vec::as_slice), Some(&b"1"[..]));
+    }
+
+    #[test]
+    fn what_is_no_state_is_told_by_its_key() {
+        let mut state = GroupState::default();
+        assert_eq!(state.register(&owner("a", 7), &[]), Ok(1));
+        let pairs = state.change_from(&GroupState::default()).set;
+        for (key, value, expected) in [
+            ("format", "2", "format 2"),
+            ("version", "x", "no version"),
+            ("gateway.a", "{}", "gateway.a"),
+            ("ana.x", "{}", "ana.x"),
+            ("config", "", "config"),
+        ] {
+            let mut pairs = pairs.clone();
+            pairs.insert(key.to_owned(), value.as_bytes().to_vec());
+            let what = GroupState::of_pairs(&pairs).unwrap_err();
+            assert!(what.contains(expected), "{key}: {what}");
+        }
+    }
+
+    #[test]
+    fn who_comes_back_keeps_its_number_and_fences_what_it_was() {
+        let mut state = GroupState::default();
+        assert_eq!(state.register(&owner("a", 1), &[]), Ok(1));
+        assert!(state.add_address(&owner("a", 1), "x"));
+        assert_eq!(state.register(&owner("a", 2), &[]), Ok(1));
+        assert!(!state.add_address(&owner("a", 1), "y"), "the former incarnation may do nothing any more");
+        let group = &state.groups[&1];
+        assert_eq!(
+            (&group.owner, &group.fence, group.state),
+            (&Some(owner("a", 2)), &vec!["x".to_owned()], Phase::Fencing)
+        );
+    }
+
+    #[test]
+    fn a_group_has_an_end() {
+        let mut state = GroupState::default();
+        for number in 1..=GATEWAYS_MAX {
+            assert_eq!(state.register(&owner(&format!("g{number}"), 1), &[]), Ok(number));
+        }
+        assert_eq!(state.register(&owner("one more", 1), &[]), Err(GroupFull));
+        assert_eq!(state.register(&owner("g3", 2), &[]), Ok(3));
+    }
+}

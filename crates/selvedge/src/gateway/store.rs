@@ -1,0 +1,195 @@
+//! Where a group of gateways keeps what it shares: two objects of a Ceph cluster, and its blocklist. It does what it is
+//! told and decides nothing; a connection that the cluster has shut out is made anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use engine::ceph::{CephError, Cluster, ClusterOptions, Object, ObjectChange, Pairs, Watch};
+use engine::limits::{
+    GATEWAY_FENCE_S, GATEWAY_FENCES_AT_ONCE, GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS,
+};
+
+use super::lease::Beat;
+use super::spec::GroupSpec;
+use super::state::{GroupState, VERSION_KEY, version_in};
+
+/// What the cluster says of a connection that is on its blocklist.
+const SHUT_OUT: i32 = 108;
+/// What it says of an operation that took too long.
+const LATE: i32 = 110;
+
+/// Why something shared cannot be read or changed.
+#[derive(Debug)]
+pub(crate) enum StoreError {
+    /// The cluster.
+    Ceph(CephError),
+    /// What is there is not what gateways write.
+    Damaged(String),
+    /// There is nothing any more where there was.
+    Gone(String),
+}
+
+impl std::fmt::Display for StoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ceph(error) => error.fmt(f),
+            Self::Damaged(what) => write!(f, "the gateways' group cannot be read: {what}"),
+            Self::Gone(name) => write!(f, "the gateways' group {name} is not there any more"),
+        }
+    }
+}
+
+impl StoreError {
+    /// Whether the cluster has only taken too long: what was asked for may have happened, or may happen yet.
+    pub(crate) fn is_late(&self) -> bool {
+        matches!(self, Self::Ceph(error) if error.code() == Some(LATE))
+    }
+}
+
+impl From<CephError> for StoreError {
+    fn from(error: CephError) -> Self {
+        Self::Ceph(error)
+    }
+}
+
+/// Where a group of gateways keeps what it shares.
+#[derive(Debug)]
+pub(crate) struct Store {
+    spec: GroupSpec,
+    /// Rings when others have changed something.
+    bell: SyncSender<()>,
+    connection: Mutex<Arc<Connection>>,
+    watch: Mutex<Option<Watch>>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    cluster: Arc<Cluster>,
+    group: Object,
+    beats: Object,
+}
+
+impl Connection {
+    fn new(spec: &GroupSpec) -> Result<Self, CephError> {
+        let options = ClusterOptions {
+            conf: spec.conf.clone(),
+            id: spec.id.clone(),
+            operation_timeout_ms: GATEWAY_OPERATION_TIMEOUT_MS,
+            cpus: Vec::new(),
+        };
+        let cluster = Cluster::connect(&options)?;
+        let pool = Arc::new(cluster.pool(&spec.pool, &spec.namespace)?);
+        let group = Object::new(pool.clone(), &format!("selvedge.group.{}", spec.group))?;
+        let beats = Object::new(pool, &format!("selvedge.beats.{}", spec.group))?;
+        Ok(Self { cluster, group, beats })
+    }
+}
+
+impl Store {
+    /// Connects to the group's cluster. `bell` rings when others have changed something.
+    pub(crate) fn connect(spec: GroupSpec, bell: SyncSender<()>) -> Result<Self, CephError> {
+        let connection = Mutex::new(Arc::new(Connection::new(&spec)?));
+        Ok(Self { spec, bell, connection, watch: Mutex::default() })
+    }
+
+    /// The state as it is now; that of a group that is not there yet is empty.
+    pub(crate) fn state(&self) -> Result<GroupState, StoreError> {
+        let pairs = self.look_after(self.connection().group.pairs(""))?;
+        GroupState::of_pairs(&pairs.unwrap_or_default()).map_err(StoreError::Damaged)
+    }
+
+    /// The state's version.
+    pub(crate) fn version(&self) -> Result<u64, StoreError> {
+        let pairs = self.look_after(self.connection().group.pairs(VERSION_KEY))?;
+        let pairs = pairs.ok_or_else(|| StoreError::Gone(self.spec.to_string()))?;
+        version_in(&pairs).ok_or_else(|| StoreError::Damaged("it has no version".to_owned()))
+    }
+
+    /// Makes `before` into `after`, with the next version, unless somebody else has changed it: then `false`.
+    pub(crate) fn change(&self, before: &GroupState, after: &GroupState) -> Result<bool, StoreError> {
+        let change = after.change_from(before);
+        Ok(self.look_after(self.connection().group.change(&change))?)
+    }
+
+    /// Tells the other gateways that something has changed.
+    pub(crate) fn tell(&self) {
+        // One that is dead never answers, and all see the change with their next beat anyway.
+        if let Err(error) = self.connection().group.notify(GATEWAY_NOTIFY_TIMEOUT_MS) {
+            tracing::debug!(%error, "not all gateways have heard of a change");
+        }
+    }
+
+    /// Says that a gateway lives.
+    pub(crate) fn beat(&self, name: &str, beat: Beat) -> Result<(), StoreError> {
+        let value = serde_json::to_vec(&beat).expect("two numbers");
+        let set = Pairs::from([(name.to_owned(), value)]);
+        let change = ObjectChange { set, ..ObjectChange::default() };
+        self.look_after(self.connection().beats.change(&change)).map(drop)?;
+        Ok(())
+    }
+
+    /// The last beats of all gateways. What is no beat is none.
+    pub(crate) fn beats(&self) -> Result<BTreeMap<String, Beat>, StoreError> {
+        let pairs = self.look_after(self.connection().beats.pairs(""))?.unwrap_or_default();
+        let beats = pairs.into_iter().filter_map(|(name, value)| {
+            let beat = serde_json::from_slice(&value).ok()?;
+            Some((name, beat))
+        });
+        Ok(beats.collect())
+    }
+
+    /// Puts these connections on the blocklist, and waits until this one works by a map that has them.
+    pub(crate) fn fence(&self, addresses: &BTreeSet<String>) -> Result<(), StoreError> {
+        let connection = self.connection();
+        let (addresses, next): (Vec<&String>, _) = (addresses.iter().collect(), AtomicUsize::new(0));
+        let failure = Mutex::new(None);
+        let work = || {
+            while let Some(address) = addresses.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = connection.cluster.blocklist(address, GATEWAY_FENCE_S) {
+                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..addresses.len().min(GATEWAY_FENCES_AT_ONCE) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error.into()),
+            None => Ok(self.look_after(connection.cluster.wait_for_latest_map())?),
+        }
+    }
+
+    /// Sees to it that changes of others are heard of.
+    pub(crate) fn keep_watching(&self) -> Result<(), StoreError> {
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        if watch.as_ref().is_some_and(|watch| !watch.is_lost()) {
+            return Ok(());
+        }
+        *watch = None;
+        *watch = Some(self.look_after(Watch::start(&self.connection().group, self.bell.clone()))?);
+        Ok(())
+    }
+
+    fn connection(&self) -> Arc<Connection> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Connection>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects anew when the cluster has shut this connection out; what failed has to be tried again.
+    fn look_after<T>(&self, outcome: Result<T, CephError>) -> Result<T, CephError> {
+        let Err(error) = &outcome else { return outcome };
+        if error.code() == Some(SHUT_OUT) {
+            tracing::warn!(group = %self.spec, "the cluster has shut out this gateway's connection; it connects anew");
+            *self.lock() = Arc::new(Connection::new(&self.spec)?);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,152 @@
+//! Gateways of a group as processes over a real cluster: one is changed and both follow, one is killed and the other
+//! serves, it comes back and has its own again. It runs where `SELVEDGE_CEPH_CONF` names a cluster's configuration that
+//! has a pool `rbd`, and says so where not. What hosts notice is the lab's.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const NQN: &str = "nqn.2026-01.io.selvedge:gateways";
+/// A wait that never ends would hide what is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Gateway {
+    child: Child,
+    control: String,
+}
+
+impl Gateway {
+    fn start(folder: &Path, group: &str, name: &str) -> Self {
+        let control = format!("unix:{}", folder.join(format!("{name}.sock")).display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        command.args(["serve", "-s", "0", "--reactors", "1", "--gateway-group", group]);
+        command.args(["--gateway-name", name, "--control", &control]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the program runs");
+        Self { child, control }
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        command.args(arguments).args(["--control", &self.control, "-o", "json"]).stdin(Stdio::null());
+        command.output().expect("the program runs")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Value {
+        let output = self.ask(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Waits until this gateway serves these load-balancing groups.
+    fn wait_for_groups(&self, wanted: &[u64]) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let output = self.ask(&["gateways"]);
+            let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let groups = status["load_balancing_groups"].as_array().cloned().unwrap_or_default();
+            let served = groups.iter().filter(|group| group["is_served_here"] == json!(true));
+            let served: Vec<u64> = served.filter_map(|group| group["id"].as_u64()).collect();
+            if served == wanted {
+                return;
+            }
+            assert!(Instant::now() < end, "{wanted:?} are not served: {status}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The namespaces with their ANA groups and the groups' states, once there are so many.
+    fn wait_for_namespaces(&self, count: usize) -> Vec<(u64, u64, String)> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let subsystem = self.run(&["subsystem", "show", NQN]);
+            let namespaces = subsystem["namespaces"].as_array().cloned().unwrap_or_default();
+            if namespaces.len() == count {
+                let groups = subsystem["ana_groups"].as_array().cloned().unwrap_or_default();
+                let state =
+                    |id: u64| groups.iter().find(|group| group["id"] == json!(id)).unwrap()["state"].clone();
+                let row = |namespace: &Value| {
+                    let group = namespace["ana_group"].as_u64().unwrap();
+                    let state = state(group).as_str().unwrap().to_owned();
+                    (namespace["nsid"].as_u64().unwrap(), group, state)
+                };
+                return namespaces.iter().map(row).collect();
+            }
+            assert!(Instant::now() < end, "{count} namespaces do not come: {subsystem}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn end(mut self, signal: &str) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().expect("kill runs");
+        assert!(sent.success());
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn gateways_follow_each_other_and_stand_in_for_each_other() {
+    let Some(conf) = std::env::var_os("SELVEDGE_CEPH_CONF") else {
+        eprintln!("skipped: SELVEDGE_CEPH_CONF names no cluster");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let group = format!("rbd/test-{},conf={}", uuid::Uuid::new_v4(), conf.to_string_lossy());
+    let a = Gateway::start(folder.path(), &group, "a");
+    a.wait_for_groups(&[1]);
+    let b = Gateway::start(folder.path(), &group, "b");
+    b.wait_for_groups(&[2]);
+    a.wait_for_groups(&[1]);
+    a.run(&["subsystem", "add", NQN, "--allow-any-host"]);
+    for _ in 0..2 {
+        b.run(&["namespace", "add", NQN, "null:1m"]);
+    }
+    a.run(&["namespace", "add", NQN, "null:1m", "--load-balancing-group", "2"]);
+    let row = |nsid, group, state: &str| (nsid, group, state.to_owned());
+    let (here, there) = ("optimized", "inaccessible");
+    assert_eq!(b.wait_for_namespaces(3), [row(1, 1, there), row(2, 2, here), row(3, 2, here)]);
+    assert_eq!(a.wait_for_namespaces(3), [row(1, 1, here), row(2, 2, there), row(3, 2, there)]);
+    let refused = a.ask(&["namespace", "add", NQN, "memory:1m"]);
+    assert_eq!(refused.status.code(), Some(1), "what only one gateway can have is refused");
+    // One that is killed is stood in for, and has its own again when it is back.
+    a.end("-KILL");
+    b.wait_for_groups(&[1, 2]);
+    b.run(&["namespace", "remove", NQN, "3"]);
+    let a = Gateway::start(folder.path(), &group, "a");
+    a.wait_for_groups(&[1]);
+    assert_eq!(a.wait_for_namespaces(2), [row(1, 1, here), row(2, 2, there)]);
+    // One that ends in order gives its own away first.
+    assert_eq!(b.end("-TERM"), Some(0));
+    a.wait_for_groups(&[1, 2]);
+    assert_eq!(a.end("-TERM"), Some(0));
+    // A gateway that finds nobody takes what there is.
+    let b = Gateway::start(folder.path(), &group, "b");
+    b.wait_for_groups(&[1, 2]);
+    assert_eq!(b.wait_for_namespaces(2), [row(1, 1, here), row(2, 2, here)]);
+}
+
+#[test]
+fn what_cannot_be_is_said_in_one_line() {
+    for (arguments, expected) in [
+        (&["--gateway-group", "rbd"][..], "POOL[/NAMESPACE]/GROUP"),
+        (&["--gateway-group", "rbd/g", "--namespace", "null:1m"], "cannot be used with"),
+        (&["--gateway-name", "a"], "--gateway-group"),
+        (&["--gateway-group", "rbd/g", "--gateway-name", "a b"], "1 to 128 letters"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        let output = command.arg("serve").args(arguments).stdin(Stdio::null()).output().expect("it runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
+    }
+}
