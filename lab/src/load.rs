@@ -54,6 +54,13 @@ pub(crate) fn cpu_s(id: u32) -> Option<f64> {
     (ticks.len() == 4).then(|| ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 
+/// Time that all processors together have not been idle since the machine began, in seconds, with what the machine below did
+/// not give. None when the system does not tell.
+pub(crate) fn busy_s() -> Option<f64> {
+    let (all, idle) = machine_ticks(&std::fs::read_to_string("/proc/stat").ok()?)?;
+    Some((all - idle) / TICKS_PER_S)
+}
+
 /// All ticks and the idle ones, from /proc/stat. Time that a guest got is in the user's already.
 fn machine_ticks(text: &str) -> Option<(f64, f64)> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
@@ -85,5 +92,6 @@ mod tests {
         let text = std::fs::read_to_string("/proc/self/stat").unwrap();
         assert!(process_ticks(&text).is_some());
         assert!(cpu_s(std::process::id()).is_some());
+        assert!(busy_s().is_some_and(|seconds| seconds > 0.0));
     }
 }

@@ -1,16 +1,19 @@
 //! Selvedge's measurements beside others, its networks with many links, and a browser: `lab links` emulates links,
-//! `lab paths` measures on them, `lab chaos` breaks what is on them, `lab tuning` changes their queues; `lab browser` looks
-//! at reports. It dispatches and explains, and keeps out all of them.
+//! `lab paths` measures on them, `lab chaos` breaks what is on them, `lab tuning` changes their queues; `lab ceph` is a
+//! small Ceph, `lab browser` looks at reports. It dispatches and explains, and keeps out all of them.
 
+mod answer;
 mod arguments;
 mod baseline;
 mod browser;
 mod cell;
+mod ceph;
 mod chaos;
 mod cleanup;
 mod cuts;
 mod emulator;
 mod experiment;
+mod guard;
 mod latency;
 mod links;
 mod load;
@@ -20,6 +23,7 @@ mod outcome;
 mod paths;
 mod picture;
 mod program;
+mod remote;
 mod scenario;
 mod seed;
 mod series;
@@ -71,6 +75,31 @@ lab tuning --program PATH [OPTION]...
     interface that goes away, without root, recordings
     --output DIR       where its files go (tuning)
 
+lab ceph up --dir DIR [OPTION]...
+    a small Ceph on the loopback with a pool `rbd`, until Ctrl-C or SIGTERM; its last line is the configuration file's path
+    --dir DIR          where all its files are; empty or not there, and removed in the end
+    --osds N           (1) with more, as many copies, at most 3, and a manager
+    --store memstore|bluestore         (memstore)
+    --auth none|cephx  with cephx there are keys for client.admin, and for client.selvedge with `profile rbd` (none)
+lab ceph test --program PATH [OPTION]...
+    images of such clusters as namespaces: contents, commands, snapshots, sizes, keys, refusals, lost OSDs, idle ones
+    --output DIR       where its files and the logs go (ceph)
+    --only TEXT        only checks with this in their names
+    --seed N           of all contents (by chance, and printed)
+lab ceph gateways --program PATH [OPTION]...
+    two gateways of one group: by chance one is killed, stopped or cut off while hosts write and check every block
+    --output DIR       where its files and the logs go (gateways)
+    --rounds N         (50)
+    --seed N           of everything that chance decides (by chance, and printed)
+
+lab ceph bench --program PATH [OPTION]...
+    what the gateway costs beside fio's rbd engine, what its knobs do, and latency by load on three copies
+    --output DIR       where runs.jsonl, README.md and curve.svg go (ceph)
+    --rounds N         of which the medians count (5)
+    --seconds S        of each run, after one second of ramp (5)
+    --only cost|knobs|curve
+    --seed N           of the order of runs (by chance, and kept)
+
 lab links --target NAMESPACE --host NAMESPACE [OPTION]...
     links between two network namespaces: tt1, tt2... in the one, th1, th2... in the other
     --links N  --rate MBIT  --delay MS  --loss PROBABILITY  --mode skb|mtu  --queue KB  --seed N
@@ -93,7 +122,7 @@ lab latency --program PATH [OPTION]...
     --rounds N         (5)
     --size MIB         of data that each run reads (128)
 
-links, paths, chaos and tuning make devices and namespaces, iscsi and latency start tgtd and tcpdump: that takes root.";
+links, paths, chaos, tuning and ceph's gateways make devices and namespaces, iscsi and latency start tgtd and tcpdump: that takes root.";
 
 /// Why a command did not do its work.
 pub(crate) enum Failure {
@@ -110,6 +139,7 @@ fn main() -> ExitCode {
     };
     told(match command.as_str() {
         "browser" => browser::main(rest),
+        "ceph" => ceph::main(rest),
         "iscsi" => baseline::main(rest),
         "latency" => latency::main(rest),
         "links" => links::main(rest),

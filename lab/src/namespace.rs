@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Where `ip netns` keeps namespaces by name.
-const FOLDER: &str = "/run/netns";
+pub(crate) const FOLDER: &str = "/run/netns";
 
 /// Does `work` in the network namespace `name`. Sockets, devices and programs that `work` makes belong there, for
 /// ever; the calling thread stays where it is.

@@ -40,15 +40,83 @@ const RIGHT: f64 = 20.0;
 const PLOT_TOP: f64 = 70.0;
 const PLOT_HEIGHT: f64 = 280.0;
 
+/// How the y axis counts.
+enum Height {
+    /// From nothing on, with a label at each step.
+    Even { step: f64, most: f64 },
+    /// Each decade as high as the others.
+    Decades { least: f64, most: f64 },
+}
+
+impl Height {
+    fn even(curves: &[Curve]) -> Height {
+        let (step, most) = scale(heights(curves).fold(1.0, f64::max));
+        Height::Even { step, most }
+    }
+
+    /// From a round number to a round number. What is not above 0 has no place there.
+    fn decades(curves: &[Curve]) -> Height {
+        let above = || heights(curves).filter(|y| *y > 0.0);
+        let least = above().reduce(f64::min).unwrap_or(1.0);
+        let most = above().reduce(f64::max).unwrap_or(1.0);
+        let below = rounds(least).into_iter().rfind(|round| *round <= least);
+        let beyond = rounds(most).into_iter().find(|round| *round > most);
+        Height::Decades { least: below.unwrap_or(least), most: beyond.unwrap_or(10.0 * most) }
+    }
+
+    /// Where y is, from 0 at the bottom to 1 at the top.
+    fn share(&self, y: f64) -> f64 {
+        match *self {
+            Height::Even { most, .. } => y / most,
+            Height::Decades { least, most } => (y.max(least) / least).ln() / (most / least).ln(),
+        }
+    }
+
+    fn labels(&self) -> Vec<f64> {
+        match *self {
+            Height::Even { step, most } => steps(step, most).collect(),
+            Height::Decades { least, most } => {
+                let count = (most / least).log10().ceil() as i32;
+                let decades =
+                    (0..=count).flat_map(|decade| rounds(least * 10_f64.powi(decade)).into_iter().take(3));
+                decades.filter(|y| (least * 0.999..=most * 1.001).contains(y)).collect()
+            }
+        }
+    }
+}
+
+fn heights(curves: &[Curve]) -> impl Iterator<Item = f64> {
+    curves.iter().flat_map(|curve| &curve.points).map(|point| point.1)
+}
+
+/// 1, 2, 5 and 10 times the power of ten at or below a number.
+fn rounds(of: f64) -> [f64; 4] {
+    let power = 10_f64.powf((of.log10() + 1e-9).floor());
+    [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power)
+}
+
 /// Draws curves over a common x axis. The first is drawn thick.
 pub(crate) fn curves(title: &str, x_axis: &str, y_axis: &str, curves: &[Curve], bands: &[Band]) -> String {
-    let points = || curves.iter().flat_map(|curve| &curve.points);
-    let x_most = points().map(|point| point.0).fold(1.0, f64::max);
-    let (y_step, y_most) = scale(points().map(|point| point.1).fold(1.0, f64::max));
+    plot(title, [x_axis, y_axis], curves, bands, &Height::even(curves))
+}
+
+/// The same for values that differ by powers of ten, with a mark at each point.
+pub(crate) fn decades(title: &str, x_axis: &str, y_axis: &str, curves: &[Curve]) -> String {
+    plot(title, [x_axis, y_axis], curves, &[], &Height::decades(curves))
+}
+
+fn plot(
+    title: &str,
+    [x_axis, y_axis]: [&str; 2],
+    curves: &[Curve],
+    bands: &[Band],
+    height: &Height,
+) -> String {
+    let x_most = curves.iter().flat_map(|curve| &curve.points).map(|point| point.0).fold(1.0, f64::max);
     let (x_step, _) = scale(x_most);
     let bottom = PLOT_TOP + PLOT_HEIGHT;
     let x_of = |x: f64| LEFT + (WIDTH - LEFT - RIGHT) * x / x_most;
-    let y_of = |y: f64| bottom - PLOT_HEIGHT * y / y_most;
+    let y_of = |y: f64| bottom - PLOT_HEIGHT * height.share(y);
     let mut svg = page(title, bottom + 46.0);
     for band in bands {
         let (from, to) = (x_of(band.from), x_of(band.to.min(x_most)));
@@ -60,7 +128,7 @@ pub(crate) fn curves(title: &str, x_axis: &str, y_axis: &str, curves: &[Curve], 
         );
         text(&mut svg, from + 4.0, PLOT_TOP + 14.0, "start", "faint", &band.name);
     }
-    for y in steps(y_step, y_most) {
+    for y in height.labels() {
         line(&mut svg, (LEFT, y_of(y)), (WIDTH - RIGHT, y_of(y)));
         text(&mut svg, LEFT - 6.0, y_of(y) + 4.0, "end", "faint", &y.to_string());
     }
@@ -80,6 +148,12 @@ pub(crate) fn curves(title: &str, x_axis: &str, y_axis: &str, curves: &[Curve], 
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"/>",
             path.join(" ")
         );
+        if matches!(height, Height::Decades { .. }) {
+            for &(x, y) in &curve.points {
+                let (x, y) = (x_of(x), y_of(y));
+                let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
+            }
+        }
     }
     legend(&mut svg, 130.0, curves.iter().map(|curve| curve.name.as_str()));
     svg + "</svg>\n"
@@ -213,6 +287,18 @@ mod tests {
         for expected in ["a &lt; b", "time (s)", "MB/s", ">all<", ">link 1<", "link 2 cut", "880.0,70.0"] {
             assert!(svg.contains(expected), "{expected}");
         }
+    }
+
+    #[test]
+    fn decades_are_equally_high() {
+        let curve = Curve { name: "p99".to_owned(), points: vec![(1.0, 0.3), (2.0, 40.0), (3.0, 0.0)] };
+        let height = Height::decades(std::slice::from_ref(&curve));
+        assert_eq!(height.labels(), [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
+        let step = height.share(2.0) - height.share(0.2);
+        assert!((height.share(20.0) - height.share(2.0) - step).abs() < 1e-9);
+        assert_eq!((height.share(0.0), height.share(0.2), height.share(50.0)), (0.0, 0.0, 1.0));
+        let svg = decades("t", "IOPS", "ms", &[curve]);
+        assert_eq!((svg.matches("<circle").count(), svg.matches(">0.2<").count()), (3, 1));
     }
 
     #[test]

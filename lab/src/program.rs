@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,8 @@ pub(crate) struct Ended {
 /// A running program. Dropping it ends it.
 pub(crate) struct Program {
     process: Child,
-    lines: Receiver<String>,
+    /// Whoever wants a line takes it from the others.
+    lines: Mutex<Receiver<String>>,
     errors: Option<JoinHandle<String>>,
 }
 
@@ -45,7 +47,7 @@ impl Program {
                 String::from_utf8_lossy(&bytes).trim().to_owned()
             })
         });
-        Program { process, lines, errors }
+        Program { process, lines: Mutex::new(lines), errors }
     }
 
     /// Starts `words`, a program and its arguments. It gets SIGKILL when this process ends in whatever way, so that
@@ -70,7 +72,7 @@ impl Program {
 
     /// The next line it prints, unless it ends or `deadline` comes first.
     pub(crate) fn line(&self, deadline: Instant) -> Option<String> {
-        self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+        self.lines().recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
     }
 
     /// Waits until it has ended or `until` comes. None when it still runs.
@@ -105,11 +107,16 @@ impl Program {
         Ok(Some(Ended { status, cpu_s }))
     }
 
+    fn lines(&self) -> MutexGuard<'_, Receiver<String>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// All that a program that has ended has printed and nobody has read.
     pub(crate) fn rest(&self) -> String {
         let mut text = String::new();
+        let lines = self.lines();
         loop {
-            match self.lines.recv_timeout(Duration::from_secs(5)) {
+            match lines.recv_timeout(Duration::from_secs(5)) {
                 Ok(line) => text += &(line + "\n"),
                 Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return text,
             }
@@ -120,6 +127,14 @@ impl Program {
     pub(crate) fn errors(&mut self) -> String {
         self.end();
         self.errors.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+
+    /// Sends a signal, unless it has ended: its id may be another's then.
+    pub(crate) fn signal(&mut self, signal: Signal) {
+        let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        if let (Some(id), Ok(None)) = (id, self.process.try_wait()) {
+            let _ = kill_process(id, signal);
+        }
     }
 
     /// Ends it at once, for programs that take no hint.

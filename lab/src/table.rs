@@ -49,6 +49,15 @@ pub(crate) fn whole(figure: Option<f64>) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.0}"))
 }
 
+/// Three digits, or a dash.
+pub(crate) fn short(figure: Option<f64>) -> String {
+    match figure {
+        None => "-".to_owned(),
+        Some(figure) if figure >= 99.95 => format!("{figure:.0}"),
+        Some(figure) => format!("{figure:.1}"),
+    }
+}
+
 /// How many times `of` is in `figure`, or a dash.
 pub(crate) fn ratio(figure: Option<f64>, of: Option<f64>) -> String {
     match (figure, of) {
@@ -77,5 +86,6 @@ mod tests {
             ("-".into(), "-".into(), "-".into())
         );
         assert_eq!(ratio(Some(3.0), Some(2.0)), "1.50");
+        assert_eq!([None, Some(1.24), Some(99.96)].map(short), ["-", "1.2", "100"]);
     }
 }

@@ -10,7 +10,7 @@ use crate::{lab, workspace};
 
 /// Those without arguments.
 const PLAIN: [&str; 3] = ["idle", "storm", "limits"];
-const NAMES: &str = "there are roofline, idle, storm, limits, iscsi and latency";
+const NAMES: &str = "there are roofline, idle, storm, limits, iscsi, latency and ceph";
 
 /// Runs the measurement that the first argument names; the other arguments are the measurement's own.
 pub(crate) fn run(args: &[String]) -> ExitCode {
@@ -18,6 +18,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Some((name, rest)) if name == "roofline" => roofline(rest),
         Some((name, rest)) if name == "iscsi" => told(become_lab(name, rest, &packages::BASELINE)),
         Some((name, rest)) if name == "latency" => told(become_lab(name, rest, &packages::LATENCY)),
+        Some((name, rest)) if name == "ceph" => told(ceph(rest)),
         Some((name, [])) if PLAIN.contains(&name.as_str()) => measure(name, &[]),
         Some((name, _)) if PLAIN.contains(&name.as_str()) => {
             crate::usage_error(&format!("{name} takes no arguments"))
@@ -44,6 +45,19 @@ fn told(outcome: Result<Infallible, String>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The Ceph gateway beside librbd alone. It takes no rights; without `--output`, results are kept with the other runs of the day.
+fn ceph(args: &[String]) -> Result<Infallible, String> {
+    packages::ensure(&packages::CEPH)?;
+    packages::ensure(&packages::CEPH_BENCH)?;
+    let program = workspace::program()?;
+    let mut command = Command::new(lab::build_program()?);
+    command.args(["ceph", "bench"]).args(args).args(["--program", &program]);
+    if !args.iter().any(|arg| arg == "--output") {
+        command.arg("--output").arg(kept_runs().join("ceph"));
+    }
+    Err(format!("the lab's program does not start: {}", command.exec()))
 }
 
 /// Builds what is measured and what measures, and becomes the latter, so that a signal for us is one for it. Without

@@ -17,6 +17,9 @@ const PROGRESS: Duration = Duration::from_secs(20);
 /// Output that ends this long after its program comes from something the program left behind.
 const LEFTOVER: Duration = Duration::from_secs(2);
 
+/// What was killed is gone as soon as the kernel has seen to it.
+const KILL_LIMIT: Duration = Duration::from_secs(20);
+
 /// One program that runs to its end.
 pub(crate) struct Step {
     program: String,
@@ -181,6 +184,18 @@ impl Process {
             // The shell's own kill needs no package, and the child is not reaped yet: the id is its.
             let kill = format!("kill -TERM {}", self.child.id());
             let _ = Command::new("sh").args(["-c", &kill]).status();
+        }
+    }
+
+    /// SIGKILL to the program alone, which gets no time for anything, and waits for its end.
+    pub(crate) fn kill(&mut self) -> Result<(), String> {
+        if self.ended() {
+            return Ok(());
+        }
+        self.child.kill().map_err(|error| format!("a program cannot be killed: {error}"))?;
+        match self.wait(KILL_LIMIT, false) {
+            Some(_) => Ok(()),
+            None => Err("a program does not end although it was killed".to_owned()),
         }
     }
 

@@ -305,7 +305,7 @@ fn visits(port: &str) -> Vec<Visit> {
 }
 
 /// A port that was free a moment ago: QEMU wants a number, and cannot say which one it has chosen.
-fn free_port() -> Result<String, String> {
+pub(crate) fn free_port() -> Result<String, String> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     listener.map(|address| address.port().to_string()).map_err(|error| format!("no free port: {error}"))
 }

@@ -3,6 +3,7 @@
 
 mod bench;
 mod broken;
+mod ceph;
 mod chaos;
 mod check;
 mod cleanup;
@@ -10,6 +11,7 @@ mod command;
 mod commands;
 mod conversation;
 mod fuzz;
+mod gateways;
 mod guest;
 mod lab;
 mod licences;
@@ -45,6 +47,7 @@ cargo xtask fuzz [TARGET]... [ARG]...   fuzzers, for --seconds N or --runs N eac
 cargo xtask bench roofline [ARG]...     the target against bare sockets, kept under bench-runs/
 cargo xtask bench iscsi [ARG]...        the same file over NVMe/TCP, iSCSI and NBD (docs/baselines.md)
 cargo xtask bench latency [ARG]...      the bench's latencies against tcpdump's and fio's (docs/bench.md)
+cargo xtask bench ceph [ARG]...         images of a Ceph through the gateway and by fio's rbd engine alone
 cargo xtask bench idle                  what connected queues cost while nobody asks anything";
 
 fn main() -> ExitCode {

@@ -55,6 +55,21 @@ pub(crate) const CHAOS: [Package; 3] = [
     Package { name: "mount", evidence: "mount" },
 ];
 
+/// What a small Ceph takes, and being its client. Where services run, these packages start targets without a service in them:
+/// there is no configuration, and the lab's daemons are its own.
+pub(crate) const CEPH: [Package; 7] = [
+    Package { name: "ceph-mon", evidence: "ceph-mon" },
+    Package { name: "ceph-mgr", evidence: "ceph-mgr" },
+    Package { name: "ceph-osd", evidence: "ceph-osd" },
+    Package { name: "ceph-common", evidence: "rbd" },
+    Package { name: "librados2", evidence: "/var/lib/dpkg/info/librados2.list" },
+    Package { name: "librbd1", evidence: "/var/lib/dpkg/info/librbd1.list" },
+    Package { name: "util-linux", evidence: "setpriv" },
+];
+
+/// What asking the same of Ceph without a gateway takes beside a Ceph.
+pub(crate) const CEPH_BENCH: [Package; 1] = [Package { name: "fio", evidence: "fio" }];
+
 /// What the other storage servers and their clients take. Where services run, Debian's tgt starts one of its own, which is
 /// left alone: the measurement has its own process and its own ports.
 pub(crate) const BASELINE: [Package; 5] = [

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::packages::{self, Package};
-use crate::{chaos, check, commands, fuzz, guest, pages, paths, simulate, tune, usage_error, workspace};
+use crate::{
+    ceph, chaos, check, commands, fuzz, guest, pages, paths, simulate, tune, usage_error, workspace,
+};
 
 /// How a suite ended, with what there is to say about it.
 pub(crate) enum Outcome {
@@ -45,7 +47,7 @@ struct Suite {
 }
 
 /// In the order in which they run: what fails soonest comes first.
-const SUITES: [Suite; 12] = [
+const SUITES: [Suite; 13] = [
     Suite {
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
@@ -94,6 +96,13 @@ const SUITES: [Suite; 12] = [
         packages: &packages::TUNE,
         when: When::Always,
         run: tune::suite,
+    },
+    Suite {
+        name: "ceph",
+        about: "images of a real Ceph: what is written is there, Ceph's failures, refusals, snapshots, sizes, what 64 cost",
+        packages: &packages::CEPH,
+        when: When::Always,
+        run: ceph::suite,
     },
     Suite {
         name: "kernel",

@@ -180,6 +180,18 @@ fn processors() -> usize {
 
 /// Machine and programs, as far as they matter.
 pub(crate) fn environment(selvedge: &Path) -> Value {
+    let mut environment = machine(selvedge);
+    environment["tgt"] = json!(version(&["tgtd", "--version"]));
+    let libiscsi = version(&["dpkg-query", "-W", "-f", "${Version}", "libiscsi-bin"]);
+    environment["libiscsi"] = json!(libiscsi);
+    environment["qemu"] = json!(version(&["qemu-nbd", "--version"]));
+    environment["fio"] = json!(version(&["fio", "--version"]));
+    environment["tcpdump"] = json!(version(&["dpkg-query", "-W", "-f", "${Version}", "tcpdump"]));
+    environment
+}
+
+/// The machine and our own program.
+pub(crate) fn machine(selvedge: &Path) -> Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let processor = read("/proc/cpuinfo");
     let processor = processor.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
@@ -190,16 +202,11 @@ pub(crate) fn environment(selvedge: &Path) -> Value {
         "kernel": read("/proc/sys/kernel/osrelease"),
         "congestion": read("/proc/sys/net/ipv4/tcp_congestion_control"),
         "selvedge": version(&[&selvedge, "--version"]),
-        "tgt": version(&["tgtd", "--version"]),
-        "libiscsi": version(&["dpkg-query", "-W", "-f", "${Version}", "libiscsi-bin"]),
-        "qemu": version(&["qemu-nbd", "--version"]),
-        "fio": version(&["fio", "--version"]),
-        "tcpdump": version(&["dpkg-query", "-W", "-f", "${Version}", "tcpdump"]),
     })
 }
 
 /// The first line a program says about itself.
-fn version(words: &[&str]) -> Option<String> {
+pub(crate) fn version(words: &[&str]) -> Option<String> {
     let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
     let mut program = Program::start(&words).ok()?;
     let ended = program.finished(Instant::now() + Duration::from_secs(10)).ok()??;
@@ -242,7 +249,15 @@ impl Journal {
     /// # Errors
     /// They cannot be written.
     pub(crate) fn summary(&self, text: &str) -> Result<(), String> {
-        let path = self.directory.join("summary.md");
+        self.beside("summary.md", text)
+    }
+
+    /// Writes a text of this name beside the runs.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn beside(&self, name: &str, text: &str) -> Result<(), String> {
+        let path = self.directory.join(name);
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     }
 }

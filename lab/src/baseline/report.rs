@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::CANDIDATES;
 use super::pattern::{PATTERNS, Pattern};
 use super::reading::Reading;
-use crate::table::{Table, ratio, whole};
+use crate::table::{Table, ratio, short, whole};
 
 /// One run, which is one line of what is kept.
 #[derive(Clone, Debug, Serialize)]
@@ -129,15 +129,6 @@ fn column(
     of: fn(&Record) -> Option<f64>,
 ) -> Option<f64> {
     median(runs(records, store, pattern, candidate).filter_map(of).collect())
-}
-
-/// Three digits, or a dash.
-fn short(figure: Option<f64>) -> String {
-    match figure {
-        None => "-".to_owned(),
-        Some(figure) if figure >= 99.95 => format!("{figure:.0}"),
-        Some(figure) => format!("{figure:.1}"),
-    }
 }
 
 #[cfg(test)]

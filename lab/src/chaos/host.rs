@@ -18,6 +18,8 @@ use crate::emulator::link::Dice;
 /// Bytes per second that one host moves at most: the machine has others to serve, and records of what was flushed grow.
 const RATE_BYTES_S: u64 = 6 << 20;
 const RATE_IOPS_MAX: u64 = 500;
+/// Large enough that a depth of them is more than sockets hold.
+const DEEP_BLOCK_BYTES: u32 = 64 << 10;
 /// Seconds: short, so that lost controllers are noticed within a round.
 const KEEP_ALIVE_S: u32 = 2;
 const LOOK: Duration = Duration::from_millis(100);
@@ -37,6 +39,19 @@ pub(crate) struct Place {
     pub(crate) addresses: Vec<String>,
     pub(crate) offset_mb: u64,
     pub(crate) size_mb: u64,
+}
+
+impl Place {
+    /// A part of a namespace with blocks of 4096 bytes: `size_mb` from `offset_mb` on.
+    pub(crate) const fn new(
+        name: &'static str,
+        nqn: &'static str,
+        nsid: u32,
+        addresses: Vec<String>,
+        (offset_mb, size_mb): (u64, u64),
+    ) -> Place {
+        Place { name, nqn, nsid, unit: 4096, addresses, offset_mb, size_mb }
+    }
 }
 
 fn place(
@@ -147,6 +162,12 @@ impl Plan {
     /// The same, with small blocks and few of them: for hosts whose records are kept for long.
     pub(crate) fn modest(self) -> Plan {
         Plan { block_bytes: 4096, depth: 8, jobs: 1, rate_iops: 100, ..self }
+    }
+
+    /// The same with many large commands under way at a time, most of them writes.
+    pub(crate) fn deep(self) -> Plan {
+        let rate_iops = RATE_BYTES_S / u64::from(DEEP_BLOCK_BYTES) / u64::from(self.jobs);
+        Plan { depth: 32, block_bytes: DEEP_BLOCK_BYTES, read_percent: 20, rate_iops, ..self }
     }
 
     /// The same for `runtime_s`.
@@ -374,6 +395,18 @@ impl Host {
             }
             None => Err(format!("host {} did not come to its end ({}.err)", self.plan.name, self.log)),
         }
+    }
+
+    /// The longest that one command took, in milliseconds.
+    ///
+    /// # Errors
+    /// It has left no report.
+    pub(crate) fn worst_ms(&self) -> Result<u64, String> {
+        let (log, output) = (&self.log, self.process.output());
+        let report: Value =
+            serde_json::from_str(&output).map_err(|error| format!("{log}.out: no JSON ({error})"))?;
+        let of = |kind: &str| number(&report[kind]["lat_ns"]["max"]);
+        Ok(["read", "write", "flush"].into_iter().map(of).max().unwrap_or_default() / 1_000_000)
     }
 
     /// Has a fresh host check what this one left, and removes the record when all is well.

@@ -1,32 +1,14 @@
-//! Where the bridge's requests go: a namespace of an NVMe/TCP target, over one queue on the caller's own thread, or
-//! memory. It keeps out who asks.
+//! Where the bridge's requests go: a namespace of an NVMe/TCP target, or memory. It keeps out who asks.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use engine::initiator::{ConnectOptions, Controller, Data, Queue, QueueState, Request};
-use engine::limits::RECEIVE_LENGTH;
-use engine::ring::{Buffer, Event, Readiness, Ring, RingOptions};
-use nvme::io::IoCommand;
+use crate::remote::Remote;
 
 /// What carries out requests, one after the other.
 pub(crate) enum Backend {
     Memory(Vec<u8>),
     Nvme(Box<Remote>),
-}
-
-/// One queue of a target.
-pub(crate) struct Remote {
-    ring: Ring,
-    queue: Queue,
-    /// Keeps the association alive.
-    _controller: Controller,
-    nsid: u32,
-    block_bytes: u64,
-    size_bytes: u64,
-    buffer: Option<Buffer>,
-    scratch: Vec<u8>,
-    events: Vec<Event>,
 }
 
 impl Backend {
@@ -35,33 +17,13 @@ impl Backend {
     /// # Errors
     /// What could not be connected, and why.
     pub(crate) fn connect(address: SocketAddr, nqn: &str) -> Result<Backend, String> {
-        let controller = Controller::connect(ConnectOptions::new(address, nqn)).map_err(|e| e.to_string())?;
-        let nsid = 1;
-        let info = controller.namespace(nsid).map_err(|error| error.to_string())?;
-        let mut ring = Ring::new(RingOptions::default()).map_err(|error| error.to_string())?;
-        let queue =
-            Queue::open(&mut ring, 0, &controller.queue_options(1)).map_err(|error| error.to_string())?;
-        let mut remote = Remote {
-            ring,
-            queue,
-            nsid,
-            block_bytes: info.block_size.into(),
-            size_bytes: info.size_bytes(),
-            _controller: controller,
-            buffer: None,
-            scratch: vec![0; RECEIVE_LENGTH],
-            events: Vec::new(),
-        };
-        while remote.queue.state() != QueueState::Live {
-            remote.step()?;
-        }
-        Ok(Backend::Nvme(Box::new(remote)))
+        Remote::connect(address, nqn, 1).map(|remote| Backend::Nvme(Box::new(remote)))
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
         match self {
             Backend::Memory(bytes) => bytes.len() as u64,
-            Backend::Nvme(remote) => remote.size_bytes,
+            Backend::Nvme(remote) => remote.size_bytes(),
         }
     }
 
@@ -76,15 +38,7 @@ impl Backend {
                 data.copy_from_slice(&bytes[offset as usize..][..data.len()]);
                 Ok(began.elapsed())
             }
-            Backend::Nvme(remote) => {
-                let (start, blocks) = remote.blocks(offset, data.len())?;
-                let buffer = remote.take_buffer(data.len());
-                let command = IoCommand::Read { start, blocks, force_unit_access: false };
-                let took = remote.run(&command, Data::Receive(buffer))?;
-                let buffer = remote.buffer.as_ref().ok_or("a read came back without its data")?;
-                data.copy_from_slice(buffer);
-                Ok(took)
-            }
+            Backend::Nvme(remote) => remote.read(offset, data),
         }
     }
 
@@ -99,13 +53,7 @@ impl Backend {
                 bytes[offset as usize..][..data.len()].copy_from_slice(data);
                 Ok(began.elapsed())
             }
-            Backend::Nvme(remote) => {
-                let (start, blocks) = remote.blocks(offset, data.len())?;
-                let mut buffer = remote.take_buffer(data.len());
-                buffer.copy_from_slice(data);
-                let command = IoCommand::Write { start, blocks, force_unit_access: false };
-                remote.run(&command, Data::Send(buffer))
-            }
+            Backend::Nvme(remote) => remote.write(offset, data),
         }
     }
 
@@ -116,77 +64,7 @@ impl Backend {
     pub(crate) fn flush(&mut self) -> Result<Duration, String> {
         match self {
             Backend::Memory(_) => Ok(Duration::ZERO),
-            Backend::Nvme(remote) => remote.run(&IoCommand::Flush, Data::None),
+            Backend::Nvme(remote) => remote.flush(),
         }
-    }
-}
-
-impl Remote {
-    fn blocks(&self, offset: u64, length: usize) -> Result<(u64, u32), String> {
-        let length = length as u64;
-        if !offset.is_multiple_of(self.block_bytes) || !length.is_multiple_of(self.block_bytes) {
-            return Err(format!("{length} bytes at {offset} are no whole blocks of {}", self.block_bytes));
-        }
-        Ok((offset / self.block_bytes, (length / self.block_bytes) as u32))
-    }
-
-    /// The buffer of the last command, if it is large enough.
-    fn take_buffer(&mut self, length: usize) -> Buffer {
-        match self.buffer.take() {
-            Some(mut buffer) if buffer.capacity() >= length => {
-                buffer.set_length(length);
-                buffer
-            }
-            _ => Buffer::zeroed(length),
-        }
-    }
-
-    /// Sends a command and waits for its completion: the time between is what a bench would call its latency.
-    fn run(&mut self, command: &IoCommand, data: Data) -> Result<Duration, String> {
-        let request = Request { entry: command.encode(self.nsid), data, user: 0 };
-        let began = Instant::now();
-        self.queue.submit(request).map_err(|_| "the queue takes no command".to_owned())?;
-        self.queue.flush(&mut self.ring);
-        loop {
-            if let Some(completion) = self.queue.pop() {
-                let took = began.elapsed();
-                self.buffer = completion.data;
-                let success = completion.status.is_success();
-                return if success {
-                    Ok(took)
-                } else {
-                    Err(format!("the target says {}", completion.status))
-                };
-            }
-            self.step()?;
-        }
-    }
-
-    /// Waits until something happens to the queue, and takes it in.
-    fn step(&mut self) -> Result<(), String> {
-        if let Some(error) = self.queue.error() {
-            return Err(error.to_string());
-        }
-        let now = self.ring.now();
-        let timeout = self.queue.next_deadline().map(|deadline| deadline.since(now));
-        self.ring.wait(timeout, &mut self.events).map_err(|error| error.to_string())?;
-        for event in self.events.drain(..) {
-            if let Event::Ready { readiness, .. } = event {
-                self.queue.on_ready(&mut self.ring, &mut self.scratch, readiness);
-            }
-        }
-        while self.queue.has_more() {
-            self.queue.on_ready(&mut self.ring, &mut self.scratch, Readiness::READABLE);
-        }
-        self.queue.flush(&mut self.ring);
-        let now = self.ring.now();
-        self.queue.on_time(&mut self.ring, now);
-        Ok(())
-    }
-}
-
-impl Drop for Remote {
-    fn drop(&mut self) {
-        self.queue.close(&mut self.ring);
     }
 }

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::changes::PLAN;
 use super::crash::keep_on;
 use super::ground::{DEVICE, FAR_DEVICE, Ground, QUEUES_MAX};
-use super::process::Answer;
 use super::snapshot::{Snapshot, allowed, mask, read};
+use crate::answer::Answer;
 use crate::program::Program;
 
 const PORTS: [u16; 2] = [4421, 4422];

@@ -9,7 +9,7 @@ use engine::topology::apply::{LiveSettings, Settings as _};
 use engine::topology::{QueueCount, set_channels};
 use serde_json::Value;
 
-use super::process::{Answer, await_some};
+use crate::answer::{Answer, await_some};
 use crate::cleanup::Cleanup;
 use crate::program::Program;
 

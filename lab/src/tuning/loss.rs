@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use super::changes::{PLAN, nothing_has_changed};
 use super::ground::{DEVICE, Ground, QUEUES_MAX, SPARE, ip};
-use super::process::{Answer, await_some};
 use super::snapshot::{Snapshot, queues};
+use crate::answer::{Answer, await_some};
 use crate::program::Program;
 
 /// What a pipe holds, so that the next word into it waits (pipe(7)).

@@ -6,7 +6,6 @@ mod counters;
 mod crash;
 mod ground;
 mod loss;
-mod process;
 mod sight;
 mod snapshot;
 
@@ -15,6 +14,7 @@ use std::path::PathBuf;
 use rustix::process::geteuid;
 
 use crate::Failure;
+use crate::answer::system_path;
 use ground::{Ground, Namespaces};
 
 /// The command line.
@@ -98,7 +98,7 @@ fn outside(arguments: &Arguments) -> Result<(), String> {
         &namespaces.target,
     ]);
     command.arg("--program").arg(program).arg("--output").arg(output);
-    match command.env("PATH", process::system_path()).status() {
+    match command.env("PATH", system_path()).status() {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => Err("see above".to_owned()),
         Err(error) => Err(format!("cannot run ip: {error}")),

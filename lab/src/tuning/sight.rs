@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::changes::PLAN;
 use super::ground::{DEVICE, FAR_DEVICE, Ground, flows};
-use super::process::Answer;
 use super::snapshot::{Snapshot, allowed};
+use crate::answer::Answer;
 
 const PORT: u16 = 4421;
 /// A user and a group that have nothing (nobody and nogroup).

@@ -1,5 +1,4 @@
-//! Programs that a check runs: to their end, for what they say, or beside it, until it is over. It keeps out what they are
-//! asked to do.
+//! How programs that a check runs to their end ended, and what they said. It keeps out what they are asked to do.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,13 +12,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// How a program ended, and what it said.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// Its exit status; none where a signal ended it.
-    pub(super) code: Option<i32>,
+    pub(crate) code: Option<i32>,
     /// The signal that ended it.
-    pub(super) signal: Option<i32>,
-    pub(super) output: String,
-    pub(super) errors: String,
+    pub(crate) signal: Option<i32>,
+    pub(crate) output: String,
+    pub(crate) errors: String,
 }
 
 impl Answer {
@@ -27,16 +26,24 @@ impl Answer {
     ///
     /// # Errors
     /// They cannot be started, or take too long.
-    pub(super) fn of(words: &[&str]) -> Result<Answer, String> {
+    pub(crate) fn of(words: &[&str]) -> Result<Answer, String> {
+        Answer::within(words, LIMIT)
+    }
+
+    /// Runs `words` to their end, which has to come within `limit`.
+    ///
+    /// # Errors
+    /// They cannot be started, or take too long.
+    pub(crate) fn within(words: &[&str], limit: Duration) -> Result<Answer, String> {
         let owned: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        Answer::of_program(Program::start(&owned)?, words)
+        Answer::of_program_within(Program::start(&owned)?, words, limit)
     }
 
     /// Runs `words` with a standard input of theirs.
     ///
     /// # Errors
     /// They cannot be started, or take too long.
-    pub(super) fn with_input(words: &[&str], input: Stdio) -> Result<Answer, String> {
+    pub(crate) fn with_input(words: &[&str], input: Stdio) -> Result<Answer, String> {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).env("PATH", system_path());
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -48,10 +55,22 @@ impl Answer {
     ///
     /// # Errors
     /// It takes too long.
-    pub(super) fn of_program(mut program: Program, words: &[&str]) -> Result<Answer, String> {
+    pub(crate) fn of_program(program: Program, words: &[&str]) -> Result<Answer, String> {
+        Answer::of_program_within(program, words, LIMIT)
+    }
+
+    /// Waits until `limit` for the end of a program that was started as `words` say.
+    ///
+    /// # Errors
+    /// It takes too long.
+    pub(crate) fn of_program_within(
+        mut program: Program,
+        words: &[&str],
+        limit: Duration,
+    ) -> Result<Answer, String> {
         use std::os::unix::process::ExitStatusExt as _;
-        let Some(status) = program.ended(Instant::now() + LIMIT)? else {
-            return Err(format!("`{}` did not end within {} s", words.join(" "), LIMIT.as_secs()));
+        let Some(status) = program.ended(Instant::now() + limit)? else {
+            return Err(format!("`{}` did not end within {} s", words.join(" "), limit.as_secs()));
         };
         let output = program.rest();
         Ok(Answer { code: status.code(), signal: status.signal(), output, errors: program.errors() })
@@ -61,7 +80,7 @@ impl Answer {
     ///
     /// # Errors
     /// It did not: with what it said.
-    pub(super) fn well(self) -> Result<Answer, String> {
+    pub(crate) fn well(self) -> Result<Answer, String> {
         match self.code {
             Some(0) => Ok(self),
             _ => Err(format!("it ended with {}: {}", self.end(), self.errors)),
@@ -72,7 +91,7 @@ impl Answer {
     ///
     /// # Errors
     /// It did not: with what it said.
-    pub(super) fn fails(&self, code: i32, parts: &[&str]) -> Result<(), String> {
+    pub(crate) fn fails(&self, code: i32, parts: &[&str]) -> Result<(), String> {
         if self.code != Some(code) {
             return Err(format!(
                 "it ended with {} and not {code}: {}{}",
@@ -94,7 +113,7 @@ impl Answer {
     ///
     /// # Errors
     /// It failed, or printed something else.
-    pub(super) fn json(self) -> Result<Value, String> {
+    pub(crate) fn json(self) -> Result<Value, String> {
         let answer = self.well()?;
         serde_json::from_str(&answer.output).map_err(|error| format!("no JSON ({error}): {}", answer.output))
     }
@@ -108,7 +127,7 @@ impl Answer {
 }
 
 /// Some programs are the system's, which are not in everybody's PATH.
-pub(super) fn system_path() -> String {
+pub(crate) fn system_path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
 
@@ -116,7 +135,7 @@ pub(super) fn system_path() -> String {
 ///
 /// # Errors
 /// It does not within `LIMIT`: with what it said last.
-pub(super) fn await_some<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn await_some<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
     let deadline = Instant::now() + LIMIT;
     loop {
         match look() {

@@ -16,12 +16,12 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
 done"#;
 
 /// Removes a folder when dropped, or when this process ends in whatever way.
-pub(super) struct Guard {
+pub(crate) struct Guard {
     shell: Child,
 }
 
 impl Guard {
-    pub(super) fn new(folder: &Path) -> std::io::Result<Guard> {
+    pub(crate) fn new(folder: &Path) -> std::io::Result<Guard> {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT, "sh"])
             .arg(folder)
@@ -34,7 +34,7 @@ impl Guard {
     }
 
     /// The folder stays.
-    pub(super) fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         if let Some(pipe) = &mut self.shell.stdin {
             // A shell that is gone removes nothing.
             let _ = pipe.write_all(b"keep\n");

@@ -1,0 +1,249 @@
+//! Images that are administered through the program: made and removed with their namespaces, resized, with snapshots and
+//! clones, by a user who may no more than `profile rbd` allows, while hosts use them.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::config::{POOL, USER};
+use super::ground::{Ground, OBJECT_BYTES, same, soon};
+use super::target::{NQN, Target, said};
+use crate::answer::Answer;
+
+const MIB: u64 = 8;
+const BYTES: usize = (MIB << 20) as usize;
+/// One command: some wait for a cluster that does not answer.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// A target that serves memory, and its control socket.
+struct Desk {
+    target: Target,
+    program: String,
+    control: String,
+    conf: String,
+}
+
+impl Desk {
+    fn open(ground: &Ground, name: &str) -> Result<Desk, String> {
+        let control = format!("unix:{}", ground.file(&format!("{name}.sock")).display());
+        let target = ground.serve_with(&["memory:1m"], &["--control", &control])?;
+        let conf = ground.cluster.conf().display().to_string();
+        Ok(Desk { target, program: ground.program.clone(), control, conf })
+    }
+
+    fn answer(&self, words: &[&str]) -> Result<Answer, String> {
+        let whole: Vec<&str> =
+            [&self.program].into_iter().map(String::as_str).chain(words.iter().copied()).collect();
+        Answer::within(&[&whole[..], &["--control", &self.control, "-o", "json"]].concat(), LIMIT)
+    }
+
+    /// A command on the namespaces, which has to go well.
+    fn does(&self, words: &[&str]) -> Result<Value, String> {
+        let answer = self.answer(&[&["namespace", words[0], NQN], &words[1..]].concat())?;
+        answer.json().map_err(|reason| format!("namespace {}: {reason}", words.join(" ")))
+    }
+
+    /// A command on the namespaces, which has to fail with these words.
+    fn refuses(&self, words: &[&str], parts: &[&str]) -> Result<(), String> {
+        let answer = self.answer(&[&["namespace", words[0], NQN], &words[1..]].concat())?;
+        answer.fails(1, parts).map_err(|reason| format!("namespace {}: {reason}", words.join(" ")))
+    }
+
+    /// Adds a namespace on a new image, as the user who may little; its identifier.
+    fn create(&self, image: &str, more: &[&str]) -> Result<u32, String> {
+        let size = format!("{MIB}m");
+        let words =
+            ["create", "--rbd-pool", POOL, "--rbd-image", image, "--rbd-create-image", "--size", &size];
+        let user = ["--rbd-conf", &self.conf, "--rbd-id", USER];
+        nsid(&self.does(&[&words[..], &user, more].concat())?)
+    }
+
+    fn namespaces(&self) -> Result<usize, String> {
+        let listed = self.does(&["list"])?;
+        Ok(listed["namespaces"].as_array().map_or(0, Vec::len))
+    }
+}
+
+fn nsid(namespace: &Value) -> Result<u32, String> {
+    let nsid = namespace["nsid"].as_u64().ok_or_else(|| format!("no nsid in {namespace}"))?;
+    u32::try_from(nsid).map_err(said)
+}
+
+fn images(ground: &Ground) -> Result<Vec<String>, String> {
+    Ok(ground.cluster.rbd(&["ls", POOL])?.lines().map(str::to_owned).collect())
+}
+
+fn is_there(ground: &Ground, image: &str) -> Result<bool, String> {
+    Ok(images(ground)?.iter().any(|known| known == image))
+}
+
+fn wanted(what: &str, is_so: bool) -> Result<(), String> {
+    if is_so { Ok(()) } else { Err(format!("not so: {what}")) }
+}
+
+pub(super) fn images_come_and_go(ground: &mut Ground) -> Result<(), String> {
+    let desk = Desk::open(ground, "come")?;
+    let like =
+        ["--features", "layering,exclusive-lock", "--object-size", "1m", "--load-balancing-group", "2"];
+    let made = desk.create("made", &like)?;
+    let info = ground.cluster.rbd(&["info", "--format", "json", "rbd/made"])?;
+    let info: Value = serde_json::from_str(&info).map_err(said)?;
+    wanted("the image has the size", info["size"] == MIB << 20)?;
+    wanted("the image has objects of 1 MiB", info["object_size"] == 1 << 20)?;
+    let features = info["features"].as_array().map(Vec::len);
+    wanted("the image has two features", features == Some(2))?;
+    wanted("the namespace is in group 2", desk.does(&["show", &made.to_string()])?["ana_group"] == 2)?;
+    let content = ground.content(50, BYTES);
+    desk.target.namespace(made)?.write_at(0, &content).map_err(said)?;
+    same("rbd export", &ground.export("made")?, &content)?;
+    // A namespace that goes leaves its image, unless somebody says otherwise.
+    desk.does(&["remove", &made.to_string()])?;
+    wanted("the image of a removed namespace is there", is_there(ground, "made")?)?;
+    let again = format!("{},id={USER}", ground.spec("made"));
+    let again = nsid(&desk.does(&["add", &again])?)?;
+    let mut found = vec![0; BYTES];
+    desk.target.namespace(again)?.read_at(0, &mut found).map_err(said)?;
+    same("the image that was removed and added", &found, &content)?;
+    desk.does(&["remove", &again.to_string(), "--delete-image"])?;
+    wanted("a deleted image is gone", !is_there(ground, "made")?)?;
+    let other = desk.create("other", &[])?;
+    desk.does(&["snapshot", &other.to_string(), "kept"])?;
+    desk.does(&["remove", &other.to_string(), "--rbd-trash-image"])?;
+    wanted("an image in the trash is gone", !is_there(ground, "other")?)?;
+    let trash = ground.cluster.rbd(&["trash", "ls", POOL])?;
+    wanted("the trash has the image", trash.contains(" other"))?;
+    wanted("memory alone is served", desk.namespaces()? == 1)?;
+    desk.target.end()
+}
+
+pub(super) fn what_cannot_be_is_refused(ground: &mut Ground) -> Result<(), String> {
+    let desk = Desk::open(ground, "refuse")?;
+    let there = desk.create("there", &[])?.to_string();
+    let spec = |image: &str| format!("{},id={USER}", ground.spec(image));
+    let create = |image: &str| [spec(image), "--rbd-create-image".into(), "--size".into(), "8m".into()];
+    let refuses_to_create = |image: &str, more: &[&str], parts: &[&str]| {
+        let words = create(image);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        desk.refuses(&[&["add"], &words[..], more].concat(), parts)
+    };
+    let taken = ground.image("taken-by-hand", MIB)?;
+    refuses_to_create("taken-by-hand", &[], &["rbd/taken-by-hand is there already"])?;
+    refuses_to_create("there", &[], &["rbd/there is namespace"])?;
+    refuses_to_create("new", &["--features", "layering,speed"], &["speed", "exclusive-lock"])?;
+    refuses_to_create("new", &["--object-size", "3m"], &["power of two"])?;
+    refuses_to_create("new", &["--rbd-data-pool", "elsewhere"], &["no pool elsewhere"])?;
+    refuses_to_create("nowhere/new", &[], &["rbd/nowhere"])?;
+    desk.refuses(&["add", &spec("missing")], &["there is no rbd/missing", "rbd ls"])?;
+    desk.refuses(&["resize", &there, "4m"], &["smaller", "--shrink"])?;
+    desk.refuses(&["resize", &there, "4097"], &["whole number"])?;
+    desk.refuses(&["flatten", &there], &["no clone"])?;
+    desk.refuses(&["flatten", "1"], &["on no image"])?;
+    desk.refuses(&["clone", &there, "--rbd-image", "new"], &["snapshot"])?;
+    desk.refuses(&["clone", &there, "--snapshot", "none", "--rbd-image", "new"], &["there@none"])?;
+    desk.refuses(&["snapshot", &there, "none", "--remove"], &["there@none"])?;
+    desk.does(&["snapshot", &there, "once"])?;
+    desk.refuses(&["snapshot", &there, "once"], &["there@once is there already"])?;
+    desk.refuses(&["remove", &there, "--delete-image"], &["has snapshots", "rbd snap ls"])?;
+    wanted("what is refused changes nothing", desk.namespaces()? == 2 && !is_there(ground, "new")?)?;
+    // Somebody who has the image open is not harmed by who would remove it.
+    let other = ground.serve(&[&taken])?;
+    let content = ground.content(51, BYTES);
+    desk.refuses(&["add", &format!("{taken},id={USER}")], &["opened exclusively by"])?;
+    other.namespace(1)?.write_at(0, &content).map_err(said)?;
+    same("the other's image", &ground.export("taken-by-hand")?, &content)?;
+    desk.target.end()
+}
+
+/// A namespace that another target serves too cannot have its image removed here, and the other's writes go on.
+pub(super) fn images_in_use_stay(ground: &mut Ground) -> Result<(), String> {
+    let desk = Desk::open(ground, "stay")?;
+    let nsid = desk.create("stays", &["--features", "layering"])?.to_string();
+    let other = ground.serve(&[&ground.spec("stays")])?;
+    let content = ground.content(52, BYTES);
+    other.namespace(1)?.write_at(0, &content[..BYTES / 2]).map_err(said)?;
+    for how in ["--delete-image", "--rbd-trash-image"] {
+        let words = ["is removed, but rbd/stays stays", "is in use by client."];
+        desk.refuses(&["remove", &nsid, how], &words)?;
+        let spec = format!("{},id={USER},nsid={nsid}", ground.spec("stays"));
+        desk.does(&["add", &spec])?;
+    }
+    other.namespace(1)?.write_at(BYTES as u64 / 2, &content[BYTES / 2..]).map_err(said)?;
+    same("rbd export", &ground.export("stays")?, &content)
+}
+
+pub(super) fn sizes_are_changed(ground: &mut Ground) -> Result<(), String> {
+    let desk = Desk::open(ground, "size")?;
+    let nsid = desk.create("sized", &[])?;
+    let namespace = desk.target.namespace(nsid)?;
+    let content = ground.content(53, BYTES);
+    namespace.write_at(0, &content).map_err(said)?;
+    for mib in [2 * MIB, MIB / 2] {
+        let _ = namespace.controller().events();
+        desk.does(&["resize", &nsid.to_string(), &format!("{mib}m"), "--shrink"])?;
+        soon("the new size", || {
+            let found = namespace.controller().namespace(nsid).map_err(said)?.size_bytes();
+            if found == mib << 20 { Ok(()) } else { Err(format!("Identify says {found} bytes")) }
+        })?;
+        let info = ground.cluster.rbd(&["info", "rbd/sized"])?;
+        wanted(&format!("the image has {mib} MiB: {info}"), info.contains(&format!("size {mib} MiB")))?;
+    }
+    same("what is left", &ground.export("sized")?, &content[..BYTES / 2])
+}
+
+/// A snapshot is one moment, a clone has what was there then, and flattened it needs neither.
+pub(super) fn clones_are_what_was_there(ground: &mut Ground) -> Result<(), String> {
+    let desk = Desk::open(ground, "clone")?;
+    let parent = desk.create("parent", &["--block-size", "512"])?;
+    let (before, after) = (ground.content(54, BYTES), ground.content(55, BYTES));
+    let namespace = desk.target.namespace(parent)?;
+    namespace.write_at(0, &before).map_err(said)?;
+    desk.does(&["snapshot", &parent.to_string(), "then"])?;
+    namespace.write_at(0, &after).map_err(said)?;
+    let listed = desk.does(&["snapshot", &parent.to_string()])?;
+    wanted("the snapshot is listed", listed["snapshots"][0]["name"] == "then")?;
+    let words = ["--snapshot", "then", "--rbd-image", "child", "--iops", "100000"];
+    let made = desk.does(&[&["clone", &parent.to_string()], &words[..]].concat())?;
+    wanted("the clone has blocks of 512 bytes", made["block_size"] == 512)?;
+    let child = nsid(&made)?;
+    let clone = desk.target.namespace(child)?;
+    let mut found = vec![0; BYTES];
+    clone.read_at(0, &mut found).map_err(said)?;
+    same("the clone", &found, &before)?;
+    let object = OBJECT_BYTES as usize;
+    clone.write_at(0, &after[..object]).map_err(said)?;
+    let flat = desk.does(&["flatten", &child.to_string()])?;
+    wanted(&format!("the flattening is done: {flat}"), flat["state"] == "done" && flat["total"] != 0)?;
+    let info = ground.cluster.rbd(&["info", "rbd/child"])?;
+    wanted("a flattened clone has no parent", !info.contains("parent:"))?;
+    desk.does(&["snapshot", &parent.to_string(), "then", "--remove"])?;
+    desk.does(&["remove", &parent.to_string(), "--delete-image"])?;
+    clone.read_at(0, &mut found).map_err(said)?;
+    same("the flattened clone", &found, &[&after[..object], &before[object..]].concat())?;
+    same("rbd export", &ground.export("child")?, &found)
+}
+
+/// While a cluster does not answer, who asks for an image of it waits; others are answered.
+pub(super) fn a_silent_cluster_keeps_nobody(ground: &mut Ground) -> Result<(), String> {
+    let desk = Desk::open(ground, "silent")?;
+    ground.cluster.osd(0).stop();
+    let outcome = std::thread::scope(|scope| {
+        let words = ["create", "--rbd-image", "late", "--rbd-create-image", "--size", "8m"];
+        let conf = ["--rbd-conf", &desk.conf];
+        let desk = &desk;
+        let waiting =
+            scope.spawn(move || desk.refuses(&[&words[..], &conf].concat(), &["in time", "ceph -s"]));
+        let outcome = (|| {
+            desk.answer(&["status"])?.well()?;
+            desk.does(&["add", "memory:1m"])?;
+            desk.does(&["list"])?;
+            wanted("the cluster is still asked when others are answered", !waiting.is_finished())
+        })();
+        let waited = waiting.join().map_err(|_| "the thread that waits ended".to_owned())?;
+        outcome.and(waited)
+    });
+    ground.cluster.osd(0).resume();
+    outcome?;
+    ground.cluster.await_osds_up(1)?;
+    let late = desk.create("late", &[])?.to_string();
+    desk.does(&["remove", &late, "--delete-image"]).map(drop)
+}

@@ -1,0 +1,131 @@
+//! Throughput against latency, step by step up to saturation, of librbd alone and through the gateway, on three copies of
+//! everything. It keeps out how a run is made and how a picture is drawn.
+
+use super::run::{Figure, Group, Run};
+use super::stand::{Plan, Stand};
+use super::way::Way;
+use super::workload::Workload;
+use super::{Keep, Order};
+use crate::picture::{self, Curve};
+use crate::table::{Table, short, whole};
+
+const PART: &str = "curve";
+/// Where saturation is looked for.
+const SATURATION: &str = "saturation";
+const STEPS_PERCENT: [u32; 10] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
+const WORKLOAD: Workload = Workload::new("16 KiB random, 70 % reads, depth 64", "randrw", 16384, 64);
+const GATEWAY: Way = Way::gateway(2);
+const WAYS: [Way; 2] = [Way::ALONE, GATEWAY];
+
+/// Looks for saturation, then runs all steps both ways, in each round in another order.
+///
+/// # Errors
+/// There is no saturation, or runs cannot be kept.
+pub(super) fn measure(stand: &Stand, rounds: u32, order: &mut Order, keep: &mut Keep) -> Result<(), String> {
+    for round in 1..=rounds {
+        for way in order.of(&WAYS) {
+            let plan =
+                Plan { part: SATURATION, round, way, workload: WORKLOAD, images: 1, step_percent: None };
+            keep.run(stand.run(plan))?;
+        }
+    }
+    // What both can do is told as well; the steps are shares of what librbd alone can.
+    let alone = unlimited(keep.runs(), Way::ALONE).median(Run::iops);
+    let saturation_iops = alone.ok_or("fio found no saturation, of which steps are shares")?;
+    for round in 1..=rounds {
+        for percent in order.of(&STEPS_PERCENT) {
+            for way in order.of(&WAYS) {
+                let workload = WORKLOAD.at(percent, saturation_iops);
+                let step_percent = Some(percent);
+                keep.run(stand.run(Plan { part: PART, round, way, workload, images: 1, step_percent }))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+const HEAD: [&str; 10] = [
+    "load",
+    "asked IOPS",
+    "fio IOPS",
+    "fio mean µs",
+    "fio p99 µs",
+    "fio CPU µs",
+    "gateway IOPS",
+    "gateway mean µs",
+    "gateway p99 µs",
+    "gateway CPU µs",
+];
+
+/// The table; nothing without runs.
+pub(super) fn table(runs: &[Run]) -> String {
+    if !runs.iter().any(|run| run.part == PART) {
+        return String::new();
+    }
+    let mut table = Table::new(&HEAD);
+    for percent in STEPS_PERCENT {
+        table.row(row(format!("{percent} %"), WAYS.map(|way| step(runs, way, percent))));
+    }
+    table.row(row("no limit".to_owned(), WAYS.map(|way| unlimited(runs, way))));
+    format!("{}:\n\n{}\n", WORKLOAD.name, table.markdown())
+}
+
+fn row(load: String, ways: [Group; 2]) -> Vec<String> {
+    let asked = ways[0].median(|run| run.workload.rate_iops.map(f64::from));
+    let mut cells = vec![load, whole(asked)];
+    for group in ways {
+        cells.push(whole(group.median(Run::iops)));
+        cells.extend(
+            [Run::mean_us, Run::p99_us, Run::cpu_us].map(|figure: Figure| short(group.median(figure))),
+        );
+    }
+    cells
+}
+
+fn unlimited(runs: &[Run], way: Way) -> Group<'_> {
+    Group::of(runs, |run| run.part == SATURATION && run.way == way)
+}
+
+fn step(runs: &[Run], way: Way, percent: u32) -> Group<'_> {
+    Group::of(runs, |run| run.part == PART && run.way == way && run.step_percent == Some(percent))
+}
+
+/// The picture; none without runs.
+pub(super) fn picture(runs: &[Run]) -> Option<String> {
+    let latencies: [(&str, Figure); 2] = [("mean", Run::mean_us), ("p99", Run::p99_us)];
+    let mut curves = Vec::new();
+    for (who, way) in [("gateway", GATEWAY), ("fio rbd", Way::ALONE)] {
+        for (which, latency) in latencies {
+            let points = STEPS_PERCENT.into_iter().filter_map(|percent| {
+                let group = step(runs, way, percent);
+                Some((group.median(Run::iops)?, group.median(latency)? / 1000.0))
+            });
+            curves.push(Curve { name: format!("{who}, {which}"), points: points.collect() });
+        }
+    }
+    let title = format!("Latency by load: {}, three copies", WORKLOAD.name);
+    let is_empty = curves.iter().all(|curve| curve.points.is_empty());
+    (!is_empty).then(|| picture::decades(&title, "IOPS", "latency (ms)", &curves))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::run::tests::run;
+    use super::*;
+
+    fn at(percent: u32, way: Way, iops: f64) -> Run {
+        let workload = WORKLOAD.at(percent, 4000.0);
+        Run { part: PART, step_percent: Some(percent), workload, ..run(1, way, iops, 50.0) }
+    }
+
+    #[test]
+    fn both_ways_stand_side_by_side() {
+        let runs = [at(10, Way::ALONE, 399.0), at(10, GATEWAY, 401.0), at(20, Way::ALONE, 800.0)];
+        let text = table(&runs);
+        assert!(text.contains("| 10 % | 400 | 399 | 100 | 400 | 50.0 | 401 | 100 | 400 | 50.0 |"), "{text}");
+        assert!(text.contains("| 20 % | 800 | 800 | 100 | 400 | 50.0 | - | - | - | - |"), "{text}");
+        let svg = picture(&runs).unwrap();
+        assert!(svg.contains(">gateway, p99<") && svg.contains(">fio rbd, mean<"), "{svg}");
+        assert_eq!((table(&[]), picture(&[])), (String::new(), None));
+    }
+}

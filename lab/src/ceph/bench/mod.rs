@@ -1,0 +1,150 @@
+//! `lab ceph bench`: what the gateway costs beside librbd alone, what its knobs do, and latency by load. It keeps what was seen
+//! and shows medians; it keeps out what is measured for which of these.
+
+mod cost;
+mod curve;
+mod figures;
+mod knobs;
+mod report;
+mod run;
+mod stand;
+mod watch;
+mod way;
+mod workload;
+
+use std::path::PathBuf;
+
+use super::config::Shape;
+use crate::baseline::Journal;
+use crate::emulator::link::Dice;
+use run::Run;
+use stand::Stand;
+
+/// An image in memory, eight of which fit into an OSD.
+const MEMORY_MIB: u64 = 128;
+/// One on three disks, larger than what an OSD keeps of it.
+const DISK_MIB: u64 = 512;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Cost,
+    Knobs,
+    Curve,
+}
+
+impl Part {
+    pub(super) const ALL: [(&str, Part); 3] =
+        [("cost", Part::Cost), ("knobs", Part::Knobs), ("curve", Part::Curve)];
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bench {
+    pub(super) program: String,
+    pub(super) output: PathBuf,
+    pub(super) rounds: u32,
+    /// Of each run, without its ramp.
+    pub(super) seconds: u32,
+    /// Only this part.
+    pub(super) only: Option<Part>,
+    /// Of the order of runs.
+    pub(super) seed: u64,
+}
+
+/// Where runs are kept, on disk as soon as they are known.
+struct Keep {
+    journal: Journal,
+    runs: Vec<Run>,
+}
+
+impl Keep {
+    fn run(&mut self, run: Run) -> Result<(), String> {
+        self.journal.keep(&run)?;
+        self.runs.push(run);
+        Ok(())
+    }
+
+    fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+}
+
+/// The order of what is compared, by chance, so that nobody is always the first after something else.
+struct Order(Dice);
+
+impl Order {
+    fn of<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
+        let mut all = all.to_vec();
+        for last in (1..all.len()).rev() {
+            all.swap(last, (self.0.fraction() * (last + 1) as f64) as usize);
+        }
+        all
+    }
+}
+
+impl Bench {
+    /// Measures all parts, or one. How many runs failed, which do not stop the others.
+    ///
+    /// # Errors
+    /// No cluster comes up, or what was seen cannot be kept.
+    pub(super) fn run(&self) -> Result<usize, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", self.output.display());
+        std::fs::create_dir_all(&self.output).map_err(failed)?;
+        // Ceph's daemons take no relative paths.
+        let bench = Bench { output: self.output.canonicalize().map_err(failed)?, ..self.clone() };
+        let environment = report::environment(&bench);
+        println!("{}", serde_json::to_string_pretty(&environment).unwrap_or_default());
+        let mut keep = Keep { journal: Journal::new(&bench.output, &environment)?, runs: Vec::new() };
+        let mut order = Order(Dice::new(bench.seed));
+        bench.in_memory(&mut order, &mut keep)?;
+        if bench.has(Part::Curve) {
+            let stand = Stand::new(&bench, Shape::REPLICATED, 1, DISK_MIB)?;
+            curve::measure(&stand, bench.rounds, &mut order, &mut keep)?;
+        }
+        let picture = curve::picture(keep.runs());
+        let text = report::text(&environment, keep.runs(), picture.is_some());
+        println!("\n{text}");
+        keep.journal.beside("README.md", &text)?;
+        if let Some(picture) = picture {
+            keep.journal.beside("curve.svg", &picture)?;
+        }
+        Ok(keep.runs().iter().filter(|run| run.failure.is_some()).count())
+    }
+
+    fn in_memory(&self, order: &mut Order, keep: &mut Keep) -> Result<(), String> {
+        if !self.has(Part::Cost) && !self.has(Part::Knobs) {
+            return Ok(());
+        }
+        let stand = Stand::new(self, Shape::SMALL, knobs::IMAGES_MAX, MEMORY_MIB)?;
+        if self.has(Part::Cost) {
+            cost::measure(&stand, self.rounds, order, keep)?;
+        }
+        if self.has(Part::Knobs) {
+            knobs::measure(&stand, self.rounds, order, keep)?;
+        }
+        Ok(())
+    }
+
+    fn has(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chance_decides_only_the_order() {
+        let all: Vec<u32> = (0..9).collect();
+        let mut order = Order(Dice::new(5));
+        let (first, second) = (order.of(&all), order.of(&all));
+        assert_eq!(Order(Dice::new(5)).of(&all), first);
+        assert_ne!(first, second);
+        for mut shuffled in [first, second] {
+            shuffled.sort_unstable();
+            assert_eq!(shuffled, all);
+        }
+    }
+}

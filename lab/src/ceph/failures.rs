@@ -1,0 +1,165 @@
+//! Ceph loses OSDs under hosts: one of three is no error, and where none is left, hosts are told to try again, come back
+//! by themselves, and nobody else notices.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use engine::initiator::Namespace;
+
+use super::ground::{Ground, same, soon};
+use super::target::{Target, said};
+use crate::answer::Answer;
+use crate::program::Program;
+
+const MIB: u64 = 64;
+/// How long the bench writes, and when during it an OSD is lost and comes back.
+const RUNTIME: &str = "24";
+const LOST_AFTER: Duration = Duration::from_secs(4);
+const BACK_AFTER: Duration = Duration::from_secs(10);
+/// What is written is read back afterwards, from OSDs that recover meanwhile.
+const END_LIMIT: Duration = Duration::from_secs(180);
+/// After this the target says that it cannot, in seconds.
+const TIMEOUT_S: &str = "3";
+/// How long all OSDs are away: longer than that.
+const AWAY: Duration = Duration::from_secs(8);
+
+/// Verified writes while an OSD is killed and started again.
+pub(super) fn one_osd_is_killed(ground: &mut Ground) -> Result<(), String> {
+    let bench = verified_writes(ground, "killed")?;
+    std::thread::sleep(LOST_AFTER);
+    ground.cluster.osd(1).kill();
+    std::thread::sleep(BACK_AFTER);
+    ground.cluster.osd(1).start()?;
+    without_error(bench, "kill -9 of one OSD")?;
+    ground.cluster.await_clean()
+}
+
+/// The same with one that keeps its connections and says nothing.
+pub(super) fn one_osd_is_stopped(ground: &mut Ground) -> Result<(), String> {
+    let bench = verified_writes(ground, "stopped")?;
+    std::thread::sleep(LOST_AFTER);
+    ground.cluster.osd(2).stop();
+    std::thread::sleep(BACK_AFTER);
+    ground.cluster.osd(2).resume();
+    without_error(bench, "SIGSTOP of one OSD")?;
+    ground.cluster.await_clean()
+}
+
+/// A monitor is asked for nothing while nothing changes: writes go on without it.
+pub(super) fn monitor_is_away(ground: &mut Ground) -> Result<(), String> {
+    let target = ground.serve(&[&ground.image("unmonitored", MIB)?])?;
+    let workload = ["--rw", "randwrite", "--iodepth", "4", "--size", "16m", "--runtime", "8", "--verify"];
+    let words = target.bench_words(1, &[&workload[..], &["--rate_iops", "500"]].concat());
+    let bench = Program::start(&words)?;
+    std::thread::sleep(Duration::from_secs(1));
+    ground.cluster.monitor().stop();
+    let outcome = without_error(Writing { bench, words, _target: target }, "SIGSTOP of the monitor");
+    ground.cluster.monitor().resume();
+    outcome?;
+    ground.cluster.await_clean()
+}
+
+/// A target and the bench that writes to it.
+struct Writing {
+    // Ends before the target it writes to.
+    bench: Program,
+    words: Vec<String>,
+    _target: Target,
+}
+
+fn verified_writes(ground: &Ground, name: &str) -> Result<Writing, String> {
+    let target = ground.serve(&[&ground.image(name, MIB)?])?;
+    let workload = ["--rw", "randwrite", "--bs", "16k", "--iodepth", "4", "--numjobs", "2", "-i", "2"];
+    let bound = ["--size", "32m", "--runtime", RUNTIME, "--rate_iops", "150", "--verify"];
+    let words = target.bench_words(1, &[&workload[..], &bound].concat());
+    let bench = Program::start(&words)?;
+    Ok(Writing { bench, words, _target: target })
+}
+
+fn without_error(writing: Writing, what: &str) -> Result<(), String> {
+    let Writing { bench, words, _target } = writing;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let report = Answer::of_program_within(bench, &words, END_LIMIT)?.json()?;
+    let (write, verify) = (&report["write"], &report["verify"]);
+    let worst_ms = write["lat_ns"]["max"].as_f64().unwrap_or_default() / 1e6;
+    println!(
+        "        {what}: {} writes, {} blocks read back, none wrong; the worst stall {worst_ms:.0} ms",
+        verify["writes"], verify["blocks_read_back"]
+    );
+    if report["ended"] == "complete" && verify["blocks_wrong"] == 0 {
+        return Ok(());
+    }
+    Err(report.to_string())
+}
+
+/// All OSDs are away for longer than the target waits: hosts are told so in a way that lets them try again, and can when
+/// the OSDs are back. A namespace in memory goes on all the while.
+pub(super) fn all_osds_are_stopped(ground: &mut Ground) -> Result<(), String> {
+    let specs = [&ground.image("away", MIB)?, "memory:16m"];
+    let target = ground.serve_with(&specs, &["--ceph-timeout", TIMEOUT_S])?;
+    let content = ground.content(50, (MIB << 20) as usize);
+    let namespace = target.namespace(1)?;
+    namespace.write_at(0, &content).map_err(said)?;
+    let osds = 0..3;
+    let is_over = AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        let beside = scope.spawn(|| memory_goes_on(&target, &is_over));
+        osds.clone().for_each(|number| ground.cluster.osd(number).stop());
+        let refused = refused_while_away(&namespace);
+        osds.for_each(|number| ground.cluster.osd(number).resume());
+        let back = refused.and_then(|()| back_again(&namespace, &content));
+        is_over.store(true, Ordering::Relaxed);
+        let beside = beside.join().map_err(|_| "the host of the memory ended".to_owned())?;
+        back.and(beside)
+    });
+    ground.cluster.await_clean()?;
+    outcome?;
+    same("rbd export", &ground.export("away")?, &content)
+}
+
+/// Every command in this time ends, and says that it may be tried again.
+fn refused_while_away(namespace: &Namespace) -> Result<(), String> {
+    let until = Instant::now() + AWAY;
+    let (mut count, mut longest) = (0, Duration::ZERO);
+    while Instant::now() < until {
+        let began = Instant::now();
+        let outcome = namespace.read_at(0, &mut [0; 4096]);
+        longest = longest.max(began.elapsed());
+        let Err(error) = outcome else { return Err("a read went well without an OSD".to_owned()) };
+        match error.status() {
+            Some(status) if !status.is_do_not_retry() => count += 1,
+            _ => return Err(format!("a read without an OSD: {error}")),
+        }
+    }
+    println!("        without OSDs {count} reads were refused, the longest after {} ms", longest.as_millis());
+    if count > 0 { Ok(()) } else { Err("no read was refused".to_owned()) }
+}
+
+/// The same connection works again.
+fn back_again(namespace: &Namespace, content: &[u8]) -> Result<(), String> {
+    let mut found = vec![0; content.len()];
+    let ((), took) = soon("the namespace", || namespace.read_at(0, &mut found[..4096]).map_err(said))?;
+    println!("        the namespace is back {} ms after its OSDs", took.as_millis());
+    let ((), _) = soon("all of it", || namespace.read_at(0, &mut found).map_err(said))?;
+    same("after the OSDs are back", &found, content)?;
+    soon("writes", || namespace.write_at(0, &content[..4096]).map_err(said)).map(drop)
+}
+
+/// Reads and writes memory until it is over, and says what took longest.
+fn memory_goes_on(target: &Target, is_over: &AtomicBool) -> Result<(), String> {
+    let mut remote = target.remote(2)?;
+    let (mut count, mut longest) = (0_u64, Duration::ZERO);
+    let (written, mut read) = ([0xa5; 4096], [0; 4096]);
+    while !is_over.load(Ordering::Relaxed) {
+        let took = remote.write(0, &written)?.max(remote.read(0, &mut read)?);
+        longest = longest.max(took);
+        count += 1;
+        // A machine's worth of other work is left to the others.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    println!(
+        "        memory beside it: {count} writes and reads, the longest {:.1} ms",
+        longest.as_secs_f64() * 1e3
+    );
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! `lab ceph gateways`: two gateways that serve the same images, of which one is killed, stopped or cut off while hosts write
+//! and check every block. It decides how many rounds there are and what they add up to; a round is in `rounds`.
+
+mod outage;
+mod pair;
+mod rounds;
+mod status;
+
+use std::path::{Path, PathBuf};
+
+use outage::Outage;
+use rounds::{Figures, Round, Rounds, hindrance};
+
+/// The suite's rounds, by their names.
+const CHECKS: [(&str, Round); 6] = [
+    ("a gateway is killed and started again", round(Outage::Killed, false)),
+    ("a gateway is killed again", round(Outage::Killed, false)),
+    ("a gateway is stopped and goes on under hosts", round(Outage::Stopped, false)),
+    ("a gateway is stopped and has nothing to say when it goes on", round(Outage::Stopped, true)),
+    ("a gateway is cut off from hosts and cluster", round(Outage::CutOff, true)),
+    ("a gateway is cut off from its cluster alone", round(Outage::CutFromCluster, false)),
+];
+
+const fn round(outage: Outage, is_quiet: bool) -> Round {
+    Round { outage, is_quiet }
+}
+
+/// Many rounds by chance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Campaign {
+    pub(super) program: String,
+    pub(super) output: PathBuf,
+    pub(super) rounds: u32,
+    pub(super) seed: u64,
+}
+
+impl Campaign {
+    /// Plays all rounds. How many failed.
+    ///
+    /// # Errors
+    /// There is no ground to play on, or none any more.
+    pub(super) fn run(&self) -> Result<usize, String> {
+        if let Some(reason) = hindrance() {
+            return Err(reason);
+        }
+        println!("seed {}", self.seed);
+        let output = folder(&self.output)?;
+        let mut rounds = Rounds::new(&self.program, &output, self.seed)?;
+        let mut sum = Sum::default();
+        for number in 1..=self.rounds {
+            let round = Round::by_chance(rounds.dice());
+            sum.add(&format!("round {number}"), rounds.play(round));
+        }
+        sum.tell();
+        Ok(sum.failed)
+    }
+}
+
+/// How many of the suite's rounds have `only` in their names.
+pub(super) fn count_checks(only: &str) -> usize {
+    CHECKS.iter().filter(|(name, _)| name.contains(only)).count()
+}
+
+/// Plays the suite's rounds that have `only` in their names. How many failed.
+///
+/// # Errors
+/// There is no ground to play on.
+pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Result<usize, String> {
+    if let Some(reason) = hindrance() {
+        let is_failure = std::env::var("CI").is_ok_and(|ci| ci == "true");
+        println!("        gateways are not tried: {reason}");
+        return Ok(usize::from(is_failure));
+    }
+    let output = folder(&output.join("gateways"))?;
+    let mut rounds = Rounds::new(program, &output, seed)?;
+    let mut sum = Sum::default();
+    for (name, round) in CHECKS.iter().filter(|(name, _)| name.contains(only)) {
+        sum.add(name, rounds.play(*round));
+    }
+    sum.tell();
+    Ok(sum.failed)
+}
+
+fn folder(path: &Path) -> Result<PathBuf, String> {
+    let made = std::fs::create_dir_all(path).and_then(|()| path.canonicalize());
+    made.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What rounds add up to.
+#[derive(Debug, Default)]
+struct Sum {
+    failed: usize,
+    good: Vec<Figures>,
+}
+
+impl Sum {
+    fn add(&mut self, name: &str, outcome: Result<Figures, String>) {
+        match outcome {
+            Ok(figures) => {
+                println!("ok      {name}");
+                self.good.push(figures);
+            }
+            Err(reason) => {
+                println!("FAILED  {name}: {reason}");
+                self.failed += 1;
+            }
+        }
+    }
+
+    fn tell(&self) {
+        let line = |what: &str, take: fn(&Figures) -> u64| {
+            let mut all: Vec<u64> = self.good.iter().map(take).collect();
+            all.sort_unstable();
+            let median = all.get(all.len() / 2).copied().unwrap_or_default();
+            println!("        {what}: median {median} ms, most {} ms", all.last().unwrap_or(&0));
+        };
+        println!("        {} rounds, {} failed", self.good.len() + self.failed, self.failed);
+        line("until the other gateway served", |figures| figures.takeover_ms);
+        line("until the group was given back", |figures| figures.return_ms);
+        line("worst stall of a host", |figures| figures.stall_ms);
+        line("worst stall of a host of the other gateway", |figures| figures.neighbour_ms);
+    }
+}

@@ -1,0 +1,104 @@
+//! What can happen to a gateway while hosts write, and how it ends. It keeps out when that is, and what has to be so then.
+
+use std::time::Duration;
+
+use crate::emulator::link::Dice;
+use crate::network::Network;
+
+use super::pair::{CLUSTER_LINK, Gateway, HOST_LINK};
+
+/// How long writes gather in a gateway before it is away altogether: enough for a host's whole depth, and far from a lease.
+const CLOG: Duration = Duration::from_millis(700);
+
+/// A way for a gateway to be away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outage {
+    /// SIGKILL. What it had sent to the cluster may still land, and nothing else.
+    Killed,
+    /// SIGSTOP. It goes on later with what it had begun, as if no time had passed.
+    Stopped,
+    /// Neither hosts nor the cluster hear of it. Its commands are sent again when they can be.
+    CutOff,
+    /// Hosts reach it, and it reaches the cluster no more.
+    CutFromCluster,
+}
+
+impl Outage {
+    pub(super) const ALL: [Outage; 4] =
+        [Outage::Killed, Outage::Stopped, Outage::CutOff, Outage::CutFromCluster];
+
+    /// What has happened to the gateway, for people.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Outage::Killed => "killed",
+            Outage::Stopped => "stopped",
+            Outage::CutOff => "cut off",
+            Outage::CutFromCluster => "cut off from its cluster",
+        }
+    }
+
+    /// Whether it takes links, which only one of the gateways has.
+    pub(super) const fn is_cut(self) -> bool {
+        matches!(self, Outage::CutOff | Outage::CutFromCluster)
+    }
+
+    /// Whether the gateway may have commands left afterwards, which must not be carried out any more.
+    pub(super) const fn may_write_late(self) -> bool {
+        !matches!(self, Outage::Killed)
+    }
+
+    /// How long it lasts at least, in milliseconds, by chance.
+    pub(super) fn lasts_ms(self, dice: &mut Dice) -> u64 {
+        let (least, most) = match self {
+            Outage::Killed => (2_000, 6_000),
+            Outage::Stopped => (8_000, 12_000),
+            Outage::CutOff | Outage::CutFromCluster => (5_000, 12_000),
+        };
+        least + u64::from(dice.next()) % (most - least)
+    }
+
+    /// It begins. A gateway that `has_links` loses the cluster a moment before all else, so that hosts' writes are stuck in it:
+    /// those are what must not land later, and an idle cluster would have none of them.
+    ///
+    /// # Errors
+    /// The emulator of links is gone.
+    pub(super) fn begin(
+        self,
+        network: &mut Network,
+        gateway: &mut Gateway,
+        has_links: bool,
+    ) -> Result<(), String> {
+        if has_links && self.may_write_late() {
+            network.cut(CLUSTER_LINK)?;
+            std::thread::sleep(CLOG);
+        }
+        match self {
+            Outage::Killed => gateway.daemon.kill(),
+            Outage::Stopped => {
+                gateway.daemon.stop();
+                network.restore(CLUSTER_LINK)?;
+            }
+            Outage::CutFromCluster => {}
+            Outage::CutOff => network.cut(HOST_LINK)?,
+        }
+        Ok(())
+    }
+
+    /// It ends: the same program goes on, or another one starts.
+    ///
+    /// # Errors
+    /// The emulator of links is gone, or the program does not start.
+    pub(super) fn end(self, network: &mut Network, gateway: &mut Gateway) -> Result<(), String> {
+        match self {
+            Outage::Killed => gateway.daemon.start(),
+            Outage::Stopped => {
+                gateway.daemon.resume();
+                Ok(())
+            }
+            Outage::CutOff | Outage::CutFromCluster => {
+                network.restore(HOST_LINK)?;
+                network.restore(CLUSTER_LINK)
+            }
+        }
+    }
+}

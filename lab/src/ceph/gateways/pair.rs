@@ -1,0 +1,242 @@
+//! Two gateways of one group, on a network on which one of them can be cut off: a cluster, gateway b and all hosts are at one
+//! end of emulated links, gateway a at the other. It keeps out what happens to them.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::status::Status;
+use crate::answer::Answer;
+use crate::ceph::cluster::Cluster;
+use crate::ceph::config::{POOL, Shape};
+use crate::ceph::daemon::Daemon;
+use crate::ceph::ground::soon;
+use crate::ceph::site::Site;
+use crate::network::{LINKS, Network};
+
+/// The subsystem that both serve.
+pub(super) const NQN: &str = "nqn.2026-01.io.selvedge:gateways";
+/// Which gateway has links: a.
+pub(super) const LINKED: usize = 0;
+/// The link that hosts take to gateway a, and the one that it takes to the cluster.
+pub(super) const HOST_LINK: usize = 1;
+pub(super) const CLUSTER_LINK: usize = 2;
+const _: () = assert!(HOST_LINK <= LINKS && CLUSTER_LINK <= LINKS);
+/// Namespaces of each load-balancing group.
+const IMAGES: u32 = 2;
+/// Bytes of an image: a host's range of 16 MiB and something behind it, in MiB.
+const IMAGE_MIB: u64 = 24;
+/// How often to look for a gateway that takes over.
+const LOOK: Duration = Duration::from_millis(20);
+/// A gateway that has not taken over after so long does not.
+pub(super) const TAKEOVER_LIMIT: Duration = Duration::from_secs(60);
+
+/// A gateway that runs or not.
+pub(super) struct Gateway {
+    pub(super) name: &'static str,
+    /// Where hosts find it.
+    pub(super) address: String,
+    /// The load-balancing group that it serves whenever it can.
+    pub(super) group: u32,
+    pub(super) daemon: Daemon,
+    socket: PathBuf,
+}
+
+impl Gateway {
+    fn new(number: u32, pair: &Grounds<'_>) -> Gateway {
+        let (name, place) = if number == 1 { ("a", pair.names.0) } else { ("b", pair.names.1) };
+        let ip = Ipv4Addr::new(10, 1, HOST_LINK as u8, number as u8);
+        let (socket, log) =
+            (pair.output.join(format!("{name}.sock")), pair.output.join(format!("gateway-{name}.log")));
+        let site = Site::inside(place, ip);
+        let (ip, group) = (ip.to_string(), format!("{POOL}/group,conf={}", pair.conf.display()));
+        let control = format!("unix:{}", socket.display());
+        let log = log.display().to_string();
+        // What it said before it was killed is kept, and stands before what it says when it is back.
+        let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &log, "env", "SELVEDGE_LOG=info", pair.program];
+        let flags = ["serve", "-a", &ip, "--reactors", "1", "--control", &control];
+        let member = ["--gateway-group", &group, "--gateway-name", name];
+        let words = [&site.words(), &logged[..], &flags, &member].concat();
+        let words = words.into_iter().map(str::to_owned).collect();
+        Gateway {
+            name,
+            address: ip.clone(),
+            group: number,
+            daemon: Daemon::new(format!("gateway {name}"), words),
+            socket,
+        }
+    }
+
+    /// The group, as this gateway sees it.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(super) fn status(&self) -> Result<Status, String> {
+        Status::ask(&self.socket)
+    }
+}
+
+/// What a gateway is started with.
+struct Grounds<'a> {
+    program: &'a str,
+    output: &'a Path,
+    conf: &'a Path,
+    /// The network namespaces of gateway a and of all others.
+    names: (&'a str, &'a str),
+}
+
+/// Two gateways and all that is around them.
+pub(super) struct Pair {
+    /// Gateway a, and gateway b.
+    pub(super) gateways: [Gateway; 2],
+    pub(super) cluster: Cluster,
+    pub(super) network: Network,
+    /// Where hosts are.
+    site: Site,
+    program: String,
+    output: PathBuf,
+}
+
+impl Pair {
+    /// Starts a cluster, both gateways, and a subsystem with namespaces in the load-balancing groups of both.
+    ///
+    /// # Errors
+    /// What failed and why.
+    pub(super) fn start(program: &str, output: &Path, seed: u64) -> Result<Pair, String> {
+        let network = Network::new(seed)?;
+        let names = network.names();
+        let site = Site::inside(names.1, Ipv4Addr::new(10, 1, CLUSTER_LINK as u8, 2));
+        let cluster = Cluster::up_at(site.clone(), &output.join("cluster"), Shape::SMALL)?;
+        let grounds = Grounds { program, output, conf: cluster.conf(), names };
+        let gateways = [1, 2].map(|number| Gateway::new(number, &grounds));
+        let (program, output) = (program.to_owned(), output.to_owned());
+        let mut pair = Pair { gateways, cluster, network, site, program, output };
+        for number in 0..2 {
+            // One after the other: who comes first has the first number.
+            pair.gateways[number].daemon.start()?;
+            let gateway = &pair.gateways[number];
+            soon(&format!("gateway {}", gateway.name), || {
+                let status = gateway.status()?;
+                if status.serves(gateway.group) { Ok(()) } else { Err(status.line()) }
+            })?;
+        }
+        pair.make_namespaces()?;
+        pair.await_rest()?;
+        Ok(pair)
+    }
+
+    fn make_namespaces(&self) -> Result<(), String> {
+        self.administer(&["subsystem", "add", NQN, "--allow-any-host"])?;
+        for nsid in 1..=2 * IMAGES {
+            let image = self.image(nsid);
+            self.cluster.rbd(&["create", "--size", &format!("{IMAGE_MIB}M"), &image])?;
+            let spec = format!("rbd:{image},conf={},nsid={nsid}", self.cluster.conf().display());
+            let group = ((nsid - 1) / IMAGES + 1).to_string();
+            self.administer(&["namespace", "add", NQN, &spec, "--load-balancing-group", &group])?;
+        }
+        Ok(())
+    }
+
+    fn administer(&self, words: &[&str]) -> Result<(), String> {
+        let control = format!("unix:{}", self.gateways[0].socket.display());
+        let words = [&[self.program.as_str()], words, &["--control", &control]].concat();
+        Answer::of(&words)?.well().map(drop).map_err(|reason| format!("{}: {reason}", words[1..].join(" ")))
+    }
+
+    /// `POOL/IMAGE` of a namespace.
+    pub(super) fn image(&self, nsid: u32) -> String {
+        format!("{POOL}/image-{nsid}")
+    }
+
+    /// One of the namespaces of a gateway's load-balancing group.
+    pub(super) const fn nsid(&self, gateway: usize, chance: u32) -> u32 {
+        self.gateways[gateway].group * IMAGES - chance % IMAGES
+    }
+
+    /// What is in the image of a namespace.
+    ///
+    /// # Errors
+    /// It cannot be exported.
+    pub(super) fn export(&self, nsid: u32) -> Result<Vec<u8>, String> {
+        let path = self.output.join("export");
+        let _ = std::fs::remove_file(&path);
+        self.cluster.rbd(&["export", "--no-progress", &self.image(nsid), &path.display().to_string()])?;
+        let bytes = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        // What is left goes with the folder.
+        let _ = std::fs::remove_file(&path);
+        Ok(bytes)
+    }
+
+    /// The paths of a new host to a namespace, as it reports them after a few reads.
+    ///
+    /// # Errors
+    /// It does not come so far.
+    pub(super) fn paths(&self, nsid: u32) -> Result<Vec<Value>, String> {
+        let addresses = self.gateways.each_ref().map(|gateway| gateway.address.as_str()).join(",");
+        let nsid = nsid.to_string();
+        let bench = ["bench", "-a", &addresses, "-n", NQN, "--nsid", &nsid, "-o", "json", "--rw", "read"];
+        let words = [&self.site.words()[..], &[&self.program], &bench, &["--size", "64k"]].concat();
+        let report = Answer::of(&words)?.json()?;
+        report["paths"].as_array().cloned().ok_or_else(|| format!("a report without paths: {report}"))
+    }
+
+    /// Waits until a gateway serves a load-balancing group, and says how long after `began` that is.
+    ///
+    /// # Errors
+    /// It never does.
+    pub(super) fn await_service(
+        &self,
+        gateway: usize,
+        group: u32,
+        began: Instant,
+    ) -> Result<Duration, String> {
+        let mut last = String::new();
+        while began.elapsed() < TAKEOVER_LIMIT {
+            match self.gateways[gateway].status() {
+                Ok(status) if status.serves(group) => return Ok(began.elapsed()),
+                Ok(status) => last = status.line(),
+                Err(reason) => last = reason,
+            }
+            std::thread::sleep(LOOK);
+        }
+        let (name, limit) = (self.gateways[gateway].name, TAKEOVER_LIMIT.as_secs());
+        Err(format!("gateway {name} does not serve load-balancing group {group} within {limit} s: {last}"))
+    }
+
+    /// Waits until each gateway serves its own load-balancing group and no other, and both think each other well.
+    ///
+    /// # Errors
+    /// It is never so, or a gateway has ended by itself.
+    pub(super) fn await_rest(&mut self) -> Result<Duration, String> {
+        for gateway in &mut self.gateways {
+            gateway.daemon.check_alive()?;
+        }
+        let ((), took) = soon("both gateways with their own groups", || {
+            for gateway in &self.gateways {
+                let status = gateway.status()?;
+                let served = [1, 2].map(|group| status.serves(group) == (group == gateway.group));
+                if served != [true; 2] || !status.is_well("a") || !status.is_well("b") {
+                    return Err(format!("gateway {} says {}", gateway.name, status.line()));
+                }
+            }
+            Ok(())
+        })?;
+        Ok(took)
+    }
+
+    /// Ends whatever happens to the gateways, and waits until all is as it should be.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn restore(&mut self) -> Result<(), String> {
+        self.network.restore(HOST_LINK)?;
+        self.network.restore(CLUSTER_LINK)?;
+        for gateway in &mut self.gateways {
+            gateway.daemon.resume();
+            gateway.daemon.start()?;
+        }
+        self.await_rest().map(drop)
+    }
+}

@@ -1,0 +1,87 @@
+//! What a gateway says of its group when it is asked by its control socket. It keeps out what should be so.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// A gateway that is opening images answers when it has them.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// More than a group of two gateways has to say.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+
+/// A group of gateways, as one of them sees it.
+#[derive(Debug)]
+pub(super) struct Status(Value);
+
+impl Status {
+    /// Asks the gateway behind `socket`.
+    ///
+    /// # Errors
+    /// It does not answer, or is no gateway.
+    pub(super) fn ask(socket: &Path) -> Result<Status, String> {
+        let failed = |error: std::io::Error| format!("no status at {}: {error}", socket.display());
+        let mut stream = UnixStream::connect(socket).map_err(failed)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
+        stream.write_all(b"GET /v1/gateways HTTP/1.0\r\nHost: localhost\r\n\r\n").map_err(failed)?;
+        let mut bytes = Vec::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+        Status::parse(&String::from_utf8_lossy(&bytes))
+    }
+
+    fn parse(answer: &str) -> Result<Status, String> {
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or("an answer without an end of its head")?;
+        let line = head.lines().next().unwrap_or_default();
+        if line.split(' ').nth(1) != Some("200") {
+            return Err(format!("a gateway answers `{line}`: {body}"));
+        }
+        serde_json::from_str(body).map(Status).map_err(|error| format!("no JSON ({error}): {body}"))
+    }
+
+    /// Whether the gateway that was asked serves a load-balancing group to hosts.
+    pub(super) fn serves(&self, group: u32) -> bool {
+        self.group(group).is_some_and(|found| found["is_served_here"] == true && found["state"] == "serving")
+    }
+
+    /// Whether it thinks that a gateway lives, as far as it has heard.
+    pub(super) fn is_well(&self, name: &str) -> bool {
+        let gateways = self.0["gateways"].as_array();
+        let found = gateways.and_then(|all| all.iter().find(|gateway| gateway["name"] == name));
+        found.is_some_and(|gateway| gateway["life"] == "alive" && gateway["is_well"] == true)
+    }
+
+    fn group(&self, group: u32) -> Option<&Value> {
+        self.0["load_balancing_groups"].as_array()?.iter().find(|found| found["id"] == group)
+    }
+
+    /// All of it in one line.
+    pub(super) fn line(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &str = r#"{"gateways":[{"name":"a","life":"alive","is_well":true},
+        {"name":"b","life":"dead","is_well":false}],
+        "load_balancing_groups":[{"id":1,"state":"serving","is_served_here":true},
+        {"id":2,"state":"fencing","is_served_here":true}]}"#;
+
+    #[test]
+    fn a_group_that_is_not_finished_is_not_served() {
+        let status = Status::parse(&format!("HTTP/1.0 200 OK\r\na: b\r\n\r\n{BODY}")).unwrap();
+        assert_eq!([1, 2, 3].map(|group| status.serves(group)), [true, false, false]);
+        assert_eq!(["a", "b", "c"].map(|name| status.is_well(name)), [true, false, false]);
+    }
+
+    #[test]
+    fn a_refusal_is_no_status() {
+        let refusal = Status::parse("HTTP/1.1 404 Not Found\r\n\r\n{}").unwrap_err();
+        assert!(refusal.contains("404"), "{refusal}");
+        assert!(Status::parse("HTTP/1.1 200 OK\r\n\r\nx").is_err());
+    }
+}

@@ -1,0 +1,160 @@
+//! Hosts, namespaces and targets come and go while commands are with Ceph: what is left is whole, and nobody holds an image
+//! whose namespace is gone.
+
+use std::time::Duration;
+
+use engine::initiator::{Controller, Namespace};
+use nvme::features::AsyncEvent;
+
+use super::config::POOL;
+use super::ground::{Ground, same, soon};
+use super::target::{NQN, Target, said};
+use crate::answer::Answer;
+use crate::program::Program;
+
+const MIB: u64 = 32;
+/// Hosts that vanish one after the other, each in the middle of its writes.
+const HOSTS: u32 = 5;
+/// Until a host has many commands under way.
+const UNDER_WAY: Duration = Duration::from_millis(400);
+
+pub(super) fn hosts_vanish(ground: &mut Ground) -> Result<(), String> {
+    let target = ground.serve(&[&ground.image("vanished", MIB)?])?;
+    let before = target.resident_kib()?;
+    for _ in 0..HOSTS {
+        let mut bench = writing(&target)?;
+        std::thread::sleep(UNDER_WAY);
+        bench.kill();
+    }
+    let report =
+        target.bench(1, &["--rw", "randwrite", "--bs", "64k", "--iodepth", "8", "-i", "2", "--verify"])?;
+    if report["verify"]["blocks_wrong"] != 0 {
+        return Err(report.to_string());
+    }
+    println!("        {HOSTS} hosts later: {} KiB resident, {before} KiB before", target.resident_kib()?);
+    target.end()?;
+    nobody_watches(ground, "vanished")
+}
+
+/// A target that is asked to end while a host writes as fast as it can.
+pub(super) fn target_ends_under_load(ground: &mut Ground) -> Result<(), String> {
+    let target = ground.serve(&[&ground.image("ended", MIB)?])?;
+    let _bench = writing(&target)?;
+    std::thread::sleep(UNDER_WAY);
+    target.end()?;
+    nobody_watches(ground, "ended")
+}
+
+/// A namespace that is removed while a host writes to it, and added again.
+pub(super) fn namespace_goes_and_comes(ground: &mut Ground) -> Result<(), String> {
+    let spec = ground.image("removed", MIB)?;
+    let control = format!("unix:{}", ground.file("control.sock").display());
+    let target = ground.serve_with(&[&spec, "memory:1m"], &["--control", &control])?;
+    let administer = |words: &[&str]| {
+        let words = [&[ground.program.as_str(), "namespace"], words, &["--control", &control]].concat();
+        Answer::of(&words)?.well().map_err(|reason| format!("{}: {reason}", words[2..].join(" ")))
+    };
+    let content = ground.content(70, (MIB << 20) as usize);
+    let namespace = target.namespace(1)?;
+    namespace.write_at(0, &content).map_err(said)?;
+    let _bench = reading(&target)?;
+    std::thread::sleep(UNDER_WAY);
+    administer(&["remove", NQN, "1"])?;
+    nobody_watches(ground, "removed")?;
+    if namespace.read_at(0, &mut [0; 4096]).is_ok() {
+        return Err("a namespace that was removed is read".to_owned());
+    }
+    administer(&["add", NQN, &format!("{spec},nsid=1")])?;
+    let mut found = vec![0; content.len()];
+    target.namespace(1)?.read_at(0, &mut found).map_err(said)?;
+    same("after it was added again", &found, &content)?;
+    target.end()
+}
+
+/// An image that is made after the target was started is served then, and the host is told.
+pub(super) fn image_comes_later(ground: &mut Ground) -> Result<(), String> {
+    let target = ground.serve(&[&ground.spec("later"), "memory:1m"])?;
+    let controller = target.connect(2)?;
+    let _ = controller.events();
+    ground.image("later", MIB)?;
+    comes(&controller, "an image that was made later")
+}
+
+/// An image that another target has is served as soon as that one gives it back.
+pub(super) fn image_is_taken_over(ground: &mut Ground) -> Result<(), String> {
+    let spec = ground.image("passed", MIB)?;
+    let first = ground.serve(&[&spec])?;
+    let content = ground.content(71, 4096);
+    first.namespace(1)?.write_at(0, &content).map_err(said)?;
+    let second = ground.serve(&[&spec, "memory:1m"])?;
+    let controller = second.connect(2)?;
+    let _ = controller.events();
+    first.end()?;
+    comes(&controller, "an image that another target had")?;
+    let mut found = vec![0; content.len()];
+    Namespace::open(&controller, 1).and_then(|it| it.read_at(0, &mut found)).map_err(said)?;
+    same("what the other one wrote", &found, &content)
+}
+
+/// Waits until namespace 1 is there and its host has an event.
+fn comes(controller: &Controller, what: &str) -> Result<(), String> {
+    let ((), took) = soon(what, || {
+        let namespace = Namespace::open(controller, 1).map_err(said)?;
+        namespace.write_at(4096, &[7; 4096]).map_err(said)
+    })?;
+    println!("        it is written to after {} ms", took.as_millis());
+    soon("an event", || {
+        let is_told = controller.events().contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+        if is_told { Ok(()) } else { Err("none came".to_owned()) }
+    })
+    .map(drop)
+}
+
+fn writing(target: &Target) -> Result<Program, String> {
+    Program::start(&target.bench_words(
+        1,
+        &[
+            "--rw",
+            "randwrite",
+            "--bs",
+            "64k",
+            "--iodepth",
+            "32",
+            "-i",
+            "2",
+            "--numjobs",
+            "2",
+            "--runtime",
+            "60",
+        ],
+    ))
+}
+
+fn reading(target: &Target) -> Result<Program, String> {
+    Program::start(&target.bench_words(
+        1,
+        &[
+            "--rw",
+            "randread",
+            "--bs",
+            "64k",
+            "--iodepth",
+            "32",
+            "-i",
+            "2",
+            "--numjobs",
+            "2",
+            "--runtime",
+            "60",
+        ],
+    ))
+}
+
+/// Waits until nobody has the image open.
+fn nobody_watches(ground: &Ground, name: &str) -> Result<(), String> {
+    soon("an image that nobody has open", || {
+        let status = ground.cluster.rbd(&["status", &format!("{POOL}/{name}")])?;
+        if status.contains("watcher=") { Err(status) } else { Ok(()) }
+    })
+    .map(drop)
+}

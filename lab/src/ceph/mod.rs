@@ -1,0 +1,68 @@
+//! `lab ceph`: a small Ceph for tests, of the system's own programs, and what is tried on it. It dispatches, and keeps out what
+//! the cluster is and what is checked.
+
+mod administration;
+mod arguments;
+mod bench;
+mod cluster;
+mod commands;
+mod config;
+mod content;
+mod daemon;
+mod failures;
+mod fencing;
+mod gateways;
+mod ground;
+mod idle;
+mod images;
+mod lifetimes;
+mod ports;
+mod refusals;
+mod site;
+mod target;
+mod trial;
+
+use std::path::Path;
+
+use crate::Failure;
+use arguments::Task;
+use cluster::Cluster;
+use config::{Shape, USER};
+
+/// `lab ceph WORD [OPTION]...`
+///
+/// # Errors
+/// A wrong command line; or what could not be done, or went wrong.
+pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let chance = now.map_or(1, |since| since.as_millis() as u64 % 1_000_000);
+    match arguments::parse(args, chance).map_err(Failure::Usage)? {
+        Task::Up { shape, folder } => up(&folder, shape).map_err(Failure::Work),
+        Task::Bench(bench) => match bench.run().map_err(Failure::Work)? {
+            0 => Ok(()),
+            count => Err(Failure::Work(format!("{count} runs failed"))),
+        },
+        Task::Test(trial) => judged(trial.run(), "checks", trial.seed),
+        Task::Gateways(campaign) => judged(campaign.run(), "rounds", campaign.seed),
+    }
+}
+
+fn judged(failed: Result<usize, String>, what: &str, seed: u64) -> Result<(), Failure> {
+    match failed.map_err(Failure::Work)? {
+        0 => Ok(()),
+        count => Err(Failure::Work(format!("{count} of the {what} failed, with seed {seed}"))),
+    }
+}
+
+/// Starts a cluster and stays. The signal that ends this process ends the cluster, too: its daemons are told by the kernel,
+/// and its folder is looked after by another process.
+fn up(folder: &Path, shape: Shape) -> Result<(), String> {
+    let cluster = Cluster::up(folder, shape)?;
+    println!(
+        "up: client.admin, and client.{USER} with `profile rbd`, have their keys beside the configuration"
+    );
+    println!("{}", cluster.conf().display());
+    loop {
+        std::thread::park();
+    }
+}

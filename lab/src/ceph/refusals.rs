@@ -1,0 +1,134 @@
+//! What cannot be had: each is refused within bounds and with words that say which thing is missing and what to check, and
+//! the rest of the target is there.
+
+use std::path::PathBuf;
+
+use super::config::USER;
+use super::ground::Ground;
+use super::target::{Target, said};
+
+const MIB: u64 = 8;
+
+/// A library that is no library is found before the system's.
+pub(super) fn no_library(ground: &mut Ground) -> Result<(), String> {
+    let folder = ground.file("libraries");
+    std::fs::create_dir_all(&folder).map_err(said)?;
+    for name in ["librados.so.2", "librados.so", "librbd.so.1", "librbd.so"] {
+        std::fs::write(folder.join(name), "").map_err(said)?;
+    }
+    let path = format!("LD_LIBRARY_PATH={}", folder.display());
+    let words = ["librados and librbd are not to be had", "install"];
+    refused_by(&["env", &path, &ground.program], &ground.spec("any"), &words)
+}
+
+pub(super) fn no_such_pool(ground: &mut Ground) -> Result<(), String> {
+    let spec = ground.spec("any").replace("rbd:rbd/", "rbd:elsewhere/");
+    refused(ground, &spec, &["there is no pool elsewhere", "ceph osd pool ls"])
+}
+
+pub(super) fn no_such_image(ground: &mut Ground) -> Result<(), String> {
+    refused(ground, &ground.spec("nowhere"), &["nowhere", "rbd ls"])
+}
+
+pub(super) fn no_such_snapshot(ground: &mut Ground) -> Result<(), String> {
+    ground.image("unshot", MIB)?;
+    refused(ground, &ground.spec("unshot@never"), &["never", "unshot", "rbd ls -l"])
+}
+
+pub(super) fn no_such_namespace_of_rados(ground: &mut Ground) -> Result<(), String> {
+    refused(ground, &ground.spec("outside/any"), &["outside/any"])
+}
+
+pub(super) fn no_configuration(ground: &mut Ground) -> Result<(), String> {
+    let conf = ground.file("missing.conf").display().to_string();
+    refused(ground, &format!("rbd:rbd/any,conf={conf}"), &[&conf, "conf=FILE"])
+}
+
+pub(super) fn no_such_user(ground: &mut Ground) -> Result<(), String> {
+    let spec = format!("{},id=nobody", ground.spec("any"));
+    refused(ground, &spec, &["client.nobody", "ceph auth get client.nobody", "keyring"])
+}
+
+pub(super) fn no_keyring(ground: &mut Ground) -> Result<(), String> {
+    let keyring = ground.file("missing.keyring").display().to_string();
+    let conf = altered(ground, "no-keyring.conf", "keyring = ", &keyring)?;
+    let spec = format!("rbd:rbd/any,conf={}", conf.display());
+    refused(ground, &spec, &["no key for client.admin", &keyring])
+}
+
+pub(super) fn wrong_key(ground: &mut Ground) -> Result<(), String> {
+    let keyring = ground.file("wrong.keyring");
+    // A key is well-formed, and nobody's.
+    let text = format!("[client.{USER}]\n\tkey = AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA==\n");
+    std::fs::write(&keyring, text).map_err(said)?;
+    let conf = altered(ground, "wrong-key.conf", "keyring = ", &keyring.display().to_string())?;
+    let spec = format!("rbd:rbd/any,conf={},id={USER}", conf.display());
+    refused(ground, &spec, &[&format!("refuses client.{USER}"), "ceph auth get", "wrong.keyring"])
+}
+
+pub(super) fn no_monitor(ground: &mut Ground) -> Result<(), String> {
+    // Port 1 of the loopback has nobody, which the system says at once; that nobody answers at all is another thing.
+    let conf = altered(ground, "no-monitor.conf", "mon_host = ", "[v2:127.0.0.1:1]")?;
+    let spec = format!("rbd:rbd/any,conf={}", conf.display());
+    refused(ground, &spec, &["no monitor", "127.0.0.1:1", "mon_host"])
+}
+
+/// A monitor that is there and says nothing.
+pub(super) fn silent_monitor(ground: &mut Ground) -> Result<(), String> {
+    let spec = ground.image("unheard", MIB)?;
+    ground.cluster.monitor().stop();
+    let outcome = refused(ground, &spec, &["no monitor"]);
+    ground.cluster.monitor().resume();
+    outcome?;
+    ground.cluster.await_osds_up(1)
+}
+
+/// One target has the image: another says who that is, and serves the rest.
+pub(super) fn in_use_elsewhere(ground: &mut Ground) -> Result<(), String> {
+    let spec = ground.image("taken", MIB)?;
+    let owner = ground.serve(&[&spec])?;
+    let content = ground.content(40, 4096);
+    owner.namespace(1)?.write_at(0, &content).map_err(said)?;
+    refused(ground, &spec, &["rbd/taken is opened exclusively by ", "127.0.0.1", "rbd lock"])?;
+    // The attempt did the owner no harm.
+    let mut found = vec![0; content.len()];
+    let namespace = owner.namespace(1)?;
+    namespace.write_at(4096, &content).map_err(said)?;
+    namespace.read_at(0, &mut found).map_err(said)?;
+    if found == content { Ok(()) } else { Err("the owner reads something else".to_owned()) }
+}
+
+/// Serves memory beside what cannot be had, and looks at what is said of the latter.
+fn refused(ground: &Ground, spec: &str, words: &[&str]) -> Result<(), String> {
+    refused_by(&[&ground.program], spec, words)
+}
+
+fn refused_by(program: &[&str], spec: &str, words: &[&str]) -> Result<(), String> {
+    let target = Target::start(program, &[spec, "memory:1m"], &[])?;
+    println!("        the target listens after {} ms", target.start.as_millis());
+    works(&target, 2)?;
+    let errors = target.errors();
+    match words.iter().find(|word| !errors.contains(**word)) {
+        None => Ok(()),
+        Some(word) => Err(format!("`{word}` is not in: {errors}")),
+    }
+}
+
+fn works(target: &Target, nsid: u32) -> Result<(), String> {
+    let namespace = target.namespace(nsid)?;
+    let (written, mut read) = ([0x5a; 4096], [0; 4096]);
+    namespace.write_at(0, &written).map_err(said)?;
+    namespace.read_at(0, &mut read).map_err(said)?;
+    if read == written { Ok(()) } else { Err(format!("namespace {nsid} reads something else")) }
+}
+
+/// The cluster's configuration with another value in the line that begins so.
+fn altered(ground: &Ground, name: &str, begin: &str, value: &str) -> Result<PathBuf, String> {
+    let text = std::fs::read_to_string(ground.cluster.conf()).map_err(said)?;
+    let line = |line: &str| {
+        if line.starts_with(begin) { format!("{begin}{value}\n") } else { format!("{line}\n") }
+    };
+    let path = ground.file(name);
+    std::fs::write(&path, text.lines().map(line).collect::<String>()).map_err(said)?;
+    Ok(path)
+}
