@@ -13,7 +13,7 @@ const LIMIT_S: u64 = 1800;
 
 /// Where something is wrong, the logs stay.
 pub(crate) fn suite(options: &Options) -> Outcome {
-    let prepare = || Ok((workspace::program()?, lab::build_program()?, Scratch::new("ceph", true)?));
+    let prepare = || Ok((workspace::program()?, lab::build_links()?, Scratch::new("ceph", true)?));
     let prepared: Result<_, String> = prepare();
     let (program, lab, scratch) = match prepared {
         Ok(prepared) => prepared,
