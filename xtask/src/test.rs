@@ -99,7 +99,7 @@ const SUITES: [Suite; 13] = [
     },
     Suite {
         name: "ceph",
-        about: "images of a real Ceph: what is written is there, Ceph's failures, refusals, snapshots, sizes, what 64 cost",
+        about: "images of a real Ceph and its failures; two gateways that are killed, stopped and cut off, under our host and the kernel's",
         packages: &packages::CEPH,
         when: When::Always,
         run: ceph::suite,

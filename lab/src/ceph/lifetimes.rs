@@ -22,7 +22,7 @@ pub(super) fn hosts_vanish(ground: &mut Ground) -> Result<(), String> {
     let target = ground.serve(&[&ground.image("vanished", MIB)?])?;
     let before = target.resident_kib()?;
     for _ in 0..HOSTS {
-        let mut bench = writing(&target)?;
+        let mut bench = busy_with(&target, "randwrite")?;
         std::thread::sleep(UNDER_WAY);
         bench.kill();
     }
@@ -39,7 +39,7 @@ pub(super) fn hosts_vanish(ground: &mut Ground) -> Result<(), String> {
 /// A target that is asked to end while a host writes as fast as it can.
 pub(super) fn target_ends_under_load(ground: &mut Ground) -> Result<(), String> {
     let target = ground.serve(&[&ground.image("ended", MIB)?])?;
-    let _bench = writing(&target)?;
+    let _bench = busy_with(&target, "randwrite")?;
     std::thread::sleep(UNDER_WAY);
     target.end()?;
     nobody_watches(ground, "ended")
@@ -57,7 +57,7 @@ pub(super) fn namespace_goes_and_comes(ground: &mut Ground) -> Result<(), String
     let content = ground.content(70, (MIB << 20) as usize);
     let namespace = target.namespace(1)?;
     namespace.write_at(0, &content).map_err(said)?;
-    let _bench = reading(&target)?;
+    let _bench = busy_with(&target, "randread")?;
     std::thread::sleep(UNDER_WAY);
     administer(&["remove", NQN, "1"])?;
     nobody_watches(ground, "removed")?;
@@ -110,44 +110,10 @@ fn comes(controller: &Controller, what: &str) -> Result<(), String> {
     .map(drop)
 }
 
-fn writing(target: &Target) -> Result<Program, String> {
-    Program::start(&target.bench_words(
-        1,
-        &[
-            "--rw",
-            "randwrite",
-            "--bs",
-            "64k",
-            "--iodepth",
-            "32",
-            "-i",
-            "2",
-            "--numjobs",
-            "2",
-            "--runtime",
-            "60",
-        ],
-    ))
-}
-
-fn reading(target: &Target) -> Result<Program, String> {
-    Program::start(&target.bench_words(
-        1,
-        &[
-            "--rw",
-            "randread",
-            "--bs",
-            "64k",
-            "--iodepth",
-            "32",
-            "-i",
-            "2",
-            "--numjobs",
-            "2",
-            "--runtime",
-            "60",
-        ],
-    ))
+/// Starts a bench whose queues stay full of commands of this kind.
+fn busy_with(target: &Target, kind: &str) -> Result<Program, String> {
+    let depth = ["--bs", "64k", "--iodepth", "32", "-i", "2", "--numjobs", "2", "--runtime", "60"];
+    Program::start(&target.bench_words(1, &[&["--rw", kind], &depth[..]].concat()))
 }
 
 /// Waits until nobody has the image open.
