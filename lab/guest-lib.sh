@@ -162,3 +162,62 @@ nvmet_remove() {
     done
     rmdir "$nvmet/subsystems/$1" "$nvmet/ports/1"
 }
+
+# A host with two paths. A job that has one sets `address`, `nqn` and `ports`, by the paths' numbers 1 and 2, and once they
+# are connected `controllers` and `paths`.
+
+# The controller that goes to a port, in sysfs.
+find_controller() {
+    local controller
+    for controller in /sys/class/nvme/nvme*; do
+        [[ $(cat "$controller/subsysnqn") == "$nqn" ]] || continue
+        [[ $(cat "$controller/address") == *"trsvcid=${ports[$1]}"* ]] && echo "$controller" && return
+    done
+    echo "no controller goes to port ${ports[$1]}" >&2
+    return 1
+}
+
+# The disk of one path, which the kernel hides behind the common one.
+find_path() {
+    local path
+    for path in "$(find_controller "$1")"/nvme*c*n*; do [[ -e $path/ana_state ]] && echo "$path" && return; done
+    return 1
+}
+
+# holds FILE WORD. What is asked for again and again starts no programs, which take long here.
+holds() {
+    local word
+    read -r word <"$1" && [[ $word == "$2" ]]
+}
+
+has_state() { holds "${controllers[$1]}/state" "$2"; }
+
+has_ana_state() { holds "${paths[$1]}/ana_state" "$2"; }
+
+# connects_twice SECONDS: so long a path may be away. The keep-alive is long because this processor is emulated, and the
+# machine below may be busy too.
+connects_twice() {
+    local number
+    for number in 1 2; do
+        nvme connect -t tcp -a "$address" -s "${ports[$number]}" -n "$nqn" -i 2 -k 60 \
+            --reconnect-delay 2 --ctrl-loss-tmo "$1"
+    done
+    wait_for_namespace "$nqn" 1
+    for number in 1 2; do wait_ms 15000 "path $number" find_path "$number"; done
+}
+
+# What both controllers show is one disk.
+is_one_disk() {
+    local entry
+    local -a shown=() hidden=()
+    for entry in /sys/block/nvme*n*; do
+        if [[ ${entry##*/} == nvme*c*n* ]]; then hidden+=("$entry"); else shown+=("$entry"); fi
+    done
+    echo "shown: ${shown[*]}; hidden: ${hidden[*]}"
+    ((${#shown[@]} == 1 && ${#hidden[@]} == 2))
+}
+
+disconnects() {
+    nvme disconnect -n "$nqn"
+    ! controller_device "$nqn"
+}

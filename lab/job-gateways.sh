@@ -12,45 +12,6 @@ address=$1 ports=([1]=$2 [2]=$3) nqn=$4
 # What a host says of a gateway that is gone, until it is there again, and of a path that it must not use any more.
 readonly GONE='error recovery|(send request|receive failed:) +-(32|104)|connect socket: -111|Failed reconnect attempt|Asymmetric|Internal Path|failed: -111'
 
-# The controller that goes to a port, in sysfs.
-find_controller() {
-    local controller
-    for controller in /sys/class/nvme/nvme*; do
-        [[ $(cat "$controller/subsysnqn") == "$nqn" ]] || continue
-        [[ $(cat "$controller/address") == *"trsvcid=${ports[$1]}"* ]] && echo "$controller" && return
-    done
-    echo "no controller goes to port ${ports[$1]}" >&2
-    return 1
-}
-
-# The disk of one path, which the kernel hides behind the common one.
-find_path() {
-    local path
-    for path in "$(find_controller "$1")"/nvme*c*n*; do [[ -e $path/ana_state ]] && echo "$path" && return; done
-    return 1
-}
-
-# holds FILE WORD. What is asked for again and again starts no programs, which take long here.
-holds() {
-    local word
-    read -r word <"$1" && [[ $word == "$2" ]]
-}
-
-has_state() { holds "${controllers[$1]}/state" "$2"; }
-
-has_ana_state() { holds "${paths[$1]}/ana_state" "$2"; }
-
-# The keep-alive is long because this processor is emulated, and the machine below may be busy too.
-connects_twice() {
-    local number
-    for number in 1 2; do
-        nvme connect -t tcp -a "$address" -s "${ports[$number]}" -n "$nqn" -i 2 -k 60 \
-            --reconnect-delay 2 --ctrl-loss-tmo 600
-    done
-    wait_for_namespace "$nqn" 1
-    for number in 1 2; do wait_ms 15000 "path $number" find_path "$number"; done
-}
-
 first_is_optimized() {
     wait_ms 30000 'path 1 optimized' has_ana_state 1 optimized
     wait_ms 30000 'path 2 inaccessible' has_ana_state 2 inaccessible
@@ -58,16 +19,6 @@ first_is_optimized() {
     has_state 2 live
     # No two gateways give the same identifier to controllers of one subsystem.
     [[ $(cat "${controllers[1]}/cntlid") != "$(cat "${controllers[2]}/cntlid")" ]]
-}
-
-is_one_disk() {
-    local entry
-    local -a shown=() hidden=()
-    for entry in /sys/block/nvme*n*; do
-        if [[ ${entry##*/} == nvme*c*n* ]]; then hidden+=("$entry"); else shown+=("$entry"); fi
-    done
-    echo "shown: ${shown[*]}; hidden: ${hidden[*]}"
-    ((${#shown[@]} == 1 && ${#hidden[@]} == 2))
 }
 
 makes_file_system() {
@@ -150,14 +101,9 @@ disk_is_the_image() {
     ask_outside image "$sum"
 }
 
-disconnects() {
-    nvme disconnect -n "$nqn"
-    ! controller_device "$nqn"
-}
-
 hear_outside
 modprobe nvme-tcp
-if check 'connect to both gateways' connects_twice; then
+if check 'connect to both gateways' connects_twice 600; then
     disk=$(wait_for_namespace "$nqn" 1)
     controllers=([1]=$(find_controller 1) [2]=$(find_controller 2))
     paths=([1]=$(find_path 1) [2]=$(find_path 2))
