@@ -158,6 +158,11 @@ pub const GATEWAY_RETURN_MS: u64 = 4_000;
 /// An operation on the objects that gateways share may take so long, in milliseconds: what takes longer is tried again, and
 /// a lease allows for two such.
 pub const GATEWAY_OPERATION_TIMEOUT_MS: u64 = 1_000;
+/// So many operations on the objects that gateways share have to be late one after the other until a gateway makes another
+/// connection: the system waits with sending again for about as long as a network was cut, and what is new begins at once.
+pub const GATEWAY_LATE_MAX: usize = 3;
+/// Another connection has to be there in so long, in milliseconds, or the next is tried: with each begins the waiting anew.
+pub const GATEWAY_CONNECT_TIMEOUT_MS: u64 = 3_000;
 /// How often a change of what gateways share is tried when others come first: each try fails only because another's has
 /// succeeded, and there are no more than `GATEWAYS_MAX`.
 pub const GATEWAY_CHANGE_TRIES: usize = 64;
@@ -172,6 +177,12 @@ pub const GATEWAY_GIVE_UP_MS: u64 = 500;
 pub const GATEWAY_FENCE_S: u32 = 365 * 24 * 3600;
 /// Connections that are put on the blocklist at a time: the monitors take all that have come as one change of their map.
 pub const GATEWAY_FENCES_AT_ONCE: usize = 32;
+/// Resets of other gateways' controllers that a gateway answers at a time: a host asks for one per path that it has lost, and
+/// of very many all others wait for as long as the lost gateway promised.
+pub const GATEWAY_RESETS_MAX: usize = 1024;
+/// A host that has lost its way to a gateway waits so long for others to give that one up, in milliseconds: a lease, and what
+/// fencing takes on a busy cluster. A gateway that lives then has only lost that host.
+pub const GATEWAY_RESET_PATIENCE_MS: u64 = 10_000;
 /// A gateway that ends gives its groups away in so long, in milliseconds; what is not done then the others do when its lease
 /// has ended.
 pub const GATEWAY_LEAVE_TIMEOUT_MS: u64 = 8_000;

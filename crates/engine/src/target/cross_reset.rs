@@ -1,6 +1,8 @@
 //! Cross-Controller Reset (TP8028): a host that has lost its way to one of its controllers has another one end it, and
-//! learns when none of its commands can take effect any more. A fence finds that out; here is who may ask, and the log.
+//! learns when none of its commands can take effect any more. A fence finds that out, or for a controller of another target
+//! whoever knows of that; here is who may ask, and the log.
 
+use std::fmt;
 use std::sync::Arc;
 
 use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
@@ -29,7 +31,8 @@ pub(super) struct CrossReset {
 impl CrossReset {
     /// No command of the controller can take effect any more.
     pub(super) fn done(&self, fabric: &Fabric) {
-        let logged = self.asked.state().cross_resets.end(&self.impacted);
+        let ended = CrossResetStatus::Successful;
+        let logged = self.asked.state().cross_resets.end(&self.impacted, ended);
         if let Some(asker) = &self.asker {
             asker.answer(Status::SUCCESS, IMMEDIATE_RESET_SUCCESSFUL);
         } else if logged {
@@ -42,13 +45,15 @@ impl CrossReset {
 pub(super) fn answer(
     entry: &SubmissionEntry,
     asked: &Arc<Controller>,
-    fabric: &Fabric,
+    fabric: &Arc<Fabric>,
     asker: Asker,
 ) -> Answer {
     let impacted = ControllerInstance::decode(entry);
     let invalid = Status::INVALID_FIELD.do_not_retry();
-    // Of a controller of another process nothing is known here: its host has to wait as long as that one promised.
-    if impacted.controller_id == asked.id || !fabric.has_made(&impacted) {
+    if !fabric.has_made(&impacted) {
+        return ask_peers(impacted, asked, fabric).into();
+    }
+    if impacted.controller_id == asked.id {
         return invalid.into();
     }
     let is_meant = |known: &Arc<Controller>| known.instance.random_number == impacted.random_number;
@@ -86,6 +91,60 @@ pub(super) fn answer(
     Answer::Status(Status::SUCCESS, 0)
 }
 
+/// Passes a reset of a controller of another target on. What becomes of it is told by the log in any case: whoever knows
+/// of that target asks others first.
+fn ask_peers(impacted: ControllerInstance, asked: &Arc<Controller>, fabric: &Arc<Fabric>) -> Status {
+    // Without anybody who knows of other targets, hosts have to wait for as long as that one promised.
+    let peers = fabric.peer_resets().filter(|_| impacted.random_number != 0);
+    let Some(PeerResets(peers)) = peers else { return Status::INVALID_FIELD.do_not_retry() };
+    if let Err(status) = asked.state().cross_resets.begin(impacted, asked.id, true) {
+        return status;
+    }
+    if !peers(PeerReset { asked: asked.clone(), impacted, fabric: fabric.clone() }) {
+        asked.state().cross_resets.take_back(&impacted);
+        return Status::CROSS_CONTROLLER_RESET_LIMIT_EXCEEDED;
+    }
+    Status::SUCCESS
+}
+
+/// Takes resets of controllers that another target has made; `false` when it has too many. It is called on a reactor, and
+/// waits for nothing.
+#[derive(Clone)]
+pub struct PeerResets(pub Arc<TakeReset>);
+
+/// Takes a reset, or says by `false` that it has too many.
+pub type TakeReset = dyn Fn(PeerReset) -> bool + Send + Sync;
+
+impl fmt::Debug for PeerResets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PeerResets")
+    }
+}
+
+/// A host's wish to know when nothing of a controller of another target can take effect any more.
+#[derive(Debug)]
+pub struct PeerReset {
+    asked: Arc<Controller>,
+    impacted: ControllerInstance,
+    fabric: Arc<Fabric>,
+}
+
+impl PeerReset {
+    /// The controller that the host has lost.
+    pub const fn controller(&self) -> ControllerInstance {
+        self.impacted
+    }
+
+    /// Tells the host that nothing of the controller takes effect after anything that it does from now on; or that this
+    /// cannot be brought about here, so that it has to wait for as long as the other target promised.
+    pub fn end(self, is_at_rest: bool) {
+        let status = if is_at_rest { CrossResetStatus::Successful } else { CrossResetStatus::Failed };
+        if self.asked.state().cross_resets.end(&self.impacted, status) {
+            self.fabric.notify(&self.asked, Notice::CrossControllerReset);
+        }
+    }
+}
+
 /// The resets that one controller was asked for.
 #[derive(Debug, Default)]
 pub(super) struct CrossResets {
@@ -98,7 +157,13 @@ pub(super) struct CrossResets {
 struct Entry {
     impacted: ControllerInstance,
     asked_id: u16,
-    has_ended: bool,
+    status: CrossResetStatus,
+}
+
+impl Entry {
+    fn has_ended(&self) -> bool {
+        self.status != CrossResetStatus::InProgress
+    }
 }
 
 impl CrossResets {
@@ -107,7 +172,7 @@ impl CrossResets {
         let in_progress: Vec<&ControllerInstance> = self
             .log
             .iter()
-            .filter(|entry| !entry.has_ended)
+            .filter(|entry| !entry.has_ended())
             .map(|entry| &entry.impacted)
             .chain(&self.held)
             .collect();
@@ -124,18 +189,23 @@ impl CrossResets {
         if self.log.len() >= CROSS_RESET_ENTRIES {
             return Err(Status::CROSS_CONTROLLER_RESET_LOG_FULL);
         }
-        self.log.push(Entry { impacted, asked_id, has_ended: false });
+        self.log.push(Entry { impacted, asked_id, status: CrossResetStatus::InProgress });
         Ok(())
     }
 
-    /// Takes note that a reset has succeeded; whether the log tells of it.
-    fn end(&mut self, impacted: &ControllerInstance) -> bool {
+    /// Takes note of what has become of a reset; whether the log tells of it.
+    fn end(&mut self, impacted: &ControllerInstance, status: CrossResetStatus) -> bool {
         self.held.retain(|held| held != impacted);
-        let entry = self.log.iter_mut().find(|entry| !entry.has_ended && entry.impacted == *impacted);
+        let entry = self.log.iter_mut().find(|entry| !entry.has_ended() && entry.impacted == *impacted);
         entry.is_some_and(|entry| {
-            entry.has_ended = true;
+            entry.status = status;
             true
         })
+    }
+
+    /// A reset that was to begin does not.
+    fn take_back(&mut self, impacted: &ControllerInstance) {
+        self.log.retain(|entry| entry.has_ended() || entry.impacted != *impacted);
     }
 
     /// Forgets the log: its controller is reset itself.
@@ -150,8 +220,7 @@ impl CrossResets {
             uniquifier: entry.impacted.uniquifier,
             reserved_3: 0,
             asked_controller_id: U16::new(entry.asked_id),
-            status: if entry.has_ended { CrossResetStatus::Successful } else { CrossResetStatus::InProgress }
-                as u8,
+            status: entry.status as u8,
             // A request that is not valid, or not begun, gets no entry.
             flags: cross_reset_flags::VALIDATED | cross_reset_flags::INITIATED,
         };
@@ -167,7 +236,7 @@ impl CrossResets {
             let shown = page.entries.get(at).and_then(CrossResetEntry::status);
             at += 1;
             // One that has ended since the page was made stays, for the host does not know it yet.
-            let is_known = entry.has_ended && shown == Some(CrossResetStatus::Successful);
+            let is_known = entry.has_ended() && shown == Some(entry.status);
             !(is_known && start as u64 >= from && end as u64 <= to)
         });
     }
@@ -176,6 +245,8 @@ impl CrossResets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SUCCESSFUL: CrossResetStatus = CrossResetStatus::Successful;
 
     fn instance(controller_id: u16) -> ControllerInstance {
         ControllerInstance { controller_id, uniquifier: 1, random_number: 7 }
@@ -193,9 +264,9 @@ mod tests {
             let more = resets.begin(instance(50), 99, is_living);
             assert_eq!(more, Err(Status::CROSS_CONTROLLER_RESET_LIMIT_EXCEEDED));
         }
-        assert!(!resets.end(&instance(1)), "it had no entry");
+        assert!(!resets.end(&instance(1), SUCCESSFUL), "it had no entry");
         assert_eq!(resets.begin(instance(50), 99, false), Ok(()));
-        assert!(resets.end(&instance(0)) && !resets.end(&instance(0)));
+        assert!(resets.end(&instance(0), SUCCESSFUL) && !resets.end(&instance(0), SUCCESSFUL));
         assert_eq!(resets.begin(instance(0), 99, true), Ok(()));
     }
 
@@ -204,7 +275,7 @@ mod tests {
         let mut resets = CrossResets::default();
         for id in 0..CROSS_RESET_ENTRIES as u16 {
             assert_eq!(resets.begin(instance(id), 99, true), Ok(()));
-            assert!(resets.end(&instance(id)));
+            assert!(resets.end(&instance(id), SUCCESSFUL));
         }
         let full = resets.begin(instance(500), 99, true);
         assert_eq!(full, Err(Status::CROSS_CONTROLLER_RESET_LOG_FULL));
@@ -220,9 +291,9 @@ mod tests {
         let mut resets = CrossResets::default();
         resets.begin(instance(1), 99, true).expect("room");
         resets.begin(instance(2), 99, true).expect("room");
-        resets.end(&instance(1));
+        resets.end(&instance(1), SUCCESSFUL);
         let page = resets.page();
-        resets.end(&instance(2));
+        resets.end(&instance(2), SUCCESSFUL);
         resets.remove_ended(&page, 0, u64::MAX);
         let left = resets.page().entries;
         assert_eq!(left.len(), 1);
@@ -230,5 +301,21 @@ mod tests {
         let page = resets.page();
         resets.remove_ended(&page, 9, u64::MAX);
         assert_eq!(resets.page().entries.len(), 1, "only a part of it was read");
+    }
+    #[test]
+    fn what_has_failed_or_was_never_begun_may_be_asked_for_again() {
+        let mut resets = CrossResets::default();
+        resets.begin(instance(1), 99, true).expect("room");
+        resets.take_back(&instance(1));
+        assert!(resets.page().entries.is_empty());
+        resets.begin(instance(1), 99, true).expect("it was taken back");
+        assert!(resets.end(&instance(1), CrossResetStatus::Failed));
+        resets.take_back(&instance(1));
+        assert_eq!(resets.page().entries[0].status(), Some(CrossResetStatus::Failed), "it has ended");
+        resets.begin(instance(1), 99, true).expect("the first has failed");
+        let page = resets.page();
+        resets.remove_ended(&page, 0, u64::MAX);
+        let left: Vec<u8> = resets.page().entries.iter().map(|entry| entry.status).collect();
+        assert_eq!(left, [CrossResetStatus::InProgress as u8]);
     }
 }

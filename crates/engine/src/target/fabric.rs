@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -13,7 +14,9 @@ use nvme::discovery::DISCOVERY_NQN;
 use super::clerk::Job;
 use super::config::{FabricConfig, PortConfig};
 use super::controller::Controller;
+use super::cross_reset::PeerResets;
 use super::event::Notice;
+use super::fence::{Fence, Fenced, Then};
 use super::mailbox::{Mailbox, Message};
 use super::preparation::AbsentNamespace;
 use super::request::PendingRequest;
@@ -63,8 +66,9 @@ pub(super) struct Fabric {
     /// Where reservations are kept that outlive the target.
     archive: Mutex<Option<ReservationDirectory>>,
     has_archive: bool,
-    /// Half of the random number of each of its controllers, by which no other target takes them for its own.
-    tag: u32,
+    /// Half of the random number of each controller that it makes, by which no other target takes them for its own.
+    tag: AtomicU32,
+    peer_resets: Option<PeerResets>,
     controller_ids: RangeInclusive<u16>,
     offers_reservations: bool,
     /// The connections that images share.
@@ -102,7 +106,8 @@ impl Fabric {
             clerk: Mutex::default(),
             has_archive: archive.is_some(),
             archive: Mutex::new(archive),
-            tag: random(),
+            tag: AtomicU32::new(config.tag.unwrap_or_else(random)),
+            peer_resets: config.peer_resets.clone(),
             controller_ids: config.controller_ids.clone(),
             offers_reservations: config.reservations,
             clusters,
@@ -248,7 +253,7 @@ impl Fabric {
         controllers.last_id = id;
         let uniquifier = controllers.uniquifiers.entry(id).or_default();
         *uniquifier = uniquifier.checked_add(1).unwrap_or(1);
-        let random_number = u64::from(self.tag) << 32 | u64::from(random());
+        let random_number = u64::from(self.tag.load(Ordering::Acquire)) << 32 | u64::from(random());
         let instance = ControllerInstance { controller_id: id, uniquifier: *uniquifier, random_number };
         let controller = Arc::new(make(instance));
         controllers.by_id.insert(id, controller.clone());
@@ -256,8 +261,28 @@ impl Fabric {
     }
 
     /// Whether the controller was made here if anywhere, so that it is known here whether it is gone.
-    pub(super) const fn has_made(&self, instance: &ControllerInstance) -> bool {
-        (instance.random_number >> 32) as u32 == self.tag
+    pub(super) fn has_made(&self, instance: &ControllerInstance) -> bool {
+        (instance.random_number >> 32) as u32 == self.tag.load(Ordering::Acquire)
+    }
+
+    /// Who knows of other targets' controllers, if anybody does.
+    pub(super) const fn peer_resets(&self) -> Option<&PeerResets> {
+        self.peer_resets.as_ref()
+    }
+
+    /// Makes controllers with another tag from now on, and ends all that there are. `passed` is called when no reactor has
+    /// a queue of theirs any more.
+    pub(super) fn begin_anew(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
+        {
+            // Whoever makes a controller holds the lock while it reads the tag.
+            let _controllers = lock(&self.controllers);
+            self.tag.store(tag, Ordering::Release);
+        }
+        for controller in self.controllers().iter().filter(|controller| !self.has_made(&controller.instance))
+        {
+            self.end_controller(controller);
+        }
+        Fence::raise(self, Fenced::Waiting, Then::Tell(Box::new(passed)));
     }
 
     /// The controller with this identifier.

@@ -2,6 +2,7 @@
 //! was preempted, or a controller that was reset, counts as stopped. Nobody waits in a thread; the last reactor to pass
 //! says so.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -32,6 +33,8 @@ pub(super) enum Fenced {
     Hosts(Arc<Namespace>, Vec<HostId>),
     /// All of this controller, which has ended. Its queues are closed, with all that waits in them.
     Controller(ControllerInstance),
+    /// All of controllers that have ended, as far as they have not begun: their queues are closed.
+    Waiting,
 }
 
 impl Fenced {
@@ -54,13 +57,13 @@ impl Fenced {
             Self::Hosts(namespace, hosts) => {
                 owner.is_some_and(|owner| hosts.contains(&owner.host_id)) && is_stored(namespace, &|_| true)
             }
+            Self::Waiting => false,
             Self::Controller(controller) => owner.is_some_and(|owner| owner.controller == *controller),
         }
     }
 }
 
 /// What happens when all reactors have passed.
-#[derive(Debug)]
 pub(super) enum Then {
     /// The fused pair whose first command is in this slot of the asker's connection goes on.
     GoOn(Asker, u16),
@@ -68,6 +71,19 @@ pub(super) enum Then {
     Finish(Asker, u16, Status),
     /// The reset of a controller has succeeded.
     Reset(CrossReset),
+    /// Whoever waits for it is told.
+    Tell(Box<dyn Fn() + Send + Sync>),
+}
+
+impl fmt::Debug for Then {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GoOn(..) => "GoOn",
+            Self::Finish(..) => "Finish",
+            Self::Reset(_) => "Reset",
+            Self::Tell(_) => "Tell",
+        })
+    }
 }
 
 /// A wait for all reactors.
@@ -101,6 +117,7 @@ impl Fence {
                 reactor.send(Message::Finish { connection, serial, slot, status, data: Vec::new() });
             }
             Then::Reset(reset) => reset.done(fabric),
+            Then::Tell(tell) => tell(),
         }
     }
 }

@@ -72,6 +72,7 @@ pub use config::{
     StorageConfig, SubsystemConfig, Visibility, WriteProtection,
 };
 pub use counters::Operation;
+pub use cross_reset::{PeerReset, PeerResets, TakeReset};
 pub use exposition::CONTENT_TYPE;
 pub use histogram::Histogram;
 pub use metrics::{
@@ -300,6 +301,12 @@ impl Target {
             self.fabric.end_controller(controller);
         }
         controller.is_some()
+    }
+
+    /// Ends all controllers that there are and tells those apart from them that come, by `tag` (`TargetConfig::tag`). `passed`
+    /// is called once no command that came to one of the former can begin any more; not when the target ends before.
+    pub fn begin_anew(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
+        self.fabric.begin_anew(tag, passed);
     }
 
     /// What hosts ask of the administration, for whoever answers it; there can be one. From then on namespace

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::config::FabricConfig;
+use super::cross_reset::PeerResets;
 use crate::limits::{CONTROLLER_IDS, POLL_US_MAX};
 use crate::ring::Engine;
 
@@ -28,6 +29,11 @@ pub struct TargetConfig {
     /// Whether hosts may reserve namespaces. Targets that serve namespaces together do not know of each other's
     /// reservations, so that none of them may.
     pub reservations: bool,
+    /// What tells its controllers from those of all other targets, from 1 on; by chance without it. It is the upper half of
+    /// their instances' random numbers.
+    pub tag: Option<u32>,
+    /// Who takes hosts' wishes to reset controllers of other targets; without anybody they are refused.
+    pub peer_resets: Option<PeerResets>,
 }
 
 impl Default for TargetConfig {
@@ -43,6 +49,8 @@ impl Default for TargetConfig {
             ceph: crate::ceph::CephConfig::default(),
             controller_ids: CONTROLLER_IDS,
             reservations: true,
+            tag: None,
+            peer_resets: None,
         }
     }
 }

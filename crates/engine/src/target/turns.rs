@@ -321,6 +321,17 @@ impl Turns {
     fn on_fence(&mut self, fence: Arc<Fence>, now: Moment) {
         match &fence.fenced {
             Fenced::Writes(..) => {}
+            Fenced::Waiting => {
+                let has_ended = |connection: &Connection| match &connection.session {
+                    Session::New => false,
+                    Session::Io { controller, .. } | Session::Admin { controller, .. } => {
+                        controller.has_ended()
+                    }
+                };
+                for token in self.tokens(has_ended) {
+                    self.close(token);
+                }
+            }
             Fenced::Hosts(namespace, hosts) => {
                 for token in self.tokens(|_| true) {
                     self.turn(token, now, |connection, env, _| {

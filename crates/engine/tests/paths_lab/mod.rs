@@ -44,8 +44,13 @@ pub(crate) fn file(path: &Path) -> FabricConfig {
 }
 
 pub(crate) fn start(fabric: FabricConfig) -> Target {
+    start_with(fabric, |_| {})
+}
+
+/// A target that differs from the usual one.
+pub(crate) fn start_with(fabric: FabricConfig, change: impl FnOnce(&mut TargetConfig)) -> Target {
     let reactors = Reactors::Count(1);
-    let config = TargetConfig {
+    let mut config = TargetConfig {
         fabric,
         reactors,
         engine: Engine::Automatic,
@@ -53,6 +58,7 @@ pub(crate) fn start(fabric: FabricConfig) -> Target {
         state_dir: None,
         ..TargetConfig::default()
     };
+    change(&mut config);
     Target::start(&config).unwrap()
 }
 

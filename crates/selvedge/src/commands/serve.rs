@@ -96,6 +96,8 @@ fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Fail
     // A successor would not know of them.
     engine.reservations = false;
     engine.ceph.before_use = Some(member.before_use());
+    engine.tag = Some(member.tag());
+    engine.peer_resets = Some(member.peer_resets());
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
     member.serve(target.clone())?;
     let administration = Arc::new(Administration::of_gateway(target.clone(), member.membership()));

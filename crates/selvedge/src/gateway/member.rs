@@ -12,7 +12,7 @@ use engine::ceph::BeforeUse;
 use engine::limits::{
     GATEWAY_BEAT_MS, GATEWAY_CHANGE_TRIES, GATEWAY_CONTROLLERS, GATEWAY_LEASE_MS, GATEWAY_LEAVE_TIMEOUT_MS,
 };
-use engine::target::{FabricConfig, PortConfig, Target};
+use engine::target::{FabricConfig, PeerResets, PortConfig, Target};
 
 use super::decision::Standing;
 use super::lease::Beat;
@@ -85,6 +85,20 @@ impl Member {
         BeforeUse(Arc::new(move |address| match membership.upgrade() {
             Some(membership) => membership.add_connection(address),
             None => Err("this gateway has ended".to_owned()),
+        }))
+    }
+
+    /// What tells its controllers from those of other gateways, and of its own former incarnations.
+    pub(crate) fn tag(&self) -> u32 {
+        self.membership.tag()
+    }
+
+    /// Takes hosts' wishes to know when nothing of another gateway's controllers takes effect any more.
+    pub(crate) fn peer_resets(&self) -> PeerResets {
+        let membership: Weak<Membership> = Arc::downgrade(&self.membership);
+        PeerResets(Arc::new(move |reset| match membership.upgrade() {
+            Some(membership) => membership.take_reset(reset),
+            None => false,
         }))
     }
 
@@ -256,6 +270,7 @@ fn beat(membership: &Arc<Membership>, bell: &Receiver<()>) {
             membership.beat();
         }
         membership.look();
+        membership.answer_resets();
         membership.wake();
         // A ring says that others have changed something: then it looks at once, and beats when it is time.
         let _ = bell.recv_timeout(next.saturating_duration_since(Instant::now()));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use engine::limits::{GATEWAY_CHANGE_TRIES, GATEWAY_LEASE_MS};
-use engine::target::{Change, FabricConfig, PortConfig, Target};
+use engine::target::{Change, FabricConfig, PeerReset, PortConfig, Target};
 use signal_hook::consts::SIGTERM;
 
 use super::decision::{Decision, Standing, View, decide};
@@ -15,6 +15,7 @@ use super::lease::{Beat, LeaseWatch, Peers};
 use super::local_fabric::LocalFabric;
 use super::member::{Places, Update, incarnation, register, update};
 use super::narration::narrate;
+use super::peer_reset::{PeerResets, tag};
 use super::serving::{Adjusted, Serving};
 use super::state::{GroupState, Listener, Owner};
 use super::status::GroupStatus;
@@ -45,6 +46,9 @@ pub(crate) struct Membership {
     /// Whoever holds it may change what the target serves. It is taken before `seen`.
     serving: Mutex<Serving>,
     target: OnceLock<Arc<Target>>,
+    peer_resets: PeerResets,
+    /// Whether its target still has controllers of a former incarnation.
+    is_beginning: AtomicBool,
     bells: Option<Bells>,
     is_leaving: AtomicBool,
     has_ended: AtomicBool,
@@ -91,6 +95,8 @@ impl Membership {
             seen: Mutex::new(seen),
             serving: Mutex::default(),
             target: OnceLock::new(),
+            peer_resets: PeerResets::default(),
+            is_beginning: AtomicBool::new(false),
             bells: None,
             is_leaving: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -117,6 +123,11 @@ impl Membership {
 
     pub(super) fn name(&self) -> String {
         self.seen().me.gateway.clone()
+    }
+
+    /// What its controllers are told by.
+    pub(super) fn tag(&self) -> u32 {
+        tag(self.seen().me.incarnation)
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -217,9 +228,26 @@ impl Membership {
         }
     }
 
+    /// Takes a host's wish to know when nothing of a controller of another gateway takes effect any more; `false` when there
+    /// are too many.
+    pub(super) fn take_reset(&self, reset: PeerReset) -> bool {
+        let is_taken = self.peer_resets.take(reset, self.now_ms());
+        self.ring(|bells| &bells.look);
+        is_taken
+    }
+
+    /// Answers those who wait to know when another gateway can do nothing any more.
+    pub(super) fn answer_resets(&self) {
+        let seen = self.seen();
+        self.peer_resets.answer(&seen.state, &seen.fenced, seen.watch.looked_ms(), self.now_ms());
+    }
+
     /// Decides, and does a part of it.
     pub(super) fn round(self: &Arc<Self>) -> Progress {
         let Some(target) = self.target.get() else { return Progress::Rest };
+        if self.is_beginning.load(Ordering::Acquire) {
+            return Progress::Rest;
+        }
         let mut serving = self.turn();
         let now_ms = self.now_ms();
         let (state, has_lease, decision) = self.decide(&serving, target, now_ms);
@@ -321,6 +349,7 @@ impl Membership {
             }
             drop(seen);
             membership.wake();
+            membership.ring(|bells| &bells.look);
         };
         if let Err(error) = std::thread::Builder::new().name("gateway-fence".to_owned()).spawn(work) {
             tracing::warn!(%error, "no thread to put connections on the blocklist");
@@ -329,7 +358,7 @@ impl Membership {
     }
 
     /// Begins again as another incarnation, after the others have given this one up or its hosts were told to try elsewhere.
-    fn come_back(&self, serving: &mut Serving, target: &Arc<Target>) -> Progress {
+    fn come_back(self: &Arc<Self>, serving: &mut Serving, target: &Arc<Target>) -> Progress {
         if self.is_leaving.load(Ordering::Acquire) {
             self.seen().standing = Standing::Left;
             return Progress::Over;
@@ -348,6 +377,7 @@ impl Membership {
                 (seen.me, seen.beaten_ms, seen.count) = (me, None, 0);
                 seen.learn(state);
                 drop(seen);
+                self.begin_anew(target);
                 self.ring(|bells| &bells.tell);
                 self.beat();
                 Progress::Again
@@ -357,6 +387,19 @@ impl Membership {
                 Progress::Rest
             }
         }
+    }
+
+    /// Ends the controllers of the former incarnation, of which others tell hosts that they are at rest: a write that comes
+    /// late, or was held back, must find no image again. Nothing is served before.
+    fn begin_anew(self: &Arc<Self>, target: &Target) {
+        self.is_beginning.store(true, Ordering::Release);
+        let membership = Arc::downgrade(self);
+        target.begin_anew(self.tag(), move || {
+            if let Some(membership) = membership.upgrade() {
+                membership.is_beginning.store(false, Ordering::Release);
+                membership.wake();
+            }
+        });
     }
 
     /// Takes note of a new connection to a cluster; an error says why it must not be used.

@@ -11,6 +11,7 @@ mod model;
 #[cfg(test)]
 mod model_tests;
 mod narration;
+mod peer_reset;
 mod serving;
 mod spec;
 mod state;

@@ -4,10 +4,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_LEASE_MS, GATEWAY_OPERATION_TIMEOUT_MS};
+use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_CONTROLLERS, GATEWAY_LEASE_MS, GATEWAY_OPERATION_TIMEOUT_MS};
+use nvme::cross_reset::ControllerInstance;
 
 use super::decision::{Decision, Standing, View, decide};
 use super::lease::{Beat, LeaseWatch};
+use super::peer_reset::{Rest, rest, tag};
 use super::state::{GroupState, Owner};
 
 /// What is broken on purpose, so that it is known that breaking is noticed.
@@ -22,6 +24,10 @@ pub(super) enum Flaw {
     LateRelease,
     /// A gateway that was given up makes new connections all the same.
     AnyConnection,
+    /// Hosts are told that a dead gateway is at rest before its connections are on the blocklist.
+    RestBeforeFence,
+    /// Hosts are told so by a state that is older than their question.
+    RestByOldState,
 }
 
 /// The chances of a world: SplitMix64.
@@ -97,12 +103,15 @@ pub(super) struct World {
     ghosts: Vec<Ghost>,
     names: Vec<String>,
     incarnations: u64,
+    /// Those that somebody has told a host of that they can do nothing any more.
+    rested: BTreeSet<Owner>,
     /// Chances of losses and faults end with this.
     is_quiet: bool,
     /// What went wrong, first.
     pub(super) wrong: Option<String>,
     pub(super) takeovers: usize,
     pub(super) returns: usize,
+    pub(super) rests: usize,
 }
 
 impl World {
@@ -123,10 +132,12 @@ impl World {
             ghosts: Vec::new(),
             names: (0..count).map(|number| format!("g{number}")).collect(),
             incarnations: 0,
+            rested: BTreeSet::new(),
             is_quiet: false,
             wrong: None,
             takeovers: 0,
             returns: 0,
+            rests: 0,
         };
         for name in world.names.clone() {
             world.start(&name);
@@ -211,6 +222,17 @@ impl World {
     }
 
     fn check(&mut self) {
+        let can_write = |connection: &String| !self.blocklist.contains(connection);
+        let processes = self.processes.values().filter(|process| !process.held.is_empty());
+        let living = processes.filter_map(|process| process.connection.as_ref().map(|at| (&process.me, at)));
+        let ghosts = self.ghosts.iter().filter(|ghost| !ghost.held.is_empty());
+        let mut all = living.chain(ghosts.map(|ghost| (&ghost.who, &ghost.connection)));
+        if let Some((who, _)) = all.find(|(who, at)| can_write(at) && self.rested.contains(who)) {
+            let now_ms = self.now_ms;
+            self.wrong =
+                Some(format!("at {now_ms} ms {who:?} writes, of which hosts were told that it is at rest"));
+            return;
+        }
         for number in self.store.groups.keys() {
             let can_write = |connection: &String| !self.blocklist.contains(connection);
             let mut writers = Vec::new();
@@ -286,7 +308,8 @@ impl World {
     }
 
     fn start(&mut self, name: &str) {
-        self.incarnations += 1;
+        // What tells controllers apart is the upper half.
+        self.incarnations += 1 << 32;
         let me = Owner { gateway: name.to_owned(), incarnation: self.incarnations };
         let process = Process {
             me: me.clone(),
@@ -346,17 +369,50 @@ impl World {
     fn look(&mut self, name: &str) {
         let (me, began_ms) = (self.processes[name].me.clone(), self.now_ms);
         let act = |world: &mut Self| (world.beats.clone(), world.store.clone());
+        let lost = self.somebody();
         self.ask(me.clone(), act, move |world, name, outcome| {
             let now_ms = world.now_ms;
+            if world.flaw == Flaw::RestByOldState {
+                let lost = world.somebody();
+                world.tell_of_rest(name, lost);
+            }
             let process = world.processes.get_mut(name).expect("it looks");
             if let Some((beats, state)) = outcome {
                 if state.version > process.state.version {
                     process.state = state;
                 }
                 process.watch.look(began_ms, now_ms, &beats, &process.state);
+                world.tell_of_rest(name, lost);
             }
             world.on(me, GATEWAY_BEAT_MS, |world, name| world.beat(name));
         });
+    }
+
+    /// A gateway that a host may have lost: one that was registered lately, with its number.
+    fn somebody(&mut self) -> Option<(Owner, u16)> {
+        let name = self.names[self.chance.below(self.names.len() as u64) as usize].clone();
+        let gateway = self.store.gateways.get(&name)?;
+        Some((Owner { gateway: name, incarnation: gateway.incarnation }, gateway.number))
+    }
+
+    /// A gateway answers a host that has lost another one, or itself in a former incarnation.
+    fn tell_of_rest(&mut self, name: &str, lost: Option<(Owner, u16)>) {
+        let Some((owner, number)) = lost else { return };
+        let process = &self.processes[name];
+        let controller = ControllerInstance {
+            controller_id: (number - 1) * GATEWAY_CONTROLLERS + 1,
+            uniquifier: 1,
+            random_number: u64::from(tag(owner.incarnation)) << 32 | 1,
+        };
+        let fenced = match self.flaw {
+            Flaw::RestBeforeFence => {
+                process.state.groups.values().flat_map(|group| group.fence.clone()).collect()
+            }
+            _ => process.fenced.clone(),
+        };
+        if rest(&process.state, &fenced, &controller) == Rest::Complete && self.rested.insert(owner) {
+            self.rests += 1;
+        }
     }
 
     /// Decides and does, for ever.

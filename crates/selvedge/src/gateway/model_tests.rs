@@ -7,36 +7,44 @@ const WORLDS: u64 = 300;
 const TROUBLE_MS: u64 = 120_000;
 const REST_MS: u64 = 60_000;
 
-/// Plays one world; what went wrong in it, and how many takeovers and returns there were.
-fn play(seed: u64, flaw: Flaw) -> Result<(usize, usize), String> {
+/// Plays one world; what went wrong in it, and how many takeovers and returns there were, and answers that one is at rest.
+fn play(seed: u64, flaw: Flaw) -> Result<[usize; 3], String> {
     let mut world = World::new(seed, flaw);
     world.trouble();
     world.run_until(TROUBLE_MS);
     world.calm();
     world.run_until(TROUBLE_MS + REST_MS);
     let wrong = world.wrong.take().or_else(|| world.unrest());
-    wrong.map_or(Ok((world.takeovers, world.returns)), Err)
+    wrong.map_or(Ok([world.takeovers, world.returns, world.rests]), Err)
 }
 
 #[test]
 fn never_two_write_and_all_comes_to_rest() {
-    let (mut takeovers, mut returns) = (0, 0);
+    let mut sum = [0; 3];
     for seed in 0..WORLDS {
-        let (taken, returned) = play(seed, Flaw::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
-        takeovers += taken;
-        returns += returned;
+        let done = play(seed, Flaw::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        sum.iter_mut().zip(done).for_each(|(sum, done)| *sum += done);
     }
-    println!("{WORLDS} worlds, {takeovers} takeovers, {returns} returns");
-    assert!(
-        takeovers > 1_000 && returns > 1_000,
-        "{takeovers} takeovers, {returns} returns: too little happens"
+    let [takeovers, returns, rests] = sum;
+    println!(
+        "{WORLDS} worlds, {takeovers} takeovers, {returns} returns, {rests} answers that one is at rest"
     );
+    assert!(sum.iter().all(|count| *count > 1_000), "{sum:?}: too little happens");
 }
 
 #[test]
 fn what_is_broken_on_purpose_is_noticed() {
-    for flaw in [Flaw::NoBlocklist, Flaw::NoVersion, Flaw::LateRelease, Flaw::AnyConnection] {
-        let is_unsafe = |what: &String| what.contains("can be written by");
+    let two = "can be written by";
+    let rested = "at rest";
+    for (flaw, expected) in [
+        (Flaw::NoBlocklist, two),
+        (Flaw::NoVersion, two),
+        (Flaw::LateRelease, two),
+        (Flaw::AnyConnection, two),
+        (Flaw::RestBeforeFence, rested),
+        (Flaw::RestByOldState, rested),
+    ] {
+        let is_unsafe = |what: &String| what.contains(expected);
         let noticed = (0..WORLDS).find(|seed| play(*seed, flaw).is_err_and(|what| is_unsafe(&what)));
         println!("{flaw:?} is noticed with seed {noticed:?}");
         assert!(noticed.is_some(), "{flaw:?} is not noticed in {WORLDS} worlds");

@@ -194,7 +194,7 @@ fn hear(
     let path = &shared.paths[index];
     let events = controller.events();
     if events.contains(&AsyncEvent::CROSS_CONTROLLER_RESET_COMPLETED) {
-        quiesce::read_log(shared, controller)?;
+        quiesce::read_log(shared, index, controller)?;
     }
     let has_changed = events.contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
     if has_changed {

@@ -16,6 +16,8 @@ use crate::ring::{self, Moment};
 
 /// Time for which a controller may keep us waiting for its answer to a reset of another one.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// A controller that resets another one may only seem to: then one more is asked, so long after the last.
+const NEXT_HELPER: Duration = Duration::from_secs(1);
 /// How often a log page is read although no event came: an event may have been lost with its controller.
 const LOG_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes of the log page that are read: more entries than any host has controllers here.
@@ -32,8 +34,10 @@ pub(super) struct Quiescing {
     left_at: Option<Moment>,
     /// Incarnations of paths that were asked to reset it, in vain.
     asked: Vec<(usize, u64)>,
-    /// The incarnation of a path that is resetting it, and when its log was read last.
-    resetting: Option<(usize, u64)>,
+    /// Incarnations of paths that are resetting it.
+    resetting: Vec<(usize, u64)>,
+    /// When the last of them was asked, and when their logs were read last.
+    asked_at: Moment,
     read_at: Moment,
 }
 
@@ -41,6 +45,17 @@ impl Quiescing {
     /// Whether its commands can take effect no more.
     fn is_over(&self, now: Moment) -> bool {
         self.left_at.is_some_and(|left_at| now >= left_at.after(self.time))
+    }
+
+    /// Whether to ask a controller for its reset, if there is one.
+    fn may_ask(&self, now: Moment) -> bool {
+        let is_due = self.resetting.is_empty() || now.since(self.asked_at) >= NEXT_HELPER;
+        is_due && self.instance.random_number != 0
+    }
+
+    /// A path does not reset it any more, and is not asked again.
+    fn give_up(&mut self, helper: usize) {
+        self.asked.extend(self.resetting.extract_if(.., |(path, _)| *path == helper));
     }
 }
 
@@ -70,7 +85,8 @@ pub(super) fn begin(shared: &Shared, path: usize, incarnation: u64, controller: 
         time,
         left_at: None,
         asked: Vec::new(),
-        resetting: None,
+        resetting: Vec::new(),
+        asked_at: ring::now(),
         read_at: ring::now(),
     };
     lock(&shared.quiescing).push(quiescing);
@@ -118,57 +134,66 @@ fn attend(shared: &Arc<Shared>, at: usize) -> Option<Duration> {
         }
         (one.path, one.incarnation, one.instance)
     };
-    let resetting = lock(&shared.quiescing)[at].resetting;
-    if let Some((helper, of)) = resetting {
-        return Some(follow(shared, at, helper, of, now));
-    }
-    if instance.random_number != 0
+    if lock(&shared.quiescing)[at].may_ask(now)
         && let Some((helper, of, controller)) = helper_for(shared, at)
     {
-        match ask(&controller, instance) {
+        let outcome = ask(&controller, instance);
+        let mut all = lock(&shared.quiescing);
+        let one = &mut all[at];
+        match outcome {
             Ok(true) => {
                 tracing::info!(address = %shared.paths[path].options.address, incarnation, "a lost controller is gone");
-                lock(&shared.quiescing)[at].time = Duration::ZERO;
-                lock(&shared.quiescing)[at].left_at = Some(now);
+                (one.time, one.left_at) = (Duration::ZERO, Some(now));
             }
-            Ok(false) => lock(&shared.quiescing)[at].resetting = Some((helper, of)),
+            Ok(false) => {
+                one.resetting.push((helper, of));
+                one.asked_at = ring::now();
+            }
             Err(error) => {
                 tracing::info!(address = %controller.address(), %error, "no cross-controller reset");
-                lock(&shared.quiescing)[at].asked.push((helper, of));
+                one.asked.push((helper, of));
             }
         }
         return Some(Duration::ZERO);
+    }
+    if !lock(&shared.quiescing)[at].resetting.is_empty() {
+        follow(shared, at, now);
+        return Some(LOG_INTERVAL);
     }
     let all = lock(&shared.quiescing);
     let one = &all[at];
     one.left_at.map(|left_at| left_at.after(one.time).since(now))
 }
 
-/// Looks how far a reset has come that path `helper` was asked for.
-fn follow(shared: &Arc<Shared>, at: usize, helper: usize, of: u64, now: Moment) -> Duration {
-    let controller =
-        shared.paths[helper].details().controller.clone().filter(|_| shared.paths[helper].live() == of);
-    let due = now.since(lock(&shared.quiescing)[at].read_at) >= LOG_INTERVAL;
-    let outcome = match controller {
-        Some(controller) if due => read_log(shared, &controller),
-        Some(_) => Ok(()),
-        None => Err(InitiatorError::Disconnected { address: shared.paths[helper].options.address }),
+/// Looks how far the resets have come that paths were asked for.
+fn follow(shared: &Arc<Shared>, at: usize, now: Moment) {
+    let (resetting, due) = {
+        let mut all = lock(&shared.quiescing);
+        let due = now.since(all[at].read_at) >= LOG_INTERVAL;
+        if due {
+            all[at].read_at = now;
+        }
+        (all[at].resetting.clone(), due)
     };
-    let mut all = lock(&shared.quiescing);
-    if due {
-        all[at].read_at = now;
+    for (helper, of) in resetting {
+        let path = &shared.paths[helper];
+        let controller = path.details().controller.clone().filter(|_| path.live() == of);
+        let is_well = match controller {
+            Some(controller) if due => read_log(shared, helper, &controller).is_ok(),
+            controller => controller.is_some(),
+        };
+        if !is_well {
+            lock(&shared.quiescing)[at].give_up(helper);
+        }
     }
-    if outcome.is_err() && all[at].resetting.is_some() {
-        all[at].resetting = None;
-        all[at].asked.push((helper, of));
-        return Duration::ZERO;
-    }
-    LOG_INTERVAL
 }
 
 /// A live controller that can be asked for the reset and was not yet.
 fn helper_for(shared: &Arc<Shared>, at: usize) -> Option<(usize, u64, Controller)> {
-    let asked = lock(&shared.quiescing)[at].asked.clone();
+    let asked = {
+        let all = lock(&shared.quiescing);
+        [&all[at].asked[..], &all[at].resetting].concat()
+    };
     shared.paths.iter().enumerate().find_map(|(index, path)| {
         let details = path.details();
         let controller = details.controller.as_ref().filter(|_| path.live() == details.incarnation)?;
@@ -185,8 +210,12 @@ fn ask(controller: &Controller, instance: ControllerInstance) -> Result<bool, In
     Ok(reply.result & IMMEDIATE_RESET_SUCCESSFUL != 0)
 }
 
-/// Reads which resets a controller has finished.
-pub(super) fn read_log(shared: &Shared, controller: &Controller) -> Result<(), InitiatorError> {
+/// Reads which resets the controller of path `helper` has finished.
+pub(super) fn read_log(
+    shared: &Shared,
+    helper: usize,
+    controller: &Controller,
+) -> Result<(), InitiatorError> {
     const WHAT: &str = "Get Log Page (Cross-Controller Reset)";
     let page = controller.read_log_with(
         LogPageId::CROSS_CONTROLLER_RESET,
@@ -199,7 +228,7 @@ pub(super) fn read_log(shared: &Shared, controller: &Controller) -> Result<(), I
     let mut all = lock(&shared.quiescing);
     for entry in &log.entries {
         let named = (entry.impacted_controller_id.get(), entry.uniquifier);
-        let of = all.iter_mut().filter(|one| one.resetting.is_some());
+        let of = all.iter_mut().filter(|one| one.resetting.iter().any(|(path, _)| *path == helper));
         for one in of.filter(|one| (one.instance.controller_id, one.instance.uniquifier) == named) {
             match entry.status() {
                 Some(CrossResetStatus::Successful) => {
@@ -207,7 +236,7 @@ pub(super) fn read_log(shared: &Shared, controller: &Controller) -> Result<(), I
                     one.left_at = Some(now);
                 }
                 Some(CrossResetStatus::InProgress) => {}
-                _ => one.asked.extend(one.resetting.take()),
+                _ => one.give_up(helper),
             }
         }
     }

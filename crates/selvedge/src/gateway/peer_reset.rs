@@ -1,0 +1,174 @@
+//! Hosts' wishes to know when a gateway that they have lost can do nothing any more (Cross-Controller Reset, TP8028): when
+//! that is so by the group's state, and who waits for it. It reads no state, and ends no gateway.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use engine::limits::{GATEWAY_CONTROLLERS, GATEWAY_RESET_PATIENCE_MS, GATEWAY_RESETS_MAX};
+use engine::target::PeerReset;
+use nvme::cross_reset::ControllerInstance;
+
+use super::state::{GroupState, Life};
+
+/// What tells the controllers of an incarnation from those of all others: half of their random numbers. Two incarnations
+/// may have the same by chance; then a former one is taken for the present one, and its hosts wait longer.
+pub(crate) fn tag(incarnation: u64) -> u32 {
+    ((incarnation >> 32) as u32).max(1)
+}
+
+/// Whether a controller of a gateway can do anything yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Nothing of it takes effect after anything that is done from now on.
+    Complete,
+    NotYet,
+    /// It is no gateway's of this group.
+    Unknown,
+}
+
+/// Whether this controller can do anything yet, by a state that was read after it was asked for, for a gateway that has put
+/// the connections `fenced` on the blocklist itself.
+///
+/// An incarnation is in the state before it has a controller, and its successor ends those it left before it serves. So who
+/// is not in the state as it is now writes by its former connections alone, and what was to be fenced of these is in the
+/// fence of a load-balancing group until it is.
+pub(crate) fn rest(state: &GroupState, fenced: &BTreeSet<String>, controller: &ControllerInstance) -> Rest {
+    let number = controller.controller_id.saturating_sub(1) / GATEWAY_CONTROLLERS + 1;
+    let Some(gateway) = state.gateways.values().find(|gateway| gateway.number == number) else {
+        return Rest::Unknown;
+    };
+    let is_present = tag(gateway.incarnation) == (controller.random_number >> 32) as u32;
+    let mut unfenced = state.groups.values().flat_map(|group| &group.fence);
+    if is_present && gateway.life == Life::Alive || unfenced.any(|address| !fenced.contains(address)) {
+        Rest::NotYet
+    } else {
+        Rest::Complete
+    }
+}
+
+/// Those who wait.
+#[derive(Debug, Default)]
+pub(crate) struct PeerResets {
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    reset: PeerReset,
+    asked_ms: u64,
+}
+
+impl PeerResets {
+    /// Takes one more at this time, or says by `false` that there are too many.
+    pub(crate) fn take(&self, reset: PeerReset, asked_ms: u64) -> bool {
+        let mut waiting = self.lock();
+        let has_room = waiting.len() < GATEWAY_RESETS_MAX;
+        if has_room {
+            waiting.push(Waiting { reset, asked_ms });
+        }
+        has_room
+    }
+
+    /// Answers those for which there is an answer, by a state that was read from `looked_ms` on. Who has waited too long hears
+    /// that there will be none: his gateway lives, and only he has lost it.
+    pub(crate) fn answer(
+        &self,
+        state: &GroupState,
+        fenced: &BTreeSet<String>,
+        looked_ms: Option<u64>,
+        now_ms: u64,
+    ) {
+        // A reactor that brings another one does not wait for this.
+        let asked = std::mem::take(&mut *self.lock());
+        let mut waiting = Vec::new();
+        for Waiting { reset, asked_ms } in asked {
+            let controller = reset.controller();
+            let is_known = looked_ms.is_some_and(|looked_ms| looked_ms > asked_ms);
+            let rest = if is_known { rest(state, fenced, &controller) } else { Rest::NotYet };
+            let is_late = now_ms >= asked_ms + GATEWAY_RESET_PATIENCE_MS;
+            match rest {
+                Rest::Complete => {
+                    tracing::info!(
+                        controller = controller.controller_id,
+                        "a lost gateway's controller is at rest"
+                    );
+                    reset.end(true);
+                }
+                Rest::NotYet if !is_late => waiting.push(Waiting { reset, asked_ms }),
+                Rest::NotYet | Rest::Unknown => reset.end(false),
+            }
+        }
+        self.lock().append(&mut waiting);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::Owner;
+    use super::*;
+
+    const FIRST: u64 = 0x11 << 32;
+    const SECOND: u64 = 0x22 << 32;
+
+    fn owner(gateway: &str, incarnation: u64) -> Owner {
+        Owner { gateway: gateway.to_owned(), incarnation }
+    }
+
+    fn controller(number: u16, incarnation: u64) -> ControllerInstance {
+        ControllerInstance {
+            controller_id: (number - 1) * GATEWAY_CONTROLLERS + 5,
+            uniquifier: 1,
+            random_number: u64::from(tag(incarnation)) << 32 | 77,
+        }
+    }
+
+    /// Gateways a and b, of which a is given up with a connection, and b has its group.
+    fn after_a_takeover() -> GroupState {
+        let mut state = GroupState::default();
+        assert_eq!(state.register(&owner("a", FIRST), &[]), Ok(1));
+        assert_eq!(state.register(&owner("b", FIRST), &[]), Ok(2));
+        assert!(state.add_address(&owner("a", FIRST), "x"));
+        state.bury("a", |_, _| Some(owner("b", FIRST)));
+        state
+    }
+
+    #[test]
+    fn a_dead_gateway_rests_behind_its_fence() {
+        let state = after_a_takeover();
+        let (none, fenced) = (BTreeSet::new(), BTreeSet::from(["x".to_owned()]));
+        assert_eq!(rest(&state, &none, &controller(1, FIRST)), Rest::NotYet);
+        assert_eq!(rest(&state, &fenced, &controller(1, FIRST)), Rest::Complete);
+        assert_eq!(rest(&state, &fenced, &controller(2, FIRST)), Rest::NotYet, "that one lives");
+        assert_eq!(rest(&state, &fenced, &controller(3, FIRST)), Rest::Unknown);
+    }
+
+    #[test]
+    fn a_former_incarnation_is_not_the_present_one() {
+        let mut state = after_a_takeover();
+        let fenced = BTreeSet::from(["x".to_owned()]);
+        assert_eq!(state.register(&owner("a", SECOND), &[]), Ok(1));
+        assert_eq!(rest(&state, &fenced, &controller(1, FIRST)), Rest::Complete);
+        assert_eq!(rest(&state, &fenced, &controller(1, SECOND)), Rest::NotYet);
+    }
+
+    #[test]
+    fn identifiers_are_those_of_their_gateways() {
+        let state = after_a_takeover();
+        let fenced = BTreeSet::from(["x".to_owned()]);
+        for (controller_id, expected) in [
+            (1, Rest::Complete),
+            (GATEWAY_CONTROLLERS, Rest::Complete),
+            (GATEWAY_CONTROLLERS + 1, Rest::NotYet),
+            (2 * GATEWAY_CONTROLLERS, Rest::NotYet),
+            (2 * GATEWAY_CONTROLLERS + 1, Rest::Unknown),
+            (u16::MAX, Rest::Unknown),
+        ] {
+            let controller = ControllerInstance { controller_id, ..controller(1, FIRST) };
+            assert_eq!(rest(&state, &fenced, &controller), expected, "{controller_id}");
+        }
+    }
+}
