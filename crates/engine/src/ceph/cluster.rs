@@ -16,16 +16,31 @@ use crate::ring::core;
 use super::error::answer;
 
 /// Which cluster, as whom, and how.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterOptions {
     /// The configuration file; without it, where Ceph's own programs look (`CEPH_CONF`, /etc/ceph/ceph.conf).
     pub conf: Option<PathBuf>,
     /// The user, without `client.`; `admin` without it.
     pub id: Option<String>,
+    /// The longest that connecting may take, in milliseconds, and any request to the monitors after that; the library counts
+    /// whole seconds.
+    pub connect_timeout_ms: u64,
     /// Operations that take longer fail, in milliseconds, which the library counts in whole seconds; 0 lets them wait for as long as it takes.
     pub operation_timeout_ms: u64,
     /// The processors that the library's own threads may use; all that the process may use when it is empty.
     pub cpus: Vec<u32>,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        Self {
+            conf: None,
+            id: None,
+            connect_timeout_ms: CEPH_CONNECT_TIMEOUT_MS,
+            operation_timeout_ms: 0,
+            cpus: Vec::new(),
+        }
+    }
 }
 
 impl ClusterOptions {
@@ -60,7 +75,7 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Connects, within `limits::CEPH_CONNECT_TIMEOUT_MS`.
+    /// Connects, within the time that the options give.
     ///
     /// # Errors
     /// When the libraries, the configuration, the monitors or the key are not to be had: each says which, and what to check.
@@ -120,7 +135,7 @@ impl Cluster {
     }
 
     fn set_all(&self) -> Result<(), CephError> {
-        let connect_s = (CEPH_CONNECT_TIMEOUT_MS / 1000).to_string();
+        let connect_s = self.connect_timeout_s().to_string();
         let operation_s = self.options.operation_timeout_ms.div_ceil(1000).to_string();
         self.set("client_mount_timeout", &connect_s)?;
         self.set("rados_mon_op_timeout", &connect_s)?;
@@ -133,6 +148,11 @@ impl Cluster {
         // Over these the library makes the caller wait, which would be a reactor; connections have limits of their own.
         self.set("objecter_inflight_ops", &CEPH_OPERATIONS_PENDING_MAX.to_string())?;
         self.set("objecter_inflight_op_bytes", &CEPH_BYTES_PENDING_MAX.to_string())
+    }
+
+    /// Without a limit the library would wait for ever.
+    fn connect_timeout_s(&self) -> u64 {
+        self.options.connect_timeout_ms.div_ceil(1000).max(1)
     }
 
     fn set(&self, name: &str, value: &str) -> Result<(), CephError> {
@@ -163,10 +183,9 @@ impl Cluster {
     fn explain(&self, source: io::Error) -> CephError {
         let id = self.options.id().to_owned();
         match source.raw_os_error() {
-            Some(libc::ETIMEDOUT) => CephError::NoMonitor {
-                monitors: self.setting("mon_host"),
-                seconds: CEPH_CONNECT_TIMEOUT_MS / 1000,
-            },
+            Some(libc::ETIMEDOUT) => {
+                CephError::NoMonitor { monitors: self.setting("mon_host"), seconds: self.connect_timeout_s() }
+            }
             Some(libc::ENOENT) => CephError::NoKey { id, keyring: self.setting("keyring") },
             Some(libc::EACCES | libc::EPERM) => {
                 CephError::WrongKey { id, keyring: self.setting("keyring"), source }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::{CephError, Closings, Cluster, ClusterOptions};
-use crate::limits::{CEPH_OPERATION_TIMEOUT_MS, CEPH_RECONNECT_MS, IMAGES_PER_CLUSTER};
+use crate::limits::{
+    CEPH_CONNECT_TIMEOUT_MS, CEPH_OPERATION_TIMEOUT_MS, CEPH_RECONNECT_MS, IMAGES_PER_CLUSTER,
+};
 use crate::ring::Bell;
 
 /// How a target uses Ceph clusters.
@@ -88,6 +90,7 @@ impl Clusters {
         let options = ClusterOptions {
             conf: conf.map(Path::to_owned),
             id: id.map(str::to_owned),
+            connect_timeout_ms: CEPH_CONNECT_TIMEOUT_MS,
             operation_timeout_ms: self.config.operation_timeout_ms,
             cpus: self.cpus.clone(),
         };

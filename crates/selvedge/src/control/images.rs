@@ -47,7 +47,7 @@ impl Image {
             conf: config.conf.clone(),
             id: config.id.clone(),
             operation_timeout_ms: CEPH_OPERATION_TIMEOUT_MS,
-            cpus: Vec::new(),
+            ..ClusterOptions::default()
         };
         let pool = Cluster::connect(&options)?.pool(&config.pool, &config.namespace)?;
         Ok(Self { pool, config: config.clone() })

@@ -198,8 +198,12 @@ impl Membership {
         }
     }
 
-    /// Hears of others' changes from now on, if it does not already.
+    /// Reaches the group's cluster by another connection when it does not by this one, and hears of others' changes from now
+    /// on, if it does not already.
     pub(super) fn keep_watching(&self) {
+        if let Err(error) = self.store.keep_connected() {
+            tracing::debug!(%error, "the group's cluster is not reached by another connection either");
+        }
         if let Err(error) = self.store.keep_watching() {
             tracing::debug!(%error, "changes of other gateways are seen with the next beat only");
         }

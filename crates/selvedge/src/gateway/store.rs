@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use engine::ceph::{CephError, Cluster, ClusterOptions, Object, ObjectChange, Pairs, Watch};
 use engine::limits::{
-    GATEWAY_FENCE_S, GATEWAY_FENCES_AT_ONCE, GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS,
+    CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CONNECT_TIMEOUT_MS, GATEWAY_FENCE_S, GATEWAY_FENCES_AT_ONCE,
+    GATEWAY_LATE_MAX, GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS,
 };
 
 use super::lease::Beat;
@@ -19,6 +21,9 @@ use super::state::{GroupState, VERSION_KEY, version_in};
 const SHUT_OUT: i32 = 108;
 /// What it says of an operation that took too long.
 const LATE: i32 = 110;
+
+/// Looks whether anybody uses a connection yet that is to be closed, ten in an operation's time.
+const CLOSE_LOOKS: usize = 50;
 
 /// Why something shared cannot be read or changed.
 #[derive(Debug)]
@@ -61,6 +66,8 @@ pub(crate) struct Store {
     /// Rings when others have changed something.
     bell: SyncSender<()>,
     connection: Mutex<Arc<Connection>>,
+    /// Operations that were too late since the last one that was not.
+    late: AtomicUsize,
     watch: Mutex<Option<Watch>>,
 }
 
@@ -72,10 +79,11 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(spec: &GroupSpec) -> Result<Self, CephError> {
+    fn new(spec: &GroupSpec, connect_timeout_ms: u64) -> Result<Self, CephError> {
         let options = ClusterOptions {
             conf: spec.conf.clone(),
             id: spec.id.clone(),
+            connect_timeout_ms,
             operation_timeout_ms: GATEWAY_OPERATION_TIMEOUT_MS,
             cpus: Vec::new(),
         };
@@ -90,8 +98,8 @@ impl Connection {
 impl Store {
     /// Connects to the group's cluster. `bell` rings when others have changed something.
     pub(crate) fn connect(spec: GroupSpec, bell: SyncSender<()>) -> Result<Self, CephError> {
-        let connection = Mutex::new(Arc::new(Connection::new(&spec)?));
-        Ok(Self { spec, bell, connection, watch: Mutex::default() })
+        let connection = Mutex::new(Arc::new(Connection::new(&spec, CEPH_CONNECT_TIMEOUT_MS)?));
+        Ok(Self { spec, bell, connection, late: AtomicUsize::new(0), watch: Mutex::default() })
     }
 
     /// The state as it is now; that of a group that is not there yet is empty.
@@ -164,8 +172,47 @@ impl Store {
         }
     }
 
+    /// Makes another connection when this one is silent, which takes a while. The first that the cluster answers is used.
+    pub(crate) fn keep_connected(&self) -> Result<(), StoreError> {
+        if !self.is_silent() {
+            return Ok(());
+        }
+        let connection = Arc::new(Connection::new(&self.spec, GATEWAY_CONNECT_TIMEOUT_MS)?);
+        if !self.is_silent() {
+            return Ok(());
+        }
+        tracing::info!(group = %self.spec, "this gateway has connected anew, since its connection was silent");
+        let silent = std::mem::replace(&mut *self.lock(), connection);
+        self.late.store(0, Ordering::Relaxed);
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The library may not let go of them before the cluster answers, or their time is over.
+        let close = move || {
+            drop(watch);
+            // Whoever uses it is told within an operation's time that it is of no use, and is not kept by its end.
+            for _ in 0..CLOSE_LOOKS {
+                if Arc::strong_count(&silent) == 1 {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(GATEWAY_OPERATION_TIMEOUT_MS / 10));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("gateway-close".to_owned()).spawn(close) {
+            tracing::warn!(%error, "no thread to close a connection");
+        }
+        Ok(())
+    }
+
+    /// Whether the cluster has not answered for a while.
+    fn is_silent(&self) -> bool {
+        self.late.load(Ordering::Relaxed) >= GATEWAY_LATE_MAX
+    }
+
     /// Sees to it that changes of others are heard of.
     pub(crate) fn keep_watching(&self) -> Result<(), StoreError> {
+        // A cluster that is silent may keep who asks it for this, and there is nothing to be heard.
+        if self.is_silent() {
+            return Ok(());
+        }
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         if watch.as_ref().is_some_and(|watch| !watch.is_lost()) {
             return Ok(());
@@ -185,10 +232,16 @@ impl Store {
 
     /// Connects anew when the cluster has shut this connection out; what failed has to be tried again.
     fn look_after<T>(&self, outcome: Result<T, CephError>) -> Result<T, CephError> {
-        let Err(error) = &outcome else { return outcome };
+        let Err(error) = &outcome else {
+            self.late.store(0, Ordering::Relaxed);
+            return outcome;
+        };
+        if error.code() == Some(LATE) {
+            self.late.fetch_add(1, Ordering::Relaxed);
+        }
         if error.code() == Some(SHUT_OUT) {
             tracing::warn!(group = %self.spec, "the cluster has shut out this gateway's connection; it connects anew");
-            *self.lock() = Arc::new(Connection::new(&self.spec)?);
+            *self.lock() = Arc::new(Connection::new(&self.spec, GATEWAY_CONNECT_TIMEOUT_MS)?);
         }
         outcome
     }
