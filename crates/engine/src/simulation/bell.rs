@@ -3,8 +3,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::ring::Moment;
-
 use super::scheduler::{self, FiberId};
 
 #[derive(Debug, Default)]
