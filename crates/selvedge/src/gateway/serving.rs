@@ -63,10 +63,10 @@ impl Serving {
         }
     }
 
-    /// Serves nothing, and opens all images anew before anything is served again.
+    /// Serves nothing, and opens all images anew before anything is served again. Their locks are not given back: that waits
+    /// for the cluster, and connections that are shut out have none.
     pub(super) fn close(&mut self, target: &Target) {
-        let none = BTreeSet::new();
-        if let Err(error) = target.apply(&without(target.config(), &none, &none)) {
+        if let Err(error) = target.apply(&inaccessible(target.config(), &BTreeSet::new())) {
             tracing::error!(%error, "what this gateway must not serve any more cannot be closed");
         }
         self.hold.clear();
@@ -196,12 +196,19 @@ impl Serving {
     }
 }
 
+/// The same with no more than these load-balancing groups open.
+fn inaccessible(mut fabric: FabricConfig, open: &BTreeSet<u32>) -> FabricConfig {
+    let groups = fabric.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.ana_groups);
+    for group in groups.filter(|group| !open.contains(&group.id)) {
+        group.state = AnaState::Inaccessible;
+    }
+    fabric
+}
+
 /// The same with no more than these load-balancing groups.
-fn without(mut fabric: FabricConfig, hold: &BTreeSet<u32>, open: &BTreeSet<u32>) -> FabricConfig {
+fn without(fabric: FabricConfig, hold: &BTreeSet<u32>, open: &BTreeSet<u32>) -> FabricConfig {
+    let mut fabric = inaccessible(fabric, open);
     for subsystem in &mut fabric.subsystems {
-        for group in subsystem.ana_groups.iter_mut().filter(|group| !open.contains(&group.id)) {
-            group.state = AnaState::Inaccessible;
-        }
         for namespace in &mut subsystem.namespaces {
             let is_image = matches!(namespace.backend, engine::backend::BackendConfig::Rbd(_));
             namespace.standby |= is_image && !hold.contains(&namespace.ana_group);

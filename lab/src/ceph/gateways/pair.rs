@@ -55,7 +55,8 @@ impl Gateway {
         let control = format!("unix:{}", socket.display());
         let log = log.display().to_string();
         // What it said before it was killed is kept, and stands before what it says when it is back.
-        let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &log, "env", "SELVEDGE_LOG=info", pair.program];
+        let level = "SELVEDGE_LOG=info,selvedge::gateway=debug";
+        let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &log, "env", level, pair.program];
         let flags = ["serve", "-a", &ip, "--reactors", "1", "--control", &control];
         let member = ["--gateway-group", &group, "--gateway-name", name];
         let words = [&site.words(), &logged[..], &flags, &member].concat();
