@@ -132,6 +132,14 @@ pub const STORAGE_THREADS: usize = 4;
 pub const CEPH_CONNECT_TIMEOUT_MS: u64 = 10_000;
 /// A connection to a Ceph cluster that was not to be had is not tried again so soon, in milliseconds.
 pub const CEPH_RECONNECT_MS: u64 = 3_000;
+/// Connections that are put on a cluster's blocklist at a time: the monitors take all that have come as one change of their map.
+pub const CEPH_FENCES_AT_ONCE: usize = 32;
+/// How long the connections of a target that was killed stay on the cluster's blocklist, in seconds: an hour, as when Ceph's
+/// library breaks a lock. Its process is gone with its sockets, so nothing more can come than what is still on its way.
+pub const PREDECESSOR_FENCE_S: u32 = 3600;
+/// Connections to Ceph clusters that a target keeps the addresses of, its predecessors' included, and then the oldest go:
+/// more than a machine has memory and threads for, and a file that is written within milliseconds.
+pub const CEPH_CONNECTIONS_KEPT_MAX: usize = 4096;
 /// Operations of a connection to a Ceph cluster that may be under way. Over it the library makes its caller wait, which
 /// must not happen to a reactor: it is more than all queues of all hosts may have.
 pub const CEPH_OPERATIONS_PENDING_MAX: u64 = 1 << 24;
@@ -175,8 +183,6 @@ pub const GATEWAY_GIVE_UP_MS: u64 = 500;
 /// How long a dead gateway's connections stay on the cluster's blocklist, in seconds: a year, since a process that was
 /// stopped may go on at any time after, with the writes it had begun.
 pub const GATEWAY_FENCE_S: u32 = 365 * 24 * 3600;
-/// Connections that are put on the blocklist at a time: the monitors take all that have come as one change of their map.
-pub const GATEWAY_FENCES_AT_ONCE: usize = 32;
 /// Resets of other gateways' controllers that a gateway answers at a time: a host asks for one per path that it has lost, and
 /// of very many all others wait for as long as the lost gateway promised.
 pub const GATEWAY_RESETS_MAX: usize = 1024;

@@ -3,6 +3,7 @@
 
 mod announce;
 mod bench;
+mod cluster_connections;
 mod commands;
 mod config;
 mod control;
@@ -15,6 +16,7 @@ mod log;
 mod mptcp;
 mod report;
 mod state;
+mod state_directory;
 mod stop;
 mod sweep;
 mod top;

@@ -1,22 +1,19 @@
-//! The state file: what the target serves, kept so that a restart serves it again. A new state is there whole or not at
-//! all, whenever the machine stops; what is served is not decided here.
+//! The state file: what the target serves, kept so that a restart serves it again. How a file is kept is the directory's
+//! concern, and what is served is not decided here.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::sync::Arc;
 
 use engine::target::{FabricConfig, WriteProtection};
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::state_directory::{Prepared, StateDirectory};
 
 /// The version this program writes, and the newest it reads.
 const VERSION: u32 = 1;
 const NAME: &str = "state.json";
-const NEW_NAME: &str = "state.json.new";
-const LOCK_NAME: &str = "lock";
 
 #[derive(Serialize)]
 struct Written<'a> {
@@ -38,56 +35,27 @@ struct Versioned {
     version: u32,
 }
 
-/// A directory for state, which belongs to this process until it ends.
+/// The state file in its directory.
 #[derive(Debug)]
 pub(crate) struct StateFile {
-    directory: PathBuf,
-    handle: File,
-    _lock: File,
-}
-
-/// A state that is written, and takes the old one's place when it is committed.
-#[must_use]
-#[derive(Debug)]
-pub(crate) struct Prepared<'a> {
-    state: &'a StateFile,
+    directory: Arc<StateDirectory>,
 }
 
 impl StateFile {
-    /// Takes the directory for this process; makes it when it is missing.
-    pub(crate) fn open(directory: &Path) -> Result<Self, Failure> {
-        let failed = |what: &str, error: &io::Error| {
-            Failure::failed(format!("the state directory {} {what}: {error}", directory.display()))
-        };
-        fs::create_dir_all(directory).map_err(|error| failed("cannot be made", &error))?;
-        // The working directory is nobody's to rely on for as long as a target runs.
-        let directory = fs::canonicalize(directory).map_err(|error| failed("cannot be found", &error))?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let lock =
-            options.open(directory.join(LOCK_NAME)).map_err(|error| failed("cannot be written", &error))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(Failure::failed(format!(
-                    "the state directory {} is in use by another target; end that one, or choose another directory",
-                    directory.display()
-                )));
-            }
-            Err(error) => return Err(failed("cannot be locked", &error.into())),
-        }
-        let handle = File::open(&directory).map_err(|error| failed("cannot be opened", &error))?;
-        Ok(Self { directory, handle, _lock: lock })
+    /// The state file in a directory that this process has taken.
+    pub(crate) const fn new(directory: Arc<StateDirectory>) -> Self {
+        Self { directory }
     }
 
-    /// The directory, as an absolute path.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+    /// Takes the directory for this process; makes it when it is missing.
+    #[cfg(test)]
+    pub(crate) fn open(directory: &std::path::Path) -> Result<Self, Failure> {
+        Ok(Self::new(Arc::new(StateDirectory::take(directory)?)))
     }
 
     /// What was served last, if anything was.
     pub(crate) fn read(&self) -> Result<Option<FabricConfig>, Failure> {
-        let path = self.directory.join(NAME);
+        let path = self.directory.path().join(NAME);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -100,38 +68,13 @@ impl StateFile {
 
     /// Writes a state beside the one that counts, so that a full disk is found out before anything is changed.
     pub(crate) fn prepare(&self, fabric: &FabricConfig) -> io::Result<Prepared<'_>> {
-        let path = self.directory.join(NEW_NAME);
         let text = serde_json::to_vec_pretty(&Written { version: VERSION, fabric })?;
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(path)?;
-        // Dropped on an error, it removes what there is of it.
-        let prepared = Prepared { state: self };
-        file.write_all(&text)?;
-        file.sync_all()?;
-        Ok(prepared)
+        self.directory.prepare(NAME, &text)
     }
 
     /// Makes `fabric` the state.
     pub(crate) fn write(&self, fabric: &FabricConfig) -> io::Result<()> {
         self.prepare(fabric)?.commit()
-    }
-}
-
-impl Prepared<'_> {
-    /// Puts it in the old one's place. On an error the old one stands.
-    pub(crate) fn commit(self) -> io::Result<()> {
-        let directory = &self.state.directory;
-        fs::rename(directory.join(NEW_NAME), directory.join(NAME))?;
-        // Without this the new name may be lost with the power, and the old state be back.
-        self.state.handle.sync_all()
-    }
-}
-
-impl Drop for Prepared<'_> {
-    fn drop(&mut self) {
-        // After a commit there is none, and what cannot be removed is overwritten the next time.
-        let _ = fs::remove_file(self.state.directory.join(NEW_NAME));
     }
 }
 
@@ -198,18 +141,7 @@ mod tests {
         let prepared = state.prepare(&fabric("B")).unwrap();
         assert_eq!(state.read(), Ok(Some(fabric("A"))));
         drop(prepared);
-        assert!(!folder.path().join(NEW_NAME).exists());
         assert_eq!(state.read(), Ok(Some(fabric("A"))));
-    }
-
-    #[test]
-    fn two_targets_do_not_share_a_directory() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = open(&folder);
-        let second = StateFile::open(folder.path()).unwrap_err();
-        assert!(second.line().unwrap().contains("in use by another target"), "{second:?}");
-        drop(state);
-        open(&folder);
     }
 
     #[test]

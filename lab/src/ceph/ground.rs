@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::cluster::Cluster;
 use super::config::{POOL, Shape};
+use super::site::Site;
 use super::target::Target;
 use crate::emulator::link::Dice;
 
@@ -32,8 +33,22 @@ impl Ground {
     /// # Errors
     /// What failed and why.
     pub(super) fn new(program: &str, output: &Path, shape: Shape, seed: u64) -> Result<Ground, String> {
+        Ground::at(Site::LOOPBACK, program, output, shape, seed)
+    }
+
+    /// The same somewhere else. What is started here does not see such a cluster.
+    ///
+    /// # Errors
+    /// What failed and why.
+    pub(super) fn at(
+        site: Site,
+        program: &str,
+        output: &Path,
+        shape: Shape,
+        seed: u64,
+    ) -> Result<Ground, String> {
         let folder = output.join(format!("cluster-{}-{}", shape.osds, std::process::id()));
-        let cluster = Cluster::up(&folder, shape)?;
+        let cluster = Cluster::up_at(site, &folder, shape)?;
         Ok(Ground { cluster, program: program.to_owned(), output: output.to_owned(), seed })
     }
 

@@ -18,6 +18,7 @@ mod images;
 mod lifetimes;
 mod ports;
 mod refusals;
+mod restarts;
 mod site;
 mod target;
 mod trial;

@@ -138,6 +138,16 @@ impl Target {
         self.program.errors()
     }
 
+    /// SIGSTOP: it keeps what it has and does nothing.
+    pub(super) fn stop(&mut self) {
+        self.program.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub(super) fn resume(&mut self) {
+        self.program.signal(Signal::CONT);
+    }
+
     /// SIGKILL: it gets no time for anything.
     pub(super) fn kill(mut self) {
         self.program.kill();

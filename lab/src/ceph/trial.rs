@@ -1,5 +1,5 @@
-//! `lab ceph test`: all checks of the program on images of real clusters, a small one, one with three copies, and one with
-//! two gateways. It decides
+//! `lab ceph test`: all checks of the program on images of real clusters, a small one, one with three copies, one that can
+//! be cut off, and one with two gateways. It decides
 //! what is checked in which order, and tells what is wrong; each check says what is right.
 
 use std::path::Path;
@@ -8,13 +8,14 @@ use super::config::Shape;
 use super::ground::Ground;
 use super::{
     administration, commands, content, failures, fencing, gateways, idle, images, lifetimes, refusals,
+    restarts,
 };
 
 /// A check: what it is called, and what finds out.
 type Check = (&'static str, fn(&mut Ground) -> Result<(), String>);
 
 /// On one OSD in memory, where who connects needs a key.
-const SMALL: [Check; 43] = [
+const SMALL: [Check; 45] = [
     ("what is written is exported", content::written_is_exported),
     ("what is imported is read", content::imported_is_read),
     ("verified writes over two queues are exported", content::verified_is_exported),
@@ -38,6 +39,8 @@ const SMALL: [Check; 43] = [
     ("an image that is made later is served then", lifetimes::image_comes_later),
     ("an image is served when another target has given it back", lifetimes::image_is_taken_over),
     ("writes of a blocklisted target do not land", fencing::blocklisted_writes_do_not_land),
+    ("a target that is stopped is not shut out", restarts::stopped_is_not_shut_out),
+    ("a user who may not shut out a dead target is told", restarts::who_may_not_shut_out_is_told),
     ("images come and go with their namespaces, when that is asked for", administration::images_come_and_go),
     ("what cannot be done to an image is refused", administration::what_cannot_be_is_refused),
     ("images that others have open stay", administration::images_in_use_stay),
@@ -98,6 +101,8 @@ impl Trial {
                 failed += self.on(&output, shape, &checks)?;
             }
         }
+        count += restarts::count_checks(&self.only);
+        failed += restarts::check(&self.program, &output, &self.only, self.seed)?;
         let rounds = gateways::count_checks(&self.only);
         count += rounds;
         if rounds > 0 {

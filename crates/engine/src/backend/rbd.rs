@@ -58,7 +58,7 @@ impl Rbd {
             has_news.store(true, Ordering::Release);
             news.tell();
         }))?;
-        if (is_standby || clusters.are_shared()) && !has_lock && !rbd.is_read_only() {
+        if (is_standby || clusters.are_images_shared()) && !has_lock && !rbd.is_read_only() {
             let image = rbd.image().name().to_owned();
             return Err(CephError::NoExclusiveLock { image }.into());
         }

@@ -5,12 +5,15 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::library::{ClusterHandle, Libraries, libraries};
 use super::{CephError, Pool};
-use crate::limits::{CEPH_BYTES_PENDING_MAX, CEPH_CONNECT_TIMEOUT_MS, CEPH_OPERATIONS_PENDING_MAX};
+use crate::limits::{
+    CEPH_BYTES_PENDING_MAX, CEPH_CONNECT_TIMEOUT_MS, CEPH_FENCES_AT_ONCE, CEPH_OPERATIONS_PENDING_MAX,
+};
 use crate::ring::core;
 
 use super::error::answer;
@@ -237,6 +240,28 @@ impl Cluster {
         let code =
             unsafe { (self.libraries.rados.blocklist_add)(self.handle, wanted.as_ptr().cast_mut(), seconds) };
         answer(code).map(drop).map_err(|source| self.failed("blocklisting", address, source))
+    }
+
+    /// The same for several connections, all of which are tried.
+    ///
+    /// # Errors
+    /// One of those that there were, when not all went well.
+    pub fn blocklist_all(&self, addresses: &[&str], seconds: u32) -> Result<(), CephError> {
+        let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
+        let work = || {
+            while let Some(address) = addresses.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.blocklist(address, seconds) {
+                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..addresses.len().min(CEPH_FENCES_AT_ONCE) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 
     /// Waits until this connection works by the newest map of the cluster, the blocklist included.

@@ -22,6 +22,8 @@ pub struct CephConfig {
     pub operation_timeout_ms: u64,
     /// What has to happen before the first image is opened on a new connection.
     pub before_use: Option<BeforeUse>,
+    /// Whether other targets serve the same images, so that none goes without an exclusive lock.
+    pub are_images_shared: bool,
 }
 
 impl Default for CephConfig {
@@ -30,16 +32,17 @@ impl Default for CephConfig {
             bdevs_per_cluster: IMAGES_PER_CLUSTER,
             operation_timeout_ms: CEPH_OPERATION_TIMEOUT_MS,
             before_use: None,
+            are_images_shared: false,
         }
     }
 }
 
-/// Is told the address of a new connection before any image is opened on it, and may forbid that by an error.
+/// Is told of a new connection before any image is opened on it, and may forbid that by an error.
 #[derive(Clone)]
 pub struct BeforeUse(pub Arc<Allowance>);
 
-/// Takes the address of a connection; an error says why it must not be used.
-pub type Allowance = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+/// Takes a connection; an error says why it must not be used.
+pub type Allowance = dyn Fn(&Arc<Cluster>) -> Result<(), String> + Send + Sync;
 
 impl fmt::Debug for BeforeUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,7 +112,7 @@ impl Clusters {
         }
         let cluster = self.connect(&options)?;
         if let Some(BeforeUse(before_use)) = &self.config.before_use {
-            before_use(&cluster.address()?).map_err(|reason| CephError::NotAllowed { reason })?;
+            before_use(&cluster).map_err(|reason| CephError::NotAllowed { reason })?;
         }
         let seat = Arc::new(());
         shared.push(Shared { cluster: Arc::downgrade(&cluster), seats: Arc::downgrade(&seat) });
@@ -159,9 +162,9 @@ impl Clusters {
         clusters.iter().try_for_each(|cluster| cluster.wait_for_latest_map())
     }
 
-    /// Whether other targets serve the same images, so that connections are told of before they are used.
-    pub const fn are_shared(&self) -> bool {
-        self.config.before_use.is_some()
+    /// Whether other targets serve the same images.
+    pub const fn are_images_shared(&self) -> bool {
+        self.config.are_images_shared
     }
 
     /// What images tell of changes of theirs.

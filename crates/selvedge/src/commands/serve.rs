@@ -8,6 +8,7 @@ use engine::target::{FabricConfig, Target};
 use serde::Serialize;
 
 use crate::announce::Announcer;
+use crate::cluster_connections::ClusterConnections;
 use crate::config::namespace;
 use crate::config::target::ServeConfig;
 use crate::control::administration::Administration;
@@ -21,6 +22,7 @@ use crate::mptcp::{Applied, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
 use crate::state::StateFile;
+use crate::state_directory::StateDirectory;
 use crate::stop::Stop;
 
 /// Serves until SIGINT or SIGTERM.
@@ -32,7 +34,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Before the target: a signal that comes while it opens its namespaces is not lost.
     let mut stop = Stop::on_signals()?;
     engine::ring::core::raise_descriptor_limit();
-    let Begun { target, administration, member } = match &flags.gateway_group {
+    let Begun { target, administration, member, connections } = match &flags.gateway_group {
         Some(group) => begin_as_gateway(flags, group)?,
         None => begin(flags)?,
     };
@@ -60,6 +62,10 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Others serve what this gateway does before its hosts lose their connections.
     let left = member.map_or(Ok(()), Member::leave);
     target.shutdown();
+    // A successor has nobody to shut out.
+    if let Some(connections) = connections {
+        connections.end();
+    }
     // Connections that go over the addresses have ended in order.
     drop(settings);
     left
@@ -70,18 +76,23 @@ struct Begun {
     target: Arc<Target>,
     administration: Arc<Administration>,
     member: Option<Member>,
+    /// Where its connections to Ceph clusters are kept, and with them its state directory.
+    connections: Option<Arc<ClusterConnections>>,
 }
 
 /// Serves what flags, a file or the state directory say.
 fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
-    let state = flags.state_dir.as_deref().map(StateFile::open).transpose()?;
+    let directory = flags.state_dir.as_deref().map(StateDirectory::take).transpose()?.map(Arc::new);
+    let state = directory.clone().map(StateFile::new);
     let kept = state.as_ref().map_or(Ok(None), StateFile::read)?;
     let config = ServeConfig::new(flags, kept)?;
-    let engine = config.to_engine(state.as_ref().map(|state| state.directory().to_owned()));
+    let mut engine = config.to_engine(directory.as_ref().map(|directory| directory.path().to_owned()));
+    let connections = directory.map(ClusterConnections::open);
+    engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
-    Ok(Begun { target, administration: Arc::new(administration), member: None })
+    Ok(Begun { target, administration: Arc::new(administration), member: None, connections })
 }
 
 /// Serves what a group of gateways does.
@@ -98,10 +109,11 @@ fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Fail
     engine.ceph.before_use = Some(member.before_use());
     engine.tag = Some(member.tag());
     engine.peer_resets = Some(member.peer_resets());
+    engine.ceph.are_images_shared = true;
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
     member.serve(target.clone())?;
     let administration = Arc::new(Administration::of_gateway(target.clone(), member.membership()));
-    Ok(Begun { target, administration, member: Some(member) })
+    Ok(Begun { target, administration, member: Some(member), connections: None })
 }
 
 /// Lets hosts on the same network find the target, if that was asked for.

@@ -35,7 +35,7 @@ impl CephSpec {
         CephConfig {
             bdevs_per_cluster: self.bdevs_per_cluster.map_or(usual.bdevs_per_cluster, |count| count as usize),
             operation_timeout_ms: self.timeout_ms.unwrap_or(usual.operation_timeout_ms),
-            before_use: None,
+            ..usual
         }
     }
 }

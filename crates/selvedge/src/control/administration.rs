@@ -10,7 +10,8 @@ use super::guard::{self, Permissions};
 use super::refusal::Refusal;
 use super::tasks::Tasks;
 use crate::gateway::Membership;
-use crate::state::{Prepared, StateFile};
+use crate::state::StateFile;
+use crate::state_directory::Prepared;
 
 /// What is served, and where that is kept.
 #[derive(Debug)]

@@ -82,9 +82,10 @@ impl Member {
     /// Takes note of each new connection to a cluster in the group's state, before it is used.
     pub(crate) fn before_use(&self) -> BeforeUse {
         let membership: Weak<Membership> = Arc::downgrade(&self.membership);
-        BeforeUse(Arc::new(move |address| match membership.upgrade() {
-            Some(membership) => membership.add_connection(address),
-            None => Err("this gateway has ended".to_owned()),
+        BeforeUse(Arc::new(move |cluster| {
+            let membership = membership.upgrade().ok_or("this gateway has ended")?;
+            let address = cluster.address().map_err(|error| error.to_string())?;
+            membership.add_connection(&address)
         }))
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use engine::ceph::{CephError, Cluster, ClusterOptions, Object, ObjectChange, Pairs, Watch};
 use engine::limits::{
-    CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CONNECT_TIMEOUT_MS, GATEWAY_FENCE_S, GATEWAY_FENCES_AT_ONCE,
-    GATEWAY_LATE_MAX, GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS,
+    CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CONNECT_TIMEOUT_MS, GATEWAY_FENCE_S, GATEWAY_LATE_MAX,
+    GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS,
 };
 
 use super::lease::Beat;
@@ -151,25 +151,9 @@ impl Store {
     /// Puts these connections on the blocklist, and waits until this one works by a map that has them.
     pub(crate) fn fence(&self, addresses: &BTreeSet<String>) -> Result<(), StoreError> {
         let connection = self.connection();
-        let (addresses, next): (Vec<&String>, _) = (addresses.iter().collect(), AtomicUsize::new(0));
-        let failure = Mutex::new(None);
-        let work = || {
-            while let Some(address) = addresses.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(error) = connection.cluster.blocklist(address, GATEWAY_FENCE_S) {
-                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..addresses.len().min(GATEWAY_FENCES_AT_ONCE) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error.into()),
-            None => Ok(self.look_after(connection.cluster.wait_for_latest_map())?),
-        }
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        connection.cluster.blocklist_all(&addresses, GATEWAY_FENCE_S)?;
+        Ok(self.look_after(connection.cluster.wait_for_latest_map())?)
     }
 
     /// Makes another connection when this one is silent, which takes a while. The first that the cluster answers is used.

@@ -1,0 +1,211 @@
+//! Targets that end in no order and are started again with the same state directory: who is dead is shut out, so that his
+//! images are to be had at once, and who is only stopped keeps them.
+
+use std::io::ErrorKind;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::config::{Shape, USER};
+use super::ground::{Ground, same, soon};
+use super::site::Site;
+use super::target::{Target, said};
+use crate::namespace::inside;
+use crate::network::Network;
+use crate::program::Program;
+
+const MIB: u64 = 8;
+const BYTES: usize = (MIB << 20) as usize;
+/// What a target keeps in its state directory while it has connections to a cluster.
+const KEPT: &str = "ceph-connections.json";
+/// Until a host has many commands under way.
+const UNDER_WAY: Duration = Duration::from_millis(500);
+/// The link by which the first target reaches the cluster.
+const LINK: usize = 1;
+/// The check that takes a network.
+const NAME: &str = "a target that was killed behind a cut network has its images again";
+
+/// How many checks that take a network have `only` in their names.
+pub(super) fn count_checks(only: &str) -> usize {
+    usize::from(NAME.contains(only))
+}
+
+/// Does them. How many failed.
+///
+/// # Errors
+/// There is no network or cluster to do them on.
+pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Result<usize, String> {
+    if count_checks(only) == 0 {
+        return Ok(0);
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("        not tried, since making network namespaces takes root: {NAME}");
+        return Ok(usize::from(std::env::var("CI").is_ok_and(|ci| ci == "true")));
+    }
+    let mut network = Network::new(seed)?;
+    let sites = [network.names().0, network.names().1].map(str::to_owned);
+    let site = Site::inside(&sites[1], Ipv4Addr::new(10, 1, LINK as u8, 2));
+    let shape = Shape { needs_keys: true, ..Shape::SMALL };
+    let ground = Ground::at(site, program, &output.join("restarts"), shape, seed)?;
+    match killed_behind_a_cut(&ground, &mut network, &sites) {
+        Ok(()) => println!("ok      {NAME}"),
+        Err(reason) => {
+            println!("FAILED  {NAME}: {reason}");
+            ground.keep_logs();
+            return Ok(1);
+        }
+    }
+    Ok(0)
+}
+
+/// The cluster hears nothing of the target's end, as when its machine dies. The next one starts beside the cluster.
+fn killed_behind_a_cut(ground: &Ground, network: &mut Network, sites: &[String; 2]) -> Result<(), String> {
+    let spec = format!("{},id={USER}", ground.image("killed", MIB)?);
+    let folder = fresh(ground, "killed-state")?;
+    let [behind, beside] = sites;
+    let first = serve(ground, Some(behind), &spec, &folder)?;
+    let content = ground.content(90, BYTES);
+    inside(behind, || first.namespace(1)?.write_at(0, &content).map_err(said))?;
+    let old = kept(&folder)?;
+    let mut words = place(behind);
+    words.extend(first.bench_words(1, &["--rw", "randwrite", "--bs", "64k", "--runtime", "60"]));
+    let mut writer = Program::start(&words)?;
+    std::thread::sleep(UNDER_WAY);
+    network.cut(LINK)?;
+    first.kill();
+    writer.kill();
+
+    let began = Instant::now();
+    let second = serve(ground, Some(beside), &spec, &folder)?;
+    let content = ground.content(91, BYTES);
+    soon("the image of a target that was killed", || {
+        inside(beside, || second.namespace(1)?.write_at(0, &content).map_err(said))
+    })?;
+    println!("        its image is written to {} ms after the next start", began.elapsed().as_millis());
+    let new = kept(&folder)?;
+    if let Some(again) = new.iter().find(|address| old.contains(address)) {
+        return Err(format!("{again} of the first target is kept on: {new:?}"));
+    }
+    for address in &old {
+        if !is_shut_out(ground, address)? {
+            return Err(format!("{address} of the first target is not on the blocklist"));
+        }
+    }
+    let log = log(&folder)?;
+    if !log.contains("the connections of a dead target are on the blocklist") {
+        return Err(format!("the next target has not shut it out: {log}"));
+    }
+    second.end()?;
+    if folder.join(KEPT).exists() {
+        return Err("a target that has ended in order leaves connections".to_owned());
+    }
+    same("rbd export", &ground.export("killed")?, &content)
+}
+
+/// A target that is stopped has its state directory, so that nobody takes it for dead.
+pub(super) fn stopped_is_not_shut_out(ground: &mut Ground) -> Result<(), String> {
+    let spec = ground.image("paused", MIB)?;
+    let folder = fresh(ground, "paused-state")?;
+    let mut first = serve(ground, None, &spec, &folder)?;
+    let namespace = first.namespace(1)?;
+    let (before, after) = (ground.content(92, BYTES), ground.content(93, BYTES));
+    namespace.write_at(0, &before).map_err(said)?;
+    let old = kept(&folder)?;
+    first.stop();
+    let flags = ["--state-dir", &folder.display().to_string()];
+    let refusal = ground.serve_with(&[&spec], &flags).err();
+    first.resume();
+    let who = format!("in use by another target (process {})", first.id());
+    match refusal {
+        Some(reason) if reason.contains(&who) => {}
+        Some(reason) => return Err(format!("a refusal without `{who}`: {reason}")),
+        None => return Err("two targets have one state directory".to_owned()),
+    }
+    for address in &old {
+        if is_shut_out(ground, address)? {
+            return Err(format!("{address} of a target that lives is on the blocklist"));
+        }
+    }
+    namespace.write_at(0, &after).map_err(said)?;
+    drop(namespace);
+    first.end()?;
+    same("rbd export", &ground.export("paused")?, &after)
+}
+
+/// A user who may not change the blocklist has his images served all the same, and is told what is missing.
+pub(super) fn who_may_not_shut_out_is_told(ground: &mut Ground) -> Result<(), String> {
+    let who = "client.narrow";
+    let keyring = ground.file("narrow.keyring").display().to_string();
+    let rights = ["mon", "allow r", "osd", "profile rbd", "-o", &keyring];
+    ground.cluster.ceph(&[&["auth", "get-or-create", who], &rights[..]].concat())?;
+    let text = std::fs::read_to_string(ground.cluster.conf()).map_err(said)?;
+    let conf = ground.file("narrow.conf");
+    std::fs::write(&conf, format!("{text}[{who}]\nkeyring = {keyring}\n")).map_err(said)?;
+    // Breaking a lock takes the same right.
+    ground.cluster.rbd(&["create", "--size", "8M", "--image-feature", "layering", "rbd/narrow"])?;
+    let spec = format!("rbd:rbd/narrow,conf={},id=narrow", conf.display());
+    let folder = fresh(ground, "narrow-state")?;
+    serve(ground, None, &spec, &folder)?.kill();
+    let second = serve(ground, None, &spec, &folder)?;
+    let content = ground.content(94, BYTES);
+    second.namespace(1)?.write_at(0, &content).map_err(said)?;
+    let told = log(&folder)?;
+    let hint = "client.narrow may not put the connections of a dead target on the blocklist";
+    if told.matches(hint).count() != 1 || !told.contains("mon 'profile rbd'") {
+        return Err(format!("not once `{hint}`: {told}"));
+    }
+    second.end()
+}
+
+/// A target with this state directory, in a network namespace or here, that says beside the directory what it does.
+fn serve(ground: &Ground, site: Option<&str>, spec: &str, folder: &Path) -> Result<Target, String> {
+    let log = folder.with_extension("log").display().to_string();
+    let there = site.map(place).unwrap_or_default();
+    let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &log, "env", "SELVEDGE_LOG=info", &ground.program];
+    let words: Vec<&str> = there.iter().map(String::as_str).chain(logged).collect();
+    Target::start(&words, &[spec], &["--state-dir", &folder.display().to_string()])
+}
+
+/// A state directory that is not there yet, whatever an earlier run has left.
+fn fresh(ground: &Ground, name: &str) -> Result<PathBuf, String> {
+    let folder = ground.file(name);
+    for gone in [std::fs::remove_dir_all(&folder), std::fs::remove_file(folder.with_extension("log"))] {
+        match gone {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(format!("{}: {error}", folder.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(folder)
+}
+
+/// What its targets have said.
+fn log(folder: &Path) -> Result<String, String> {
+    std::fs::read_to_string(folder.with_extension("log")).map_err(said)
+}
+
+/// What a command line begins with to be run in a network namespace.
+fn place(name: &str) -> Vec<String> {
+    // What is asked for is the way there and nothing that listens.
+    Site::inside(name, Ipv4Addr::UNSPECIFIED).words().into_iter().map(str::to_owned).collect()
+}
+
+/// The addresses that a target keeps in its state directory, at least one.
+fn kept(folder: &Path) -> Result<Vec<String>, String> {
+    let text = std::fs::read_to_string(folder.join(KEPT)).map_err(|error| format!("{KEPT}: {error}"))?;
+    let file: Value = serde_json::from_str(&text).map_err(|error| format!("{KEPT}: {error}: {text}"))?;
+    let all = file["connections"].as_array().map_or(&[][..], Vec::as_slice);
+    let addresses: Option<Vec<String>> =
+        all.iter().map(|connection| connection["address"].as_str().map(str::to_owned)).collect();
+    addresses.filter(|all| !all.is_empty()).ok_or_else(|| format!("{KEPT} has no addresses: {text}"))
+}
+
+/// Whether a connection is on the cluster's blocklist.
+fn is_shut_out(ground: &Ground, address: &str) -> Result<bool, String> {
+    let list = ground.cluster.ceph(&["osd", "blocklist", "ls"])?;
+    let is_it = |line: &str| line.split_whitespace().next() == Some(address);
+    Ok(list.lines().any(is_it))
+}
