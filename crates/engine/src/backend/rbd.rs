@@ -28,7 +28,8 @@ pub struct Rbd {
 }
 
 impl Rbd {
-    /// Opens an image. Unless it is a snapshot or stands by, nobody else may write to it from then on.
+    /// Opens an image. Others may write to it until it is taken by [`Self::set_standby`]; one that stands by must be such that it
+    /// can be.
     pub(super) fn open(
         config: &RbdConfig,
         block_size: u32,
@@ -68,7 +69,6 @@ impl Rbd {
                 "the image has no exclusive lock: nothing keeps others from writing to it, or hears of its new size"
             );
         }
-        rbd.set_standby(is_standby)?;
         Ok(rbd)
     }
 

@@ -14,7 +14,7 @@ use super::namespace::Namespace;
 use super::reservation_file::ReservationDirectory;
 use super::standby;
 use super::subsystem::Subsystem;
-use crate::backend::{Backend, BackendConfig, Clusters};
+use crate::backend::{Backend, BackendConfig, BackendError, Clusters};
 use crate::transport::congestion;
 
 /// What becomes of namespaces whose images are not to be had.
@@ -112,6 +112,10 @@ impl Preparation<'_> {
         for subsystem in &self.wanted.subsystems {
             namespaces.push(self.open_all(subsystem, &mut absent)?);
         }
+        // Together, since of a target that is dead each costs a round of the cluster's monitors; and before hosts can connect,
+        // since it may take until the cluster has missed that target.
+        let failures = standby::take(&standby::openings(self.wanted, &namespaces, self.old));
+        self.leave_out_all(failures, &mut namespaces, &mut absent)?;
         let is_added = |id| {
             self.changes.iter().any(|change| matches!(change, Change::PortAdded { port } if *port == id))
         };
@@ -191,6 +195,16 @@ impl Preparation<'_> {
             standby::take_none(&handovers);
         }
         drop(handovers);
+        self.leave_out_all(failures, namespaces, absent)
+    }
+
+    /// Does without namespaces whose images are not to be had, if that is allowed.
+    fn leave_out_all(
+        &self,
+        failures: Vec<((usize, u32), BackendError)>,
+        namespaces: &mut [Opened],
+        absent: &mut Vec<AbsentNamespace>,
+    ) -> Result<(), TargetError> {
         for ((at, nsid), source) in failures {
             let subsystem = &self.wanted.subsystems[at];
             let Some(config) = subsystem.namespaces.iter().find(|config| config.nsid == nsid) else {

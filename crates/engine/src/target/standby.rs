@@ -2,14 +2,15 @@
 //! back those of others. Who is to have which is the configuration's to say.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::change::Change;
 use super::config::FabricConfig;
+use super::fabric::Directory;
 use super::namespace::Namespace;
 use super::preparation::Opened;
 use super::subsystem::lock;
-use crate::backend::BackendError;
+use crate::backend::{BackendConfig, BackendError};
 use crate::limits::IMAGES_AT_A_TIME;
 
 /// A namespace whose image changes hands.
@@ -41,6 +42,28 @@ pub(super) fn handovers<'a>(
         }
     }
     handovers
+}
+
+/// The images that were opened for this target to write to, which nobody has yet.
+pub(super) fn openings<'a>(
+    wanted: &FabricConfig,
+    namespaces: &'a [Opened],
+    old: &Directory,
+) -> Vec<Handover<'a>> {
+    let mut openings = Vec::new();
+    for (at, (subsystem, opened)) in wanted.subsystems.iter().zip(namespaces).enumerate() {
+        let before = old.subsystems.iter().find(|before| before.nqn == subsystem.nqn);
+        let before = before.map(|before| before.state());
+        for config in &subsystem.namespaces {
+            let Some(namespace) = opened.get(&config.nsid) else { continue };
+            let known = before.as_ref().and_then(|before| before.namespaces.get(&config.nsid));
+            let is_open = known.is_some_and(|known| Arc::ptr_eq(known, namespace));
+            if matches!(config.backend, BackendConfig::Rbd(_)) && !config.standby && !is_open {
+                openings.push(Handover { subsystem: at, namespace, is_standby: false });
+            }
+        }
+    }
+    openings
 }
 
 /// Takes the locks of all images that are this target's to write to; those that are not to be had, by their subsystems'
