@@ -174,11 +174,13 @@ impl Ring {
     }
 
     fn harvest(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        // What comes back from here on wakes the ring; while it is awake nobody has to.
+        let is_awake = timeout == Some(Duration::ZERO) || !self.away.falls_asleep();
+        let timeout = if is_awake { Some(Duration::ZERO) } else { timeout };
         match &mut self.machinery {
             Machinery::IoUring(uring) => uring.wait(timeout, events)?,
             Machinery::Epoll(epoll) => epoll.wait(timeout, events)?,
         }
-        // After the waker was seen: what comes back from here on wakes the ring again.
         self.away.take_back(events);
         Ok(())
     }

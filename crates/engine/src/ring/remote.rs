@@ -50,8 +50,7 @@ impl RemoteOperation {
     /// Sends it back with its outcome: bytes moved, or what went wrong.
     pub fn end(mut self, result: io::Result<usize>) {
         self.0.result = result;
-        let home = self.0.home.clone();
-        home.take(self.0);
+        come_home(self.0);
     }
 
     /// Makes it a pointer, for a library that knows nothing else; [`Self::from_pointer`] makes it an operation again.
@@ -70,50 +69,56 @@ impl RemoteOperation {
 
 /// Where operations come back to: a list that any thread adds to and the ring's thread empties, and what wakes it.
 struct Home {
+    /// The operation that came back last; null while the ring is awake and all are taken; else `asleep` or `closed`.
     returned: AtomicPtr<Node>,
     waker: Waker,
 }
 
-impl Home {
-    fn take(&self, node: Box<Node>) {
-        let node = Box::into_raw(node);
-        let mut first = self.returned.load(Ordering::Relaxed);
-        loop {
-            if first == closed() {
-                // SAFETY: it was a box a moment ago, and nobody else has it.
-                #[allow(unsafe_code)]
-                return drop(unsafe { Box::from_raw(node) });
-            }
-            // SAFETY: the node is this thread's until the exchange below succeeds.
-            #[allow(unsafe_code)]
-            unsafe {
-                (*node).next = first;
-            }
-            match self.returned.compare_exchange_weak(first, node, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(now) => first = now,
-            }
-        }
-        // Whoever finds the list empty wakes the ring; others come before it has looked.
-        if first.is_null() {
-            self.waker.wake();
-        }
-    }
+/// What the list begins with when it is empty and its ring sleeps, or is about to; no node is there.
+const fn asleep() -> *mut Node {
+    ptr::without_provenance_mut(1)
 }
 
 /// What the list begins with when its ring is gone; no node is there.
 const fn closed() -> *mut Node {
-    ptr::dangling_mut()
+    ptr::without_provenance_mut(2)
 }
 
-/// A list of operations that came back, which belongs to whoever has this.
+/// Puts an operation into its home's list. Whoever finds the ring asleep there wakes it: an awake one looks before it sleeps.
+/// As sleeping is said in the word that operations come into, either the ring's word of it or the operation is the later one,
+/// and sees the other.
+fn come_home(node: Box<Node>) {
+    let node = Box::into_raw(node);
+    // SAFETY: the node is this thread's until an exchange below succeeds, and keeps its home until then. From that moment on
+    // both may be gone, which is why neither is borrowed for longer than a call on one atomic word.
+    #[allow(unsafe_code)]
+    unsafe {
+        let home = Arc::as_ptr(&(*node).home);
+        let mut first = (*home).returned.load(Ordering::Relaxed);
+        while first != closed() {
+            let is_asleep = first == asleep();
+            let waker = is_asleep.then(|| (*home).waker.clone());
+            (*node).next = if is_asleep { ptr::null_mut() } else { first };
+            // Release: whoever takes the list sees what is in the node.
+            let exchanged =
+                (*home).returned.compare_exchange_weak(first, node, Ordering::Release, Ordering::Relaxed);
+            match exchanged {
+                Ok(_) => return waker.iter().for_each(Waker::wake),
+                Err(now) => first = now,
+            }
+        }
+        drop(Box::from_raw(node));
+    }
+}
+
+/// A list of operations that came back, or `asleep`, which belongs to whoever has this.
 struct Returned(*mut Node);
 
 impl Iterator for Returned {
     type Item = Box<Node>;
 
     fn next(&mut self) -> Option<Box<Node>> {
-        if self.0.is_null() {
+        if self.0.is_null() || self.0 == asleep() {
             return None;
         }
         // SAFETY: nodes in the list are boxes that nobody else has.
@@ -163,9 +168,19 @@ impl Away {
         self.pending
     }
 
-    /// Whether some have come back.
+    /// Whether some have come back. It is asked while the ring is awake.
     pub(super) fn has_news(&self) -> bool {
         self.pending > 0 && !self.home.returned.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Says that the ring sleeps from now on, until the next `take_back`; whether it may: nothing has come back.
+    pub(super) fn falls_asleep(&self) -> bool {
+        let returned = &self.home.returned;
+        // It orders nothing: who finds it writes into the waker's descriptor, and the system orders that and the sleep.
+        self.pending == 0
+            || returned
+                .compare_exchange(ptr::null_mut(), asleep(), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Reports those that have come back, in the order in which they did.
@@ -174,7 +189,8 @@ impl Away {
             return;
         }
         let began = events.len();
-        let returned = Returned(self.home.returned.swap(ptr::null_mut(), Ordering::AcqRel));
+        // Acquire: what was written into the nodes and their buffers before they came is seen from here on.
+        let returned = Returned(self.home.returned.swap(ptr::null_mut(), Ordering::Acquire));
         for mut node in returned {
             self.pending -= 1;
             let operation = std::mem::replace(&mut node.operation, StorageOp::Sync);
@@ -192,14 +208,14 @@ impl Away {
 impl Drop for Away {
     fn drop(&mut self) {
         // What comes back from now on finds nobody, and is dropped where it comes back.
-        drop(Returned(self.home.returned.swap(closed(), Ordering::AcqRel)));
+        drop(Returned(self.home.returned.swap(closed(), Ordering::Acquire)));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ring::{Buffer, Ring, RingOptions};
+    use crate::ring::{Buffer, Engine, Ring, RingOptions};
     use std::sync::Mutex;
     use std::sync::mpsc::{Sender, channel};
     use std::thread;
@@ -256,6 +272,60 @@ mod tests {
         assert_eq!(ring.stores_pending(), 0);
         drop(storage);
         workers.into_iter().for_each(|worker| worker.join().unwrap());
+    }
+
+    #[test]
+    fn what_comes_back_wakes_a_ring_that_sleeps() {
+        /// Who is not woken finds what has come back only after so long.
+        const SLEEP: Duration = Duration::from_secs(60);
+        for engine in [Engine::Automatic, Engine::Epoll] {
+            let (sender, operations) = channel::<RemoteOperation>();
+            let worker = thread::spawn(move || operations.iter().for_each(|operation| operation.end(Ok(0))));
+            let storage = Threads(Mutex::new(sender));
+            // It goes to sleep at once, while the operation is on its way back.
+            let mut ring = Ring::new(RingOptions { engine, poll_us_max: 0 }).unwrap();
+            let mut events = Vec::new();
+            for token in 0..5_000 {
+                ring.store_remote(&storage, StorageOp::Sync, token);
+                while ring.stores_pending() > 0 {
+                    let began = ring.now();
+                    ring.wait(Some(SLEEP), &mut events).unwrap();
+                    assert!(ring.now().since(began) < SLEEP, "{engine:?} was not woken for {token}");
+                }
+                events.retain(|event| matches!(event, Event::Stored { .. }));
+                let is_told = matches!(events[..], [Event::Stored { token: came, .. }] if came == token);
+                assert!(is_told, "{engine:?}: {events:?} for {token}");
+                events.clear();
+            }
+            drop(storage);
+            worker.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_comes_back_does_not_wake_a_ring_that_is_awake() {
+        for engine in [Engine::Automatic, Engine::Epoll] {
+            let (sender, operations) = channel::<RemoteOperation>();
+            let storage = Threads(Mutex::new(sender));
+            let mut ring = Ring::new(RingOptions { engine, ..RingOptions::default() }).unwrap();
+            let mut events = Vec::new();
+            for round in 0..3 {
+                for token in 0..3 {
+                    ring.store_remote(&storage, StorageOp::Sync, token);
+                    operations.recv().unwrap().end(Ok(0));
+                }
+                ring.wait(None, &mut events).unwrap();
+                let tokens = events.drain(..).map(|event| match event {
+                    Event::Stored { token, .. } => token,
+                    other => panic!("{engine:?}, round {round}: {other:?}"),
+                });
+                let tokens: Vec<_> = tokens.collect();
+                assert_eq!(tokens, [0, 1, 2]);
+                // A sleep in which nothing comes back changes nothing.
+                ring.wait(Some(Duration::from_millis(1)), &mut events).unwrap();
+                assert!(events.is_empty(), "{events:?}");
+            }
+        }
     }
 
     #[test]
