@@ -1,4 +1,5 @@
-//! Waking a ring from another thread: an eventfd that is written once until the ring has seen it.
+//! Waking a ring from another thread: an eventfd that is written once until the ring has seen it. It is never read, since
+//! rings hear of each write as such, and not of the counter.
 //! What the news is travels elsewhere, in a channel of its owner.
 
 use std::io;
@@ -27,15 +28,13 @@ impl Waker {
     /// Makes the ring's current or next `wait` return with `Event::Woken`. Several calls before that are one.
     pub fn wake(&self) {
         if !self.0.pending.swap(true, Ordering::AcqRel) {
-            // The counter cannot overflow: it is written once until the ring has emptied it.
+            // The counter has 64 bits, which as many writes as that do not fill in a process's life.
             let _ = rustix::io::write(&self.0.event, &1u64.to_ne_bytes());
         }
     }
 
     /// Takes note that the ring has seen it. News sent before this call is visible after it.
     pub(super) fn seen(&self) {
-        let mut counter = [0; 8];
-        let _ = rustix::io::read(&self.0.event, &mut counter);
         // A swap, not a store: it also makes visible what other wakers, who found it pending, sent before.
         self.0.pending.swap(false, Ordering::AcqRel);
     }
