@@ -145,6 +145,10 @@ pub const CEPH_CONNECTIONS_KEPT_MAX: usize = 4096;
 pub const CEPH_OPERATIONS_PENDING_MAX: u64 = 1 << 24;
 /// Bytes of the same: each NVMe connection's own limit holds long before.
 pub const CEPH_BYTES_PENDING_MAX: u64 = 1 << 40;
+/// Threads on which a connection to a Ceph cluster takes its operations' ends, unless Ceph's configuration has another number
+/// (`librados_thread_count`). Ceph's own two wake each other for nearly every operation, and take half again the time for it;
+/// who needs more than one thread does has more connections, each with one.
+pub const CEPH_CONNECTION_THREADS: u32 = 1;
 /// Pairs of one object in a Ceph cluster that are read: the cluster gives no more at a time (osd_max_omap_entries_per_request),
 /// and what is read in two parts may be of two times.
 pub const CEPH_PAIRS_MAX: u64 = 1024;

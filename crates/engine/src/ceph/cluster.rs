@@ -12,7 +12,8 @@ use std::thread;
 use super::library::{ClusterHandle, Libraries, libraries};
 use super::{CephError, Pool};
 use crate::limits::{
-    CEPH_BYTES_PENDING_MAX, CEPH_CONNECT_TIMEOUT_MS, CEPH_FENCES_AT_ONCE, CEPH_OPERATIONS_PENDING_MAX,
+    CEPH_BYTES_PENDING_MAX, CEPH_CONNECT_TIMEOUT_MS, CEPH_CONNECTION_THREADS, CEPH_FENCES_AT_ONCE,
+    CEPH_OPERATIONS_PENDING_MAX,
 };
 use crate::ring::core;
 
@@ -105,6 +106,16 @@ impl Cluster {
     }
 
     fn connect_here(libraries: &'static Libraries, options: &ClusterOptions) -> Result<Self, CephError> {
+        let cluster = Self::configured(libraries, options)?;
+        // SAFETY: the handle was created there and is not connected yet.
+        #[allow(unsafe_code)]
+        let connected = unsafe { (libraries.rados.connect)(cluster.handle) };
+        answer(connected).map_err(|error| cluster.explain(error))?;
+        Ok(cluster)
+    }
+
+    /// One that is not connected yet.
+    fn configured(libraries: &'static Libraries, options: &ClusterOptions) -> Result<Self, CephError> {
         let failed = |source| CephError::Connect { id: options.id().to_owned(), source };
         let mut handle = ptr::null_mut();
         let name = text(&format!("client.{}", options.id()))?;
@@ -114,13 +125,25 @@ impl Cluster {
             unsafe { (libraries.rados.create2)(&raw mut handle, c"ceph".as_ptr(), name.as_ptr(), 0) };
         answer(created).map_err(failed)?;
         let cluster = Self { handle, libraries, options: options.clone() };
+        cluster.set_defaults()?;
         cluster.read_configuration()?;
         cluster.set_all()?;
-        // SAFETY: the handle was created above and is not connected yet.
-        #[allow(unsafe_code)]
-        let connected = unsafe { (libraries.rados.connect)(cluster.handle) };
-        answer(connected).map_err(|error| cluster.explain(error))?;
         Ok(cluster)
+    }
+
+    /// Has other defaults than Ceph's own where those are worse for a gateway. They yield to whatever says something else: the
+    /// file, CEPH_ARGS, and the configuration that the monitors keep.
+    fn set_defaults(&self) -> Result<(), CephError> {
+        let (name, value) = ("librados_thread_count", CEPH_CONNECTION_THREADS.to_string());
+        let default = text(&format!("--default-{name}={value}"))?;
+        // The first word is the program, as everywhere.
+        let words = [c"selvedge".as_ptr(), default.as_ptr()];
+        // SAFETY: the words end with 0 and outlive the call, which is told how many there are.
+        #[allow(unsafe_code)]
+        let parsed = unsafe {
+            (self.libraries.rados.conf_parse_argv)(self.handle, words.len() as c_int, words.as_ptr())
+        };
+        answer(parsed).map(drop).map_err(|source| CephError::Setting { name: name.to_owned(), value, source })
     }
 
     fn read_configuration(&self) -> Result<(), CephError> {
@@ -333,4 +356,28 @@ pub(super) fn text(value: &str) -> Result<CString, CephError> {
 pub(super) fn string_in(bytes: &[c_char]) -> String {
     let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_wins_over_our_defaults() {
+        let Ok(libraries) = libraries() else {
+            eprintln!("skipped: librados or librbd is not installed");
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let conf = folder.path().join("ceph.conf");
+        let options = ClusterOptions { conf: Some(conf.clone()), ..ClusterOptions::default() };
+        let threads = |text: &str| {
+            std::fs::write(&conf, text).unwrap();
+            Cluster::configured(libraries, &options).unwrap().setting("librados_thread_count")
+        };
+        assert_eq!(threads("[global]\n"), CEPH_CONNECTION_THREADS.to_string());
+        // Its own default, too, may be asked for.
+        assert_eq!(threads("[global]\nlibrados_thread_count = 2\n"), "2");
+        assert_eq!(threads("[client]\nlibrados thread count = 3\n"), "3");
+    }
 }

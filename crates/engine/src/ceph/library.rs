@@ -67,6 +67,7 @@ functions! {
         create2(*mut ClusterHandle, *const c_char, *const c_char, u64) -> c_int;
         conf_read_file(ClusterHandle, *const c_char) -> c_int;
         conf_parse_env(ClusterHandle, *const c_char) -> c_int;
+        conf_parse_argv(ClusterHandle, c_int, *const *const c_char) -> c_int;
         conf_set(ClusterHandle, *const c_char, *const c_char) -> c_int;
         conf_get(ClusterHandle, *const c_char, *mut c_char, usize) -> c_int;
         connect(ClusterHandle) -> c_int;
