@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::run::{Group, Run};
 use super::stand::{Plan, Stand};
-use super::way::Way;
+use super::way::{Librbd, Way};
 use super::workload::Workload;
 use super::{Keep, Order};
 use crate::baseline::median;
@@ -21,11 +21,13 @@ const WORKLOADS: [Workload; 3] = [
     Workload::new("4 KiB random read, depth 1", "randread", 4096, 1),
     Workload::new("4 KiB random write, depth 32", "randwrite", 4096, 32),
 ];
-const WAYS: [Way; 4] = [Way::ALONE, Way::Fio { cached: true }, Way::gateway(1), Way::gateway(2)];
+const CACHED: Way = Way::Fio { librbd: Librbd::Cached };
+const WAYS: [Way; 5] =
+    [Way::ALONE, CACHED, Way::Fio { librbd: Librbd::OneThread }, Way::gateway(1), Way::gateway(2)];
 
 /// Whether a way can differ from others there: librbd's cache holds back writes only.
 fn counts(way: Way, workload: &Workload) -> bool {
-    way != Way::Fio { cached: true } || workload.rw != "randread"
+    way != CACHED || workload.rw != "randread"
 }
 
 /// All ways with all workloads, in each round in another order.
@@ -151,7 +153,6 @@ mod tests {
 
     #[test]
     fn a_cache_of_writes_counts_for_writes() {
-        let cached = Way::Fio { cached: true };
-        assert_eq!(WORKLOADS.map(|workload| counts(cached, &workload)), [false, false, true]);
+        assert_eq!(WORKLOADS.map(|workload| counts(CACHED, &workload)), [false, false, true]);
     }
 }

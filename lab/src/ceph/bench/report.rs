@@ -77,7 +77,8 @@ gateway and OSDs share the machine's processors, and nobody is pinned. \"CPU\" i
 has librbd in it, with all its threads: fio, or `selvedge serve`. It is looked at from outside, for everybody alike, in the \
 steady part of a run, so that neither starting and connecting nor ramp and end are in it. The gateway's client, \
 `selvedge bench` over the loopback, is told of separately. \"fio rbd\" runs without librbd's cache, as the gateway does, which \
-may not acknowledge what could be lost with it. \"Other work\" is what neither of these used of all processors: it should be \
+may not acknowledge what could be lost with it. librados has two threads for what the cluster answers, where the gateway asks \
+for one; fio with one is told of as well. \"Other work\" is what neither of these used of all processors: it should be \
 small.
 ";
 

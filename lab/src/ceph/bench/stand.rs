@@ -11,7 +11,7 @@ use super::Bench;
 use super::figures::Figures;
 use super::run::{Held, Outcome, Run};
 use super::watch::Watched;
-use super::way::{self, RAMP_S, Way};
+use super::way::{self, Librbd, RAMP_S, Way};
 use super::workload::Workload;
 use crate::answer::Answer;
 use crate::program::Program;
@@ -26,8 +26,8 @@ pub(super) struct Stand<'a> {
     bench: &'a Bench,
     ground: Ground,
     osds: Vec<u32>,
-    /// The cluster's configuration without librbd's cache, for who takes all from the file.
-    uncached: PathBuf,
+    /// The cluster's configurations as fio gets them, who takes all from the file.
+    configurations: PathBuf,
 }
 
 /// Which run is to be made.
@@ -50,15 +50,17 @@ impl Stand<'_> {
         let ground = Ground::new(&bench.program, &bench.output, shape, bench.seed)?;
         let failed = |error: std::io::Error| format!("the cluster's configuration: {error}");
         let conf = std::fs::read_to_string(ground.cluster.conf()).map_err(failed)?;
-        let uncached = ground.cluster.folder().join("uncached.conf");
-        // Its last section is that of clients.
-        std::fs::write(&uncached, conf + "rbd_cache = false\n").map_err(failed)?;
+        let configurations = ground.cluster.folder().to_owned();
+        for (name, options) in Librbd::ALL.map(Librbd::file) {
+            // Its last section is that of clients.
+            std::fs::write(configurations.join(name), format!("{conf}{options}")).map_err(failed)?;
+        }
         for number in 0..images {
             ground.image(&way::image(number), mib)?;
         }
         let osds = ground.cluster.osd_ids();
-        let stand = Stand { bench, ground, osds, uncached };
-        let words = way::fill(&stand.uncached.display().to_string(), images);
+        let stand = Stand { bench, ground, osds, configurations };
+        let words = way::fill(&stand.configuration(Librbd::Uncached), images);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         Answer::within(&words, FILL_LIMIT)?.well().map_err(|reason| format!("writing images: {reason}"))?;
         Ok(stand)
@@ -80,7 +82,7 @@ impl Stand<'_> {
             failure: None,
         };
         let outcome = match way {
-            Way::Fio { cached } => self.alone(&mut run, cached),
+            Way::Fio { librbd } => self.alone(&mut run, librbd),
             Way::Gateway { reactors, bdevs_per_cluster } => {
                 self.through(&mut run, reactors, bdevs_per_cluster)
             }
@@ -102,9 +104,12 @@ impl Stand<'_> {
         run
     }
 
-    fn alone(&self, run: &mut Run, cached: bool) -> Result<Outcome, String> {
-        let conf = if cached { self.ground.cluster.conf() } else { &self.uncached };
-        let words = way::fio(&conf.display().to_string(), &run.workload, run.images, self.bench.seconds);
+    fn configuration(&self, librbd: Librbd) -> String {
+        self.configurations.join(librbd.file().0).display().to_string()
+    }
+
+    fn alone(&self, run: &mut Run, librbd: Librbd) -> Result<Outcome, String> {
+        let words = way::fio(&self.configuration(librbd), &run.workload, run.images, self.bench.seconds);
         run.client_command = words.iter().map(|word| self.kept(word)).collect();
         self.watch(&[words], None, Figures::of_fio)
     }

@@ -14,17 +14,41 @@ pub(super) const RAMP_S: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Way {
-    /// fio's rbd engine. Unless `cached`, without librbd's cache, as the gateway has to have it: an acknowledged write may not
-    /// be lost with the gateway.
-    Fio { cached: bool },
+    /// fio's rbd engine.
+    Fio { librbd: Librbd },
     /// `selvedge bench` over the loopback and `selvedge serve`. Without a number of images for each connection to the
     /// cluster, it is the program's choice.
     Gateway { reactors: u32, bdevs_per_cluster: Option<u32> },
 }
 
+/// What librbd is told in its configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Librbd {
+    /// To have no cache, as with the gateway: an acknowledged write may not be lost with the gateway.
+    Uncached,
+    /// Nothing: it has a cache.
+    Cached,
+    /// To have no cache, and one thread for what the cluster answers, which the gateway asks for by itself.
+    OneThread,
+}
+
+impl Librbd {
+    pub(super) const ALL: [Librbd; 3] = [Librbd::Uncached, Librbd::Cached, Librbd::OneThread];
+
+    /// The name of its file, and what stands there for clients.
+    pub(super) const fn file(self) -> (&'static str, &'static str) {
+        match self {
+            Librbd::Uncached => ("uncached.conf", "rbd_cache = false\n"),
+            Librbd::Cached => ("cached.conf", ""),
+            Librbd::OneThread => ("one-thread.conf", "rbd_cache = false\nlibrados_thread_count = 1\n"),
+        }
+    }
+}
+
 impl Way {
     /// librbd alone, doing the same as the gateway's.
-    pub(super) const ALONE: Way = Way::Fio { cached: false };
+    pub(super) const ALONE: Way = Way::Fio { librbd: Librbd::Uncached };
 
     /// A gateway as it comes, but for its reactors.
     pub(super) const fn gateway(reactors: u32) -> Way {
@@ -34,8 +58,9 @@ impl Way {
     /// A name for people.
     pub(super) fn name(self) -> String {
         match self {
-            Way::Fio { cached: false } => "fio rbd".to_owned(),
-            Way::Fio { cached: true } => "fio rbd with rbd_cache".to_owned(),
+            Way::Fio { librbd: Librbd::Uncached } => "fio rbd".to_owned(),
+            Way::Fio { librbd: Librbd::Cached } => "fio rbd with rbd_cache".to_owned(),
+            Way::Fio { librbd: Librbd::OneThread } => "fio rbd with one librados thread".to_owned(),
             Way::Gateway { reactors, bdevs_per_cluster } => {
                 let plural = if reactors == 1 { "" } else { "s" };
                 let images =
