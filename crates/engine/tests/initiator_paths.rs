@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::initiator::{InitiatorError, IoPolicy, PathState, Paths};
 use engine::target::{AnaGroupConfig, GroupState, Target};
 use nvme::Status;
-use paths_lab::{Host, Link, file, memory, options, read, start, write};
+use paths_lab::{Host, Link, memory, options, read, slow_and_fast, start, write};
 use uuid::Uuid;
 
 /// Waits until path `index` is in `state`.
@@ -194,11 +194,7 @@ fn one_path_that_cannot_be_reached_is_no_hindrance() {
 fn late_write(quiesce: bool) -> u8 {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("blocks");
-    let (mut slow, mut fast) = (file(&path), file(&path));
-    for config in [&mut slow, &mut fast] {
-        config.subsystems[0].namespaces[0].shared_storage = true;
-    }
-    slow.subsystems[0].namespaces[0].write_delay_ms = 3000;
+    let (slow, fast) = slow_and_fast(&path, 3000);
     let (slow, fast) = (start(slow), start(fast));
     let links = [Link::to(slow.ports()[0]), Link::to(fast.ports()[0])];
     let mut options = options(&[links[0].address, links[1].address]);
@@ -207,10 +203,7 @@ fn late_write(quiesce: bool) -> u8 {
     options.quiesce = quiesce;
     let paths = Paths::connect(options).unwrap();
     let mut host = Host::new(&paths);
-    host.submit(write(0, 1, 0));
-    for _ in 0..10 {
-        host.turn();
-    }
+    host.begin_write(0, 1);
     links[0].cut();
     assert!(host.completion().status.is_success(), "the write is acknowledged by the second target");
     host.write(0, 2);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use engine::initiator::{IoPolicy, Paths};
 use engine::target::{PeerReset, PeerResets, Target};
-use paths_lab::{Host, Link, file, options, start, start_with, write};
+use paths_lab::{Host, Link, options, slow_and_fast, start, start_with};
 
 /// Without help hosts would wait three times as long, which is more than any test has patience for.
 const KEEP_ALIVE_MS: u32 = 60_000;
@@ -28,11 +28,7 @@ impl Lab {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("blocks");
-        let (mut slow, mut fast) = (file(&path), file(&path));
-        for config in [&mut slow, &mut fast] {
-            config.subsystems[0].namespaces[0].shared_storage = true;
-        }
-        slow.subsystems[0].namespaces[0].write_delay_ms = 500;
+        let (slow, fast) = slow_and_fast(&path, 500);
         let taken = Taken::default();
         let takes = taken.clone();
         let second = start_with(fast, |config| {
@@ -54,10 +50,7 @@ impl Lab {
         }
         let paths = Paths::connect(options).unwrap();
         let mut host = Host::new(&paths);
-        host.submit(write(0, 1, 0));
-        for _ in 0..10 {
-            host.turn();
-        }
+        host.begin_write(0, 1);
         links[0].cut();
         links[0].sever();
         host.until("the second target is asked", |_| !self.taken.lock().unwrap().is_empty());

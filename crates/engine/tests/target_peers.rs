@@ -9,19 +9,12 @@ use std::sync::{Arc, Mutex};
 use engine::ring::Engine;
 use engine::target::{PeerReset, PeerResets};
 use nvme::Status;
-use nvme::SubmissionEntry;
-use nvme::command::admin_opcode;
 use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
-use nvme::features::{AsyncEvent, AsyncEventConfig, FeatureId};
-use nvme::identify::{Cns, IdentifyController};
+use nvme::features::AsyncEvent;
 use nvme::io::IoCommand;
-use nvme::log_page::{
-    CROSS_RESET_REMOVE_COMPLETED, CrossResetEntry, CrossResetLog, CrossResetStatus, LogPageId, LogPageRequest,
-};
-use raw_host::{
-    Client, ENGINES, Give, Host, Reply, SPACES, Space, TestTarget, assert_status, eventually, pattern,
-};
-use zerocopy::FromBytes;
+use nvme::log_page::CrossResetStatus;
+use raw_host::resets::{instance, listen, log, reset};
+use raw_host::{Client, ENGINES, Give, Host, SPACES, Space, TestTarget, assert_status, eventually, pattern};
 
 const FILE: Space = SPACES[5];
 const TAG: u32 = 0x1234_5678;
@@ -51,36 +44,9 @@ fn start(engine: Engine) -> (TestTarget, Taken) {
     (target, taken)
 }
 
-fn instance(admin: &mut Client) -> ControllerInstance {
-    let identify = IdentifyController::read_from_bytes(&admin.identified(0, Cns::CONTROLLER)).unwrap();
-    ControllerInstance {
-        controller_id: identify.controller_id.get(),
-        uniquifier: identify.instance_uniquifier,
-        random_number: identify.instance_random_number.get(),
-    }
-}
-
-fn reset(admin: &mut Client, impacted: ControllerInstance) -> Reply {
-    admin.run(impacted.encode_reset(), Give::Nothing)
-}
-
 /// The log of resets, from which those that have ended are taken.
-fn log(admin: &mut Client) -> Vec<(u16, Option<CrossResetStatus>)> {
-    let mut request = LogPageRequest::new(LogPageId::CROSS_CONTROLLER_RESET, 0, 4096);
-    request.specific_parameter = CROSS_RESET_REMOVE_COMPLETED;
-    let entries = CrossResetLog::parse(&admin.log_page(&request).data).unwrap().entries;
-    entries
-        .iter()
-        .map(|entry: &CrossResetEntry| (entry.impacted_controller_id.get(), entry.status()))
-        .collect()
-}
-
-/// Asks to be told of resets that have ended.
-fn listen(admin: &mut Client) -> u16 {
-    let wanted = AsyncEventConfig::CROSS_CONTROLLER_RESET;
-    let reply = admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, wanted, false, Give::Nothing);
-    assert_eq!(reply.status, Status::SUCCESS);
-    admin.submit(SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0), Give::Nothing)
+fn statuses(admin: &mut Client) -> Vec<(u16, Option<CrossResetStatus>)> {
+    log(admin, true).iter().map(|entry| (entry.impacted_controller_id.get(), entry.status())).collect()
 }
 
 #[test]
@@ -93,19 +59,19 @@ fn whoever_knows_of_another_target_answers_for_it() {
         assert_eq!((reply.status, reply.result), (Status::SUCCESS, 0), "it has begun");
         let reply = reset(&mut host.admin, ELSEWHERE);
         assert_status(reply.status, Status::CROSS_CONTROLLER_RESET_IN_PROGRESS, "once is enough");
-        assert_eq!(log(&mut host.admin), [(3000, Some(CrossResetStatus::InProgress))]);
+        assert_eq!(statuses(&mut host.admin), [(3000, Some(CrossResetStatus::InProgress))]);
         let asked = taken.lock().unwrap().remove(0);
         assert_eq!(asked.controller(), ELSEWHERE);
         asked.end(true);
         let told = host.admin.wait();
         assert_eq!(told.command_id, event);
         assert_eq!(AsyncEvent::decode(told.result as u32), AsyncEvent::CROSS_CONTROLLER_RESET_COMPLETED);
-        assert_eq!(log(&mut host.admin), [(3000, Some(CrossResetStatus::Successful))]);
+        assert_eq!(statuses(&mut host.admin), [(3000, Some(CrossResetStatus::Successful))]);
 
         assert_eq!(reset(&mut host.admin, ELSEWHERE).status, Status::SUCCESS, "it may be asked for again");
         taken.lock().unwrap().remove(0).end(false);
-        assert_eq!(log(&mut host.admin), [(3000, Some(CrossResetStatus::Failed))]);
-        assert_eq!(log(&mut host.admin), [], "what has failed is removed as well");
+        assert_eq!(statuses(&mut host.admin), [(3000, Some(CrossResetStatus::Failed))]);
+        assert_eq!(statuses(&mut host.admin), [], "what has failed is removed as well");
     }
 }
 
@@ -129,10 +95,10 @@ fn nobody_is_asked_too_much_or_for_nothing() {
         let reply = reset(&mut host.admin, ControllerInstance { controller_id: 1, ..ELSEWHERE });
         assert_status(reply.status, Status::CROSS_CONTROLLER_RESET_LIMIT_EXCEEDED, "one too many");
         let expected: Vec<_> = numbers.map(|id| (id, Some(CrossResetStatus::InProgress))).collect();
-        assert_eq!(log(&mut host.admin), expected, "what was not taken is not in the log");
+        assert_eq!(statuses(&mut host.admin), expected, "what was not taken is not in the log");
         // One of its own is its own business, without anybody's help.
         let mut victim = Host::connect(target.address());
-        let reply = reset(&mut host.admin, instance(&mut victim.admin));
+        let reply = reset(&mut host.admin, instance(&mut victim));
         assert_eq!(reply.status, Status::SUCCESS);
         victim.admin.expect_end();
         // Who asked may be gone when the answer comes.
@@ -147,7 +113,7 @@ fn a_target_that_begins_anew_begins_nothing_that_came_before() {
     for engine in ENGINES {
         let (target, _) = start(engine);
         let mut host = Host::connect(target.address());
-        let former = instance(&mut host.admin);
+        let former = instance(&mut host);
         assert_eq!((former.random_number >> 32) as u32, TAG);
         let mut queue = host.io(1);
         // It has asked for the data, which come when it is too late.
@@ -164,7 +130,7 @@ fn a_target_that_begins_anew_begins_nothing_that_came_before() {
         queue.expect_end();
         host.admin.expect_end();
         let mut host = Host::connect(target.address());
-        let next = instance(&mut host.admin);
+        let next = instance(&mut host);
         assert_eq!((next.random_number >> 32) as u32, TAG + 1);
         let mut queue = host.io(1);
         assert!(queue.read(FILE, 10, 8).data == vec![0; 8 * 4096], "the write was never begun");

@@ -11,56 +11,25 @@ use std::time::{Duration, Instant};
 use engine::limits::{COMMAND_QUIESCE_MS, CROSS_RESET_ENTRIES, CROSS_RESETS_MAX};
 use engine::ring::Engine;
 use engine::target::{Change, NamespaceConfig};
-use nvme::command::admin_opcode;
+use nvme::Status;
 use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
 use nvme::discovery::DISCOVERY_NQN;
-use nvme::features::{AsyncEvent, AsyncEventConfig, FeatureId};
+use nvme::features::AsyncEvent;
 use nvme::identify::bits::optional_async_events;
-use nvme::identify::{Cns, IdentifyController};
 use nvme::io::IoCommand;
-use nvme::log_page::{
-    CROSS_RESET_REMOVE_COMPLETED, CrossResetEntry, CrossResetLog, CrossResetStatus, LogPageId, LogPageRequest,
-};
-use nvme::{Status, SubmissionEntry};
+use nvme::log_page::{CrossResetEntry, CrossResetStatus};
+use raw_host::resets::{identify, instance, listen, log, reset};
 use raw_host::{
-    Client, ENGINES, Give, Host, Options, Reply, SPACES, Space, TestTarget, assert_status, eventually,
-    pattern, subsystem,
+    Client, ENGINES, Give, Host, Options, SPACES, Space, TestTarget, assert_status, eventually, pattern,
+    subsystem,
 };
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use zerocopy::FromBytes;
 
 /// A namespace in memory, and one in a file.
 const MEMORY: Space = SPACES[1];
 const FILE: Space = SPACES[5];
 /// So long are writes held back, in milliseconds: long enough for some commands meanwhile on a busy machine.
 const DELAY_MS: u32 = 2000;
-
-fn identify(admin: &mut Client) -> IdentifyController {
-    IdentifyController::read_from_bytes(&admin.identified(0, Cns::CONTROLLER)).unwrap()
-}
-
-/// The life of the host's controller.
-fn instance(host: &mut Host) -> ControllerInstance {
-    let identify = identify(&mut host.admin);
-    ControllerInstance {
-        controller_id: identify.controller_id.get(),
-        uniquifier: identify.instance_uniquifier,
-        random_number: identify.instance_random_number.get(),
-    }
-}
-
-fn reset(admin: &mut Client, impacted: ControllerInstance) -> Reply {
-    admin.run(impacted.encode_reset(), Give::Nothing)
-}
-
-/// The log of resets; `remove` takes those that have ended out of it.
-fn log(admin: &mut Client, remove: bool) -> Vec<CrossResetEntry> {
-    let mut request = LogPageRequest::new(LogPageId::CROSS_CONTROLLER_RESET, 0, 4096);
-    request.specific_parameter = if remove { CROSS_RESET_REMOVE_COMPLETED } else { 0 };
-    let reply = admin.log_page(&request);
-    assert_eq!(reply.status, Status::SUCCESS);
-    CrossResetLog::parse(&reply.data).unwrap().entries
-}
 
 fn ended(entries: &[CrossResetEntry]) -> usize {
     entries.iter().filter(|entry| entry.status() == Some(CrossResetStatus::Successful)).count()
@@ -187,11 +156,7 @@ fn a_reset_has_ended_when_the_last_write_has() {
         let mut queues: Vec<Client> = (1..=4).map(|queue_id| victim.io(queue_id)).collect();
         let mut asking = Host::connect(target.address());
         let mut reading = asking.io(1);
-        let wanted = AsyncEventConfig::CROSS_CONTROLLER_RESET;
-        let reply = asking.admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, wanted, false, Give::Nothing);
-        assert_eq!(reply.status, Status::SUCCESS);
-        let event = SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0);
-        let event = asking.admin.submit(event, Give::Nothing);
+        let event = listen(&mut asking.admin);
         hold_back(&target, DELAY_MS);
         for (block, queue) in (0..).zip(&mut queues) {
             begin_write(queue, block, &pattern(4096, block));

@@ -43,6 +43,16 @@ pub(crate) fn file(path: &Path) -> FabricConfig {
     fabric(1, BackendConfig::File { path: path.to_owned(), size: Some(SIZE) })
 }
 
+/// Two targets over one file, of which the first holds writes back.
+pub(crate) fn slow_and_fast(path: &Path, write_delay_ms: u32) -> (FabricConfig, FabricConfig) {
+    let (mut slow, mut fast) = (file(path), file(path));
+    for config in [&mut slow, &mut fast] {
+        config.subsystems[0].namespaces[0].shared_storage = true;
+    }
+    slow.subsystems[0].namespaces[0].write_delay_ms = write_delay_ms;
+    (slow, fast)
+}
+
 pub(crate) fn start(fabric: FabricConfig) -> Target {
     start_with(fabric, |_| {})
 }
@@ -202,6 +212,14 @@ impl Host {
         let began = Instant::now();
         while !done(self) {
             assert!(began.elapsed() < PATIENCE, "{what} did not happen within {PATIENCE:?}");
+            self.turn();
+        }
+    }
+
+    /// Sends a write that is not waited for; it is on its way when this returns.
+    pub(crate) fn begin_write(&mut self, block: u64, byte: u8) {
+        self.submit(write(block, byte, 0));
+        for _ in 0..10 {
             self.turn();
         }
     }

@@ -6,6 +6,7 @@
 
 mod client;
 pub(crate) mod host;
+pub(crate) mod resets;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
