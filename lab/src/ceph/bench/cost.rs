@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::run::{Group, Run};
-use super::stand::{Plan, Stand};
+use super::run::{Group, Plan, Run};
+use super::stand::Stand;
 use super::way::{Librbd, Way};
 use super::workload::Workload;
 use super::{Keep, Order};
@@ -56,8 +56,11 @@ pub(super) fn measure(stand: &Stand, rounds: u32, order: &mut Order, keep: &mut 
 pub(super) fn tables(runs: &[Run]) -> String {
     let mut text = String::new();
     for workload in WORKLOADS {
-        let group =
-            |way: Way| Group::of(runs, |run| run.part == PART && run.workload == workload && run.way == way);
+        let group = |way: Way| {
+            Group::of(runs, |run| {
+                run.plan.part == PART && run.plan.workload == workload && run.plan.way == way
+            })
+        };
         let alone = group(Way::ALONE);
         if alone.median(Run::iops).is_none() {
             continue;

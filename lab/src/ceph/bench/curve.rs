@@ -1,8 +1,8 @@
 //! Throughput against latency, step by step up to saturation, of librbd alone and through the gateway, on three copies of
 //! everything. It keeps out how a run is made and how a picture is drawn.
 
-use super::run::{Figure, Group, Run};
-use super::stand::{Plan, Stand};
+use super::run::{Figure, Group, Plan, Run};
+use super::stand::Stand;
 use super::way::Way;
 use super::workload::Workload;
 use super::{Keep, Order};
@@ -59,7 +59,7 @@ const HEAD: [&str; 10] = [
 
 /// The table; nothing without runs.
 pub(super) fn table(runs: &[Run]) -> String {
-    if !runs.iter().any(|run| run.part == PART) {
+    if !runs.iter().any(|run| run.plan.part == PART) {
         return String::new();
     }
     let mut table = Table::new(&HEAD);
@@ -71,7 +71,7 @@ pub(super) fn table(runs: &[Run]) -> String {
 }
 
 fn row(load: String, ways: [Group; 2]) -> Vec<String> {
-    let asked = ways[0].median(|run| run.workload.rate_iops.map(f64::from));
+    let asked = ways[0].median(|run| run.plan.workload.rate_iops.map(f64::from));
     let mut cells = vec![load, whole(asked)];
     for group in ways {
         cells.push(whole(group.median(Run::iops)));
@@ -83,11 +83,13 @@ fn row(load: String, ways: [Group; 2]) -> Vec<String> {
 }
 
 fn unlimited(runs: &[Run], way: Way) -> Group<'_> {
-    Group::of(runs, |run| run.part == SATURATION && run.way == way)
+    Group::of(runs, |run| run.plan.part == SATURATION && run.plan.way == way)
 }
 
 fn step(runs: &[Run], way: Way, percent: u32) -> Group<'_> {
-    Group::of(runs, |run| run.part == PART && run.way == way && run.step_percent == Some(percent))
+    Group::of(runs, |run| {
+        run.plan.part == PART && run.plan.way == way && run.plan.step_percent == Some(percent)
+    })
 }
 
 /// The picture; none without runs.
@@ -115,7 +117,8 @@ mod tests {
 
     fn at(percent: u32, way: Way, iops: f64) -> Run {
         let workload = WORKLOAD.at(percent, 4000.0);
-        Run { part: PART, step_percent: Some(percent), workload, ..run(1, way, iops, 50.0) }
+        let run = run(1, way, iops, 50.0);
+        Run { plan: Plan { part: PART, step_percent: Some(percent), workload, ..run.plan }, ..run }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What the gateway's knobs do: images on each connection to the cluster, reactors, with one image and with many. It keeps out
 //! how a run is made.
 
-use super::run::{Group, Run};
-use super::stand::{Plan, Stand};
+use super::run::{Group, Plan, Run};
+use super::stand::Stand;
 use super::way::Way;
 use super::workload::Workload;
 use super::{Keep, Order};
@@ -58,13 +58,15 @@ const HEAD: [&str; 11] = [
 
 /// The table; nothing without runs.
 pub(super) fn table(runs: &[Run]) -> String {
-    if !runs.iter().any(|run| run.part == PART) {
+    if !runs.iter().any(|run| run.plan.part == PART) {
         return String::new();
     }
     let mut table = Table::new(&HEAD);
     for images in IMAGES {
         for way in ways() {
-            let group = Group::of(runs, |run| run.part == PART && run.images == images && run.way == way);
+            let group = Group::of(runs, |run| {
+                run.plan.part == PART && run.plan.images == images && run.plan.way == way
+            });
             let (reactors, bdevs) = match way {
                 Way::Fio { .. } => ("fio rbd".to_owned(), String::new()),
                 Way::Gateway { reactors, bdevs_per_cluster } => {
@@ -105,10 +107,8 @@ mod tests {
     #[test]
     fn every_position_has_a_line() {
         let way = Way::Gateway { reactors: 2, bdevs_per_cluster: Some(8) };
-        let runs = [
-            Run { part: PART, images: 8, ..run(1, way, 1000.0, 40.0) },
-            Run { part: PART, images: 8, ..run(1, Way::ALONE, 1500.0, 30.0) },
-        ];
+        let eight = |run: Run| Run { plan: Plan { part: PART, images: 8, ..run.plan }, ..run };
+        let runs = [eight(run(1, way, 1000.0, 40.0)), eight(run(1, Way::ALONE, 1500.0, 30.0))];
         let text = table(&runs);
         assert_eq!(text.lines().filter(|line| line.starts_with("| 8 |")).count(), 7, "{text}");
         assert!(

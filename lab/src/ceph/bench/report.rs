@@ -104,10 +104,10 @@ fn failures(text: &mut String, runs: &[Run]) {
             let reason = run.failure.as_deref()?;
             Some(format!(
                 "- {} {}, {}, {}: {reason}\n",
-                run.part,
-                run.round,
-                run.workload.name,
-                run.way.name()
+                run.plan.part,
+                run.plan.round,
+                run.plan.workload.name,
+                run.plan.way.name()
             ))
         })
         .collect();

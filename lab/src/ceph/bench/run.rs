@@ -27,9 +27,9 @@ pub(super) struct Outcome {
     pub(super) held: Option<Held>,
 }
 
-/// One run.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Run {
+/// Which run is to be made.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Plan {
     pub(super) part: &'static str,
     pub(super) round: u32,
     pub(super) way: Way,
@@ -37,6 +37,13 @@ pub(super) struct Run {
     pub(super) images: u32,
     /// Of the asked rate's saturation, in percent, where the part has such steps.
     pub(super) step_percent: Option<u32>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Run {
+    #[serde(flatten)]
+    pub(super) plan: Plan,
     pub(super) gateway_command: Vec<String>,
     pub(super) client_command: Vec<String>,
     pub(super) outcome: Option<Outcome>,
@@ -59,7 +66,7 @@ impl Run {
 
     /// Processor time for each I/O of the process that has librbd in it, in microseconds: fio, or the gateway.
     pub(super) fn cpu_us(&self) -> Option<f64> {
-        match self.way {
+        match self.plan.way {
             Way::Fio { .. } => self.per_io(|spent| spent.client_s_per_s),
             Way::Gateway { .. } => self.per_io(|spent| spent.gateway_s_per_s),
         }
@@ -67,7 +74,7 @@ impl Run {
 
     /// The same of the gateway's clients.
     pub(super) fn client_us(&self) -> Option<f64> {
-        match self.way {
+        match self.plan.way {
             Way::Fio { .. } => None,
             Way::Gateway { .. } => self.per_io(|spent| spent.client_s_per_s),
         }
@@ -118,8 +125,9 @@ impl<'a> Group<'a> {
 
     /// How many times `base`'s figure is in this one's, in each round that has both.
     pub(super) fn ratios(&self, base: &Group, figure: Figure) -> Vec<f64> {
-        let of_round = |round: u32| base.0.iter().find(|run| run.round == round).and_then(|run| figure(run));
-        let pairs = self.0.iter().filter_map(|run| Some((figure(run)?, of_round(run.round)?)));
+        let of_round =
+            |round: u32| base.0.iter().find(|run| run.plan.round == round).and_then(|run| figure(run));
+        let pairs = self.0.iter().filter_map(|run| Some((figure(run)?, of_round(run.plan.round)?)));
         pairs.filter(|(_, base)| *base > 0.0).map(|(own, base)| own / base).collect()
     }
 
@@ -149,12 +157,14 @@ pub(super) mod tests {
         let figures = Figures { iops, mean_us: 100.0, p99_us: 400.0 };
         let held = matches!(way, Way::Gateway { .. }).then_some(Held { resident_kib: 51_200, threads: 30 });
         Run {
-            part: "cost",
-            round,
-            way,
-            workload: Workload::new("4 KiB random read, depth 32", "randread", 4096, 32),
-            images: 1,
-            step_percent: None,
+            plan: Plan {
+                part: "cost",
+                round,
+                way,
+                workload: Workload::new("4 KiB random read, depth 32", "randread", 4096, 32),
+                images: 1,
+                step_percent: None,
+            },
             gateway_command: Vec::new(),
             client_command: Vec::new(),
             outcome: Some(Outcome { figures, spent, whole_client_s: 1.0, held }),
@@ -182,7 +192,7 @@ pub(super) mod tests {
             run(3, Way::ALONE, 1000.0, 40.0),
             lost,
         ];
-        let group = |way: Way| Group::of(&runs, |run| run.way == way);
+        let group = |way: Way| Group::of(&runs, |run| run.plan.way == way);
         let (alone, gateway) = (group(Way::ALONE), group(Way::gateway(1)));
         assert_eq!(gateway.ratios(&alone, Run::iops), [0.9, 0.8]);
         assert_eq!(gateway.spread(Run::iops), "850 (800 to 900)");

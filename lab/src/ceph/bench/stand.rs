@@ -9,10 +9,9 @@ use super::super::ground::Ground;
 use super::super::target::Target;
 use super::Bench;
 use super::figures::Figures;
-use super::run::{Held, Outcome, Run};
+use super::run::{Held, Outcome, Plan, Run};
 use super::watch::Watched;
 use super::way::{self, Librbd, RAMP_S, Way};
-use super::workload::Workload;
 use crate::answer::Answer;
 use crate::program::Program;
 
@@ -28,17 +27,6 @@ pub(super) struct Stand<'a> {
     osds: Vec<u32>,
     /// The cluster's configurations as fio gets them, who takes all from the file.
     configurations: PathBuf,
-}
-
-/// Which run is to be made.
-#[derive(Clone, Copy)]
-pub(super) struct Plan {
-    pub(super) part: &'static str,
-    pub(super) round: u32,
-    pub(super) way: Way,
-    pub(super) workload: Workload,
-    pub(super) images: u32,
-    pub(super) step_percent: Option<u32>,
 }
 
 impl Stand<'_> {
@@ -70,12 +58,7 @@ impl Stand<'_> {
     pub(super) fn run(&self, plan: Plan) -> Run {
         let Plan { part, round, way, workload, images, step_percent } = plan;
         let mut run = Run {
-            part,
-            round,
-            way,
-            workload,
-            images,
-            step_percent,
+            plan,
             gateway_command: Vec::new(),
             client_command: Vec::new(),
             outcome: None,
@@ -109,7 +92,8 @@ impl Stand<'_> {
     }
 
     fn alone(&self, run: &mut Run, librbd: Librbd) -> Result<Outcome, String> {
-        let words = way::fio(&self.configuration(librbd), &run.workload, run.images, self.bench.seconds);
+        let words =
+            way::fio(&self.configuration(librbd), &run.plan.workload, run.plan.images, self.bench.seconds);
         run.client_command = words.iter().map(|word| self.kept(word)).collect();
         self.watch(&[words], None, Figures::of_fio)
     }
@@ -121,7 +105,7 @@ impl Stand<'_> {
         bdevs_per_cluster: Option<u32>,
     ) -> Result<Outcome, String> {
         let specs: Vec<String> =
-            (0..run.images).map(|number| self.ground.spec(&way::image(number))).collect();
+            (0..run.plan.images).map(|number| self.ground.spec(&way::image(number))).collect();
         let specs: Vec<&str> = specs.iter().map(String::as_str).collect();
         let mut flags = vec!["--reactors".to_owned(), reactors.to_string()];
         if let Some(count) = bdevs_per_cluster {
@@ -131,10 +115,11 @@ impl Stand<'_> {
         let target = self.ground.serve_with(&specs, &flags)?;
         run.gateway_command = target.command.iter().map(|word| self.kept(word)).collect();
         // Where there are several images, each has one connection, and reactors share the connections.
-        let each = if run.images == 1 { reactors } else { 1 };
-        let words = way::bench(&run.workload, each, self.bench.seconds);
+        let each = if run.plan.images == 1 { reactors } else { 1 };
+        let words = way::bench(&run.plan.workload, each, self.bench.seconds);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let all: Vec<Vec<String>> = (1..=run.images).map(|nsid| target.bench_words(nsid, &words)).collect();
+        let all: Vec<Vec<String>> =
+            (1..=run.plan.images).map(|nsid| target.bench_words(nsid, &words)).collect();
         run.client_command = all[0].iter().map(|word| self.kept(word)).collect();
         let outcome = self.watch(&all, Some(&target), Figures::of_bench)?;
         target.end()?;
