@@ -24,7 +24,7 @@ pub(crate) const MUTANTS: [Mutant; 38] = [
         replace: r"            Work::Write { range, durable } if {on} => {
                 let mut buffer = env.pool.take(range.length as usize);
                 buffer.copy_from_slice(self.slots.data(index));
-                env.ring.store(file.storage(), StorageOp::Write { buffer, offset: range.offset, durable }, u64::MAX);
+                device.start(env.ring, StorageOp::Write { buffer, offset: range.offset, durable }, u64::MAX);
                 return Step::Done(Status::SUCCESS);
             }
             Work::Write { range, durable } => match self.slots.lend(index) {",
@@ -224,8 +224,12 @@ namespace.reservation_forbids(host_id, access) =>",
         name: "cross-reset-of-others",
         about: "a target answers for controllers that another one made",
         file: "crates/engine/src/target/cross_reset.rs",
-        find: r"impacted.controller_id == asked.id || !fabric.has_made(&impacted)",
-        replace: r"(impacted.controller_id == asked.id && !{on}) || (!fabric.has_made(&impacted) && !{on})",
+        find: r"    if !fabric.has_made(&impacted) {
+%%
+    if impacted.controller_id == asked.id {",
+        replace: r"    if !fabric.has_made(&impacted) && !{on} {
+%%
+    if impacted.controller_id == asked.id && !{on} {",
     },
     Mutant {
         name: "remains-without-owner",

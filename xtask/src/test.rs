@@ -25,14 +25,12 @@ pub(crate) struct Options {
     pub(crate) keep: bool,
 }
 
-/// When a suite runs that is not named.
+/// When a suite runs if none is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
     Always,
     /// While there is time: on a slow machine it must not keep the others from being told of.
     WithTime,
-    /// Never.
-    Named,
 }
 
 /// After so long a time no suite is begun that runs `WithTime`.
@@ -73,7 +71,7 @@ const SUITES: [Suite; 13] = [
         name: "mutants",
         about: "broken builds of the engine, each of which the simulation has to notice",
         packages: &[],
-        when: When::Named,
+        when: When::WithTime,
         run: simulate::mutants_suite,
     },
     Suite {
@@ -157,9 +155,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         }
     }
     let are_named = !names.is_empty();
-    let runs =
-        |suite: &&Suite| if are_named { names.contains(&suite.name) } else { suite.when != When::Named };
-    let chosen = SUITES.iter().filter(runs);
+    let chosen = SUITES.iter().filter(|suite| !are_named || names.contains(&suite.name));
     let mut table = Table { rows: Vec::new(), ci: std::env::var("CI").is_ok_and(|ci| ci == "true") };
     let begun = Instant::now();
     for suite in chosen {
@@ -186,7 +182,6 @@ fn list() {
         let remark = match suite.when {
             When::Always => "",
             When::WithTime => " (if there is time)",
-            When::Named => " (only when it is named)",
         };
         println!("{:8} {}{remark}", suite.name, suite.about);
     }
