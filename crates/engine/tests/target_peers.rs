@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use engine::ring::Engine;
-use engine::target::{PeerReset, PeerResets};
+use engine::target::{LostController, PeerReset, PeerResets};
 use nvme::Status;
 use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
 use nvme::features::AsyncEvent;
@@ -139,5 +139,54 @@ fn a_target_that_begins_anew_begins_nothing_that_came_before() {
         assert_eq!((reply.status, reply.result), (Status::SUCCESS, 0));
         let reply = reset(&mut host.admin, ControllerInstance { controller_id: 9, ..next });
         assert_eq!((reply.status, reply.result), (Status::SUCCESS, IMMEDIATE_RESET_SUCCESSFUL));
+    }
+}
+
+#[test]
+fn a_controller_is_reset_for_its_own_host_that_asked_elsewhere() {
+    for engine in ENGINES {
+        let (target, taken) = start(engine);
+        let mut victim = Host::connect(target.address());
+        let mut queue = victim.io(1);
+        let instance = instance(&mut victim);
+        // What the other target is asked says who asks.
+        let mut asker = Host::connect(target.address());
+        assert_eq!(reset(&mut asker.admin, ELSEWHERE).status, Status::SUCCESS);
+        let asked = taken.lock().unwrap().remove(0).lost();
+        let known = target.target().status().controllers.remove(0);
+        assert_eq!(
+            (asked.instance, &asked.host_nqn, asked.host_id, &asked.subsystem),
+            (ELSEWHERE, &known.host_nqn, known.host_id, &known.subsystem)
+        );
+
+        let lost = LostController { instance, ..asked };
+        let elsewhere = ControllerInstance { random_number: ELSEWHERE.random_number, ..instance };
+        let later = ControllerInstance { uniquifier: instance.uniquifier + 1, ..instance };
+        for not_it in [
+            LostController { instance: elsewhere, ..lost.clone() },
+            LostController { host_nqn: format!("{}x", lost.host_nqn), ..lost.clone() },
+            LostController { host_id: uuid::Uuid::nil(), ..lost.clone() },
+            LostController { subsystem: format!("{}x", lost.subsystem), ..lost.clone() },
+        ] {
+            let is_taken = target.target().reset_for_peer(&not_it, || panic!("nothing was reset"));
+            assert!(!is_taken, "{not_it:?}");
+        }
+        assert!(target.target().reset_for_peer(&LostController { instance: later, ..lost.clone() }, || {}));
+        assert_eq!(queue.write(FILE, 0, &pattern(4096, 1), true).status, Status::SUCCESS, "it lives");
+
+        // The second time it is gone already.
+        for _ in 0..2 {
+            let at_rest = Arc::new(AtomicBool::new(false));
+            let rests = at_rest.clone();
+            let is_taken =
+                target.target().reset_for_peer(&lost, move || rests.store(true, Ordering::Release));
+            assert!(is_taken);
+            eventually("it is at rest", || at_rest.load(Ordering::Acquire));
+        }
+        queue.expect_end();
+        victim.admin.expect_end();
+        assert!(target.target().has_hosts(), "who asked is there");
+        drop(asker);
+        eventually("nobody is left", || !target.target().has_hosts());
     }
 }

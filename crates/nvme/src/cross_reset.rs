@@ -10,7 +10,7 @@ use crate::command::admin_opcode;
 pub const IMMEDIATE_RESET_SUCCESSFUL: u64 = 1 << 0;
 
 /// One life of a controller: its identifier is used again after it, the other two together are not (Base 2.3, TP8028).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerInstance {
     /// Controller identifier (CNTLID, in the command ICID).
     pub controller_id: u16,

@@ -91,6 +91,32 @@ pub(super) fn answer(
     Answer::Status(Status::SUCCESS, 0)
 }
 
+/// Ends a controller whose host asked another target for that. `at_rest` is called when nothing of it can take effect any
+/// more. Whether it is one that was made here, and this host's as far as that is still known.
+pub(super) fn answer_peer(
+    lost: &LostController,
+    fabric: &Fabric,
+    at_rest: impl Fn() + Send + Sync + 'static,
+) -> bool {
+    if !fabric.has_made(&lost.instance) {
+        return false;
+    }
+    let living = fabric.controller(lost.instance.controller_id);
+    if let Some(controller) = living.filter(|known| known.instance == lost.instance) {
+        if !lost.is(&controller) {
+            return false;
+        }
+        tracing::warn!(
+            controller = controller.id,
+            host = controller.host.nqn,
+            "a controller is reset because its host asked another target for it"
+        );
+        fabric.end_controller(&controller);
+    }
+    Fence::raise(fabric, Fenced::Controller(lost.instance), Then::Tell(Box::new(at_rest)));
+    true
+}
+
 /// Passes a reset of a controller of another target on. What becomes of it is told by the log in any case: whoever knows
 /// of that target asks others first.
 fn ask_peers(impacted: ControllerInstance, asked: &Arc<Controller>, fabric: &Arc<Fabric>) -> Status {
@@ -129,10 +155,42 @@ pub struct PeerReset {
     fabric: Arc<Fabric>,
 }
 
+/// A controller that its host has lost, as the target that was asked tells the one that has made it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LostController {
+    /// The controller.
+    pub instance: ControllerInstance,
+    /// The name of its subsystem.
+    pub subsystem: String,
+    /// The name of the host that asks, whose controller it has to be.
+    pub host_nqn: String,
+    /// The identifier of that host.
+    pub host_id: uuid::Uuid,
+}
+
+impl LostController {
+    fn is(&self, controller: &Controller) -> bool {
+        self.instance == controller.instance
+            && self.subsystem == controller.subsystem.nqn
+            && self.host_nqn == controller.host.nqn
+            && self.host_id.as_bytes() == &controller.host.id
+    }
+}
+
 impl PeerReset {
     /// The controller that the host has lost.
     pub const fn controller(&self) -> ControllerInstance {
         self.impacted
+    }
+
+    /// The same with whose it has to be, for the target that has made it (`Target::reset_for_peer`).
+    pub fn lost(&self) -> LostController {
+        LostController {
+            instance: self.impacted,
+            subsystem: self.asked.subsystem.nqn.clone(),
+            host_nqn: self.asked.host.nqn.clone(),
+            host_id: uuid::Uuid::from_bytes(self.asked.host.id),
+        }
     }
 
     /// Tells the host that nothing of the controller takes effect after anything that it does from now on; or that this

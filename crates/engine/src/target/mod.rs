@@ -72,7 +72,7 @@ pub use config::{
     StorageConfig, SubsystemConfig, Visibility, WriteProtection,
 };
 pub use counters::Operation;
-pub use cross_reset::{PeerReset, PeerResets, TakeReset};
+pub use cross_reset::{LostController, PeerReset, PeerResets, TakeReset};
 pub use exposition::CONTENT_TYPE;
 pub use histogram::Histogram;
 pub use metrics::{
@@ -307,6 +307,18 @@ impl Target {
     /// is called once no command that came to one of the former can begin any more; not when the target ends before.
     pub fn begin_anew(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
         self.fabric.begin_anew(tag, passed);
+    }
+
+    /// Ends a controller whose host has lost its way to this target, and asked another one for that. `at_rest` is called once
+    /// nothing of it can take effect any more; not when the target ends before. Whether it is one that this target has made
+    /// (since it began anew), and this host's as far as that is still known: otherwise nothing happens.
+    pub fn reset_for_peer(&self, lost: &LostController, at_rest: impl Fn() + Send + Sync + 'static) -> bool {
+        cross_reset::answer_peer(lost, &self.fabric, at_rest)
+    }
+
+    /// Whether any host has a controller of a subsystem here, other than that of the discovery service.
+    pub fn has_hosts(&self) -> bool {
+        self.fabric.controllers().iter().any(|controller| !controller.subsystem.is_discovery)
     }
 
     /// What hosts ask of the administration, for whoever answers it; there can be one. From then on namespace
