@@ -190,6 +190,13 @@ pub const GATEWAY_FENCE_S: u32 = 365 * 24 * 3600;
 /// Resets of other gateways' controllers that a gateway answers at a time: a host asks for one per path that it has lost, and
 /// of very many all others wait for as long as the lost gateway promised.
 pub const GATEWAY_RESETS_MAX: usize = 1024;
+/// Resets that a gateway asks others for at a time: they are in each of its beats, some 200 bytes each.
+pub const GATEWAY_RESETS_PASSED_MAX: usize = 64;
+/// A gateway that no host has been at for so long, in milliseconds, while hosts are at others, gives its groups to these. A host
+/// that has lost its connections comes back sooner than that when it can.
+pub const GATEWAY_DESERTED_MS: u64 = 1_500;
+/// It tells the others so after so long, in milliseconds: two beats before it acts on it, so that nobody gives it anything then.
+pub const GATEWAY_DESERTED_TOLD_MS: u64 = GATEWAY_DESERTED_MS - 2 * GATEWAY_BEAT_MS;
 /// A host that has lost its way to a gateway waits so long for others to give that one up, in milliseconds: a lease, and what
 /// fencing takes on a busy cluster. A gateway that lives then has only lost that host.
 pub const GATEWAY_RESET_PATIENCE_MS: u64 = 10_000;

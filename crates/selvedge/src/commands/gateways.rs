@@ -19,7 +19,7 @@ pub(super) fn run(flags: &GatewaysFlags) -> Result<(), Failure> {
 fn text(status: &GroupStatus) -> String {
     let lease = if status.has_lease { "" } else { ", which does not reach what they share" };
     let mut text = format!("group {}, as gateway {} sees it{lease}\n", status.group, status.gateway);
-    let columns = ["gateway", "number", "state", "connections", "listeners"];
+    let columns = ["gateway", "number", "state", "hosts", "connections", "listeners"];
     let mut table = Table::new(&columns.map(|name| (name, Side::Left))).indented(2);
     for gateway in &status.gateways {
         let listeners = gateway.listeners.iter().map(|at| format!("{}:{}", at.address, at.service));
@@ -27,6 +27,7 @@ fn text(status: &GroupStatus) -> String {
             gateway.name.clone(),
             gateway.number.to_string(),
             state(gateway).to_owned(),
+            if gateway.has_hosts { "yes" } else { "none" }.to_owned(),
             gateway.connections.to_string(),
             listeners.collect::<Vec<_>>().join(" "),
         ]);

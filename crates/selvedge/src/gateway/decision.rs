@@ -26,6 +26,8 @@ pub(crate) struct View<'a> {
     pub(crate) held: &'a BTreeSet<u32>,
     /// Those of them that its hosts are served.
     pub(crate) open: &'a BTreeSet<u32>,
+    /// Whether no host has been at it for a while.
+    pub(crate) is_deserted: bool,
     /// Where hosts find it.
     pub(crate) listeners: &'a [Listener],
 }
@@ -66,7 +68,7 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
     let mut decision = Decision::default();
     for number in state.owned(view.me) {
         let group = &state.groups[&number];
-        if view.is_leaving || heir_by_preference(state, view, number).is_some() {
+        if view.is_leaving || successor(state, view, number).is_some() {
             continue;
         }
         let missing = group.fence.iter().filter(|address| !view.fenced.contains(*address));
@@ -99,14 +101,34 @@ fn standing(state: &GroupState, me: &Owner) -> Standing {
     }
 }
 
-/// The gateway that this load-balancing group goes back to, when it is this gateway's to give.
-fn heir_by_preference(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> {
+/// The gateway that this load-balancing group goes to, when it is this gateway's to give: back to the one that it is
+/// preferred for, or to one that hosts are at.
+fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> {
     let group = &state.groups[&number];
     // Who has just taken over finishes that first.
-    if group.preferred == view.me.gateway || group.state != Phase::Serving {
+    if group.state != Phase::Serving {
         return None;
     }
-    view.peers.settled.get(&group.preferred).and_then(|name| incarnation_of(state, name))
+    let home = view.peers.settled.get(&group.preferred).filter(|name| **name != view.me.gateway);
+    if let Some(home) = home.filter(|name| is_found(view, name)) {
+        return incarnation_of(state, home);
+    }
+    // Without a lease it does not know where hosts are, and cannot give anything away.
+    if !view.has_lease || is_found(view, &view.me.gateway) {
+        return None;
+    }
+    heir(state, view)
+}
+
+/// Whether hosts find what this gateway serves: they are at it, or at none. Who has come elsewhere just now may come to this
+/// one, too.
+fn is_found(view: &View<'_>, name: &str) -> bool {
+    let me = &view.me.gateway;
+    !is_deserted(view, name) || view.is_deserted && view.peers.visited.iter().all(|name| name == me)
+}
+
+fn is_deserted(view: &View<'_>, name: &str) -> bool {
+    if name == view.me.gateway { view.is_deserted } else { view.peers.deserted.contains(name) }
 }
 
 fn incarnation_of(state: &GroupState, name: &str) -> Option<Owner> {
@@ -142,7 +164,7 @@ fn finish(wanted: &mut GroupState, state: &GroupState, view: &View<'_>, number: 
     let heir = if view.is_leaving {
         is_released.then(|| heir(wanted, view))
     } else {
-        heir_by_preference(state, view, number).filter(|_| is_released).map(Some)
+        successor(state, view, number).filter(|_| is_released).map(Some)
     };
     let Some(group) = wanted.groups.get_mut(&number) else { return };
     if let Some(owner) = heir {
@@ -176,7 +198,8 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
             continue;
         }
         let is_well = group.preferred == view.me.gateway || view.peers.well.contains(&group.preferred);
-        let preferred = incarnation_of(wanted, &group.preferred).filter(|_| is_well);
+        let is_home = is_well && is_found(view, &group.preferred);
+        let preferred = incarnation_of(wanted, &group.preferred).filter(|_| is_home);
         let owner = preferred.or_else(|| heir(wanted, view));
         if let Some(group) = wanted.groups.get_mut(&number) {
             group.hand_to(owner);
@@ -184,17 +207,18 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
     }
 }
 
-/// Who gets another load-balancing group: of the gateways that are well, the one with the fewest, this one before others.
+/// Who gets another load-balancing group: of the gateways that are well, and that hosts are at where they are at any, the one
+/// with the fewest, this one before others.
 fn heir(state: &GroupState, view: &View<'_>) -> Option<Owner> {
-    let mut candidates: Vec<(usize, bool, &String)> = Vec::new();
+    let mut candidates: Vec<(bool, usize, bool, &String)> = Vec::new();
     for (name, gateway) in state.alive() {
         let is_me = *name == view.me.gateway;
         if is_me && view.is_leaving || !is_me && !view.peers.well.contains(name) {
             continue;
         }
         let owner = Owner { gateway: name.clone(), incarnation: gateway.incarnation };
-        candidates.push((state.owned(&owner).count(), !is_me, name));
+        candidates.push((is_deserted(view, name), state.owned(&owner).count(), !is_me, name));
     }
     candidates.sort_unstable();
-    candidates.first().and_then(|(_, _, name)| incarnation_of(state, name))
+    candidates.first().and_then(|(.., name)| incarnation_of(state, name))
 }

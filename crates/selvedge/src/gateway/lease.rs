@@ -2,20 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::limits::{GATEWAY_LEASE_MS, GATEWAY_LOOK_GAP_MS_MAX, GATEWAY_RETURN_MS};
-use serde::{Deserialize, Serialize};
+use engine::limits::{GATEWAY_DESERTED_MS, GATEWAY_LEASE_MS, GATEWAY_LOOK_GAP_MS_MAX, GATEWAY_RETURN_MS};
 
+use super::beat::Beat;
 use super::state::GroupState;
 
 /// Beats that may be missing before a gateway is not thought of as well any more, in milliseconds.
 const WELL_MS: u64 = GATEWAY_LOOK_GAP_MS_MAX;
-
-/// That a gateway lives: it counts on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Beat {
-    pub(crate) incarnation: u64,
-    pub(crate) count: u64,
-}
 
 /// The gateways of a group that may serve, by how they are. All names are of those that the state says are alive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +19,10 @@ pub(crate) struct Peers {
     pub(crate) well: BTreeSet<String>,
     /// Well for so long that they can be relied on.
     pub(crate) settled: BTreeSet<String>,
+    /// Those that no host is at.
+    pub(crate) deserted: BTreeSet<String>,
+    /// Those that hosts have been at for a while, of the ones that are well.
+    pub(crate) visited: BTreeSet<String>,
 }
 
 /// What one gateway has seen of the others' beats.
@@ -45,6 +42,8 @@ struct Seen {
     first_ms: u64,
     /// Since when it has been well.
     well_since_ms: Option<u64>,
+    /// Since when hosts are at it.
+    hosts_since_ms: Option<u64>,
 }
 
 impl LeaseWatch {
@@ -76,10 +75,13 @@ impl LeaseWatch {
                     count,
                     first_ms: ended_ms,
                     well_since_ms: known.and_then(|seen| seen.well_since_ms),
+                    hosts_since_ms: known.and_then(|seen| seen.hosts_since_ms),
                 },
             };
             let is_well = count.is_some() && began_ms.saturating_sub(seen.first_ms) < WELL_MS;
             seen.well_since_ms = is_well.then(|| seen.well_since_ms.unwrap_or(ended_ms));
+            let has_hosts = beat.is_some_and(|beat| !beat.is_deserted);
+            seen.hosts_since_ms = has_hosts.then(|| seen.hosts_since_ms.unwrap_or(ended_ms));
             self.seen.insert(name.clone(), seen);
         }
     }
@@ -102,8 +104,15 @@ impl LeaseWatch {
             if looked_ms.saturating_sub(seen.first_ms) >= GATEWAY_LEASE_MS {
                 peers.lapsed.insert(name.clone());
             }
+            if seen.hosts_since_ms.is_none() {
+                peers.deserted.insert(name.clone());
+            }
             if let Some(since_ms) = seen.well_since_ms {
                 peers.well.insert(name.clone());
+                let is_for = |since_ms| looked_ms.saturating_sub(since_ms) >= GATEWAY_DESERTED_MS;
+                if seen.hosts_since_ms.is_some_and(is_for) {
+                    peers.visited.insert(name.clone());
+                }
                 if looked_ms.saturating_sub(since_ms) >= GATEWAY_RETURN_MS {
                     peers.settled.insert(name.clone());
                 }
@@ -132,7 +141,7 @@ mod tests {
         }
 
         fn beat(&mut self, incarnation: u64, count: u64) {
-            self.beats.insert("a".to_owned(), Beat { incarnation, count });
+            self.beats.insert("a".to_owned(), Beat { incarnation, count, ..Beat::default() });
         }
 
         fn look(&mut self, at_ms: u64) -> (bool, bool, bool) {
@@ -166,6 +175,24 @@ mod tests {
             assert!(!bed.look(at_ms).0, "{at_ms}");
         }
         assert!(bed.look(62_600).0);
+    }
+
+    #[test]
+    fn who_has_hosts_is_visited_after_a_while_and_deserted_at_once() {
+        let mut bed = Bed::new();
+        let mut say = |count, is_deserted| {
+            let beat = Beat { incarnation: 1, count, is_deserted, ..Beat::default() };
+            bed.beats.insert("a".to_owned(), beat);
+            bed.look(500 * count);
+            let peers = bed.watch.peers(&bed.state);
+            (peers.deserted.contains("a"), peers.visited.contains("a"))
+        };
+        assert_eq!(say(1, true), (true, false));
+        for count in 2..=5 {
+            assert_eq!(say(count, false), (false, false), "{count}");
+        }
+        assert_eq!(say(6, false), (false, true));
+        assert_eq!(say(7, true), (true, false));
     }
 
     #[test]

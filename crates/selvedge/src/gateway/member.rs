@@ -14,8 +14,8 @@ use engine::limits::{
 };
 use engine::target::{FabricConfig, PeerResets, PortConfig, Target};
 
+use super::beat::Beat;
 use super::decision::Standing;
-use super::lease::Beat;
 use super::membership::{Membership, Progress};
 use super::spec::GroupSpec;
 use super::state::{GroupState, Life, Listener, Owner};
@@ -53,8 +53,7 @@ impl Member {
         let (tell_bell, tell) = sync_channel(1);
         let store = Store::connect(spec.clone(), look_bell.clone()).map_err(|error| failed(&error))?;
         wait_for_namesake(&store, name, &failed)?;
-        let me = Owner { gateway: name.to_owned(), incarnation: incarnation() };
-        let (state, number) = register(&store, &me, &[]).map_err(|what| failed(&what))?;
+        let (state, (me, number)) = register(&store, name, &[]).map_err(|what| failed(&what))?;
         tracing::info!(group = %spec, name, number, "this is a gateway of the group now");
         let membership = Membership::new(spec.to_string(), number, store, me, state);
         let membership = Arc::new(membership.with_bells(wake_bell, look_bell, tell_bell));
@@ -188,7 +187,7 @@ fn wait_for_namesake(
             return Ok(());
         };
         let beats = store.beats().map_err(|error| failed(&error))?;
-        let beat = beats.get(name).copied().filter(|beat| beat.incarnation == namesake.incarnation);
+        let beat = beats.get(name).cloned().filter(|beat| beat.incarnation == namesake.incarnation);
         if heard.is_some_and(|heard| heard != beat) {
             return Err(failed(&format!(
                 "a gateway {name} is running; end it, or name this one otherwise with --gateway-name"
@@ -202,20 +201,24 @@ fn wait_for_namesake(
     }
 }
 
-/// Writes this gateway into the group's state.
+/// Writes a gateway of this name into the group's state, as an incarnation of its own. With it come who it is and its number.
 pub(super) fn register(
     store: &Store,
-    me: &Owner,
+    name: &str,
     listeners: &[Listener],
-) -> Result<(GroupState, u16), StoreError> {
+) -> Result<(GroupState, (Owner, u16)), StoreError> {
     let full = || StoreError::Damaged("it has as many gateways as it can have".to_owned());
+    let mut tried: Vec<Owner> = Vec::new();
     update(store, |state| {
         // A change that took too long may have happened.
-        if state.is_alive(me) {
-            return Ok(Update::Done(state.gateways[&me.gateway].number));
+        if let Some(me) = tried.iter().find(|me| state.is_alive(me)) {
+            return Ok(Update::Done((me.clone(), state.gateways[name].number)));
         }
-        let number = state.register(me, listeners).map_err(|_| full())?;
-        Ok(Update::Write(number))
+        // Others may have given it up since, and told hosts that it is at rest: then it must be another.
+        let me = Owner { gateway: name.to_owned(), incarnation: incarnation() };
+        let number = state.register(&me, listeners).map_err(|_| full())?;
+        tried.push(me.clone());
+        Ok(Update::Write((me, number)))
     })
 }
 
@@ -257,7 +260,7 @@ pub(super) fn update<T>(
 }
 
 /// A number that no other incarnation has.
-pub(super) fn incarnation() -> u64 {
+fn incarnation() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().0
 }
 
@@ -266,14 +269,19 @@ fn beat(membership: &Arc<Membership>, bell: &Receiver<()>) {
     let interval = Duration::from_millis(GATEWAY_BEAT_MS);
     let mut next = Instant::now();
     while !membership.has_ended() {
-        if Instant::now() >= next {
+        let is_due = membership.takes_due_beat();
+        if is_due || Instant::now() >= next {
             next = Instant::now() + interval;
             membership.beat();
+        }
+        if is_due {
+            membership.tell();
         }
         membership.look();
         membership.answer_resets();
         membership.wake();
-        // A ring says that others have changed something: then it looks at once, and beats when it is time.
+        // A ring says that others have changed something: then it looks at once, and beats when it is time, or when it has
+        // something to say.
         let _ = bell.recv_timeout(next.saturating_duration_since(Instant::now()));
     }
 }

@@ -6,16 +6,18 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use engine::limits::{GATEWAY_CHANGE_TRIES, GATEWAY_LEASE_MS};
+use engine::limits::GATEWAY_CHANGE_TRIES;
 use engine::target::{Change, FabricConfig, PeerReset, PortConfig, Target};
 use signal_hook::consts::SIGTERM;
 
+use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
-use super::lease::{Beat, LeaseWatch, Peers};
+use super::lease::Peers;
 use super::local_fabric::LocalFabric;
-use super::member::{Places, Update, incarnation, register, update};
-use super::narration::narrate;
+use super::member::{Places, Update, register, update};
+use super::passed_reset::PassedResets;
 use super::peer_reset::{PeerResets, tag};
+use super::seen::Seen;
 use super::serving::{Adjusted, Serving};
 use super::state::{GroupState, Listener, Owner};
 use super::status::GroupStatus;
@@ -47,6 +49,9 @@ pub(crate) struct Membership {
     serving: Mutex<Serving>,
     target: OnceLock<Arc<Target>>,
     peer_resets: PeerResets,
+    passed_resets: PassedResets,
+    /// Whether others have to hear of something with a beat at once.
+    is_beat_due: Arc<AtomicBool>,
     /// Whether its target still has controllers of a former incarnation.
     is_beginning: AtomicBool,
     bells: Option<Bells>,
@@ -61,41 +66,19 @@ struct Bells {
     tell: SyncSender<()>,
 }
 
-/// What it knows of the group.
-#[derive(Debug)]
-struct Seen {
-    me: Owner,
-    standing: Standing,
-    state: GroupState,
-    watch: LeaseWatch,
-    /// When the last beat began that succeeded.
-    beaten_ms: Option<u64>,
-    count: u64,
-    fenced: BTreeSet<String>,
-    is_fencing: bool,
-}
-
 impl Membership {
     pub(super) fn new(group: String, number: u16, store: Store, me: Owner, state: GroupState) -> Self {
-        let seen = Seen {
-            me,
-            standing: Standing::Member,
-            state,
-            watch: LeaseWatch::default(),
-            beaten_ms: None,
-            count: 0,
-            fenced: BTreeSet::new(),
-            is_fencing: false,
-        };
         Self {
             group,
             number,
             store,
             began: Instant::now(),
-            seen: Mutex::new(seen),
+            seen: Mutex::new(Seen::new(me, state)),
             serving: Mutex::default(),
             target: OnceLock::new(),
             peer_resets: PeerResets::default(),
+            passed_resets: PassedResets::default(),
+            is_beat_due: Arc::default(),
             is_beginning: AtomicBool::new(false),
             bells: None,
             is_leaving: AtomicBool::new(false),
@@ -182,12 +165,15 @@ impl Membership {
     /// Says that this gateway lives.
     pub(super) fn beat(&self) {
         let began_ms = self.now_ms();
+        let (asked, rested) = (self.peer_resets.asked(), self.passed_resets.rested());
         let (name, beat) = {
             let mut seen = self.seen();
             seen.count += 1;
-            (seen.me.gateway.clone(), Beat { incarnation: seen.me.incarnation, count: seen.count })
+            let (incarnation, count) = (seen.me.incarnation, seen.count);
+            let is_deserted = seen.visits.is_told(began_ms);
+            (seen.me.gateway.clone(), Beat { incarnation, count, is_deserted, asked, rested })
         };
-        match self.store.beat(&name, beat) {
+        match self.store.beat(&name, &beat) {
             Ok(()) => {
                 let mut seen = self.seen();
                 if seen.me.incarnation == beat.incarnation {
@@ -225,8 +211,9 @@ impl Membership {
                 if let Some(state) = state {
                     seen.learn(state);
                 }
-                let Seen { watch, state, .. } = &mut *seen;
-                watch.look(began_ms, ended_ms, &beats, state);
+                let asked = seen.hear((began_ms, ended_ms), &beats);
+                drop(seen);
+                self.reset_for_others(&asked);
             }
             Err(error) => tracing::debug!(%error, "the group's state cannot be looked at"),
         }
@@ -236,14 +223,50 @@ impl Membership {
     /// are too many.
     pub(super) fn take_reset(&self, reset: PeerReset) -> bool {
         let is_taken = self.peer_resets.take(reset, self.now_ms());
-        self.ring(|bells| &bells.look);
+        self.be_heard();
         is_taken
+    }
+
+    /// Ends those of this gateway's controllers that hosts have asked other gateways for, and says when they are at rest.
+    fn reset_for_others(&self, asked: &BTreeSet<Lost>) {
+        let (Some(target), Some(bells)) = (self.target.get(), &self.bells) else { return };
+        for (lost, is_at_rest) in self.passed_resets.hear(asked) {
+            let (look, is_beat_due) = (bells.look.clone(), self.is_beat_due.clone());
+            // It is told on a reactor, which waits for nothing.
+            let told = move || {
+                is_at_rest.store(true, Ordering::Release);
+                is_beat_due.store(true, Ordering::Release);
+                let _ = look.try_send(());
+            };
+            // One that another gateway has made, or a former incarnation, is not this one's to tell of.
+            if target.reset_for_peer(&lost.into(), told) {
+                self.seen().visits.lose();
+                self.wake();
+            }
+        }
+    }
+
+    /// Says with a beat at once what others have to hear.
+    fn be_heard(&self) {
+        self.is_beat_due.store(true, Ordering::Release);
+        self.ring(|bells| &bells.look);
+    }
+
+    /// Whether a beat is due before its time, which it is not any more then.
+    pub(super) fn takes_due_beat(&self) -> bool {
+        self.is_beat_due.swap(false, Ordering::AcqRel)
+    }
+
+    /// Has other gateways look at once.
+    pub(super) fn tell(&self) {
+        self.ring(|bells| &bells.tell);
     }
 
     /// Answers those who wait to know when another gateway can do nothing any more.
     pub(super) fn answer_resets(&self) {
         let seen = self.seen();
-        self.peer_resets.answer(&seen.state, &seen.fenced, seen.watch.looked_ms(), self.now_ms());
+        let known = (&seen.state, &seen.rested);
+        self.peer_resets.answer(known, &seen.fenced, seen.watch.looked_ms(), self.now_ms());
     }
 
     /// Decides, and does a part of it.
@@ -254,6 +277,9 @@ impl Membership {
         }
         let mut serving = self.turn();
         let now_ms = self.now_ms();
+        if self.seen().visits.note(target.has_hosts(), now_ms) {
+            self.be_heard();
+        }
         let (state, has_lease, decision) = self.decide(&serving, target, now_ms);
         self.seen().standing = decision.standing;
         match decision.standing {
@@ -295,6 +321,7 @@ impl Membership {
             fenced: &seen.fenced,
             held: &serving.hold,
             open: &serving.open,
+            is_deserted: seen.visits.is_deserted(now_ms),
             listeners: &listeners(&target.config().ports),
         };
         (seen.state.clone(), has_lease, decide(&seen.state, &view))
@@ -306,7 +333,7 @@ impl Membership {
             Ok(true) => {
                 after.version = before.version + 1;
                 self.seen().learn(after);
-                self.ring(|bells| &bells.tell);
+                self.tell();
                 Progress::Again
             }
             // Somebody else came first, or nobody knows; it is decided again by what is so then.
@@ -367,22 +394,18 @@ impl Membership {
             self.seen().standing = Standing::Left;
             return Progress::Over;
         }
-        let me = Owner { gateway: self.name(), incarnation: incarnation() };
-        tracing::warn!(
-            group = self.group,
-            name = me.gateway,
-            "the other gateways have given this one up; it comes back"
-        );
+        let name = self.name();
+        tracing::warn!(group = self.group, name, "the other gateways have given this one up; it comes back");
         serving.close(target);
         target.forget_cluster_connections();
-        match register(&self.store, &me, &listeners(&target.config().ports)) {
-            Ok((state, _)) => {
+        match register(&self.store, &name, &listeners(&target.config().ports)) {
+            Ok((state, (me, _))) => {
                 let mut seen = self.seen();
                 (seen.me, seen.beaten_ms, seen.count) = (me, None, 0);
                 seen.learn(state);
                 drop(seen);
                 self.begin_anew(target);
-                self.ring(|bells| &bells.tell);
+                self.tell();
                 self.beat();
                 Progress::Again
             }
@@ -489,7 +512,7 @@ impl Membership {
             };
             if current.config == *shared {
                 self.seen().learn(current);
-                self.ring(|bells| &bells.tell);
+                self.tell();
                 return Ok(());
             }
             if current.config != base.config {
@@ -516,22 +539,6 @@ impl Membership {
         let peers: Peers = seen.watch.peers(&seen.state);
         let has_lease = seen.has_lease(self.now_ms());
         GroupStatus::new(&self.group, &seen.me.gateway, has_lease, &seen.state, (&peers, &serving.open))
-    }
-}
-
-impl Seen {
-    fn has_lease(&self, now_ms: u64) -> bool {
-        // Who was stopped beats first and looks then: before that he does not know what has become of him.
-        let times = [self.beaten_ms, self.watch.looked_ms()];
-        times.iter().all(|time| time.is_some_and(|at_ms| now_ms < at_ms + GATEWAY_LEASE_MS))
-    }
-
-    /// Takes over a newer state.
-    fn learn(&mut self, state: GroupState) {
-        if state.version > self.state.version {
-            narrate(&self.state, &state);
-            self.state = state;
-        }
     }
 }
 

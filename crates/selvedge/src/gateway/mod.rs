@@ -1,6 +1,7 @@
 //! Gateways: several targets that serve the same subsystems from one Ceph cluster, so that hosts have a path when one is
 //! gone. What they share lies in the cluster; how a target serves it is the engine's.
 
+mod beat;
 mod decision;
 mod lease;
 mod local_fabric;
@@ -11,12 +12,15 @@ mod model;
 #[cfg(test)]
 mod model_tests;
 mod narration;
+mod passed_reset;
 mod peer_reset;
+mod seen;
 mod serving;
 mod spec;
 mod state;
 mod status;
 mod store;
+mod visits;
 
 pub(crate) use member::Member;
 pub(crate) use membership::Membership;

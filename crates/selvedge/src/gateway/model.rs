@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_CONTROLLERS, GATEWAY_LEASE_MS, GATEWAY_OPERATION_TIMEOUT_MS};
 use nvme::cross_reset::ControllerInstance;
 
+use super::beat::Beat;
 use super::decision::{Decision, Standing, View, decide};
-use super::lease::{Beat, LeaseWatch};
+use super::lease::LeaseWatch;
 use super::peer_reset::{Rest, rest, tag};
-use super::state::{GroupState, Owner};
+use super::state::{GroupState, LoadBalancingGroup, Owner};
+use super::visits::Visits;
 
 /// What is broken on purpose, so that it is known that breaking is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,7 @@ struct Process {
     held: BTreeSet<u32>,
     open: BTreeSet<u32>,
     connection: Option<String>,
+    visits: Visits,
     beaten_ms: Option<u64>,
     count: u64,
     is_leaving: bool,
@@ -102,6 +105,8 @@ pub(super) struct World {
     processes: BTreeMap<String, Process>,
     ghosts: Vec<Ghost>,
     names: Vec<String>,
+    /// The gateways that hosts reach.
+    reached: BTreeSet<String>,
     incarnations: u64,
     /// Those that somebody has told a host of that they can do nothing any more.
     rested: BTreeSet<Owner>,
@@ -111,6 +116,8 @@ pub(super) struct World {
     pub(super) wrong: Option<String>,
     pub(super) takeovers: usize,
     pub(super) returns: usize,
+    /// Groups that went from a living gateway to where hosts are.
+    pub(super) moves: usize,
     pub(super) rests: usize,
 }
 
@@ -131,12 +138,14 @@ impl World {
             processes: BTreeMap::new(),
             ghosts: Vec::new(),
             names: (0..count).map(|number| format!("g{number}")).collect(),
+            reached: (0..count).map(|number| format!("g{number}")).collect(),
             incarnations: 0,
             rested: BTreeSet::new(),
             is_quiet: false,
             wrong: None,
             takeovers: 0,
             returns: 0,
+            moves: 0,
             rests: 0,
         };
         for name in world.names.clone() {
@@ -181,6 +190,11 @@ impl World {
                     process.is_leaving = true;
                 }
             }
+            (true, 5..=6) => {
+                if !self.reached.remove(&name) {
+                    self.reached.insert(name);
+                }
+            }
             (true, _) => {}
             (false, _) => self.start(&name),
         }
@@ -209,7 +223,7 @@ impl World {
     pub(super) fn unrest(&self) -> Option<String> {
         for (number, group) in &self.store.groups {
             let Some(owner) = &group.owner else { return Some(format!("{number} has no owner")) };
-            if owner.gateway != group.preferred || !group.fence.is_empty() {
+            if !self.is_place(group, &owner.gateway) || !group.fence.is_empty() {
                 return Some(format!("{number} is not where it should be: {group:?}"));
             }
             let serving = self.processes.values().filter(|process| process.open.contains(number));
@@ -219,6 +233,15 @@ impl World {
             }
         }
         (self.store.groups.len() != self.names.len()).then(|| format!("{} groups", self.store.groups.len()))
+    }
+
+    /// Whether a group belongs to this gateway, by where hosts are.
+    fn is_place(&self, group: &LoadBalancingGroup, owner: &str) -> bool {
+        if self.reached.contains(&group.preferred) || self.reached.is_empty() {
+            owner == group.preferred
+        } else {
+            self.reached.contains(owner)
+        }
     }
 
     fn check(&mut self) {
@@ -319,6 +342,7 @@ impl World {
             held: BTreeSet::new(),
             open: BTreeSet::new(),
             connection: None,
+            visits: Visits::default(),
             beaten_ms: None,
             count: 0,
             is_leaving: false,
@@ -333,17 +357,22 @@ impl World {
     fn register(&mut self, me: Owner) {
         let again = me.clone();
         let act = move |world: &mut Self| {
-            let mut state = world.store.clone();
-            state.register(&me, &[]).expect("few gateways");
-            world.store = GroupState { version: world.store.version + 1, ..state };
-            world.store.clone()
+            let known = world.store.gateways.get(&me.gateway).map(|gateway| gateway.incarnation);
+            if known != Some(me.incarnation) {
+                let mut state = world.store.clone();
+                state.register(&me, &[]).expect("few gateways");
+                world.store = GroupState { version: world.store.version + 1, ..state };
+            }
+            world.store.is_alive(&me).then(|| world.store.clone())
         };
         self.ask(again.clone(), act, move |world, name, outcome| match outcome {
-            Some(state) => {
+            Some(Some(state)) => {
                 world.processes.get_mut(name).expect("it asks").state = state;
                 world.beat(name);
                 world.think(name);
             }
+            // It was given up before it knew that it had begun: it begins as another.
+            Some(None) => world.start(name),
             None => world.register(again),
         });
     }
@@ -353,7 +382,9 @@ impl World {
         let process = self.processes.get_mut(name).expect("it beats");
         process.count += 1;
         let (me, began_ms) = (process.me.clone(), self.now_ms);
-        let beat = Beat { incarnation: me.incarnation, count: process.count };
+        let is_deserted = process.visits.is_told(self.now_ms);
+        let (incarnation, count) = (me.incarnation, process.count);
+        let beat = Beat { incarnation, count, is_deserted, ..Beat::default() };
         let of = me.clone();
         let act = move |world: &mut Self| {
             world.beats.insert(of.gateway, beat);
@@ -417,7 +448,8 @@ impl World {
 
     /// Decides and does, for ever.
     fn think(&mut self, name: &str) {
-        let process = &self.processes[name];
+        let process = self.processes.get_mut(name).expect("it thinks");
+        process.visits.note(self.reached.contains(name), self.now_ms);
         let me = process.me.clone();
         if !process.is_busy {
             let times = [process.beaten_ms, process.watch.looked_ms()];
@@ -431,6 +463,7 @@ impl World {
                 fenced: &process.fenced,
                 held: &process.held,
                 open: &process.open,
+                is_deserted: process.visits.is_deserted(self.now_ms),
                 listeners: &[],
             };
             let decision = decide(&process.state, &view);
@@ -557,6 +590,7 @@ impl World {
             if self.store.groups.get(number).is_some_and(|old| old.owner != group.owner) {
                 match &group.owner {
                     Some(owner) if owner.gateway == group.preferred => self.returns += 1,
+                    _ if group.fence.is_empty() => self.moves += 1,
                     _ => self.takeovers += 1,
                 }
             }

@@ -7,27 +7,28 @@ const WORLDS: u64 = 300;
 const TROUBLE_MS: u64 = 120_000;
 const REST_MS: u64 = 60_000;
 
-/// Plays one world; what went wrong in it, and how many takeovers and returns there were, and answers that one is at rest.
-fn play(seed: u64, flaw: Flaw) -> Result<[usize; 3], String> {
+/// Plays one world; what went wrong in it, and how many takeovers, returns and moves to hosts there were, and answers that one
+/// is at rest.
+fn play(seed: u64, flaw: Flaw) -> Result<[usize; 4], String> {
     let mut world = World::new(seed, flaw);
     world.trouble();
     world.run_until(TROUBLE_MS);
     world.calm();
     world.run_until(TROUBLE_MS + REST_MS);
     let wrong = world.wrong.take().or_else(|| world.unrest());
-    wrong.map_or(Ok([world.takeovers, world.returns, world.rests]), Err)
+    wrong.map_or(Ok([world.takeovers, world.returns, world.moves, world.rests]), Err)
 }
 
 #[test]
 fn never_two_write_and_all_comes_to_rest() {
-    let mut sum = [0; 3];
+    let mut sum = [0; 4];
     for seed in 0..WORLDS {
         let done = play(seed, Flaw::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         sum.iter_mut().zip(done).for_each(|(sum, done)| *sum += done);
     }
-    let [takeovers, returns, rests] = sum;
+    let [takeovers, returns, moves, rests] = sum;
     println!(
-        "{WORLDS} worlds, {takeovers} takeovers, {returns} returns, {rests} answers that one is at rest"
+        "{WORLDS} worlds, {takeovers} takeovers, {returns} returns, {moves} moves to hosts, {rests} answers that one is at rest"
     );
     assert!(sum.iter().all(|count| *count > 1_000), "{sum:?}: too little happens");
 }

@@ -4,10 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use engine::limits::{GATEWAY_CONTROLLERS, GATEWAY_RESET_PATIENCE_MS, GATEWAY_RESETS_MAX};
+use engine::limits::{
+    GATEWAY_CONTROLLERS, GATEWAY_RESET_PATIENCE_MS, GATEWAY_RESETS_MAX, GATEWAY_RESETS_PASSED_MAX,
+};
 use engine::target::PeerReset;
 use nvme::cross_reset::ControllerInstance;
 
+use super::beat::Lost;
 use super::state::{GroupState, Life};
 
 /// What tells the controllers of an incarnation from those of all others: half of their random numbers. Two incarnations
@@ -69,11 +72,17 @@ impl PeerResets {
         has_room
     }
 
-    /// Answers those for which there is an answer, by a state that was read from `looked_ms` on. Who has waited too long hears
-    /// that there will be none: his gateway lives, and only he has lost it.
+    /// The controllers that hosts wait for, as far as their own gateways are asked at a time to see to them.
+    pub(crate) fn asked(&self) -> Vec<Lost> {
+        let waiting = self.lock();
+        waiting.iter().take(GATEWAY_RESETS_PASSED_MAX).map(|waiting| waiting.reset.lost().into()).collect()
+    }
+
+    /// Answers those for which there is an answer, by a state that was read from `looked_ms` on, or since the gateway that has
+    /// made them says so (`rested`). Who has waited too long hears that there will be none.
     pub(crate) fn answer(
         &self,
-        state: &GroupState,
+        (state, rested): (&GroupState, &BTreeSet<Lost>),
         fenced: &BTreeSet<String>,
         looked_ms: Option<u64>,
         now_ms: u64,
@@ -84,7 +93,11 @@ impl PeerResets {
         for Waiting { reset, asked_ms } in asked {
             let controller = reset.controller();
             let is_known = looked_ms.is_some_and(|looked_ms| looked_ms > asked_ms);
-            let rest = if is_known { rest(state, fenced, &controller) } else { Rest::NotYet };
+            let rest = match is_known {
+                _ if rested.contains(&reset.lost().into()) => Rest::Complete,
+                true => rest(state, fenced, &controller),
+                false => Rest::NotYet,
+            };
             let is_late = now_ms >= asked_ms + GATEWAY_RESET_PATIENCE_MS;
             match rest {
                 Rest::Complete => {

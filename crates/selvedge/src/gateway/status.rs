@@ -29,6 +29,8 @@ pub(crate) struct GatewayStatus {
     pub(crate) life: Life,
     /// Whether it was heard of lately.
     pub(crate) is_well: bool,
+    /// Whether hosts have controllers at it, or have had until a moment ago.
+    pub(crate) has_hosts: bool,
     pub(crate) listeners: Vec<Listener>,
     /// Connections to clusters that its images use.
     pub(crate) connections: usize,
@@ -59,6 +61,7 @@ impl GroupStatus {
             number: gateway.number,
             life: gateway.life,
             is_well: peers.well.contains(name),
+            has_hosts: peers.well.contains(name) && !peers.deserted.contains(name),
             listeners: gateway.listeners.clone(),
             connections: gateway.addresses.len(),
         });

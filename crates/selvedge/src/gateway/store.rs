@@ -13,7 +13,7 @@ use engine::limits::{
     GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS,
 };
 
-use super::lease::Beat;
+use super::beat::Beat;
 use super::spec::GroupSpec;
 use super::state::{GroupState, VERSION_KEY, version_in};
 
@@ -130,8 +130,8 @@ impl Store {
     }
 
     /// Says that a gateway lives.
-    pub(crate) fn beat(&self, name: &str, beat: Beat) -> Result<(), StoreError> {
-        let value = serde_json::to_vec(&beat).expect("two numbers");
+    pub(crate) fn beat(&self, name: &str, beat: &Beat) -> Result<(), StoreError> {
+        let value = serde_json::to_vec(beat).expect("plain data");
         let set = Pairs::from([(name.to_owned(), value)]);
         let change = ObjectChange { set, ..ObjectChange::default() };
         self.look_after(self.connection().beats.change(&change)).map(drop)?;

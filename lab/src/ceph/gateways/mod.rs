@@ -12,13 +12,14 @@ use outage::Outage;
 use rounds::{Figures, Round, Rounds, hindrance};
 
 /// The suite's rounds, by their names.
-const CHECKS: [(&str, Round); 6] = [
+const CHECKS: [(&str, Round); 7] = [
     ("a gateway is killed and started again", round(Outage::Killed, false)),
     ("a gateway is killed again", round(Outage::Killed, false)),
     ("a gateway is stopped and goes on under hosts", round(Outage::Stopped, false)),
     ("a gateway is stopped and has nothing to say when it goes on", round(Outage::Stopped, true)),
     ("a gateway is cut off from hosts and cluster", round(Outage::CutOff, true)),
     ("a gateway is cut off from its cluster alone", round(Outage::CutFromCluster, false)),
+    ("a gateway is cut off from hosts alone", round(Outage::CutFromHosts, false)),
 ];
 
 const fn round(outage: Outage, is_quiet: bool) -> Round {

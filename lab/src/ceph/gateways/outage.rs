@@ -21,11 +21,13 @@ pub(super) enum Outage {
     CutOff,
     /// Hosts reach it, and it reaches the cluster no more.
     CutFromCluster,
+    /// It reaches the cluster, and hosts do not reach it.
+    CutFromHosts,
 }
 
 impl Outage {
-    pub(super) const ALL: [Outage; 4] =
-        [Outage::Killed, Outage::Stopped, Outage::CutOff, Outage::CutFromCluster];
+    pub(super) const ALL: [Outage; 5] =
+        [Outage::Killed, Outage::Stopped, Outage::CutOff, Outage::CutFromCluster, Outage::CutFromHosts];
 
     /// What has happened to the gateway, for people.
     pub(super) const fn name(self) -> &'static str {
@@ -34,17 +36,19 @@ impl Outage {
             Outage::Stopped => "stopped",
             Outage::CutOff => "cut off",
             Outage::CutFromCluster => "cut off from its cluster",
+            Outage::CutFromHosts => "cut off from hosts",
         }
     }
 
     /// Whether it takes links, which only one of the gateways has.
     pub(super) const fn is_cut(self) -> bool {
-        matches!(self, Outage::CutOff | Outage::CutFromCluster)
+        matches!(self, Outage::CutOff | Outage::CutFromCluster | Outage::CutFromHosts)
     }
 
-    /// Whether the gateway may have commands left afterwards, which must not be carried out any more.
+    /// Whether the gateway may have commands left afterwards, which must not be carried out any more. One that only its hosts
+    /// have lost carries them out while it is away.
     pub(super) const fn may_write_late(self) -> bool {
-        !matches!(self, Outage::Killed)
+        !matches!(self, Outage::Killed | Outage::CutFromHosts)
     }
 
     /// How long it lasts at least, in milliseconds, by chance.
@@ -52,7 +56,7 @@ impl Outage {
         let (least, most) = match self {
             Outage::Killed => (2_000, 6_000),
             Outage::Stopped => (8_000, 12_000),
-            Outage::CutOff | Outage::CutFromCluster => (5_000, 12_000),
+            Outage::CutOff | Outage::CutFromCluster | Outage::CutFromHosts => (5_000, 12_000),
         };
         least + u64::from(dice.next()) % (most - least)
     }
@@ -79,7 +83,7 @@ impl Outage {
                 network.restore(CLUSTER_LINK)?;
             }
             Outage::CutFromCluster => {}
-            Outage::CutOff => network.cut(HOST_LINK)?,
+            Outage::CutOff | Outage::CutFromHosts => network.cut(HOST_LINK)?,
         }
         Ok(())
     }
@@ -95,7 +99,7 @@ impl Outage {
                 gateway.daemon.resume();
                 Ok(())
             }
-            Outage::CutOff | Outage::CutFromCluster => {
+            Outage::CutOff | Outage::CutFromCluster | Outage::CutFromHosts => {
                 network.restore(HOST_LINK)?;
                 network.restore(CLUSTER_LINK)
             }

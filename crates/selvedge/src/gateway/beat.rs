@@ -1,0 +1,79 @@
+//! What a gateway says twice a second: that it lives, whether hosts are at it, and what hosts that have lost another gateway
+//! want of that one. Who hears it, and what he makes of it, is not its business.
+
+use engine::target::LostController;
+use nvme::cross_reset::ControllerInstance;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// That a gateway lives: it counts on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Beat {
+    pub(crate) incarnation: u64,
+    pub(crate) count: u64,
+    /// Whether no host has been at it for a while. A gateway that does not know of this has hosts.
+    #[serde(default)]
+    pub(crate) is_deserted: bool,
+    /// Controllers of other gateways whose hosts have lost them, and wait until nothing of them takes effect any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) asked: Vec<Lost>,
+    /// Its own of those that others ask for, of which nothing takes effect any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rested: Vec<Lost>,
+}
+
+/// A controller that its host has lost.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Lost {
+    cntlid: u16,
+    uniquifier: u8,
+    random_number: u64,
+    subsystem: String,
+    host_nqn: String,
+    host_id: Uuid,
+}
+
+impl From<LostController> for Lost {
+    fn from(lost: LostController) -> Self {
+        let LostController { instance, subsystem, host_nqn, host_id } = lost;
+        let ControllerInstance { controller_id: cntlid, uniquifier, random_number } = instance;
+        Self { cntlid, uniquifier, random_number, subsystem, host_nqn, host_id }
+    }
+}
+
+impl From<Lost> for LostController {
+    fn from(lost: Lost) -> Self {
+        let Lost { cntlid, uniquifier, random_number, subsystem, host_nqn, host_id } = lost;
+        let instance = ControllerInstance { controller_id: cntlid, uniquifier, random_number };
+        Self { instance, subsystem, host_nqn, host_id }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_heard() {
+        let instance = ControllerInstance { controller_id: 2049, uniquifier: 255, random_number: u64::MAX };
+        let lost = LostController {
+            instance,
+            subsystem: "nqn.2026-01.io.selvedge:a".to_owned(),
+            host_nqn: "nqn.2014-08.org.nvmexpress:uuid:b".to_owned(),
+            host_id: Uuid::from_u128(7),
+        };
+        let said = Lost::from(lost.clone());
+        let beat =
+            Beat { incarnation: u64::MAX, count: 2, is_deserted: true, asked: vec![said], rested: vec![] };
+        let heard: Beat = serde_json::from_slice(&serde_json::to_vec(&beat).unwrap()).unwrap();
+        assert_eq!(heard, beat);
+        assert_eq!(LostController::from(heard.asked[0].clone()), lost);
+    }
+
+    #[test]
+    fn who_says_less_has_hosts() {
+        let heard: Beat = serde_json::from_str(r#"{"incarnation":1,"count":2}"#).unwrap();
+        assert_eq!(heard, Beat { incarnation: 1, count: 2, ..Beat::default() });
+        assert!(!heard.is_deserted);
+    }
+}

@@ -1,0 +1,79 @@
+//! What a gateway knows of its group: the state, the others' beats, and what it has done itself. It asks for nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::limits::GATEWAY_LEASE_MS;
+
+use super::beat::{Beat, Lost};
+use super::decision::Standing;
+use super::lease::LeaseWatch;
+use super::narration::narrate;
+use super::state::{GroupState, Owner};
+use super::visits::Visits;
+
+/// What it knows of the group.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) me: Owner,
+    pub(super) standing: Standing,
+    pub(super) state: GroupState,
+    pub(super) watch: LeaseWatch,
+    /// When the last beat began that succeeded.
+    pub(super) beaten_ms: Option<u64>,
+    pub(super) count: u64,
+    pub(super) fenced: BTreeSet<String>,
+    pub(super) is_fencing: bool,
+    pub(super) visits: Visits,
+    /// What other gateways say of their controllers.
+    pub(super) rested: BTreeSet<Lost>,
+}
+
+impl Seen {
+    pub(super) fn new(me: Owner, state: GroupState) -> Self {
+        Self {
+            me,
+            standing: Standing::Member,
+            state,
+            watch: LeaseWatch::default(),
+            beaten_ms: None,
+            count: 0,
+            fenced: BTreeSet::new(),
+            is_fencing: false,
+            visits: Visits::default(),
+            rested: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn has_lease(&self, now_ms: u64) -> bool {
+        // Who was stopped beats first and looks then: before that he does not know what has become of him.
+        let times = [self.beaten_ms, self.watch.looked_ms()];
+        times.iter().all(|time| time.is_some_and(|at_ms| now_ms < at_ms + GATEWAY_LEASE_MS))
+    }
+
+    /// Takes over a newer state.
+    pub(super) fn learn(&mut self, state: GroupState) {
+        if state.version > self.state.version {
+            narrate(&self.state, &state);
+            self.state = state;
+        }
+    }
+
+    /// Takes note of others' beats, by a look that began and ended then. Which controllers they ask others for.
+    pub(super) fn hear(
+        &mut self,
+        (began_ms, ended_ms): (u64, u64),
+        beats: &BTreeMap<String, Beat>,
+    ) -> BTreeSet<Lost> {
+        self.watch.look(began_ms, ended_ms, beats, &self.state);
+        self.rested.clear();
+        let mut asked = BTreeSet::new();
+        for (name, beat) in beats.iter().filter(|(name, _)| **name != self.me.gateway) {
+            let gateway = self.state.gateways.get(name);
+            if gateway.is_some_and(|gateway| gateway.incarnation == beat.incarnation) {
+                self.rested.extend(beat.rested.iter().cloned());
+                asked.extend(beat.asked.iter().cloned());
+            }
+        }
+        asked
+    }
+}

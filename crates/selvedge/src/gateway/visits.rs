@@ -1,0 +1,79 @@
+//! Whether hosts are at a gateway, as far as others should rely on it: hosts that come count at once, and those that are gone
+//! only after a while, since most come back. It looks at no host, and has no clock.
+
+use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_DESERTED_MS, GATEWAY_DESERTED_TOLD_MS};
+
+/// Who knows from its hosts that they have lost it waits so much less, in milliseconds: until the others have heard of it.
+const HEAD_START_MS: u64 = GATEWAY_DESERTED_MS - GATEWAY_BEAT_MS;
+const _: () = assert!(HEAD_START_MS >= GATEWAY_DESERTED_TOLD_MS);
+
+/// Since when nobody is there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Visits {
+    alone_since_ms: Option<u64>,
+    /// Whether the last that was heard of hosts is that they have lost this gateway.
+    is_lost: bool,
+}
+
+impl Visits {
+    /// Takes note of whether hosts are there now. Whether others have to hear of it at once.
+    pub(crate) fn note(&mut self, has_hosts: bool, now_ms: u64) -> bool {
+        let was_told = self.is_told(now_ms);
+        if has_hosts {
+            *self = Self::default();
+        } else {
+            let head_start_ms = if self.is_lost { HEAD_START_MS } else { 0 };
+            self.alone_since_ms.get_or_insert(now_ms.saturating_sub(head_start_ms));
+        }
+        was_told != self.is_told(now_ms)
+    }
+
+    /// Takes note that a host has lost this gateway, and says so elsewhere.
+    pub(crate) const fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    /// Whether nobody has been there for so long that somebody else should serve.
+    pub(crate) fn is_deserted(&self, now_ms: u64) -> bool {
+        self.is_alone_for(GATEWAY_DESERTED_MS, now_ms)
+    }
+
+    /// Whether others should know so: they do when it gives anything away, and so do not give it back at once.
+    pub(crate) fn is_told(&self, now_ms: u64) -> bool {
+        self.is_alone_for(GATEWAY_DESERTED_TOLD_MS, now_ms)
+    }
+
+    fn is_alone_for(&self, ms: u64, now_ms: u64) -> bool {
+        self.alone_since_ms.is_some_and(|since_ms| now_ms >= since_ms + ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_gone_is_missed_after_a_while_and_who_comes_is_seen_at_once() {
+        let mut visits = Visits::default();
+        assert!(!visits.is_deserted(u64::MAX), "nobody has looked yet");
+        assert!(!visits.note(false, 1_000));
+        visits.note(false, 1_000 + GATEWAY_DESERTED_MS - 1);
+        let told_ms = 1_000 + GATEWAY_DESERTED_TOLD_MS;
+        assert!(!visits.is_told(told_ms - 1) && visits.is_told(told_ms) && !visits.is_deserted(told_ms));
+        assert!(visits.is_deserted(1_000 + GATEWAY_DESERTED_MS));
+        assert!(visits.note(true, 9_000), "others think that nobody is here");
+        assert!(!visits.is_told(u64::MAX) && !visits.note(true, 9_001));
+    }
+
+    #[test]
+    fn who_is_lost_by_its_last_host_says_so_at_once() {
+        let mut visits = Visits::default();
+        visits.note(true, 10_000);
+        visits.lose();
+        assert!(!visits.note(true, 10_200), "another one is there");
+        visits.lose();
+        assert!(visits.note(false, 10_400) && visits.is_told(10_400));
+        assert!(!visits.is_deserted(10_400 + GATEWAY_BEAT_MS - 1));
+        assert!(visits.is_deserted(10_400 + GATEWAY_BEAT_MS) && !visits.note(false, 11_000));
+    }
+}
