@@ -1,7 +1,7 @@
 //! Asymmetric namespace access: the state of each group on each port, as the data path and the log page see it.
 //! Who changes a state is not its concern.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -55,8 +55,13 @@ impl AnaGroups {
     }
 
     /// Takes over the states of a new configuration. `groups` are those that change.
+    ///
+    /// A group that is in it no more, nor has a namespace, keeps its states: until queues have their new tables, they look there
+    /// yet for namespaces that have left it, which this target may just have given away.
     pub(super) fn update(&mut self, groups: &[u32], config: &SubsystemConfig) {
-        for ((group, port), cell) in &self.cells {
+        let used = config.namespaces.iter().map(|namespace| namespace.ana_group);
+        let known: BTreeSet<u32> = used.chain(config.ana_groups.iter().map(|group| group.id)).collect();
+        for ((group, port), cell) in self.cells.iter().filter(|((group, _), _)| known.contains(group)) {
             cell.set(config.group_state(*group, *port));
         }
         self.note_change(groups);
@@ -81,5 +86,30 @@ impl AnaGroups {
     /// At which count of the log page's changes `group` last changed.
     pub(super) fn changed_at(&self, group: u32) -> u64 {
         self.changed_at.get(&group).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::BackendConfig;
+    use crate::target::config::{AnaGroupConfig, NamespaceConfig};
+
+    #[test]
+    fn a_group_that_all_namespaces_leave_stays_as_it_is_until_it_is_used_again() {
+        let inaccessible =
+            |id| AnaGroupConfig { id, state: GroupState::Inaccessible, ports: BTreeMap::new() };
+        let namespace = NamespaceConfig::new(1, BackendConfig::Null { size: 4096 }, 4096);
+        let mut config = SubsystemConfig::new("nqn.test:a", "A", "Selvedge").with(vec![namespace]);
+        config.ana_groups = vec![inaccessible(1), inaccessible(2)];
+        let mut groups = AnaGroups::default();
+        let cell = groups.cell(1, 1, &config);
+        config.namespaces[0].ana_group = 2;
+        config.ana_groups.remove(0);
+        groups.update(&[1, 2], &config);
+        assert_eq!(cell.state(), AnaState::Inaccessible, "a queue may look here for the namespace yet");
+        config.namespaces[0].ana_group = 1;
+        groups.update(&[1, 2], &config);
+        assert_eq!(cell.state(), AnaState::Optimized, "nothing is said of it, and it has a namespace");
     }
 }
