@@ -439,6 +439,9 @@ impl Membership {
             if state.is_alive(&me) && is_noted(state) {
                 return Ok(Update::Done(true));
             }
+            if state.has_all_connections(&me) {
+                return Err(StoreError::Connections);
+            }
             let is_added = state.add_address(&me, address);
             Ok(if is_added { Update::Write(true) } else { Update::Done(false) })
         });

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use engine::ceph::{ObjectChange, Pairs};
-use engine::limits::GATEWAYS_MAX;
+use engine::limits::{GATEWAY_CONNECTIONS_MAX, GATEWAYS_MAX};
 use engine::target::FabricConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,11 @@ pub(crate) struct Gateway {
     /// Which run of it this is, and after which loss of its lease.
     pub(crate) incarnation: u64,
     pub(crate) life: Life,
-    /// The addresses of all connections that its images use, by which it is put on the blocklist.
+    /// The addresses of all connections that its images have used in this incarnation, by which it is put on the blocklist.
+    ///
+    /// That of a connection that was closed stays: what it sent may lie in an OSD yet. A command that took too long has failed
+    /// here and may be carried out there later, also when the library has ended the connection; only the blocklist stops it,
+    /// and nobody tells when there is nothing more to stop. So there are `GATEWAY_CONNECTIONS_MAX` of them at most.
     pub(crate) addresses: Vec<String>,
     /// Where hosts find it.
     pub(crate) listeners: Vec<Listener>,
@@ -222,6 +226,12 @@ impl GroupState {
         }
     }
 
+    /// Whether this gateway has made as many connections as it may.
+    pub(crate) fn has_all_connections(&self, me: &Owner) -> bool {
+        let gateway = self.gateways.get(&me.gateway);
+        gateway.is_some_and(|gateway| gateway.addresses.len() >= GATEWAY_CONNECTIONS_MAX)
+    }
+
     /// Takes note of a new connection of this gateway's; `false` when it may not serve.
     #[must_use]
     pub(crate) fn add_address(&mut self, me: &Owner, address: &str) -> bool {
@@ -312,6 +322,20 @@ mod tests {
             (&group.owner, &group.fence, group.state),
             (&Some(owner("a", 2)), &vec!["x".to_owned()], Phase::Fencing)
         );
+    }
+
+    #[test]
+    fn connections_have_an_end() {
+        let (mut state, me) = (GroupState::default(), owner("a", 1));
+        assert_eq!(state.register(&me, &[]), Ok(1));
+        for number in 0..GATEWAY_CONNECTIONS_MAX {
+            assert!(!state.has_all_connections(&me), "{number}");
+            assert!(state.add_address(&me, &number.to_string()));
+        }
+        assert!(state.has_all_connections(&me));
+        let me = owner("a", 2);
+        assert_eq!(state.register(&me, &[]), Ok(1));
+        assert!(!state.has_all_connections(&me), "another incarnation begins anew");
     }
 
     #[test]

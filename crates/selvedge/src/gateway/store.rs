@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use engine::ceph::{CephError, Cluster, ClusterOptions, Object, ObjectChange, Pairs, Watch};
 use engine::limits::{
-    CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CONNECT_TIMEOUT_MS, GATEWAY_FENCE_S, GATEWAY_LATE_MAX,
-    GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS,
+    CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CONNECT_TIMEOUT_MS, GATEWAY_CONNECTIONS_MAX, GATEWAY_FENCE_S,
+    GATEWAY_LATE_MAX, GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS,
 };
 
 use super::beat::Beat;
@@ -34,6 +34,8 @@ pub(crate) enum StoreError {
     Damaged(String),
     /// There is nothing any more where there was.
     Gone(String),
+    /// This gateway has made as many connections for images as it may.
+    Connections,
 }
 
 impl std::fmt::Display for StoreError {
@@ -42,6 +44,11 @@ impl std::fmt::Display for StoreError {
             Self::Ceph(error) => error.fmt(f),
             Self::Damaged(what) => write!(f, "the gateways' group cannot be read: {what}"),
             Self::Gone(name) => write!(f, "the gateways' group {name} is not there any more"),
+            Self::Connections => write!(
+                f,
+                "this gateway has made {GATEWAY_CONNECTIONS_MAX} connections for images since it began, and the others can shut out \
+                 no more when it is lost; end it and start it again"
+            ),
         }
     }
 }
