@@ -1,16 +1,21 @@
-//! `selvedge gateways`: the group of gateways that a running target belongs to, as a table.
+//! `selvedge gateways`: the group of gateways that a running target belongs to, as a table; and taking one out of it.
 
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::ask::{client, tell};
+use super::ask::{client, done, tell};
+use crate::control::client::encode;
 use crate::failure::Failure;
-use crate::flags::control::GatewaysFlags;
+use crate::flags::control::{GatewaysAction, GatewaysFlags};
 use crate::gateway::{GatewayStatus, GroupStatus, Life, LoadBalancingStatus, Phase};
 use crate::report::table::{Side, Table};
 
 /// Does what was typed.
 pub(super) fn run(flags: &GatewaysFlags) -> Result<(), Failure> {
+    if let Some(GatewaysAction::Remove { name, control }) = &flags.action {
+        client(control)?.delete(&format!("/v1/gateways/{}", encode(name)))?;
+        return done(control, format!("gateway {name} is removed"), &json!({ "removed": name }));
+    }
     let json: Value = client(&flags.control)?.get("/v1/gateways")?;
     let status = GroupStatus::deserialize(&json).map_err(Failure::failed)?;
     tell(&flags.control, text(&status), &json)
@@ -43,7 +48,18 @@ fn text(status: &GroupStatus) -> String {
             group.namespaces.to_string(),
         ]);
     }
-    text + &table.to_string()
+    text += &table.to_string();
+    for gateway in &status.gateways {
+        let what = match gateway.life {
+            Life::Alive => continue,
+            Life::Dead => "was given up",
+            Life::Left => "has left",
+        };
+        let name = &gateway.name;
+        text +=
+            &format!("gateway {name} {what}; if it will not come back: selvedge gateways remove {name}\n");
+    }
+    text
 }
 
 const fn state(gateway: &GatewayStatus) -> &'static str {

@@ -2,13 +2,20 @@
 
 use super::ask::{Answer, Ask};
 use super::refusal::Refusal;
+use crate::gateway::Membership;
 
 pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    match ask.administration.membership() {
-        Some(membership) => Answer::with(&membership.status()),
-        None => {
-            let refusal = Refusal::not_found("this target is no gateway of a group");
-            Err(refusal.hint("`selvedge serve --gateway-group` starts one"))
-        }
-    }
+    Answer::with(&membership(ask)?.status())
+}
+
+pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    membership(ask)?.remove_gateway(ask.part("name"))?;
+    Ok(Answer::done())
+}
+
+fn membership<'a>(ask: &Ask<'a>) -> Result<&'a Membership, Refusal> {
+    ask.administration.membership().ok_or_else(|| {
+        let refusal = Refusal::not_found("this target is no gateway of a group");
+        refusal.hint("`selvedge serve --gateway-group` starts one")
+    })
 }

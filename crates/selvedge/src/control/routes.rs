@@ -163,6 +163,9 @@ pub(super) const ROUTES: &[Route] = &[
         204 None, connections::reset),
     route!("GET" "/v1/gateways", "The gateways of the group that the target belongs to, and what each serves", None,
         200 Some("GatewayGroup"), gateways::show),
+    route!("DELETE" "/v1/gateways/{name}",
+        "Take a gateway out of the group that has ended or was given up; its namespaces go to other load-balancing groups",
+        None, 204 None, gateways::remove),
     route!("GET" "/v1/openapi.json", "This document", None, 200 None, openapi::answer),
     route!("GET" METRICS_PATH, "What was done, in Prometheus's text format", None, 200 None, metrics::answer),
 ];

@@ -34,11 +34,35 @@ pub(crate) struct StatusFlags {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  selvedge gateways")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  selvedge gateways
+  selvedge gateways remove rack2-old"
+)]
 pub(crate) struct GatewaysFlags {
+    #[command(subcommand)]
+    pub(crate) action: Option<GatewaysAction>,
     #[command(flatten)]
     pub(crate) control: ControlFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GatewaysAction {
+    /// Take a gateway out of the group that has ended or was given up, and will not come back
+    #[command(
+        after_help = "Its namespaces go to the load-balancing groups that have the fewest, while hosts use them. Another gateway
+may have its number then. One that is alive is refused: end it first.
+
+Example:
+  selvedge gateways remove rack2-old"
+    )]
+    Remove {
+        /// Its name, as `selvedge gateways` shows it
+        name: String,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Referral(control::ReferralFlags),
     /// Show how a running target is
     Status(control::StatusFlags),
-    /// Show the group of gateways that a running target belongs to
+    /// Show the group of gateways that a running target belongs to, or take one out that is gone
     Gateways(control::GatewaysFlags),
     /// Watch what a running target does: subsystems, hosts, queues, reactors
     Top(top::TopFlags),

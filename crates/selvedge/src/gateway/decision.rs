@@ -68,7 +68,8 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
     let mut decision = Decision::default();
     for number in state.owned(view.me) {
         let group = &state.groups[&number];
-        if view.is_leaving || successor(state, view, number).is_some() {
+        let is_going = state.is_to_be_dissolved(number) || successor(state, view, number).is_some();
+        if view.is_leaving || is_going {
             continue;
         }
         let missing = group.fence.iter().filter(|address| !view.fenced.contains(*address));
@@ -158,9 +159,15 @@ fn wanted(state: &GroupState, view: &View<'_>) -> GroupState {
     wanted
 }
 
-/// One of this gateway's groups: that it serves it now, or that it has let go of it for another.
+/// One of this gateway's groups: that it serves it now, or that it has let go of it for another, or for good.
 fn finish(wanted: &mut GroupState, state: &GroupState, view: &View<'_>, number: u32) {
     let is_released = !view.held.contains(&number);
+    if !view.is_leaving && state.is_to_be_dissolved(number) {
+        if is_released {
+            wanted.dissolve(number);
+        }
+        return;
+    }
     let heir = if view.is_leaving {
         is_released.then(|| heir(wanted, view))
     } else {

@@ -127,14 +127,6 @@ impl LocalFabric<'_> {
         }
         Ok(shared)
     }
-
-    /// The load-balancing group that a new namespace goes to: the one with the fewest.
-    pub(crate) fn group_with_fewest(&self) -> Option<u32> {
-        let namespaces = self.state.config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
-        let groups: Vec<u32> = namespaces.map(|namespace| namespace.ana_group).collect();
-        let count = |number: &u32| groups.iter().filter(|group| *group == number).count();
-        self.state.groups.keys().copied().min_by_key(|number| (count(number), *number))
-    }
 }
 
 /// Whether it is something that one gateway writes to at a time.
@@ -239,6 +231,5 @@ mod tests {
             refused(|subsystem| subsystem.namespaces[0].backend = BackendConfig::Memory { size: 4096 }),
             "subsystems[0].namespaces[0].backend"
         );
-        assert_eq!(local.group_with_fewest(), Some(1));
     }
 }

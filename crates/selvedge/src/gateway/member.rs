@@ -53,7 +53,8 @@ impl Member {
         let (tell_bell, tell) = sync_channel(1);
         let store = Store::connect(spec.clone(), look_bell.clone()).map_err(|error| failed(&error))?;
         wait_for_namesake(&store, name, &failed)?;
-        let (state, (me, number)) = register(&store, name, &[]).map_err(|what| failed(&what))?;
+        let (state, number) = register(&store, name, &[], None).map_err(|what| failed(&what))?;
+        let (me, number) = number.ok_or_else(|| failed(&"it was taken out again at once"))?;
         tracing::info!(group = %spec, name, number, "this is a gateway of the group now");
         let membership = Membership::new(spec.to_string(), number, store, me, state);
         let membership = Arc::new(membership.with_bells(wake_bell, look_bell, tell_bell));
@@ -201,24 +202,29 @@ fn wait_for_namesake(
     }
 }
 
-/// Writes a gateway of this name into the group's state, as an incarnation of its own. With it come who it is and its number.
+/// Writes a gateway of this name into the group's state, as an incarnation of its own. With it come who it is and its number:
+/// none for one that comes back `as_number` and does not have that number any more, since it was removed meanwhile.
 pub(super) fn register(
     store: &Store,
     name: &str,
     listeners: &[Listener],
-) -> Result<(GroupState, (Owner, u16)), StoreError> {
-    let full = || StoreError::Damaged("it has as many gateways as it can have".to_owned());
+    as_number: Option<u16>,
+) -> Result<(GroupState, Option<(Owner, u16)>), StoreError> {
     let mut tried: Vec<Owner> = Vec::new();
     update(store, |state| {
+        let number = state.gateways.get(name).map(|gateway| gateway.number);
+        if as_number.is_some() && as_number != number {
+            return Ok(Update::Done(None));
+        }
         // A change that took too long may have happened.
-        if let Some(me) = tried.iter().find(|me| state.is_alive(me)) {
-            return Ok(Update::Done((me.clone(), state.gateways[name].number)));
+        if let Some((me, number)) = tried.iter().find(|me| state.is_alive(me)).zip(number) {
+            return Ok(Update::Done(Some((me.clone(), number))));
         }
         // Others may have given it up since, and told hosts that it is at rest: then it must be another.
         let me = Owner { gateway: name.to_owned(), incarnation: incarnation() };
-        let number = state.register(&me, listeners).map_err(|_| full())?;
+        let number = state.register(&me, listeners).map_err(|_| StoreError::Full)?;
         tried.push(me.clone());
-        Ok(Update::Write((me, number)))
+        Ok(Update::Write(Some((me, number))))
     })
 }
 

@@ -17,6 +17,7 @@ use super::local_fabric::LocalFabric;
 use super::member::{Places, Update, register, update};
 use super::passed_reset::PassedResets;
 use super::peer_reset::{PeerResets, tag};
+use super::removal::NotRemoved;
 use super::seen::Seen;
 use super::serving::{Adjusted, Serving};
 use super::state::{GroupState, Listener, Owner};
@@ -398,8 +399,13 @@ impl Membership {
         tracing::warn!(group = self.group, name, "the other gateways have given this one up; it comes back");
         serving.close(target);
         target.forget_cluster_connections();
-        match register(&self.store, &name, &listeners(&target.config().ports)) {
-            Ok((state, (me, _))) => {
+        match register(&self.store, &name, &listeners(&target.config().ports), Some(self.number)) {
+            Ok((state, None)) => {
+                // It was removed. With another number its controllers would have identifiers that are another gateway's.
+                self.seen().learn(state);
+                Progress::Again
+            }
+            Ok((state, Some((me, _)))) => {
                 let mut seen = self.seen();
                 (seen.me, seen.beaten_ms, seen.count) = (me, None, 0);
                 seen.learn(state);
@@ -473,8 +479,7 @@ impl Membership {
     /// The load-balancing group that a new namespace goes to.
     pub(crate) fn group_with_fewest(&self) -> Option<u32> {
         self.catch_up();
-        let (serving, seen) = (self.turn(), self.seen());
-        serving.view(&seen.state, &seen.me.gateway, &[]).group_with_fewest()
+        self.seen().state.group_with_fewest()
     }
 
     /// Has all gateways serve what `wanted` says of them, and this one its ports, for whoever has the turn.
@@ -518,7 +523,7 @@ impl Membership {
                 self.tell();
                 return Ok(());
             }
-            if current.config != base.config {
+            if current.config != base.config || !current.has_groups_of(shared) {
                 self.seen().learn(current);
                 let what = "the configuration was changed through another gateway at the same moment";
                 return Err(Refusal::conflict(what).hint("look at it, and ask again"));
@@ -534,6 +539,30 @@ impl Membership {
             }
         }
         Err(Refusal::new(503, format!("the group's state cannot be changed: {problem}")))
+    }
+
+    /// Takes a gateway out of the group for good that has ended or was given up.
+    pub(crate) fn remove_gateway(&self, name: &str) -> Result<(), Refusal> {
+        let mut is_tried = false;
+        let removed = update(&self.store, |state| {
+            let outcome = state.remove(name);
+            // A change that took too long may have happened.
+            if is_tried && outcome == Err(NotRemoved::Unknown) {
+                return Ok(Update::Done(Ok(())));
+            }
+            is_tried |= outcome.is_ok();
+            Ok(if outcome.is_ok() { Update::Write(outcome) } else { Update::Done(outcome) })
+        });
+        let (state, outcome) = removed.map_err(|error| Refusal::new(503, error))?;
+        self.seen().learn(state);
+        outcome.map_err(|reason| reason.refusal(name))?;
+        self.ring(|bells| &bells.tell);
+        self.wake();
+        // Of one that is left behind nobody takes notice.
+        if let Err(error) = self.store.forget_beat(name) {
+            tracing::debug!(%error, "a removed gateway's last sign of life stays where it is");
+        }
+        Ok(())
     }
 
     /// The group, as this gateway sees it.

@@ -16,6 +16,12 @@ pub(super) fn narrate(before: &GroupState, after: &GroupState) {
             Life::Left => tracing::info!(gateway = name, "a gateway has left"),
         }
     }
+    for name in before.gateways.keys().filter(|name| !after.gateways.contains_key(*name)) {
+        tracing::info!(gateway = name, "a gateway was removed from the group");
+    }
+    for number in before.groups.keys().filter(|number| !after.groups.contains_key(number)) {
+        tracing::info!(group = number, "a load-balancing group is gone, and its namespaces are in others");
+    }
     for (number, group) in &after.groups {
         let known = before.groups.get(number);
         if known.is_some_and(|known| (&known.owner, known.state) == (&group.owner, group.state)) {

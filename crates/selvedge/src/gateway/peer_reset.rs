@@ -35,6 +35,10 @@ pub(crate) enum Rest {
 /// An incarnation is in the state before it has a controller, and its successor ends those it left before it serves. So who
 /// is not in the state as it is now writes by its former connections alone, and what was to be fenced of these is in the
 /// fence of a load-balancing group until it is.
+///
+/// Nothing is said of a number that no gateway has. That of a gateway that was removed is at rest, since it was fenced before;
+/// but so would be said of identifiers that are none of this group's. When another gateway has the number, the removed one
+/// is a former incarnation like any other.
 pub(crate) fn rest(state: &GroupState, fenced: &BTreeSet<String>, controller: &ControllerInstance) -> Rest {
     let number = controller.controller_id.saturating_sub(1) / GATEWAY_CONTROLLERS + 1;
     let Some(gateway) = state.gateways.values().find(|gateway| gateway.number == number) else {

@@ -176,6 +176,12 @@ impl GroupState {
         self.gateways.iter().filter(|(_, gateway)| gateway.life == Life::Alive)
     }
 
+    /// Whether it has the load-balancing groups of all namespaces of this configuration.
+    pub(crate) fn has_groups_of(&self, config: &FabricConfig) -> bool {
+        let mut namespaces = config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        namespaces.all(|namespace| self.groups.contains_key(&namespace.ana_group))
+    }
+
     /// The load-balancing groups of this owner.
     pub(crate) fn owned<'a>(&'a self, owner: &'a Owner) -> impl Iterator<Item = u32> + 'a {
         let owned = self.groups.iter().filter(move |(_, group)| group.owner.as_ref() == Some(owner));
@@ -186,7 +192,11 @@ impl GroupState {
     /// taken, is its own, behind a fence.
     pub(crate) fn register(&mut self, me: &Owner, listeners: &[Listener]) -> Result<u16, GroupFull> {
         self.bury(&me.gateway, |_, _| Some(me.clone()));
-        let taken = |number: &u16| self.gateways.values().any(|gateway| gateway.number == *number);
+        // A removed gateway's load-balancing group has its number for a while yet.
+        let taken = |number: &u16| {
+            self.groups.contains_key(&u32::from(*number))
+                || self.gateways.values().any(|gateway| gateway.number == *number)
+        };
         let number = match self.gateways.get(&me.gateway) {
             Some(known) => known.number,
             None => (1..=GATEWAYS_MAX).find(|number| !taken(number)).ok_or(GroupFull)?,

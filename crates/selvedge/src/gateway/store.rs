@@ -10,7 +10,7 @@ use std::time::Duration;
 use engine::ceph::{CephError, Cluster, ClusterOptions, Object, ObjectChange, Pairs, Watch};
 use engine::limits::{
     CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CONNECT_TIMEOUT_MS, GATEWAY_CONNECTIONS_MAX, GATEWAY_FENCE_S,
-    GATEWAY_LATE_MAX, GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS,
+    GATEWAY_LATE_MAX, GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS, GATEWAYS_MAX,
 };
 
 use super::beat::Beat;
@@ -34,6 +34,8 @@ pub(crate) enum StoreError {
     Damaged(String),
     /// There is nothing any more where there was.
     Gone(String),
+    /// There are as many gateways as there can be.
+    Full,
     /// This gateway has made as many connections for images as it may.
     Connections,
 }
@@ -44,6 +46,10 @@ impl std::fmt::Display for StoreError {
             Self::Ceph(error) => error.fmt(f),
             Self::Damaged(what) => write!(f, "the gateways' group cannot be read: {what}"),
             Self::Gone(name) => write!(f, "the gateways' group {name} is not there any more"),
+            Self::Full => write!(
+                f,
+                "the group has {GATEWAYS_MAX} gateways and can have no more; `selvedge gateways remove NAME` takes out one that is gone"
+            ),
             Self::Connections => write!(
                 f,
                 "this gateway has made {GATEWAY_CONNECTIONS_MAX} connections for images since it began, and the others can shut out \
@@ -141,6 +147,13 @@ impl Store {
         let value = serde_json::to_vec(beat).expect("plain data");
         let set = Pairs::from([(name.to_owned(), value)]);
         let change = ObjectChange { set, ..ObjectChange::default() };
+        self.look_after(self.connection().beats.change(&change)).map(drop)?;
+        Ok(())
+    }
+
+    /// Takes away what a gateway has said last.
+    pub(crate) fn forget_beat(&self, name: &str) -> Result<(), StoreError> {
+        let change = ObjectChange { remove: vec![name.to_owned()], ..ObjectChange::default() };
         self.look_after(self.connection().beats.change(&change)).map(drop)?;
         Ok(())
     }

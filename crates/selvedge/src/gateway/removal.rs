@@ -1,0 +1,221 @@
+//! Taking a gateway out of its group for good, and what becomes of its load-balancing group. It is all about the group's
+//! state, and neither reads nor writes it.
+//!
+//! It is done in two steps. Whoever asks takes the gateway's record away, and no more: its load-balancing group keeps its owner,
+//! who serves it, and its fence. The owner lets go of the images, and then takes the group away in the one change that gives
+//! its namespaces to others: as when it gives the group to another gateway, nobody else can have the images before.
+
+use std::collections::BTreeMap;
+
+use super::state::{GroupState, Life, LoadBalancingGroup, Phase};
+use crate::control::refusal::Refusal;
+
+/// Why a gateway cannot be taken out of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotRemoved {
+    /// There is none by that name.
+    Unknown,
+    /// It may serve.
+    Alive,
+    /// This load-balancing group is just being taken over.
+    TakenOver(u32),
+}
+
+impl NotRemoved {
+    /// The same for whoever has asked for this gateway's removal.
+    pub(crate) fn refusal(self, name: &str) -> Refusal {
+        match self {
+            Self::Unknown => Refusal::not_found(format!("the group has no gateway {name}"))
+                .hint("`selvedge gateways` shows those that there are"),
+            Self::Alive => Refusal::conflict(format!("gateway {name} is alive"))
+                .hint("end it first; one that is lost is given up within seconds"),
+            Self::TakenOver(number) => {
+                Refusal::conflict(format!("load-balancing group {number} is being taken over"))
+                    .hint("ask again in a moment")
+            }
+        }
+    }
+}
+
+impl GroupState {
+    /// Takes a gateway out of the group that has ended or was given up. Its number is free when its load-balancing group is
+    /// gone.
+    ///
+    /// # Errors
+    /// When it may serve; or when a group is being taken over, since then a dead gateway's connections may not be on the
+    /// blocklist yet, and whoever asks may have it in mind to start something of its own where that one was.
+    pub(crate) fn remove(&mut self, name: &str) -> Result<(), NotRemoved> {
+        let gateway = self.gateways.get(name).ok_or(NotRemoved::Unknown)?;
+        if gateway.life == Life::Alive {
+            return Err(NotRemoved::Alive);
+        }
+        if let Some((number, _)) = self.groups.iter().find(|(_, group)| !is_settled(group)) {
+            return Err(NotRemoved::TakenOver(*number));
+        }
+        self.gateways.remove(name);
+        Ok(())
+    }
+
+    /// Whether the gateway that this load-balancing group is for is one of the group, be it alive or not. One that was removed
+    /// and has come again by the same name has another number.
+    fn has_home(&self, number: u32) -> bool {
+        let preferred = self.groups.get(&number).and_then(|group| self.gateways.get(&group.preferred));
+        preferred.is_some_and(|gateway| u32::from(gateway.number) == number)
+    }
+
+    /// Whether this load-balancing group's owner is to let go of it, and then to dissolve it: its gateway was removed, there
+    /// are others, and nothing is left to be fenced.
+    pub(crate) fn is_to_be_dissolved(&self, number: u32) -> bool {
+        self.groups.get(&number).is_some_and(is_settled)
+            && !self.has_home(number)
+            && self.groups.keys().any(|other| self.has_home(*other))
+    }
+
+    /// Takes a load-balancing group away whose owner has let go of it. Each of its namespaces goes to the group that has the
+    /// fewest by then.
+    pub(crate) fn dissolve(&mut self, number: u32) {
+        if !self.is_to_be_dissolved(number) {
+            return;
+        }
+        self.groups.remove(&number);
+        let mut counts = self.namespace_counts();
+        for subsystem in &mut self.config.subsystems {
+            for namespace in subsystem.namespaces.iter_mut().filter(|known| known.ana_group == number) {
+                let Some(group) = with_fewest(&counts) else { return };
+                namespace.ana_group = group;
+                *counts.entry(group).or_default() += 1;
+            }
+        }
+    }
+
+    /// The load-balancing group that a new namespace goes to: the one with the fewest, of those that stay.
+    pub(crate) fn group_with_fewest(&self) -> Option<u32> {
+        with_fewest(&self.namespace_counts())
+    }
+
+    /// How many namespaces the load-balancing groups have that stay.
+    fn namespace_counts(&self) -> BTreeMap<u32, usize> {
+        let staying = self.groups.keys().filter(|number| self.has_home(**number));
+        let mut counts: BTreeMap<u32, usize> = staying.map(|number| (*number, 0)).collect();
+        for namespace in self.config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces) {
+            if let Some(count) = counts.get_mut(&namespace.ana_group) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+}
+
+/// Whether its owner serves it, and nothing is left to be fenced for it.
+fn is_settled(group: &LoadBalancingGroup) -> bool {
+    group.state == Phase::Serving && group.fence.is_empty()
+}
+
+fn with_fewest(counts: &BTreeMap<u32, usize>) -> Option<u32> {
+    counts.iter().min_by_key(|(number, count)| (**count, **number)).map(|(number, _)| *number)
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::backend::BackendConfig;
+    use engine::target::{NamespaceConfig, SubsystemConfig};
+
+    use super::super::state::Owner;
+    use super::*;
+
+    fn owner(gateway: &str, incarnation: u64) -> Owner {
+        Owner { gateway: gateway.to_owned(), incarnation }
+    }
+
+    /// Gateways a, b and c, each of which serves its own, and namespaces in these groups.
+    fn group_of_three(namespaces: &[u32]) -> GroupState {
+        let mut state = GroupState::default();
+        for name in ["a", "b", "c"] {
+            state.register(&owner(name, 1), &[]).unwrap();
+            assert!(state.add_address(&owner(name, 1), name));
+        }
+        let namespace = |(at, group): (usize, &u32)| {
+            let backend = BackendConfig::Null { size: 4096 };
+            NamespaceConfig { ana_group: *group, ..NamespaceConfig::new(at as u32 + 1, backend, 4096) }
+        };
+        let namespaces = namespaces.iter().enumerate().map(namespace).collect();
+        state.config.subsystems.push(SubsystemConfig::new("nqn.test:a", "A", "Selvedge").with(namespaces));
+        serve_all(&mut state);
+        state
+    }
+
+    fn serve_all(state: &mut GroupState) {
+        for group in state.groups.values_mut() {
+            group.fence.clear();
+            group.state = Phase::Serving;
+        }
+    }
+
+    fn groups_of_namespaces(state: &GroupState) -> Vec<u32> {
+        state.config.subsystems[0].namespaces.iter().map(|namespace| namespace.ana_group).collect()
+    }
+
+    #[test]
+    fn who_lives_or_is_fenced_yet_is_not_removed() {
+        let mut state = group_of_three(&[]);
+        assert_eq!(state.remove("x"), Err(NotRemoved::Unknown));
+        assert_eq!(state.remove("a"), Err(NotRemoved::Alive));
+        state.bury("a", |_, _| Some(owner("b", 1)));
+        let before = state.clone();
+        assert_eq!(state.remove("a"), Err(NotRemoved::TakenOver(1)));
+        state.groups.get_mut(&1).unwrap().state = Phase::Serving;
+        assert_eq!(state.remove("a"), Err(NotRemoved::TakenOver(1)), "its fence is not finished");
+        state.groups.insert(1, before.groups[&1].clone());
+        assert_eq!(state, before, "nothing has changed");
+        serve_all(&mut state);
+        assert_eq!(state.remove("a"), Ok(()));
+        assert!(!state.gateways.contains_key("a"));
+        assert_eq!(state.groups[&1].owner, Some(owner("b", 1)), "its group stays with its owner");
+    }
+
+    #[test]
+    fn namespaces_of_a_removed_gateway_go_to_all_others() {
+        let mut state = group_of_three(&[1, 1, 1, 1, 2, 3, 3]);
+        state.dissolve(1);
+        assert!(state.groups.contains_key(&1), "it has its gateway");
+        state.bury("a", |_, _| Some(owner("b", 1)));
+        serve_all(&mut state);
+        assert!(!state.is_to_be_dissolved(1), "the gateway may come back");
+        state.remove("a").unwrap();
+        assert!(state.is_to_be_dissolved(1) && !state.is_to_be_dissolved(2));
+        assert_eq!(state.group_with_fewest(), Some(2), "the one that has none is about to go");
+        state.dissolve(1);
+        assert_eq!(state.groups.keys().copied().collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(groups_of_namespaces(&state), [2, 2, 3, 2, 2, 3, 3]);
+    }
+
+    #[test]
+    fn a_group_is_dissolved_only_when_its_fence_is_finished_and_another_is_there() {
+        let mut state = group_of_three(&[1, 2, 3]);
+        state.bury("a", |_, _| Some(owner("c", 1)));
+        serve_all(&mut state);
+        state.remove("a").unwrap();
+        state.groups.get_mut(&1).unwrap().fence.push("x".to_owned());
+        assert!(!state.is_to_be_dissolved(1));
+        state.dissolve(1);
+        assert!(state.groups.contains_key(&1));
+        serve_all(&mut state);
+        state.gateways.clear();
+        assert!(!state.is_to_be_dissolved(1), "its namespaces would have no group");
+    }
+
+    #[test]
+    fn a_number_is_free_when_nothing_has_it_any_more() {
+        let mut state = group_of_three(&[1]);
+        state.bury("a", |_, _| Some(owner("b", 1)));
+        serve_all(&mut state);
+        state.remove("a").unwrap();
+        assert_eq!(state.register(&owner("a", 2), &[]), Ok(4), "its former group has that number yet");
+        serve_all(&mut state);
+        assert!(state.is_to_be_dissolved(1), "the same name is another gateway");
+        state.dissolve(1);
+        assert_eq!(groups_of_namespaces(&state), [2]);
+        assert_eq!(state.register(&owner("d", 1), &[]), Ok(1));
+        assert_eq!(state.groups[&1].preferred, "d");
+    }
+}
