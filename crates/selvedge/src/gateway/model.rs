@@ -1,18 +1,29 @@
-//! A world of gateways, a store and hosts' writes, as a queue of events that follow from a seed: gateways stop, go on, die
-//! and come back, messages are late or lost. It looks after each event whether two gateways could write to one group.
+//! A world of gateways, a store and hosts' writes, as a queue of events that follow from a seed: gateways stop, go on, die,
+//! come back or are removed, messages are late or lost. What has to be so is in `checks`.
+
+mod chance;
+mod checks;
+mod removal;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use engine::backend::BackendConfig;
 use engine::limits::{GATEWAY_BEAT_MS, GATEWAY_CONTROLLERS, GATEWAY_LEASE_MS, GATEWAY_OPERATION_TIMEOUT_MS};
+use engine::target::{NamespaceConfig, SubsystemConfig};
 use nvme::cross_reset::ControllerInstance;
 
 use super::beat::Beat;
 use super::decision::{Decision, Standing, View, decide};
 use super::lease::LeaseWatch;
 use super::peer_reset::{Rest, rest, tag};
-use super::state::{GroupState, LoadBalancingGroup, Owner};
+use super::state::{GroupState, Owner};
 use super::visits::Visits;
+use chance::Chance;
+
+/// Namespaces there are at most, of which the first gateways' load-balancing groups get some each.
+const NAMESPACES: u32 = 6;
+const NAMESPACES_OF_A_GROUP: u32 = 2;
 
 /// What is broken on purpose, so that it is known that breaking is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,33 +41,10 @@ pub(super) enum Flaw {
     RestBeforeFence,
     /// Hosts are told so by a state that is older than their question.
     RestByOldState,
-}
-
-/// The chances of a world: SplitMix64.
-#[derive(Debug)]
-pub(super) struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-
-    /// Mostly short, sometimes long.
-    fn delay_ms(&mut self) -> u64 {
-        match self.below(50) {
-            0 => self.below(3_000),
-            1..=5 => self.below(300),
-            _ => 1 + self.below(20),
-        }
-    }
+    /// A gateway is removed with its load-balancing group, before its connections are on the blocklist.
+    RemovalBeforeFence,
+    /// A load-balancing group is dissolved by whoever removes its gateway, and not by its owner.
+    DissolvedUnderOwner,
 }
 
 /// What happens at a time.
@@ -71,6 +59,9 @@ struct Process {
     fenced: BTreeSet<String>,
     held: BTreeSet<u32>,
     open: BTreeSet<u32>,
+    /// The namespaces that it can write to, and that it serves to hosts.
+    images: BTreeSet<u32>,
+    served: BTreeSet<u32>,
     connection: Option<String>,
     visits: Visits,
     beaten_ms: Option<u64>,
@@ -86,7 +77,7 @@ struct Process {
 #[derive(Debug)]
 struct Ghost {
     who: Owner,
-    held: BTreeSet<u32>,
+    images: BTreeSet<u32>,
     connection: String,
 }
 
@@ -104,7 +95,9 @@ pub(super) struct World {
     /// By the gateways' names. Incarnations tell which events are a process's that is there no more.
     processes: BTreeMap<String, Process>,
     ghosts: Vec<Ghost>,
+    /// The gateways that are running or may be started.
     names: Vec<String>,
+    named: u64,
     /// The gateways that hosts reach.
     reached: BTreeSet<String>,
     incarnations: u64,
@@ -119,11 +112,12 @@ pub(super) struct World {
     /// Groups that went from a living gateway to where hosts are.
     pub(super) moves: usize,
     pub(super) rests: usize,
+    pub(super) removals: usize,
 }
 
 impl World {
     pub(super) fn new(seed: u64, flaw: Flaw) -> Self {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::new(seed);
         let count = 2 + chance.below(3);
         let mut world = Self {
             chance,
@@ -138,6 +132,7 @@ impl World {
             processes: BTreeMap::new(),
             ghosts: Vec::new(),
             names: (0..count).map(|number| format!("g{number}")).collect(),
+            named: count,
             reached: (0..count).map(|number| format!("g{number}")).collect(),
             incarnations: 0,
             rested: BTreeSet::new(),
@@ -147,7 +142,9 @@ impl World {
             returns: 0,
             moves: 0,
             rests: 0,
+            removals: 0,
         };
+        world.store.config.subsystems.push(SubsystemConfig::new("nqn.test:a", "A", "Selvedge"));
         for name in world.names.clone() {
             world.start(&name);
         }
@@ -190,7 +187,8 @@ impl World {
                     process.is_leaving = true;
                 }
             }
-            (true, 5..=6) => {
+            (true, 5) | (false, 0..=1) => self.remove(name),
+            (true, 6..=7) => {
                 if !self.reached.remove(&name) {
                     self.reached.insert(name);
                 }
@@ -215,64 +213,6 @@ impl World {
             }
             if !self.processes.contains_key(&name) {
                 self.start(&name);
-            }
-        }
-    }
-
-    /// What is not as it has to be after a while without faults.
-    pub(super) fn unrest(&self) -> Option<String> {
-        for (number, group) in &self.store.groups {
-            let Some(owner) = &group.owner else { return Some(format!("{number} has no owner")) };
-            if !self.is_place(group, &owner.gateway) || !group.fence.is_empty() {
-                return Some(format!("{number} is not where it should be: {group:?}"));
-            }
-            let serving = self.processes.values().filter(|process| process.open.contains(number));
-            let serving: Vec<&Owner> = serving.map(|process| &process.me).collect();
-            if serving != [owner] {
-                return Some(format!("{number} is {owner:?}'s and served by {serving:?}"));
-            }
-        }
-        (self.store.groups.len() != self.names.len()).then(|| format!("{} groups", self.store.groups.len()))
-    }
-
-    /// Whether a group belongs to this gateway, by where hosts are.
-    fn is_place(&self, group: &LoadBalancingGroup, owner: &str) -> bool {
-        if self.reached.contains(&group.preferred) || self.reached.is_empty() {
-            owner == group.preferred
-        } else {
-            self.reached.contains(owner)
-        }
-    }
-
-    fn check(&mut self) {
-        let can_write = |connection: &String| !self.blocklist.contains(connection);
-        let processes = self.processes.values().filter(|process| !process.held.is_empty());
-        let living = processes.filter_map(|process| process.connection.as_ref().map(|at| (&process.me, at)));
-        let ghosts = self.ghosts.iter().filter(|ghost| !ghost.held.is_empty());
-        let mut all = living.chain(ghosts.map(|ghost| (&ghost.who, &ghost.connection)));
-        if let Some((who, _)) = all.find(|(who, at)| can_write(at) && self.rested.contains(who)) {
-            let now_ms = self.now_ms;
-            self.wrong =
-                Some(format!("at {now_ms} ms {who:?} writes, of which hosts were told that it is at rest"));
-            return;
-        }
-        for number in self.store.groups.keys() {
-            let can_write = |connection: &String| !self.blocklist.contains(connection);
-            let mut writers = Vec::new();
-            for process in self.processes.values().filter(|process| process.held.contains(number)) {
-                if process.connection.as_ref().is_some_and(can_write) {
-                    writers.push(&process.me);
-                }
-            }
-            for ghost in self.ghosts.iter().filter(|ghost| ghost.held.contains(number)) {
-                if can_write(&ghost.connection) {
-                    writers.push(&ghost.who);
-                }
-            }
-            if writers.len() > 1 {
-                let now_ms = self.now_ms;
-                self.wrong = Some(format!("at {now_ms} ms group {number} can be written by {writers:?}"));
-                return;
             }
         }
     }
@@ -325,7 +265,7 @@ impl World {
         let Some(process) = self.processes.remove(name) else { return };
         self.ghosts.extend(process.connection.map(|connection| Ghost {
             who: process.me,
-            held: process.held,
+            images: process.images,
             connection,
         }));
     }
@@ -341,6 +281,8 @@ impl World {
             fenced: BTreeSet::new(),
             held: BTreeSet::new(),
             open: BTreeSet::new(),
+            images: BTreeSet::new(),
+            served: BTreeSet::new(),
             connection: None,
             visits: Visits::default(),
             beaten_ms: None,
@@ -360,7 +302,8 @@ impl World {
             let known = world.store.gateways.get(&me.gateway).map(|gateway| gateway.incarnation);
             if known != Some(me.incarnation) {
                 let mut state = world.store.clone();
-                state.register(&me, &[]).expect("few gateways");
+                let number = state.register(&me, &[]).expect("few gateways");
+                add_namespaces(&mut state, u32::from(number));
                 world.store = GroupState { version: world.store.version + 1, ..state };
             }
             world.store.is_alive(&me).then(|| world.store.clone())
@@ -423,7 +366,8 @@ impl World {
     fn somebody(&mut self) -> Option<(Owner, u16)> {
         let name = self.names[self.chance.below(self.names.len() as u64) as usize].clone();
         let gateway = self.store.gateways.get(&name)?;
-        Some((Owner { gateway: name, incarnation: gateway.incarnation }, gateway.number))
+        let owner = Owner { gateway: name, incarnation: gateway.incarnation };
+        Some((owner, gateway.number))
     }
 
     /// A gateway answers a host that has lost another one, or itself in a former incarnation.
@@ -490,7 +434,8 @@ impl World {
             self.fence(me, decision.fence.clone());
         }
         let process = self.processes.get_mut(name).expect("it acts");
-        if decision.hold != process.held || decision.open != process.open {
+        let is_otherwise = decision.hold != process.held || decision.open != process.open;
+        if is_otherwise || process.images != namespaces(&process.state, &decision.hold) {
             self.apply(name, decision.hold, decision.open);
         } else if let Some(wanted) = decision.write {
             self.write(name, wanted);
@@ -520,22 +465,26 @@ impl World {
         if process.connection.is_none() && !hold.is_empty() {
             return self.connect(name, hold, open);
         }
+        let images = namespaces(&process.state, &hold);
+        let served = namespaces(&process.state, &open);
         process.held.extend(hold.iter().copied());
+        process.images.extend(images.iter().copied());
         let me = process.me.clone();
         let (work_ms, late_ms) = (self.chance.delay_ms(), self.chance.delay_ms());
         let is_late = self.flaw == Flaw::LateRelease;
         self.on(me.clone(), work_ms, move |world, name| {
             let process = world.processes.get_mut(name).expect("it applies");
             process.is_busy = false;
-            process.open = open;
+            (process.open, process.served) = (open, served);
             if is_late {
-                let let_go: BTreeSet<u32> = process.held.difference(&hold).copied().collect();
+                let let_go: BTreeSet<u32> = process.images.difference(&images).copied().collect();
                 if let Some(connection) = process.connection.clone() {
-                    world.ghosts.push(Ghost { who: me.clone(), held: let_go, connection });
+                    world.ghosts.push(Ghost { who: me.clone(), images: let_go, connection });
                     world.after(late_ms, |world| drop(world.ghosts.pop()));
                 }
             }
-            world.processes.get_mut(name).expect("it applies").held = hold;
+            let process = world.processes.get_mut(name).expect("it applies");
+            (process.held, process.images) = (hold, images);
         });
     }
 
@@ -594,6 +543,26 @@ impl World {
                     _ => self.takeovers += 1,
                 }
             }
+        }
+    }
+}
+
+/// The namespaces of these load-balancing groups.
+fn namespaces(state: &GroupState, groups: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let all = state.config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    all.filter(|namespace| groups.contains(&namespace.ana_group)).map(|namespace| namespace.nsid).collect()
+}
+
+/// Gives the first load-balancing groups their namespaces.
+fn add_namespaces(state: &mut GroupState, group: u32) {
+    let namespaces = &mut state.config.subsystems[0].namespaces;
+    let is_known = namespaces.iter().any(|namespace| namespace.ana_group == group);
+    for _ in 0..if is_known { 0 } else { NAMESPACES_OF_A_GROUP } {
+        let nsid = namespaces.len() as u32 + 1;
+        if nsid <= NAMESPACES {
+            let backend = BackendConfig::Null { size: 4096 };
+            namespaces
+                .push(NamespaceConfig { ana_group: group, ..NamespaceConfig::new(nsid, backend, 4096) });
         }
     }
 }
