@@ -45,26 +45,27 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    fn new(number: u32, pair: &Grounds<'_>) -> Gateway {
-        let (name, place) = if number == 1 { ("a", pair.names.0) } else { ("b", pair.names.1) };
-        let ip = Ipv4Addr::new(10, 1, HOST_LINK as u8, number as u8);
+    /// A gateway at the first or the second place, counted from 1.
+    fn new(name: &'static str, place: u8, group: u32, pair: &Grounds<'_>) -> Gateway {
+        let ip = Ipv4Addr::new(10, 1, HOST_LINK as u8, place);
+        let place = if place == 1 { pair.names.0 } else { pair.names.1 };
         let (socket, log) =
             (pair.output.join(format!("{name}.sock")), pair.output.join(format!("gateway-{name}.log")));
         let site = Site::inside(place, ip);
-        let (ip, group) = (ip.to_string(), format!("{POOL}/group,conf={}", pair.conf.display()));
+        let (ip, shared) = (ip.to_string(), format!("{POOL}/group,conf={}", pair.conf.display()));
         let control = format!("unix:{}", socket.display());
         let log = log.display().to_string();
         // What it said before it was killed is kept, and stands before what it says when it is back.
         let level = "SELVEDGE_LOG=info,selvedge::gateway=debug";
         let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &log, "env", level, pair.program];
         let flags = ["serve", "-a", &ip, "--reactors", "1", "--control", &control];
-        let member = ["--gateway-group", &group, "--gateway-name", name];
+        let member = ["--gateway-group", &shared, "--gateway-name", name];
         let words = [&site.words(), &logged[..], &flags, &member].concat();
         let words = words.into_iter().map(str::to_owned).collect();
         Gateway {
             name,
             address: ip.clone(),
-            group: number,
+            group,
             daemon: Daemon::new(format!("gateway {name}"), words),
             socket,
         }
@@ -111,7 +112,7 @@ impl Pair {
         let site = Site::inside(names.1, Ipv4Addr::new(10, 1, CLUSTER_LINK as u8, 2));
         let cluster = Cluster::up_at(site.clone(), &output.join("cluster"), Shape::SMALL)?;
         let grounds = Grounds { program, output, conf: cluster.conf(), names };
-        let gateways = [1, 2].map(|number| Gateway::new(number, &grounds));
+        let gateways = [Gateway::new("a", 1, 1, &grounds), Gateway::new("b", 2, 2, &grounds)];
         let (program, output) = (program.to_owned(), output.to_owned());
         let mut pair = Pair { gateways, cluster, network, site, program, output };
         for number in 0..2 {
@@ -129,21 +130,51 @@ impl Pair {
     }
 
     fn make_namespaces(&self) -> Result<(), String> {
-        self.administer(&["subsystem", "add", NQN, "--allow-any-host"])?;
+        self.administer(0, &["subsystem", "add", NQN, "--allow-any-host"])?;
         for nsid in 1..=2 * IMAGES {
             let image = self.image(nsid);
             self.cluster.rbd(&["create", "--size", &format!("{IMAGE_MIB}M"), &image])?;
             let spec = format!("rbd:{image},conf={},nsid={nsid}", self.cluster.conf().display());
             let group = ((nsid - 1) / IMAGES + 1).to_string();
-            self.administer(&["namespace", "add", NQN, &spec, "--load-balancing-group", &group])?;
+            self.administer(0, &["namespace", "add", NQN, &spec, "--load-balancing-group", &group])?;
         }
         Ok(())
     }
 
-    fn administer(&self, words: &[&str]) -> Result<(), String> {
-        let control = format!("unix:{}", self.gateways[0].socket.display());
-        let words = [&[self.program.as_str()], words, &["--control", &control]].concat();
-        Answer::of(&words)?.well().map(drop).map_err(|reason| format!("{}: {reason}", words[1..].join(" ")))
+    /// Has a gateway do something.
+    ///
+    /// # Errors
+    /// It refuses.
+    pub(super) fn administer(&self, gateway: usize, words: &[&str]) -> Result<(), String> {
+        let answer = self.ask(gateway, words)?;
+        answer.well().map(drop).map_err(|reason| format!("{}: {reason}", words.join(" ")))
+    }
+
+    /// Asks a gateway for something that it has to refuse, with all of these in what it says.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn is_refused(&self, gateway: usize, words: &[&str], parts: &[&str]) -> Result<(), String> {
+        let answer = self.ask(gateway, words)?;
+        answer.fails(1, parts).map_err(|reason| format!("{}: {reason}", words.join(" ")))
+    }
+
+    fn ask(&self, gateway: usize, words: &[&str]) -> Result<Answer, String> {
+        let control = format!("unix:{}", self.gateways[gateway].socket.display());
+        Answer::of(&[&[self.program.as_str()], words, &["--control", &control]].concat())
+    }
+
+    /// Starts a gateway of another name where the first one was, which has ended. It becomes the third of the group.
+    ///
+    /// # Errors
+    /// It does not serve.
+    pub(super) fn replace_first(&mut self, name: &'static str) -> Result<(), String> {
+        let names = self.network.names();
+        let grounds =
+            Grounds { program: &self.program, output: &self.output, conf: self.cluster.conf(), names };
+        self.gateways[0] = Gateway::new(name, 1, 3, &grounds);
+        self.gateways[0].daemon.start()?;
+        self.await_service(0, 3, Instant::now()).map(drop)
     }
 
     /// `POOL/IMAGE` of a namespace.
@@ -225,6 +256,22 @@ impl Pair {
             Ok(())
         })?;
         Ok(took)
+    }
+
+    /// Whether the first gateway is forgotten that there was, and the namespaces of its load-balancing group are served by the third.
+    ///
+    /// # Errors
+    /// It is not so yet.
+    pub(super) fn has_moved_on(&self) -> Result<(), String> {
+        for gateway in &self.gateways {
+            let status = gateway.status()?;
+            let namespaces = [1, 2, 3].map(|group| status.namespaces(group));
+            let wanted = [None, Some(u64::from(IMAGES)), Some(u64::from(IMAGES))];
+            if status.has_gateway("a") || namespaces != wanted || !status.serves(gateway.group) {
+                return Err(format!("gateway {} says {}", gateway.name, status.line()));
+            }
+        }
+        Ok(())
     }
 
     /// Ends whatever happens to the gateways, and waits until all is as it should be.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::outage::Outage;
 use super::pair::{LINKED, NQN, Pair};
-use crate::ceph::ground::same;
+use crate::ceph::ground::{same, soon};
 use crate::chaos::host::{self, Damage, Deeds, Host, Plan};
 use crate::emulator::link::Dice;
 
@@ -22,6 +22,8 @@ const QUIET_RANGE_MIB: u64 = 8;
 /// write on for a while after the writes that were lost with it (which they send again when it has surely come to rest).
 const LONG_S: u64 = 26;
 const SHORT_S: u64 = 20;
+/// And those that see a gateway go and another one come in its place.
+const REPLACEMENT_S: u64 = 16;
 /// Until a host has written something, and until it has ended, on a machine with other work.
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(240);
@@ -116,7 +118,8 @@ impl Rounds {
         let victim = if outage.is_cut() || is_quiet { LINKED } else { self.dice.next() as usize % 2 };
         let (nsid, beside) =
             (self.pair.nsid(victim, self.dice.next()), self.pair.nsid(1 - victim, self.dice.next()));
-        let mut hosts = self.start_hosts(nsid, beside, is_quiet)?;
+        let (runtime_s, size_mb) = if is_quiet { (SHORT_S, QUIET_RANGE_MIB) } else { (LONG_S, RANGE_MIB) };
+        let mut hosts = self.start_hosts([nsid, beside], runtime_s, size_mb, is_quiet)?;
         std::thread::sleep(Duration::from_millis(u64::from(self.dice.next()) % 2_000));
 
         let lasts = Duration::from_millis(outage.lasts_ms(&mut self.dice));
@@ -154,8 +157,57 @@ impl Rounds {
         Ok(figures)
     }
 
-    fn start_hosts(&mut self, nsid: u32, beside: u32, is_quiet: bool) -> Result<Hosts, String> {
-        let (runtime_s, size_mb) = if is_quiet { (SHORT_S, QUIET_RANGE_MIB) } else { (LONG_S, RANGE_MIB) };
+    /// A gateway is killed, taken over and removed while hosts write, and another one comes in its place. It is the last thing that
+    /// is played: the gateways are others afterwards.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub(super) fn replace_gateway(&mut self) -> Result<(), String> {
+        self.count += 1;
+        let nsids = [self.pair.nsid(0, self.dice.next()), self.pair.nsid(1, self.dice.next())];
+        let mut hosts = self.start_hosts(nsids, REPLACEMENT_S, RANGE_MIB, false)?;
+        self.pair.is_refused(0, &["gateways", "remove", "b"], &["gateway b is alive", "end it first"])?;
+        self.pair.is_refused(0, &["gateways", "remove", "x"], &["no gateway x"])?;
+        let began = Instant::now();
+        self.pair.gateways[0].daemon.kill();
+        let takeover = self.pair.await_service(1, 1, began)?;
+        self.pair.replace_first("c")?;
+        self.pair.is_refused(1, &["gateways", "remove", "c"], &["gateway c is alive"])?;
+        if hosts.hit.has_ended() {
+            return Err("the host has ended before the gateway was removed".to_owned());
+        }
+        let removed = Instant::now();
+        self.pair.administer(1, &["gateways", "remove", "a"])?;
+        // The new gateway has no namespaces yet, and so gets all that the removed one had.
+        soon("gateways b and c with two namespaces each", || self.pair.has_moved_on())?;
+        let moved = removed.elapsed();
+        let mut deeds = hosts.finish()?;
+        deeds.add(&hosts.check()?);
+        for (nsid, gateway) in nsids.into_iter().zip(&self.pair.gateways) {
+            has_states(&self.pair.paths(nsid)?, &gateway.address)?;
+        }
+        println!(
+            "        gateway a killed, taken over after {} ms, removed, and its namespaces with another one after {} ms; worst \
+             stall {} ms (of the other's host {} ms); {} writes, {} + {} + {} blocks checked",
+            ms(takeover),
+            ms(moved),
+            hosts.hit.worst_ms()?,
+            hosts.beside.worst_ms()?,
+            deeds.writes,
+            deeds.reads_checked,
+            deeds.blocks_read_back,
+            deeds.blocks_checked,
+        );
+        Ok(())
+    }
+
+    fn start_hosts(
+        &mut self,
+        [nsid, beside]: [u32; 2],
+        runtime_s: u64,
+        size_mb: u64,
+        is_quiet: bool,
+    ) -> Result<Hosts, String> {
         let mut start = |name: &'static str, nsid: u32| {
             let addresses = self.pair.gateways.iter().map(|gateway| gateway.address.clone()).collect();
             let (nqn, range) = (NQN, (0, size_mb));

@@ -52,6 +52,16 @@ impl Status {
         found.is_some_and(|gateway| gateway["life"] == "alive" && gateway["is_well"] == true)
     }
 
+    /// Whether the group has a gateway by this name, be it alive or not.
+    pub(super) fn has_gateway(&self, name: &str) -> bool {
+        self.0["gateways"].as_array().is_some_and(|all| all.iter().any(|gateway| gateway["name"] == name))
+    }
+
+    /// How many namespaces a load-balancing group has, if it is there.
+    pub(super) fn namespaces(&self, group: u32) -> Option<u64> {
+        self.group(group)?["namespaces"].as_u64()
+    }
+
     fn group(&self, group: u32) -> Option<&Value> {
         self.0["load_balancing_groups"].as_array()?.iter().find(|found| found["id"] == group)
     }
@@ -68,7 +78,7 @@ mod tests {
 
     const BODY: &str = r#"{"gateways":[{"name":"a","life":"alive","is_well":true},
         {"name":"b","life":"dead","is_well":false}],
-        "load_balancing_groups":[{"id":1,"state":"serving","is_served_here":true},
+        "load_balancing_groups":[{"id":1,"state":"serving","is_served_here":true,"namespaces":2},
         {"id":2,"state":"fencing","is_served_here":true}]}"#;
 
     #[test]
@@ -76,6 +86,8 @@ mod tests {
         let status = Status::parse(&format!("HTTP/1.0 200 OK\r\na: b\r\n\r\n{BODY}")).unwrap();
         assert_eq!([1, 2, 3].map(|group| status.serves(group)), [true, false, false]);
         assert_eq!(["a", "b", "c"].map(|name| status.is_well(name)), [true, false, false]);
+        assert_eq!(["a", "b", "c"].map(|name| status.has_gateway(name)), [true, true, false]);
+        assert_eq!([1, 3].map(|group| status.namespaces(group)), [Some(2), None]);
     }
 
     #[test]
