@@ -1,6 +1,8 @@
 //! What has to be so in a made-up world of gateways: after each event, and when nothing happens any more. It changes nothing
 //! of it.
 
+use std::collections::BTreeSet;
+
 use super::World;
 use crate::gateway::state::{LoadBalancingGroup, Owner};
 
@@ -26,16 +28,24 @@ impl World {
                 return Some(format!("{namespace:?} is {owner:?}'s and served by {serving:?}"));
             }
         }
-        (self.store.groups.len() != self.names.len()).then(|| format!("{} groups", self.store.groups.len()))
+        // One that was about to come when it was taken out, and ended then, may be there again.
+        let is_known = |name: &String| self.store.gateways.contains_key(name);
+        let homes: BTreeSet<&String> = self.store.groups.values().map(|group| &group.preferred).collect();
+        let is_complete = self.names.iter().all(|name| homes.contains(name));
+        let is_right =
+            is_complete && homes.len() == self.store.groups.len() && homes.into_iter().all(is_known);
+        (!is_right).then(|| format!("not one group for each gateway: {:?}", self.store))
     }
 
     /// Whether a group belongs to this gateway, by where hosts are.
     fn is_place(&self, group: &LoadBalancingGroup, owner: &str) -> bool {
-        let mut reached = self.names.iter().filter(|name| self.reached.contains(*name));
-        if self.reached.contains(&group.preferred) || reached.next().is_none() {
-            owner == group.preferred
-        } else {
-            self.reached.contains(owner)
+        let reached: Vec<&String> = self.names.iter().filter(|name| self.reached.contains(*name)).collect();
+        let is_home = |name: &String| *name == group.preferred;
+        match self.names.iter().any(is_home)
+            && (reached.is_empty() || reached.iter().any(|name| is_home(name)))
+        {
+            true => owner == group.preferred,
+            false => reached.is_empty() || self.reached.contains(owner),
         }
     }
 
