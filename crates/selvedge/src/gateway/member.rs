@@ -84,6 +84,7 @@ impl Member {
         let membership: Weak<Membership> = Arc::downgrade(&self.membership);
         BeforeUse(Arc::new(move |cluster| {
             let membership = membership.upgrade().ok_or("this gateway has ended")?;
+            membership.store().is_of(&cluster.fsid())?;
             let address = cluster.address().map_err(|error| error.to_string())?;
             membership.add_connection(&address)
         }))

@@ -168,6 +168,22 @@ impl Store {
         Ok(beats.collect())
     }
 
+    /// Whether the cluster with this identifier is the group's.
+    ///
+    /// # Errors
+    /// It is another: what is put on the group's blocklist can go on writing there.
+    pub(crate) fn is_of(&self, fsid: &str) -> Result<(), String> {
+        let own = self.connection().cluster.fsid();
+        if fsid == own {
+            return Ok(());
+        }
+        Err(format!(
+            "it is cluster {fsid}, and the gateways' group {} is in cluster {own}, where alone gateways can shut each other out; \
+             serve it by a group of its own, in its cluster",
+            self.spec
+        ))
+    }
+
     /// Puts these connections on the blocklist, and waits until this one works by a map that has them.
     pub(crate) fn fence(&self, addresses: &BTreeSet<String>) -> Result<(), StoreError> {
         let connection = self.connection();

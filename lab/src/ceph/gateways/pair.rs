@@ -150,6 +150,18 @@ impl Pair {
         answer.well().map(drop).map_err(|reason| format!("{}: {reason}", words.join(" ")))
     }
 
+    /// Asks a gateway to serve an image of another cluster, where its group's blocklist stops nobody.
+    ///
+    /// # Errors
+    /// It does, or says something else.
+    pub(super) fn refuse_other_cluster(&self) -> Result<(), String> {
+        let other = Cluster::up_at(self.site.clone(), &self.output.join("other-cluster"), Shape::SMALL)?;
+        other.rbd(&["create", "--size", "1M", "rbd/foreign"])?;
+        let spec = format!("rbd:rbd/foreign,conf={}", other.conf().display());
+        let words = ["it is cluster", "the gateways' group", "a group of its own"];
+        self.is_refused(0, &["namespace", "add", NQN, &spec], &words)
+    }
+
     /// Asks a gateway for something that it has to refuse, with all of these in what it says.
     ///
     /// # Errors

@@ -157,6 +157,14 @@ impl Rounds {
         Ok(figures)
     }
 
+    /// Asks a gateway to serve an image of a cluster that is not its group's.
+    ///
+    /// # Errors
+    /// It serves it, or says something else.
+    pub(super) fn refuse_other_cluster(&mut self) -> Result<(), String> {
+        self.pair.refuse_other_cluster()
+    }
+
     /// A gateway is killed, taken over and removed while hosts write, and another one comes in its place. It is the last thing that
     /// is played: the gateways are others afterwards.
     ///
