@@ -184,10 +184,15 @@ pub const GATEWAY_NOTIFY_TIMEOUT_MS: u64 = 1_000;
 /// A gateway whose lease has ended waits so long for what its storage has under way, in milliseconds. Then its hosts are told
 /// to try elsewhere, where by that time somebody may serve them.
 pub const GATEWAY_GIVE_UP_MS: u64 = 500;
-/// Connections for images that a gateway may have made since it began, with those that were closed: all of them are put on the
-/// blocklist when it dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. As many as a subsystem has namespaces, for
-/// who gives each image a connection of its own.
+/// Connections for images that a gateway may have: all of them are put on the blocklist when it dies, `CEPH_FENCES_AT_ONCE` at a
+/// time, and hosts wait for that. As many as a subsystem has namespaces, for who gives each image a connection of its own.
 pub const GATEWAY_CONNECTIONS_MAX: usize = NAMESPACES_MAX as usize;
+/// Connections that a gateway may have closed until it puts them on the blocklist itself and forgets them: so many more its
+/// successor has to shut out, and one change of the cluster's map does for all.
+pub const GATEWAY_CLOSED_MAX: usize = 32;
+/// How long these stay on the blocklist, in seconds: they are closed, and what is left of them in networks and OSDs is carried out
+/// or gone long before.
+pub const GATEWAY_CLOSED_FENCE_S: u32 = 3600;
 /// How long a dead gateway's connections stay on the cluster's blocklist, in seconds: a year, since a process that was
 /// stopped may go on at any time after, with the writes it had begun.
 pub const GATEWAY_FENCE_S: u32 = 365 * 24 * 3600;

@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use engine::limits::GATEWAY_CHANGE_TRIES;
+use engine::limits::{GATEWAY_CHANGE_TRIES, GATEWAY_FENCE_S};
 use engine::target::{Change, FabricConfig, PeerReset, PortConfig, Target};
 use signal_hook::consts::SIGTERM;
 
@@ -53,6 +53,7 @@ pub(crate) struct Membership {
     passed_resets: PassedResets,
     /// Whether others have to hear of something with a beat at once.
     is_beat_due: Arc<AtomicBool>,
+    pub(super) is_pruning: AtomicBool,
     /// Whether its target still has controllers of a former incarnation.
     is_beginning: AtomicBool,
     bells: Option<Bells>,
@@ -80,6 +81,7 @@ impl Membership {
             peer_resets: PeerResets::default(),
             passed_resets: PassedResets::default(),
             is_beat_due: Arc::default(),
+            is_pruning: AtomicBool::new(false),
             is_beginning: AtomicBool::new(false),
             bells: None,
             is_leaving: AtomicBool::new(false),
@@ -150,7 +152,7 @@ impl Membership {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -300,6 +302,9 @@ impl Membership {
             }
         }
         self.fence(decision.fence.clone(), target);
+        if has_lease {
+            self.prune(target);
+        }
         let name = self.seen().me.gateway.clone();
         match serving.adjust(target, &state, &name, &decision, (has_lease, now_ms)) {
             Adjusted::Changed => Progress::Again,
@@ -368,7 +373,8 @@ impl Membership {
         let (membership, target) = (self.clone(), target.clone());
         let work = move || {
             tracing::info!(?addresses, "a dead gateway's connections are put on the blocklist");
-            let outcome = membership.store.fence(&addresses).map_err(|error| error.to_string());
+            let outcome = membership.store.fence(&addresses, GATEWAY_FENCE_S);
+            let outcome = outcome.map_err(|error| error.to_string());
             let outcome =
                 outcome.and_then(|()| target.wait_for_latest_maps().map_err(|error| error.to_string()));
             let mut seen = membership.seen();

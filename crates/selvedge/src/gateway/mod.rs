@@ -14,6 +14,7 @@ mod model_tests;
 mod narration;
 mod passed_reset;
 mod peer_reset;
+mod pruning;
 mod removal;
 mod seen;
 mod serving;

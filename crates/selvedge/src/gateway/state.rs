@@ -1,7 +1,7 @@
 //! What the gateways of a group share, as data and as pairs of an object: what is served, which gateways there are, and
 //! which of them serves which load-balancing group. It is read and written elsewhere, and so is decided what to change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engine::ceph::{ObjectChange, Pairs};
 use engine::limits::{GATEWAY_CONNECTIONS_MAX, GATEWAYS_MAX};
@@ -40,11 +40,11 @@ pub(crate) struct Gateway {
     /// Which run of it this is, and after which loss of its lease.
     pub(crate) incarnation: u64,
     pub(crate) life: Life,
-    /// The addresses of all connections that its images have used in this incarnation, by which it is put on the blocklist.
+    /// The addresses of the connections that its images have used in this incarnation, by which it is put on the blocklist: at
+    /// most `GATEWAY_CONNECTIONS_MAX`.
     ///
-    /// That of a connection that was closed stays: what it sent may lie in an OSD yet. A command that took too long has failed
-    /// here and may be carried out there later, also when the library has ended the connection; only the blocklist stops it,
-    /// and nobody tells when there is nothing more to stop. So there are `GATEWAY_CONNECTIONS_MAX` of them at most.
+    /// That of a connection that was closed stays until it is on the blocklist: what it sent may lie in an OSD yet. A command
+    /// that took too long has failed here and may be carried out there later, also when the library has ended the connection.
     pub(crate) addresses: Vec<String>,
     /// Where hosts find it.
     pub(crate) listeners: Vec<Listener>,
@@ -236,10 +236,27 @@ impl GroupState {
         }
     }
 
-    /// Whether this gateway has made as many connections as it may.
+    /// The connections of a gateway's images; none when it may not serve.
+    pub(crate) fn addresses(&self, owner: &Owner) -> &[String] {
+        let gateway = self.gateways.get(&owner.gateway).filter(|_| self.is_alive(owner));
+        gateway.map_or(&[], |gateway| &gateway.addresses)
+    }
+
+    /// Whether this gateway has as many connections as it may.
     pub(crate) fn has_all_connections(&self, me: &Owner) -> bool {
-        let gateway = self.gateways.get(&me.gateway);
-        gateway.is_some_and(|gateway| gateway.addresses.len() >= GATEWAY_CONNECTIONS_MAX)
+        self.addresses(me).len() >= GATEWAY_CONNECTIONS_MAX
+    }
+
+    /// Forgets connections of this gateway's that are on the blocklist, and whether there were any: one that was given up has
+    /// left them to its successors.
+    pub(crate) fn forget_addresses(&mut self, me: &Owner, fenced: &BTreeSet<String>) -> bool {
+        let count = self.addresses(me).len();
+        if count > 0
+            && let Some(gateway) = self.gateways.get_mut(&me.gateway)
+        {
+            gateway.addresses.retain(|address| !fenced.contains(address));
+        }
+        self.addresses(me).len() < count
     }
 
     /// Takes note of a new connection of this gateway's; `false` when it may not serve.
@@ -346,6 +363,22 @@ mod tests {
         let me = owner("a", 2);
         assert_eq!(state.register(&me, &[]), Ok(1));
         assert!(!state.has_all_connections(&me), "another incarnation begins anew");
+    }
+
+    #[test]
+    fn who_was_given_up_forgets_nothing() {
+        let (mut state, me) = (GroupState::default(), owner("a", 1));
+        assert_eq!(state.register(&me, &[]), Ok(1));
+        let [x, y] = ["x", "y"].map(str::to_owned);
+        assert!(state.add_address(&me, &x) && state.add_address(&me, &y));
+        assert!(!state.forget_addresses(&me, &BTreeSet::from(["z".to_owned()])));
+        assert!(state.forget_addresses(&me, &BTreeSet::from([x.clone()])));
+        assert_eq!(state.addresses(&me), [y.clone()]);
+        assert_eq!(state.register(&owner("a", 2), &[]), Ok(1));
+        assert!(state.add_address(&owner("a", 2), &x));
+        assert!(!state.forget_addresses(&me, &BTreeSet::from([x, y.clone()])));
+        assert_eq!((state.addresses(&me), &state.groups[&1].fence), (&[][..], &vec![y]));
+        assert_eq!(state.addresses(&owner("a", 2)), ["x"]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use engine::ceph::{CephError, Cluster, ClusterOptions, Object, ObjectChange, Pairs, Watch};
 use engine::limits::{
-    CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CONNECT_TIMEOUT_MS, GATEWAY_CONNECTIONS_MAX, GATEWAY_FENCE_S,
-    GATEWAY_LATE_MAX, GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS, GATEWAYS_MAX,
+    CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CONNECT_TIMEOUT_MS, GATEWAY_CONNECTIONS_MAX, GATEWAY_LATE_MAX,
+    GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS, GATEWAYS_MAX,
 };
 
 use super::beat::Beat;
@@ -52,8 +52,8 @@ impl std::fmt::Display for StoreError {
             ),
             Self::Connections => write!(
                 f,
-                "this gateway has made {GATEWAY_CONNECTIONS_MAX} connections for images since it began, and the others can shut out \
-                 no more when it is lost; end it and start it again"
+                "this gateway has {GATEWAY_CONNECTIONS_MAX} connections for images, and the others can shut out no more when it is \
+                 lost; let more images share one (--bdevs-per-cluster)"
             ),
         }
     }
@@ -184,11 +184,11 @@ impl Store {
         ))
     }
 
-    /// Puts these connections on the blocklist, and waits until this one works by a map that has them.
-    pub(crate) fn fence(&self, addresses: &BTreeSet<String>) -> Result<(), StoreError> {
+    /// Puts these connections on the blocklist for so many seconds, and waits until this one works by a map that has them.
+    pub(crate) fn fence(&self, addresses: &BTreeSet<String>, seconds: u32) -> Result<(), StoreError> {
         let connection = self.connection();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-        connection.cluster.blocklist_all(&addresses, GATEWAY_FENCE_S)?;
+        connection.cluster.blocklist_all(&addresses, seconds)?;
         Ok(self.look_after(connection.cluster.wait_for_latest_map())?)
     }
 

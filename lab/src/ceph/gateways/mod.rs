@@ -23,7 +23,8 @@ const CHECKS: [(&str, Round); 7] = [
 ];
 
 /// What is tried after them, by its names.
-const OTHERS: [(&str, Check); 2] = [
+const OTHERS: [(&str, Check); 3] = [
+    ("connections that were closed are shut out and forgotten", Rounds::close_many),
     ("an image of another cluster is refused", Rounds::refuse_other_cluster),
     ("a gateway that was killed is removed, and another takes its place", Rounds::replace_gateway),
 ];

@@ -28,6 +28,11 @@ const _: () = assert!(HOST_LINK <= LINKS && CLUSTER_LINK <= LINKS);
 const IMAGES: u32 = 2;
 /// Bytes of an image: a host's range of 16 MiB and something behind it, in MiB.
 const IMAGE_MIB: u64 = 24;
+/// Images that share a connection, so that one more has one of its own; how often one comes and goes; and how many closed
+/// connections the gateways may tell each other of in the end, which is less.
+const SHARERS: &str = "2";
+pub(super) const CLOSINGS: u64 = 40;
+const CLOSED_MAX: u64 = 36;
 /// How often to look for a gateway that takes over.
 const LOOK: Duration = Duration::from_millis(20);
 /// A gateway that has not taken over after so long does not.
@@ -59,6 +64,7 @@ impl Gateway {
         let level = "SELVEDGE_LOG=info,selvedge::gateway=debug";
         let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &log, "env", level, pair.program];
         let flags = ["serve", "-a", &ip, "--reactors", "1", "--control", &control];
+        let flags = [&flags[..], &["--bdevs-per-cluster", SHARERS]].concat();
         let member = ["--gateway-group", &shared, "--gateway-name", name];
         let words = [&site.words(), &logged[..], &flags, &member].concat();
         let words = words.into_iter().map(str::to_owned).collect();
@@ -148,6 +154,35 @@ impl Pair {
     pub(super) fn administer(&self, gateway: usize, words: &[&str]) -> Result<(), String> {
         let answer = self.ask(gateway, words)?;
         answer.well().map(drop).map_err(|reason| format!("{}: {reason}", words.join(" ")))
+    }
+
+    /// Adds and removes an image, each time with a connection of its own, until the gateways have to forget some; how many
+    /// connections the cluster shuts out more than before.
+    ///
+    /// # Errors
+    /// They do not, or what they forget is not shut out.
+    pub(super) fn close_many(&self) -> Result<u64, String> {
+        let (image, before) = (format!("{POOL}/comes-and-goes"), self.shut_out()?);
+        self.cluster.rbd(&["create", "--size", "1M", &image])?;
+        let spec = format!("rbd:{image},conf={},nsid=99", self.cluster.conf().display());
+        for _ in 0..CLOSINGS {
+            self.administer(0, &["namespace", "add", NQN, &spec])?;
+            self.administer(0, &["namespace", "remove", NQN, "99"])?;
+        }
+        soon("forgetting closed connections", || {
+            let status = self.gateways[0].status()?;
+            let told = ["a", "b"].map(|name| status.connections(name));
+            let is_done = told.iter().all(|told| told.is_some_and(|told| told < CLOSED_MAX));
+            if is_done { Ok(()) } else { Err(format!("a and b tell of {told:?} connections")) }
+        })?;
+        let shut_out = self.shut_out()? - before;
+        let least = 2 * (CLOSINGS - CLOSED_MAX);
+        if shut_out > least { Ok(shut_out) } else { Err(format!("{shut_out} connections are shut out")) }
+    }
+
+    /// How many connections are on the cluster's blocklist.
+    fn shut_out(&self) -> Result<u64, String> {
+        Ok(self.cluster.ceph(&["osd", "blocklist", "ls"])?.lines().count() as u64)
     }
 
     /// Asks a gateway to serve an image of another cluster, where its group's blocklist stops nobody.

@@ -157,6 +157,21 @@ impl Rounds {
         Ok(figures)
     }
 
+    /// Adds and removes an image so often that the gateways have closed many connections.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub(super) fn close_many(&mut self) -> Result<(), String> {
+        let began = Instant::now();
+        let shut_out = self.pair.close_many()?;
+        println!(
+            "        {} times a connection of each gateway, of which {shut_out} were shut out in {:.1} s",
+            super::pair::CLOSINGS,
+            began.elapsed().as_secs_f64()
+        );
+        Ok(())
+    }
+
     /// Asks a gateway to serve an image of a cluster that is not its group's.
     ///
     /// # Errors

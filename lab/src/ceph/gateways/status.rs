@@ -57,6 +57,12 @@ impl Status {
         self.0["gateways"].as_array().is_some_and(|all| all.iter().any(|gateway| gateway["name"] == name))
     }
 
+    /// How many connections a gateway has told the others of.
+    pub(super) fn connections(&self, name: &str) -> Option<u64> {
+        let gateways = self.0["gateways"].as_array()?;
+        gateways.iter().find(|gateway| gateway["name"] == name)?["connections"].as_u64()
+    }
+
     /// How many namespaces a load-balancing group has, if it is there.
     pub(super) fn namespaces(&self, group: u32) -> Option<u64> {
         self.group(group)?["namespaces"].as_u64()

@@ -1,0 +1,60 @@
+//! Forgetting connections that a gateway has closed, so that its successor does not have to shut out all that it ever had. It
+//! shuts them out itself first: what they have sent may lie in an OSD yet.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use engine::limits::{GATEWAY_CLOSED_FENCE_S, GATEWAY_CLOSED_MAX};
+use engine::target::Target;
+
+use super::member::{Update, update};
+use super::membership::Membership;
+
+impl Membership {
+    /// Forgets the connections that are closed when they are many, on a thread of its own.
+    pub(super) fn prune(self: &Arc<Self>, target: &Arc<Target>) {
+        let is_worth_a_look = {
+            let seen = self.seen();
+            seen.state.addresses(&seen.me).len() > GATEWAY_CLOSED_MAX
+        };
+        if !is_worth_a_look || self.is_pruning.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (membership, target) = (self.clone(), target.clone());
+        let work = move || {
+            if let Err(reason) = membership.forget_closed(&target) {
+                tracing::warn!(reason, "connections that this gateway has closed are not forgotten yet");
+            }
+            membership.is_pruning.store(false, Ordering::Release);
+        };
+        if let Err(error) = std::thread::Builder::new().name("gateway-prune".to_owned()).spawn(work) {
+            tracing::warn!(%error, "no thread to forget closed connections");
+            self.is_pruning.store(false, Ordering::Release);
+        }
+    }
+
+    fn forget_closed(&self, target: &Target) -> Result<(), String> {
+        let (me, mut closed) = {
+            let seen = self.seen();
+            let addresses: BTreeSet<String> = seen.state.addresses(&seen.me).iter().cloned().collect();
+            (seen.me.clone(), addresses)
+        };
+        // It waits for whoever is opening an image: his connection is either among these then, or was not noted before.
+        for open in target.cluster_addresses().map_err(|error| error.to_string())? {
+            closed.remove(&open);
+        }
+        if closed.len() <= GATEWAY_CLOSED_MAX {
+            return Ok(());
+        }
+        self.store().fence(&closed, GATEWAY_CLOSED_FENCE_S).map_err(|error| error.to_string())?;
+        tracing::info!(count = closed.len(), "connections that this gateway has closed are forgotten");
+        let updated = update(self.store(), |state| {
+            let is_changed = state.forget_addresses(&me, &closed);
+            Ok(if is_changed { Update::Write(()) } else { Update::Done(()) })
+        });
+        let (state, ()) = updated.map_err(|error| error.to_string())?;
+        self.seen().learn(state);
+        Ok(())
+    }
+}
