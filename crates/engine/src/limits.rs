@@ -130,6 +130,10 @@ pub const POLL_US_MAX: u64 = 50;
 pub const STORAGE_THREADS: usize = 4;
 /// The longest that connecting to a Ceph cluster may take, in milliseconds, and any request to its monitors after that.
 pub const CEPH_CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// How long a target that starts waits for its images, in milliseconds, before it listens without those that are not to be had:
+/// long enough for hundreds on a healthy cluster, and for a dead predecessor's connections to be shut out; shorter than a
+/// cluster needs to miss one whose connections nobody knows, for which nobody else is to wait.
+pub const CEPH_OPENING_PATIENCE_MS: u64 = 5_000;
 /// A connection to a Ceph cluster that was not to be had is not tried again so soon, in milliseconds.
 pub const CEPH_RECONNECT_MS: u64 = 3_000;
 /// Connections that are put on a cluster's blocklist at a time: the monitors take all that have come as one change of their map.

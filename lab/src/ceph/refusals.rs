@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::config::USER;
-use super::ground::Ground;
+use super::ground::{Ground, soon};
 use super::target::{Target, said};
 
 const MIB: u64 = 8;
@@ -18,7 +18,7 @@ pub(super) fn no_library(ground: &mut Ground) -> Result<(), String> {
     }
     let path = format!("LD_LIBRARY_PATH={}", folder.display());
     let words = ["librados and librbd are not to be had", "install"];
-    refused_by(&["env", &path, &ground.program], &ground.spec("any"), &words)
+    refused_by(ground, &["env", &path, &ground.program], &ground.spec("any"), &words)
 }
 
 pub(super) fn no_such_pool(ground: &mut Ground) -> Result<(), String> {
@@ -100,18 +100,25 @@ pub(super) fn in_use_elsewhere(ground: &mut Ground) -> Result<(), String> {
 
 /// Serves memory beside what cannot be had, and looks at what is said of the latter.
 fn refused(ground: &Ground, spec: &str, words: &[&str]) -> Result<(), String> {
-    refused_by(&[&ground.program], spec, words)
+    refused_by(ground, &[&ground.program], spec, words)
 }
 
-fn refused_by(program: &[&str], spec: &str, words: &[&str]) -> Result<(), String> {
-    let target = Target::start(program, &[spec, "memory:1m"], &[])?;
+fn refused_by(ground: &Ground, program: &[&str], spec: &str, words: &[&str]) -> Result<(), String> {
+    let log = ground.file("refusal.log");
+    let path = log.display().to_string();
+    let logged = [&["sh", "-c", "exec \"$@\" 2>\"$0\"", &path], program].concat();
+    let target = Target::start(&logged, &[spec, "memory:1m"], &[])?;
     println!("        the target listens after {} ms", target.start.as_millis());
     works(&target, 2)?;
-    let errors = target.errors();
-    match words.iter().find(|word| !errors.contains(**word)) {
-        None => Ok(()),
-        Some(word) => Err(format!("`{word}` is not in: {errors}")),
-    }
+    // A monitor may be waited for longer than the target waits until it listens.
+    soon("its reason", || {
+        let told = std::fs::read_to_string(&log).map_err(said)?;
+        match words.iter().find(|word| !told.contains(**word)) {
+            None => Ok(()),
+            Some(word) => Err(format!("`{word}` is not in: {told}")),
+        }
+    })
+    .map(drop)
 }
 
 fn works(target: &Target, nsid: u32) -> Result<(), String> {

@@ -6,12 +6,15 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use engine::initiator::Namespace;
+use nvme::features::AsyncEvent;
 use serde_json::Value;
 
 use super::config::{Shape, USER};
 use super::ground::{Ground, same, soon};
 use super::site::Site;
-use super::target::{Target, said};
+use super::target::{NQN, Target, said};
+use crate::answer::Answer;
 use crate::namespace::inside;
 use crate::network::Network;
 use crate::program::Program;
@@ -102,6 +105,78 @@ fn killed_behind_a_cut(ground: &Ground, network: &mut Network, sites: &[String; 
         return Err("a target that has ended in order leaves connections".to_owned());
     }
     same("rbd export", &ground.export("killed")?, &content)
+}
+
+/// Who has no state directory cannot shut out the dead one, and waits for its locks without keeping others: what the dead one
+/// had not is served at once, its images when the cluster has missed it, and none whose namespace is gone by then.
+pub(super) fn locks_of_the_dead_keep_nobody(ground: &mut Ground) -> Result<(), String> {
+    let names = ["dead-kept", "dead-removed", "dead-ended"];
+    let mut specs = Vec::new();
+    for name in names {
+        specs.push(ground.image(name, MIB)?);
+    }
+    let all: Vec<&str> = specs.iter().map(String::as_str).collect();
+    let first = ground.serve(&all)?;
+    let content = ground.content(95, BYTES);
+    first.namespace(1)?.write_at(0, &content).map_err(said)?;
+    let dead = lock_owner(ground, names[0])?.ok_or("a target that serves an image has not its lock")?;
+    first.kill();
+    let killed = Instant::now();
+    let told = ground.file("dead.log").display().to_string();
+    let control = format!("unix:{}", ground.file("dead.sock").display());
+    let words = ["sh", "-c", "exec \"$@\" 2>\"$0\"", &told, &ground.program];
+    let second = Target::start(&words, &[all[0], all[1], "memory:8m"], &["--control", &control])?;
+    let third = ground.serve(&[all[2], "memory:8m"])?;
+    let controller = second.connect(2)?;
+    let _ = controller.events();
+    let memory = Namespace::open(&controller, 3).map_err(said)?;
+    memory.write_at(0, &content).map_err(said)?;
+    println!("        memory beside them is served {} ms after the next start", second.start.as_millis());
+    for number in [1, 2] {
+        if Namespace::open(&controller, number).is_ok() {
+            return Err(format!("namespace {number} is there, though a dead target has its image's lock"));
+        }
+    }
+    let owner = lock_owner(ground, names[0])?;
+    if owner.as_ref() != Some(&dead) {
+        return Err(format!("the lock is {owner:?}'s and not {dead}'s any more"));
+    }
+    let log = std::fs::read_to_string(&told).map_err(said)?;
+    let hint = format!("its lock is held by {dead}");
+    if log.matches(&hint).count() != 2 || !log.contains("is tried again") {
+        return Err(format!("not twice `{hint}`: {log}"));
+    }
+    // One that ends meanwhile ends well, and one that is removed is not taken.
+    third.end()?;
+    let remove = ["namespace", "remove", NQN, "2", "--control", &control];
+    Answer::of(&[&[ground.program.as_str()], &remove[..]].concat())?.well()?;
+    let mut found = vec![0; BYTES];
+    soon("the image of a target that was killed", || {
+        Namespace::open(&controller, 1).and_then(|it| it.read_at(0, &mut found)).map_err(said)
+    })?;
+    println!("        its image is read {} ms after the kill", killed.elapsed().as_millis());
+    same("what the dead one wrote", &found, &content)?;
+    if !controller.events().contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED) {
+        return Err("the host has no event of the image that has come".to_owned());
+    }
+    memory.read_at(0, &mut found).map_err(said)?;
+    soon("an image that nobody has", || {
+        let status = ground.cluster.rbd(&["status", &format!("rbd/{}", names[1])])?;
+        match lock_owner(ground, names[1])? {
+            None if !status.contains("watcher=") => Ok(()),
+            owner => Err(format!("the lock is {owner:?}'s: {status}")),
+        }
+    })?;
+    second.end()
+}
+
+/// The address of who has an image's lock.
+fn lock_owner(ground: &Ground, name: &str) -> Result<Option<String>, String> {
+    let text = ground.cluster.rbd(&["lock", "ls", "--format", "json", &format!("rbd/{name}")])?;
+    let locks: Value =
+        serde_json::from_str(&text).map_err(|error| format!("rbd lock ls: {error}: {text}"))?;
+    let first = locks.as_array().and_then(|locks| locks.first());
+    Ok(first.and_then(|lock| lock["address"].as_str()).map(str::to_owned))
 }
 
 /// A target that is stopped has its state directory, so that nobody takes it for dead.

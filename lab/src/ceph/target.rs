@@ -133,11 +133,6 @@ impl Target {
         Answer::within(&words.iter().map(String::as_str).collect::<Vec<_>>(), BENCH_LIMIT)?.json()
     }
 
-    /// Ends it at once and says what it has said on its error output.
-    pub(super) fn errors(mut self) -> String {
-        self.program.errors()
-    }
-
     /// SIGSTOP: it keeps what it has and does nothing.
     pub(super) fn stop(&mut self) {
         self.program.signal(Signal::STOP);

@@ -15,7 +15,7 @@ use super::{
 type Check = (&'static str, fn(&mut Ground) -> Result<(), String>);
 
 /// On one OSD in memory, where who connects needs a key.
-const SMALL: [Check; 45] = [
+const SMALL: [Check; 46] = [
     ("what is written is exported", content::written_is_exported),
     ("what is imported is read", content::imported_is_read),
     ("verified writes over two queues are exported", content::verified_is_exported),
@@ -39,6 +39,7 @@ const SMALL: [Check; 45] = [
     ("an image that is made later is served then", lifetimes::image_comes_later),
     ("an image is served when another target has given it back", lifetimes::image_is_taken_over),
     ("writes of a blocklisted target do not land", fencing::blocklisted_writes_do_not_land),
+    ("locks of a dead target keep nobody who starts", restarts::locks_of_the_dead_keep_nobody),
     ("a target that is stopped is not shut out", restarts::stopped_is_not_shut_out),
     ("a user who may not shut out a dead target is told", restarts::who_may_not_shut_out_is_told),
     ("images come and go with their namespaces, when that is asked for", administration::images_come_and_go),

@@ -1,5 +1,6 @@
 //! Which backend a namespace has, as data. It opens nothing.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -77,4 +78,16 @@ pub struct RbdConfig {
     /// The user, without `client.`; `admin` without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+impl fmt::Display for RbdConfig {
+    /// `POOL/IMAGE`, with namespace and snapshot.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/", self.pool)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.image)?;
+        self.snapshot.as_ref().map_or(Ok(()), |snapshot| write!(f, "@{snapshot}"))
+    }
 }

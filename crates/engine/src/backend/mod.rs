@@ -94,6 +94,14 @@ pub enum BackendError {
     #[cfg(not(feature = "simulation"))]
     #[error(transparent)]
     Ceph(#[from] crate::ceph::CephError),
+    /// It is being opened, which takes its time.
+    #[error("{image} is not open yet{}; it is tried on, and served once it is to be had", held(owner.as_deref()))]
+    Pending {
+        /// The image.
+        image: String,
+        /// Who has its lock, as far as is known.
+        owner: Option<String>,
+    },
     /// It is of a kind that cannot be had here.
     #[error("{what} is not to be had here")]
     NotHere {
@@ -108,6 +116,12 @@ pub enum BackendError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+fn held(owner: Option<&str>) -> String {
+    let told =
+        |owner| format!(": its lock is held by {owner}, who may be dead and is missed in half a minute then");
+    owner.map_or(String::new(), told)
 }
 
 fn hint(error: &io::Error, path: &Path) -> String {
@@ -253,6 +267,15 @@ impl Backend {
                 Err(BackendError::NotHere { what: "standing by without an image of a cluster" })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Who has an image for himself now, this target or another, as its cluster names him.
+    pub fn lock_owner(&self) -> Option<String> {
+        match self {
+            #[cfg(not(feature = "simulation"))]
+            Self::Device(Device::Rbd(rbd)) => rbd.lock_owner(),
+            _ => None,
         }
     }
 

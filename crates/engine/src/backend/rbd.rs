@@ -90,6 +90,11 @@ impl Rbd {
         }
     }
 
+    /// Who has it for himself, as its cluster names him.
+    pub(super) fn lock_owner(&self) -> Option<String> {
+        if self.has_lock { self.image().lock_owner() } else { None }
+    }
+
     /// Bytes it holds.
     pub fn length(&self) -> u64 {
         self.length.load(Ordering::Relaxed)

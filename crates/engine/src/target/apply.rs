@@ -16,7 +16,7 @@ use super::listener::{Listener, Listening, PortChange};
 use super::mailbox::Message;
 use super::namespace::Namespace;
 use super::namespace_table::NamespaceTable;
-use super::preparation::{Absence, Opened, Preparation, Prepared, kept_subsystem, pairs};
+use super::preparation::{Absence, Opened, Preparation, Prepared, kept_subsystem, pairs, wanted_images};
 use super::standby;
 use super::subsystem::Subsystem;
 use crate::ring::{self, thread};
@@ -58,6 +58,7 @@ impl Fabric {
             changes: &changes,
             archive: archive.as_ref(),
             clusters: self.clusters(),
+            openings: self.openings(),
             absent: &absent,
             absence,
         };
@@ -70,6 +71,7 @@ impl Fabric {
         let listening = self.commit(&old, prepared, &changes, generation);
         clerk::forget(archive.as_ref(), &removed);
         drop(archive);
+        self.openings().keep(&wanted_images(&wanted));
         listener.change(port_change(&wanted, &changes, listening));
         let former = old.config.clone();
         drop(old);

@@ -18,6 +18,7 @@ use super::cross_reset::PeerResets;
 use super::event::Notice;
 use super::fence::{Fence, Fenced, Then};
 use super::mailbox::{Mailbox, Message};
+use super::openings::{Images, Openings};
 use super::preparation::AbsentNamespace;
 use super::request::PendingRequest;
 use super::reservation_file::ReservationDirectory;
@@ -72,7 +73,9 @@ pub(super) struct Fabric {
     controller_ids: RangeInclusive<u16>,
     offers_reservations: bool,
     /// The connections that images share.
-    clusters: Clusters,
+    clusters: Arc<Clusters>,
+    /// Images that are being opened.
+    openings: Arc<Openings<Images>>,
     /// Namespaces whose images are not to be had for now.
     absent: Mutex<Vec<AbsentNamespace>>,
 }
@@ -96,7 +99,8 @@ impl Fabric {
         config: &TargetConfig,
         clusters: Clusters,
     ) -> Self {
-        let directory = Directory::empty();
+        let (directory, clusters) = (Directory::empty(), Arc::new(clusters));
+        let openings = Openings::new(Images { clusters: clusters.clone() });
         Self {
             directory: RwLock::new(Arc::new(directory)),
             discovery: Arc::new(Subsystem::discovery(DISCOVERY_NQN)),
@@ -111,6 +115,7 @@ impl Fabric {
             controller_ids: config.controller_ids.clone(),
             offers_reservations: config.reservations,
             clusters,
+            openings,
             absent: Mutex::default(),
         }
     }
@@ -131,8 +136,13 @@ impl Fabric {
     }
 
     /// The connections that images share.
-    pub(super) const fn clusters(&self) -> &Clusters {
+    pub(super) fn clusters(&self) -> &Clusters {
         &self.clusters
+    }
+
+    /// Images that are being opened.
+    pub(super) const fn openings(&self) -> &Arc<Openings<Images>> {
+        &self.openings
     }
 
     /// Namespaces whose images are not to be had for now.

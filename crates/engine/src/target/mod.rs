@@ -35,6 +35,7 @@ mod namespace;
 mod namespace_admin;
 mod namespace_features;
 mod namespace_table;
+mod openings;
 mod pair;
 mod preparation;
 mod qos;
@@ -153,8 +154,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens all namespaces, starts the reactors, and listens. Images of Ceph clusters that are not to be had are left out
-    /// for now ([`Self::absent`]), and come when they are.
+    /// Opens all namespaces, starts the reactors, and listens. Images of Ceph clusters that are not to be had within
+    /// `limits::CEPH_OPENING_PATIENCE_MS` are left out for now ([`Self::absent`]), and come when they are.
     ///
     /// # Errors
     /// When the configuration is wrong, a file or device cannot be opened or an address not be had. Nothing listens then.
@@ -359,6 +360,7 @@ impl Target {
             let image_watch = lock(&self.image_watch).take();
             drop(image_watch);
         }
+        self.fabric.openings().end();
         self.fabric.forget_all();
         #[cfg(not(feature = "simulation"))]
         image_watch::wait_for_closings(&self.fabric);

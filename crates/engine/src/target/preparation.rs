@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::TargetError;
 use super::change::Change;
@@ -11,10 +12,12 @@ use super::config::{FabricConfig, NamespaceConfig, SubsystemConfig};
 use super::fabric::Directory;
 use super::listener::Listening;
 use super::namespace::Namespace;
+use super::openings::{Images, Openings, Outcome, Wanted};
 use super::reservation_file::ReservationDirectory;
 use super::standby;
 use super::subsystem::Subsystem;
 use crate::backend::{Backend, BackendConfig, BackendError, Clusters};
+use crate::limits::CEPH_OPENING_PATIENCE_MS;
 use crate::transport::congestion;
 
 /// What becomes of namespaces whose images are not to be had.
@@ -60,6 +63,7 @@ pub(super) struct Preparation<'a> {
     pub(super) changes: &'a [Change],
     pub(super) archive: Option<&'a ReservationDirectory>,
     pub(super) clusters: &'a Clusters,
+    pub(super) openings: &'a Arc<Openings<Images>>,
     /// Those that were absent until now.
     pub(super) absent: &'a [AbsentNamespace],
     pub(super) absence: Absence,
@@ -107,6 +111,7 @@ impl Preparation<'_> {
     pub(super) fn prepare(&self) -> Result<Prepared, TargetError> {
         check_places(self.wanted)?;
         check_ports(&self.old.config, self.wanted, self.changes)?;
+        self.begin_openings();
         let mut absent = Vec::new();
         let mut namespaces = Vec::with_capacity(self.wanted.subsystems.len());
         for subsystem in &self.wanted.subsystems {
@@ -131,6 +136,51 @@ impl Preparation<'_> {
         Ok(Prepared { namespaces, listening, config, absent })
     }
 
+    /// Whether a namespace comes with this change, in a subsystem that stays.
+    fn comes(&self, of: &str, number: u32) -> bool {
+        self.changes.iter().any(|change| {
+            matches!(change, Change::NamespaceAdded { nqn, nsid } | Change::NamespaceReplaced { nqn, nsid }
+                if nqn == of && *nsid == number)
+        })
+    }
+
+    fn was_absent(&self, nqn: &str, nsid: u32) -> Option<&AbsentNamespace> {
+        self.absent.iter().find(|absent| absent.nqn == nqn && absent.nsid == nsid)
+    }
+
+    /// Whether an absent namespace is looked at in this change.
+    fn is_tried_again(&self, subsystem: &SubsystemConfig, config: &NamespaceConfig) -> bool {
+        match self.absence {
+            Absence::Refused => false,
+            Absence::Allowed => self.openings.is_done(&Wanted::of(&subsystem.nqn, config)),
+            Absence::TriedAgain => true,
+        }
+    }
+
+    /// Begins to open all images that are needed and may be absent, beside each other, and waits a while for those that come
+    /// with this change: before hosts can connect, so that they find what is to be had.
+    fn begin_openings(&self) {
+        if self.absence == Absence::Refused {
+            return;
+        }
+        let mut due = Vec::new();
+        for subsystem in &self.wanted.subsystems {
+            let is_kept = kept_subsystem(self.old, &subsystem.nqn, self.changes).is_some();
+            let is_due = |config: &&NamespaceConfig| {
+                let comes = !is_kept || self.comes(&subsystem.nqn, config.nsid);
+                let is_absent = || self.was_absent(&subsystem.nqn, config.nsid).is_some();
+                is_opened_beside(config) && (comes || self.absence == Absence::TriedAgain && is_absent())
+            };
+            let configs = subsystem.namespaces.iter().filter(is_due);
+            due.extend(configs.map(|config| Wanted::of(&subsystem.nqn, config)));
+        }
+        self.openings.begin(&due);
+        // What was tried before tells when it is done.
+        if self.absence == Absence::Allowed {
+            self.openings.wait(&due, Duration::from_millis(CEPH_OPENING_PATIENCE_MS));
+        }
+    }
+
     /// The namespaces of a subsystem, those that are there.
     fn open_all(
         &self,
@@ -140,16 +190,9 @@ impl Preparation<'_> {
         let kept = kept_subsystem(self.old, &subsystem.nqn, self.changes);
         let mut opened = Opened::new();
         for config in &subsystem.namespaces {
-            let is_this = |nqn: &str, nsid: u32| nqn == subsystem.nqn && nsid == config.nsid;
-            let comes = kept.is_none()
-                || self.changes.iter().any(|change| match change {
-                    Change::NamespaceAdded { nqn, nsid } | Change::NamespaceReplaced { nqn, nsid } => {
-                        is_this(nqn, *nsid)
-                    }
-                    _ => false,
-                });
-            let was_absent = self.absent.iter().find(|absent| is_this(&absent.nqn, absent.nsid));
-            if let (false, Some(was_absent), true) = (comes, was_absent, self.absence != Absence::TriedAgain)
+            let comes = kept.is_none() || self.comes(&subsystem.nqn, config.nsid);
+            if let (false, Some(was_absent)) = (comes, self.was_absent(&subsystem.nqn, config.nsid))
+                && !self.is_tried_again(subsystem, config)
             {
                 absent.push(was_absent.clone());
                 continue;
@@ -173,8 +216,15 @@ impl Preparation<'_> {
         if self.absence == Absence::Refused || !matches!(config.backend, BackendConfig::Rbd(_)) {
             return Err(error);
         }
-        let now =
+        let mut now =
             AbsentNamespace { nqn: subsystem.nqn.clone(), nsid: config.nsid, reason: error.to_string() };
+        // That it is tried is no other reason, unless there is more to say by now.
+        if let TargetError::Namespace { source: BackendError::Pending { owner, .. }, .. } = &error
+            && let Some(before) = self.was_absent(&subsystem.nqn, config.nsid)
+            && owner.as_ref().is_none_or(|owner| before.reason.contains(owner))
+        {
+            now.reason.clone_from(&before.reason);
+        }
         if !self.absent.contains(&now) {
             tracing::warn!(%error, "a namespace is not there for now, and is tried again");
         }
@@ -228,6 +278,11 @@ impl Preparation<'_> {
         {
             return Ok(namespace.clone());
         }
+        if let Some(backend) = self.opened_beside(subsystem, config)? {
+            let namespace = Namespace::on(&subsystem.nqn, config, Arc::new(backend));
+            clerk::restore(self.archive, &subsystem.nqn, &namespace)?;
+            return Ok(Arc::new(namespace));
+        }
         // A file that another namespace gives up in the same change is taken over as it is open, which is good enough
         // for blocks that are no smaller than those it was opened for.
         let namespace = match given_up(self.old, config, self.changes) {
@@ -237,6 +292,45 @@ impl Preparation<'_> {
         clerk::restore(self.archive, &subsystem.nqn, &namespace)?;
         Ok(Arc::new(namespace))
     }
+
+    /// The image of a namespace, if it is one of those that are opened beside each other; an error while that is under way.
+    fn opened_beside(
+        &self,
+        subsystem: &SubsystemConfig,
+        config: &NamespaceConfig,
+    ) -> Result<Option<Backend>, TargetError> {
+        let BackendConfig::Rbd(image) = &config.backend else { return Ok(None) };
+        let failed =
+            |source| TargetError::Namespace { nqn: subsystem.nqn.clone(), nsid: config.nsid, source };
+        let pending = |owner| failed(BackendError::Pending { image: image.to_string(), owner });
+        match self.openings.outcome(&Wanted::of(&subsystem.nqn, config)) {
+            Outcome::Opened(backend) => Ok(Some(backend)),
+            Outcome::Failed(error) => Err(failed(error)),
+            Outcome::Pending(owner) => Err(pending(owner)),
+            Outcome::Unknown if self.absence != Absence::Refused && is_opened_beside(config) => {
+                Err(pending(None))
+            }
+            Outcome::Unknown => match self.openings.is_busy_with(&config.backend) {
+                Some(owner) => Err(pending(owner)),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+/// Whether an image is opened and taken on a thread of its own where it may be absent. One of which another gateway has the
+/// lock is only opened.
+const fn is_opened_beside(config: &NamespaceConfig) -> bool {
+    matches!(config.backend, BackendConfig::Rbd(_)) && !config.standby
+}
+
+/// The images of a configuration that may be opened so.
+pub(super) fn wanted_images(config: &FabricConfig) -> Vec<Wanted> {
+    let of = |subsystem: &SubsystemConfig| {
+        let configs = subsystem.namespaces.iter().filter(|config| is_opened_beside(config));
+        configs.map(|config| Wanted::of(&subsystem.nqn, config)).collect::<Vec<_>>()
+    };
+    config.subsystems.iter().flat_map(of).collect()
 }
 
 /// No file or device may be two namespaces' at a time. One that is open already would not be locked a second time.
