@@ -50,7 +50,7 @@ fn is_of_the_path(status: Status) -> Result<(), String> {
 }
 
 /// The address of the only one who watches an image.
-fn watcher(ground: &Ground, name: &str) -> Result<String, String> {
+pub(super) fn watcher(ground: &Ground, name: &str) -> Result<String, String> {
     let text = ground.cluster.rbd(&["status", "--format", "json", &format!("rbd/{name}")])?;
     let status: Value =
         serde_json::from_str(&text).map_err(|error| format!("rbd status: {error}: {text}"))?;

@@ -8,6 +8,7 @@ mod cluster;
 mod commands;
 mod config;
 mod content;
+mod cuts;
 mod daemon;
 mod failures;
 mod fencing;

@@ -2,7 +2,6 @@
 //! images are to be had at once, and who is only stopped keeps them.
 
 use std::io::ErrorKind;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,9 +9,9 @@ use engine::initiator::Namespace;
 use nvme::features::AsyncEvent;
 use serde_json::Value;
 
-use super::config::{Shape, USER};
+use super::config::USER;
+use super::cuts::{LINK, place};
 use super::ground::{Ground, same, soon};
-use super::site::Site;
 use super::target::{NQN, Target, said};
 use crate::answer::Answer;
 use crate::namespace::inside;
@@ -25,46 +24,12 @@ const BYTES: usize = (MIB << 20) as usize;
 const KEPT: &str = "ceph-connections.json";
 /// Until a host has many commands under way.
 const UNDER_WAY: Duration = Duration::from_millis(500);
-/// The link by which the first target reaches the cluster.
-const LINK: usize = 1;
-/// The check that takes a network.
-const NAME: &str = "a target that was killed behind a cut network has its images again";
-
-/// How many checks that take a network have `only` in their names.
-pub(super) fn count_checks(only: &str) -> usize {
-    usize::from(NAME.contains(only))
-}
-
-/// Does them. How many failed.
-///
-/// # Errors
-/// There is no network or cluster to do them on.
-pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Result<usize, String> {
-    if count_checks(only) == 0 {
-        return Ok(0);
-    }
-    if !rustix::process::geteuid().is_root() {
-        println!("        not tried, since making network namespaces takes root: {NAME}");
-        return Ok(usize::from(std::env::var("CI").is_ok_and(|ci| ci == "true")));
-    }
-    let mut network = Network::new(seed)?;
-    let sites = [network.names().0, network.names().1].map(str::to_owned);
-    let site = Site::inside(&sites[1], Ipv4Addr::new(10, 1, LINK as u8, 2));
-    let shape = Shape { needs_keys: true, ..Shape::SMALL };
-    let ground = Ground::at(site, program, &output.join("restarts"), shape, seed)?;
-    match killed_behind_a_cut(&ground, &mut network, &sites) {
-        Ok(()) => println!("ok      {NAME}"),
-        Err(reason) => {
-            println!("FAILED  {NAME}: {reason}");
-            ground.keep_logs();
-            return Ok(1);
-        }
-    }
-    Ok(0)
-}
-
 /// The cluster hears nothing of the target's end, as when its machine dies. The next one starts beside the cluster.
-fn killed_behind_a_cut(ground: &Ground, network: &mut Network, sites: &[String; 2]) -> Result<(), String> {
+pub(super) fn killed_behind_a_cut(
+    ground: &Ground,
+    network: &mut Network,
+    sites: &[String; 2],
+) -> Result<(), String> {
     let spec = format!("{},id={USER}", ground.image("killed", MIB)?);
     let folder = fresh(ground, "killed-state")?;
     let [behind, beside] = sites;
@@ -110,6 +75,19 @@ fn killed_behind_a_cut(ground: &Ground, network: &mut Network, sites: &[String; 
 /// Who has no state directory cannot shut out the dead one, and waits for its locks without keeping others: what the dead one
 /// had not is served at once, its images when the cluster has missed it, and none whose namespace is gone by then.
 pub(super) fn locks_of_the_dead_keep_nobody(ground: &mut Ground) -> Result<(), String> {
+    // Half a minute is long for a suite; it stays far longer than a target waits when it starts.
+    miss_after(ground, "15")?;
+    let outcome = dead_is_waited_for(ground);
+    miss_after(ground, "30")?;
+    outcome
+}
+
+/// Has the cluster miss who watches an image from now on and is gone after so many seconds.
+fn miss_after(ground: &Ground, seconds: &str) -> Result<(), String> {
+    ground.cluster.ceph(&["tell", "osd.*", "config", "set", "osd_client_watch_timeout", seconds]).map(drop)
+}
+
+fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
     let names = ["dead-kept", "dead-removed", "dead-ended"];
     let mut specs = Vec::new();
     for name in names {
@@ -211,16 +189,7 @@ pub(super) fn stopped_is_not_shut_out(ground: &mut Ground) -> Result<(), String>
 
 /// A user who may not change the blocklist has his images served all the same, and is told what is missing.
 pub(super) fn who_may_not_shut_out_is_told(ground: &mut Ground) -> Result<(), String> {
-    let who = "client.narrow";
-    let keyring = ground.file("narrow.keyring").display().to_string();
-    let rights = ["mon", "allow r", "osd", "profile rbd", "-o", &keyring];
-    ground.cluster.ceph(&[&["auth", "get-or-create", who], &rights[..]].concat())?;
-    let text = std::fs::read_to_string(ground.cluster.conf()).map_err(said)?;
-    let conf = ground.file("narrow.conf");
-    std::fs::write(&conf, format!("{text}[{who}]\nkeyring = {keyring}\n")).map_err(said)?;
-    // Breaking a lock takes the same right.
-    ground.cluster.rbd(&["create", "--size", "8M", "--image-feature", "layering", "rbd/narrow"])?;
-    let spec = format!("rbd:rbd/narrow,conf={},id=narrow", conf.display());
+    let spec = narrow_image(ground)?;
     let folder = fresh(ground, "narrow-state")?;
     serve(ground, None, &spec, &folder)?.kill();
     let second = serve(ground, None, &spec, &folder)?;
@@ -232,6 +201,20 @@ pub(super) fn who_may_not_shut_out_is_told(ground: &mut Ground) -> Result<(), St
         return Err(format!("not once `{hint}`: {told}"));
     }
     second.end()
+}
+
+/// An image and a user who may not change the blocklist, as `--namespace` takes them.
+pub(super) fn narrow_image(ground: &Ground) -> Result<String, String> {
+    let who = "client.narrow";
+    let keyring = ground.file("narrow.keyring").display().to_string();
+    let rights = ["mon", "allow r", "osd", "profile rbd", "-o", &keyring];
+    ground.cluster.ceph(&[&["auth", "get-or-create", who], &rights[..]].concat())?;
+    let text = std::fs::read_to_string(ground.cluster.conf()).map_err(said)?;
+    let conf = ground.file("narrow.conf");
+    std::fs::write(&conf, format!("{text}[{who}]\nkeyring = {keyring}\n")).map_err(said)?;
+    // Breaking a lock takes the same right.
+    ground.cluster.rbd(&["create", "--size", "8M", "--image-feature", "layering", "rbd/narrow"])?;
+    Ok(format!("rbd:rbd/narrow,conf={},id=narrow", conf.display()))
 }
 
 /// A target with this state directory, in a network namespace or here, that says beside the directory what it does.
@@ -262,12 +245,6 @@ fn log(folder: &Path) -> Result<String, String> {
     std::fs::read_to_string(folder.with_extension("log")).map_err(said)
 }
 
-/// What a command line begins with to be run in a network namespace.
-fn place(name: &str) -> Vec<String> {
-    // What is asked for is the way there and nothing that listens.
-    Site::inside(name, Ipv4Addr::UNSPECIFIED).words().into_iter().map(str::to_owned).collect()
-}
-
 /// The addresses that a target keeps in its state directory, at least one.
 fn kept(folder: &Path) -> Result<Vec<String>, String> {
     let text = std::fs::read_to_string(folder.join(KEPT)).map_err(|error| format!("{KEPT}: {error}"))?;
@@ -279,7 +256,7 @@ fn kept(folder: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Whether a connection is on the cluster's blocklist.
-fn is_shut_out(ground: &Ground, address: &str) -> Result<bool, String> {
+pub(super) fn is_shut_out(ground: &Ground, address: &str) -> Result<bool, String> {
     let list = ground.cluster.ceph(&["osd", "blocklist", "ls"])?;
     let is_it = |line: &str| line.split_whitespace().next() == Some(address);
     Ok(list.lines().any(is_it))

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::config::Shape;
 use super::ground::Ground;
 use super::{
-    administration, commands, content, failures, fencing, gateways, idle, images, lifetimes, refusals,
+    administration, commands, content, cuts, failures, fencing, gateways, idle, images, lifetimes, refusals,
     restarts,
 };
 
@@ -102,8 +102,8 @@ impl Trial {
                 failed += self.on(&output, shape, &checks)?;
             }
         }
-        count += restarts::count_checks(&self.only);
-        failed += restarts::check(&self.program, &output, &self.only, self.seed)?;
+        count += cuts::count_checks(&self.only);
+        failed += cuts::check(&self.program, &output, &self.only, self.seed)?;
         let rounds = gateways::count_checks(&self.only);
         count += rounds;
         if rounds > 0 {

@@ -27,6 +27,15 @@ impl Device {
         }
     }
 
+    /// An operation took too long.
+    pub fn note_late(&self) {
+        match self {
+            Self::File(_) => {}
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => rbd.note_late(),
+        }
+    }
+
     /// Bytes it holds.
     pub fn length(&self) -> u64 {
         match self {

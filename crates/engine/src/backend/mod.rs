@@ -279,6 +279,15 @@ impl Backend {
         }
     }
 
+    /// Whether nothing more is carried out of what an image has under way, since another connection has taken its place.
+    pub fn is_shut_out(&self) -> bool {
+        match self {
+            #[cfg(not(feature = "simulation"))]
+            Self::Device(Device::Rbd(rbd)) => rbd.cluster().is_shut_out(),
+            _ => false,
+        }
+    }
+
     /// Whether it can only be read.
     pub fn is_read_only(&self) -> bool {
         matches!(self, Self::Device(device) if device.is_read_only())

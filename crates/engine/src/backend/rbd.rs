@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{BackendError, RbdConfig, ZeroMethod};
-use crate::ceph::{CephError, Closings, Clusters, Image, Pool, Seat};
+use crate::ceph::{CephError, Closings, Cluster, Clusters, Image, News, Pool, Seat};
 
 /// Modes of fallocate(2), by which the ring's operations say what they want.
 const KEEP_SIZE: u32 = 0x01;
@@ -24,7 +24,8 @@ pub struct Rbd {
     /// Set when the library refused to make zeroes without writing them.
     writes_zeroes: AtomicBool,
     closings: Arc<Closings>,
-    _seat: Seat,
+    news: Arc<News>,
+    seat: Seat,
 }
 
 impl Rbd {
@@ -52,7 +53,8 @@ impl Rbd {
             has_news: Arc::default(),
             writes_zeroes: AtomicBool::new(false),
             closings: clusters.closings(),
-            _seat: seat,
+            news: clusters.news(),
+            seat,
         };
         let (has_news, news) = (rbd.has_news.clone(), clusters.news());
         rbd.image().watch(Box::new(move || {
@@ -75,6 +77,19 @@ impl Rbd {
     /// The image.
     pub fn image(&self) -> &Arc<Image> {
         self.image.as_ref().expect("it is there until this is dropped")
+    }
+
+    /// The connection it is open on.
+    pub const fn cluster(&self) -> &Arc<Cluster> {
+        &self.seat.cluster
+    }
+
+    /// Has the connection looked after, since an operation took too long.
+    #[cold]
+    pub fn note_late(&self) {
+        if self.seat.cluster.note_late() {
+            self.news.tell();
+        }
     }
 
     /// Lets others write to it, or makes sure that only this one does.
@@ -149,7 +164,8 @@ impl Rbd {
 impl Drop for Rbd {
     fn drop(&mut self) {
         if let Some(image) = self.image.take() {
-            self.closings.close(image);
+            // One that was shut out has nothing to give back, and may be told of it late.
+            self.closings.close(image, !self.seat.cluster.is_shut_out());
         }
     }
 }

@@ -15,19 +15,20 @@ pub struct Closings {
 }
 
 impl Closings {
-    /// Closes an image on a thread of its own.
-    pub fn close(self: &Arc<Self>, image: Arc<Image>) {
-        *self.lock() += 1;
+    /// Closes an image on a thread of its own. That `is_awaited`, or nobody needs it.
+    pub fn close(self: &Arc<Self>, image: Arc<Image>, is_awaited: bool) {
+        let count = usize::from(is_awaited);
+        *self.lock() += count;
         let closings = self.clone();
         let close = move || {
             drop(image);
-            *closings.lock() -= 1;
+            *closings.lock() -= count;
             closings.ended.notify_all();
         };
         // Without a thread to be had the image is closed here and now.
         if let Err(error) = thread::Builder::new().name("ceph-close".to_owned()).spawn(close) {
             tracing::warn!(%error, "no thread to close an image");
-            *self.lock() -= 1;
+            *self.lock() -= count;
         }
     }
 

@@ -5,12 +5,12 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::library::{ClusterHandle, Libraries, libraries};
-use super::{CephError, Pool};
+use super::{CephError, Object, Pool};
 use crate::limits::{
     CEPH_BYTES_PENDING_MAX, CEPH_CONNECT_TIMEOUT_MS, CEPH_CONNECTION_THREADS, CEPH_FENCES_AT_ONCE,
     CEPH_OPERATIONS_PENDING_MAX,
@@ -63,7 +63,15 @@ pub struct Cluster {
     handle: ClusterHandle,
     libraries: &'static Libraries,
     options: ClusterOptions,
+    lateness: AtomicU8,
 }
+
+/// Values of a connection's lateness: nothing is known to be wrong; an operation took too long; somebody looks after that; it is
+/// on the blocklist.
+const PUNCTUAL: u8 = 0;
+const LATE: u8 = 1;
+const LOOKED_AFTER: u8 = 2;
+const SHUT_OUT: u8 = 3;
 
 // SAFETY: a `rados_t` may be used from any thread at the same time; the library locks inside.
 #[allow(unsafe_code)]
@@ -84,6 +92,14 @@ impl Cluster {
     /// # Errors
     /// When the libraries, the configuration, the monitors or the key are not to be had: each says which, and what to check.
     pub fn connect(options: &ClusterOptions) -> Result<Arc<Self>, CephError> {
+        Self::connect_within(options, options.connect_timeout_ms)
+    }
+
+    /// The same within another time, in milliseconds, that counts for connecting alone.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn connect_within(options: &ClusterOptions, timeout_ms: u64) -> Result<Arc<Self>, CephError> {
         let libraries = libraries()?;
         // The library's threads inherit the processors of the thread that starts them.
         let connect = || {
@@ -92,7 +108,7 @@ impl Cluster {
             {
                 tracing::warn!(%error, "the threads of Ceph's library run where they like");
             }
-            Self::connect_here(libraries, options)
+            Self::connect_here(libraries, options, timeout_ms)
         };
         let joined = thread::scope(|scope| {
             thread::Builder::new()
@@ -105,12 +121,18 @@ impl Cluster {
         outcome.map_err(|_| failed(io::Error::other("the connecting thread ended")))?.map(Arc::new)
     }
 
-    fn connect_here(libraries: &'static Libraries, options: &ClusterOptions) -> Result<Self, CephError> {
+    fn connect_here(
+        libraries: &'static Libraries,
+        options: &ClusterOptions,
+        timeout_ms: u64,
+    ) -> Result<Self, CephError> {
         let cluster = Self::configured(libraries, options)?;
+        let timeout_s = timeout_ms.div_ceil(1000).max(1);
+        cluster.set("client_mount_timeout", &timeout_s.to_string())?;
         // SAFETY: the handle was created there and is not connected yet.
         #[allow(unsafe_code)]
         let connected = unsafe { (libraries.rados.connect)(cluster.handle) };
-        answer(connected).map_err(|error| cluster.explain(error))?;
+        answer(connected).map_err(|error| cluster.explain(error, timeout_s))?;
         Ok(cluster)
     }
 
@@ -124,7 +146,7 @@ impl Cluster {
         let created =
             unsafe { (libraries.rados.create2)(&raw mut handle, c"ceph".as_ptr(), name.as_ptr(), 0) };
         answer(created).map_err(failed)?;
-        let cluster = Self { handle, libraries, options: options.clone() };
+        let cluster = Self { handle, libraries, options: options.clone(), lateness: AtomicU8::new(PUNCTUAL) };
         cluster.set_defaults()?;
         cluster.read_configuration()?;
         cluster.set_all()?;
@@ -163,7 +185,6 @@ impl Cluster {
     fn set_all(&self) -> Result<(), CephError> {
         let connect_s = self.connect_timeout_s().to_string();
         let operation_s = self.options.operation_timeout_ms.div_ceil(1000).to_string();
-        self.set("client_mount_timeout", &connect_s)?;
         self.set("rados_mon_op_timeout", &connect_s)?;
         self.set("rados_osd_op_timeout", &operation_s)?;
         // What fails is told by whoever asked for it, in his words.
@@ -206,12 +227,10 @@ impl Cluster {
     }
 
     /// Why connecting failed.
-    fn explain(&self, source: io::Error) -> CephError {
+    fn explain(&self, source: io::Error, seconds: u64) -> CephError {
         let id = self.options.id().to_owned();
         match source.raw_os_error() {
-            Some(libc::ETIMEDOUT) => {
-                CephError::NoMonitor { monitors: self.setting("mon_host"), seconds: self.connect_timeout_s() }
-            }
+            Some(libc::ETIMEDOUT) => CephError::NoMonitor { monitors: self.setting("mon_host"), seconds },
             Some(libc::ENOENT) => CephError::NoKey { id, keyring: self.setting("keyring") },
             Some(libc::EACCES | libc::EPERM) => {
                 CephError::WrongKey { id, keyring: self.setting("keyring"), source }
@@ -300,6 +319,45 @@ impl Cluster {
             .map_err(|source| self.failed("waiting for", "the cluster's newest map", source))
     }
 
+    /// Takes note that an operation took too long; whether that is news.
+    pub fn note_late(&self) -> bool {
+        let lateness = &self.lateness;
+        // Whoever has many operations late reads what is there, and writes nothing.
+        lateness.load(Ordering::Relaxed) == PUNCTUAL
+            && lateness.compare_exchange(PUNCTUAL, LATE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether an operation took too long that nobody looks after yet; the caller does from now on, until
+    /// [`Self::note_punctual`].
+    pub fn take_late(&self) -> bool {
+        self.lateness.compare_exchange(LATE, LOOKED_AFTER, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Nothing is known to be wrong any more.
+    pub fn note_punctual(&self) {
+        self.lateness.store(PUNCTUAL, Ordering::Release);
+    }
+
+    /// Nothing is carried out any more of what it has under way: it is on the blocklist, and what takes its place knows.
+    pub fn note_shut_out(&self) {
+        self.lateness.store(SHUT_OUT, Ordering::Release);
+    }
+
+    /// Whether that is so.
+    pub fn is_shut_out(&self) -> bool {
+        self.lateness.load(Ordering::Acquire) == SHUT_OUT
+    }
+
+    /// Asks the cluster something that costs it little: whether there is an image of this name, which may be either way. It
+    /// takes as long as an operation may.
+    ///
+    /// # Errors
+    /// When the cluster does not answer, or refuses.
+    pub fn ask(self: &Arc<Self>, pool: &str, namespace: &str, image: &str) -> Result<(), CephError> {
+        let pool = Arc::new(self.pool(pool, namespace)?);
+        Object::new(pool, &format!("rbd_id.{image}"))?.pairs("").map(drop)
+    }
+
     /// A pool, or a namespace within it.
     ///
     /// # Errors
@@ -361,6 +419,27 @@ pub(super) fn string_in(bytes: &[c_char]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_late_connection_is_looked_after_by_one() {
+        let Ok(libraries) = libraries() else {
+            eprintln!("skipped: librados or librbd is not installed");
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let conf = folder.path().join("ceph.conf");
+        std::fs::write(&conf, "").unwrap();
+        let options = ClusterOptions { conf: Some(conf), ..ClusterOptions::default() };
+        let cluster = Cluster::configured(libraries, &options).unwrap();
+        assert!(!cluster.take_late());
+        assert!(cluster.note_late() && !cluster.note_late());
+        assert!(cluster.take_late() && !cluster.take_late());
+        assert!(!cluster.note_late(), "somebody looks after it");
+        cluster.note_punctual();
+        assert!(cluster.note_late() && cluster.take_late());
+        cluster.note_shut_out();
+        assert!(cluster.is_shut_out() && !cluster.note_late() && !cluster.take_late());
+    }
 
     #[test]
     fn the_file_wins_over_our_defaults() {

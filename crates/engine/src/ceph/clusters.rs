@@ -67,7 +67,8 @@ pub struct Clusters {
 #[derive(Debug)]
 struct Shared {
     cluster: Weak<Cluster>,
-    seats: Weak<()>,
+    /// As many as there are of these beside this one, so many images are on it.
+    seats: Arc<()>,
 }
 
 /// An image's place on a connection.
@@ -75,7 +76,6 @@ struct Shared {
 pub struct Seat {
     /// The connection.
     pub cluster: Arc<Cluster>,
-    /// As many as there are of these, so many images are on it.
     _seat: Arc<()>,
 }
 
@@ -100,23 +100,55 @@ impl Clusters {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.retain(|known| known.cluster.strong_count() > 0);
         for known in &*shared {
-            let (Some(cluster), Some(seat)) = (known.cluster.upgrade(), known.seats.upgrade()) else {
-                continue;
-            };
-            // The one that was just made from the list counts too.
+            let Some(cluster) = known.cluster.upgrade() else { continue };
             if *cluster.options() == options
-                && Arc::strong_count(&seat) <= self.config.bdevs_per_cluster.max(1)
+                && Arc::strong_count(&known.seats) <= self.config.bdevs_per_cluster.max(1)
             {
-                return Ok(Seat { cluster, _seat: seat });
+                return Ok(Seat { cluster, _seat: known.seats.clone() });
             }
         }
         let cluster = self.connect(&options)?;
-        if let Some(BeforeUse(before_use)) = &self.config.before_use {
-            before_use(&cluster).map_err(|reason| CephError::NotAllowed { reason })?;
+        self.allow(&cluster)?;
+        let seats = Arc::new(());
+        shared.push(Shared { cluster: Arc::downgrade(&cluster), seats: seats.clone() });
+        Ok(Seat { cluster, _seat: seats })
+    }
+
+    /// Does what has to happen before the first image is opened on a new connection.
+    ///
+    /// # Errors
+    /// When it must not be used.
+    pub fn allow(&self, cluster: &Arc<Cluster>) -> Result<(), CephError> {
+        let Some(BeforeUse(before_use)) = &self.config.before_use else { return Ok(()) };
+        before_use(cluster).map_err(|reason| CephError::NotAllowed { reason })
+    }
+
+    /// Opens further images on `new`, which was allowed, for as long as somebody has it, and none on `silent` any more.
+    pub fn replace(&self, silent: &Arc<Cluster>, new: &Arc<Cluster>) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|known| known.cluster.as_ptr() != Arc::as_ptr(silent));
+        shared.push(Shared { cluster: Arc::downgrade(new), seats: Arc::new(()) });
+    }
+
+    /// The connections with operations that took too long, which the caller looks after from now on. Those of a group's gateways
+    /// are the group's business.
+    pub fn take_late(&self) -> Vec<Arc<Cluster>> {
+        let mut late = if self.config.are_images_shared { Vec::new() } else { self.all() };
+        late.retain(|cluster| cluster.take_late());
+        late
+    }
+
+    /// Has those looked after as well that reach the same cluster in the same way as this one, which is silent.
+    pub fn suspect_others(&self, silent: &Cluster) {
+        for cluster in self.all().iter().filter(|cluster| cluster.options() == silent.options()) {
+            cluster.note_late();
         }
-        let seat = Arc::new(());
-        shared.push(Shared { cluster: Arc::downgrade(&cluster), seats: Arc::downgrade(&seat) });
-        Ok(Seat { cluster, _seat: seat })
+        self.news.tell();
+    }
+
+    fn all(&self) -> Vec<Arc<Cluster>> {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.iter().filter_map(|known| known.cluster.upgrade()).collect()
     }
 
     /// A new connection. One that was not to be had a moment ago is not tried again at once: many images ask, and each would
@@ -137,11 +169,7 @@ impl Clusters {
     /// # Errors
     /// When the library does not tell.
     pub fn addresses(&self) -> Result<Vec<String>, CephError> {
-        let clusters: Vec<Arc<Cluster>> = {
-            let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.iter().filter_map(|known| known.cluster.upgrade()).collect()
-        };
-        clusters.iter().map(|cluster| cluster.address()).collect()
+        self.all().iter().map(|cluster| cluster.address()).collect()
     }
 
     /// No further image is opened on the connections that there are; those that are open stay.
@@ -155,11 +183,7 @@ impl Clusters {
     /// # Errors
     /// When a cluster does not answer.
     pub fn wait_for_latest_maps(&self) -> Result<(), CephError> {
-        let clusters: Vec<Arc<Cluster>> = {
-            let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.iter().filter_map(|known| known.cluster.upgrade()).collect()
-        };
-        clusters.iter().try_for_each(|cluster| cluster.wait_for_latest_map())
+        self.all().iter().try_for_each(|cluster| cluster.wait_for_latest_map())
     }
 
     /// Whether other targets serve the same images.

@@ -208,6 +208,21 @@ pub enum CephError {
 }
 
 impl CephError {
+    /// Whether the cluster has only taken too long: what was asked for may have happened, or may happen yet.
+    pub fn is_late(&self) -> bool {
+        self.code() == Some(libc::ETIMEDOUT)
+    }
+
+    /// Whether the user may not.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.code(), Some(libc::EPERM | libc::EACCES))
+    }
+
+    /// Whether the connection is on the cluster's blocklist.
+    pub fn is_shut_out(&self) -> bool {
+        self.code() == Some(libc::ESHUTDOWN)
+    }
+
     /// What the library said, where it said something.
     pub fn code(&self) -> Option<i32> {
         match self {

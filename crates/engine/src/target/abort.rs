@@ -9,7 +9,7 @@ use nvme::io::Fused;
 
 use super::connection::{Connection, Environment, Session};
 use super::fabric::Fabric;
-use super::mailbox::Message;
+use super::mailbox::{Loss, Message};
 use super::namespace::Namespace;
 use super::request::Asker;
 use super::reservation::HostId;
@@ -96,14 +96,23 @@ impl Connection {
         }
     }
 
-    /// Answers the commands that the storage has, where their namespaces are not to be reached here any more: their hosts
-    /// try them elsewhere. Somebody else sees to it that what the storage still does of them is over before that succeeds.
-    pub(super) fn give_up(&mut self) {
+    /// Answers the commands that the storage has, where their namespaces are not to be reached here any more, or are open anew:
+    /// their hosts try them elsewhere, or again. Somebody else sees to it that what the storage still does of them is over
+    /// before that succeeds.
+    pub(super) fn give_up(&mut self, loss: Loss) {
         if self.terminated || !matches!(self.session, Session::Io { .. }) {
             return;
         }
         let refusal = |slot: &Slot| match (slot.stage, slot.fused, slot.is_given_up) {
-            (Stage::Storage, Fused::No, false) => slot.attachment()?.access.refusal(),
+            (Stage::Storage, Fused::No, false) => {
+                let attachment = slot.attachment()?;
+                match loss {
+                    Loss::Unreachable => attachment.access.refusal(),
+                    Loss::ShutOut => {
+                        attachment.namespace.backend.is_shut_out().then_some(Status::NAMESPACE_NOT_READY)
+                    }
+                }
+            }
             _ => None,
         };
         let given_up: Vec<(u16, u16, Status)> = self

@@ -16,6 +16,7 @@ use super::listener::{Listener, Listening, PortChange};
 use super::mailbox::Message;
 use super::namespace::Namespace;
 use super::namespace_table::NamespaceTable;
+use super::openings::Wanted;
 use super::preparation::{Absence, Opened, Preparation, Prepared, kept_subsystem, pairs, wanted_images};
 use super::standby;
 use super::subsystem::Subsystem;
@@ -45,10 +46,30 @@ impl Fabric {
         listener: &Listener,
         absence: Absence,
     ) -> Result<Vec<Change>, TargetError> {
+        self.apply_on(wanted, listener, absence, &[])
+    }
+
+    /// Has namespaces go on by images that were opened on another connection. Only one caller at a time.
+    pub(super) fn go_over(&self, listener: &Listener, anew: &[Wanted]) -> Result<(), TargetError> {
+        let config = self.directory().config.clone();
+        self.apply_on(&config, listener, Absence::Refused, anew).map(drop)
+    }
+
+    fn apply_on(
+        &self,
+        wanted: &FabricConfig,
+        listener: &Listener,
+        absence: Absence,
+        anew: &[Wanted],
+    ) -> Result<Vec<Change>, TargetError> {
         wanted.check()?;
         let old = self.directory();
         let wanted = with_services(&old.config, wanted);
         let mut changes = old.config.changes_to(&wanted);
+        changes.extend(anew.iter().map(|anew| {
+            let (nqn, nsid) = anew.place();
+            Change::NamespaceReplaced { nqn: nqn.to_owned(), nsid }
+        }));
         // Until all is visible, the clerk changes nothing that a namespace to come has read, or one to go leaves.
         let archive = self.archive();
         let absent = self.absent();
@@ -59,6 +80,7 @@ impl Fabric {
             archive: archive.as_ref(),
             clusters: self.clusters(),
             openings: self.openings(),
+            anew,
             absent: &absent,
             absence,
         };
@@ -248,7 +270,10 @@ fn removed(leaving: &[Weak<Namespace>], wanted: &FabricConfig) -> Vec<Uuid> {
 
 fn wait_for_release(leaving: &[Weak<Namespace>]) {
     let deadline = ring::now().after(RELEASE_TIMEOUT);
-    while leaving.iter().any(|namespace| namespace.strong_count() > 0) && ring::now() < deadline {
+    // One that was shut out is held by commands that end when its connection does.
+    let is_held =
+        |namespace: &Weak<Namespace>| namespace.upgrade().is_some_and(|held| !held.backend.is_shut_out());
+    while leaving.iter().any(is_held) && ring::now() < deadline {
         thread::sleep(Duration::from_millis(1));
     }
 }

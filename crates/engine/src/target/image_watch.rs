@@ -11,6 +11,7 @@ use super::config::FabricConfig;
 use super::fabric::Fabric;
 use super::listener::Listener;
 use super::preparation::Absence;
+use super::reconnection;
 use super::subsystem::lock;
 use super::target_config::{Reactors, TargetConfig};
 use crate::backend::BackendConfig;
@@ -46,6 +47,7 @@ impl ImageWatch {
                     if has_ended.load(Ordering::Acquire) {
                         return;
                     }
+                    reconnection::start_all(&fabric, &listener, &has_ended);
                     if is_new || timeout == TRY_AGAIN {
                         let absence = if is_new { Absence::Allowed } else { Absence::TriedAgain };
                         let is_done = look(&fabric, &listener, absence);

@@ -12,6 +12,15 @@ use super::subsystem::lock;
 use crate::ring::Waker;
 use crate::ring::channel::Sender;
 
+/// Why commands are answered whose storage has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// Their namespaces are not to be reached here any more, by their ANA states.
+    Unreachable,
+    /// The cluster does not carry them out any more, and their namespaces are open anew.
+    ShutOut,
+}
+
 /// News for a reactor.
 #[derive(Debug)]
 pub(super) enum Message {
@@ -23,8 +32,8 @@ pub(super) enum Message {
     Events(u16),
     /// Hosts may see other namespaces than before.
     Refresh,
-    /// Commands that the storage has are to be answered, where their namespaces are not to be reached here any more.
-    GiveUp,
+    /// Commands that the storage has are to be answered, where this is so of their namespaces.
+    GiveUp(Loss),
     /// The slots of these commands are to be empty before the word is passed on.
     Fence(Arc<Fence>),
     /// No reactor is in the way of the fused pair in this slot any more.

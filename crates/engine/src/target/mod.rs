@@ -40,6 +40,8 @@ mod pair;
 mod preparation;
 mod qos;
 mod reactor;
+#[cfg(not(feature = "simulation"))]
+mod reconnection;
 mod request;
 mod reservation;
 mod reservation_file;
@@ -259,7 +261,7 @@ impl Target {
     /// state: hosts try them elsewhere at once, however long the storage takes. Whoever asks for this sees to it that what
     /// the storage still does of them is over before anybody serves these namespaces again, this target included.
     pub fn give_up_commands(&self) {
-        self.fabric.tell_reactors(|| mailbox::Message::GiveUp);
+        self.fabric.tell_reactors(|| mailbox::Message::GiveUp(mailbox::Loss::Unreachable));
     }
 
     /// No further image is opened on the connections to clusters that there are, since these are of no use any more.

@@ -223,6 +223,16 @@ impl Namespace {
         outcome
     }
 
+    /// Goes on as another namespace has been until now, whose blocks are the same and were opened before. The clerk must not
+    /// change that one meanwhile.
+    pub(super) fn succeed(&self, former: &Self) {
+        let reservations = lock(&former.reservations).clone();
+        self.publish_reservation(reservations.view());
+        *lock(&self.reservations) = reservations;
+        self.uncorrectable.copy(&former.uncorrectable);
+        self.set_special(special::UNCORRECTABLE, !self.uncorrectable.is_empty());
+    }
+
     /// Lets another gateway write to its blocks, or makes sure that only this target does.
     pub(super) fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
         self.backend.set_standby(is_standby)
@@ -262,6 +272,9 @@ impl Namespace {
 
 #[cfg(test)]
 mod tests {
+    use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
+
+    use super::super::reservation::{Acquire, Register};
     use super::*;
 
     #[test]
@@ -286,6 +299,36 @@ mod tests {
         };
         assert_eq!(open(1), open(1));
         assert_ne!(open(1), open(2));
+    }
+
+    #[test]
+    fn a_namespace_that_goes_on_has_marks_and_reservations_of_the_former() {
+        let config = NamespaceConfig::new(1, BackendConfig::Null { size: 1 << 20 }, 4096);
+        let open = || {
+            let nqn = "nqn.2026-01.io.selvedge:a";
+            Namespace::open(nqn, &config, &Clusters::default()).expect("opens")
+        };
+        let (former, new, other) = (open(), open(), open());
+        former.spoil(ByteRange { offset: 8192, length: 4096 }).expect("room");
+        let host = ([1; 16], "nqn.2014-08.org.nvmexpress:host");
+        let (action, kind) = (RegisterAction::Register, ReservationType::WriteExclusive);
+        {
+            let mut reservations = lock(&former.reservations);
+            let persistence = PersistenceChange::NoChange;
+            let (current_key, new_key) = (0, 7);
+            let register = Register { action, ignore_existing_key: false, persistence, current_key, new_key };
+            reservations.register(host.0, host.1, &register).expect("registers");
+            let action = AcquireAction::Acquire;
+            let acquire =
+                Acquire { action, ignore_existing_key: false, kind, current_key: 7, preempt_key: 0 };
+            reservations.acquire(host.0, &acquire).expect("reserves");
+        }
+        new.succeed(&former);
+        for (namespace, is_same) in [(&new, true), (&other, false)] {
+            assert_eq!(namespace.is_spoiled(ByteRange { offset: 0, length: 12288 }), is_same);
+            assert_eq!(namespace.reservation_forbids(&[2; 16], Access::Write), is_same);
+            assert!(!namespace.reservation_forbids(&host.0, Access::Write));
+        }
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(super) struct Wanted {
     block_size: u32,
     is_shared: bool,
     opening: u64,
+    /// Whether the namespace has the image open, and is to have it on another connection.
+    is_anew: bool,
 }
 
 impl Wanted {
@@ -32,7 +34,23 @@ impl Wanted {
             block_size: config.block_size,
             is_shared: config.shared_storage,
             opening: config.opening,
+            is_anew: false,
         }
+    }
+
+    /// The same on another connection than that on which it is open.
+    pub(super) const fn anew(mut self) -> Self {
+        self.is_anew = true;
+        self
+    }
+
+    /// The namespace that wants it, by its subsystem's name and its identifier.
+    pub(super) fn place(&self) -> (&str, u32) {
+        (&self.nqn, self.nsid)
+    }
+
+    fn is_covered_by(&self, other: &Self) -> bool {
+        *self == Self { is_anew: self.is_anew, ..other.clone() }
     }
 }
 
@@ -177,6 +195,12 @@ impl<T: Opener> Openings<T> {
         }
     }
 
+    /// Whether it is open, and this target's.
+    pub(super) fn is_opened(&self, wanted: &Wanted) -> bool {
+        let desk = lock(&self.desk);
+        desk.entries.iter().any(|entry| entry.wanted == *wanted && matches!(entry.stage, Stage::Done(Ok(_))))
+    }
+
     /// Whether it is done, well or not.
     pub(super) fn is_done(&self, wanted: &Wanted) -> bool {
         let desk = lock(&self.desk);
@@ -200,7 +224,7 @@ impl<T: Opener> Openings<T> {
         let mut desk = lock(&self.desk);
         let mut gone = Vec::new();
         for mut entry in std::mem::take(&mut desk.entries) {
-            entry.is_given_up = !all.contains(&entry.wanted);
+            entry.is_given_up = !all.iter().any(|wanted| entry.wanted.is_covered_by(wanted));
             if entry.is_given_up && !matches!(entry.stage, Stage::Opening | Stage::Taking(_)) {
                 gone.push(entry);
             } else {

@@ -64,6 +64,8 @@ pub(super) struct Preparation<'a> {
     pub(super) archive: Option<&'a ReservationDirectory>,
     pub(super) clusters: &'a Clusters,
     pub(super) openings: &'a Arc<Openings<Images>>,
+    /// What is open already on another connection, by which these namespaces go on.
+    pub(super) anew: &'a [Wanted],
     /// Those that were absent until now.
     pub(super) absent: &'a [AbsentNamespace],
     pub(super) absence: Absence,
@@ -278,6 +280,9 @@ impl Preparation<'_> {
         {
             return Ok(namespace.clone());
         }
+        if let Some(anew) = self.anew.iter().find(|anew| anew.place() == (&*subsystem.nqn, config.nsid)) {
+            return self.go_on(anew, subsystem, config);
+        }
         if let Some(backend) = self.opened_beside(subsystem, config)? {
             let namespace = Namespace::on(&subsystem.nqn, config, Arc::new(backend));
             clerk::restore(self.archive, &subsystem.nqn, &namespace)?;
@@ -290,6 +295,23 @@ impl Preparation<'_> {
             None => Namespace::open(&subsystem.nqn, config, self.clusters)?,
         };
         clerk::restore(self.archive, &subsystem.nqn, &namespace)?;
+        Ok(Arc::new(namespace))
+    }
+
+    /// The same namespace on an image that was opened for it on another connection.
+    fn go_on(
+        &self,
+        anew: &Wanted,
+        subsystem: &SubsystemConfig,
+        config: &NamespaceConfig,
+    ) -> Result<Arc<Namespace>, TargetError> {
+        let nqn = &subsystem.nqn;
+        let gone = || TargetError::Config(format!("namespace {} of {nqn} is another by now", config.nsid));
+        let open = self.old.subsystems.iter().find(|open| open.nqn == *nqn).ok_or_else(gone)?;
+        let former = open.state().namespaces.get(&config.nsid).cloned().ok_or_else(gone)?;
+        let Outcome::Opened(backend) = self.openings.outcome(anew) else { return Err(gone()) };
+        let namespace = Namespace::on(nqn, config, Arc::new(backend));
+        namespace.succeed(&former);
         Ok(Arc::new(namespace))
     }
 

@@ -387,6 +387,9 @@ impl Connection {
             Work::Deallocate { .. } if refused => self.data_came(index, env),
             _ => {
                 tracing::warn!(%error, ?work, nsid = self.slots.at(index).nsid, "storage failed");
+                if error.raw_os_error() == Some(libc::ETIMEDOUT) {
+                    self.device_of(index, Device::note_late);
+                }
                 let status = match (error.raw_os_error(), work) {
                     // The cluster does not answer in time; nothing is wrong with the blocks.
                     (Some(libc::ETIMEDOUT), _) => Status::NAMESPACE_NOT_READY,

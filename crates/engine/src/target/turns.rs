@@ -249,10 +249,10 @@ impl Turns {
                     connection.refresh();
                 }
             }
-            Message::GiveUp => {
+            Message::GiveUp(loss) => {
                 for token in self.tokens(|connection| connection.slots.storing() > 0) {
                     self.turn(token, now, |connection, env, _| {
-                        connection.give_up();
+                        connection.give_up(loss);
                         connection.flush_or_close(env, Verdict::Wait)
                     });
                 }

@@ -39,6 +39,14 @@ impl Uncorrectable {
         self.count.load(Ordering::Relaxed) == 0
     }
 
+    /// Has the marks that another has, and no others.
+    pub(super) fn copy(&self, other: &Self) {
+        let ranges = other.lock().clone();
+        let mut own = self.lock();
+        self.count.store(ranges.len(), Ordering::Relaxed);
+        *own = ranges;
+    }
+
     /// Marks `blocks` blocks from `start` on.
     ///
     /// # Errors
