@@ -84,7 +84,7 @@ pub(super) fn locks_of_the_dead_keep_nobody(ground: &mut Ground) -> Result<(), S
 
 /// Has the cluster miss who watches an image from now on and is gone after so many seconds.
 fn miss_after(ground: &Ground, seconds: &str) -> Result<(), String> {
-    ground.cluster.ceph(&["tell", "osd.*", "config", "set", "osd_client_watch_timeout", seconds]).map(drop)
+    ground.cluster.ceph(&["config", "set", "osd", "osd_client_watch_timeout", seconds]).map(drop)
 }
 
 fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
