@@ -136,14 +136,17 @@ pub const CEPH_CONNECT_TIMEOUT_MS: u64 = 10_000;
 pub const CEPH_OPENING_PATIENCE_MS: u64 = 5_000;
 /// A connection to a Ceph cluster that was not to be had is not tried again so soon, in milliseconds.
 pub const CEPH_RECONNECT_MS: u64 = 3_000;
+/// So many times its entries a queue may have slots, when the storage still has commands that were given up, each time up to
+/// the whole queue: images go over to another connection at most that often within a command's time, and then the queue ends.
+pub const GIVEN_UP_SLOTS_FACTOR: usize = 4;
 /// A connection whose commands were too late is silent when it does not answer one more question for so long, in milliseconds:
 /// a cluster that is only slow does, and hosts have waited for much longer by then.
 pub const CEPH_SILENCE_MS: u64 = 3_000;
 /// Another connection in place of a silent one has to be there in so long, in milliseconds, or the next is tried: the system
 /// waits longer with each time it sends again, and what is new begins at once.
 pub const CEPH_REPLACEMENT_TIMEOUT_MS: u64 = 3_000;
-/// The least time from one such try to the next, in milliseconds, where the system refuses at once; and between tries to open
-/// an image on the new connection that is not to be had.
+/// The least time from one such try to the next, in milliseconds, where the system refuses at once; and what the silent one has
+/// in the end to be answered as well, when a cluster answers all again.
 pub const CEPH_REPLACEMENT_INTERVAL_MS: u64 = 1_000;
 /// How long a connection that was replaced stays on the cluster's blocklist, in seconds: a year, as a dead gateway's. The
 /// process lives, and one that is stopped may go on at any time after with what it had begun there.

@@ -133,7 +133,7 @@ fn comes_back(ground: &Ground, network: &mut Network, sites: &[String; 2]) -> Re
 fn write_on(namespace: &Namespace, content: &[u8], time: Duration, is_over: &AtomicBool) {
     let began = Instant::now();
     while !is_over.load(Ordering::Relaxed) && began.elapsed() < time {
-        let _ = namespace.write_at(0, &content[..65536]);
+        let _ = namespace.write_at(0, content);
     }
 }
 

@@ -24,7 +24,8 @@ pub struct Rbd {
     /// Set when the library refused to make zeroes without writing them.
     writes_zeroes: AtomicBool,
     closings: Arc<Closings>,
-    news: Arc<News>,
+    /// Who hears of operations that took too long; nobody where gateways look after that themselves.
+    late_news: Option<Arc<News>>,
     seat: Seat,
 }
 
@@ -53,7 +54,7 @@ impl Rbd {
             has_news: Arc::default(),
             writes_zeroes: AtomicBool::new(false),
             closings: clusters.closings(),
-            news: clusters.news(),
+            late_news: (!clusters.are_images_shared()).then(|| clusters.news()),
             seat,
         };
         let (has_news, news) = (rbd.has_news.clone(), clusters.news());
@@ -87,8 +88,10 @@ impl Rbd {
     /// Has the connection looked after, since an operation took too long.
     #[cold]
     pub fn note_late(&self) {
-        if self.seat.cluster.note_late() {
-            self.news.tell();
+        if let Some(news) = &self.late_news
+            && self.seat.cluster.note_late()
+        {
+            news.tell();
         }
     }
 

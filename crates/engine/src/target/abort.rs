@@ -99,30 +99,44 @@ impl Connection {
     /// Answers the commands that the storage has, where their namespaces are not to be reached here any more, or are open anew:
     /// their hosts try them elsewhere, or again. Somebody else sees to it that what the storage still does of them is over
     /// before that succeeds.
-    pub(super) fn give_up(&mut self, loss: Loss) {
+    pub(super) fn give_up(&mut self, loss: Loss, env: &mut Environment<'_>) {
         if self.terminated || !matches!(self.session, Session::Io { .. }) {
             return;
         }
-        let refusal = |slot: &Slot| match (slot.stage, slot.fused, slot.is_given_up) {
-            (Stage::Storage, Fused::No, false) => {
-                let attachment = slot.attachment()?;
-                match loss {
-                    Loss::Unreachable => attachment.access.refusal(),
-                    Loss::ShutOut => {
-                        attachment.namespace.backend.is_shut_out().then_some(Status::NAMESPACE_NOT_READY)
-                    }
+        let refusal = |slot: &Slot| {
+            let attachment = slot.attachment().filter(|_| slot.fused == Fused::No && !slot.is_given_up)?;
+            match loss {
+                Loss::Unreachable if slot.stage == Stage::Storage => attachment.access.refusal(),
+                Loss::Unreachable => None,
+                Loss::ShutOut => {
+                    attachment.namespace.backend.is_shut_out().then_some(Status::NAMESPACE_NOT_READY)
                 }
             }
-            _ => None,
         };
-        let given_up: Vec<(u16, u16, Status)> = self
-            .slots
-            .iter()
-            .filter_map(|(index, slot)| Some((index, slot.command_id, refusal(slot)?)))
-            .collect();
-        for (index, command_id, status) in given_up {
-            self.slots.give_up(index);
-            self.respond(command_id, status, 0);
+        let given_up: Vec<(u16, Status)> =
+            self.slots.iter().filter_map(|(index, slot)| Some((index, refusal(slot)?))).collect();
+        for (index, status) in given_up {
+            // One that waited may have had its turn, as others were given up.
+            let Some(slot) = self.slots.get_mut(index) else { continue };
+            match slot.stage {
+                Stage::Storage => {
+                    let command_id = slot.command_id;
+                    self.slots.give_up(index);
+                    if loss == Loss::ShutOut {
+                        self.slots.discount(index);
+                    }
+                    self.respond(command_id, status, 0);
+                }
+                Stage::Buffer | Stage::Limits | Stage::Exclusive => {
+                    self.leave_waiting(index);
+                    self.finish(index, status, env);
+                }
+                Stage::Data => slot.failed = Some(status),
+                Stage::Partner | Stage::Clerk | Stage::Sending => {}
+            }
+        }
+        if loss == Loss::ShutOut {
+            self.wake_waiting(env);
         }
     }
 

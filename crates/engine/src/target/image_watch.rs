@@ -22,7 +22,7 @@ use crate::ring::core;
 /// How long the thread waits at most before it looks whether it is still wanted.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// What is absent is tried again so soon.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
+pub(super) const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The thread, which ends when this is dropped.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fabric::Fabric;
+use super::image_watch::TRY_AGAIN;
 use super::listener::Listener;
 use super::mailbox::{Loss, Message};
 use super::openings::{Outcome, Wanted};
@@ -217,7 +218,7 @@ impl Reconnection {
             if !matches!(self.wait(&self.ask(new), SILENCE), Some(Ok(()))) {
                 return false;
             }
-            self.sleep(INTERVAL);
+            self.sleep(TRY_AGAIN);
         }
         false
     }

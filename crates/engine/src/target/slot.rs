@@ -11,7 +11,7 @@ use super::fence::Claim;
 use super::namespace::ByteRange;
 use super::namespace_table::{Attachment, NamespaceView};
 use crate::backend::ZeroMethod;
-use crate::limits::CONNECTION_BUFFER_BYTES_MAX;
+use crate::limits::{CONNECTION_BUFFER_BYTES_MAX, GIVEN_UP_SLOTS_FACTOR};
 use crate::ring::{Buffer, BufferPool, Moment};
 
 /// What a command in a slot is for.
@@ -92,6 +92,8 @@ pub(super) struct Slot {
     pub(super) length: u32,
     /// Data from or for the host.
     pub(super) data: Option<Buffer>,
+    /// Bytes of it that count as its connection's.
+    held: usize,
     /// What is still to come from the host.
     pub(super) transfer: Transfer,
     /// Set when it has failed already but its data is still on its way.
@@ -113,6 +115,29 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    fn empty() -> Self {
+        Self {
+            command_id: 0,
+            opcode: 0,
+            nsid: 0,
+            view: None,
+            work: Work::Free,
+            stage: Stage::Buffer,
+            length: 0,
+            data: None,
+            held: 0,
+            transfer: Transfer::new(0..0, 0),
+            failed: None,
+            is_given_up: false,
+            admitted: true,
+            fused: Fused::No,
+            partner: None,
+            claim: None,
+            copying: false,
+            began: Moment::default(),
+        }
+    }
+
     /// The namespace it works on, as its host saw it when it came.
     pub(super) fn attachment(&self) -> Option<&Attachment> {
         self.view.as_ref()?.attachment(self.nsid)
@@ -129,35 +154,19 @@ pub(super) struct Slots {
     /// The command identifier of each slot, or `NO_COMMAND`: beside each other, since all are looked through.
     command_ids: Vec<u32>,
     free: Vec<u16>,
+    /// How many commands the host may have outstanding.
+    entries: u16,
     buffer_bytes: usize,
     storing: usize,
 }
 
 impl Slots {
     pub(super) fn new(count: u16) -> Self {
-        let empty = || Slot {
-            command_id: 0,
-            opcode: 0,
-            nsid: 0,
-            view: None,
-            work: Work::Free,
-            stage: Stage::Buffer,
-            length: 0,
-            data: None,
-            transfer: Transfer::new(0..0, 0),
-            failed: None,
-            is_given_up: false,
-            admitted: true,
-            fused: Fused::No,
-            partner: None,
-            claim: None,
-            copying: false,
-            began: Moment::default(),
-        };
         Self {
-            slots: (0..count).map(|_| empty()).collect(),
+            slots: (0..count).map(|_| Slot::empty()).collect(),
             command_ids: vec![NO_COMMAND; usize::from(count)],
             free: (0..count).rev().collect(),
+            entries: count,
             buffer_bytes: 0,
             storing: 0,
         }
@@ -172,7 +181,7 @@ impl Slots {
         work: Work,
         length: u32,
     ) -> Option<u16> {
-        let index = self.free.pop()?;
+        let index = self.free.pop().or_else(|| self.grow())?;
         self.command_ids[usize::from(index)] = u32::from(command_id);
         let slot = &mut self.slots[usize::from(index)];
         slot.command_id = command_id;
@@ -191,6 +200,20 @@ impl Slots {
         Some(index)
     }
 
+    /// One slot more, where the storage still has those of commands that were given up: these are not outstanding for the host.
+    #[cold]
+    fn grow(&mut self) -> Option<u16> {
+        let outstanding = self.command_ids.iter().filter(|known| **known != NO_COMMAND).count();
+        let most = usize::from(self.entries) * GIVEN_UP_SLOTS_FACTOR;
+        if outstanding >= usize::from(self.entries) || self.slots.len() >= most {
+            return None;
+        }
+        let index = u16::try_from(self.slots.len()).ok()?;
+        self.slots.push(Slot::empty());
+        self.command_ids.push(NO_COMMAND);
+        Some(index)
+    }
+
     /// Gives a slot and its buffer back.
     pub(super) fn give(&mut self, index: u16, pool: &mut BufferPool) {
         self.drop_data(index, pool);
@@ -203,8 +226,9 @@ impl Slots {
 
     /// Gives a slot's buffer back.
     pub(super) fn drop_data(&mut self, index: u16, pool: &mut BufferPool) {
-        if let Some(buffer) = self.slots[usize::from(index)].data.take() {
-            self.buffer_bytes -= buffer.capacity();
+        let slot = &mut self.slots[usize::from(index)];
+        if let Some(buffer) = slot.data.take() {
+            self.buffer_bytes -= std::mem::take(&mut slot.held);
             pool.give(buffer);
         }
     }
@@ -218,7 +242,8 @@ impl Slots {
     pub(super) fn hold(&mut self, index: u16, pool: &mut BufferPool) {
         let slot = &mut self.slots[usize::from(index)];
         let buffer = pool.take(slot.length as usize);
-        self.buffer_bytes += buffer.capacity();
+        slot.held = buffer.capacity();
+        self.buffer_bytes += slot.held;
         slot.data = Some(buffer);
     }
 
@@ -234,6 +259,11 @@ impl Slots {
     pub(super) fn give_up(&mut self, index: u16) {
         self.slots[usize::from(index)].is_given_up = true;
         self.command_ids[usize::from(index)] = NO_COMMAND;
+    }
+
+    /// Lets others have a buffer that may be away for long, as if this one were there.
+    pub(super) fn discount(&mut self, index: u16) {
+        self.buffer_bytes -= std::mem::take(&mut self.slots[usize::from(index)].held);
     }
 
     /// Puts the buffer back that the storage had.
@@ -292,5 +322,51 @@ impl Slots {
     /// Whether a command with this identifier is under way.
     pub(super) fn has_command(&self, command_id: u16) -> bool {
         self.busy() > 0 && self.command_ids.contains(&u32::from(command_id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENTRIES: u16 = 4;
+    const LENGTH: u32 = 4096;
+
+    /// Fills the queue with commands that the storage has.
+    fn fill(slots: &mut Slots, pool: &mut BufferPool) -> Vec<(u16, Buffer)> {
+        let mut taken = Vec::new();
+        while let Some(index) = slots.take(taken.len() as u16, 0, (1, None), Work::Flush, LENGTH) {
+            slots.hold(index, pool);
+            taken.push((index, slots.lend(index).expect("a buffer")));
+        }
+        taken
+    }
+
+    #[test]
+    fn commands_that_were_given_up_leave_their_host_its_whole_queue() {
+        let (mut slots, mut pool) = (Slots::new(ENTRIES), BufferPool::new());
+        let mut stuck = fill(&mut slots, &mut pool);
+        assert_eq!(stuck.len(), usize::from(ENTRIES));
+        let bytes = slots.buffer_bytes;
+        for round in 2..=GIVEN_UP_SLOTS_FACTOR {
+            for (index, _) in &stuck {
+                if !slots.slots[usize::from(*index)].is_given_up {
+                    slots.give_up(*index);
+                    slots.discount(*index);
+                }
+            }
+            assert_eq!(slots.buffer_bytes, 0);
+            stuck.extend(fill(&mut slots, &mut pool));
+            assert_eq!((stuck.len(), slots.buffer_bytes), (round * usize::from(ENTRIES), bytes));
+        }
+        // There is an end to it.
+        stuck[stuck.len() - usize::from(ENTRIES)..].iter().for_each(|(index, _)| slots.give_up(*index));
+        assert_eq!(slots.buffer_bytes, bytes);
+        assert!(fill(&mut slots, &mut pool).is_empty());
+        for (index, buffer) in stuck {
+            slots.regain(index, Some(buffer));
+            slots.give(index, &mut pool);
+        }
+        assert_eq!((slots.busy(), slots.buffer_bytes, slots.storing()), (0, 0, 0));
     }
 }

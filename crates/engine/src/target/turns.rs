@@ -252,7 +252,7 @@ impl Turns {
             Message::GiveUp(loss) => {
                 for token in self.tokens(|connection| connection.slots.storing() > 0) {
                     self.turn(token, now, |connection, env, _| {
-                        connection.give_up(loss);
+                        connection.give_up(loss, env);
                         connection.flush_or_close(env, Verdict::Wait)
                     });
                 }
