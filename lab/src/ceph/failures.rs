@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::initiator::Namespace;
 
+use super::fencing::watcher;
 use super::ground::{Ground, same, soon};
 use super::target::{Target, said};
 use crate::answer::Answer;
@@ -100,6 +101,7 @@ pub(super) fn all_osds_are_stopped(ground: &mut Ground) -> Result<(), String> {
     let content = ground.content(50, (MIB << 20) as usize);
     let namespace = target.namespace(1)?;
     namespace.write_at(0, &content).map_err(said)?;
+    let connection = watcher(ground, "away")?;
     let osds = 0..3;
     let is_over = AtomicBool::new(false);
     let outcome = std::thread::scope(|scope| {
@@ -114,6 +116,11 @@ pub(super) fn all_osds_are_stopped(ground: &mut Ground) -> Result<(), String> {
     });
     ground.cluster.await_clean()?;
     outcome?;
+    // Nobody was answered, so that another connection would have been no better.
+    let now = watcher(ground, "away")?;
+    if now != connection {
+        return Err(format!("the image went over from {connection} to {now}"));
+    }
     same("rbd export", &ground.export("away")?, &content)
 }
 
