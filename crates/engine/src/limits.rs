@@ -148,9 +148,9 @@ pub const CEPH_REPLACEMENT_TIMEOUT_MS: u64 = 3_000;
 /// The least time from one such try to the next, in milliseconds, where the system refuses at once; and what the silent one has
 /// in the end to be answered as well, when a cluster answers all again.
 pub const CEPH_REPLACEMENT_INTERVAL_MS: u64 = 1_000;
-/// How long a connection that was replaced stays on the cluster's blocklist, in seconds: a year, as a dead gateway's. The
-/// process lives, and one that is stopped may go on at any time after with what it had begun there.
-pub const CEPH_REPLACED_FENCE_S: u32 = 365 * 24 * 3600;
+/// How long a connection that must not be used any more stays on the cluster's blocklist, in seconds: a year, since a process that
+/// was stopped may go on at any time after, with what it had begun there.
+pub const CEPH_FENCE_S: u32 = 365 * 24 * 3600;
 /// Connections that are put on a cluster's blocklist at a time: the monitors take all that have come as one change of their map.
 pub const CEPH_FENCES_AT_ONCE: usize = 32;
 /// How long the connections of a target that was killed stay on the cluster's blocklist, in seconds: an hour, as when Ceph's
@@ -212,9 +212,6 @@ pub const GATEWAY_CLOSED_MAX: usize = 32;
 /// How long these stay on the blocklist, in seconds: they are closed, and what is left of them in networks and OSDs is carried out
 /// or gone long before.
 pub const GATEWAY_CLOSED_FENCE_S: u32 = 3600;
-/// How long a dead gateway's connections stay on the cluster's blocklist, in seconds: a year, since a process that was
-/// stopped may go on at any time after, with the writes it had begun.
-pub const GATEWAY_FENCE_S: u32 = 365 * 24 * 3600;
 /// Resets of other gateways' controllers that a gateway answers at a time: a host asks for one per path that it has lost, and
 /// of very many all others wait for as long as the lost gateway promised.
 pub const GATEWAY_RESETS_MAX: usize = 1024;

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 use std::io;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::cluster::text;
@@ -308,6 +309,15 @@ impl Drop for Image {
     }
 }
 
+/// See `late_operations`.
+static LATE_OPERATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// How many operations of this process's images have taken too long. Each may be carried out yet, for as long as its connection
+/// is not on the blocklist; and is counted before its image can be closed or its lock given back.
+pub fn late_operations() -> u64 {
+    LATE_OPERATIONS.load(Ordering::Acquire)
+}
+
 extern "C" fn completed(completion: CompletionHandle, argument: *mut c_void) {
     let Ok(libraries) = libraries() else { return };
     // SAFETY: the library calls this once for each completion, with the pointer that `begin` made for it.
@@ -317,6 +327,9 @@ extern "C" fn completed(completion: CompletionHandle, argument: *mut c_void) {
         (libraries.rbd.aio_release)(completion);
         (value, RemoteOperation::from_pointer(argument))
     };
+    if value == -(libc::ETIMEDOUT as isize) {
+        LATE_OPERATIONS.fetch_add(1, Ordering::Release);
+    }
     let result = match (usize::try_from(value), operation.operation()) {
         (Err(_), _) => Err(io::Error::from_raw_os_error(-value as i32)),
         (Ok(_), StorageOp::Write { buffer, .. }) => Ok(buffer.len()),

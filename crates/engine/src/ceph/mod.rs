@@ -16,7 +16,7 @@ pub use closings::Closings;
 pub use cluster::{Cluster, ClusterOptions};
 pub use clusters::{Allowance, BeforeUse, CephConfig, Clusters, News, Seat};
 pub use error::CephError;
-pub use image::{Image, ImageNews};
+pub use image::{Image, ImageNews, late_operations};
 pub use images::{NewImage, Snapshot};
 pub use object::{Object, ObjectChange, Pairs};
 pub use pool::Pool;

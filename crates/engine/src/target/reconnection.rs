@@ -22,7 +22,7 @@ use super::subsystem::lock;
 use crate::backend::{Backend, BackendConfig, Device, RbdConfig};
 use crate::ceph::{CephError, Cluster};
 use crate::limits::{
-    CEPH_CONNECT_TIMEOUT_MS, CEPH_OPENING_PATIENCE_MS, CEPH_REPLACED_FENCE_S, CEPH_REPLACEMENT_INTERVAL_MS,
+    CEPH_CONNECT_TIMEOUT_MS, CEPH_FENCE_S, CEPH_OPENING_PATIENCE_MS, CEPH_REPLACEMENT_INTERVAL_MS,
     CEPH_REPLACEMENT_TIMEOUT_MS, CEPH_SILENCE_MS,
 };
 
@@ -175,7 +175,7 @@ impl Reconnection {
     fn fence(&self, new: &Arc<Cluster>) -> Result<(), CephError> {
         let (address, fencing) = (self.silent.address()?, new.clone());
         let fenced = self.within(MONITORS, move || {
-            fencing.blocklist(&address, CEPH_REPLACED_FENCE_S)?;
+            fencing.blocklist(&address, CEPH_FENCE_S)?;
             fencing.wait_for_latest_map()
         });
         fenced.unwrap_or_else(|| {

@@ -26,6 +26,8 @@ pub(crate) struct View<'a> {
     pub(crate) held: &'a BTreeSet<u32>,
     /// Those of them that its hosts are served.
     pub(crate) open: &'a BTreeSet<u32>,
+    /// Whether commands on its images have taken too long since it began: they may be carried out yet.
+    pub(crate) has_late: bool,
     /// Whether no host has been at it for a while.
     pub(crate) is_deserted: bool,
     /// Where hosts find it.
@@ -51,7 +53,8 @@ pub(crate) struct Decision {
 pub(crate) enum Standing {
     #[default]
     Member,
-    /// The others have given it up: it lets go of everything, and comes back as another incarnation.
+    /// The others have given it up, or it cannot give anything away as it is: it lets go of everything, and comes back as another
+    /// incarnation, whose first act is to shut out its former connections.
     Expelled,
     /// Another has its name now, or nobody: it has no place any more.
     Replaced,
@@ -70,6 +73,10 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
         let group = &state.groups[&number];
         let is_going = state.is_to_be_dissolved(number) || successor(state, view, number).is_some();
         if view.is_leaving || is_going {
+            // Who gets it must not find writes after its own that were sent here long before.
+            if view.has_lease && view.has_late {
+                return Decision { standing: Standing::Expelled, ..Decision::default() };
+            }
             continue;
         }
         let missing = group.fence.iter().filter(|address| !view.fenced.contains(*address));

@@ -10,7 +10,7 @@ use engine::target::{
     SubsystemConfig,
 };
 
-use super::state::{GroupState, Life};
+use super::state::{GroupState, Life, Listener};
 use crate::control::refusal::Refusal;
 
 /// A namespace, by its subsystem and its identifier.
@@ -69,7 +69,7 @@ impl LocalFabric<'_> {
         let others = self.state.gateways.iter().filter(|(name, _)| *name != self.name);
         let others = others.filter(|(_, gateway)| gateway.life != Life::Left);
         let listeners = others.flat_map(|(_, gateway)| &gateway.listeners);
-        let referral = |listener: &super::state::Listener| ReferralConfig {
+        let referral = |listener: &Listener| ReferralConfig {
             address: listener.address.clone(),
             service: listener.service.to_string(),
             nqn: None,
@@ -136,6 +136,20 @@ const fn can_stand_by(namespace: &NamespaceConfig) -> bool {
 
 fn for_one_only(what: &str) -> Refusal {
     Refusal::unprocessable(format!("{what} cannot be served by a group of gateways"))
+}
+
+/// Where hosts find this gateway, as others may tell them. An address that is any of the machine's tells nobody anything.
+pub(super) fn listeners(ports: &[PortConfig]) -> Vec<Listener> {
+    let listeners = ports.iter().filter_map(|port| {
+        let ip = port.address.ip().to_canonical();
+        let address = match &port.advertise {
+            Some(advertise) => advertise.clone(),
+            None if ip.is_unspecified() => return None,
+            None => ip.to_string(),
+        };
+        Some(Listener { address, service: port.address.port() })
+    });
+    listeners.collect()
 }
 
 #[cfg(test)]

@@ -6,21 +6,22 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use engine::limits::{GATEWAY_CHANGE_TRIES, GATEWAY_FENCE_S};
+use engine::ceph::late_operations;
+use engine::limits::{CEPH_FENCE_S, GATEWAY_CHANGE_TRIES};
 use engine::target::{Change, FabricConfig, PeerReset, PortConfig, Target};
 use signal_hook::consts::SIGTERM;
 
 use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
 use super::lease::Peers;
-use super::local_fabric::LocalFabric;
+use super::local_fabric::{LocalFabric, listeners};
 use super::member::{Places, Update, register, update};
 use super::passed_reset::PassedResets;
 use super::peer_reset::{PeerResets, tag};
 use super::removal::NotRemoved;
 use super::seen::Seen;
 use super::serving::{Adjusted, Serving};
-use super::state::{GroupState, Listener, Owner};
+use super::state::{GroupState, Owner};
 use super::status::GroupStatus;
 use super::store::{Store, StoreError};
 use crate::control::refusal::Refusal;
@@ -327,6 +328,7 @@ impl Membership {
             fenced: &seen.fenced,
             held: &serving.hold,
             open: &serving.open,
+            has_late: late_operations() != seen.late_before,
             is_deserted: seen.visits.is_deserted(now_ms),
             listeners: &listeners(&target.config().ports),
         };
@@ -373,7 +375,7 @@ impl Membership {
         let (membership, target) = (self.clone(), target.clone());
         let work = move || {
             tracing::info!(?addresses, "a dead gateway's connections are put on the blocklist");
-            let outcome = membership.store.fence(&addresses, GATEWAY_FENCE_S);
+            let outcome = membership.store.fence(&addresses, CEPH_FENCE_S);
             let outcome = outcome.map_err(|error| error.to_string());
             let outcome =
                 outcome.and_then(|()| target.wait_for_latest_maps().map_err(|error| error.to_string()));
@@ -402,7 +404,10 @@ impl Membership {
             return Progress::Over;
         }
         let name = self.name();
-        tracing::warn!(group = self.group, name, "the other gateways have given this one up; it comes back");
+        let is_given_up = !self.seen().is_alive();
+        let reason =
+            if is_given_up { "the others have given it up" } else { "it has commands of unknown fate" };
+        tracing::warn!(group = self.group, name, reason, "this gateway begins anew");
         serving.close(target);
         target.forget_cluster_connections();
         match register(&self.store, &name, &listeners(&target.config().ports), Some(self.number)) {
@@ -414,6 +419,7 @@ impl Membership {
             Ok((state, Some((me, _)))) => {
                 let mut seen = self.seen();
                 (seen.me, seen.beaten_ms, seen.count) = (me, None, 0);
+                seen.late_before = late_operations();
                 seen.learn(state);
                 drop(seen);
                 self.begin_anew(target);
@@ -578,18 +584,4 @@ impl Membership {
         let has_lease = seen.has_lease(self.now_ms());
         GroupStatus::new(&self.group, &seen.me.gateway, has_lease, &seen.state, (&peers, &serving.open))
     }
-}
-
-/// Where hosts find this gateway, as others may tell them. An address that is any of the machine's tells nobody anything.
-fn listeners(ports: &[PortConfig]) -> Vec<Listener> {
-    let listeners = ports.iter().filter_map(|port| {
-        let ip = port.address.ip().to_canonical();
-        let address = match &port.advertise {
-            Some(advertise) => advertise.clone(),
-            None if ip.is_unspecified() => return None,
-            None => ip.to_string(),
-        };
-        Some(Listener { address, service: port.address.port() })
-    });
-    listeners.collect()
 }

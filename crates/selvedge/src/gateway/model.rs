@@ -41,6 +41,8 @@ pub(super) enum Flaw {
     RestBeforeFence,
     /// Hosts are told so by a state that is older than their question.
     RestByOldState,
+    /// A gateway gives a group away while commands on its images may be carried out late.
+    HandOverOfLate,
     /// A gateway is removed with its load-balancing group, before its connections are on the blocklist.
     RemovalBeforeFence,
     /// A load-balancing group is dissolved by whoever removes its gateway, and not by its owner.
@@ -63,6 +65,8 @@ struct Process {
     images: BTreeSet<u32>,
     served: BTreeSet<u32>,
     connection: Option<String>,
+    /// Whether commands on its images have taken too long.
+    has_late: bool,
     visits: Visits,
     beaten_ms: Option<u64>,
     count: u64,
@@ -173,7 +177,7 @@ impl World {
             return;
         }
         let name = self.names[self.chance.below(self.names.len() as u64) as usize].clone();
-        match (self.processes.contains_key(&name), self.chance.below(8)) {
+        match (self.processes.contains_key(&name), self.chance.below(9)) {
             (true, 0..=1) => self.kill(&name),
             (true, 2..=3) => {
                 let pause_ms = self.chance.below(3 * GATEWAY_LEASE_MS);
@@ -193,7 +197,11 @@ impl World {
                     self.reached.insert(name);
                 }
             }
-            (true, _) => {}
+            (true, _) => {
+                if let Some(process) = self.processes.get_mut(&name) {
+                    process.has_late = true;
+                }
+            }
             (false, _) => self.start(&name),
         }
         let pause_ms = self.chance.below(8_000);
@@ -284,6 +292,7 @@ impl World {
             images: BTreeSet::new(),
             served: BTreeSet::new(),
             connection: None,
+            has_late: false,
             visits: Visits::default(),
             beaten_ms: None,
             count: 0,
@@ -407,6 +416,7 @@ impl World {
                 fenced: &process.fenced,
                 held: &process.held,
                 open: &process.open,
+                has_late: process.has_late && self.flaw != Flaw::HandOverOfLate,
                 is_deserted: process.visits.is_deserted(self.now_ms),
                 listeners: &[],
             };
@@ -476,10 +486,11 @@ impl World {
             let process = world.processes.get_mut(name).expect("it applies");
             process.is_busy = false;
             (process.open, process.served) = (open, served);
-            if is_late {
-                let let_go: BTreeSet<u32> = process.images.difference(&images).copied().collect();
-                if let Some(connection) = process.connection.clone() {
-                    world.ghosts.push(Ghost { who: me.clone(), images: let_go, connection });
+            let let_go: BTreeSet<u32> = process.images.difference(&images).copied().collect();
+            let (has_late, connection) = (process.has_late, process.connection.clone());
+            if let Some(connection) = connection.filter(|_| is_late || has_late) {
+                world.ghosts.push(Ghost { who: me.clone(), images: let_go, connection });
+                if is_late {
                     world.after(late_ms, |world| drop(world.ghosts.pop()));
                 }
             }

@@ -49,6 +49,7 @@ fn what_is_broken_on_purpose_is_noticed() {
         (Flaw::AnyConnection, two),
         (Flaw::RestBeforeFence, rested),
         (Flaw::RestByOldState, rested),
+        (Flaw::HandOverOfLate, two),
         (Flaw::RemovalBeforeFence, two),
         (Flaw::DissolvedUnderOwner, two),
     ] {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::ceph::late_operations;
 use engine::limits::GATEWAY_LEASE_MS;
 
 use super::beat::{Beat, Lost};
@@ -24,6 +25,8 @@ pub(super) struct Seen {
     pub(super) fenced: BTreeSet<String>,
     pub(super) is_fencing: bool,
     pub(super) visits: Visits,
+    /// How many operations had taken too long when this incarnation began.
+    pub(super) late_before: u64,
     /// What other gateways say of their controllers.
     pub(super) rested: BTreeSet<Lost>,
 }
@@ -40,6 +43,7 @@ impl Seen {
             fenced: BTreeSet::new(),
             is_fencing: false,
             visits: Visits::default(),
+            late_before: late_operations(),
             rested: BTreeSet::new(),
         }
     }
@@ -48,6 +52,11 @@ impl Seen {
         // Who was stopped beats first and looks then: before that he does not know what has become of him.
         let times = [self.beaten_ms, self.watch.looked_ms()];
         times.iter().all(|time| time.is_some_and(|at_ms| now_ms < at_ms + GATEWAY_LEASE_MS))
+    }
+
+    /// Whether the others take this incarnation for one that may serve.
+    pub(super) fn is_alive(&self) -> bool {
+        self.state.is_alive(&self.me)
     }
 
     /// Takes over a newer state.

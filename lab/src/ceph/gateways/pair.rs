@@ -33,6 +33,8 @@ const IMAGE_MIB: u64 = 24;
 const SHARERS: &str = "2";
 pub(super) const CLOSINGS: u64 = 40;
 const CLOSED_MAX: u64 = 36;
+/// A dead gateway's connections have to stay on the blocklist for longer than so many days.
+const FENCE_DAYS: u32 = 300;
 /// How often to look for a gateway that takes over.
 const LOOK: Duration = Duration::from_millis(20);
 /// A gateway that has not taken over after so long does not.
@@ -162,7 +164,7 @@ impl Pair {
     /// # Errors
     /// They do not, or what they forget is not shut out.
     pub(super) fn close_many(&self) -> Result<u64, String> {
-        let (image, before) = (format!("{POOL}/comes-and-goes"), self.shut_out()?);
+        let (image, before) = (format!("{POOL}/comes-and-goes"), self.blocklist()?.len() as u64);
         self.cluster.rbd(&["create", "--size", "1M", &image])?;
         let spec = format!("rbd:{image},conf={},nsid=99", self.cluster.conf().display());
         for _ in 0..CLOSINGS {
@@ -175,14 +177,37 @@ impl Pair {
             let is_done = told.iter().all(|told| told.is_some_and(|told| told < CLOSED_MAX));
             if is_done { Ok(()) } else { Err(format!("a and b tell of {told:?} connections")) }
         })?;
-        let shut_out = self.shut_out()? - before;
+        let shut_out = self.blocklist()?.len() as u64 - before;
         let least = 2 * (CLOSINGS - CLOSED_MAX);
         if shut_out > least { Ok(shut_out) } else { Err(format!("{shut_out} connections are shut out")) }
     }
 
-    /// How many connections are on the cluster's blocklist.
-    fn shut_out(&self) -> Result<u64, String> {
-        Ok(self.cluster.ceph(&["osd", "blocklist", "ls"])?.lines().count() as u64)
+    /// The cluster's blocklist: a connection and the time until which it is on it in each line.
+    ///
+    /// # Errors
+    /// The cluster does not tell.
+    pub(super) fn blocklist(&self) -> Result<Vec<String>, String> {
+        Ok(self.cluster.ceph(&["osd", "blocklist", "ls"])?.lines().map(str::to_owned).collect())
+    }
+
+    /// Whether all connections on the blocklist that were not there `before` stay for long, and there are some: the process behind
+    /// them may have been stopped, and go on much later.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(super) fn is_shut_out_for_long(&self, before: &[String]) -> Result<(), String> {
+        let far = Answer::of(&["date", "-u", "-d", &format!("+{FENCE_DAYS} days"), "+%F"])?.well()?.output;
+        let new: Vec<String> = self
+            .blocklist()?
+            .into_iter()
+            .filter(|line| line.contains(' ') && !before.contains(line))
+            .collect();
+        let ends_soon = |line: &&String| line.split(' ').nth(1).is_none_or(|until| until < far.trim());
+        match new.iter().find(ends_soon) {
+            Some(line) => Err(format!("not on the blocklist for {FENCE_DAYS} days: {line}")),
+            None if new.is_empty() => Err("the dead gateway is not on the blocklist".to_owned()),
+            None => Ok(()),
+        }
     }
 
     /// Asks a gateway to serve an image of another cluster, where its group's blocklist stops nobody.

@@ -191,9 +191,10 @@ impl Rounds {
         let mut hosts = self.start_hosts(nsids, REPLACEMENT_S, RANGE_MIB, false)?;
         self.pair.is_refused(0, &["gateways", "remove", "b"], &["gateway b is alive", "end it first"])?;
         self.pair.is_refused(0, &["gateways", "remove", "x"], &["no gateway x"])?;
-        let began = Instant::now();
+        let (before, began) = (self.pair.blocklist()?, Instant::now());
         self.pair.gateways[0].daemon.kill();
         let takeover = self.pair.await_service(1, 1, began)?;
+        self.pair.is_shut_out_for_long(&before)?;
         self.pair.replace_first("c")?;
         self.pair.is_refused(1, &["gateways", "remove", "c"], &["gateway c is alive"])?;
         if hosts.hit.has_ended() {
