@@ -32,7 +32,7 @@ pub(crate) struct GatewayStatus {
     /// Whether hosts have controllers at it, or have had until a moment ago.
     pub(crate) has_hosts: bool,
     pub(crate) listeners: Vec<Listener>,
-    /// Connections to clusters that its images have used since it began.
+    /// Connections to clusters that its images use, with some that were closed lately.
     pub(crate) connections: usize,
 }
 
