@@ -12,8 +12,8 @@ use std::thread;
 use super::library::{ClusterHandle, Libraries, libraries};
 use super::{CephError, Object, Pool};
 use crate::limits::{
-    CEPH_BYTES_PENDING_MAX, CEPH_CONNECT_TIMEOUT_MS, CEPH_CONNECTION_THREADS, CEPH_FENCE_S,
-    CEPH_FENCES_AT_ONCE, CEPH_OPERATIONS_PENDING_MAX,
+    CEPH_BYTES_PENDING_MAX, CEPH_CONNECT_TIMEOUT_MS, CEPH_CONNECTION_THREADS, CEPH_FENCES_AT_ONCE,
+    CEPH_OPERATIONS_PENDING_MAX,
 };
 use crate::ring::core;
 
@@ -192,10 +192,6 @@ impl Cluster {
         self.set("err_to_stderr", "false")?;
         // What a host has been told is written has to be where a successor of this process finds it.
         self.set("rbd_cache", "false")?;
-        // Who takes a dead one's lock puts him on the blocklist, where he may be for longer: this must not shorten it.
-        let seconds = CEPH_FENCE_S.to_string();
-        let is_set = self.set("rbd_blocklist_expire_seconds", &seconds);
-        is_set.or_else(|_| self.set("rbd_blacklist_expire_seconds", &seconds))?;
         // Over these the library makes the caller wait, which would be a reactor; connections have limits of their own.
         self.set("objecter_inflight_ops", &CEPH_OPERATIONS_PENDING_MAX.to_string())?;
         self.set("objecter_inflight_op_bytes", &CEPH_BYTES_PENDING_MAX.to_string())

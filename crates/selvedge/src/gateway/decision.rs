@@ -22,6 +22,8 @@ pub(crate) struct View<'a> {
     pub(crate) peers: &'a Peers,
     /// The connections that it has put on the blocklist itself.
     pub(crate) fenced: &'a BTreeSet<String>,
+    /// Those of them that it has put there once more since it has their images' locks.
+    pub(crate) confirmed: &'a BTreeSet<String>,
     /// The load-balancing groups whose images it has for itself now.
     pub(crate) held: &'a BTreeSet<u32>,
     /// Those of them that its hosts are served.
@@ -44,6 +46,8 @@ pub(crate) struct Decision {
     pub(crate) open: BTreeSet<u32>,
     /// Connections to put on the blocklist.
     pub(crate) fence: BTreeSet<String>,
+    /// Connections to put there once more: librbd, which takes a dead one's lock, puts it there for an hour, whatever it was before.
+    pub(crate) confirm: BTreeSet<String>,
     /// What the state is to be, if it is still the one that this was decided by.
     pub(crate) write: Option<GroupState>,
 }
@@ -84,6 +88,10 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
         if missing.is_empty() {
             decision.hold.insert(number);
         }
+        if view.open.contains(&number) {
+            let confirm = group.fence.iter().filter(|address| !view.confirmed.contains(*address));
+            decision.confirm.extend(confirm.cloned());
+        }
         decision.fence.extend(missing);
     }
     if view.has_lease {
@@ -94,6 +102,7 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
         // Who cannot know whether he is still thought alive keeps what he has, and takes nothing.
         decision.hold.retain(|number| view.held.contains(number));
         decision.fence.clear();
+        decision.confirm.clear();
     }
     decision
 }
@@ -184,7 +193,7 @@ fn finish(wanted: &mut GroupState, state: &GroupState, view: &View<'_>, number: 
     if let Some(owner) = heir {
         group.hand_to(owner);
     } else if group.state != Phase::Serving && view.open.contains(&number) {
-        let is_fenced = group.fence.iter().all(|address| view.fenced.contains(address));
+        let is_fenced = group.fence.iter().all(|address| view.confirmed.contains(address));
         if is_fenced {
             group.fence.clear();
             group.state = Phase::Serving;

@@ -302,7 +302,8 @@ impl Membership {
                 return Progress::Over;
             }
         }
-        self.fence(decision.fence.clone(), target);
+        self.fence(decision.fence.clone(), target, false);
+        self.fence(decision.confirm.clone(), target, true);
         if has_lease {
             self.prune(target);
         }
@@ -326,6 +327,7 @@ impl Membership {
             is_leaving: self.is_leaving.load(Ordering::Acquire),
             peers: &peers,
             fenced: &seen.fenced,
+            confirmed: &seen.confirmed,
             held: &serving.hold,
             open: &serving.open,
             has_late: late_operations() != seen.late_before,
@@ -368,13 +370,13 @@ impl Membership {
 
     /// Puts connections on the blocklist, on a thread of its own: the monitors may take their time, and this gateway's own
     /// lease may end meanwhile.
-    fn fence(self: &Arc<Self>, addresses: BTreeSet<String>, target: &Arc<Target>) {
+    fn fence(self: &Arc<Self>, addresses: BTreeSet<String>, target: &Arc<Target>, is_again: bool) {
         if addresses.is_empty() || std::mem::replace(&mut self.seen().is_fencing, true) {
             return;
         }
         let (membership, target) = (self.clone(), target.clone());
         let work = move || {
-            tracing::info!(?addresses, "a dead gateway's connections are put on the blocklist");
+            tracing::info!(?addresses, is_again, "a dead gateway's connections are put on the blocklist");
             let outcome = membership.store.fence(&addresses, CEPH_FENCE_S);
             let outcome = outcome.map_err(|error| error.to_string());
             let outcome =
@@ -382,6 +384,7 @@ impl Membership {
             let mut seen = membership.seen();
             seen.is_fencing = false;
             match outcome {
+                Ok(()) if is_again => seen.confirmed.extend(addresses),
                 Ok(()) => seen.fenced.extend(addresses),
                 Err(error) => {
                     tracing::warn!(error, "a dead gateway's connections are not on the blocklist yet");

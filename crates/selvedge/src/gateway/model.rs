@@ -59,6 +59,7 @@ struct Process {
     watch: LeaseWatch,
     state: GroupState,
     fenced: BTreeSet<String>,
+    confirmed: BTreeSet<String>,
     held: BTreeSet<u32>,
     open: BTreeSet<u32>,
     /// The namespaces that it can write to, and that it serves to hosts.
@@ -287,6 +288,7 @@ impl World {
             watch: LeaseWatch::default(),
             state: GroupState::default(),
             fenced: BTreeSet::new(),
+            confirmed: BTreeSet::new(),
             held: BTreeSet::new(),
             open: BTreeSet::new(),
             images: BTreeSet::new(),
@@ -414,6 +416,7 @@ impl World {
                 is_leaving: process.is_leaving,
                 peers: &process.watch.peers(&process.state),
                 fenced: &process.fenced,
+                confirmed: &process.confirmed,
                 held: &process.held,
                 open: &process.open,
                 has_late: process.has_late && self.flaw != Flaw::HandOverOfLate,
@@ -441,7 +444,11 @@ impl World {
         if !decision.fence.is_empty() && !process.is_fencing {
             process.is_fencing = true;
             let me = process.me.clone();
-            self.fence(me, decision.fence.clone());
+            self.fence(me, decision.fence.clone(), false);
+        } else if !decision.confirm.is_empty() && !process.is_fencing {
+            process.is_fencing = true;
+            let me = process.me.clone();
+            self.fence(me, decision.confirm.clone(), true);
         }
         let process = self.processes.get_mut(name).expect("it acts");
         let is_otherwise = decision.hold != process.held || decision.open != process.open;
@@ -452,7 +459,7 @@ impl World {
         }
     }
 
-    fn fence(&mut self, me: Owner, addresses: BTreeSet<String>) {
+    fn fence(&mut self, me: Owner, addresses: BTreeSet<String>, is_again: bool) {
         let done = addresses.clone();
         let act = move |world: &mut Self| {
             if world.flaw != Flaw::NoBlocklist {
@@ -462,8 +469,10 @@ impl World {
         self.ask(me, act, move |world, name, outcome| {
             let process = world.processes.get_mut(name).expect("it fences");
             process.is_fencing = false;
-            if outcome.is_some() {
-                process.fenced.extend(done);
+            match outcome {
+                Some(()) if is_again => process.confirmed.extend(done),
+                Some(()) => process.fenced.extend(done),
+                None => {}
             }
         });
     }

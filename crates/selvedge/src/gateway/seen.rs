@@ -23,6 +23,7 @@ pub(super) struct Seen {
     pub(super) beaten_ms: Option<u64>,
     pub(super) count: u64,
     pub(super) fenced: BTreeSet<String>,
+    pub(super) confirmed: BTreeSet<String>,
     pub(super) is_fencing: bool,
     pub(super) visits: Visits,
     /// How many operations had taken too long when this incarnation began.
@@ -41,6 +42,7 @@ impl Seen {
             beaten_ms: None,
             count: 0,
             fenced: BTreeSet::new(),
+            confirmed: BTreeSet::new(),
             is_fencing: false,
             visits: Visits::default(),
             late_before: late_operations(),
