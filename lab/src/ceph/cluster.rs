@@ -55,7 +55,7 @@ impl Cluster {
         let folder = empty_folder(folder)?;
         let guard = Guard::new(&folder).map_err(|error| format!("cannot run sh: {error}"))?;
         let conf = folder.join("ceph.conf");
-        let ports = Ports::free(std::process::id())?;
+        let ports = site.free_ports(std::process::id())?;
         let daemon = |program: &str, name: &str, id: &str| {
             let words = [program, "-f", "--conf", text(&conf)?, "-i", id];
             let words = [&site.words(), &OWN_ENVIRONMENT[..], &words].concat();

@@ -1,4 +1,4 @@
-//! Ports of the loopback for one cluster: a window that no connection of the system is given by chance. It keeps out who
+//! Ports of an address for one cluster: a window that no connection of the system is given by chance. It keeps out who
 //! listens on them.
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -21,15 +21,15 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// A window whose ports are all free now. Which is tried first follows from `id`, so that two clusters that start at the
+    /// A window whose ports are all free now at this address, where the calling thread is. Which is tried first follows from `id`, so that two clusters that start at the
     /// same time look in different places.
     ///
     /// # Errors
     /// All have something that listens.
-    pub(super) fn free(id: u32) -> Result<Ports, String> {
+    pub(super) fn free(address: Ipv4Addr, id: u32) -> Result<Ports, String> {
         let first_tried = (id % u32::from(WINDOWS)) as u16;
         let windows = (0..WINDOWS).map(|step| FIRST + (first_tried + step) % WINDOWS * WINDOW);
-        let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+        let is_free = |port: u16| TcpListener::bind((address, port)).is_ok();
         let found = windows.into_iter().find(|first| (*first..first + WINDOW).all(is_free));
         let first = found.ok_or_else(|| format!("all ports from {FIRST} to {LAST} are in use"))?;
         Ok(Ports { monitor: first, first: first + 1, last: first + WINDOW - 1 })
@@ -42,9 +42,9 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_left_out() {
-        let before = Ports::free(7).unwrap();
+        let before = Ports::free(Ipv4Addr::LOCALHOST, 7).unwrap();
         let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, before.last)).unwrap();
-        let after = Ports::free(7).unwrap();
+        let after = Ports::free(Ipv4Addr::LOCALHOST, 7).unwrap();
         assert!(after.monitor > before.last || after.last < before.monitor, "{before:?} {after:?}");
         assert_eq!(after.last - after.monitor, WINDOW - 1);
     }

@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use super::ports::Ports;
 use crate::namespace;
 
 /// Where daemons listen, and where what asks them runs.
@@ -29,6 +30,18 @@ impl Site {
         match &self.namespace {
             Some((option, _)) => vec!["nsenter", option, "--"],
             None => Vec::new(),
+        }
+    }
+
+    /// Ports for a cluster that nobody has there; `id` says which are tried first.
+    ///
+    /// # Errors
+    /// All have something that listens, or there is no such namespace.
+    pub(super) fn free_ports(&self, id: u32) -> Result<Ports, String> {
+        let address = self.address;
+        match &self.namespace {
+            Some((_, name)) => namespace::inside(name, move || Ports::free(address, id)),
+            None => Ports::free(address, id),
         }
     }
 
