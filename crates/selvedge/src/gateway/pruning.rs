@@ -47,6 +47,11 @@ impl Membership {
         if closed.len() <= GATEWAY_CLOSED_MAX {
             return Ok(());
         }
+        // Whoever has the turn may just be beginning anew: what was open then is not closed, but to be shut out for longer.
+        drop(self.turn());
+        if self.seen().me != me {
+            return Ok(());
+        }
         self.store().fence(&closed, GATEWAY_CLOSED_FENCE_S).map_err(|error| error.to_string())?;
         tracing::info!(count = closed.len(), "connections that this gateway has closed are forgotten");
         let updated = update(self.store(), |state| {
