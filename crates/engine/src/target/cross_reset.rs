@@ -103,7 +103,7 @@ pub(super) fn answer_peer(
     }
     let living = fabric.controller(lost.instance.controller_id);
     if let Some(controller) = living.filter(|known| known.instance == lost.instance) {
-        if !lost.is(&controller) {
+        if !lost.is_of(&controller) {
             return false;
         }
         tracing::warn!(
@@ -169,9 +169,9 @@ pub struct LostController {
 }
 
 impl LostController {
-    fn is(&self, controller: &Controller) -> bool {
-        self.instance == controller.instance
-            && self.subsystem == controller.subsystem.nqn
+    /// Whether it is told by the host that has this controller.
+    fn is_of(&self, controller: &Controller) -> bool {
+        self.subsystem == controller.subsystem.nqn
             && self.host_nqn == controller.host.nqn
             && self.host_id.as_bytes() == &controller.host.id
     }

@@ -135,7 +135,8 @@ impl Member {
             Standing::Left => Ok(()),
             Standing::Member | Standing::Expelled => {
                 tracing::warn!(
-                    "the group's cluster does not answer: the other gateways take over when this one is silent"
+                    "the group's cluster does not answer, or commands on images have taken too long: the other gateways take over when \
+                     this one is silent"
                 );
                 Ok(())
             }

@@ -400,7 +400,8 @@ impl Membership {
         }
     }
 
-    /// Begins again as another incarnation, after the others have given this one up or its hosts were told to try elsewhere.
+    /// Begins again as another incarnation, after the others have given this one up, its hosts were told to try elsewhere, or it
+    /// has commands that may be carried out late.
     fn come_back(self: &Arc<Self>, serving: &mut Serving, target: &Arc<Target>) -> Progress {
         if self.is_leaving.load(Ordering::Acquire) {
             self.seen().standing = Standing::Left;
@@ -571,7 +572,7 @@ impl Membership {
         let (state, outcome) = removed.map_err(|error| Refusal::new(503, error))?;
         self.seen().learn(state);
         outcome.map_err(|reason| reason.refusal(name))?;
-        self.ring(|bells| &bells.tell);
+        self.tell();
         self.wake();
         // Of one that is left behind nobody takes notice.
         if let Err(error) = self.store.forget_beat(name) {

@@ -97,10 +97,12 @@ impl PeerResets {
         for Waiting { reset, asked_ms } in asked {
             let controller = reset.controller();
             let is_known = looked_ms.is_some_and(|looked_ms| looked_ms > asked_ms);
-            let rest = match is_known {
-                _ if rested.contains(&reset.lost().into()) => Rest::Complete,
-                true => rest(state, fenced, &controller),
-                false => Rest::NotYet,
+            let rest = if rested.contains(&reset.lost().into()) {
+                Rest::Complete
+            } else if is_known {
+                rest(state, fenced, &controller)
+            } else {
+                Rest::NotYet
             };
             let is_late = now_ms >= asked_ms + GATEWAY_RESET_PATIENCE_MS;
             match rest {
