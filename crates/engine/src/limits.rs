@@ -100,6 +100,10 @@ pub const CONNECT_TIMEOUT_MS: u64 = 10_000;
 pub const LINGER_TIMEOUT_MS: u64 = 2_000;
 /// Outstanding commands may take this long at shutdown.
 pub const SHUTDOWN_TIMEOUT_MS: u64 = 10_000;
+/// How long hosts are told to wait for a reset or a shutdown, in milliseconds (CAP.TO, RTD3E). It takes as long as the slowest
+/// command that the storage has: a disk that recovers a sector may need 30 s, and so does an image whose cluster is silent
+/// (`CEPH_OPERATION_TIMEOUT_MS`). A host that gives up before comes back while its old commands may still be carried out.
+pub const CONTROLLER_QUIESCE_MS_MAX: u64 = 60_000;
 /// Largest keep alive time-out a controller takes in milliseconds: a day; more would keep dead hosts for good.
 pub const KEEP_ALIVE_MS_MAX: u32 = 24 * 3600 * 1000;
 /// A discovery controller whose host wants no keep alive ends after so much silence in milliseconds: the two minutes
@@ -292,5 +296,7 @@ const _: () = {
     assert!(GATEWAY_LOOK_GAP_MS_MAX >= 2 * GATEWAY_BEAT_MS && GATEWAY_LOOK_GAP_MS_MAX < GATEWAY_LEASE_MS);
     assert!(CROSS_RESET_ENTRIES <= nvme::log_page::CROSS_RESET_ENTRIES_MAX);
     assert!(CROSS_RESETS_MAX as usize <= CROSS_RESET_ENTRIES);
+    assert!(CONTROLLER_QUIESCE_MS_MAX.is_multiple_of(500) && CONTROLLER_QUIESCE_MS_MAX / 500 <= 255);
+    assert!(CONTROLLER_QUIESCE_MS_MAX >= 2 * CEPH_OPERATION_TIMEOUT_MS);
     assert!(WRITE_DELAY_MS_MAX + WRITE_DELAY_MARGIN_MS <= u16::MAX as u32, "CQT has 16 bits");
 };

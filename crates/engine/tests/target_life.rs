@@ -83,7 +83,9 @@ fn a_reset_closes_the_io_queues_only() {
             let data = pattern(4096, round);
             assert!(queues[0].write(SPACES[0], round, &data, true).status.is_success());
             assert_eq!(host.admin.set_property(property::CONFIGURATION, 0).status, Status::SUCCESS);
-            assert_eq!(host.admin.property(property::STATUS, false).result, 0, "not ready any more");
+            eventually("it is not ready any more", || {
+                host.admin.property(property::STATUS, false).result == 0
+            });
             for queue in &mut queues {
                 queue.expect_end();
             }

@@ -282,9 +282,9 @@ fn resets_have_limits() {
         let limit = usize::from(CROSS_RESETS_MAX);
         hold_back(&target, DELAY_MS);
         let mut victims: Vec<Host> = (0..=limit).map(|_| Host::connect(target.address())).collect();
-        for victim in &mut victims[..limit] {
+        for (block, victim) in (0..).zip(&mut victims[..limit]) {
             let mut queue = victim.io(1);
-            begin_write(&mut queue, 0, &pattern(4096, 0));
+            begin_write(&mut queue, block, &pattern(4096, 0));
             let reply = reset(&mut asking.admin, instance(victim));
             assert_eq!((reply.status, reply.result), (Status::SUCCESS, 0));
         }

@@ -58,6 +58,8 @@ pub mod configuration {
     pub const SHUTDOWN_MASK: u32 = 3 << 14;
     /// Normal shutdown (SHN 01b).
     pub const SHUTDOWN_NORMAL: u32 = 1 << 14;
+    /// Abrupt shutdown (SHN 10b).
+    pub const SHUTDOWN_ABRUPT: u32 = 2 << 14;
     /// I/O submission queue entry size (IOSQES): 64 bytes are 6.
     pub const SUBMISSION_ENTRY_SIZE: u32 = 6 << 16;
     /// I/O completion queue entry size (IOCQES): 16 bytes are 4.
@@ -70,6 +72,8 @@ pub mod controller_status {
     pub const READY: u32 = 1;
     /// Controller Fatal Status (CFS).
     pub const FATAL: u32 = 2;
+    /// Shutdown processing under way (SHST 01b).
+    pub const SHUTDOWN_OCCURRING: u32 = 1 << 2;
     /// Shutdown processing complete (SHST 10b).
     pub const SHUTDOWN_COMPLETE: u32 = 2 << 2;
     /// Shutdown Status (SHST), bits 3:2.

@@ -5,7 +5,7 @@ use nvme::command::admin_opcode;
 use nvme::tcp::{DataPdu, PduType, flags};
 use nvme::{CompletionEntry, Status, SubmissionEntry};
 
-use super::connection::{Connection, Environment, Payload, Session};
+use super::connection::{Connection, Environment, Payload, Session, Verdict};
 use super::pair::Pair;
 use super::slot::{Stage, Work};
 use crate::ring::Moment;
@@ -23,6 +23,17 @@ impl Connection {
         let head = if self.flow_control { self.queue_head } else { NO_FLOW_CONTROL };
         let result = u64::from(controller_id);
         self.transmitter.response(CompletionEntry::new(command_id, Status::SUCCESS, result, head));
+    }
+
+    /// Answers a Disconnect when all other commands have ended.
+    pub(super) fn answer_disconnect(&mut self, env: &mut Environment<'_>, verdict: Verdict) -> Verdict {
+        if self.disconnect.is_none() || verdict == Verdict::Close || self.terminated || self.has_work() {
+            return verdict;
+        }
+        if let Some(command_id) = self.disconnect.take() {
+            self.respond(command_id, Status::SUCCESS, 0);
+        }
+        self.flush_or_close(env, verdict)
     }
 
     /// Answers a command that failed, and writes it into the error log.

@@ -262,7 +262,8 @@ impl Connection {
     /// A Fabrics command on an I/O queue: only Disconnect belongs there.
     fn fabrics_on_io_queue(&mut self, entry: &SubmissionEntry) {
         if entry.fabrics_type() == fabrics_type::DISCONNECT {
-            self.respond(entry.command_id.get(), Status::SUCCESS, 0);
+            // The queue's other commands end first: what the host does next must not meet one of them.
+            self.disconnect = Some(entry.command_id.get());
             self.drain();
         } else {
             self.refuse(entry, Status::INVALID_QUEUE_TYPE.do_not_retry());

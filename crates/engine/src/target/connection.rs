@@ -17,7 +17,7 @@ use super::counters::{QueueMeter, ReactorCounters};
 use super::end::End;
 use super::fabric::Fabric;
 use super::fence::Owner;
-use super::mailbox::Mailbox;
+use super::mailbox::{Arrival, Mailbox};
 use super::namespace_table::Views;
 use super::pair::Pair;
 use super::request::Asker;
@@ -30,16 +30,6 @@ use crate::limits::{
     SEND_BYTES_MAX, SEND_PARTS_MAX,
 };
 use crate::ring::{BufferPool, Moment, Ring, Socket, Span, SpanMut};
-
-/// A connection that has just come.
-#[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) socket: Socket,
-    /// The port it came by.
-    pub(super) port: u16,
-    /// Where it came from.
-    pub(super) peer: SocketAddr,
-}
 
 /// What a connection works with: its reactor's ring and buffers, and what all share.
 pub(super) struct Environment<'a> {
@@ -143,6 +133,8 @@ pub(super) struct Connection {
     receiver: Receiver,
     blocked: bool,
     draining: bool,
+    /// A Disconnect that is answered when all that was under way has ended.
+    pub(super) disconnect: Option<u16>,
     /// Bytes that have left in all.
     sent_bytes: u64,
     /// I/O commands that were taken in all.
@@ -182,6 +174,7 @@ impl Connection {
             receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
             blocked: false,
             draining: false,
+            disconnect: None,
             sent_bytes: 0,
             commands: 0,
         }
@@ -232,7 +225,7 @@ impl Connection {
 
     /// Whether it was to finish what was under way, and has.
     pub(super) fn has_drained(&self) -> bool {
-        if !self.draining || self.slots.busy() > 0 || !self.transmitter.is_empty() {
+        if !self.draining || self.has_work() || self.disconnect.is_some() {
             return false;
         }
         // A host takes the end of the admin queue for the end of all: it comes last.
@@ -240,6 +233,11 @@ impl Connection {
             Session::Admin { controller, .. } => !controller.state().has_io_queues(),
             _ => true,
         }
+    }
+
+    /// Whether a command is under way, or something on its way to the host.
+    pub(super) fn has_work(&self) -> bool {
+        self.slots.busy() > 0 || !self.transmitter.is_empty()
     }
 
     /// Says that it ends, after all that was under way. A socket that is closed while its host still sends breaks the

@@ -58,6 +58,9 @@ pub(super) struct Controller {
 pub(super) struct State {
     pub(super) configuration: u32,
     pub(super) status: u32,
+    /// A reset, or a shutdown, waits for the controller's last command.
+    is_disabling: bool,
+    is_shutting_down: bool,
     pub(super) features: Features,
     /// Its queues, the admin queue too, each with the serial number of its connection.
     pub(super) queues: Vec<(u64, OpenQueue)>,
@@ -69,6 +72,22 @@ pub(super) struct State {
     pub(super) cross_resets: CrossResets,
     errors: Vec<ErrorLogEntry>,
     error_count: u64,
+}
+
+/// What ends only when no command of a controller's I/O queues can take effect any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quiesce {
+    /// A reset (CC.EN from 1 to 0), which is complete when CSTS.RDY is 0.
+    Disable,
+    /// A shutdown (CC.SHN), which is complete when CSTS.SHST says so.
+    ShutDown,
+    /// Both in one.
+    Both,
+}
+
+/// `status` with other bits of SHST.
+const fn with_shutdown(status: u32, shutdown: u32) -> u32 {
+    status & !controller_status::SHUTDOWN_MASK | shutdown
 }
 
 /// A keep alive may come this much late before the host counts as gone: the timer's granularity.
@@ -99,6 +118,8 @@ impl Controller {
             state: Mutex::new(State {
                 configuration: 0,
                 status: 0,
+                is_disabling: false,
+                is_shutting_down: false,
                 features: Features::default(),
                 queues: Vec::new(),
                 events: Events::default(),
@@ -160,37 +181,72 @@ impl Controller {
         lock(&self.state)
     }
 
-    /// Writes Controller Configuration; whether the I/O queues have to be closed.
-    pub(super) fn configure(&self, value: u32) -> bool {
+    /// Writes Controller Configuration. What it begins, if anything, closes the I/O queues and ends with their last command.
+    pub(super) fn configure(&self, value: u32) -> Option<Quiesce> {
         let mut state = self.state();
         let old = std::mem::replace(&mut state.configuration, value);
         let was_enabled = old & configuration::ENABLE != 0;
         let enabled = value & configuration::ENABLE != 0;
-        let mut close = false;
-        if enabled && !was_enabled {
-            state.status =
-                if self.takes(value) { controller_status::READY } else { controller_status::FATAL };
-        } else if !enabled && was_enabled {
-            // A reset: all but the identity goes back to where it began (Base 3.7.2).
-            state.status = 0;
-            state.features = Features::default();
-            state.events = Events::default();
-            state.changed_namespaces.clear();
-            state.reservation_log = ReservationLog::default();
-            state.cross_resets.clear_log();
-            // They are on their way out; their numbers are free at once.
-            state.queues.retain(|(_, queue)| queue.queue_id == 0);
-            close = true;
+        let mut begun = None;
+        // A host that enables the controller before a reset has ended gets it enabled when it has.
+        if enabled && !was_enabled && !state.is_disabling {
+            state.status = self.status_enabled(value);
+        } else if !enabled && was_enabled && !state.is_disabling {
+            state.is_disabling = true;
+            begun = Some(Quiesce::Disable);
         }
         let shutdown = configuration::SHUTDOWN_MASK;
-        if value & shutdown != 0 && old & shutdown == 0 {
-            state.status |= controller_status::SHUTDOWN_COMPLETE;
-        } else if value & shutdown == 0 {
-            state.status &= !controller_status::SHUTDOWN_MASK;
+        if value & shutdown != 0 && old & shutdown == 0 && !state.is_shutting_down {
+            state.is_shutting_down = true;
+            state.status = with_shutdown(state.status, controller_status::SHUTDOWN_OCCURRING);
+            begun = Some(begun.map_or(Quiesce::ShutDown, |_| Quiesce::Both));
+        } else if value & shutdown == 0 && !state.is_shutting_down {
+            state.status = with_shutdown(state.status, 0);
         }
-        let ready = state.status & (controller_status::READY | controller_status::SHUTDOWN_MASK);
-        self.ready.store(ready == controller_status::READY && !self.has_ended(), Ordering::Relaxed);
-        close
+        self.update_ready(&state);
+        begun
+    }
+
+    /// No command of an I/O queue can take effect any more: a reset is complete, and all but the identity is back where it
+    /// began (Base 3.7.2).
+    pub(super) fn disabled(&self) {
+        let mut state = self.state();
+        state.is_disabling = false;
+        let configuration = state.configuration;
+        let enabled = configuration & configuration::ENABLE != 0;
+        let shutdown = if state.is_shutting_down { controller_status::SHUTDOWN_OCCURRING } else { 0 };
+        state.status = with_shutdown(if enabled { self.status_enabled(configuration) } else { 0 }, shutdown);
+        state.features = Features::default();
+        state.events = Events::default();
+        state.changed_namespaces.clear();
+        state.reservation_log = ReservationLog::default();
+        state.cross_resets.clear_log();
+        self.update_ready(&state);
+    }
+
+    /// No command of an I/O queue can take effect any more, and what they have written is durable; or `is_durable` says that it
+    /// may not be, which no completion can tell the host (CSTS.CFS, Base 3.1.4.6).
+    pub(super) fn shut_down(&self, is_durable: bool) {
+        let mut state = self.state();
+        state.is_shutting_down = false;
+        let asked = state.configuration & configuration::SHUTDOWN_MASK != 0;
+        let shutdown = if asked { controller_status::SHUTDOWN_COMPLETE } else { 0 };
+        state.status = with_shutdown(state.status, shutdown);
+        if !is_durable {
+            state.status |= controller_status::FATAL;
+        }
+        self.update_ready(&state);
+    }
+
+    fn update_ready(&self, state: &State) {
+        let status = state.status & (controller_status::READY | controller_status::SHUTDOWN_MASK);
+        let is_ready = status == controller_status::READY && !state.is_disabling && !self.has_ended();
+        self.ready.store(is_ready, Ordering::Release);
+    }
+
+    /// The status of an enabled controller with this configuration.
+    fn status_enabled(&self, value: u32) -> u32 {
+        if self.takes(value) { controller_status::READY } else { controller_status::FATAL }
     }
 
     /// Whether the configuration is one this controller can run with.
@@ -310,6 +366,7 @@ impl Controller {
             host_id: uuid::Uuid::from_bytes(self.host.id),
             port: self.port,
             ready: self.is_ready(),
+            ending: self.has_ended(),
             keep_alive_ms: self.keep_alive_ms(),
             queues,
         }

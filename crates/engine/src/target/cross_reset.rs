@@ -57,7 +57,7 @@ pub(super) fn answer(
         return invalid.into();
     }
     let is_meant = |known: &Arc<Controller>| known.instance.random_number == impacted.random_number;
-    let controller = fabric.controller(impacted.controller_id).filter(is_meant);
+    let controller = fabric.controller_or_ending(impacted.controller_id).filter(is_meant);
     let may_ask = |known: &Arc<Controller>| {
         known.instance == impacted
             && known.host == asked.host
@@ -101,8 +101,8 @@ pub(super) fn answer_peer(
     if !fabric.has_made(&lost.instance) {
         return false;
     }
-    let living = fabric.controller(lost.instance.controller_id);
-    if let Some(controller) = living.filter(|known| known.instance == lost.instance) {
+    let known = fabric.controller_or_ending(lost.instance.controller_id);
+    if let Some(controller) = known.filter(|known| known.instance == lost.instance) {
         if !lost.is_of(&controller) {
             return false;
         }

@@ -13,7 +13,7 @@ use nvme::discovery::DISCOVERY_NQN;
 
 use super::clerk::Job;
 use super::config::{FabricConfig, PortConfig};
-use super::controller::Controller;
+use super::controller::{Controller, Quiesce};
 use super::cross_reset::PeerResets;
 use super::event::Notice;
 use super::fence::{Fence, Fenced, Then};
@@ -83,9 +83,18 @@ pub(super) struct Fabric {
 #[derive(Debug, Default)]
 struct Controllers {
     by_id: HashMap<u16, Arc<Controller>>,
+    /// Those that have ended, while the storage may still work on their commands.
+    ending: HashMap<u16, Arc<Controller>>,
     last_id: u16,
     /// The uniquifier that the last controller with each identifier had.
     uniquifiers: HashMap<u16, u8>,
+}
+
+impl Controllers {
+    /// Those that there are, for limits: an ending one still has what it had.
+    fn count(&self) -> usize {
+        self.by_id.len() + self.ending.len()
+    }
 }
 
 /// A random number that is not 0.
@@ -158,7 +167,9 @@ impl Fabric {
     /// Nothing is served any more: controllers let go of their reactors, and namespaces of their files.
     pub(super) fn forget_all(&self) {
         self.publish(Directory::empty());
-        lock(&self.controllers).by_id.clear();
+        let mut controllers = lock(&self.controllers);
+        controllers.by_id.clear();
+        controllers.ending.clear();
     }
 
     pub(super) fn reactors(&self) -> &[Arc<Mailbox>] {
@@ -248,7 +259,7 @@ impl Fabric {
     ) -> Option<Arc<Controller>> {
         let mut controllers = lock(&self.controllers);
         let ids = &self.controller_ids;
-        if controllers.by_id.len() >= CONTROLLERS_MAX.min(ids.clone().count()) {
+        if controllers.count() >= CONTROLLERS_MAX.min(ids.clone().count()) {
             return None;
         }
         // The next free one after the last: an identifier comes back as late as possible, so that a host that still
@@ -256,7 +267,7 @@ impl Fabric {
         let mut id = controllers.last_id;
         loop {
             id = if id >= *ids.start() && id < *ids.end() { id + 1 } else { *ids.start() };
-            if !controllers.by_id.contains_key(&id) {
+            if !controllers.by_id.contains_key(&id) && !controllers.ending.contains_key(&id) {
                 break;
             }
         }
@@ -295,6 +306,19 @@ impl Fabric {
         Fence::raise(self, Fenced::Waiting, Then::Tell(Box::new(passed)));
     }
 
+    /// The controller with this identifier, or the one that had it and has not ended altogether.
+    pub(super) fn controller_or_ending(&self, id: u16) -> Option<Arc<Controller>> {
+        let controllers = lock(&self.controllers);
+        controllers.by_id.get(&id).or_else(|| controllers.ending.get(&id)).cloned()
+    }
+
+    /// Controllers that have ended, while the storage may still work on their commands.
+    pub(super) fn ending_controllers(&self) -> Vec<Arc<Controller>> {
+        let mut all: Vec<Arc<Controller>> = lock(&self.controllers).ending.values().cloned().collect();
+        all.sort_unstable_by_key(|controller| controller.id);
+        all
+    }
+
     /// The controller with this identifier.
     pub(super) fn controller(&self, id: u16) -> Option<Arc<Controller>> {
         lock(&self.controllers).by_id.get(&id).cloned()
@@ -314,17 +338,44 @@ impl Fabric {
         all
     }
 
-    /// Ends a controller: no queue of it goes on, and its identifier may be used again.
-    pub(super) fn end_controller(&self, controller: &Controller) {
+    /// Ends a controller: no queue of it goes on. It is gone, and its identifier may be used again, when nothing of it can take
+    /// effect any more.
+    pub(super) fn end_controller(&self, controller: &Arc<Controller>) {
         if controller.end() {
-            lock(&self.controllers).by_id.remove(&controller.id);
-            self.close_queues(controller.id);
+            {
+                let mut controllers = lock(&self.controllers);
+                controllers.by_id.remove(&controller.id);
+                controllers.ending.insert(controller.id, controller.clone());
+            }
+            Fence::raise(self, Fenced::Controller(controller.instance), Then::Gone(controller.clone()));
         }
     }
 
-    /// Closes the I/O queues of a controller wherever they are.
-    pub(super) fn close_queues(&self, controller_id: u16) {
-        self.tell_reactors(|| Message::CloseQueues(controller_id));
+    /// Nothing of a controller that has ended can take effect any more.
+    pub(super) fn forget_controller(&self, controller: &Controller) {
+        lock(&self.controllers).ending.remove(&controller.id);
+    }
+
+    /// Closes a controller's I/O queues wherever they are, for a reset or a shutdown that ends with their last command.
+    pub(super) fn quiesce(&self, controller: &Arc<Controller>, quiesce: Quiesce) {
+        Fence::raise(
+            self,
+            Fenced::IoQueues(controller.instance),
+            Then::Quiesced(controller.clone(), quiesce),
+        );
+    }
+
+    /// No command of the controller's I/O queues can take effect any more.
+    pub(super) fn quiesced(&self, controller: &Arc<Controller>, quiesce: Quiesce) {
+        if matches!(quiesce, Quiesce::Disable | Quiesce::Both) {
+            controller.disabled();
+        }
+        if matches!(quiesce, Quiesce::ShutDown | Quiesce::Both) {
+            // Any reactor does; a controller's own may be busy with its host's other queues.
+            let reactors = self.reactors();
+            reactors[usize::from(controller.id) % reactors.len()]
+                .send(Message::FlushCaches(controller.clone()));
+        }
     }
 
     /// Sends a message to every reactor.

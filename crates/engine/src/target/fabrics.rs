@@ -13,15 +13,18 @@ use zerocopy::FromBytes;
 
 use super::admin::Answer;
 use super::connection::{Connection, Environment, Session};
-use super::controller::{Controller, Host};
+use super::controller::{Controller, Host, Quiesce};
 use super::end::End;
 use super::namespace_table::Views;
 use super::slot::Slots;
 use super::status::OpenQueue;
-use crate::limits::{ADMIN_QUEUE_ENTRIES_MAX, KEEP_ALIVE_MS_MAX, QUEUE_ENTRIES_MAX};
+use crate::limits::{
+    ADMIN_QUEUE_ENTRIES_MAX, CONTROLLER_QUIESCE_MS_MAX, KEEP_ALIVE_MS_MAX, QUEUE_ENTRIES_MAX,
+};
 
-/// How long a controller takes to become ready at most, in units of 500 ms (CAP.TO): it is ready at once.
-const READY_TIMEOUT_500MS: u8 = 15;
+/// How long a host waits for a controller to become ready, or to be reset, in units of 500 ms (CAP.TO). It is ready at once; its
+/// reset is complete with its last command, for which the host has to wait longer than it does for the command itself.
+const READY_TIMEOUT_500MS: u8 = (CONTROLLER_QUIESCE_MS_MAX / 500) as u8;
 
 /// Why a Connect is refused: the status, and where the fault is.
 struct Refusal(Status, Option<InvalidParameter>);
@@ -163,9 +166,9 @@ impl Connection {
         match entry.fabrics_type() {
             fabrics_type::PROPERTY_GET => get_property(entry, &controller),
             fabrics_type::PROPERTY_SET => match set_property(entry, &controller) {
-                Ok(close_queues) => {
-                    if close_queues {
-                        env.fabric.close_queues(controller.id);
+                Ok(begun) => {
+                    if let Some(quiesce) = begun {
+                        env.fabric.quiesce(&controller, quiesce);
                     }
                     Status::SUCCESS.into()
                 }
@@ -222,8 +225,8 @@ fn get_property(entry: &SubmissionEntry, controller: &Controller) -> Answer {
     Answer::Status(Status::SUCCESS, value)
 }
 
-/// Sets a property; whether the controller's I/O queues have to be closed.
-fn set_property(entry: &SubmissionEntry, controller: &Controller) -> Result<bool, Status> {
+/// Sets a property; what that begins.
+fn set_property(entry: &SubmissionEntry, controller: &Controller) -> Result<Option<Quiesce>, Status> {
     let access = PropertyAccess::decode(entry)?;
     match (access.offset, access.wide) {
         (property::CONFIGURATION, false) => Ok(controller.configure(access.value as u32)),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use nvme::Status;
 use nvme::cross_reset::ControllerInstance;
 
+use super::controller::{Controller, Quiesce};
 use super::cross_reset::CrossReset;
 use super::fabric::Fabric;
 use super::mailbox::Message;
@@ -33,6 +34,8 @@ pub(super) enum Fenced {
     Hosts(Arc<Namespace>, Vec<HostId>),
     /// All of this controller, which has ended. Its queues are closed, with all that waits in them.
     Controller(ControllerInstance),
+    /// All of this controller's I/O queues, which are closed, while its admin queue stays.
+    IoQueues(ControllerInstance),
     /// All of controllers that have ended, as far as they have not begun: their queues are closed.
     Waiting,
 }
@@ -40,6 +43,10 @@ pub(super) enum Fenced {
 impl Fenced {
     /// Whether a queue works on one of these commands. What waits in it does not count: it was ended, or is held back.
     pub(super) fn is_in(&self, owner: Option<&Owner>, slots: &Slots) -> bool {
+        let has_stored = |controller: &ControllerInstance| {
+            owner.is_some_and(|owner| owner.controller == *controller)
+                && slots.iter().any(|(_, slot)| slot.may_take_effect())
+        };
         let is_stored = |namespace: &Arc<Namespace>, is_meant: &dyn Fn(&Slot) -> bool| {
             slots.iter().any(|(_, slot)| {
                 slot.stage == Stage::Storage
@@ -58,8 +65,15 @@ impl Fenced {
                 owner.is_some_and(|owner| hosts.contains(&owner.host_id)) && is_stored(namespace, &|_| true)
             }
             Self::Waiting => false,
-            Self::Controller(controller) => owner.is_some_and(|owner| owner.controller == *controller),
+            Self::Controller(controller) => has_stored(controller),
+            Self::IoQueues(controller) => has_stored(controller),
         }
+    }
+
+    /// Whether all that is left of these commands, after a reactor has heard of the fence, is in what closed connections have
+    /// left.
+    pub(super) const fn is_closed(&self) -> bool {
+        matches!(self, Self::Controller(_) | Self::IoQueues(_) | Self::Waiting)
     }
 }
 
@@ -69,8 +83,12 @@ pub(super) enum Then {
     GoOn(Asker, u16),
     /// The command in this slot of the asker's connection is answered with this status.
     Finish(Asker, u16, Status),
-    /// The reset of a controller has succeeded.
+    /// The reset of a controller has succeeded that another one was asked for.
     Reset(CrossReset),
+    /// The controller's reset or shutdown goes on.
+    Quiesced(Arc<Controller>, Quiesce),
+    /// The controller is gone, and its identifier may be used again.
+    Gone(Arc<Controller>),
     /// Whoever waits for it is told.
     Tell(Box<dyn Fn() + Send + Sync>),
 }
@@ -81,6 +99,8 @@ impl fmt::Debug for Then {
             Self::GoOn(..) => "GoOn",
             Self::Finish(..) => "Finish",
             Self::Reset(_) => "Reset",
+            Self::Quiesced(..) => "Quiesced",
+            Self::Gone(_) => "Gone",
             Self::Tell(_) => "Tell",
         })
     }
@@ -117,12 +137,14 @@ impl Fence {
                 reactor.send(Message::Finish { connection, serial, slot, status, data: Vec::new() });
             }
             Then::Reset(reset) => reset.done(fabric),
+            Then::Quiesced(controller, quiesce) => fabric.quiesced(controller, *quiesce),
+            Then::Gone(controller) => fabric.forget_controller(controller),
             Then::Tell(tell) => tell(),
         }
     }
 }
 
-/// A range of a namespace in which nobody else writes as long as this lives.
+/// A range of a namespace in which no other write begins as long as this lives.
 #[derive(Debug)]
 pub(super) struct Claim {
     namespace: Arc<Namespace>,
@@ -142,6 +164,13 @@ impl Claim {
             ticket,
             fabric: fabric.clone(),
         })
+    }
+
+    /// Claims `range` for a write that is under way already, whoever else has claimed a part of it.
+    pub(super) fn beside_others(namespace: &Arc<Namespace>, range: ByteRange, fabric: &Arc<Fabric>) -> Self {
+        let ticket = TICKET.fetch_add(1, Ordering::Relaxed);
+        namespace.claim_beside_others(ticket, range);
+        Self { namespace: namespace.clone(), ticket, fabric: fabric.clone() }
     }
 }
 

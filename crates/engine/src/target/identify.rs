@@ -31,8 +31,8 @@ use super::namespace_table::Attachment;
 use crate::backend::Backend;
 use crate::limits::{
     ABORTS_MAX, ADMIN_QUEUE_ENTRIES_MAX, ANA_GROUPS_MAX, ANA_TRANSITION_S_MAX, ASYNC_EVENTS_MAX,
-    BUFFER_LENGTH_MIN, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX, COPY_RANGES_MAX, CROSS_RESETS_MAX,
-    ERROR_LOG_ENTRIES, IN_CAPSULE_LENGTH_MAX, KEEP_ALIVE_GRANULARITY_100MS, NAMESPACES_MAX,
+    BUFFER_LENGTH_MIN, CONTROLLER_QUIESCE_MS_MAX, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX, COPY_RANGES_MAX,
+    CROSS_RESETS_MAX, ERROR_LOG_ENTRIES, IN_CAPSULE_LENGTH_MAX, KEEP_ALIVE_GRANULARITY_100MS, NAMESPACES_MAX,
     QUEUE_ENTRIES_MAX, TRANSFER_PAGES_EXPONENT, VERIFY_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX,
 };
 
@@ -201,6 +201,7 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
     identify.error_log_page_entries = (ERROR_LOG_ENTRIES - 1) as u8;
     identify.submission_entry_size = 0x66;
     identify.completion_entry_size = 0x44;
+    identify.rtd3_entry_latency_us = U32::new(CONTROLLER_QUIESCE_MS_MAX as u32 * 1000);
     identify.max_outstanding_commands = U16::new(QUEUE_ENTRIES_MAX);
     identify.namespaces = U32::new(NAMESPACES_MAX);
     identify.namespaces_max = U32::new(NAMESPACES_MAX);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::TargetError;
 use super::config::PortConfig;
-use super::connection::Arrival;
 use super::fabric::Fabric;
+use super::mailbox::Arrival;
 use super::mailbox::Message;
 use crate::limits::{CONNECTIONS_PER_REACTOR_MAX, PORTS_MAX};
 use crate::ring::channel::{Receiver, Sender, channel};

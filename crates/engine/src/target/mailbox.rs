@@ -1,16 +1,17 @@
 //! The way to a reactor: what others have to say to it, and the waker that makes it listen.
 //! What it then does is the reactor's.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::abort::Abort;
-use super::connection::Arrival;
+use super::controller::Controller;
 use super::counters::ReactorTally;
 use super::fence::Fence;
 use super::subsystem::lock;
-use crate::ring::Waker;
 use crate::ring::channel::Sender;
+use crate::ring::{Socket, Waker};
 
 /// Why commands are answered whose storage has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +22,25 @@ pub(super) enum Loss {
     ShutOut,
 }
 
+/// A connection that has just come.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) socket: Socket,
+    /// The port it came by.
+    pub(super) port: u16,
+    /// Where it came from.
+    pub(super) peer: SocketAddr,
+}
+
 /// News for a reactor.
 #[derive(Debug)]
 pub(super) enum Message {
     /// A connection to serve.
     Connection(Arrival),
-    /// The I/O queues of this controller are to be closed, and its admin queue when it has ended.
-    CloseQueues(u16),
     /// The controller with this identifier has something to tell its host.
     Events(u16),
+    /// The I/O queues of this controller are at rest: the caches it may have written to are to be flushed for its shutdown.
+    FlushCaches(Arc<Controller>),
     /// Hosts may see other namespaces than before.
     Refresh,
     /// Commands that the storage has are to be answered, where this is so of their namespaces.

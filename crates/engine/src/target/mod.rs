@@ -6,6 +6,7 @@ mod admin;
 mod ana;
 mod answer;
 mod apply;
+mod cache_flush;
 mod change;
 mod clerk;
 mod command;
@@ -42,6 +43,7 @@ mod qos;
 mod reactor;
 #[cfg(not(feature = "simulation"))]
 mod reconnection;
+mod remains;
 mod request;
 mod reservation;
 mod reservation_file;
@@ -284,9 +286,11 @@ impl Target {
     pub fn status(&self) -> TargetStatus {
         let directory = self.fabric.directory();
         let ports = directory.config.ports.iter();
+        let (living, ending) = (self.fabric.controllers(), self.fabric.ending_controllers());
+        let controllers = living.iter().chain(&ending);
         TargetStatus {
             ports: ports.map(PortStatus::of).collect(),
-            controllers: self.fabric.controllers().iter().map(|controller| controller.status()).collect(),
+            controllers: controllers.map(|controller| controller.status()).collect(),
             reactors: lock(&self.reactors).iter().map(Reactor::status).collect(),
         }
     }

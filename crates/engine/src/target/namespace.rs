@@ -27,7 +27,7 @@ pub(super) struct Namespace {
     protection: AtomicU8,
     pub(super) shaper: Arc<Shaper>,
     pub(super) uncorrectable: Uncorrectable,
-    /// Ranges that fused pairs have for themselves, with their tickets.
+    /// Ranges that fused pairs, and writes of closed connections, have for themselves, with their tickets.
     claims: Mutex<Vec<(u64, ByteRange)>>,
     /// Registrations and the reservation. Only the clerk changes them.
     pub(super) reservations: Mutex<Reservations>,
@@ -44,7 +44,7 @@ pub(super) mod special {
     pub(crate) const SHAPED: u8 = 1 << 2;
     /// Some of its blocks cannot be read.
     pub(crate) const UNCORRECTABLE: u8 = 1 << 3;
-    /// A fused pair works on it.
+    /// A fused pair, or a write of a closed connection, works on it.
     pub(crate) const CLAIMED: u8 = 1 << 4;
     /// Commands cannot be answered where they are decoded.
     pub(crate) const SLOW: u8 = SHAPED | UNCORRECTABLE | CLAIMED;
@@ -60,7 +60,8 @@ pub(super) struct ByteRange {
 impl ByteRange {
     /// Whether both have a byte in common.
     pub(super) const fn overlaps(&self, other: &Self) -> bool {
-        self.offset < other.offset + other.length && other.offset < self.offset + self.length
+        self.offset < other.offset.saturating_add(other.length)
+            && other.offset < self.offset.saturating_add(self.length)
     }
 }
 
@@ -157,6 +158,13 @@ impl Namespace {
         true
     }
 
+    /// Claims `range` under `ticket` for a write that has begun, whoever else has a part of it.
+    pub(super) fn claim_beside_others(&self, ticket: u64, range: ByteRange) {
+        let mut claims = lock(&self.claims);
+        claims.push((ticket, range));
+        self.set_special(special::CLAIMED, true);
+    }
+
     /// Gives the claim under `ticket` back.
     pub(super) fn release(&self, ticket: u64) {
         let mut claims = lock(&self.claims);
@@ -164,7 +172,7 @@ impl Namespace {
         self.set_special(special::CLAIMED, !claims.is_empty());
     }
 
-    /// Whether a fused pair has a part of `range` for itself.
+    /// Whether a fused pair, or a write of a closed connection, has a part of `range` for itself.
     pub(super) fn is_claimed(&self, range: &ByteRange) -> bool {
         self.special() & special::CLAIMED != 0
             && lock(&self.claims).iter().any(|(_, claimed)| claimed.overlaps(range))

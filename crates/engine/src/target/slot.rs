@@ -138,6 +138,13 @@ impl Slot {
         }
     }
 
+    /// Whether the storage, or the clerk, may still do something of it. What was given up because its cluster has shut this
+    /// target out does nothing any more, however long the library keeps it.
+    pub(super) fn may_take_effect(&self) -> bool {
+        let is_shut_out = || self.attachment().is_some_and(|a| a.namespace.backend.is_shut_out());
+        matches!(self.stage, Stage::Storage | Stage::Clerk) && !(self.is_given_up && is_shut_out())
+    }
+
     /// The namespace it works on, as its host saw it when it came.
     pub(super) fn attachment(&self) -> Option<&Attachment> {
         self.view.as_ref()?.attachment(self.nsid)

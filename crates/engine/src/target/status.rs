@@ -53,6 +53,8 @@ pub struct ControllerStatus {
     pub port: u16,
     /// Whether it takes I/O commands.
     pub ready: bool,
+    /// Whether its host is gone, and the storage still works on commands of it.
+    pub ending: bool,
     /// The keep alive time-out in milliseconds, 0 for none.
     pub keep_alive_ms: u32,
     /// Its queues, the admin queue first.

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::abort::Abort;
-use super::connection::{Arrival, Connection, Environment, Session, Verdict};
+use super::cache_flush::{CacheFlushes, FLUSHES};
+use super::connection::{Connection, Environment, Session, Verdict};
 use super::fabric::Fabric;
-use super::fence::{Fence, Fenced, Owner};
-use super::mailbox::{Mailbox, Message};
-use super::slot::Slots;
+use super::fence::{Fence, Fenced};
+use super::mailbox::{Arrival, Mailbox, Message};
+use super::remains::Remains;
 use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS};
 use crate::ring::channel::Receiver;
 use crate::ring::{BufferPool, Event, Moment, Ring};
@@ -24,12 +25,6 @@ const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The next connection's serial number.
 static SERIAL: AtomicU64 = AtomicU64::new(1);
-
-/// What is left of a connection whose storage operations have not ended: they still use its buffers and files.
-struct Remains {
-    slots: Slots,
-    owner: Option<Owner>,
-}
 
 /// Moments at which connections want a turn, with their tokens and serial numbers; the next comes first.
 pub(super) type Timers = BinaryHeap<Reverse<(Moment, u32, u64)>>;
@@ -44,6 +39,7 @@ pub(super) struct Turns {
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
     remains: HashMap<u32, Remains>,
+    cache_flushes: CacheFlushes,
     scratch: Vec<u8>,
     again: Vec<u32>,
     dirty: Vec<u32>,
@@ -75,6 +71,7 @@ impl Turns {
             connections: Vec::new(),
             free: Vec::new(),
             remains: HashMap::new(),
+            cache_flushes: CacheFlushes::default(),
             scratch: vec![0; RECEIVE_LENGTH],
             again: Vec::new(),
             dirty: Vec::new(),
@@ -191,6 +188,9 @@ impl Turns {
             }
             Event::Stored { token, result, buffer } => {
                 let (connection, slot) = ((token >> 32) as u32, token as u16);
+                if connection == FLUSHES {
+                    return self.cache_flushes.ended(token as u32, result);
+                }
                 let at = connection as usize;
                 if let Some(connection) = self.connections.get_mut(at).and_then(Option::as_mut) {
                     let mut env = Environment {
@@ -233,16 +233,7 @@ impl Turns {
     fn on_message(&mut self, message: Message, now: Moment) {
         match message {
             Message::Connection(arrival) => self.arrivals.push_back(arrival),
-            Message::CloseQueues(controller) => {
-                let belongs = |connection: &Connection| match &connection.session {
-                    Session::New => false,
-                    Session::Io { controller: of, .. } => of.id == controller,
-                    Session::Admin { controller: of, .. } => of.id == controller && of.has_ended(),
-                };
-                for token in self.tokens(belongs) {
-                    self.close(token);
-                }
-            }
+            Message::FlushCaches(controller) => self.cache_flushes.begin(controller, &mut self.ring),
             Message::Events(controller) => self.tell_events(controller, now),
             Message::Refresh => {
                 for connection in self.connections.iter_mut().flatten() {
@@ -348,6 +339,15 @@ impl Turns {
                     self.close(token);
                 }
             }
+            Fenced::IoQueues(controller) => {
+                let belongs = |connection: &Connection| match &connection.session {
+                    Session::Io { controller: of, .. } => of.instance == *controller,
+                    _ => false,
+                };
+                for token in self.tokens(belongs) {
+                    self.close(token);
+                }
+            }
         }
         self.fences.push(fence);
     }
@@ -362,10 +362,13 @@ impl Turns {
     fn pass_fences(&mut self) {
         let Self { fences, connections, remains, fabric, .. } = self;
         fences.retain(|fence| {
-            let living =
-                connections.iter().flatten().map(|connection| (connection.owner(), &connection.slots));
-            let left = remains.values().map(|remains| (remains.owner, &remains.slots));
-            let busy = living.chain(left).any(|(owner, slots)| fence.fenced.is_in(owner.as_ref(), slots));
+            let left = remains.values().any(|left| fence.fenced.is_in(left.owner.as_ref(), &left.slots));
+            let busy = left
+                || !fence.fenced.is_closed()
+                    && connections
+                        .iter()
+                        .flatten()
+                        .any(|living| fence.fenced.is_in(living.owner().as_ref(), &living.slots));
             if !busy {
                 fence.pass(fabric);
             }
@@ -459,6 +462,7 @@ impl Turns {
             now,
         };
         let verdict = turn(connection, &mut env, &mut self.scratch);
+        let verdict = connection.answer_disconnect(&mut env, verdict);
         connection.tell_meter();
         match verdict {
             Verdict::Close => self.close(token),
@@ -481,11 +485,9 @@ impl Turns {
         self.ring.unwatch(&connection.socket, token);
         self.mailbox.discount_connection();
         release(&self.fabric, &connection);
-        if connection.slots.storing() > 0 {
-            let owner = connection.owner();
-            self.remains.insert(token, Remains { slots: connection.slots, owner });
-        } else {
-            self.free.push(token);
+        match Remains::of(*connection, &self.fabric) {
+            Some(remains) => drop(self.remains.insert(token, remains)),
+            None => self.free.push(token),
         }
     }
 

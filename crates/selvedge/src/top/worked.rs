@@ -123,6 +123,7 @@ fn status(seconds: u64) -> TargetStatus {
         host_id: uuid::Uuid::nil(),
         port: 1,
         ready: true,
+        ending: false,
         keep_alive_ms: 10_000,
         queues: queues.iter().copied().map(queue).collect(),
     };
