@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use engine::observation::Observation;
 use engine::ring::Moment;
 use engine::simulation::disk::{self, Mood};
-use engine::simulation::{self, Direction, MachineId, Options, Outcome, ProcessId, sleep};
+use engine::simulation::{self, Direction, Judge, MachineId, Options, Outcome, ProcessId, sleep};
 use engine::target::{AnaGroupConfig, FabricConfig, GroupState};
 
 use crate::coverage::Coverage;
@@ -96,17 +97,27 @@ pub(crate) fn volume() -> PathBuf {
 /// Plays a plan.
 pub(crate) fn play(plan: &Plan, coverage: &Rc<RefCell<Coverage>>, traces: bool) -> Outcome {
     let (plan, coverage) = (plan.clone(), coverage.clone());
-    let options = Options { seed: plan.seed, limit: LIMIT, traces };
-    let is_calm = plan.mishaps.is_empty();
-    let mut outcome = trace::with(traces, is_calm, || {
-        simulation::run(options, move || Scene::new(plan, coverage).direct())
-    });
+    let judge: Judge = if plan.mishaps.is_empty() { judge_in_calm } else { judge };
+    let options = Options { seed: plan.seed, limit: LIMIT, traces, judge: Some(judge) };
+    let mut outcome =
+        trace::with(traces, || simulation::run(options, move || Scene::new(plan, coverage).direct()));
     if outcome.failure.is_none()
         && let Some((name, turns)) = restless(&outcome)
     {
         outcome.failure = Some(format!("{name} does not rest: it had {turns} turns in {:?}", outcome.time));
     }
     outcome
+}
+
+/// Both ends are ours: neither may have anything to say against the other.
+fn judge(_: &str, observation: Observation) -> Option<&'static str> {
+    (observation == Observation::ProtocolViolation).then_some("an end broke the protocol")
+}
+
+/// The same where nothing befalls anybody, so that no connection is lost.
+fn judge_in_calm(who: &str, observation: Observation) -> Option<&'static str> {
+    let is_lost = observation == Observation::ConnectionLost;
+    is_lost.then_some("a connection was lost for no reason").or_else(|| judge(who, observation))
 }
 
 /// A thread that only minds a path, and had far more turns than that takes.

@@ -11,6 +11,7 @@ pub mod backend;
 pub mod ceph;
 pub mod initiator;
 pub mod limits;
+pub mod observation;
 pub mod ring;
 #[cfg(feature = "simulation")]
 pub mod simulation;

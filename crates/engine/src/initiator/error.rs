@@ -11,6 +11,8 @@ use nvme::Status;
 use nvme::fabrics::InvalidParameter;
 use nvme::tcp::{DecodeError, FatalError, TransferError};
 
+use crate::observation::Observation;
+
 /// Why the initiator could not do what it was asked to. Cheap to clone: a queue that broke tells all its
 /// users.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -220,6 +222,19 @@ pub enum PeerMisbehaved {
 }
 
 impl InitiatorError {
+    /// What the end of a connection by this error says of the other end, if anything.
+    pub(super) const fn observation(&self) -> Option<Observation> {
+        match self {
+            Self::Protocol { .. } | Self::PeerMisbehaved { .. } | Self::Terminated { .. } => {
+                Some(Observation::ProtocolViolation)
+            }
+            Self::Closed { .. } | Self::Broken { .. } | Self::TimedOut { .. } => {
+                Some(Observation::ConnectionLost)
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::System { what, error: Arc::new(error) }
     }

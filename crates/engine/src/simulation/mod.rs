@@ -20,8 +20,9 @@ use std::time::Duration;
 
 pub use link::Direction;
 pub use random::Random;
-pub use scheduler::{MachineId, Options, Outcome, ProcessId, run};
+pub use scheduler::{Judge, MachineId, Options, Outcome, ProcessId, run};
 
+use crate::observation::Observation;
 use crate::ring::Moment;
 use scheduler::with;
 
@@ -132,6 +133,17 @@ pub fn connection_states(process: ProcessId) -> Vec<&'static str> {
 /// Something went wrong: the simulation ends here, and says this.
 pub fn fail(reason: impl Into<String>) {
     with(|world| world.fail(reason.into()));
+}
+
+/// An end of a connection found something out about the other.
+pub(crate) fn observe(observation: Observation) {
+    // Who judges may let the simulation fail: the world must not be borrowed meanwhile.
+    let Some(Some((judge, who))) = scheduler::with_if(|world| Some((world.judge?, world.who()))) else {
+        return;
+    };
+    if let Some(fault) = judge(&who, observation) {
+        fail(format!("{who}: {fault}"));
+    }
 }
 
 /// Adds a line to the trace, where one is kept.

@@ -13,6 +13,7 @@ use super::network::Network;
 use super::random::Random;
 use super::ring::RingState;
 use super::trace::Trace;
+use crate::observation::Observation;
 use crate::ring::Moment;
 
 /// A fiber that has more turns than this in so short a time burns a processor.
@@ -95,7 +96,11 @@ pub(super) struct World {
     current: Option<FiberId>,
     failure: Option<String>,
     steps: u64,
+    pub(super) judge: Option<Judge>,
 }
+
+/// Says what is wrong with something that the thread with this name found out, if anything is.
+pub type Judge = fn(who: &str, Observation) -> Option<&'static str>;
 
 thread_local! {
     static WORLD: RefCell<Option<Box<World>>> = const { RefCell::new(None) };
@@ -110,6 +115,8 @@ pub struct Options {
     pub limit: Duration,
     /// Whether what happens is kept as text.
     pub traces: bool,
+    /// Who judges what ends of connections find out about each other.
+    pub judge: Option<Judge>,
 }
 
 /// How a simulation ended.
@@ -298,6 +305,7 @@ impl World {
             current: None,
             failure: None,
             steps: 0,
+            judge: options.judge,
             random: random.fork(),
         }
     }

@@ -29,6 +29,7 @@ use crate::limits::{
     CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, RECEIVE_BUDGET, SEND_BATCH_BYTES,
     SEND_BYTES_MAX, SEND_PARTS_MAX,
 };
+use crate::observation::{Observation, observe};
 use crate::ring::{BufferPool, Moment, Ring, Socket, Span, SpanMut};
 
 /// What a connection works with: its reactor's ring and buffers, and what all share.
@@ -381,6 +382,7 @@ impl Connection {
                     self.digests = negotiated.digests;
                 }
                 Some(Event::Terminate { error, information }) => {
+                    observe(Observation::ProtocolViolation);
                     let name = FatalError::name_of(error);
                     tracing::info!(error = name, information, "host ends a connection");
                     return Err(End::Gone);
@@ -549,6 +551,7 @@ impl Connection {
 
     /// Ends the connection as the specification wants it: a termination request, then the end of the stream.
     fn terminate(&mut self, error: DecodeError, header: &[u8], env: &mut Environment<'_>) -> Verdict {
+        observe(Observation::ProtocolViolation);
         tracing::info!(%error, "a host sent what no conforming host sends; its connection ends");
         self.transmitter.terminate(PduType::ControllerTerminate, error.error, error.information, header);
         self.waiting.clear();

@@ -20,6 +20,7 @@ pub use request::{Completion, Data, QueueState, Request};
 
 use super::{InitiatorError, QueueOptions};
 use crate::limits::ADMIN_IN_CAPSULE_LENGTH_MAX;
+use crate::observation::observe;
 use crate::ring::{Moment, Ring, Socket};
 use crate::transport::tcp::PendingConnection;
 use receive::{Fault, Incoming};
@@ -255,6 +256,7 @@ impl Queue {
             return;
         }
         tracing::debug!(queue = self.options.queue_id, %error, "queue closed");
+        error.observation().map(observe);
         if let Some(pending) = self.pending.take() {
             ring.unwatch(&pending, self.token);
         }
