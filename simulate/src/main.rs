@@ -4,6 +4,7 @@ mod block;
 mod coverage;
 mod history;
 mod host;
+mod leaver;
 mod plan;
 mod reservation;
 mod scene;

@@ -5,6 +5,7 @@ use engine::initiator::IoPolicy;
 use engine::simulation::Random;
 use nvme::tcp::Digests;
 
+use crate::leaver::LeaverPlan;
 use crate::visitor::VisitorPlan;
 
 /// Something that happens to somebody.
@@ -14,8 +15,8 @@ pub(crate) enum Fault {
     KillTarget { target: usize },
     /// A proper end, and a start afterwards.
     StopTarget { target: usize },
-    /// SIGSTOP, and SIGCONT.
-    PauseTarget { target: usize },
+    /// SIGSTOP, and SIGCONT; where `resets`, the administrator resets all controllers at that very moment.
+    PauseTarget { target: usize, resets: bool },
     /// The machine loses its power; nobody is told.
     PowerOffTarget { target: usize },
     /// SIGKILL of a host, and a start afterwards.
@@ -132,6 +133,8 @@ pub(crate) struct Plan {
     is_busy: bool,
     /// Somebody who uses the volume by the library meanwhile.
     pub(crate) visitor: Option<VisitorPlan>,
+    /// Somebody who comes, begins to write, and leaves in the midst of it.
+    pub(crate) leaver: Option<LeaverPlan>,
 }
 
 impl Plan {
@@ -169,6 +172,7 @@ impl Plan {
             is_reserved,
             is_busy,
             visitor: None,
+            leaver: None,
         };
         if !is_reserved && random.chance(200) {
             plan.visitor = Some(VisitorPlan {
@@ -189,7 +193,27 @@ impl Plan {
             }
         }
         plan.mishaps.sort_by_key(|mishap| mishap.at_us);
+        plan.vary();
         plan
+    }
+
+    /// What came later than the rest, by chance of its own, so that scenes without it are what they were before.
+    fn vary(&mut self) {
+        let mut random = Random::new(self.seed.wrapping_mul(0x2545_f491).wrapping_add(7));
+        if !self.is_reserved && random.chance(300) {
+            self.leaver = Some(LeaverPlan {
+                target: self.any_target(&mut random),
+                port: self.any_port(&mut random),
+                io_queues: random.between(1, 3) as u16,
+                writes: random.between(1, 12) as usize,
+                keep_alive_ms: random.between(1, 3) as u32 * 1000,
+            });
+        }
+        for mishap in &mut self.mishaps {
+            if let Fault::PauseTarget { resets, .. } = &mut mishap.fault {
+                *resets = random.chance(300);
+            }
+        }
     }
 
     /// Adds a mishap, and sometimes one that belongs to it: what goes wrong seldom does so alone.
@@ -262,7 +286,7 @@ impl Plan {
             ..8 if self.is_busy => Fault::ResetControllers { target },
             0 | 1 => Fault::KillTarget { target },
             2 => Fault::StopTarget { target },
-            3 | 4 => Fault::PauseTarget { target },
+            3 | 4 => Fault::PauseTarget { target, resets: false },
             5 => Fault::PowerOffTarget { target },
             6 => Fault::KillHost { host },
             7 => Fault::PauseHost { host },
@@ -323,6 +347,7 @@ impl Plan {
             match (self.is_reserved, self.is_busy) {
                 (true, _) => ", reserved",
                 (_, true) => ", busy",
+                _ if self.leaver.is_some() => ", a leaver",
                 _ => "",
             },
             if mishaps.is_empty() { "no mishaps".to_owned() } else { mishaps.join(", ") }

@@ -18,7 +18,7 @@ use crate::history::History;
 use crate::host;
 use crate::plan::{Fault, Mishap, Plan};
 use crate::reservation::Reservation;
-use crate::{target, trace, visitor};
+use crate::{leaver, target, trace, visitor};
 
 /// Where the targets' volume is.
 pub(crate) const VOLUME: &str = "/volume";
@@ -114,16 +114,20 @@ fn judge(_: &str, observation: Observation) -> Option<&'static str> {
     (observation == Observation::ProtocolViolation).then_some("an end broke the protocol")
 }
 
-/// The same where nothing befalls anybody, so that no connection is lost.
+/// The same where nothing befalls anybody, so that no connection is lost but those of who leaves in the midst of his work.
 fn judge_in_calm(who: &str, observation: Observation) -> Option<&'static str> {
-    let is_lost = observation == Observation::ConnectionLost;
+    let is_lost = observation == Observation::ConnectionLost && !who.starts_with(leaver::PROCESS);
     is_lost.then_some("a connection was lost for no reason").or_else(|| judge(who, observation))
 }
 
 /// A thread that only minds a path, and had far more turns than that takes.
 fn restless(outcome: &Outcome) -> Option<&(String, u64)> {
     let most = TURNS_AT_FIRST + outcome.time.as_secs() * TURNS_PER_S;
-    let minds = |name: &str| ["/admin", "/path-", "/quiesce"].iter().any(|part| name.contains(part));
+    // A leaver asks for its controller's status over and over.
+    let minds = |name: &str| {
+        !name.starts_with(leaver::PROCESS)
+            && ["/admin", "/path-", "/quiesce"].iter().any(|part| name.contains(part))
+    };
     outcome.turns.iter().find(|(name, turns)| minds(name) && *turns > most)
 }
 
@@ -167,7 +171,9 @@ impl Scene {
             targets,
             hosts,
             ends: Cell::new(false),
-            visitors_left: Cell::new(usize::from(plan.visitor.is_some())),
+            visitors_left: Cell::new(
+                usize::from(plan.visitor.is_some()) + usize::from(plan.leaver.is_some()),
+            ),
             mishaps_left: Cell::new(plan.mishaps.len()),
             storage_is_busy: Cell::new(false),
             plan,
@@ -185,6 +191,11 @@ impl Scene {
             let scene = self.clone();
             let machine = simulation::add_machine(&[]);
             simulation::start_process("visitor", machine, move || visitor::live(&scene, &visitor));
+        }
+        if let Some(leaver) = self.plan.leaver.clone() {
+            let scene = self.clone();
+            let machine = simulation::add_machine(&[]);
+            simulation::start_process(leaver::PROCESS, machine, move || leaver::live(&scene, &leaver));
         }
         for mishap in self.plan.mishaps.clone() {
             let scene = self.clone();
@@ -302,7 +313,7 @@ impl Scene {
         match mishap.fault {
             Fault::KillTarget { target }
             | Fault::StopTarget { target }
-            | Fault::PauseTarget { target }
+            | Fault::PauseTarget { target, .. }
             | Fault::PowerOffTarget { target }
             | Fault::RemoveNamespace { target }
             | Fault::ResetControllers { target }
@@ -366,8 +377,9 @@ impl Scene {
                 sleep(time);
                 self.start_target(target);
             }
-            Fault::PauseTarget { .. } => {
+            Fault::PauseTarget { resets, .. } => {
                 simulation::pause(seat.process.get(), true);
+                seat.resets.set(resets);
                 sleep(time);
                 simulation::pause(seat.process.get(), false);
             }

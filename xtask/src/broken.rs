@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 38] = [
+pub(crate) const MUTANTS: [Mutant; 41] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -375,5 +375,27 @@ namespace.reservation_forbids(host_id, access) =>",
     }
 
     /// Connections the reactor has",
+    },
+    Mutant {
+        name: "reset-does-not-wait",
+        about: "a controller is reset, or shut down, before its last command has ended",
+        file: "crates/engine/src/target/fence.rs",
+        find: r"            Self::IoQueues(controller) => has_stored(controller),",
+        replace: r"            Self::IoQueues(controller) => !{on} && has_stored(controller),",
+    },
+    Mutant {
+        name: "disconnect-does-not-wait",
+        about: "Disconnect is answered before the queue's last command",
+        file: "crates/engine/src/target/answer.rs",
+        find: r"        if self.disconnect.is_none() || verdict == Verdict::Close || self.terminated || self.has_work() {",
+        replace: r"        let waits = self.has_work() && !{on};
+        if self.disconnect.is_none() || verdict == Verdict::Close || self.terminated || waits {",
+    },
+    Mutant {
+        name: "shutdown-flushes-nothing",
+        about: "a shutdown leaves what was written in the volatile cache",
+        file: "crates/engine/src/target/cache_flush.rs",
+        find: r"                && device.has_volatile_cache()",
+        replace: r"                && device.has_volatile_cache() && !{on}",
     },
 ];
