@@ -256,7 +256,9 @@ impl Queue {
             return;
         }
         tracing::debug!(queue = self.options.queue_id, %error, "queue closed");
-        error.observation().map(observe);
+        if let Some(observation) = error.observation() {
+            observe(observation);
+        }
         if let Some(pending) = self.pending.take() {
             ring.unwatch(&pending, self.token);
         }
