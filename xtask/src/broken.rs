@@ -330,10 +330,10 @@ namespace.reservation_forbids(host_id, access) =>",
         about: "a closed connection counts on",
         file: "crates/engine/src/target/turns.rs",
         find: r"        self.ring.unwatch(&connection.socket, token);
-        self.mailbox.discount_connection();",
+        self.mailbox.discount_connection(connection.is_queue);",
         replace: r"        self.ring.unwatch(&connection.socket, token);
         if !{on} {
-            self.mailbox.discount_connection();
+            self.mailbox.discount_connection(connection.is_queue);
         }",
     },
     Mutant {

@@ -13,8 +13,7 @@ pub const CONNECTION_BUFFER_BYTES_MAX: usize = 8 << 20;
 
 /// Maximum data transfer size as the exponent of 4 KiB pages (MDTS).
 pub const TRANSFER_PAGES_EXPONENT: u8 = 8;
-/// Bytes of one Write Zeroes (WZSL): 32 MiB of memory are zeroed in some milliseconds, which is as long as one command
-/// may keep a reactor from the others.
+/// Bytes of one Write Zeroes (WZSL): 32 MiB of memory are zeroed in some milliseconds.
 pub const WRITE_ZEROES_LENGTH_MAX: u64 = 32 << 20;
 /// Bytes of one Verify (VSL), which are read from the storage for nothing: as much as one Write Zeroes.
 pub const VERIFY_LENGTH_MAX: u64 = 32 << 20;
@@ -22,7 +21,7 @@ pub const VERIFY_LENGTH_MAX: u64 = 32 << 20;
 pub const COPY_RANGES_MAX: u16 = 128;
 /// Bytes of one source range of a Copy (MSSRL).
 pub const COPY_RANGE_LENGTH_MAX: u64 = 4 << 20;
-/// Bytes of one Copy (MCL): memory copies so much in some milliseconds, and a reactor does nothing else meanwhile.
+/// Bytes of one Copy (MCL): memory copies so much in some milliseconds, in pieces of `WORK_BYTES_PER_TURN`.
 pub const COPY_LENGTH_MAX: u64 = 16 << 20;
 /// Bytes of in-capsule data a host may send with an I/O command: four pages, as the Linux target offers.
 pub const IN_CAPSULE_LENGTH_MAX: usize = 16 << 10;
@@ -39,10 +38,34 @@ pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 pub const ADMIN_QUEUE_ENTRIES_MAX: u16 = 128;
 /// I/O queues of one controller: as many as a host with 127 CPUs asks for.
 pub const IO_QUEUES_MAX: u16 = 128;
-/// Controllers of one target process.
+/// Controllers of one target process, discovery controllers apart.
 pub const CONTROLLERS_MAX: usize = 1024;
+/// Those of them that one host may have, unless the operator says otherwise: four ports of 64 subsystems.
+pub const CONTROLLERS_PER_HOST_MAX: usize = 256;
+/// Those that hosts from one network may have together that are on no subsystem's list: where any host may connect, one party
+/// can have any number of names, and must not take all places by them.
+pub const CONTROLLERS_PER_NETWORK_MAX: usize = 512;
+/// Those that are kept for hosts on a subsystem's list: a known host that has lost its paths has to get in again, however
+/// many strangers have come meanwhile.
+pub const NAMED_HOSTS_RESERVE: usize = 128;
+/// I/O queues of one host, unless the operator says otherwise: as many as a reactor has connections, for 32 paths of 128 queues.
+pub const QUEUES_PER_HOST_MAX: usize = 4096;
+/// I/O queues of hosts from one network that are on no subsystem's list.
+pub const QUEUES_PER_NETWORK_MAX: usize = 8192;
+/// One in so many of the reactors' places for connections is kept for queues of hosts on a subsystem's list.
+pub const NAMED_QUEUES_SHARE: usize = 8;
+/// Discovery controllers, of which any stranger may have one: apart from all others, so that no crowd of them keeps a host from
+/// its volumes. With more, the one that has been silent for longest goes, of whoever has the most.
+pub const DISCOVERY_CONTROLLERS_MAX: usize = 256;
 /// Connections of one reactor: one host's 128 queues for each of 32 hosts.
 pub const CONNECTIONS_PER_REACTOR_MAX: usize = 4096;
+/// Connections of one reactor that have not become queues, which anybody can open: with more, the oldest of whoever has the most
+/// goes. A host needs some milliseconds to become a queue, so that even ten thousand strangers a second leave it the time.
+pub const HALF_OPEN_PER_REACTOR_MAX: usize = 512;
+/// The same with those that are still on their way to the reactor; what is beyond is closed where it is accepted.
+pub const HALF_OPEN_ACCEPTED_MAX: usize = 4 * HALF_OPEN_PER_REACTOR_MAX;
+/// Half-open connections that a reactor gives up when the process has no descriptor left.
+pub const HALF_OPEN_DROPPED_AT_ONCE: usize = 16;
 /// Paths of an initiator to one namespace.
 pub const PATHS_MAX: usize = 32;
 /// Asynchronous Event Requests outstanding per controller (AERL, made 1's based).
@@ -109,6 +132,8 @@ pub const KEEP_ALIVE_MS_MAX: u32 = 24 * 3600 * 1000;
 /// A discovery controller whose host wants no keep alive ends after so much silence in milliseconds: the two minutes
 /// that the specification gives it (Base 3.1.3.3), so that hosts that ask once and stay leave nothing behind.
 pub const DISCOVERY_IDLE_MS_MAX: u64 = 120_000;
+/// Largest keep alive time-out of a discovery controller in milliseconds: hosts that stay connected for events say 30 s.
+pub const DISCOVERY_KEEP_ALIVE_MS_MAX: u32 = 600_000;
 /// Granularity of the keep alive timer in units of 100 ms (KAS): 1 s.
 pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 10;
 
@@ -119,6 +144,13 @@ pub const RECEIVE_BUDGET: usize = 8;
 /// Turns that connections which are not queues yet get in one round of a reactor: each costs some ten microseconds, and
 /// thousands come at once after a restart, which the queues that are there must not notice.
 pub const GREETINGS_PER_ROUND: usize = 4;
+/// Bytes that a connection may have copied, compared or checked in one of its turns: some hundred microseconds, after which the
+/// others of its reactor have theirs. A few bytes of command can ask for 16 MiB (`COPY_LENGTH_MAX`).
+pub const WORK_BYTES_PER_TURN: u64 = 1 << 20;
+/// The least that is worked on at a time, so that a turn's last bytes are no piece of their own.
+pub const WORK_PIECE: u64 = 64 << 10;
+/// Bytes that are zeroed in the time in which one is copied: pages are given back, not written.
+pub const ZEROED_BYTES_PER_WORK_BYTE: u64 = 4;
 /// Parts of one vectored send: far below the system's 1,024, enough for 64 reads.
 pub const SEND_PARTS_MAX: usize = 128;
 /// Bytes queued for sending at which a connection takes no more commands: its host does not read what it asked for.
@@ -291,11 +323,16 @@ const _: () = {
         GATEWAYS_MAX as u32 * (GATEWAY_CONTROLLERS as u32) < 0xfff0,
         "identifiers from FFF0h on are reserved"
     );
-    assert!(GATEWAY_CONTROLLERS as usize >= CONTROLLERS_MAX);
+    assert!(GATEWAY_CONTROLLERS as usize >= CONTROLLERS_MAX + DISCOVERY_CONTROLLERS_MAX);
     assert!(GATEWAY_LEASE_MS >= 2 * GATEWAY_OPERATION_TIMEOUT_MS + GATEWAY_BEAT_MS);
     assert!(GATEWAY_LOOK_GAP_MS_MAX >= 2 * GATEWAY_BEAT_MS && GATEWAY_LOOK_GAP_MS_MAX < GATEWAY_LEASE_MS);
     assert!(CROSS_RESET_ENTRIES <= nvme::log_page::CROSS_RESET_ENTRIES_MAX);
     assert!(CROSS_RESETS_MAX as usize <= CROSS_RESET_ENTRIES);
+    assert!(NAMED_HOSTS_RESERVE + CONTROLLERS_PER_HOST_MAX <= CONTROLLERS_PER_NETWORK_MAX);
+    assert!(NAMED_HOSTS_RESERVE + CONTROLLERS_PER_NETWORK_MAX < CONTROLLERS_MAX);
+    assert!(
+        QUEUES_PER_HOST_MAX >= 32 * IO_QUEUES_MAX as usize && QUEUES_PER_NETWORK_MAX >= QUEUES_PER_HOST_MAX
+    );
     assert!(CONTROLLER_QUIESCE_MS_MAX.is_multiple_of(500) && CONTROLLER_QUIESCE_MS_MAX / 500 <= 255);
     assert!(CONTROLLER_QUIESCE_MS_MAX >= 2 * CEPH_OPERATION_TIMEOUT_MS);
     assert!(WRITE_DELAY_MS_MAX + WRITE_DELAY_MARGIN_MS <= u16::MAX as u32, "CQT has 16 bits");

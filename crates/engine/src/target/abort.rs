@@ -53,7 +53,7 @@ impl Connection {
     pub(super) fn abort(&mut self, command_id: u16, env: &mut Environment<'_>) -> bool {
         let Some(index) = self.slots.find(command_id) else { return false };
         match self.slots.at(index).stage {
-            Stage::Buffer | Stage::Limits | Stage::Partner | Stage::Exclusive => {
+            Stage::Buffer | Stage::Limits | Stage::Partner | Stage::Exclusive | Stage::Turn => {
                 self.leave_waiting(index);
                 self.finish(index, Status::ABORT_REQUESTED, env);
                 true
@@ -86,7 +86,7 @@ impl Connection {
                 continue;
             }
             match stage {
-                Stage::Buffer | Stage::Limits | Stage::Partner | Stage::Exclusive => {
+                Stage::Buffer | Stage::Limits | Stage::Partner | Stage::Exclusive | Stage::Turn => {
                     self.leave_waiting(index);
                     self.finish(index, Status::ABORTED_PREEMPT, env);
                 }
@@ -127,7 +127,7 @@ impl Connection {
                     }
                     self.respond(command_id, status, 0);
                 }
-                Stage::Buffer | Stage::Limits | Stage::Exclusive => {
+                Stage::Buffer | Stage::Limits | Stage::Exclusive | Stage::Turn => {
                     self.leave_waiting(index);
                     self.finish(index, status, env);
                 }
@@ -146,6 +146,7 @@ impl Connection {
             Stage::Buffer => self.waiting.retain(|waiting| *waiting != index),
             Stage::Limits => self.leave_lane(index),
             Stage::Exclusive => self.held_back.retain(|held| *held != index),
+            Stage::Turn => self.deferred.retain(|deferred| *deferred != index),
             _ => {}
         }
     }

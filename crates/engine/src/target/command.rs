@@ -118,7 +118,7 @@ impl Connection {
             (Work::Write { .. }, Backend::Null(_)) if checked.in_capsule => {
                 self.respond(command_id, Status::SUCCESS, 0);
             }
-            (Work::Zero { range, .. }, Backend::Memory(memory)) => {
+            (Work::Zero { range, .. }, Backend::Memory(memory)) if self.zeroes_at_once(range.length) => {
                 memory.zero(range.offset, range.length);
                 self.respond(command_id, Status::SUCCESS, 0);
             }
@@ -196,7 +196,8 @@ impl Connection {
             return;
         }
         let length = self.slots.at(index).length as usize;
-        if length > 0 && (!self.waiting.is_empty() || !self.slots.may_hold(length)) {
+        let has_time = self.work_left > 0;
+        if length > 0 && (!self.waiting.is_empty() || !self.slots.may_hold(length) || !has_time) {
             // In turn: small commands would else overtake a large one without end.
             self.slots.at(index).stage = Stage::Buffer;
             self.waiting.push_back(index);
@@ -352,7 +353,7 @@ fn work_of(command: &IoCommand, namespace: &Namespace) -> Result<(Work, u64), St
         IoCommand::DatasetManagement { ranges, deallocate } => {
             // A hint without "deallocate" asks for nothing, but its data has to be taken all the same.
             let next = if deallocate { 0 } else { ranges };
-            (Work::Deallocate { next, ranges }, u64::from(ranges) * size_of::<DatasetRange>() as u64)
+            (Work::Deallocate { next, ranges, done: 0 }, u64::from(ranges) * size_of::<DatasetRange>() as u64)
         }
         IoCommand::Copy { start, ranges, format, force_unit_access } => {
             if ranges > COPY_RANGES_MAX {

@@ -24,10 +24,9 @@ use super::request::Asker;
 use super::shape::Lanes;
 use super::slot::{Slots, Stage, Work};
 use super::turns::Timers;
-use crate::backend::Backend;
 use crate::limits::{
     CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, RECEIVE_BUDGET, SEND_BATCH_BYTES,
-    SEND_BYTES_MAX, SEND_PARTS_MAX,
+    SEND_BYTES_MAX, SEND_PARTS_MAX, WORK_BYTES_PER_TURN,
 };
 use crate::observation::{Observation, observe};
 use crate::ring::{BufferPool, Moment, Ring, Socket, Span, SpanMut};
@@ -107,6 +106,9 @@ pub(super) struct Connection {
     pub(super) waiting: VecDeque<u16>,
     /// Commands that a fused pair holds back.
     pub(super) held_back: VecDeque<u16>,
+    /// Commands that go on in the next turn, and the bytes that may still be worked on in this one.
+    pub(super) deferred: VecDeque<u16>,
+    pub(super) work_left: u64,
     /// Where the second command of a fused pair finds its first.
     pub(super) pair: Pair,
     /// Commands that wait for the limits of their namespaces, and when to look again.
@@ -125,6 +127,8 @@ pub(super) struct Connection {
     pub(super) ended: bool,
     /// A command came since the last sweep.
     pub(super) heard: bool,
+    /// Whether it has become a queue, by a Connect that went well.
+    pub(super) is_queue: bool,
     /// When it is closed whatever it does: handshakes and last words have their time.
     pub(super) deadline: Option<Moment>,
     /// How far the host's queue was read (SQHD).
@@ -157,6 +161,8 @@ impl Connection {
             slots: Slots::new(1),
             waiting: VecDeque::new(),
             held_back: VecDeque::new(),
+            deferred: VecDeque::new(),
+            work_left: WORK_BYTES_PER_TURN,
             pair: Pair::None,
             lanes: Vec::new(),
             timer: None,
@@ -169,6 +175,7 @@ impl Connection {
             dirty: false,
             ended: false,
             heard: false,
+            is_queue: false,
             deadline: Some(now.after(timeout)),
             queue_head: 0,
             terminated: false,
@@ -258,6 +265,7 @@ impl Connection {
 
     /// Its turn: there may be something to receive.
     pub(super) fn on_readable(&mut self, env: &mut Environment<'_>, scratch: &mut [u8]) -> Verdict {
+        self.begin_turn(env);
         let outcome = if self.terminated { self.discard_input(scratch) } else { self.receive(env, scratch) };
         match outcome {
             Ok(verdict) => self.flush_or_close(env, verdict),
@@ -489,7 +497,7 @@ impl Connection {
     pub(super) fn wake_waiting(&mut self, env: &mut Environment<'_>) {
         while let Some(&index) = self.waiting.front() {
             let length = self.slots.at(index).length as usize;
-            if !self.slots.may_hold(length) {
+            if !self.slots.may_hold(length) || self.work_left == 0 {
                 return;
             }
             self.waiting.pop_front();
@@ -534,7 +542,7 @@ impl Connection {
                     Payload::Slot(index) => Span::new(&self.slots.data(index)[start..end]),
                     Payload::Zeroes => Span::new(&ZEROES[start..end]),
                     Payload::Memory { nsid, view, offset } => {
-                        memory_span(&self.session, (nsid, view), offset, start, end)
+                        self.session.memory_span((nsid, view), offset, start, end)
                     }
                 },
             };
@@ -556,6 +564,7 @@ impl Connection {
         self.transmitter.terminate(PduType::ControllerTerminate, error.error, error.information, header);
         self.waiting.clear();
         self.held_back.clear();
+        self.deferred.clear();
         self.lanes.clear();
         self.linger(env.now);
         self.flush_or_close(env, Verdict::Again)
@@ -573,21 +582,4 @@ impl Connection {
         }
         Ok(Verdict::Again)
     }
-}
-
-/// Bytes of a memory namespace that a queued payload names.
-fn memory_span(
-    session: &Session,
-    (nsid, view): (u32, u32),
-    offset: u64,
-    start: usize,
-    end: usize,
-) -> Span<'_> {
-    if let Session::Io { views, .. } = session
-        && let Some(namespace) = views.numbered(view).and_then(|view| view.get(nsid))
-        && let Backend::Memory(memory) = &*namespace.backend
-    {
-        return memory.span(offset + start as u64, end - start);
-    }
-    unreachable!("a payload in memory is queued only for a memory namespace of this session");
 }

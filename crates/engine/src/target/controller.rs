@@ -13,6 +13,7 @@ use nvme::log_page::{ErrorLogEntry, ReservationNotification, ReservationNotifica
 use nvme::{Status, SubmissionEntry};
 use zerocopy::little_endian::{U16, U32, U64};
 
+use super::admission::Guest;
 use super::counters::QueueMeters;
 use super::cross_reset::CrossResets;
 use super::event::{Events, Notice};
@@ -42,6 +43,8 @@ pub(super) struct Controller {
     pub(super) host: Host,
     /// The port its host came by.
     pub(super) port: u16,
+    /// Whose places it and its queues take.
+    pub(super) guest: Guest,
     /// The namespaces its host sees.
     table: RwLock<Arc<NamespaceTable>>,
     ready: AtomicBool,
@@ -98,7 +101,7 @@ impl Controller {
         instance: ControllerInstance,
         subsystem: Arc<Subsystem>,
         host: Host,
-        port: u16,
+        (port, guest): (u16, Guest),
         keep_alive_ms: u32,
         now: Moment,
     ) -> Self {
@@ -109,6 +112,7 @@ impl Controller {
             subsystem,
             host,
             port,
+            guest,
             table,
             ready: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -150,6 +154,11 @@ impl Controller {
         is_first
     }
 
+    /// When the host was heard of last.
+    pub(super) fn heard(&self) -> Moment {
+        Moment(self.heard.load(Ordering::Relaxed))
+    }
+
     /// Takes note that the host was heard of at `moment`. Another reactor may have heard of it later.
     pub(super) fn hear(&self, moment: Moment) {
         self.heard.fetch_max(moment.0, Ordering::Relaxed);
@@ -172,7 +181,7 @@ impl Controller {
             0 if self.subsystem.is_discovery => DISCOVERY_IDLE_MS_MAX,
             keep_alive_ms => u64::from(keep_alive_ms),
         });
-        let heard = Moment(self.heard.load(Ordering::Relaxed));
+        let heard = self.heard();
         !timeout.is_zero() && now.since(heard) > timeout + KEEP_ALIVE_GRACE
     }
 
@@ -418,12 +427,15 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::admission::Network;
     use super::*;
 
     fn controller(subsystem: Subsystem, keep_alive_ms: u32) -> Controller {
         let host = Host { nqn: "nqn.2026-01.io.selvedge:host".to_owned(), id: [1; 16] };
         let instance = ControllerInstance { controller_id: 1, uniquifier: 1, random_number: 1 };
-        Controller::new(instance, Arc::new(subsystem), host, 1, keep_alive_ms, Moment(0))
+        let network = Network::of([127, 0, 0, 1].into());
+        let guest = Guest { nqn: host.nqn.clone(), network, is_named: false };
+        Controller::new(instance, Arc::new(subsystem), host, (1, guest), keep_alive_ms, Moment(0))
     }
 
     #[test]

@@ -18,13 +18,18 @@ struct Piece {
     length: usize,
 }
 
-/// The source ranges and the destination of a copy, checked.
+/// What is left of the source ranges and the destination of a copy, checked.
 fn check(work: &Work, data: &[u8], namespace: &Namespace) -> Result<ByteRange, Status> {
-    let Work::Copy { ranges, format, to, .. } = *work else { return Err(Status::INTERNAL_ERROR) };
+    let Work::Copy { next, ranges, format, done, to, .. } = *work else { return Err(Status::INTERNAL_ERROR) };
     let mut sources = Vec::with_capacity(usize::from(ranges));
     let mut length = 0;
-    for (start, blocks) in copy_ranges(format, ranges, data)? {
-        let source = namespace.range(start, blocks)?;
+    for (start, blocks) in copy_ranges(format, ranges, data)?.skip(usize::from(next)) {
+        let mut source = namespace.range(start, blocks)?;
+        if sources.is_empty() {
+            // What was copied in a turn before does not count any more.
+            source.offset += done;
+            source.length = source.length.saturating_sub(done);
+        }
         if source.length > COPY_RANGE_LENGTH_MAX {
             return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
         }
@@ -73,24 +78,25 @@ impl Connection {
         self.slots.at(index).work = Work::Copy { next, ranges, format, durable, done, to: to + length };
     }
 
-    /// Copies within memory, all at once: it is bounded by `COPY_LENGTH_MAX`.
+    /// Copies within memory, as much as this turn has time for; the status when all is done.
     pub(super) fn copy_in_memory(
         &mut self,
         index: u16,
         memory: &Memory,
         namespace: &Namespace,
         pool: &mut BufferPool,
-    ) -> Status {
+    ) -> Option<Status> {
         loop {
             let work = self.slots.at(index).work;
             let Some(piece) = next_piece(&work, self.slots.data(index), namespace) else {
-                return Status::SUCCESS;
+                return Some(Status::SUCCESS);
             };
-            let mut buffer = pool.take(piece.length);
+            let length = self.work_now(piece.length as u64)?;
+            let mut buffer = pool.take(length as usize);
             memory.read(piece.from, &mut buffer);
             memory.write(piece.to, &buffer);
             pool.give(buffer);
-            self.piece_done(index, piece.length as u64, namespace);
+            self.piece_done(index, length, namespace);
         }
     }
 

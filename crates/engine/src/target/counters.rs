@@ -371,6 +371,7 @@ pub(super) struct ReactorTally {
     rounds: AtomicU64,
     events: AtomicU64,
     buffer_bytes: AtomicU64,
+    half_open_dropped: AtomicU64,
 }
 
 impl ReactorTally {
@@ -379,6 +380,16 @@ impl ReactorTally {
         add(&self.rounds, 1);
         add(&self.events, events as u64);
         self.buffer_bytes.store(buffer_bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Takes note that a connection had to go before it was a queue.
+    pub(super) fn count_dropped(&self) {
+        add(&self.half_open_dropped, 1);
+    }
+
+    /// Connections that had to go before they were queues, since others came.
+    pub(super) fn half_open_dropped(&self) -> u64 {
+        self.half_open_dropped.load(Ordering::Relaxed)
     }
 
     /// Rounds, events, and bytes of free buffers.

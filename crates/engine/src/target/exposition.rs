@@ -237,6 +237,18 @@ impl Metrics {
             text.sample(name, labels, 1);
         }
         let queues = || self.controllers.iter().flat_map(|c| c.queues.iter().map(move |queue| (c, queue)));
+        let name = "selvedge_connect_refusals_total";
+        text.family(
+            name,
+            "counter",
+            "Connect commands refused for want of places, by the rule in their way.",
+        );
+        for (rule, count) in &self.refusals {
+            text.sample(name, &[("rule", rule)], count);
+        }
+        let name = "selvedge_discovery_controllers_ended_total";
+        text.family(name, "counter", "Discovery controllers ended to make room for others.");
+        text.sample(name, &[], self.discovery_ended);
         let name = "selvedge_queue_depth";
         text.family(name, "gauge", "I/O commands under way on the queue.");
         for (controller, queue) in queues() {
@@ -264,6 +276,16 @@ impl Metrics {
         text.family(name, "gauge", "Connections of the reactor.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.connections);
+        }
+        let name = "selvedge_half_open_connections";
+        text.family(name, "gauge", "Connections of the reactor that are not queues yet.");
+        for reactor in &self.reactors {
+            text.sample(name, &[("reactor", &reactor.number)], reactor.half_open);
+        }
+        let name = "selvedge_half_open_connections_dropped_total";
+        text.family(name, "counter", "Connections closed before they were queues to make room for others.");
+        for reactor in &self.reactors {
+            text.sample(name, &[("reactor", &reactor.number)], reactor.half_open_dropped);
         }
         let name = "selvedge_reactor_cpu_seconds_total";
         text.family(name, "counter", "Processor time of the reactor, polling included.");

@@ -1,6 +1,7 @@
 //! What all reactors of one target share: its subsystems and ports, the controllers there are, and the way to every
 //! reactor. How a configuration is changed is in `apply`.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +12,7 @@ use nvme::Status;
 use nvme::cross_reset::ControllerInstance;
 use nvme::discovery::DISCOVERY_NQN;
 
+use super::admission::{Admission, Guest, Network, Quotas, Refusals, Rule};
 use super::clerk::Job;
 use super::config::{FabricConfig, PortConfig};
 use super::controller::{Controller, Quiesce};
@@ -25,7 +27,6 @@ use super::reservation_file::ReservationDirectory;
 use super::subsystem::{Subsystem, lock};
 use super::target_config::TargetConfig;
 use crate::backend::Clusters;
-use crate::limits::CONTROLLERS_MAX;
 use crate::ring;
 use crate::ring::channel::SyncSender;
 
@@ -61,6 +62,7 @@ pub(super) struct Fabric {
     directory: RwLock<Arc<Directory>>,
     discovery: Arc<Subsystem>,
     controllers: Mutex<Controllers>,
+    pub(super) refusals: Refusals,
     reactors: OnceLock<Vec<Arc<Mailbox>>>,
     requests: OnceLock<SyncSender<PendingRequest>>,
     clerk: Mutex<Option<SyncSender<Job>>>,
@@ -80,8 +82,9 @@ pub(super) struct Fabric {
     absent: Mutex<Vec<AbsentNamespace>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Controllers {
+    admission: Admission,
     by_id: HashMap<u16, Arc<Controller>>,
     /// Those that have ended, while the storage may still work on their commands.
     ending: HashMap<u16, Arc<Controller>>,
@@ -91,9 +94,29 @@ struct Controllers {
 }
 
 impl Controllers {
-    /// Those that there are, for limits: an ending one still has what it had.
-    fn count(&self) -> usize {
-        self.by_id.len() + self.ending.len()
+    fn new(quotas: Quotas, reactors: usize) -> Self {
+        Self {
+            admission: Admission::new(quotas, reactors),
+            by_id: HashMap::new(),
+            ending: HashMap::new(),
+            last_id: 0,
+            uniquifiers: HashMap::new(),
+        }
+    }
+
+    /// The discovery controller that has to go for another one, when there are as many as there may be: the one that has been
+    /// silent for longest, of the network that has the most.
+    fn discovery_in_excess(&self) -> Option<Arc<Controller>> {
+        let discovery = || self.by_id.values().filter(|controller| controller.subsystem.is_discovery);
+        let mut by_network: HashMap<Network, usize> = HashMap::new();
+        discovery().for_each(|controller| *by_network.entry(controller.guest.network).or_default() += 1);
+        if by_network.values().sum::<usize>() < self.admission.quotas().discovery_controllers {
+            return None;
+        }
+        let weight = |controller: &&Arc<Controller>| {
+            (Reverse(by_network[&controller.guest.network]), controller.heard(), controller.id)
+        };
+        discovery().min_by_key(weight).cloned()
     }
 }
 
@@ -113,7 +136,8 @@ impl Fabric {
         Self {
             directory: RwLock::new(Arc::new(directory)),
             discovery: Arc::new(Subsystem::discovery(DISCOVERY_NQN)),
-            controllers: Mutex::default(),
+            controllers: Mutex::new(Controllers::new(config.quotas, config.reactors.count())),
+            refusals: Refusals::default(),
             reactors: OnceLock::new(),
             requests: OnceLock::new(),
             clerk: Mutex::default(),
@@ -252,16 +276,29 @@ impl Fabric {
         all.find(|subsystem| subsystem.nqn == nqn).cloned()
     }
 
-    /// Makes a controller, or `None` when there are as many as there may be.
+    /// Makes a controller for a host.
+    ///
+    /// # Errors
+    /// The rule by which the host gets none.
     pub(super) fn add_controller(
         &self,
+        guest: &Guest,
+        is_discovery: bool,
         make: impl FnOnce(ControllerInstance) -> Controller,
-    ) -> Option<Arc<Controller>> {
-        let mut controllers = lock(&self.controllers);
+    ) -> Result<Arc<Controller>, Rule> {
+        let mut guard = lock(&self.controllers);
+        let controllers = &mut *guard;
         let ids = &self.controller_ids;
-        if controllers.count() >= CONTROLLERS_MAX.min(ids.clone().count()) {
-            return None;
+        // An ending one still has what it had.
+        if controllers.by_id.len() + controllers.ending.len() >= ids.clone().count() {
+            return Err(Rule::Controllers);
         }
+        let in_excess = if is_discovery {
+            controllers.discovery_in_excess()
+        } else {
+            controllers.admission.take_controller(guest)?;
+            None
+        };
         // The next free one after the last: an identifier comes back as late as possible, so that a host that still
         // uses an old one finds nobody rather than somebody else.
         let mut id = controllers.last_id;
@@ -278,7 +315,35 @@ impl Fabric {
         let instance = ControllerInstance { controller_id: id, uniquifier: *uniquifier, random_number };
         let controller = Arc::new(make(instance));
         controllers.by_id.insert(id, controller.clone());
-        Some(controller)
+        drop(guard);
+        if let Some(in_excess) = in_excess {
+            self.refusals.count_discovery_ended();
+            tracing::debug!(
+                controller = in_excess.id,
+                host = in_excess.host.nqn,
+                "too many discovery controllers; the one silent for longest ends"
+            );
+            self.end_controller(&in_excess);
+        }
+        Ok(controller)
+    }
+
+    /// Gives a controller's host the place for another I/O queue.
+    ///
+    /// # Errors
+    /// The rule by which it gets none.
+    pub(super) fn take_queue(&self, controller: &Controller) -> Result<(), Rule> {
+        lock(&self.controllers).admission.take_queue(&controller.guest)
+    }
+
+    /// Gives the place of an I/O queue back.
+    pub(super) fn give_queue(&self, controller: &Controller) {
+        lock(&self.controllers).admission.give_queue(&controller.guest);
+    }
+
+    /// How much one host may take, and one network.
+    pub(super) fn quotas(&self) -> Quotas {
+        *lock(&self.controllers).admission.quotas()
     }
 
     /// Whether the controller was made here if anywhere, so that it is known here whether it is gone.
@@ -353,7 +418,11 @@ impl Fabric {
 
     /// Nothing of a controller that has ended can take effect any more.
     pub(super) fn forget_controller(&self, controller: &Controller) {
-        lock(&self.controllers).ending.remove(&controller.id);
+        let mut controllers = lock(&self.controllers);
+        let was_there = controllers.ending.remove(&controller.id).is_some();
+        if was_there && !controller.subsystem.is_discovery {
+            controllers.admission.give_controller(&controller.guest);
+        }
     }
 
     /// Closes a controller's I/O queues wherever they are, for a reset or a shutdown that ends with their last command.

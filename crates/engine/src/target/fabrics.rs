@@ -12,6 +12,7 @@ use nvme::{Status, SubmissionEntry};
 use zerocopy::FromBytes;
 
 use super::admin::Answer;
+use super::admission::{Guest, Network, Rule};
 use super::connection::{Connection, Environment, Session};
 use super::controller::{Controller, Host, Quiesce};
 use super::end::End;
@@ -19,25 +20,32 @@ use super::namespace_table::Views;
 use super::slot::Slots;
 use super::status::OpenQueue;
 use crate::limits::{
-    ADMIN_QUEUE_ENTRIES_MAX, CONTROLLER_QUIESCE_MS_MAX, KEEP_ALIVE_MS_MAX, QUEUE_ENTRIES_MAX,
+    ADMIN_QUEUE_ENTRIES_MAX, CONTROLLER_QUIESCE_MS_MAX, DISCOVERY_KEEP_ALIVE_MS_MAX, KEEP_ALIVE_MS_MAX,
+    QUEUE_ENTRIES_MAX,
 };
 
 /// How long a host waits for a controller to become ready, or to be reset, in units of 500 ms (CAP.TO). It is ready at once; its
 /// reset is complete with its last command, for which the host has to wait longer than it does for the command itself.
 const READY_TIMEOUT_500MS: u8 = (CONTROLLER_QUIESCE_MS_MAX / 500) as u8;
 
-/// Why a Connect is refused: the status, and where the fault is.
-struct Refusal(Status, Option<InvalidParameter>);
+/// Why a Connect is refused: the status, where the fault is, and the rule about places that was met.
+struct Refusal(Status, Option<InvalidParameter>, Option<Rule>);
 
 impl From<InvalidParameter> for Refusal {
     fn from(parameter: InvalidParameter) -> Self {
-        Self(Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), Some(parameter))
+        Self(Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), Some(parameter), None)
     }
 }
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Self(status, None)
+        Self(status, None, None)
+    }
+}
+
+impl From<Rule> for Refusal {
+    fn from(rule: Rule) -> Self {
+        Self(Status::CONNECT_CONTROLLER_BUSY, None, Some(rule))
     }
 }
 
@@ -67,15 +75,38 @@ impl Connection {
                 self.queue_head = 1;
                 self.slots = Slots::new(self.entries);
                 self.deadline = None;
+                self.is_queue = true;
                 self.respond_connect(entry.command_id.get(), controller_id);
             }
-            Err(Refusal(status, parameter)) => {
-                tracing::info!(%status, field = parameter.map(InvalidParameter::name), "a Connect is refused");
+            Err(Refusal(status, parameter, rule)) => {
+                self.tell_refusal(data, status, (parameter, rule), env);
                 let result = parameter.map_or(0, InvalidParameter::encode);
                 self.refuse_with(entry, status, u64::from(result));
             }
         }
         Ok(())
+    }
+
+    /// Logs a refusal: who asked, for what, and why not.
+    fn tell_refusal(
+        &self,
+        data: &[u8],
+        status: Status,
+        (parameter, rule): (Option<InvalidParameter>, Option<Rule>),
+        env: &Environment<'_>,
+    ) {
+        let data = ConnectData::read_from_bytes(data).ok();
+        let name = |bytes: &[u8; 256]| Nqn::decode(bytes).map(|nqn| nqn.as_str().to_owned()).ok();
+        let host = data.as_ref().and_then(|data| name(&data.host_nqn));
+        let subsystem = data.as_ref().and_then(|data| name(&data.subsystem_nqn));
+        let (peer, field) = (self.peer, parameter.map(InvalidParameter::name));
+        let Some(rule) = rule else {
+            tracing::info!(%peer, host, subsystem, %status, field, "Connect refused");
+            return;
+        };
+        if let Some(times) = env.fabric.refusals.count(rule) {
+            tracing::warn!(%peer, host, subsystem, rule = rule.name(), times, "Connect refused: {rule}");
+        }
     }
 
     fn connect_admin(
@@ -91,14 +122,19 @@ impl Connection {
         if data.controller_id.get() != CONTROLLER_ID_ANY {
             return Err(InvalidParameter::CONTROLLER_ID.into());
         }
-        if connect.keep_alive_ms > KEEP_ALIVE_MS_MAX {
+        let most = if subsystem.is_discovery { DISCOVERY_KEEP_ALIVE_MS_MAX } else { KEEP_ALIVE_MS_MAX };
+        if connect.keep_alive_ms > most {
             return Err(Status::KEEP_ALIVE_INVALID.do_not_retry().into());
         }
         let (port, keep_alive_ms, now) = (self.port, connect.keep_alive_ms, env.now);
-        let controller = env
-            .fabric
-            .add_controller(|instance| Controller::new(instance, subsystem, host, port, keep_alive_ms, now))
-            .ok_or(Status::CONNECT_CONTROLLER_BUSY)?;
+        let guest = Guest {
+            nqn: host.nqn.clone(),
+            network: Network::of(self.peer.ip()),
+            is_named: subsystem.names(&host.nqn),
+        };
+        let controller = env.fabric.add_controller(&guest, subsystem.is_discovery, |instance| {
+            Controller::new(instance, subsystem.clone(), host, (port, guest.clone()), keep_alive_ms, now)
+        })?;
         tracing::info!(
             controller = controller.id,
             subsystem = controller.subsystem.nqn,
@@ -135,9 +171,11 @@ impl Connection {
         if subsystem.is_discovery {
             return Err(InvalidParameter::QUEUE_ID.into());
         }
+        env.fabric.take_queue(&controller)?;
         controller.add_queue(self.serial, self.open_queue(connect, env)).map_err(|status| {
+            env.fabric.give_queue(&controller);
             let unknown = status.without_flags() == Status::CONNECT_INVALID_PARAMETERS;
-            Refusal(status, unknown.then_some(InvalidParameter::QUEUE_ID))
+            Refusal(status, unknown.then_some(InvalidParameter::QUEUE_ID), None)
         })?;
         let id = controller.id;
         let views = Views::new(controller.table());

@@ -10,9 +10,8 @@ use std::time::Duration;
 use super::TargetError;
 use super::config::PortConfig;
 use super::fabric::Fabric;
-use super::mailbox::Arrival;
-use super::mailbox::Message;
-use crate::limits::{CONNECTIONS_PER_REACTOR_MAX, PORTS_MAX};
+use super::mailbox::{Arrival, Message};
+use crate::limits::{CONNECTIONS_PER_REACTOR_MAX, HALF_OPEN_ACCEPTED_MAX, PORTS_MAX};
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{Engine, Event, Ring, RingOptions, Socket, Waker, core};
@@ -21,8 +20,9 @@ use crate::transport::tcp::{self, ListenOptions, TcpListener};
 
 /// Connections the system may keep for us to accept.
 const BACKLOG: i32 = 4096;
-/// How long to wait when the system has no descriptors or memory for another connection.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait when the system has no descriptors or memory for another connection: reactors need less to give up some that
+/// are not queues yet.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
 /// How long the administrator waits for the thread to have taken a change.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -230,6 +230,11 @@ impl Accepting {
                 Ok((socket, peer)) => place(socket, peer, listening.port, &self.fabric),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if is_exhausted(&error) => {
+                    // Whoever has only opened a connection makes room for the next.
+                    if self.fabric.reactors().iter().any(|reactor| reactor.half_open() > 0) {
+                        self.fabric.tell_reactors(|| Message::MakeRoom);
+                        return Err(error);
+                    }
                     tracing::warn!(%error, "no room for another connection; it is refused");
                     // A host that hears nothing waits for its time-out; one that is refused knows at once.
                     self.spare = None;
@@ -251,14 +256,14 @@ fn is_exhausted(error: &io::Error) -> bool {
 }
 
 fn place(socket: Socket, peer: SocketAddr, port: u16, fabric: &Fabric) {
-    let least = fabric.reactors().iter().min_by_key(|reactor| reactor.connections());
-    match least {
-        Some(reactor) if reactor.connections() < CONNECTIONS_PER_REACTOR_MAX => {
-            reactor.count_connection();
-            reactor.send(Message::Connection(Arrival { socket, port, peer }));
-        }
-        _ => {
-            tracing::warn!(%peer, limit = CONNECTIONS_PER_REACTOR_MAX, "too many connections; one is refused");
-        }
+    let Some(reactor) = fabric.reactors().iter().min_by_key(|reactor| reactor.connections()) else { return };
+    // What is half open takes no place from others: its reactor gives it up for those that come.
+    let (all, half_open) = (reactor.connections(), reactor.half_open());
+    if all.saturating_sub(half_open) >= CONNECTIONS_PER_REACTOR_MAX {
+        let limit = CONNECTIONS_PER_REACTOR_MAX;
+        tracing::warn!(%peer, limit, "too many queues on each reactor; a connection is refused");
+    } else if half_open < HALF_OPEN_ACCEPTED_MAX {
+        reactor.count_connection();
+        reactor.send(Message::Connection(Arrival { socket, port, peer }));
     }
 }

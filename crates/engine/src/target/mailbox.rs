@@ -57,6 +57,8 @@ pub(super) enum Message {
     Abort(Arc<Abort>),
     /// A command of the connection with this token and serial number is answered.
     Answer { connection: u32, serial: u64, command_id: u16, status: nvme::Status, result: u64 },
+    /// The process has no descriptor left for a host that comes: some half-open connections are to go.
+    MakeRoom,
     /// Finish what is under way, and end.
     Shutdown,
 }
@@ -69,14 +71,22 @@ pub(super) struct Mailbox {
     /// Which reactor it is.
     pub(super) number: usize,
     connections: AtomicUsize,
+    /// Those of them that are not queues yet.
+    half_open: AtomicUsize,
     pub(super) tally: ReactorTally,
 }
 
 impl Mailbox {
     /// The way to reactor `number`, which `waker` wakes and which listens at the other end of `sender`.
     pub(super) fn new(number: usize, sender: Sender<Message>, waker: Waker) -> Self {
-        let (sender, connections) = (Mutex::new(sender), AtomicUsize::new(0));
-        Self { sender, waker, number, connections, tally: ReactorTally::default() }
+        Self {
+            sender: Mutex::new(sender),
+            waker,
+            number,
+            connections: AtomicUsize::new(0),
+            half_open: AtomicUsize::new(0),
+            tally: ReactorTally::default(),
+        }
     }
 
     /// Sends news; a reactor that has ended has no use for it.
@@ -90,13 +100,27 @@ impl Mailbox {
         self.connections.load(Ordering::Relaxed)
     }
 
+    /// Those of them that are not queues yet.
+    pub(super) fn half_open(&self) -> usize {
+        self.half_open.load(Ordering::Relaxed)
+    }
+
     /// Takes note of a connection on its way.
     pub(super) fn count_connection(&self) {
+        self.half_open.fetch_add(1, Ordering::Relaxed);
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note that a connection is gone.
-    pub(super) fn discount_connection(&self) {
+    /// Takes note that a connection has become a queue.
+    pub(super) fn count_queue(&self) {
+        self.half_open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Takes note that a connection is gone that had become a queue, or had not.
+    pub(super) fn discount_connection(&self, was_queue: bool) {
+        if !was_queue {
+            self.half_open.fetch_sub(1, Ordering::Relaxed);
+        }
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

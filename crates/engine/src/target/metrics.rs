@@ -25,6 +25,10 @@ pub struct Metrics {
     pub controllers: Vec<ControllerMetrics>,
     /// Who serves.
     pub reactors: Vec<ReactorMetrics>,
+    /// How often hosts got no controller or queue, by the rule in their way.
+    pub refusals: Vec<(&'static str, u64)>,
+    /// Discovery controllers that had to go, since others came.
+    pub discovery_ended: u64,
     /// Namespaces beyond `limits::METRICS_NAMESPACES_MAX`, of which nothing is told.
     pub namespaces_omitted: usize,
     /// Queues beyond `limits::METRICS_QUEUES_MAX`, of which nothing is told.
@@ -119,6 +123,10 @@ pub struct ReactorMetrics {
     pub number: usize,
     /// Connections it has.
     pub connections: usize,
+    /// Those of them that are not queues yet.
+    pub half_open: usize,
+    /// Connections that had to go before they were queues, since others came.
+    pub half_open_dropped: u64,
     /// Processor time it has used.
     pub cpu_time: Duration,
     /// How often it looked for events.
@@ -138,6 +146,8 @@ impl Metrics {
             subsystems: Vec::with_capacity(directory.subsystems.len()),
             controllers: Vec::new(),
             reactors: reactors.iter().map(Reactor::metrics).collect(),
+            refusals: fabric.refusals.read().to_vec(),
+            discovery_ended: fabric.refusals.discovery_ended(),
             namespaces_omitted: 0,
             queues_omitted: 0,
         };

@@ -3,6 +3,7 @@
 
 mod abort;
 mod admin;
+mod admission;
 mod ana;
 mod answer;
 mod apply;
@@ -24,6 +25,7 @@ mod fabric;
 mod fabrics;
 mod features;
 mod fence;
+mod half_open;
 mod histogram;
 mod identify;
 #[cfg(not(feature = "simulation"))]
@@ -31,6 +33,7 @@ mod image_watch;
 mod listener;
 mod log_page;
 mod mailbox;
+mod memory_work;
 mod metrics;
 mod namespace;
 mod namespace_admin;
@@ -71,6 +74,7 @@ use crate::limits::{CONTROLLER_IDS, HOST_REQUESTS_MAX};
 use crate::ring;
 use crate::ring::RingOptions;
 
+pub use admission::Quotas;
 pub use change::Change;
 pub use config::{
     AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
@@ -292,6 +296,8 @@ impl Target {
             ports: ports.map(PortStatus::of).collect(),
             controllers: controllers.map(|controller| controller.status()).collect(),
             reactors: lock(&self.reactors).iter().map(Reactor::status).collect(),
+            quotas: self.fabric.quotas(),
+            refusals: self.fabric.refusals.read().into_iter().collect(),
         }
     }
 

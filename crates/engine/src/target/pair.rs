@@ -60,7 +60,7 @@ impl Connection {
         self.slots.at(index).partner = None;
         match self.slots.at(index).stage {
             Stage::Data => self.slots.at(index).failed = Some(status),
-            Stage::Buffer | Stage::Limits | Stage::Partner | Stage::Exclusive => {
+            Stage::Buffer | Stage::Limits | Stage::Partner | Stage::Exclusive | Stage::Turn => {
                 self.leave_waiting(index);
                 self.finish(index, status, env);
             }

@@ -61,6 +61,7 @@ impl Reactor {
             number: self.mailbox.number,
             cpu: self.cpu,
             connections: self.mailbox.connections(),
+            half_open: self.mailbox.half_open(),
             cpu_time_us: self.cpu_time().as_micros() as u64,
         }
     }
@@ -71,6 +72,8 @@ impl Reactor {
         ReactorMetrics {
             number: self.mailbox.number,
             connections: self.mailbox.connections(),
+            half_open: self.mailbox.half_open(),
+            half_open_dropped: self.mailbox.tally.half_open_dropped(),
             cpu_time: self.cpu_time(),
             rounds,
             events,

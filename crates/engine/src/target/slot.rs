@@ -37,8 +37,8 @@ pub(super) enum Work {
     Reservation { command: IoCommand },
     /// Zeroes in what is left of `range`.
     Zero { range: ByteRange, method: ZeroMethod, deallocate: bool, durable: bool },
-    /// Ranges the host no longer needs, from number `next` on.
-    Deallocate { next: u16, ranges: u16 },
+    /// Ranges the host no longer needs, from `done` bytes of number `next` on.
+    Deallocate { next: u16, ranges: u16, done: u64 },
     /// An admin or Fabrics command whose data is on its way in either direction.
     Admin,
 }
@@ -70,6 +70,8 @@ pub(super) enum Stage {
     Partner,
     /// A fused pair that works on its blocks, or, for a pair, another one.
     Exclusive,
+    /// Its connection's next turn, since the last had no time for the rest of it.
+    Turn,
     /// The clerk.
     Clerk,
     /// The storage.

@@ -1,11 +1,13 @@
 //! What a running target tells of itself: its ports, its controllers with their queues, its reactors.
 //! It is a snapshot, made when somebody asks; what was served is in `metrics`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use serde::Serialize;
 
+use super::admission::Quotas;
 use super::config::PortConfig;
 use crate::ring::Socket;
 use crate::transport::{StreamInfo, Transport, stream_info};
@@ -19,6 +21,10 @@ pub struct TargetStatus {
     pub controllers: Vec<ControllerStatus>,
     /// Who serves.
     pub reactors: Vec<ReactorStatus>,
+    /// How much one host may take, and one network.
+    pub quotas: Quotas,
+    /// How often hosts got no controller or queue, by the rule in their way.
+    pub refusals: BTreeMap<&'static str, u64>,
 }
 
 /// An address the target listens on.
@@ -118,6 +124,8 @@ pub struct ReactorStatus {
     pub cpu: Option<usize>,
     /// Connections it has.
     pub connections: usize,
+    /// Those of them that are not queues yet.
+    pub half_open: usize,
     /// Processor time it has used, in microseconds.
     pub cpu_time_us: u64,
 }

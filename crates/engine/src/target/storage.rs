@@ -10,9 +10,9 @@ use zerocopy::FromBytes;
 use super::connection::{Connection, Environment, Session};
 use super::namespace::{ByteRange, Namespace, special};
 use super::slot::{Stage, Work};
-use crate::backend::{Backend, Device, Memory, ZeroMethod};
+use crate::backend::{Backend, Device, ZeroMethod};
 use crate::limits::BUFFER_LENGTH_MAX;
-use crate::ring::{Buffer, BufferPool, StorageOp};
+use crate::ring::{Buffer, StorageOp};
 
 /// What became of an attempt to do a step of a command.
 enum Step {
@@ -33,6 +33,7 @@ impl Connection {
         }
         match &*namespace.backend {
             Backend::Memory(memory) => {
+                self.spend(range.length);
                 if let Some(buffer) = self.slots.at(index).data.as_mut() {
                     memory.read(range.offset, buffer);
                 }
@@ -78,7 +79,10 @@ impl Connection {
             return;
         }
         let step = match &*namespace.backend {
-            Backend::Memory(memory) => Step::Done(self.do_in_memory(index, memory, namespace, env.pool)),
+            Backend::Memory(memory) => match self.do_in_memory(index, memory, namespace, env.pool) {
+                Some(status) => Step::Done(status),
+                None => return self.defer(index),
+            },
             Backend::Null(_) => Step::Done(self.do_in_nothing(index, namespace)),
             Backend::Device(device) => self.start_storage(index, device, namespace, env),
         };
@@ -97,7 +101,7 @@ impl Connection {
                 written.push(range);
             }
             Work::Copy { .. } => written.push(self.check_copy(index, namespace).map_err(Some)?),
-            Work::Deallocate { next, ranges } => {
+            Work::Deallocate { next, ranges, .. } => {
                 for number in next..ranges {
                     written.push(dataset_range(self.slots.data(index), number, namespace).map_err(Some)?);
                 }
@@ -118,40 +122,6 @@ impl Connection {
         Ok(())
     }
 
-    fn do_in_memory(
-        &mut self,
-        index: u16,
-        memory: &Memory,
-        namespace: &Namespace,
-        pool: &mut BufferPool,
-    ) -> Status {
-        let work = self.slots.at(index).work;
-        let data = self.slots.data(index);
-        match work {
-            Work::Write { range, .. } => memory.write(range.offset, data),
-            Work::Compare { range } if !memory.equals(range.offset, data) => return Status::COMPARE_FAILURE,
-            Work::Zero { range, .. } => memory.zero(range.offset, range.length),
-            Work::Spoil { range } => return namespace.spoil(range).err().unwrap_or(Status::SUCCESS),
-            Work::Copy { .. } => {
-                return match self.check_copy(index, namespace) {
-                    Ok(_) => self.copy_in_memory(index, memory, namespace, pool),
-                    Err(status) => status,
-                };
-            }
-            Work::Deallocate { next, ranges } => {
-                for number in next..ranges {
-                    match dataset_range(data, number, namespace) {
-                        Ok(range) if range.length > 0 => memory.zero(range.offset, range.length),
-                        Ok(_) => {}
-                        Err(status) => return status,
-                    }
-                }
-            }
-            _ => {}
-        }
-        Status::SUCCESS
-    }
-
     fn do_in_nothing(&mut self, index: u16, namespace: &Namespace) -> Status {
         let work = self.slots.at(index).work;
         let data = self.slots.data(index);
@@ -159,7 +129,7 @@ impl Connection {
             Work::Spoil { range } => namespace.spoil(range).err().unwrap_or(Status::SUCCESS),
             Work::Copy { .. } => self.check_copy(index, namespace).err().unwrap_or(Status::SUCCESS),
             Work::Compare { .. } if data.iter().any(|byte| *byte != 0) => Status::COMPARE_FAILURE,
-            Work::Deallocate { next, ranges } => (next..ranges)
+            Work::Deallocate { next, ranges, .. } => (next..ranges)
                 .find_map(|number| dataset_range(data, number, namespace).err())
                 .unwrap_or(Status::SUCCESS),
             _ => Status::SUCCESS,
@@ -208,7 +178,7 @@ impl Connection {
                 self.start_zero(index, device, range, method, durable, env);
                 return Step::Started;
             }
-            Work::Deallocate { next, ranges } => {
+            Work::Deallocate { next, ranges, .. } => {
                 let mode = device.deallocate_mode();
                 let mut number = next;
                 let range = loop {
@@ -221,7 +191,7 @@ impl Connection {
                         Ok(_) => number += 1,
                     }
                 };
-                self.slots.at(index).work = Work::Deallocate { next: number + 1, ranges };
+                self.slots.at(index).work = Work::Deallocate { next: number + 1, ranges, done: 0 };
                 let operation = StorageOp::Allocate { mode, offset: range.offset, length: range.length };
                 self.start_beside(index, device, operation, env);
                 return Step::Started;
@@ -428,7 +398,7 @@ impl Connection {
 }
 
 /// Range `number` of a Dataset Management command's data, checked.
-fn dataset_range(data: &[u8], number: u16, namespace: &Namespace) -> Result<ByteRange, Status> {
+pub(super) fn dataset_range(data: &[u8], number: u16, namespace: &Namespace) -> Result<ByteRange, Status> {
     let at = usize::from(number) * size_of::<DatasetRange>();
     let range = data.get(at..).and_then(|rest| DatasetRange::read_from_prefix(rest).ok());
     let (range, _) = range.ok_or(Status::DATA_SGL_LENGTH_INVALID.do_not_retry())?;

@@ -70,6 +70,11 @@ impl Subsystem {
         config.allow_any_host || config.hosts.iter().any(|host| host == host_nqn)
     }
 
+    /// Whether the operator has named this host.
+    pub(super) fn names(&self, host_nqn: &str) -> bool {
+        self.state().config.hosts.iter().any(|host| host == host_nqn)
+    }
+
     /// Whether it is found on this port.
     pub(super) fn is_on(&self, port: &PortConfig) -> bool {
         self.is_discovery || self.state().config.is_on(port)

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use super::admission::Quotas;
 use super::config::FabricConfig;
 use super::cross_reset::PeerResets;
 use crate::limits::{CONTROLLER_IDS, POLL_US_MAX};
@@ -34,6 +35,8 @@ pub struct TargetConfig {
     pub tag: Option<u32>,
     /// Who takes hosts' wishes to reset controllers of other targets; without anybody they are refused.
     pub peer_resets: Option<PeerResets>,
+    /// How much one host may take, and one network.
+    pub quotas: Quotas,
 }
 
 impl Default for TargetConfig {
@@ -51,6 +54,17 @@ impl Default for TargetConfig {
             reservations: true,
             tag: None,
             peer_resets: None,
+            quotas: Quotas::default(),
+        }
+    }
+}
+
+impl Reactors {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::Count(count) => *count,
+            Self::Cpus(cpus) => cpus.len(),
         }
     }
 }

@@ -1,17 +1,20 @@
 //! A reactor from inside: one thread with one ring that gives every connection it has its turns.
 //! What a connection does with its turn is the connection's.
 
+mod messages;
+
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::abort::Abort;
+use super::admission::Network;
 use super::cache_flush::{CacheFlushes, FLUSHES};
 use super::connection::{Connection, Environment, Session, Verdict};
 use super::fabric::Fabric;
-use super::fence::{Fence, Fenced};
+use super::fence::Fence;
+use super::half_open::HalfOpen;
 use super::mailbox::{Arrival, Mailbox, Message};
 use super::remains::Remains;
 use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS};
@@ -47,7 +50,9 @@ pub(super) struct Turns {
     timers: Timers,
     fences: Vec<Arc<Fence>>,
     /// Connections that have not had their first turn, and how many not yet queues have had one in this round.
-    arrivals: VecDeque<Arrival>,
+    arrivals: HalfOpen<Arrival>,
+    /// Connections that are not queues yet, by their tokens.
+    half_open: HalfOpen<u32>,
     greeted: usize,
     next_sweep: Moment,
     /// When the last round began, and no later was anything heard that the next sweep reports.
@@ -78,7 +83,8 @@ impl Turns {
             spare: Vec::new(),
             timers: Timers::new(),
             fences: Vec::new(),
-            arrivals: VecDeque::new(),
+            arrivals: HalfOpen::default(),
+            half_open: HalfOpen::default(),
             greeted: 0,
             next_sweep: Moment(0),
             last_round: Moment(0),
@@ -139,7 +145,7 @@ impl Turns {
     /// Takes new connections in, a few in each round.
     fn take_in(&mut self, now: Moment) {
         while self.greeted < GREETINGS_PER_ROUND {
-            let Some(arrival) = self.arrivals.pop_front() else { return };
+            let Some(arrival) = self.arrivals.pop() else { return };
             self.greeted += 1;
             self.add(arrival, now);
         }
@@ -230,65 +236,6 @@ impl Turns {
         }
     }
 
-    fn on_message(&mut self, message: Message, now: Moment) {
-        match message {
-            Message::Connection(arrival) => self.arrivals.push_back(arrival),
-            Message::FlushCaches(controller) => self.cache_flushes.begin(controller, &mut self.ring),
-            Message::Events(controller) => self.tell_events(controller, now),
-            Message::Refresh => {
-                for connection in self.connections.iter_mut().flatten() {
-                    connection.refresh();
-                }
-            }
-            Message::GiveUp(loss) => {
-                for token in self.tokens(|connection| connection.slots.storing() > 0) {
-                    self.turn(token, now, |connection, env, _| {
-                        connection.give_up(loss, env);
-                        connection.flush_or_close(env, Verdict::Wait)
-                    });
-                }
-            }
-            Message::Fence(fence) => self.on_fence(fence, now),
-            Message::FencePassed { connection, serial, slot } => {
-                if !self
-                    .turn_of(connection, serial, now, |connection, env| connection.pair_goes_on(slot, env))
-                {
-                    self.stored_for_nobody(connection);
-                }
-            }
-            Message::Resume => {
-                for token in self.tokens(|connection| !connection.held_back.is_empty()) {
-                    self.turn(token, now, |connection, env, _| {
-                        connection.try_held_back(env);
-                        connection.flush_or_close(env, Verdict::Wait)
-                    });
-                }
-            }
-            Message::Finish { connection, serial, slot, status, data } => {
-                let finish = |connection: &mut Connection, env: &mut Environment<'_>| {
-                    connection.finish_with(slot, status, &data, env);
-                };
-                if !self.turn_of(connection, serial, now, finish) {
-                    self.stored_for_nobody(connection);
-                }
-            }
-            Message::Abort(abort) => self.on_abort(&abort, now),
-            Message::Answer { connection, serial, command_id, status, result } => {
-                self.turn_of(connection, serial, now, |connection, _| {
-                    connection.answer_held(command_id, status, result);
-                });
-            }
-            Message::Shutdown => {
-                self.shutdown = Some(now.after(Duration::from_millis(SHUTDOWN_TIMEOUT_MS)));
-                for connection in self.connections.iter_mut().flatten() {
-                    connection.drain();
-                }
-                self.arrivals.drain(..).for_each(|_| self.mailbox.discount_connection());
-                self.next_sweep = now;
-            }
-        }
-    }
-
     /// Gives the connection with this token a turn, if it still is the one with this serial number; whether it is.
     fn turn_of(
         &mut self,
@@ -308,90 +255,10 @@ impl Turns {
         true
     }
 
-    /// Ends what waits of the fenced commands; the fence is passed when the storage has none of them either.
-    fn on_fence(&mut self, fence: Arc<Fence>, now: Moment) {
-        match &fence.fenced {
-            Fenced::Writes(..) => {}
-            Fenced::Waiting => {
-                let has_ended = |connection: &Connection| match &connection.session {
-                    Session::New => false,
-                    Session::Io { controller, .. } | Session::Admin { controller, .. } => {
-                        controller.has_ended()
-                    }
-                };
-                for token in self.tokens(has_ended) {
-                    self.close(token);
-                }
-            }
-            Fenced::Hosts(namespace, hosts) => {
-                for token in self.tokens(|_| true) {
-                    self.turn(token, now, |connection, env, _| {
-                        connection.end_fenced(namespace, hosts, env);
-                        connection.flush_or_close(env, Verdict::Wait)
-                    });
-                }
-            }
-            Fenced::Controller(controller) => {
-                let belongs = |connection: &Connection| {
-                    connection.owner().is_some_and(|owner| owner.controller == *controller)
-                };
-                for token in self.tokens(belongs) {
-                    self.close(token);
-                }
-            }
-            Fenced::IoQueues(controller) => {
-                let belongs = |connection: &Connection| match &connection.session {
-                    Session::Io { controller: of, .. } => of.instance == *controller,
-                    _ => false,
-                };
-                for token in self.tokens(belongs) {
-                    self.close(token);
-                }
-            }
-        }
-        self.fences.push(fence);
-    }
-
     /// The tokens of these connections.
     fn tokens(&self, is_meant: impl Fn(&Connection) -> bool) -> Vec<u32> {
         let connections = self.connections.iter().flatten();
         connections.filter(|connection| is_meant(connection)).map(|connection| connection.token).collect()
-    }
-
-    /// Passes the fences whose commands have ended.
-    fn pass_fences(&mut self) {
-        let Self { fences, connections, remains, fabric, .. } = self;
-        fences.retain(|fence| {
-            let left = remains.values().any(|left| fence.fenced.is_in(left.owner.as_ref(), &left.slots));
-            let busy = left
-                || !fence.fenced.is_closed()
-                    && connections
-                        .iter()
-                        .flatten()
-                        .any(|living| fence.fenced.is_in(living.owner().as_ref(), &living.slots));
-            if !busy {
-                fence.pass(fabric);
-            }
-            busy
-        });
-    }
-
-    fn on_abort(&mut self, abort: &Abort, now: Moment) {
-        let is_meant = |connection: &&Connection| match &connection.session {
-            Session::Io { controller, queue_id, .. } => {
-                controller.id == abort.controller_id && *queue_id == abort.queue_id
-            }
-            _ => false,
-        };
-        let mut connections = self.connections.iter().flatten().map(|connection| &**connection);
-        let mut aborted = false;
-        if let Some(token) = connections.find(is_meant).map(|connection| connection.token) {
-            self.turn(token, now, |connection, env, _| {
-                aborted = connection.abort(abort.command_id, env);
-                connection.flush_or_close(env, Verdict::Wait)
-            });
-        }
-        abort.tried(aborted);
     }
 
     /// Gives connections their turn whose commands may start now within the limits.
@@ -405,24 +272,9 @@ impl Turns {
         }
     }
 
-    /// Answers the event requests of a controller whose admin queue is here, as far as there are events.
-    fn tell_events(&mut self, controller: u16, now: Moment) {
-        let is_its_admin_queue = |connection: &&Connection| match &connection.session {
-            Session::Admin { controller: of, .. } => of.id == controller,
-            _ => false,
-        };
-        let mut connections = self.connections.iter().flatten().map(|connection| &**connection);
-        if let Some(token) = connections.find(is_its_admin_queue).map(|connection| connection.token) {
-            self.turn(token, now, |connection, env, _| {
-                connection.tell_events();
-                connection.flush_or_close(env, Verdict::Wait)
-            });
-        }
-    }
-
     fn add(&mut self, arrival: Arrival, now: Moment) {
         if self.shutdown.is_some() {
-            self.mailbox.discount_connection();
+            self.mailbox.discount_connection(false);
             return;
         }
         let token = self.free.pop().unwrap_or_else(|| {
@@ -432,14 +284,19 @@ impl Turns {
         if let Err(error) = self.ring.watch(&arrival.socket, token) {
             tracing::warn!(%error, "a connection cannot be watched and is closed");
             self.free.push(token);
-            self.mailbox.discount_connection();
+            self.mailbox.discount_connection(false);
             return;
         }
         self.next_sweep = self.next_sweep.max(now);
         // Tokens are used again; a serial number never is, on any reactor.
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        self.half_open.push(token, Network::of(arrival.peer.ip()));
         self.connections[token as usize] = Some(Box::new(Connection::new(token, serial, arrival, now)));
         self.turn(token, now, Connection::on_readable);
+        if let Some(surplus) = self.half_open.take_surplus() {
+            self.mailbox.tally.count_dropped();
+            self.close(surplus);
+        }
     }
 
     /// Gives a connection its turn, and does what it then needs.
@@ -453,6 +310,7 @@ impl Turns {
             return;
         };
         connection.dirty = false;
+        let was_queue = connection.is_queue;
         let mut env = Environment {
             ring: &mut self.ring,
             pool: &mut self.pool,
@@ -464,10 +322,16 @@ impl Turns {
         let verdict = turn(connection, &mut env, &mut self.scratch);
         let verdict = connection.answer_disconnect(&mut env, verdict);
         connection.tell_meter();
+        let wants_turn = connection.wants_turn();
+        if connection.is_queue && !was_queue {
+            self.mailbox.count_queue();
+            self.half_open.remove(|open| *open == token);
+        }
         match verdict {
             Verdict::Close => self.close(token),
             _ if connection.has_drained() => self.leave(token, now),
             Verdict::Again => self.again.push(token),
+            Verdict::Wait if wants_turn => self.again.push(token),
             Verdict::Wait => {}
         }
     }
@@ -483,7 +347,10 @@ impl Turns {
     fn close(&mut self, token: u32) {
         let Some(connection) = self.connections[token as usize].take() else { return };
         self.ring.unwatch(&connection.socket, token);
-        self.mailbox.discount_connection();
+        self.mailbox.discount_connection(connection.is_queue);
+        if !connection.is_queue {
+            self.half_open.remove(|open| *open == token);
+        }
         release(&self.fabric, &connection);
         match Remains::of(*connection, &self.fabric) {
             Some(remains) => drop(self.remains.insert(token, remains)),
@@ -577,6 +444,7 @@ fn release(fabric: &Fabric, connection: &Connection) {
         }
         Session::Io { controller, meter, .. } => {
             controller.remove_queue(connection.serial);
+            fabric.give_queue(controller);
             meter.close();
         }
     }
