@@ -195,6 +195,28 @@ impl Client {
         self.pending.len()
     }
 
+    /// Takes note of commands that are sent as bytes.
+    pub(crate) fn expect_answers(&mut self, ids: impl Iterator<Item = u16>) {
+        self.pending.extend(ids.map(|id| (id, Pending::default())));
+    }
+
+    /// Whether something has come that was not received.
+    pub(crate) fn has_input(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let has_input = self.stream.peek(&mut [0]).is_ok();
+        self.stream.set_nonblocking(false).unwrap();
+        has_input
+    }
+
+    /// Completions, of 24 bytes each, that have come and were not received.
+    pub(crate) fn answers_so_far(&self) -> usize {
+        self.stream.set_nonblocking(true).unwrap();
+        let mut room = vec![0; 1 << 20];
+        let come = self.stream.peek(&mut room).unwrap_or_default();
+        self.stream.set_nonblocking(false).unwrap();
+        come / 24
+    }
+
     /// The end of any command.
     pub(crate) fn wait(&mut self) -> Reply {
         loop {
