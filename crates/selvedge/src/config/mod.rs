@@ -5,6 +5,7 @@ pub(crate) mod ceph;
 pub(crate) mod connection;
 pub(crate) mod namespace;
 pub(crate) mod nvmet;
+pub(crate) mod quotas;
 pub(crate) mod reactors;
 pub(crate) mod size;
 pub(crate) mod target;

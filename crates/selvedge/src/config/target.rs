@@ -12,6 +12,7 @@ use nvme::discovery::Nqn;
 use super::ceph::CephSpec;
 use super::connection::resolve;
 use super::namespace;
+use super::quotas::QuotaSpec;
 use super::reactors::ReactorSpec;
 use super::target_file::{self, SERVICE_DEFAULT};
 use crate::failure::Failure;
@@ -32,6 +33,7 @@ pub(crate) struct ServeConfig {
     pub(crate) engine: Engine,
     pub(crate) poll_us_max: Option<u64>,
     pub(crate) ceph: CephSpec,
+    pub(crate) quotas: QuotaSpec,
 }
 
 impl ServeConfig {
@@ -71,6 +73,7 @@ impl ServeConfig {
             bdevs_per_cluster: flags.bdevs_per_cluster,
             timeout_ms: flags.ceph_timeout.map(|seconds| seconds * 1000),
         });
+        config.quotas = config.quotas.with(flags.quotas);
     }
 
     fn of(fabric: FabricConfig) -> Self {
@@ -80,6 +83,7 @@ impl ServeConfig {
             engine: Engine::Automatic,
             poll_us_max: None,
             ceph: CephSpec::default(),
+            quotas: QuotaSpec::default(),
         }
     }
 
@@ -92,6 +96,7 @@ impl ServeConfig {
             poll_us_max: self.poll_us_max.unwrap_or(engine::limits::POLL_US_MAX),
             state_dir,
             ceph: self.ceph.to_engine(),
+            quotas: self.quotas.to_engine(),
             ..TargetConfig::default()
         }
     }

@@ -19,6 +19,7 @@ use toml::Spanned;
 use super::ceph::{self, CephSpec};
 use super::connection::resolve;
 use super::namespace::{self, BackendSpec, NamespaceSpec};
+use super::quotas::QuotaSpec;
 use super::reactors::ReactorSpec;
 use super::size::Size;
 use super::target::{
@@ -39,6 +40,8 @@ struct TargetTable {
     poll_us: Option<u64>,
     bdevs_per_cluster: Option<Spanned<i64>>,
     ceph_timeout_ms: Option<Spanned<i64>>,
+    #[serde(default)]
+    quotas: QuotaSpec,
     discovery_nqn: Option<Spanned<String>>,
     #[serde(default)]
     port: Vec<Spanned<PortTable>>,
@@ -223,6 +226,7 @@ fn parse(text: &str) -> Result<ServeConfig, Mistake> {
     fabric.discovery_nqn = optional_nqn(table.discovery_nqn.as_ref())?;
     // What is left to be wrong is between the parts, and its message names them.
     fabric.check().map_err(|error| nothing(&error.to_string()))?;
+    table.quotas.check().map_err(|what| nothing(&what))?;
     let engine = match table.engine {
         None | Some(EngineName::Auto) => Engine::Automatic,
         Some(EngineName::IoUring) => Engine::IoUring,
@@ -234,6 +238,7 @@ fn parse(text: &str) -> Result<ServeConfig, Mistake> {
         engine,
         poll_us_max: table.poll_us,
         ceph: ceph_spec(table.bdevs_per_cluster.as_ref(), table.ceph_timeout_ms.as_ref())?,
+        quotas: table.quotas,
     })
 }
 

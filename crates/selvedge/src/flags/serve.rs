@@ -10,6 +10,7 @@ use super::connection::Transport;
 use super::{EngineFlag, OutputFlags};
 use crate::config::ceph::{BDEVS_PER_CLUSTER_MAX, TIMEOUT_MS_MAX};
 use crate::config::namespace::NamespaceSpec;
+use crate::config::quotas::QuotaSpec;
 use crate::config::reactors::ReactorSpec;
 use crate::control::endpoint::Endpoint;
 use crate::gateway::{GroupSpec, check_name};
@@ -38,6 +39,8 @@ Examples:
 A target.toml:
   reactors = 2                       # or CPUs: \"0,1\"
   bdevs_per_cluster = 8              # and ceph_timeout_ms = 30000
+  [quotas]                           # how much one host may take
+  controllers_per_host = 64          # queues_per_host, ..._per_network, discovery_controllers
   [[port]]
   address = \"192.168.0.231\"
   service = 4420                     # the default
@@ -133,6 +136,9 @@ pub(crate) struct ServeFlags {
     /// again; 0 waits for ever [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=TIMEOUT_MS_MAX / 1000))]
     pub(crate) ceph_timeout: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) quotas: QuotaSpec,
 
     /// What carries the I/O [default: auto]
     #[arg(long, value_name = "ENGINE")]

@@ -1,11 +1,12 @@
 //! A target with worked numbers, for tests: what it says is written by the engine itself.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use engine::target::{
     ControllerMetrics, ControllerStatus, ErrorMetrics, Histogram, Metrics, NamespaceMetrics, Operation,
-    OperationMetrics, PortStatus, QueueMetrics, QueueStatus, ReactorMetrics, ReactorStatus, SubsystemMetrics,
-    TargetStatus,
+    OperationMetrics, PortStatus, QueueMetrics, QueueStatus, Quotas, ReactorMetrics, ReactorStatus,
+    SubsystemMetrics, TargetStatus,
 };
 use engine::transport::Transport;
 use engine::transport::info::{StreamInfo, SubflowInfo};
@@ -61,6 +62,8 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
     let reactor = |number, cpu_ms| ReactorMetrics {
         number,
         connections: 2,
+        half_open: 0,
+        half_open_dropped: 0,
         cpu_time: Duration::from_millis(cpu_ms * seconds),
         rounds: seconds * 1_000,
         events: seconds * 2_500,
@@ -74,6 +77,8 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
         }],
         controllers: vec![controller(1, NQN, vec![queue(1), queue(2)]), controller(2, DISCOVERY, Vec::new())],
         reactors: vec![reactor(0, 500), reactor(1, 1010)],
+        refusals: Vec::new(),
+        discovery_ended: 0,
         namespaces_omitted: 0,
         queues_omitted: 0,
     }
@@ -127,11 +132,14 @@ fn status(seconds: u64) -> TargetStatus {
         keep_alive_ms: 10_000,
         queues: queues.iter().copied().map(queue).collect(),
     };
-    let reactor = |number| ReactorStatus { number, cpu: Some(number), connections: 2, cpu_time_us: 0 };
+    let reactor =
+        |number| ReactorStatus { number, cpu: Some(number), connections: 2, half_open: 0, cpu_time_us: 0 };
     TargetStatus {
         ports: vec![PortStatus { id: 1, address: ([127, 0, 0, 1], 4420).into(), transport: Transport::Tcp }],
         controllers: vec![controller(1, NQN, &[(0, 0), (1, 0), (2, 1)]), controller(2, DISCOVERY, &[(0, 1)])],
         reactors: vec![reactor(0), reactor(1)],
+        quotas: Quotas::default(),
+        refusals: BTreeMap::default(),
     }
 }
 
