@@ -205,7 +205,7 @@ impl Connection {
     /// Where an answer for one of its commands goes that somebody else gives.
     pub(super) fn asker(&self, command_id: u16, env: &Environment<'_>) -> Asker {
         let (connection, serial) = (self.token, self.serial);
-        Asker { reactor: env.mailbox.clone(), connection, serial, command_id }
+        Asker { reactor: env.mailbox.clone(), connection, serial, command_id, peer: self.peer }
     }
 
     /// Works with the controller's namespaces as they are now. What is on its way still points into the former ones.

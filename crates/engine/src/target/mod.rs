@@ -89,7 +89,7 @@ pub use metrics::{
     ReactorMetrics, SubsystemMetrics,
 };
 pub use preparation::AbsentNamespace;
-pub use request::{HostRequest, HostRequests, PendingRequest, TargetEnded};
+pub use request::{AskingHost, HostRequest, HostRequests, PendingRequest, TargetEnded};
 pub use status::{ControllerStatus, PortStatus, QueueStatus, ReactorStatus, TargetStatus};
 pub use target_config::{Reactors, TargetConfig};
 

@@ -54,7 +54,8 @@ pub(super) fn answer(
     } else {
         attach(entry, controller, data, fabric)
     };
-    match request.and_then(|request| fabric.ask(PendingRequest { request, asker })) {
+    let ask = |request| fabric.ask(PendingRequest::new(request, controller, asker));
+    match request.and_then(ask) {
         Ok(()) => Answer::Held,
         Err(status) => status.into(),
     }

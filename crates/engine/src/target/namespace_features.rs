@@ -117,7 +117,7 @@ fn protect(
         _ => {
             let (nqn, nsid) = (controller.subsystem.nqn.clone(), namespace.nsid);
             let request = HostRequest::Protect { nqn, nsid, protection };
-            held(fabric.ask(PendingRequest { request, asker }))
+            held(fabric.ask(PendingRequest::new(request, controller, asker)))
         }
     }
 }

@@ -1,15 +1,39 @@
 //! What hosts ask of the target's administration: namespaces to be created, deleted, attached, and protected.
 //! A reactor only passes it on; whoever administers the target changes its configuration and answers.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use nvme::Status;
+use uuid::Uuid;
 
 use super::config::WriteProtection;
+use super::controller::Controller;
 use super::mailbox::{Mailbox, Message};
 use crate::ring::channel::Receiver;
+
+/// Who asks for something: the host, and the way by which it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskingHost {
+    /// Its name (HOSTNQN).
+    pub nqn: String,
+    /// Its identifier (HOSTID), all zeroes for a host that has none.
+    pub host_id: Uuid,
+    /// The controller that was asked (CNTLID).
+    pub controller: u16,
+    /// The address that the command came from.
+    pub address: SocketAddr,
+}
+
+impl fmt::Display for AskingHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { nqn, host_id, controller, address } = self;
+        write!(f, "{nqn} (HOSTID {host_id}, {address}, controller {controller})")
+    }
+}
 
 /// What a host asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +90,9 @@ pub enum HostRequest {
 pub struct PendingRequest {
     /// What is asked.
     pub request: HostRequest,
-    pub(super) asker: Asker,
+    /// Who asks.
+    pub host: AskingHost,
+    asker: Asker,
 }
 
 /// The command that waits.
@@ -77,9 +103,21 @@ pub(super) struct Asker {
     pub(super) connection: u32,
     pub(super) serial: u64,
     pub(super) command_id: u16,
+    /// The address of its other end.
+    pub(super) peer: SocketAddr,
 }
 
 impl Asker {
+    /// The host that waits at its controller.
+    pub(super) fn host(&self, controller: &Controller) -> AskingHost {
+        AskingHost {
+            nqn: controller.host.nqn.clone(),
+            host_id: Uuid::from_bytes(controller.host.id),
+            controller: controller.id,
+            address: self.peer,
+        }
+    }
+
     /// Answers the command, if its connection is still there.
     pub(super) fn answer(&self, status: Status, result: u64) {
         let (connection, serial, command_id) = (self.connection, self.serial, self.command_id);
@@ -88,6 +126,11 @@ impl Asker {
 }
 
 impl PendingRequest {
+    /// What the host of `controller` asks for.
+    pub(super) fn new(request: HostRequest, controller: &Controller, asker: Asker) -> Self {
+        Self { request, host: asker.host(controller), asker }
+    }
+
     /// Answers: the result of a command that went well (the identifier of a namespace that was created, else 0), or
     /// the status of one that did not.
     pub fn answer(self, outcome: Result<u32, Status>) {

@@ -66,7 +66,7 @@ fn answer_all(requests: &HostRequests, administration: &Administration, stop: &A
             Ok(Some(pending)) => {
                 let outcome = answer(administration, &pending.request);
                 if let Err(status) = &outcome {
-                    tracing::debug!(request = ?pending.request, %status, "a host's request is refused");
+                    tracing::warn!(host = %pending.host, request = ?pending.request, %status, "Refused what a host asked for");
                 }
                 pending.answer(outcome);
             }
