@@ -84,6 +84,9 @@ pub const METRICS_QUEUES_MAX: usize = 1024;
 pub const NAMESPACES_MAX: u32 = 1024;
 /// Subsystems of one target.
 pub const SUBSYSTEMS_MAX: usize = 1024;
+/// Namespaces that one host may create in a subsystem where nobody says otherwise: a sixteenth of all there can be, so that
+/// no host takes all identifiers.
+pub const HOST_NAMESPACES: u32 = NAMESPACES_MAX / 16;
 /// Hosts on one subsystem's list.
 pub const HOSTS_MAX: usize = 1024;
 /// ANA groups of a subsystem (ANAGRPMAX): as many as namespaces, so that each may have its own.

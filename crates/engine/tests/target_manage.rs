@@ -33,7 +33,7 @@ fn start(engine: Engine) -> (TestTarget, HostRequests) {
             _ => unreachable!("the last namespace is a file"),
         };
         std::fs::create_dir(&directory).unwrap();
-        config.fabric.subsystems[0].storage = Some(StorageConfig { directory, bytes_max: ROOM });
+        config.fabric.subsystems[0].storage = Some(StorageConfig::new(directory, ROOM));
         config.fabric.subsystems.push(raw_host::subsystem(SECOND, Vec::new()));
     });
     let requests = target.target().host_requests().expect("the first to ask for them");

@@ -97,6 +97,7 @@ fn parse(text: &str) -> Result<FabricConfig, String> {
         // This is the restart it waited for.
         if namespace.write_protection == WriteProtection::UntilRestart {
             namespace.write_protection = WriteProtection::None;
+            namespace.protected_by_host = false;
         }
     }
     Ok(fabric)
@@ -105,7 +106,7 @@ fn parse(text: &str) -> Result<FabricConfig, String> {
 #[cfg(test)]
 mod tests {
     use engine::backend::BackendConfig;
-    use engine::target::{NamespaceConfig, PortConfig, SubsystemConfig};
+    use engine::target::{KnownHost, NamespaceConfig, PortConfig, SubsystemConfig};
 
     use super::*;
 
@@ -171,7 +172,58 @@ mod tests {
         let state = open(&folder);
         let mut protected = fabric("A");
         protected.subsystems[0].namespaces[0].write_protection = WriteProtection::UntilRestart;
-        state.write(&protected).unwrap();
-        assert_eq!(state.read(), Ok(Some(fabric("A"))));
+        for by_host in [false, true] {
+            protected.subsystems[0].namespaces[0].protected_by_host = by_host;
+            state.write(&protected).unwrap();
+            assert_eq!(state.read(), Ok(Some(fabric("A"))));
+        }
+    }
+
+    #[test]
+    fn a_namespace_whose_owner_was_not_kept_yet_is_the_operators() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = open(&folder);
+        // As it was written before there were owners.
+        let text = r#"{ "version": 1, "fabric": {
+            "ports": [{ "id": 1, "address": "127.0.0.1:4420" }],
+            "subsystems": [{
+                "nqn": "nqn.test:a", "serial": "A", "model": "Selvedge", "allow_any_host": true, "hosts": [],
+                "namespaces": [{
+                    "nsid": 1, "backend": { "file": { "path": "/srv/hosts/a.img", "size": 1048576 } },
+                    "block_size": 4096, "uuid": "11111111-2222-3333-4444-555555555555", "ana_group": 1,
+                    "visible": { "only": ["nqn.test:host"] }, "write_protection": "on", "created_by_host": true
+                }],
+                "storage": { "directory": "/srv/hosts", "bytes_max": 1073741824 }
+            }]
+        } }"#;
+        fs::write(folder.path().join(NAME), text).unwrap();
+        let fabric = state.read().unwrap().unwrap();
+        let subsystem = &fabric.subsystems[0];
+        let namespace = &subsystem.namespaces[0];
+        assert!(namespace.created_by_host && namespace.owner.is_none());
+        // Nor does any host lift a protection of which nobody knows who has set it.
+        assert!(!namespace.protected_by_host && namespace.host_write_protection.is_none());
+        let storage = subsystem.storage.as_ref().unwrap();
+        assert_eq!((storage.host_bytes_max(), storage.host_namespaces_max()), (1 << 29, 64));
+        // It is written as it was read.
+        state.write(&fabric).unwrap();
+        assert_eq!(state.read(), Ok(Some(fabric)));
+    }
+
+    #[test]
+    fn owners_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = open(&folder);
+        let mut owned = fabric("A");
+        let host_id = uuid::Uuid::from_u128(7);
+        let namespace = &mut owned.subsystems[0].namespaces[0];
+        namespace.owner = Some(KnownHost { nqn: "nqn.test:host".to_owned(), host_id });
+        namespace.host_write_protection = WriteProtection::On;
+        (namespace.write_protection, namespace.protected_by_host) = (WriteProtection::On, true);
+        state.write(&owned).unwrap();
+        assert_eq!(state.read(), Ok(Some(owned.clone())));
+        let nobody = KnownHost { nqn: "nqn.test:host".to_owned(), host_id: uuid::Uuid::nil() };
+        owned.subsystems[0].namespaces[0].owner = Some(nobody);
+        assert!(owned.check().is_err(), "a host without identifier owns nothing");
     }
 }

@@ -96,7 +96,7 @@ pub enum Change {
         /// The namespace.
         nsid: u32,
     },
-    /// Limits, visibility, write protection, ANA group, write delay or standing by of a namespace.
+    /// Limits, visibility, write protection, owner, ANA group, write delay or standing by of a namespace.
     NamespaceChanged {
         /// The subsystem's name.
         nqn: String,
@@ -244,7 +244,10 @@ fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, ch
         ("visible", from.visible == to.visible),
         ("qos", from.qos == to.qos),
         ("write_protection", from.write_protection == to.write_protection),
+        ("host_write_protection", from.host_write_protection == to.host_write_protection),
+        ("protected_by_host", from.protected_by_host == to.protected_by_host),
         ("created_by_host", from.created_by_host == to.created_by_host),
+        ("owner", from.owner == to.owner),
         ("write_delay_ms", from.write_delay_ms == to.write_delay_ms),
         ("standby", from.standby == to.standby),
     ] {

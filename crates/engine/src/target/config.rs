@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::TargetError;
+use super::rights::KnownHost;
+use super::write_protection::WriteProtection;
 use crate::backend::BackendConfig;
 use crate::limits::{
     ANA_GROUPS_MAX, COMMAND_QUIESCE_MS, HOSTS_MAX, NAMESPACES_MAX, PORTS_MAX, REFERRALS_MAX, SUBSYSTEMS_MAX,
@@ -110,6 +112,12 @@ pub struct StorageConfig {
     pub directory: PathBuf,
     /// Bytes that all namespaces in it may have together.
     pub bytes_max: u64,
+    /// Bytes that those of one host may have; [`Self::host_bytes_max`] is what counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_max_per_host: Option<u64>,
+    /// Namespaces that one host may create; [`Self::host_namespaces_max`] is what counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces_max_per_host: Option<u32>,
 }
 
 /// A namespace.
@@ -137,9 +145,20 @@ pub struct NamespaceConfig {
     /// Whether it may be written.
     #[serde(default, skip_serializing_if = "WriteProtection::is_none")]
     pub write_protection: WriteProtection,
+    /// The highest write protection that hosts may set, those that see it, or its owner alone if it has one; they lift none
+    /// that the operator has set.
+    #[serde(default, skip_serializing_if = "WriteProtection::is_none")]
+    pub host_write_protection: WriteProtection,
+    /// Whether its write protection was set by a host, which may lift it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub protected_by_host: bool,
     /// Whether a host created it, so that its file goes with it when it is deleted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub created_by_host: bool,
+    /// The host that it belongs to, which alone attaches, detaches and deletes it. Without one it is the operator's, also
+    /// when a host created it: targets that did not keep owners yet have left such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<KnownHost>,
     /// Milliseconds for which each write is held back before it reaches the file or device: for trying what happens
     /// when a path fails over slow storage.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -241,28 +260,6 @@ impl QosConfig {
     /// Whether nothing is limited.
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-/// Namespace write protection (NWPS, Base 8.1.16).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WriteProtection {
-    /// It may be written.
-    #[default]
-    None,
-    /// It may not, until that is changed.
-    On,
-    /// It may not, until the target starts again.
-    UntilRestart,
-    /// It may not, ever.
-    Permanent,
-}
-
-impl WriteProtection {
-    /// Whether it may be written.
-    pub const fn is_none(&self) -> bool {
-        matches!(self, Self::None)
     }
 }
 
@@ -388,7 +385,10 @@ impl NamespaceConfig {
             visible: Visibility::default(),
             qos: QosConfig::default(),
             write_protection: WriteProtection::None,
+            host_write_protection: WriteProtection::None,
+            protected_by_host: false,
             created_by_host: false,
+            owner: None,
             write_delay_ms: 0,
             shared_storage: false,
             standby: false,
@@ -554,6 +554,12 @@ fn check_namespace(namespace: &NamespaceConfig) -> Result<(), String> {
         && !matches!(namespace.backend, BackendConfig::File { .. } | BackendConfig::Block { .. })
     {
         return Err("only a file or block device can be shared, or have its writes held back".to_owned());
+    }
+    if let Some(owner) = &namespace.owner {
+        Nqn::new(&owner.nqn).map_err(|error| format!("owner {}: {error}", owner.nqn))?;
+        if owner.host_id.is_nil() {
+            return Err(format!("owner {}: a HOSTID of zeroes is no host's", owner.nqn));
+        }
     }
     if namespace.standby && !matches!(namespace.backend, BackendConfig::Rbd(_)) {
         return Err("only an image of a Ceph cluster can stand by".to_owned());

@@ -11,6 +11,7 @@ use nvme::fabrics::{configuration, controller_status};
 use nvme::features::value;
 use nvme::log_page::{ErrorLogEntry, ReservationNotification, ReservationNotificationLog};
 use nvme::{Status, SubmissionEntry};
+use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::admission::Guest;
@@ -21,6 +22,7 @@ use super::features::Features;
 use super::log_page::parameter_location;
 use super::namespace_table::NamespaceTable;
 use super::reservation_log::ReservationLog;
+use super::rights::KnownHost;
 use super::status::{ControllerStatus, Look, OpenQueue, QueueStatus};
 use super::subsystem::{Subsystem, lock};
 use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES, IO_QUEUES_MAX};
@@ -31,6 +33,13 @@ use crate::ring::Moment;
 pub(super) struct Host {
     pub(super) nqn: String,
     pub(super) id: [u8; 16],
+}
+
+impl Host {
+    /// The same for whoever decides what it may change.
+    pub(super) fn known(&self) -> KnownHost {
+        KnownHost { nqn: self.nqn.clone(), host_id: Uuid::from_bytes(self.id) }
+    }
 }
 
 /// A controller.
@@ -372,7 +381,7 @@ impl Controller {
             cntlid: self.id,
             subsystem: self.subsystem.nqn.clone(),
             host_nqn: self.host.nqn.clone(),
-            host_id: uuid::Uuid::from_bytes(self.host.id),
+            host_id: Uuid::from_bytes(self.host.id),
             port: self.port,
             ready: self.is_ready(),
             ending: self.has_ended(),

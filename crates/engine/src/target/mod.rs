@@ -52,6 +52,7 @@ mod reservation;
 mod reservation_file;
 mod reservation_log;
 mod reserve;
+mod rights;
 mod shape;
 mod slot;
 mod standby;
@@ -61,6 +62,7 @@ mod subsystem;
 mod target_config;
 mod turns;
 mod uncorrectable;
+mod write_protection;
 
 use std::io;
 use std::net::SocketAddr;
@@ -78,7 +80,7 @@ pub use admission::Quotas;
 pub use change::Change;
 pub use config::{
     AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
-    StorageConfig, SubsystemConfig, Visibility, WriteProtection,
+    StorageConfig, SubsystemConfig, Visibility,
 };
 pub use counters::Operation;
 pub use cross_reset::{LostController, PeerReset, PeerResets, TakeReset};
@@ -90,8 +92,10 @@ pub use metrics::{
 };
 pub use preparation::AbsentNamespace;
 pub use request::{AskingHost, HostRequest, HostRequests, PendingRequest, TargetEnded};
+pub use rights::KnownHost;
 pub use status::{ControllerStatus, PortStatus, QueueStatus, ReactorStatus, TargetStatus};
 pub use target_config::{Reactors, TargetConfig};
+pub use write_protection::WriteProtection;
 
 use clerk::Clerk;
 use fabric::Fabric;

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use nvme::Status;
 
 use super::TargetError;
-use super::config::{NamespaceConfig, WriteProtection};
+use super::config::NamespaceConfig;
 use super::qos::Shaper;
 use super::reservation::{Access, HostId, ReservationView, Reservations};
 use super::subsystem::lock;
 use super::uncorrectable::Uncorrectable;
+use super::write_protection::WriteProtection;
 use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
 
 /// A namespace that is open.

@@ -8,12 +8,12 @@ use nvme::features::{FeatureId, GetFeatures, Select, SetFeatures, capabilities, 
 
 use super::admin::Answer;
 use super::clerk::{Job, Task};
-use super::config::WriteProtection;
 use super::controller::Controller;
 use super::fabric::Fabric;
 use super::namespace::Namespace;
 use super::request::{Asker, HostRequest, PendingRequest};
 use super::subsystem::lock;
+use super::write_protection::WriteProtection;
 
 /// The identifier that stands for every namespace.
 const ALL_NAMESPACES: u32 = 0xffff_ffff;

@@ -8,20 +8,18 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use nvme::Status;
-use uuid::Uuid;
 
-use super::config::WriteProtection;
 use super::controller::Controller;
 use super::mailbox::{Mailbox, Message};
+use super::rights::KnownHost;
+use super::write_protection::WriteProtection;
 use crate::ring::channel::Receiver;
 
 /// Who asks for something: the host, and the way by which it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskingHost {
-    /// Its name (HOSTNQN).
-    pub nqn: String,
-    /// Its identifier (HOSTID), all zeroes for a host that has none.
-    pub host_id: Uuid,
+    /// The host.
+    pub known: KnownHost,
     /// The controller that was asked (CNTLID).
     pub controller: u16,
     /// The address that the command came from.
@@ -30,7 +28,7 @@ pub struct AskingHost {
 
 impl fmt::Display for AskingHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nqn, host_id, controller, address } = self;
+        let Self { known: KnownHost { nqn, host_id }, controller, address } = self;
         write!(f, "{nqn} (HOSTID {host_id}, {address}, controller {controller})")
     }
 }
@@ -110,12 +108,7 @@ pub(super) struct Asker {
 impl Asker {
     /// The host that waits at its controller.
     pub(super) fn host(&self, controller: &Controller) -> AskingHost {
-        AskingHost {
-            nqn: controller.host.nqn.clone(),
-            host_id: Uuid::from_bytes(controller.host.id),
-            controller: controller.id,
-            address: self.peer,
-        }
+        AskingHost { known: controller.host.known(), controller: controller.id, address: self.peer }
     }
 
     /// Answers the command, if its connection is still there.

@@ -6,6 +6,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use engine::backend::RbdConfig;
+use engine::target::WriteProtection;
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -47,6 +48,7 @@ pub(super) fn spec(flags: &ImageFlags) -> Result<NamespaceSpec, Failure> {
         uuid: flags.uuid,
         write_delay_ms: 0,
         shared: false,
+        host_write_protection: WriteProtection::None,
     };
     spec.check().map_err(Failure::usage)?;
     Ok(spec)

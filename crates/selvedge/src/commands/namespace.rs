@@ -13,7 +13,7 @@ use crate::config::size::Size;
 use crate::control::client::encode;
 use crate::failure::Failure;
 use crate::flags::image::ImageFlags;
-use crate::flags::subsystem::{Limit, NamespaceAction, NamespaceSettings, ProtectFlag};
+use crate::flags::subsystem::{Limit, NamespaceAction, NamespaceSettings, OwnerFlag};
 use crate::report::table::{Side, Table};
 
 /// Does what was typed.
@@ -125,6 +125,9 @@ fn new(spec: &NamespaceSpec, settings: &NamespaceSettings) -> Result<Map<String,
     let configs = to_engine(std::slice::from_ref(spec)).map_err(Failure::usage)?;
     let config = configs.first().ok_or_else(|| Failure::usage("there is no namespace to add"))?;
     let mut body = body(settings);
+    if !spec.host_write_protection.is_none() && settings.host_write_protection.is_none() {
+        body.insert("host_write_protection".into(), json!(spec.host_write_protection));
+    }
     body.insert("backend".into(), serde_json::to_value(&config.backend).map_err(Failure::failed)?);
     body.insert("block_size".into(), json!(config.block_size));
     if let Some(uuid) = config.uuid {
@@ -168,14 +171,16 @@ pub(super) fn body(settings: &NamespaceSettings) -> Map<String, Value> {
     } else if !settings.hidden_from.is_empty() || settings.visible_to_all {
         body.insert("visible".into(), json!({ "all_except": names(&settings.hidden_from) }));
     }
-    if let Some(protect) = settings.write_protect {
-        let protection = match protect {
-            ProtectFlag::Off => WriteProtection::None,
-            ProtectFlag::On => WriteProtection::On,
-            ProtectFlag::UntilRestart => WriteProtection::UntilRestart,
-            ProtectFlag::Permanent => WriteProtection::Permanent,
-        };
-        body.insert("write_protection".into(), json!(protection));
+    for (name, protection) in [
+        ("write_protection", settings.write_protect),
+        ("host_write_protection", settings.host_write_protection),
+    ] {
+        if let Some(protection) = protection {
+            body.insert(name.into(), json!(WriteProtection::from(protection)));
+        }
+    }
+    if let Some(OwnerFlag(owner)) = &settings.owner {
+        body.insert("owner".into(), json!(owner));
     }
     body
 }
@@ -213,10 +218,13 @@ fn remarks(config: &NamespaceConfig) -> Vec<String> {
         remarks.push("limited".to_owned());
     }
     if !config.write_protection.is_none() {
-        remarks.push("write protected".to_owned());
+        let by = if config.protected_by_host { " by a host" } else { "" };
+        remarks.push(format!("write protected{by}"));
     }
-    if config.created_by_host {
-        remarks.push("created by a host".to_owned());
+    match &config.owner {
+        Some(owner) => remarks.push(format!("owned by {}", owner.nqn)),
+        None if config.created_by_host => remarks.push("created by a host".to_owned()),
+        None => {}
     }
     remarks
 }
@@ -234,6 +242,7 @@ fn whole(config: &NamespaceConfig, subsystem: &str) -> String {
         WriteProtection::UntilRestart => "until the target starts again",
         WriteProtection::Permanent => "for ever",
     };
+    let by = if config.protected_by_host { ", set by a host" } else { "" };
     let lines = [
         ("subsystem", subsystem.to_owned()),
         ("backend", describe(&config.backend)),
@@ -242,7 +251,9 @@ fn whole(config: &NamespaceConfig, subsystem: &str) -> String {
         ("ana group", config.ana_group.to_string()),
         ("visible", visible),
         ("limits", limits(&config.qos)),
-        ("write protected", protection.to_owned()),
+        ("write protected", format!("{protection}{by}")),
+        ("hosts may set", config.host_write_protection.name().to_owned()),
+        ("owner", config.owner.as_ref().map_or("the operator".to_owned(), ToString::to_string)),
     ];
     let mut text = format!("namespace {}\n", config.nsid);
     for (name, value) in lines {

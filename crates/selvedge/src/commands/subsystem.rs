@@ -1,8 +1,9 @@
 //! `selvedge subsystem`: adds, removes, lists, shows and changes subsystems of a running target.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use engine::target::SubsystemConfig;
+use engine::target::{StorageConfig, SubsystemConfig};
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -81,7 +82,14 @@ fn body(settings: &SubsystemSettings) -> Map<String, Value> {
         }
     }
     if let (Some(directory), Some(Size(max))) = (&settings.storage, settings.storage_max) {
-        body.insert("storage".into(), json!({ "directory": absolute(directory), "bytes_max": max }));
+        let mut storage = json!({ "directory": absolute(directory), "bytes_max": max });
+        if let Some(Size(max)) = settings.storage_max_per_host {
+            storage["bytes_max_per_host"] = json!(max);
+        }
+        if let Some(max) = settings.storage_namespaces_per_host {
+            storage["namespaces_max_per_host"] = json!(max);
+        }
+        body.insert("storage".into(), storage);
     }
     if !settings.ports.is_empty() {
         body.insert("ports".into(), json!(settings.ports));
@@ -112,6 +120,22 @@ fn overview(subsystems: &[SubsystemConfig]) -> String {
     table.to_string()
 }
 
+/// What each host has created in the subsystem: bytes, and how many namespaces.
+fn used_by_hosts<'a>(
+    config: &'a SubsystemConfig,
+    storage: &StorageConfig,
+) -> BTreeMap<&'a str, (u64, usize)> {
+    let mut used = BTreeMap::new();
+    for namespace in &config.namespaces {
+        if let (Some(owner), Some(bytes)) = (&namespace.owner, namespace.bytes_in(storage)) {
+            let (sum, count): &mut (u64, usize) = used.entry(owner.nqn.as_str()).or_default();
+            *sum = sum.saturating_add(bytes);
+            *count += 1;
+        }
+    }
+    used
+}
+
 fn describe(config: &SubsystemConfig) -> String {
     let mut text = format!("{}\n  serial     {}\n  model      {}\n", config.nqn, config.serial, config.model);
     let ports: Vec<String> = config.ports.iter().map(ToString::to_string).collect();
@@ -128,10 +152,15 @@ fn describe(config: &SubsystemConfig) -> String {
     if let Some(storage) = &config.storage {
         let _ = writeln!(
             text,
-            "  storage    {}, at most {}",
+            "  storage    {}, at most {}; for one host {} and {} namespaces",
             storage.directory.display(),
-            Size(storage.bytes_max)
+            Size(storage.bytes_max),
+            Size(storage.host_bytes_max()),
+            storage.host_namespaces_max()
         );
+        for (host, (bytes, count)) in used_by_hosts(config, storage) {
+            let _ = writeln!(text, "             {host} has {} in {count}", Size(bytes));
+        }
     }
     text + &table(&config.namespaces, 2)
 }

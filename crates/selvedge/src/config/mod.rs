@@ -8,6 +8,7 @@ pub(crate) mod nvmet;
 pub(crate) mod quotas;
 pub(crate) mod reactors;
 pub(crate) mod size;
+mod storage_table;
 pub(crate) mod target;
 pub(crate) mod target_dump;
 pub(crate) mod target_file;

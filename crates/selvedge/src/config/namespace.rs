@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use engine::backend::{BackendConfig, RbdConfig};
-use engine::target::NamespaceConfig;
+use engine::target::{NamespaceConfig, WriteProtection};
 use uuid::Uuid;
 
 use super::ceph;
@@ -25,6 +25,8 @@ pub(crate) struct NamespaceSpec {
     pub(crate) write_delay_ms: u32,
     /// Whether another target may serve the same file or block device.
     pub(crate) shared: bool,
+    /// The highest write protection that hosts may set.
+    pub(crate) host_write_protection: WriteProtection,
 }
 
 /// Where the blocks live.
@@ -55,6 +57,7 @@ impl FromStr for NamespaceSpec {
         let mut uuid = None;
         let mut write_delay_ms = 0;
         let mut shared = false;
+        let mut host_write_protection = WriteProtection::None;
         let (mut conf, mut id) = (None, None);
         for part in parts {
             let (key, value) = part.split_once('=').ok_or_else(|| unknown_option(kind, part))?;
@@ -67,6 +70,7 @@ impl FromStr for NamespaceSpec {
                 }
                 "shared" if matches!(kind, "file" | "block") => shared = parse_shared(value)?,
                 "uuid" => uuid = Some(parse_uuid(value)?),
+                "host_write_protection" => host_write_protection = parse_write_protection(value)?,
                 "conf" | "id" if kind == "rbd" && value.is_empty() => return Err(unknown_option(kind, part)),
                 "conf" if kind == "rbd" => conf = Some(PathBuf::from(value)),
                 "id" if kind == "rbd" => id = Some(ceph::user(value)),
@@ -82,7 +86,8 @@ impl FromStr for NamespaceSpec {
             "rbd" => BackendSpec::Rbd(RbdConfig { conf, id, ..ceph::parse_image(main)? }),
             _ => return Err(unknown_kind(kind)),
         };
-        let spec = NamespaceSpec { backend, nsid, block_size, uuid, write_delay_ms, shared };
+        let spec =
+            NamespaceSpec { backend, nsid, block_size, uuid, write_delay_ms, shared, host_write_protection };
         spec.check()?;
         Ok(spec)
     }
@@ -102,7 +107,10 @@ fn unknown_option(kind: &str, option: &str) -> String {
         "rbd" => "conf=FILE, id=NAME, ",
         _ => "",
     };
-    format!("`{option}` is no option of {kind}: it takes {own}block=512|4096, nsid=N and uuid=UUID")
+    format!(
+        "`{option}` is no option of {kind}: it takes {own}block=512|4096, nsid=N, uuid=UUID and \
+         host_write_protection=LEVEL"
+    )
 }
 
 /// Whether storage is shared.
@@ -112,6 +120,18 @@ fn parse_shared(text: &str) -> Result<bool, String> {
         "no" => Ok(false),
         _ => Err(format!("shared={text}: it takes yes or no")),
     }
+}
+
+/// A level of write protection by its name.
+fn parse_write_protection(text: &str) -> Result<WriteProtection, String> {
+    let all = [
+        WriteProtection::None,
+        WriteProtection::On,
+        WriteProtection::UntilRestart,
+        WriteProtection::Permanent,
+    ];
+    let known = all.into_iter().find(|level| level.name() == text);
+    known.ok_or_else(|| format!("`{text}` is no write protection: write off, on, until-restart or permanent"))
 }
 
 /// A time for which writes are held back, in milliseconds.
@@ -180,6 +200,7 @@ impl NamespaceSpec {
             uuid: self.uuid,
             write_delay_ms: self.write_delay_ms,
             shared_storage: self.shared,
+            host_write_protection: self.host_write_protection,
             ..NamespaceConfig::new(nsid, backend, self.block_size)
         }
     }
@@ -250,6 +271,9 @@ mod tests {
             ("rbd/space/disk@monday", 512, Some(3))
         );
         assert_eq!(describe(&image.to_engine(3).backend), "rbd rbd/space/disk@monday");
+        let level = |text: &str| parse(text).unwrap().to_engine(1).host_write_protection;
+        assert_eq!(level("memory:1m"), WriteProtection::None);
+        assert_eq!(level("memory:1m,host_write_protection=until-restart"), WriteProtection::UntilRestart);
         let uuid = "11111111-2222-3333-4444-555555555555";
         let block = parse(&format!("block:/dev/sdx,uuid={uuid}")).unwrap();
         assert_eq!(block.uuid.unwrap().to_string(), uuid);
@@ -280,6 +304,7 @@ mod tests {
             ("rbd:pool/image,size=1g", "no option of rbd"),
             ("rbd:pool/image,shared=yes", "no option of rbd"),
             ("memory:1m,id=gateway", "no option of memory"),
+            ("memory:1m,host_write_protection=yes", "off, on, until-restart or permanent"),
         ];
         for (text, expected) in cases {
             let error = parse(text).unwrap_err();

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use engine::backend::BackendConfig;
 use engine::target::{
-    FabricConfig, GroupState, NamespaceConfig, QosConfig, SubsystemConfig, Visibility, WriteProtection,
+    FabricConfig, GroupState, KnownHost, NamespaceConfig, QosConfig, StorageConfig, SubsystemConfig,
+    Visibility, WriteProtection,
 };
 use engine::transport::Transport;
 use serde::Serialize;
@@ -70,6 +71,10 @@ struct Subsystem<'a> {
 struct Storage<'a> {
     directory: &'a Path,
     max: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_per_host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespaces_per_host: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -113,8 +118,14 @@ struct Namespace<'a> {
     hidden_from: Option<&'a [String]>,
     #[serde(skip_serializing_if = "WriteProtection::is_none")]
     write_protection: WriteProtection,
+    #[serde(skip_serializing_if = "WriteProtection::is_none")]
+    host_write_protection: WriteProtection,
+    #[serde(skip_serializing_if = "is_false")]
+    protected_by_host: bool,
     #[serde(skip_serializing_if = "is_false")]
     created_by_host: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a KnownHost>,
     #[serde(skip_serializing_if = "Option::is_none")]
     qos: Option<Qos>,
 }
@@ -186,10 +197,7 @@ fn subsystem(config: &SubsystemConfig) -> Subsystem<'_> {
         allow_any_host: config.allow_any_host,
         hosts: &config.hosts,
         ports: &config.ports,
-        storage: config
-            .storage
-            .as_ref()
-            .map(|storage| Storage { directory: &storage.directory, max: exact(storage.bytes_max) }),
+        storage: config.storage.as_ref().map(storage),
         command_quiesce_ms: config.command_quiesce_ms,
         ana_group: config
             .ana_groups
@@ -204,6 +212,15 @@ fn subsystem(config: &SubsystemConfig) -> Subsystem<'_> {
     }
 }
 
+fn storage(config: &StorageConfig) -> Storage<'_> {
+    Storage {
+        directory: &config.directory,
+        max: exact(config.bytes_max),
+        max_per_host: config.bytes_max_per_host.map(exact),
+        namespaces_per_host: config.namespaces_max_per_host,
+    }
+}
+
 fn namespace(config: &NamespaceConfig) -> Namespace<'_> {
     let mut namespace = Namespace {
         nsid: config.nsid,
@@ -213,7 +230,10 @@ fn namespace(config: &NamespaceConfig) -> Namespace<'_> {
         write_delay: (config.write_delay_ms > 0).then(|| format!("{}ms", config.write_delay_ms)),
         ana_group: config.ana_group,
         write_protection: config.write_protection,
+        host_write_protection: config.host_write_protection,
+        protected_by_host: config.protected_by_host,
         created_by_host: config.created_by_host,
+        owner: config.owner.as_ref(),
         qos: (!config.qos.is_unlimited()).then(|| qos(&config.qos)),
         ..Namespace::default()
     };
@@ -262,7 +282,7 @@ mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
     use engine::backend::RbdConfig;
-    use engine::target::{AnaGroupConfig, PortConfig, ReferralConfig, StorageConfig};
+    use engine::target::{AnaGroupConfig, PortConfig, ReferralConfig};
 
     use super::*;
     use crate::config::target_file;
@@ -326,17 +346,23 @@ mod tests {
                     read_bytes: self.some(bytes),
                     write_bytes: self.some(bytes),
                 },
-                write_protection: self.one(&[
-                    WriteProtection::None,
-                    WriteProtection::On,
-                    WriteProtection::UntilRestart,
-                    WriteProtection::Permanent,
-                ]),
+                write_protection: self.protection(),
+                host_write_protection: self.protection(),
+                protected_by_host: self.below(2) == 0,
                 created_by_host: self.below(2) == 0,
+                owner: self.some(|chance| KnownHost {
+                    nqn: format!("nqn.host:'{}\"", chance.below(9)),
+                    host_id: Uuid::from_u128(u128::from(1 + chance.below(9))),
+                }),
                 shared_storage: is_stored && self.below(2) == 0,
                 write_delay_ms: if is_stored { self.one(&[0, 1, 999, 60_000]) } else { 0 },
                 ..NamespaceConfig::new(nsid, backend, block)
             }
+        }
+
+        fn protection(&mut self) -> WriteProtection {
+            use WriteProtection::{None, On, Permanent, UntilRestart};
+            self.one(&[None, On, UntilRestart, Permanent])
         }
 
         fn image(&mut self) -> RbdConfig {
@@ -366,6 +392,8 @@ mod tests {
                 storage: self.some(|chance| StorageConfig {
                     directory: "/srv/nvme".into(),
                     bytes_max: chance.one(&[0, 1, 512, 1 << 40, u64::MAX]),
+                    bytes_max_per_host: chance.some(|chance| chance.one(&[0, 1, 3 << 30])),
+                    namespaces_max_per_host: chance.some(|chance| chance.one(&[0, 1, u32::MAX])),
                 }),
                 ports: (0..self.below(2)).map(|_| self.one(&ids)).collect(),
                 command_quiesce_ms: self.some(|chance| chance.one(&[1, 2000, u16::MAX])),

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use engine::backend::RbdConfig;
 use engine::ring::Engine;
 use engine::target::{
-    AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
-    StorageConfig, SubsystemConfig, Visibility, WriteProtection,
+    AnaGroupConfig, FabricConfig, GroupState, KnownHost, NamespaceConfig, PortConfig, QosConfig,
+    ReferralConfig, SubsystemConfig, Visibility, WriteProtection,
 };
 use engine::transport::Transport;
 use nvme::discovery::Nqn;
@@ -22,6 +22,7 @@ use super::namespace::{self, BackendSpec, NamespaceSpec};
 use super::quotas::QuotaSpec;
 use super::reactors::ReactorSpec;
 use super::size::Size;
+use super::storage_table::StorageTable;
 use super::target::{
     Asked, MODEL, ServeConfig, check_congestion, check_serial, check_subsystem_nqn, default_serial,
 };
@@ -101,13 +102,6 @@ struct SubsystemTable {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StorageTable {
-    directory: PathBuf,
-    max: Size,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct AnaGroupTable {
     id: u32,
     #[serde(default)]
@@ -140,7 +134,12 @@ struct NamespaceTable {
     #[serde(default)]
     write_protection: WriteProtection,
     #[serde(default)]
+    host_write_protection: WriteProtection,
+    #[serde(default)]
+    protected_by_host: bool,
+    #[serde(default)]
     created_by_host: bool,
+    owner: Option<KnownHost>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -310,7 +309,7 @@ fn subsystem(entry: &Spanned<SubsystemTable>, ports: &[PortConfig]) -> Result<Su
         allow_any_host,
         hosts,
         ana_groups,
-        storage: table.storage.as_ref().map(storage),
+        storage: table.storage.as_ref().map(StorageTable::to_engine),
         command_quiesce_ms: table.command_quiesce_ms,
         ports: table.ports.clone(),
         ..SubsystemConfig::new(&nqn, &serial, table.model.as_deref().unwrap_or(MODEL))
@@ -344,10 +343,6 @@ fn access(entry: &Spanned<SubsystemTable>, ports: &[PortConfig]) -> Result<(bool
     }
 }
 
-fn storage(table: &StorageTable) -> StorageConfig {
-    StorageConfig { directory: namespace::absolute(&table.directory), bytes_max: table.max.0 }
-}
-
 fn ana_group(table: &AnaGroupTable, span: Range<usize>) -> Result<AnaGroupConfig, Mistake> {
     let mut ports = BTreeMap::new();
     for (port, state) in &table.ports {
@@ -370,7 +365,9 @@ fn namespaces(entry: &Spanned<SubsystemTable>) -> Result<Vec<NamespaceConfig>, M
         config.ana_group = table.ana_group.unwrap_or(config.ana_group);
         config.qos = table.qos.into();
         config.write_protection = table.write_protection;
+        config.protected_by_host = table.protected_by_host;
         config.created_by_host = table.created_by_host;
+        config.owner.clone_from(&table.owner);
         config.visible = match (&table.visible_to, &table.hidden_from) {
             (None, None) => Visibility::default(),
             (Some(hosts), None) => Visibility::Only(names(hosts)?),
@@ -440,7 +437,10 @@ fn namespace_spec(entry: &Spanned<NamespaceTable>) -> Result<NamespaceSpec, Mist
         }
         shared => shared.as_ref().is_some_and(|shared| *shared.get_ref()),
     };
-    let spec = NamespaceSpec { backend, nsid: table.nsid, block_size, uuid, write_delay_ms, shared };
+    let host_write_protection = table.host_write_protection;
+    let nsid = table.nsid;
+    let spec =
+        NamespaceSpec { backend, nsid, block_size, uuid, write_delay_ms, shared, host_write_protection };
     spec.check().map_err(Mistake::at(entry.span()))?;
     Ok(spec)
 }

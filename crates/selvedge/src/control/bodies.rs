@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use engine::backend::{BackendConfig, RbdConfig};
 use engine::target::{
-    AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
-    StorageConfig, SubsystemConfig, Visibility, WriteProtection,
+    AnaGroupConfig, FabricConfig, GroupState, KnownHost, NamespaceConfig, PortConfig, QosConfig,
+    ReferralConfig, StorageConfig, SubsystemConfig, Visibility, WriteProtection,
 };
 use engine::transport::Transport;
 use nvme::discovery::Nqn;
@@ -97,6 +97,8 @@ pub(crate) struct SubsystemBody {
 pub(crate) struct StorageBody {
     directory: PathBuf,
     bytes_max: Size,
+    bytes_max_per_host: Option<Size>,
+    namespaces_max_per_host: Option<u32>,
 }
 
 /// What is to be different in a subsystem.
@@ -151,7 +153,12 @@ pub(crate) struct NamespaceBody {
     #[serde(default)]
     write_protection: WriteProtection,
     #[serde(default)]
+    host_write_protection: WriteProtection,
+    #[serde(default)]
+    protected_by_host: bool,
+    #[serde(default)]
     created_by_host: bool,
+    owner: Option<KnownHost>,
     #[serde(default)]
     write_delay_ms: u32,
     #[serde(default)]
@@ -174,6 +181,9 @@ pub(crate) struct NamespacePatch {
     #[serde(deserialize_with = "given")]
     qos: Option<Option<QosPatch>>,
     write_protection: Option<WriteProtection>,
+    host_write_protection: Option<WriteProtection>,
+    #[serde(deserialize_with = "given")]
+    owner: Option<Option<KnownHost>>,
     write_delay_ms: Option<u32>,
 }
 
@@ -295,7 +305,12 @@ impl StorageBody {
         if !self.directory.is_absolute() {
             return Err(relative(&self.directory).about(field(base, "storage.directory")));
         }
-        Ok(StorageConfig { directory: self.directory, bytes_max: self.bytes_max.0 })
+        Ok(StorageConfig {
+            directory: self.directory,
+            bytes_max: self.bytes_max.0,
+            bytes_max_per_host: self.bytes_max_per_host.map(|size| size.0),
+            namespaces_max_per_host: self.namespaces_max_per_host,
+        })
     }
 }
 
@@ -372,7 +387,10 @@ impl NamespaceBody {
             uuid: self.uuid,
             visible: self.visible,
             write_protection: self.write_protection,
+            host_write_protection: self.host_write_protection,
+            protected_by_host: self.protected_by_host,
             created_by_host: self.created_by_host,
+            owner: self.owner,
             write_delay_ms: self.write_delay_ms,
             shared_storage: self.shared_storage,
             standby: self.standby,
@@ -453,7 +471,12 @@ impl NamespacePatch {
         }
         config.ana_group = self.ana_group.unwrap_or(config.ana_group);
         config.visible = self.visible.unwrap_or_else(|| config.visible.clone());
-        config.write_protection = self.write_protection.unwrap_or(config.write_protection);
+        if let Some(write_protection) = self.write_protection {
+            // What is said here is the operator's, also where it is what a host has set before.
+            (config.write_protection, config.protected_by_host) = (write_protection, false);
+        }
+        config.host_write_protection = self.host_write_protection.unwrap_or(config.host_write_protection);
+        config.owner = self.owner.unwrap_or_else(|| config.owner.take());
         config.write_delay_ms = self.write_delay_ms.unwrap_or(config.write_delay_ms);
         match self.qos {
             Some(Some(qos)) => qos.apply(&mut config.qos),

@@ -306,7 +306,7 @@ mod tests {
             fs::create_dir(&directory).unwrap();
             let own = NamespaceConfig::new(1, BackendConfig::Memory { size: MIB }, 4096);
             let subsystem = SubsystemConfig {
-                storage: Some(StorageConfig { directory, bytes_max: 8 * MIB }),
+                storage: Some(StorageConfig::new(directory, 8 * MIB)),
                 ..SubsystemConfig::new(NQN, "A", "Selvedge").with(vec![own])
             };
             let fabric = FabricConfig {

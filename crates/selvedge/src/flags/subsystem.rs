@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
+use engine::target::{KnownHost, WriteProtection};
 use nvme::discovery::Nqn;
 
 use super::control::ControlFlags;
 use super::image::{CloneFlags, ImageFlags, RemovalFlags};
-use crate::config::namespace::NamespaceSpec;
+use crate::config::namespace::{NamespaceSpec, parse_uuid};
 use crate::config::size::Size;
 
 #[derive(Debug, Args)]
@@ -99,6 +100,12 @@ pub(crate) struct SubsystemSettings {
     /// What all namespaces there may have together
     #[arg(long, value_name = "SIZE", requires = "storage")]
     pub(crate) storage_max: Option<Size>,
+    /// What the namespaces of one host there may have together [default: half of --storage-max]
+    #[arg(long, value_name = "SIZE", requires = "storage")]
+    pub(crate) storage_max_per_host: Option<Size>,
+    /// Namespaces that one host may create there [default: 64]
+    #[arg(long, value_name = "N", requires = "storage")]
+    pub(crate) storage_namespaces_per_host: Option<u32>,
     /// Number of a port it is found on; may be given several times
     #[arg(long = "port", value_name = "N")]
     pub(crate) ports: Vec<u16>,
@@ -296,6 +303,31 @@ pub(crate) struct NamespaceSettings {
     /// Whether it may be written
     #[arg(long, value_name = "STATE")]
     pub(crate) write_protect: Option<ProtectFlag>,
+    /// The highest write protection that hosts may set; they never lift the operator's [default: off]
+    #[arg(long, value_name = "STATE")]
+    pub(crate) host_write_protection: Option<ProtectFlag>,
+    /// The host that attaches, detaches and deletes it, or none to have nobody do so but the operator
+    #[arg(long, value_name = "NQN,HOSTID|none")]
+    pub(crate) owner: Option<OwnerFlag>,
+}
+
+/// The host that a namespace belongs to, or that it belongs to none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerFlag(pub(crate) Option<KnownHost>);
+
+impl FromStr for OwnerFlag {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        let (nqn, host_id) = text
+            .rsplit_once(',')
+            .ok_or_else(|| format!("`{text}` has no HOSTID: write NQN,HOSTID, or none"))?;
+        let nqn = nqn.parse::<Nqn>().map_err(|error| format!("`{nqn}`: {error}"))?;
+        Ok(Self(Some(KnownHost { nqn: nqn.to_string(), host_id: parse_uuid(host_id)? })))
+    }
 }
 
 /// A limit, or that there is to be none.
@@ -330,4 +362,15 @@ pub(crate) enum ProtectFlag {
     UntilRestart,
     /// It may not, ever: this cannot be taken back
     Permanent,
+}
+
+impl From<ProtectFlag> for WriteProtection {
+    fn from(flag: ProtectFlag) -> Self {
+        match flag {
+            ProtectFlag::Off => Self::None,
+            ProtectFlag::On => Self::On,
+            ProtectFlag::UntilRestart => Self::UntilRestart,
+            ProtectFlag::Permanent => Self::Permanent,
+        }
+    }
 }
