@@ -92,7 +92,7 @@ pub use metrics::{
 };
 pub use preparation::AbsentNamespace;
 pub use request::{AskingHost, HostRequest, HostRequests, PendingRequest, TargetEnded};
-pub use rights::KnownHost;
+pub use rights::{Denial, KnownHost, NamespaceOwned};
 pub use status::{ControllerStatus, PortStatus, QueueStatus, ReactorStatus, TargetStatus};
 pub use target_config::{Reactors, TargetConfig};
 pub use write_protection::WriteProtection;
