@@ -18,6 +18,8 @@ use super::namespace::Namespace;
 use super::namespace_table::NamespaceTable;
 use super::openings::Wanted;
 use super::preparation::{Absence, Opened, Preparation, Prepared, kept_subsystem, pairs, wanted_images};
+use super::reservation::Access;
+use super::rights::KnownHost;
 use super::standby;
 use super::subsystem::Subsystem;
 use crate::ring::{self, thread};
@@ -46,13 +48,23 @@ impl Fabric {
         listener: &Listener,
         absence: Absence,
     ) -> Result<Vec<Change>, TargetError> {
-        self.apply_on(wanted, listener, absence, &[])
+        self.apply_on(wanted, listener, absence, &[], None)
+    }
+
+    /// The same for a host, if no namespace that changes is one that another host has reserved. Only one caller at a time.
+    pub(super) fn apply_for(
+        &self,
+        wanted: &FabricConfig,
+        listener: &Listener,
+        host: &KnownHost,
+    ) -> Result<Vec<Change>, TargetError> {
+        self.apply_on(wanted, listener, Absence::Refused, &[], Some(host))
     }
 
     /// Has namespaces go on by images that were opened on another connection. Only one caller at a time.
     pub(super) fn go_over(&self, listener: &Listener, anew: &[Wanted]) -> Result<(), TargetError> {
         let config = self.directory().config.clone();
-        self.apply_on(&config, listener, Absence::Refused, anew).map(drop)
+        self.apply_on(&config, listener, Absence::Refused, anew, None).map(drop)
     }
 
     fn apply_on(
@@ -61,6 +73,7 @@ impl Fabric {
         listener: &Listener,
         absence: Absence,
         anew: &[Wanted],
+        host: Option<&KnownHost>,
     ) -> Result<Vec<Change>, TargetError> {
         wanted.check()?;
         let old = self.directory();
@@ -70,8 +83,12 @@ impl Fabric {
             let (nqn, nsid) = anew.place();
             Change::NamespaceReplaced { nqn: nqn.to_owned(), nsid }
         }));
-        // Until all is visible, the clerk changes nothing that a namespace to come has read, or one to go leaves.
+        // Until all is visible, the clerk changes nothing that a namespace to come has read, or one to go leaves, and no
+        // reservation that speaks against the change.
         let archive = self.archive();
+        if let Some(host) = host {
+            check_reservations(&old, &changes, host)?;
+        }
         let absent = self.absent();
         let preparation = Preparation {
             old: &old,
@@ -173,6 +190,26 @@ impl Fabric {
             self.notify(&controller, notice);
         }
     }
+}
+
+/// Sees that a host changes no namespace that it may not write to since another has reserved it: to take it away, to hide it
+/// and to protect it are no less than a write.
+fn check_reservations(old: &Directory, changes: &[Change], host: &KnownHost) -> Result<(), TargetError> {
+    for change in changes {
+        let (Change::NamespaceRemoved { nqn, nsid }
+        | Change::NamespaceReplaced { nqn, nsid }
+        | Change::NamespaceResized { nqn, nsid }
+        | Change::NamespaceChanged { nqn, nsid, .. }) = change
+        else {
+            continue;
+        };
+        let subsystem = old.subsystems.iter().find(|subsystem| subsystem.nqn == *nqn);
+        let namespace = subsystem.and_then(|subsystem| subsystem.state().namespaces.get(nsid).cloned());
+        if namespace.is_some_and(|n| n.reservation_forbids(host.host_id.as_bytes(), Access::Write)) {
+            return Err(TargetError::Reserved { nqn: nqn.clone(), nsid: *nsid });
+        }
+    }
+    Ok(())
 }
 
 /// Lets a controller's host see what is there now; what it is to be told.

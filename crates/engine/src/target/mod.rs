@@ -133,6 +133,14 @@ pub enum TargetError {
     /// Reservations that outlive the target cannot be kept, or were not found whole.
     #[error("{0}")]
     Reservations(String),
+    /// A host would change a namespace that another host has reserved.
+    #[error("namespace {nsid} of {nqn} is reserved by another host")]
+    Reserved {
+        /// The subsystem.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+    },
     /// A reactor could not start.
     #[error("cannot start a reactor: {0}")]
     Reactor(io::Error),
@@ -229,10 +237,21 @@ impl Target {
         self.apply_with(wanted, Absence::Refused)
     }
 
-    /// The same, and does without namespaces whose images are not to be had; they come when they are.
+    /// The same for a host that asks for it, unless another host has reserved a namespace that changes: nothing is then.
+    /// Reservations stay as they are from the look at them until all is changed.
     ///
     /// # Errors
-    /// As above, for all but images.
+    /// As above, and `TargetError::Reserved`.
+    pub fn apply_for(&self, wanted: &FabricConfig, host: &KnownHost) -> Result<Vec<Change>, TargetError> {
+        let listener = lock(&self.listener);
+        let Some(listener) = &*listener else { return Err(ended()) };
+        self.fabric.apply_for(wanted, listener, host)
+    }
+
+    /// The same as [`Self::apply`], and does without namespaces whose images are not to be had; they come when they are.
+    ///
+    /// # Errors
+    /// As there, for all but images.
     pub fn apply_what_is_there(&self, wanted: &FabricConfig) -> Result<Vec<Change>, TargetError> {
         self.apply_with(wanted, Absence::Allowed)
     }
@@ -244,9 +263,7 @@ impl Target {
 
     fn apply_with(&self, wanted: &FabricConfig, absence: Absence) -> Result<Vec<Change>, TargetError> {
         let listener = lock(&self.listener);
-        let Some(listener) = &*listener else {
-            return Err(TargetError::Config("the target has ended".to_owned()));
-        };
+        let Some(listener) = &*listener else { return Err(ended()) };
         let changes = self.fabric.apply(wanted, listener, absence)?;
         #[cfg(not(feature = "simulation"))]
         if image_watch::has_images(wanted) {
@@ -387,6 +404,10 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.shutdown();
     }
+}
+
+fn ended() -> TargetError {
+    TargetError::Config("the target has ended".to_owned())
 }
 
 /// Checks that there are identifiers for controllers.
