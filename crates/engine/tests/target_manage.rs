@@ -2,23 +2,31 @@
 //! asked, and how its answer comes back.
 
 mod raw_host;
+#[allow(dead_code, reason = "the tests of reservations need more of it")]
+mod reservation_party;
 
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::limits::ANA_GROUPS_MAX;
 use engine::ring::Engine;
-use engine::target::{HostRequest, HostRequests, NamespaceConfig, PendingRequest, StorageConfig, Visibility};
+use engine::target::{
+    HostRequest, HostRequests, KnownHost, NamespaceConfig, PendingRequest, StorageConfig, TargetError,
+    Visibility, WriteProtection,
+};
 use nvme::command::admin_opcode;
 use nvme::features::FeatureId;
 use nvme::identify::bits::{ana_capabilities, optional_admin_commands, sharing, write_protection};
 use nvme::identify::{
-    Cns, CommandSet, ControllerList, IdentifyController, IdentifyNamespace, NSID_ALL, NamespaceList,
+    Cns, CommandSet, ControllerList, IdentifyController, IdentifyNamespace, IdentifyRequest, NSID_ALL,
+    NamespaceList,
 };
 use nvme::log_page::{CommandsSupported, LogPageId, command_effects};
 use nvme::namespace_management::{NamespaceAttachment, NamespaceManagement};
+use nvme::reservation::ReservationType;
 use nvme::{Status, SubmissionEntry};
 use raw_host::{Client, ENGINES, Give, Host, NQN, Options, PATIENCE, SIZE, TestTarget, assert_status};
+use reservation_party::Party;
 use zerocopy::{FromBytes, IntoBytes};
 
 const OTHER_HOST: &str = "nqn.2014-08.org.example:other-host";
@@ -33,12 +41,18 @@ fn start(engine: Engine) -> (TestTarget, HostRequests) {
             _ => unreachable!("the last namespace is a file"),
         };
         std::fs::create_dir(&directory).unwrap();
-        config.fabric.subsystems[0].storage = Some(StorageConfig::new(directory, ROOM));
+        config.fabric.subsystems[0].storage =
+            Some(StorageConfig { bytes_max_per_host: Some(ROOM), ..StorageConfig::new(directory, ROOM) });
         config.fabric.subsystems.push(raw_host::subsystem(SECOND, Vec::new()));
     });
     let requests = target.target().host_requests().expect("the first to ask for them");
     assert!(target.target().host_requests().is_none(), "there is one administration");
     (target, requests)
+}
+
+fn known(host: &Host) -> KnownHost {
+    let (nqn, id) = (host.options.host_nqn.clone(), host.options.host_id);
+    KnownHost { nqn, host_id: uuid::Uuid::from_bytes(id) }
 }
 
 fn wanted() -> IdentifyNamespace {
@@ -80,6 +94,10 @@ fn asked(
     assert_eq!(host.admin.wait().command_id, probe, "others do not wait for the administration");
     let pending = next(requests);
     let request = pending.request.clone();
+    assert_eq!(pending.host.known.nqn, host.options.host_nqn);
+    assert_eq!(pending.host.known.host_id.as_bytes(), &host.options.host_id);
+    assert_eq!(pending.host.controller, host.controller_id);
+    assert_eq!(pending.host.address, host.admin.stream.local_addr().unwrap());
     pending.answer(answer);
     let reply = host.admin.wait();
     assert_eq!(reply.command_id, id);
@@ -108,12 +126,17 @@ fn namespaces_are_created_attached_and_deleted_by_the_administration() {
         let config = NamespaceConfig {
             visible: Visibility::Only(Vec::new()),
             created_by_host: true,
+            owner: Some(known(&host)),
             ana_group: 3,
             ..NamespaceConfig::new(40, BackendConfig::File { path, size: Some(SIZE) }, 4096)
         };
         target.apply(|fabric| fabric.subsystems[0].namespaces.push(config));
         assert_eq!(namespaces(&mut host.admin, Cns::ACTIVE_NAMESPACE_LIST), [1, 2, 3, 4, 7, 8]);
         assert_eq!(namespaces(&mut host.admin, Cns::ALLOCATED_NAMESPACE_LIST), [1, 2, 3, 4, 7, 8, 40]);
+        assert_eq!(namespaces(&mut other.admin, Cns::ALLOCATED_NAMESPACE_LIST), [1, 2, 3, 4, 7, 8]);
+        assert!(other.admin.identified(40, Cns::ALLOCATED_NAMESPACE).iter().all(|byte| *byte == 0));
+        let reply = other.admin.identify(40, IdentifyRequest::new(Cns::ATTACHED_CONTROLLER_LIST));
+        assert_status(reply.status, Status::INVALID_NAMESPACE, "it is nothing to another host");
         let allocated = host.admin.identified(40, Cns::ALLOCATED_NAMESPACE);
         let allocated = IdentifyNamespace::read_from_bytes(&allocated).unwrap();
         assert_eq!((allocated.size_blocks.get(), allocated.ana_group_id.get()), (2048, 3));
@@ -131,11 +154,7 @@ fn namespaces_are_created_attached_and_deleted_by_the_administration() {
         });
         assert_eq!(attached(&mut host.admin), [1, 0], "the other host's alone");
         assert!(namespaces(&mut other.admin, Cns::ACTIVE_NAMESPACE_LIST).contains(&40));
-        let reply = host.admin.run(entry, Give::Asked(both.as_bytes()));
-        assert_status(reply.status, Status::NAMESPACE_ALREADY_ATTACHED, "one of them has it");
         let entry = NamespaceAttachment::Detach.encode(40);
-        let reply = host.admin.run(entry, Give::Capsule(both.as_bytes()));
-        assert_status(reply.status, Status::NAMESPACE_NOT_ATTACHED, "one of them has it not");
         let one = controllers(&[other.controller_id]);
         let denied = Err(Status::OPERATION_DENIED);
         let (request, reply) = asked(&mut host, &requests, (entry, Give::Asked(one.as_bytes())), denied);
@@ -205,17 +224,53 @@ fn namespaces_that_cannot_be_are_refused_before_anybody_is_asked() {
             let reply = host.admin.run(entry, Give::Asked(list.as_bytes()));
             assert_status(reply.status, Status::CONTROLLER_LIST_INVALID, what);
         }
-        for nsid in [0, 5, 1025, NSID_ALL] {
-            let list = controllers(&[own]);
-            let reply =
-                host.admin.run(NamespaceAttachment::Attach.encode(nsid), Give::Asked(list.as_bytes()));
-            assert_status(reply.status, Status::INVALID_NAMESPACE, &format!("attach {nsid}"));
-            if nsid != NSID_ALL {
-                let reply = host.admin.run(NamespaceManagement::Delete.encode(nsid), Give::Nothing);
-                assert_status(reply.status, Status::INVALID_NAMESPACE, &format!("delete {nsid}"));
-            }
-        }
         assert!(requests.next(Duration::ZERO).unwrap().is_none(), "nobody was asked");
+    }
+}
+
+/// Finding 2: what a host may have is looked at where it is done, and not where its command came in.
+#[test]
+fn a_reservation_that_comes_before_the_deletion_counts() {
+    for engine in ENGINES {
+        let (target, requests) = start(engine);
+        let nsid = 2;
+        let mut owner = Party::connect(target.address(), 1);
+        let mut other = Party::connect(target.address(), 2);
+        target.apply(|fabric| {
+            fabric.subsystems[0].namespaces[1].owner = Some(known(&owner.host));
+        });
+        owner.host.admin.submit(NamespaceManagement::Delete.encode(nsid), Give::Nothing);
+        let pending = next(&requests);
+        other.register(nsid);
+        other.acquire(nsid, ReservationType::WriteExclusive);
+        let host = &pending.host.known;
+        let mut wanted = target.target().config();
+        assert_eq!(wanted.subsystems[0].delete_for(host, Some(nsid)).map(|deleted| deleted.len()), Ok(1));
+        let refused = target.target().apply_for(&wanted, host);
+        assert!(matches!(refused, Err(TargetError::Reserved { nsid: 2, .. })), "{refused:?}");
+        pending.answer(Err(Status::RESERVATION_CONFLICT));
+        assert_status(owner.host.admin.wait().status, Status::RESERVATION_CONFLICT, "it is not deleted");
+        assert!(namespaces(&mut owner.host.admin, Cns::ACTIVE_NAMESPACE_LIST).contains(&nsid));
+        // To hide it from the other host, or to protect it, is no less.
+        for change in [
+            (|n: &mut NamespaceConfig| n.visible.detach("nqn.2014-08.org.example:host-2"))
+                as fn(&mut NamespaceConfig),
+            |n| n.write_protection = WriteProtection::On,
+        ] {
+            let mut wanted = target.target().config();
+            change(&mut wanted.subsystems[0].namespaces[1]);
+            let refused = target.target().apply_for(&wanted, &known(&owner.host));
+            assert!(matches!(refused, Err(TargetError::Reserved { nsid: 2, .. })), "{refused:?}");
+            // Who has reserved it may.
+            target.target().apply_for(&wanted, &known(&other.host)).unwrap();
+            target.apply(|fabric| {
+                let namespace = &mut fabric.subsystems[0].namespaces[1];
+                (namespace.visible, namespace.write_protection) = Default::default();
+            });
+        }
+        other.clear(nsid);
+        target.target().apply_for(&wanted, &known(&owner.host)).unwrap();
+        assert!(!namespaces(&mut owner.host.admin, Cns::ACTIVE_NAMESPACE_LIST).contains(&nsid));
     }
 }
 

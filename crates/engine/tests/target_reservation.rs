@@ -6,13 +6,10 @@ mod reservation_party;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
-use engine::target::{
-    FabricConfig, HostRequest, NamespaceConfig, PortConfig, Reactors, Target, TargetConfig, WriteProtection,
-};
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, Reactors, Target, TargetConfig};
 use nvme::Status;
 use nvme::features::{FeatureId, Select, capabilities, value};
 use nvme::identify::NSID_ALL;
@@ -546,51 +543,4 @@ fn a_host_without_identifier_only_looks() {
     let capability = nobody.get_feature(feature, 1, Select::Capabilities);
     assert_eq!(capability, Ok(capabilities::NAMESPACE_SPECIFIC));
     assert_status(nobody.set_feature(feature, 1, 1), Status::FEATURE_NOT_CHANGEABLE, "persist");
-}
-
-#[test]
-fn write_protection_is_the_administrations_to_change() {
-    let feature = FeatureId::NAMESPACE_WRITE_PROTECTION;
-    let not_changeable = Status::FEATURE_NOT_CHANGEABLE;
-    let target = Target::start(&configure(Engine::Epoll, None)).unwrap();
-    let mut a = Party::connect(target.ports()[0], 1);
-    assert_status(a.set_feature(feature, 1, 1), not_changeable, "nobody answers");
-    assert_eq!(a.get_feature(feature, 1, Select::Capabilities), Ok(capabilities::NAMESPACE_SPECIFIC));
-    let requests = target.host_requests().unwrap();
-    let target = std::sync::Arc::new(target);
-    let administered = target.clone();
-    let administrator = std::thread::spawn(move || {
-        let mut answered = Vec::new();
-        while answered.len() < 3 {
-            let Some(pending) = requests.next(Duration::from_secs(10)).unwrap() else { break };
-            let HostRequest::Protect { nsid, protection, .. } = pending.request else {
-                panic!("{pending:?}")
-            };
-            let mut config = administered.config();
-            config.subsystems[0].namespaces[nsid as usize - 1].write_protection = protection;
-            let outcome = administered.apply(&config).map(|_| 0).map_err(|_| Status::INTERNAL_ERROR);
-            answered.push((nsid, protection));
-            pending.answer(outcome);
-        }
-        answered
-    });
-    let block = vec![1; 512];
-    assert_status(a.set_feature(feature, 2, value::WRITE_PROTECTION_ON), Status::SUCCESS, "on");
-    assert_eq!(a.get_feature(feature, 2, Select::Current), Ok(value::WRITE_PROTECTION_ON));
-    let second = Space { nsid: 2, ..MEMORY };
-    assert_status(a.queues[0].write(second, 0, &block, true).status, Status::WRITE_PROTECTED, "protected");
-    assert_status(a.queues[0].write(MEMORY, 0, &block, true).status, Status::SUCCESS, "another namespace");
-    assert_status(a.set_feature(feature, 2, value::WRITE_PROTECTION_NONE), Status::SUCCESS, "off");
-    assert_status(a.queues[0].write(second, 0, &block, true).status, Status::SUCCESS, "not protected");
-    let until_restart = value::WRITE_PROTECTION_UNTIL_POWER_CYCLE;
-    assert_status(a.set_feature(feature, 2, until_restart), Status::SUCCESS, "until the target starts again");
-    assert_status(a.set_feature(feature, 2, value::WRITE_PROTECTION_NONE), not_changeable, "not before that");
-    assert_eq!(a.get_feature(feature, 2, Select::Current), Ok(until_restart));
-    assert_status(a.set_feature(feature, 2, 7), Status::INVALID_FIELD, "a reserved state");
-    assert_status(a.set_feature(feature, 99, 0), Status::INVALID_NAMESPACE, "no such namespace");
-    assert_status(a.set_feature(feature, NSID_ALL, 0), Status::INVALID_NAMESPACE, "all at once");
-    let expected = [WriteProtection::On, WriteProtection::None, WriteProtection::UntilRestart];
-    assert_eq!(administrator.join().unwrap(), expected.map(|protection| (2, protection)));
-    drop(a);
-    drop(target);
 }

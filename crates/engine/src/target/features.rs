@@ -123,6 +123,8 @@ pub(super) fn get(entry: &SubmissionEntry, controller: &Controller, fabric: &Fab
         return invalid.into();
     };
     let Some(capability) = capability_of(request.id, controller, fabric) else { return invalid.into() };
+    let of_namespace = namespace_features::capability_of(request.id, entry.nsid.get(), controller, fabric);
+    let capability = of_namespace.unwrap_or(capability);
     if request.select != Select::Capabilities && capability & capabilities::NAMESPACE_SPECIFIC != 0 {
         return namespace_features::get(&request, entry.nsid.get(), controller);
     }

@@ -28,6 +28,7 @@ use super::fabric::Fabric;
 use super::namespace::Namespace;
 use super::namespace_admin::{self, FORMATS};
 use super::namespace_table::Attachment;
+use super::write_protection::WriteProtection;
 use crate::backend::Backend;
 use crate::limits::{
     ABORTS_MAX, ADMIN_QUEUE_ENTRIES_MAX, ANA_GROUPS_MAX, ANA_TRANSITION_S_MAX, ASYNC_EVENTS_MAX,
@@ -219,27 +220,34 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
     identify.io_response_capsule_size = U32::new(1);
     identify.sgl_descriptors_max = 1;
     identify.optional_fabrics_commands = U16::new(optional_fabrics_commands::DISCONNECT);
+    let host = controller.host.known();
     if fabric.answers_requests() {
-        identify.write_protection = write_protection::WRITE_PROTECT
-            | write_protection::UNTIL_POWER_CYCLE
-            | write_protection::PERMANENT;
+        let config = &controller.subsystem.state().config;
+        identify.write_protection = write_protection_capabilities(host.protection_max_anywhere(config));
     }
     if namespace_admin::is_offered(&controller.subsystem, fabric) {
         identify.optional_admin_commands = U16::new(optional_admin_commands::NAMESPACE_MANAGEMENT);
         identify.ana_capabilities |= ana_capabilities::GROUP_ID_MANAGED;
-        let served = controller
-            .subsystem
-            .namespaces()
-            .iter()
-            .map(|namespace| namespace.blocks() << namespace.block_shift())
-            .sum();
+        let known = Allocated::of(controller, fabric).0;
+        let served = known.values().map(|d| d.namespace.blocks() << d.namespace.block_shift()).sum();
         let directory = fabric.directory();
         let config = &controller.subsystem.state().config;
-        let (total, free) = namespace_admin::capacity(config, &directory.config, served);
+        let (total, free) = namespace_admin::capacity(&host, config, &directory.config, served);
         identify.total_capacity_bytes = U128::new(total);
         identify.unallocated_capacity_bytes = U128::new(free);
     }
     identify
+}
+
+/// What a host that may set so much can rely on (NWPC).
+const fn write_protection_capabilities(max: WriteProtection) -> u8 {
+    let (on, until_restart) = (write_protection::WRITE_PROTECT, write_protection::UNTIL_POWER_CYCLE);
+    match max {
+        WriteProtection::None => 0,
+        WriteProtection::On => on,
+        WriteProtection::UntilRestart => on | until_restart,
+        WriteProtection::Permanent => on | until_restart | write_protection::PERMANENT,
+    }
 }
 
 /// What hosts with several paths want to know: ANA, and when a lost controller's commands have come to rest.
@@ -302,7 +310,7 @@ impl From<&Attachment> for Described {
     }
 }
 
-/// The namespaces a host may know of: where hosts manage namespaces, those that it does not see, too.
+/// The namespaces a host may know of: where hosts manage namespaces, its own that it does not see, too.
 struct Allocated(BTreeMap<u32, Described>);
 
 impl Allocated {
@@ -311,8 +319,10 @@ impl Allocated {
             let table = controller.table();
             return Self(table.attachments().map(|a| (a.namespace.nsid, Described::from(a))).collect());
         }
+        let host = controller.host.known();
         let state = controller.subsystem.state();
-        let all = state.config.namespaces.iter().filter_map(|config| {
+        let known = state.config.namespaces.iter().filter(|config| host.knows(config));
+        let all = known.filter_map(|config| {
             let namespace = state.namespaces.get(&config.nsid)?.clone();
             Some((config.nsid, Described { namespace, group: config.ana_group }))
         });

@@ -1,5 +1,5 @@
-//! Namespace Management and Namespace Attachment: what a host wants is checked here as far as it can be, and passed on
-//! to the administration, which alone changes what the target serves, and answers.
+//! Namespace Management and Namespace Attachment: that a command makes sense is checked here. Then it is passed on to the
+//! administration, which alone changes what the target serves, sees who may have that, and answers.
 
 use nvme::command::admin_opcode;
 use nvme::identify::bits::sharing;
@@ -13,9 +13,8 @@ use super::config::{FabricConfig, SubsystemConfig};
 use super::controller::Controller;
 use super::fabric::Fabric;
 use super::request::{Asker, HostRequest, PendingRequest};
-use super::reservation::Access;
+use super::rights::KnownHost;
 use super::subsystem::Subsystem;
-use crate::backend::BackendConfig;
 use crate::limits::ANA_GROUPS_MAX;
 
 /// The formats a namespace can be created with, by their index (FLBAS).
@@ -68,11 +67,8 @@ fn manage(entry: &SubmissionEntry, controller: &Controller, data: &[u8]) -> Resu
             Err(Status::COMMAND_SET_NOT_SUPPORTED.do_not_retry())
         }
         NamespaceManagement::Create { .. } => create(nqn, data),
-        NamespaceManagement::Delete if entry.nsid.get() == NSID_ALL => {
-            Ok(HostRequest::DeleteNamespace { nqn, nsid: None })
-        }
         NamespaceManagement::Delete => {
-            let nsid = Some(allocated(entry, controller)?);
+            let nsid = Some(entry.nsid.get()).filter(|nsid| *nsid != NSID_ALL);
             Ok(HostRequest::DeleteNamespace { nqn, nsid })
         }
     }
@@ -112,38 +108,15 @@ fn attach(
 ) -> Result<HostRequest, Status> {
     let subsystem = &*controller.subsystem;
     let action = NamespaceAttachment::decode(entry)?;
-    let nsid = allocated(entry, controller)?;
     if data.len() != IDENTIFY_BYTES {
         return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
     }
     let hosts = hosts(data, subsystem, fabric)?;
-    let attaches = action == NamespaceAttachment::Attach;
-    let state = subsystem.state();
-    let config = state.config.namespaces.iter().find(|namespace| namespace.nsid == nsid);
-    if config.is_some_and(|config| hosts.iter().any(|host| config.visible.includes(host) == attaches)) {
-        let status =
-            if attaches { Status::NAMESPACE_ALREADY_ATTACHED } else { Status::NAMESPACE_NOT_ATTACHED };
-        return Err(status.do_not_retry());
-    }
-    let nqn = subsystem.nqn.clone();
+    let (nqn, nsid) = (subsystem.nqn.clone(), entry.nsid.get());
     Ok(match action {
         NamespaceAttachment::Attach => HostRequest::Attach { nqn, nsid, hosts },
         NamespaceAttachment::Detach => HostRequest::Detach { nqn, nsid, hosts },
     })
-}
-
-/// The namespace a command names, which may be one that its host does not see.
-fn allocated(entry: &SubmissionEntry, controller: &Controller) -> Result<u32, Status> {
-    let nsid = entry.nsid.get();
-    let state = controller.subsystem.state();
-    let namespace = state.namespaces.get(&nsid).ok_or(Status::INVALID_NAMESPACE.do_not_retry())?;
-    match Access::of_admin(entry.opcode) {
-        // Who may not write it may not take it away either.
-        Some(access) if namespace.reservation_forbids(&controller.host.id, access) => {
-            Err(Status::RESERVATION_CONFLICT)
-        }
-        _ => Ok(nsid),
-    }
 }
 
 /// The names of the hosts whose controllers are on the list, each once: a namespace is attached to a host, with all the
@@ -166,20 +139,20 @@ fn hosts(data: &[u8], subsystem: &Subsystem, fabric: &Fabric) -> Result<Vec<Stri
     Ok(hosts)
 }
 
-/// Bytes that a subsystem's namespaces have (TNVMCAP) together with those that hosts may still create, and the latter
-/// alone (UNVMCAP). The sizes are those of the configuration, which all that hosts create have.
-pub(super) fn capacity(subsystem: &SubsystemConfig, fabric: &FabricConfig, served: u64) -> (u128, u128) {
+/// Bytes of the namespaces that a host knows (TNVMCAP) together with those that it may still create, and the latter alone
+/// (UNVMCAP). The sizes are those of the configuration, which all that hosts create have.
+pub(super) fn capacity(
+    host: &KnownHost,
+    subsystem: &SubsystemConfig,
+    fabric: &FabricConfig,
+    served: u64,
+) -> (u128, u128) {
     let Some(storage) = &subsystem.storage else { return (u128::from(served), 0) };
     // Subsystems can share a directory.
     let all = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
-    let used: u128 = all
-        .filter_map(|namespace| match &namespace.backend {
-            BackendConfig::File { path, size: Some(size) } if path.starts_with(&storage.directory) => {
-                Some(u128::from(*size))
-            }
-            _ => None,
-        })
-        .sum();
-    let free = u128::from(storage.bytes_max).saturating_sub(used);
+    let used = all.filter_map(|namespace| namespace.bytes_in(storage)).fold(0, u64::saturating_add);
+    let free = storage.bytes_max.saturating_sub(used);
+    let left = storage.host_bytes_max().saturating_sub(fabric.bytes_of(&host.nqn, storage));
+    let free = u128::from(if host.owner().is_ok() { free.min(left) } else { 0 });
     (u128::from(served) + free, free)
 }

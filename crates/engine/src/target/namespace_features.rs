@@ -34,6 +34,24 @@ pub(super) fn capability(id: FeatureId, fabric: &Fabric) -> Option<u32> {
     Some(capabilities::NAMESPACE_SPECIFIC | if changeable { capabilities::CHANGEABLE } else { 0 })
 }
 
+/// The same of one namespace, as the host of this controller may use it.
+pub(super) fn capability_of(
+    id: FeatureId,
+    nsid: u32,
+    controller: &Controller,
+    fabric: &Fabric,
+) -> Option<u32> {
+    let all = capability(id, fabric)?;
+    if id != FeatureId::NAMESPACE_WRITE_PROTECTION || nsid == ALL_NAMESPACES {
+        return Some(all);
+    }
+    let state = controller.subsystem.state();
+    let config = state.config.namespaces.iter().find(|config| config.nsid == nsid);
+    let host = controller.host.known();
+    let may_change = config.is_some_and(|config| host.check_protection_change(config).is_ok());
+    Some(if may_change { all } else { all & !capabilities::CHANGEABLE })
+}
+
 /// Answers Get Features of one namespace.
 pub(super) fn get(request: &GetFeatures, nsid: u32, controller: &Controller) -> Answer {
     if nsid == ALL_NAMESPACES {
@@ -108,18 +126,10 @@ fn protect(
         value::WRITE_PROTECTION_PERMANENT => WriteProtection::Permanent,
         _ => return Status::INVALID_FIELD.do_not_retry().into(),
     };
-    match namespace.protection() {
-        // No command leaves these (Base 8.1.16).
-        WriteProtection::UntilRestart | WriteProtection::Permanent => {
-            Status::FEATURE_NOT_CHANGEABLE.do_not_retry().into()
-        }
-        now if now == protection => Status::SUCCESS.into(),
-        _ => {
-            let (nqn, nsid) = (controller.subsystem.nqn.clone(), namespace.nsid);
-            let request = HostRequest::Protect { nqn, nsid, protection };
-            held(fabric.ask(PendingRequest::new(request, controller, asker)))
-        }
-    }
+    // Whether this host may have it is seen to where it is changed.
+    let (nqn, nsid) = (controller.subsystem.nqn.clone(), namespace.nsid);
+    let request = HostRequest::Protect { nqn, nsid, protection };
+    held(fabric.ask(PendingRequest::new(request, controller, asker)))
 }
 
 /// Somebody else answers, if he has taken it.

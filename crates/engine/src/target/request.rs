@@ -83,6 +83,27 @@ pub enum HostRequest {
     },
 }
 
+impl fmt::Display for HostRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CreateNamespace { nqn, blocks, block_size, .. } => {
+                write!(f, "create a namespace of {blocks} blocks of {block_size} bytes in {nqn}")
+            }
+            Self::DeleteNamespace { nqn, nsid: Some(nsid) } => write!(f, "delete namespace {nsid} of {nqn}"),
+            Self::DeleteNamespace { nqn, nsid: None } => write!(f, "delete all its namespaces of {nqn}"),
+            Self::Attach { nqn, nsid, hosts } => {
+                write!(f, "attach namespace {nsid} of {nqn} to {}", hosts.join(", "))
+            }
+            Self::Detach { nqn, nsid, hosts } => {
+                write!(f, "detach namespace {nsid} of {nqn} from {}", hosts.join(", "))
+            }
+            Self::Protect { nqn, nsid, protection } => {
+                write!(f, "set the write protection of namespace {nsid} of {nqn} to {}", protection.name())
+            }
+        }
+    }
+}
+
 /// A request on its way, with the command that waits for its answer.
 #[derive(Debug)]
 pub struct PendingRequest {

@@ -3,7 +3,7 @@
 //! state are its caller's.
 
 use nvme::Status;
-use nvme::command::{admin_opcode, io_opcode};
+use nvme::command::io_opcode;
 use nvme::log_page::ReservationNotification;
 use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReleaseAction, ReservationType};
 
@@ -87,7 +87,7 @@ pub(super) struct Outcome {
 pub(super) enum Access {
     /// The read command group.
     Read,
-    /// The write command group.
+    /// The write command group. Namespace Management and Namespace Attachment are in it.
     Write,
 }
 
@@ -103,19 +103,6 @@ impl Access {
             | io_opcode::DATASET_MANAGEMENT
             | io_opcode::COPY
             | io_opcode::FLUSH => Some(Self::Write),
-            _ => None,
-        }
-    }
-
-    /// How the admin command with this opcode touches the namespaces it names.
-    pub(super) const fn of_admin(opcode: u8) -> Option<Self> {
-        match opcode {
-            admin_opcode::SECURITY_RECEIVE => Some(Self::Read),
-            admin_opcode::FORMAT_NVM
-            | admin_opcode::NAMESPACE_ATTACHMENT
-            | admin_opcode::NAMESPACE_MANAGEMENT
-            | admin_opcode::SANITIZE
-            | admin_opcode::SECURITY_SEND => Some(Self::Write),
             _ => None,
         }
     }

@@ -92,8 +92,6 @@ fn commands_belong_to_the_groups_of_the_specification() {
     for (group, opcodes) in groups {
         assert!(opcodes.iter().all(|opcode| Access::of_io(*opcode) == group), "{opcodes:x?}");
     }
-    assert_eq!(Access::of_admin(admin_opcode::FORMAT_NVM), Some(Access::Write));
-    assert_eq!(Access::of_admin(admin_opcode::IDENTIFY), None);
 }
 
 #[test]

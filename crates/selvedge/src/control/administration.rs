@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::target::{Change, FabricConfig, Metrics, Target, TargetStatus};
+use engine::target::{Change, FabricConfig, KnownHost, Metrics, Target, TargetStatus};
 
 use super::guard::{self, Permissions};
 use super::refusal::Refusal;
@@ -103,8 +103,28 @@ impl Administration {
         permissions: Permissions,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
     ) -> Result<(T, Vec<Change>), Refusal> {
+        self.make(permissions, None, edit)
+    }
+
+    /// The same for a host, unless another host has reserved a namespace that it changes. What `edit` sees is what is changed:
+    /// nobody else changes anything from its look at it until it is in effect.
+    pub(super) fn change_for<T>(
+        &self,
+        host: &KnownHost,
+        edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        self.make(Permissions::default(), Some(host), edit).map(|(outcome, _)| outcome)
+    }
+
+    fn make<T>(
+        &self,
+        permissions: Permissions,
+        host: Option<&KnownHost>,
+        edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
+    ) -> Result<(T, Vec<Change>), Refusal> {
         let keeper = self.lock();
         if let Keeper::Group(membership) = &*keeper {
+            // Gateways offer no reservations.
             return change_all(membership, permissions, edit);
         }
         let state = match &*keeper {
@@ -125,7 +145,10 @@ impl Administration {
             Some(state) => Some(state.prepare(&wanted).map_err(|error| Refusal::not_kept(&error))?),
             None => None,
         };
-        let changes = self.target.apply(&wanted)?;
+        let changes = match host {
+            Some(host) => self.target.apply_for(&wanted, host)?,
+            None => self.target.apply(&wanted)?,
+        };
         let kept = self.keep(state, prepared, &wanted);
         if let Err(error) = kept {
             tracing::error!(%error, "the state could not be written; what was served before is served again");

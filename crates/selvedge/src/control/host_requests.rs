@@ -1,5 +1,6 @@
 //! What hosts may change by themselves: namespaces in a subsystem's storage directory, who sees them, and their write
-//! protection. Every wish becomes a change of the administration's, and its outcome the status of a command.
+//! protection. Every wish becomes a change of the administration's, and its outcome the status of a command. Which host
+//! may have what is the engine's to say.
 
 use std::fs;
 use std::io;
@@ -12,16 +13,14 @@ use std::time::Duration;
 use engine::backend::BackendConfig;
 use engine::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX};
 use engine::target::{
-    FabricConfig, HostRequest, HostRequests, NamespaceConfig, StorageConfig, SubsystemConfig, Target,
-    Visibility, WriteProtection,
+    Denial, FabricConfig, HostRequest, HostRequests, KnownHost, NamespaceConfig, NamespaceOwned,
+    StorageConfig, SubsystemConfig, Target, Visibility,
 };
 use nvme::Status;
 use uuid::Uuid;
 
 use super::administration::Administration;
 use super::bodies::free_nsid;
-use super::guard::Permissions;
-use super::refusal::Refusal;
 use crate::failure::Failure;
 
 /// How long the thread waits before it looks whether it is still wanted.
@@ -64,11 +63,12 @@ fn answer_all(requests: &HostRequests, administration: &Administration, stop: &A
     while !stop.load(Ordering::Relaxed) {
         match requests.next(LOOK_INTERVAL) {
             Ok(Some(pending)) => {
-                let outcome = answer(administration, &pending.request);
-                if let Err(status) = &outcome {
-                    tracing::warn!(host = %pending.host, request = ?pending.request, %status, "Refused what a host asked for");
+                let outcome = answer(administration, &pending.host.known, &pending.request);
+                if let Err(denial) = &outcome {
+                    let (host, request) = (&pending.host, &pending.request);
+                    tracing::warn!(%host, status = %denial.status, "Refused to {request}: {denial}");
                 }
-                pending.answer(outcome);
+                pending.answer(outcome.map_err(|denial| denial.status));
             }
             Ok(None) => {}
             Err(_) => return,
@@ -76,123 +76,88 @@ fn answer_all(requests: &HostRequests, administration: &Administration, stop: &A
     }
 }
 
-/// Does what a host asks. The result is the identifier of a namespace that was created, else 0.
-fn answer(administration: &Administration, request: &HostRequest) -> Result<u32, Status> {
+/// Does what a host asks, if it may. The result is the identifier of a namespace that was created, else 0.
+fn answer(administration: &Administration, host: &KnownHost, request: &HostRequest) -> Result<u32, Denial> {
+    let edit = |nqn: &str, edit: &dyn Fn(&mut SubsystemConfig) -> Result<(), Denial>| {
+        change(administration, host, |fabric| edit(subsystem(fabric, nqn)?)).map(|()| 0)
+    };
     match request {
         HostRequest::CreateNamespace { nqn, blocks, block_size, ana_group } => {
-            create(administration, nqn, *blocks, *block_size, *ana_group)
+            create(administration, host, nqn, (*blocks, *block_size), *ana_group)
         }
-        HostRequest::DeleteNamespace { nqn, nsid } => delete(administration, nqn, *nsid).map(|()| 0),
+        HostRequest::DeleteNamespace { nqn, nsid } => delete(administration, host, nqn, *nsid).map(|()| 0),
         HostRequest::Attach { nqn, nsid, hosts } => {
-            change_namespace(administration, nqn, *nsid, |namespace| {
-                attach(&mut namespace.visible, hosts, true)
-            })
+            edit(nqn, &|subsystem| subsystem.attach_for(host, *nsid, hosts, true))
         }
         HostRequest::Detach { nqn, nsid, hosts } => {
-            change_namespace(administration, nqn, *nsid, |namespace| {
-                attach(&mut namespace.visible, hosts, false)
-            })
+            edit(nqn, &|subsystem| subsystem.attach_for(host, *nsid, hosts, false))
         }
         HostRequest::Protect { nqn, nsid, protection } => {
-            change_namespace(administration, nqn, *nsid, |namespace| protect(namespace, *protection))
+            edit(nqn, &|subsystem| subsystem.protect_for(host, *nsid, *protection))
         }
     }
 }
 
-/// Makes a change whose mistakes are statuses.
+/// Makes a change for a host whose mistakes are statuses.
 fn change<T>(
     administration: &Administration,
-    edit: impl FnOnce(&mut FabricConfig) -> Result<T, Status>,
-) -> Result<T, Status> {
-    let mut refused = None;
-    let outcome = administration.change(Permissions::default(), |fabric| {
-        edit(fabric).map_err(|status| {
-            refused = Some(status);
-            Refusal::conflict(status)
-        })
-    });
-    outcome.map(|(value, _)| value).map_err(|refusal| {
-        refused.unwrap_or_else(|| {
-            tracing::warn!(%refusal, "a change that a host asked for cannot be made");
-            match refusal.status {
-                500 => Status::INTERNAL_ERROR,
-                507 => Status::NAMESPACE_INSUFFICIENT_CAPACITY,
-                _ => Status::INVALID_FIELD.do_not_retry(),
-            }
-        })
+    host: &KnownHost,
+    edit: impl FnOnce(&mut FabricConfig) -> Result<T, Denial>,
+) -> Result<T, Denial> {
+    administration.change_for(host, |fabric| Ok(edit(fabric)?)).map_err(|refusal| {
+        let status = refusal.for_host.unwrap_or(match refusal.status {
+            500 => Status::INTERNAL_ERROR,
+            507 => Status::NAMESPACE_INSUFFICIENT_CAPACITY,
+            _ => Status::INVALID_FIELD.do_not_retry(),
+        });
+        Denial { status, rule: refusal.to_string() }
     })
 }
 
-fn subsystem<'a>(fabric: &'a mut FabricConfig, nqn: &str) -> Result<&'a mut SubsystemConfig, Status> {
-    fabric.subsystem_mut(nqn).ok_or(Status::INVALID_FIELD.do_not_retry())
+fn deny<T>(status: Status, rule: impl Into<String>) -> Result<T, Denial> {
+    Err(Denial { status: status.do_not_retry(), rule: rule.into() })
 }
 
-fn change_namespace(
-    administration: &Administration,
-    nqn: &str,
-    nsid: u32,
-    edit: impl FnOnce(&mut NamespaceConfig) -> Result<(), Status>,
-) -> Result<u32, Status> {
-    change(administration, |fabric| {
-        let namespaces = &mut subsystem(fabric, nqn)?.namespaces;
-        let namespace = namespaces.iter_mut().find(|namespace| namespace.nsid == nsid);
-        edit(namespace.ok_or(Status::INVALID_NAMESPACE.do_not_retry())?)
-    })?;
-    Ok(0)
-}
-
-fn attach(visible: &mut Visibility, hosts: &[String], wanted: bool) -> Result<(), Status> {
-    // All of them or none: a host that is already there makes the whole command fail.
-    if hosts.iter().any(|host| visible.includes(host) == wanted) {
-        let status = if wanted { Status::NAMESPACE_ALREADY_ATTACHED } else { Status::NAMESPACE_NOT_ATTACHED };
-        return Err(status.do_not_retry());
+fn subsystem<'a>(fabric: &'a mut FabricConfig, nqn: &str) -> Result<&'a mut SubsystemConfig, Denial> {
+    match fabric.subsystem_mut(nqn) {
+        Some(subsystem) => Ok(subsystem),
+        None => deny(Status::INVALID_FIELD, "there is no such subsystem"),
     }
-    for host in hosts {
-        if wanted {
-            visible.attach(host);
-        } else {
-            visible.detach(host);
-        }
-    }
-    Ok(())
-}
-
-fn protect(namespace: &mut NamespaceConfig, wanted: WriteProtection) -> Result<(), Status> {
-    let fixed =
-        matches!(namespace.write_protection, WriteProtection::Permanent | WriteProtection::UntilRestart);
-    // A host cannot take back what was to hold until a restart, or for ever (Base 8.1.16).
-    if fixed && namespace.write_protection != wanted {
-        return Err(Status::FEATURE_NOT_CHANGEABLE.do_not_retry());
-    }
-    namespace.write_protection = wanted;
-    Ok(())
 }
 
 fn create(
     administration: &Administration,
+    host: &KnownHost,
     nqn: &str,
-    blocks: u64,
-    block_size: u32,
+    (blocks, block_size): (u64, u32),
     ana_group: u32,
-) -> Result<u32, Status> {
+) -> Result<u32, Denial> {
     let bytes = blocks.checked_mul(u64::from(block_size)).filter(|bytes| i64::try_from(*bytes).is_ok());
-    let bytes = bytes.ok_or(Status::NAMESPACE_INSUFFICIENT_CAPACITY.do_not_retry())?;
+    let Some(bytes) = bytes else {
+        return deny(Status::NAMESPACE_INSUFFICIENT_CAPACITY, "it is more than 8 EiB");
+    };
     if bytes == 0 {
-        return Err(Status::INVALID_FIELD.do_not_retry());
+        return deny(Status::INVALID_FIELD, "it has no blocks");
     }
     if ana_group > ANA_GROUPS_MAX {
-        return Err(Status::ANA_GROUP_ID_INVALID.do_not_retry());
+        return deny(Status::ANA_GROUP_ID_INVALID, format!("ANA groups go from 1 to {ANA_GROUPS_MAX}"));
     }
     let uuid = Uuid::new_v4();
     let mut file = None;
-    let made = change(administration, |fabric| {
+    let made = change(administration, host, |fabric| {
+        let NamespaceOwned { owner, host_write_protection } = fabric.created_for(host, nqn, bytes)?;
         let subsystem = subsystem(fabric, nqn)?;
-        let storage = subsystem.storage.as_ref().ok_or(Status::INVALID_FIELD.do_not_retry())?;
+        let Some(storage) = &subsystem.storage else {
+            return deny(Status::INVALID_FIELD, "the subsystem has no storage for namespaces of hosts");
+        };
         check_capacity(storage, bytes)?;
         let taken: Vec<u32> = subsystem.namespaces.iter().map(|namespace| namespace.nsid).collect();
         let nsid = free_nsid(&taken);
         if nsid > NAMESPACES_MAX {
-            return Err(Status::NAMESPACE_ID_UNAVAILABLE.do_not_retry());
+            return deny(
+                Status::NAMESPACE_ID_UNAVAILABLE,
+                format!("all {NAMESPACES_MAX} namespaces are there"),
+            );
         }
         let path = storage.directory.join(format!("{uuid}.img"));
         file = Some(path.clone());
@@ -202,6 +167,8 @@ fn create(
             ana_group: ana_group.max(1),
             visible: Visibility::Only(Vec::new()),
             created_by_host: true,
+            owner: Some(owner),
+            host_write_protection,
             ..NamespaceConfig::new(nsid, backend, block_size)
         };
         subsystem.namespaces.push(config);
@@ -215,15 +182,21 @@ fn create(
 }
 
 /// All files of a storage directory count, whosever they are: they all share its space.
-fn check_capacity(storage: &StorageConfig, bytes: u64) -> Result<(), Status> {
-    let used = used_bytes(&storage.directory).map_err(|error| {
-        tracing::warn!(%error, directory = %storage.directory.display(), "the storage directory cannot be read");
-        Status::INTERNAL_ERROR
-    })?;
-    match used.checked_add(bytes) {
-        Some(sum) if sum <= storage.bytes_max => Ok(()),
-        _ => Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY.do_not_retry()),
+fn check_capacity(storage: &StorageConfig, bytes: u64) -> Result<(), Denial> {
+    let directory = storage.directory.display();
+    let used = match used_bytes(&storage.directory) {
+        Ok(used) => used,
+        Err(error) => {
+            let rule = format!("the storage directory {directory} cannot be read: {error}");
+            return Err(Denial { status: Status::INTERNAL_ERROR, rule });
+        }
+    };
+    if used.checked_add(bytes).is_some_and(|sum| sum <= storage.bytes_max) {
+        return Ok(());
     }
+    let max = storage.bytes_max;
+    let rule = format!("{bytes} bytes more than the {used} in {directory} are over its {max}");
+    deny(Status::NAMESPACE_INSUFFICIENT_CAPACITY, rule)
 }
 
 fn used_bytes(directory: &Path) -> io::Result<u64> {
@@ -237,28 +210,16 @@ fn used_bytes(directory: &Path) -> io::Result<u64> {
     Ok(sum)
 }
 
-fn delete(administration: &Administration, nqn: &str, nsid: Option<u32>) -> Result<(), Status> {
-    let files = change(administration, |fabric| {
+fn delete(
+    administration: &Administration,
+    host: &KnownHost,
+    nqn: &str,
+    nsid: Option<u32>,
+) -> Result<(), Denial> {
+    let files: Vec<PathBuf> = change(administration, host, |fabric| {
         let subsystem = subsystem(fabric, nqn)?;
-        let chosen = |namespace: &NamespaceConfig| {
-            nsid.map_or(namespace.created_by_host, |nsid| namespace.nsid == nsid)
-        };
-        let mut files = Vec::new();
-        for namespace in subsystem.namespaces.iter().filter(|namespace| chosen(namespace)) {
-            if !namespace.created_by_host {
-                return Err(Status::OPERATION_DENIED.do_not_retry());
-            }
-            if !namespace.write_protection.is_none() {
-                return Err(Status::WRITE_PROTECTED.do_not_retry());
-            }
-            files.extend(file_of(subsystem.storage.as_ref(), namespace));
-        }
-        let before = subsystem.namespaces.len();
-        subsystem.namespaces.retain(|namespace| !chosen(namespace));
-        if nsid.is_some() && subsystem.namespaces.len() == before {
-            return Err(Status::INVALID_NAMESPACE.do_not_retry());
-        }
-        Ok(files)
+        let deleted = subsystem.delete_for(host, nsid)?;
+        Ok(deleted.iter().filter_map(|namespace| file_of(subsystem.storage.as_ref(), namespace)).collect())
     })?;
     // Only now: a state that still has the namespace must find its file.
     files.iter().for_each(|file| remove(file));
@@ -284,8 +245,10 @@ fn remove(path: &Path) {
 #[cfg(test)]
 mod tests {
     use engine::ring::Engine;
-    use engine::target::{PortConfig, Reactors, TargetConfig};
+    use engine::target::{PortConfig, Reactors, TargetConfig, WriteProtection};
 
+    use super::super::bodies::NamespacePatch;
+    use super::super::guard::Permissions;
     use super::*;
     use crate::state::StateFile;
 
@@ -330,18 +293,28 @@ mod tests {
             Self { folder, target, administration }
         }
 
-        fn create(&self, bytes: u64) -> Result<u32, Status> {
-            let request = HostRequest::CreateNamespace {
-                nqn: NQN.to_owned(),
-                blocks: bytes / 4096,
-                block_size: 4096,
-                ana_group: 0,
-            };
-            answer(&self.administration, &request)
+        fn ask(&self, host: u128, request: &HostRequest) -> Result<u32, Status> {
+            let outcome = answer(&self.administration, &self::host(host), request);
+            outcome.map_err(|denial| denial.status)
         }
 
-        fn delete(&self, nsid: Option<u32>) -> Result<u32, Status> {
-            answer(&self.administration, &HostRequest::DeleteNamespace { nqn: NQN.to_owned(), nsid })
+        fn create(&self, host: u128, bytes: u64) -> Result<u32, Status> {
+            let nqn = NQN.to_owned();
+            let blocks = bytes / 4096;
+            self.ask(host, &HostRequest::CreateNamespace { nqn, blocks, block_size: 4096, ana_group: 0 })
+        }
+
+        fn delete(&self, host: u128, nsid: Option<u32>) -> Result<u32, Status> {
+            self.ask(host, &HostRequest::DeleteNamespace { nqn: NQN.to_owned(), nsid })
+        }
+
+        fn attach(&self, host: u128, nsid: u32, other: u128) -> Result<u32, Status> {
+            let hosts = vec![self::host(other).nqn];
+            self.ask(host, &HostRequest::Attach { nqn: NQN.to_owned(), nsid, hosts })
+        }
+
+        fn protect(&self, host: u128, nsid: u32, protection: WriteProtection) -> Result<u32, Status> {
+            self.ask(host, &HostRequest::Protect { nqn: NQN.to_owned(), nsid, protection })
         }
 
         fn files(&self) -> usize {
@@ -353,89 +326,125 @@ mod tests {
             fabric.subsystem(NQN)?.namespaces.iter().find(|namespace| namespace.nsid == nsid).cloned()
         }
 
+        /// Changes a namespace as the operator does.
+        fn operate(&self, edit: impl FnOnce(&mut SubsystemConfig)) {
+            let edit = |fabric: &mut FabricConfig| {
+                edit(fabric.subsystem_mut(NQN).unwrap());
+                Ok(())
+            };
+            self.administration.change(Permissions::default(), edit).unwrap();
+        }
+
         fn kept(&self) -> String {
             fs::read_to_string(self.folder.path().join("state/state.json")).unwrap()
         }
     }
 
-    #[test]
-    fn a_host_creates_and_deletes_namespaces_within_the_capacity() {
-        let bed = Bed::new();
-        assert_eq!(bed.create(4 * MIB), Ok(2));
-        let made = bed.namespace(2).unwrap();
-        assert!(made.created_by_host && made.visible == Visibility::Only(Vec::new()));
-        assert!(bed.kept().contains(&made.uuid.unwrap().to_string()));
-        assert_eq!(bed.create(4 * MIB), Ok(3));
-        let full = Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY.do_not_retry());
-        assert_eq!(bed.create(4096), full);
-        assert_eq!(bed.create(u64::MAX), full);
-        assert_eq!(bed.create(0), Err(Status::INVALID_FIELD.do_not_retry()));
-        assert_eq!(bed.files(), 2);
-        assert_eq!(bed.delete(Some(2)), Ok(0));
-        assert_eq!((bed.files(), bed.namespace(2)), (1, None));
-        assert!(!bed.kept().contains(&made.uuid.unwrap().to_string()));
-        assert_eq!(bed.create(4 * MIB), Ok(2));
-        assert_eq!(bed.delete(None), Ok(0));
-        assert_eq!(bed.files(), 0);
-        assert!(bed.namespace(1).is_some(), "the administrator's own stays");
+    fn host(number: u128) -> KnownHost {
+        KnownHost { nqn: format!("nqn.host:{number}"), host_id: Uuid::from_u128(number) }
     }
 
     #[test]
-    fn a_host_deletes_what_hosts_have_created_and_nothing_else() {
+    fn a_host_creates_and_deletes_namespaces_within_the_capacity() {
         let bed = Bed::new();
-        assert_eq!(bed.delete(Some(1)), Err(Status::OPERATION_DENIED.do_not_retry()));
-        assert_eq!(bed.delete(Some(7)), Err(Status::INVALID_NAMESPACE.do_not_retry()));
-        // A configuration may say that a host created it: the file elsewhere stays all the same.
+        assert_eq!(bed.create(1, 4 * MIB), Ok(2));
+        let made = bed.namespace(2).unwrap();
+        assert!(made.created_by_host && made.visible == Visibility::Only(Vec::new()));
+        assert_eq!(made.owner, Some(host(1)));
+        assert!(bed.kept().contains(&made.uuid.unwrap().to_string()) && bed.kept().contains("nqn.host:1"));
+        let full = Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY.do_not_retry());
+        assert_eq!(bed.create(1, 4096), full, "half is one host's");
+        assert_eq!(bed.create(2, 4 * MIB), Ok(3));
+        assert_eq!(bed.create(3, 4096), full, "there is no more");
+        assert_eq!(bed.create(3, u64::MAX), full);
+        assert_eq!(bed.create(3, 0), Err(Status::INVALID_FIELD.do_not_retry()));
+        assert_eq!(bed.create(0, 4096), Err(Status::HOST_ID_NOT_INITIALIZED.do_not_retry()));
+        assert_eq!(bed.files(), 2);
+        assert_eq!(bed.delete(1, Some(2)), Ok(0));
+        assert_eq!((bed.files(), bed.namespace(2)), (1, None));
+        assert!(!bed.kept().contains(&made.uuid.unwrap().to_string()));
+        assert_eq!(bed.create(1, 4 * MIB), Ok(2));
+        assert_eq!(bed.delete(1, None), Ok(0));
+        assert_eq!((bed.files(), bed.namespace(2)), (1, None), "what is another host's stays");
+        assert!(bed.namespace(1).is_some() && bed.namespace(3).is_some(), "and what is the operator's");
+    }
+
+    #[test]
+    fn a_file_elsewhere_stays_whatever_a_configuration_says() {
+        let bed = Bed::new();
         let precious = bed.folder.path().join("precious.img");
         let backend = BackendConfig::File { path: precious.clone(), size: Some(MIB) };
         let odd = NamespaceConfig {
             created_by_host: true,
+            owner: Some(host(1)),
             uuid: Some(Uuid::new_v4()),
             ..NamespaceConfig::new(5, backend, 4096)
         };
-        change(&bed.administration, |fabric| {
-            subsystem(fabric, NQN)?.namespaces.push(odd);
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(bed.delete(Some(5)), Ok(0));
+        bed.operate(|subsystem| subsystem.namespaces.push(odd));
+        assert_eq!(bed.delete(1, Some(5)), Ok(0));
         assert!(precious.exists() && bed.namespace(5).is_none());
     }
 
     #[test]
-    fn attaching_twice_and_detaching_what_is_not_attached_fail() {
+    fn what_hosts_made_before_there_were_owners_is_the_operators() {
         let bed = Bed::new();
-        let nsid = bed.create(MIB).unwrap();
-        let hosts = vec!["nqn.host:1".to_owned(), "nqn.host:2".to_owned()];
-        let ask = |attach: bool, hosts: &[String]| {
-            let (nqn, hosts) = (NQN.to_owned(), hosts.to_vec());
-            let request = if attach {
-                HostRequest::Attach { nqn, nsid, hosts }
-            } else {
-                HostRequest::Detach { nqn, nsid, hosts }
-            };
-            answer(&bed.administration, &request)
-        };
-        assert_eq!(ask(false, &hosts), Err(Status::NAMESPACE_NOT_ATTACHED.do_not_retry()));
-        assert_eq!(ask(true, &hosts[..1]), Ok(0));
-        assert_eq!(ask(true, &hosts), Err(Status::NAMESPACE_ALREADY_ATTACHED.do_not_retry()));
-        assert_eq!(bed.namespace(nsid).unwrap().visible, Visibility::Only(hosts[..1].to_vec()));
-        assert_eq!(ask(true, &hosts[1..]), Ok(0));
-        assert_eq!(ask(false, &hosts), Ok(0));
+        let nsid = bed.create(1, MIB).unwrap();
+        bed.operate(|subsystem| {
+            subsystem.namespaces[1].owner = None;
+            subsystem.namespaces[1].visible = Visibility::default();
+        });
+        let denied = Err(Status::OPERATION_DENIED.do_not_retry());
+        for number in [1, 2] {
+            assert_eq!(bed.delete(number, Some(nsid)), denied);
+            assert_eq!(bed.delete(number, None), Ok(0));
+            assert_eq!(bed.attach(number, nsid, number), denied);
+        }
+        assert_eq!(bed.files(), 1);
+        // The operator may give it to somebody.
+        bed.operate(|subsystem| subsystem.namespaces[1].owner = Some(host(2)));
+        assert_eq!(bed.delete(1, Some(nsid)), denied);
+        assert_eq!(bed.delete(2, Some(nsid)), Ok(0));
+        assert_eq!(bed.files(), 0);
+    }
+
+    #[test]
+    fn attaching_is_kept() {
+        let bed = Bed::new();
+        let nsid = bed.create(1, MIB).unwrap();
+        assert_eq!(bed.attach(2, nsid, 2), Err(Status::INVALID_NAMESPACE.do_not_retry()));
+        assert_eq!(bed.attach(1, nsid, 2), Ok(0));
+        assert_eq!(bed.namespace(nsid).unwrap().visible, Visibility::Only(vec![host(2).nqn]));
+        assert!(bed.kept().contains("nqn.host:2"));
+        assert_eq!(bed.attach(1, nsid, 2), Err(Status::NAMESPACE_ALREADY_ATTACHED.do_not_retry()));
+        let (nqn, hosts) = (NQN.to_owned(), vec![host(2).nqn]);
+        assert_eq!(bed.ask(1, &HostRequest::Detach { nqn, nsid, hosts }), Ok(0));
         assert_eq!(bed.namespace(nsid).unwrap().visible, Visibility::Only(Vec::new()));
     }
 
     #[test]
     fn protection_that_was_to_last_is_not_taken_back() {
         let bed = Bed::new();
-        let ask = |protection| {
-            answer(&bed.administration, &HostRequest::Protect { nqn: NQN.to_owned(), nsid: 1, protection })
-        };
-        assert_eq!(ask(WriteProtection::On), Ok(0));
-        assert_eq!(ask(WriteProtection::None), Ok(0));
-        assert_eq!(ask(WriteProtection::Permanent), Ok(0));
-        assert_eq!(ask(WriteProtection::None), Err(Status::FEATURE_NOT_CHANGEABLE.do_not_retry()));
-        assert_eq!(ask(WriteProtection::Permanent), Ok(0));
+        let fixed = Err(Status::FEATURE_NOT_CHANGEABLE.do_not_retry());
+        assert_eq!(bed.protect(1, 1, WriteProtection::On), fixed, "the operator has not said so");
+        bed.operate(|subsystem| subsystem.namespaces[0].host_write_protection = WriteProtection::Permanent);
+        assert_eq!(bed.protect(1, 1, WriteProtection::On), Ok(0));
+        assert_eq!(bed.protect(2, 1, WriteProtection::None), Ok(0));
+        assert_eq!(bed.protect(1, 1, WriteProtection::Permanent), Ok(0));
+        assert_eq!(bed.protect(1, 1, WriteProtection::None), fixed);
+        assert_eq!(bed.protect(1, 1, WriteProtection::Permanent), Ok(0));
         assert!(bed.kept().contains("permanent"));
+    }
+
+    #[test]
+    fn what_the_operator_sets_is_his_from_then_on() {
+        let bed = Bed::new();
+        bed.operate(|subsystem| subsystem.namespaces[0].host_write_protection = WriteProtection::On);
+        assert_eq!(bed.protect(1, 1, WriteProtection::On), Ok(0));
+        let patch = r#"{ "write_protection": "on" }"#;
+        let patch: NamespacePatch = serde_json::from_str(patch).unwrap();
+        bed.operate(|subsystem| patch.apply(&mut subsystem.namespaces[0]).unwrap());
+        let fixed = Err(Status::FEATURE_NOT_CHANGEABLE.do_not_retry());
+        assert_eq!(bed.protect(1, 1, WriteProtection::None), fixed);
+        assert!(!bed.kept().contains("protected_by_host"));
     }
 }

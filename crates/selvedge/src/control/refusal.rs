@@ -5,7 +5,8 @@ use std::io;
 
 use engine::backend::BackendError;
 use engine::ceph::CephError;
-use engine::target::TargetError;
+use engine::target::{Denial, TargetError};
+use nvme::Status;
 use serde::Serialize;
 
 /// A request that changed nothing.
@@ -13,6 +14,9 @@ use serde::Serialize;
 pub(crate) struct Refusal {
     #[serde(skip)]
     pub(crate) status: u16,
+    /// The status of the command, where it was a host's and there is one for this.
+    #[serde(skip)]
+    pub(crate) for_host: Option<Status>,
     /// What is wrong.
     pub(crate) error: String,
     /// Which field of the body it is about, such as `namespaces[0].size`.
@@ -25,7 +29,7 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(status: u16, error: impl fmt::Display) -> Self {
-        Self { status, error: error.to_string(), field: None, hint: None }
+        Self { status, for_host: None, error: error.to_string(), field: None, hint: None }
     }
 
     /// It is not there: 404.
@@ -81,8 +85,17 @@ impl fmt::Display for Refusal {
     }
 }
 
+impl From<Denial> for Refusal {
+    fn from(denial: Denial) -> Self {
+        Self { for_host: Some(denial.status), ..Self::conflict(denial.rule) }
+    }
+}
+
 impl From<TargetError> for Refusal {
     fn from(error: TargetError) -> Self {
+        if let TargetError::Reserved { .. } = error {
+            return Self { for_host: Some(Status::RESERVATION_CONFLICT), ..Self::conflict(error) };
+        }
         let status = match &error {
             TargetError::Namespace { source: BackendError::Locked { .. }, .. } => 409,
             TargetError::Namespace { source: BackendError::Memory { .. }, .. } => 507,
