@@ -31,7 +31,7 @@ const ANA: AsyncEvent = AsyncEvent::ANA_CHANGE;
 
 /// A host that wants all events of an I/O controller, with queues on every reactor.
 fn watcher(address: SocketAddr, host_nqn: &str) -> (Host, Vec<Client>) {
-    let options = Options { host_nqn: host_nqn.to_owned(), ..Options::default() };
+    let options = if host_nqn == HOST_NQN { Options::default() } else { Options::named(host_nqn) };
     let mut host = Host::connect_with(address, options);
     let reply = host.admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, 0x900, false, Give::Nothing);
     assert_eq!(reply.status, Status::SUCCESS);

@@ -112,7 +112,7 @@ fn namespaces_are_created_attached_and_deleted_by_the_administration() {
     for engine in ENGINES {
         let (target, requests) = start(engine);
         let mut host = Host::connect(target.address());
-        let other = Options { host_nqn: OTHER_HOST.to_owned(), ..Options::default() };
+        let other = Options::named(OTHER_HOST);
         let mut other = Host::connect_with(target.address(), other);
         let data = wanted();
         let (request, reply) =

@@ -420,7 +420,7 @@ fn what_is_there_is_told() {
 fn names_that_hosts_choose_cannot_break_the_text() {
     let (target, _test) = start(ENGINES[1]);
     let host_nqn = "nqn.2014-08.org.example:a\"b\\c\\nd{e},f=\"g\"} # TYPE é";
-    let options = Options { host_nqn: host_nqn.to_owned(), ..Options::default() };
+    let options = Options::named(host_nqn);
     let host = Host::connect_with(target.ports()[0], options);
     let text = scrape(&target);
     let controller = host.controller_id.to_string();

@@ -526,7 +526,7 @@ fn a_removed_namespace_takes_its_reservations_along() {
 }
 
 #[test]
-fn a_host_without_identifier_only_looks() {
+fn a_host_without_identifier_reserves_nothing() {
     let target = Target::start(&configure(Engine::IoUring, None)).unwrap();
     let mut nobody = Party::connect(target.ports()[0], 0);
     let not_initialized = Status::HOST_ID_NOT_INITIALIZED;
@@ -537,7 +537,10 @@ fn a_host_without_identifier_only_looks() {
     let status = nobody.acquire_with(1, AcquireAction::Acquire, kind, (key, 0));
     assert_status(status, not_initialized, "acquire");
     assert_status(nobody.release_with(1, ReleaseAction::Clear, kind, key), not_initialized, "clear");
-    assert_eq!(nobody.report(1).registrants, []);
+    let report = IoCommand::ReservationReport { dwords: REPORT_LENGTH / 4, extended: true };
+    let status = nobody.queues[1].run(report.encode(1), Give::Room(REPORT_LENGTH)).status;
+    assert_status(status, not_initialized, "report");
+    nobody.check_access(MEMORY, true, true, "it reads and writes all the same");
     // Without a state directory nothing persists, and the feature says so.
     let feature = FeatureId::RESERVATION_PERSISTENCE;
     let capability = nobody.get_feature(feature, 1, Select::Capabilities);

@@ -242,7 +242,10 @@ fn nobody_resets_what_is_not_his() {
         };
         let mut asking = connect(|_| {});
         for (what, host) in [
-            ("another host's name", connect(|options| options.host_nqn.push('2'))),
+            (
+                "another host's name",
+                connect(|options| *options = Options::named("nqn.2014-08.org.example:host2")),
+            ),
             ("another host's identifier", connect(|options| options.host_id = [8; 16])),
             ("another subsystem", connect(|o| o.subsystem_nqn = "nqn.2014-08.org.example:other".to_owned())),
         ] {

@@ -400,3 +400,21 @@ fn an_owner_protects_its_own_as_far_as_the_operator_can_undo_it() {
     assert_status(a.delete(own), Status::OPERATION_DENIED, "it is A's no more");
     assert_status(b.delete(own), Status::SUCCESS, "but B's");
 }
+
+/// Finding 12.
+#[test]
+fn a_hosts_identifier_is_nobody_elses() {
+    let serving = Serving::start("max = \"64m\"", "[[subsystem.namespace]]\nnsid = 1\nmemory = \"4m\"\n");
+    let (mut a, b) = parties(&serving);
+    a.register(1);
+    a.acquire(1, ReservationType::ExclusiveAccess);
+    let mut options = b.host.options;
+    options.host_id = a.host.options.host_id;
+    let mut client = raw_host::Client::initialized(serving.address, options.digests);
+    let mut connect = options.connect(0);
+    connect.queue_size = 31;
+    let reply = client.connect(&connect, &options.data(nvme::fabrics::CONTROLLER_ID_ANY));
+    assert_eq!(reply.status, Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), "A's identifier, B's name");
+    assert_eq!(reply.result, u64::from(nvme::fabrics::InvalidParameter::HOST_ID.encode()));
+    serving.assert_logged(&["WARN", &name(1), &name(2), "127.0.0.1:"]);
+}

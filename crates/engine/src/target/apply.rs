@@ -175,6 +175,10 @@ impl Fabric {
                     "a host loses its controller by a change of the configuration"
                 );
                 self.end_controller(&controller);
+            } else if let Some((nsid, other)) = controller.subsystem.registered_otherwise(&controller.host) {
+                // The namespace came with registrations that were kept of it.
+                let why = format!("registered on namespace {nsid} by {other}");
+                self.end_impostor(&controller, &why);
             } else if controller.subsystem.is_discovery {
                 if discovery_changed {
                     notices.push((controller, Notice::DiscoveryLog));

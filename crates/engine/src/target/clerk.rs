@@ -2,6 +2,7 @@
 //! What the commands mean is in `reservation`. Reactors hand them over, and never wait for a disk.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -126,7 +127,7 @@ fn work(fabric: &Fabric, job: Job) {
     let Job { controller, asker, task } = job;
     match task {
         Task::Command { namespace, command, data, slot } => {
-            let done = do_command(fabric, &controller, &namespace, &command, &data);
+            let done = do_command(fabric, (&controller, asker.peer), &namespace, &command, &data);
             let (outcome, data) = match done {
                 Ok(done) => done,
                 Err(status) => return finish(&asker, slot, status, Vec::new()),
@@ -143,8 +144,8 @@ fn work(fabric: &Fabric, job: Job) {
             Fence::raise(fabric, Fenced::Hosts(namespace, outcome.aborts), then);
         }
         Task::Persistence { namespaces, persists } => {
-            let set = |namespace| set_persistence(fabric, namespace, persists);
-            asker.answer(namespaces.iter().try_for_each(set).err().unwrap_or(Status::SUCCESS), 0);
+            let outcome = set_persistence(fabric, (&controller, asker.peer), &namespaces, persists);
+            asker.answer(outcome.err().unwrap_or(Status::SUCCESS), 0);
         }
     }
 }
@@ -157,7 +158,7 @@ fn finish(asker: &Asker, slot: u16, status: Status, data: Vec<u8>) {
 /// Does a reservation command: what follows from it, and the data of a report.
 fn do_command(
     fabric: &Fabric,
-    controller: &Controller,
+    (controller, address): (&Controller, SocketAddr),
     namespace: &Arc<Namespace>,
     command: &IoCommand,
     data: &[u8],
@@ -169,9 +170,19 @@ fn do_command(
     let archive = fabric.archive();
     check_served(fabric, namespace)?;
     let mut state = lock(&namespace.reservations).clone();
+    if let Some(other) = state.other_name(&controller.host.id, &controller.host.nqn) {
+        let (host, id) = (&controller.host.nqn, Uuid::from_bytes(controller.host.id));
+        let (subsystem, nsid) = (&controller.subsystem.nqn, namespace.nsid);
+        tracing::warn!(
+            host, %address, controller = controller.id, subsystem, nsid,
+            "Refused a reservation command: HOSTID {id} is registered by {other}"
+        );
+        return Err(Status::RESERVATION_CONFLICT.do_not_retry());
+    }
     let outcome = execute(&mut state, controller, command, data, fabric.keeps_reservations())?;
     if outcome.changed {
         commit(archive.as_ref(), namespace, state)?;
+        fabric.end_others_by_id_of(controller);
     }
     Ok((outcome, Vec::new()))
 }
@@ -228,11 +239,36 @@ fn report(
     Ok(encode_report(state.generation(), kind, state.persists(), &registrants, extended))
 }
 
-fn set_persistence(fabric: &Fabric, namespace: &Arc<Namespace>, persists: bool) -> Result<(), Status> {
+/// Sets whether registrations on these namespaces persist, on all of them or, where the host may not have one, on none:
+/// what others have registered is kept or lost as those say who are registered.
+fn set_persistence(
+    fabric: &Fabric,
+    (controller, address): (&Controller, SocketAddr),
+    namespaces: &[Arc<Namespace>],
+    persists: bool,
+) -> Result<(), Status> {
     let archive = fabric.archive();
-    check_served(fabric, namespace)?;
-    let mut state = lock(&namespace.reservations).clone();
-    if state.set_persists(persists) { commit(archive.as_ref(), namespace, state) } else { Ok(()) }
+    let host = &controller.host;
+    for namespace in namespaces {
+        check_served(fabric, namespace)?;
+        let state = lock(&namespace.reservations);
+        if !state.registrants().is_empty() && !state.is_registered(&host.id) {
+            drop(state);
+            let (host, subsystem, nsid) = (&host.nqn, &controller.subsystem.nqn, namespace.nsid);
+            tracing::warn!(
+                host, %address, controller = controller.id, subsystem, nsid,
+                "Refused to set Reservation Persistence: others are registered, and it is not"
+            );
+            return Err(Status::RESERVATION_CONFLICT.do_not_retry());
+        }
+    }
+    for namespace in namespaces {
+        let mut state = lock(&namespace.reservations).clone();
+        if state.set_persists(persists) {
+            commit(archive.as_ref(), namespace, state)?;
+        }
+    }
+    Ok(())
 }
 
 /// A namespace that was removed while its command was on its way keeps nothing any more.

@@ -36,6 +36,11 @@ pub(super) struct Host {
 }
 
 impl Host {
+    /// Whether it has no identifier: it is nobody who could be told from others, or could be registered.
+    pub(super) fn is_nameless(&self) -> bool {
+        self.id == [0; 16]
+    }
+
     /// The same for whoever decides what it may change.
     pub(super) fn known(&self) -> KnownHost {
         KnownHost { nqn: self.nqn.clone(), host_id: Uuid::from_bytes(self.id) }

@@ -63,7 +63,9 @@ pub(super) fn answer(
             && known.host == asked.host
             && Arc::ptr_eq(&known.subsystem, &asked.subsystem)
     };
-    if controller.as_ref().is_some_and(|known| !may_ask(known)) {
+    if let Some(known) = controller.as_ref().filter(|known| !may_ask(known)) {
+        let (host, subsystem, owner) = (asker.host(asked), &known.subsystem.nqn, &known.host.nqn);
+        tracing::warn!(%host, subsystem, "Refused to reset controller {}: it is one of {owner}", known.id);
         return invalid.into();
     }
     let living = controller.filter(|known| !known.has_ended());

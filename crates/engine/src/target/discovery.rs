@@ -79,7 +79,9 @@ fn entry(kind: SubsystemType, nqn: &Nqn, port: &PortConfig, socket: &Socket) -> 
     let mut entry = DiscoveryEntry::tcp(kind, nqn, family, &address, &service);
     entry.port_id = U16::new(port.id);
     entry.admin_queue_size_max = U16::new(ADMIN_QUEUE_ENTRIES_MAX);
-    entry.transport_requirements = transport_requirements::FLOW_CONTROL_DISABLE;
+    // A host without an identifier may connect; only what needs one is refused.
+    entry.transport_requirements =
+        transport_requirements::FLOW_CONTROL_DISABLE | transport_requirements::ZERO_HOST_ID;
     entry
 }
 

@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use nvme::Status;
 use nvme::cross_reset::ControllerInstance;
 use nvme::discovery::DISCOVERY_NQN;
+use uuid::Uuid;
 
 use super::admission::{Admission, Guest, Network, Quotas, Refusals, Rule};
 use super::clerk::Job;
 use super::config::{FabricConfig, PortConfig};
-use super::controller::{Controller, Quiesce};
+use super::controller::{Controller, Host, Quiesce};
 use super::cross_reset::PeerResets;
 use super::event::Notice;
 use super::fence::{Fence, Fenced, Then};
@@ -118,6 +119,38 @@ impl Controllers {
         };
         discovery().min_by_key(weight).cloned()
     }
+}
+
+/// Why there is no controller, or no queue, for a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoController {
+    /// There is no place for it.
+    NoPlace(Rule),
+    /// Its identifier is another host's, as this says.
+    HostIdTaken(String),
+}
+
+impl From<Rule> for NoController {
+    fn from(rule: Rule) -> Self {
+        Self::NoPlace(rule)
+    }
+}
+
+/// Who has the identifier of this host in the subsystem, and is another host by its name. An identifier is a host's as long as
+/// it has controllers or registrations. Hosts without one are all different (Base 5.1.25.1.28), and a discovery service is
+/// open to everybody, so that nobody can claim one there.
+fn holder(controllers: &Controllers, subsystem: &Arc<Subsystem>, host: &Host) -> Option<String> {
+    if host.is_nameless() || subsystem.is_discovery {
+        return None;
+    }
+    let is_other = |known: &&Arc<Controller>| {
+        known.host.id == host.id && known.host.nqn != host.nqn && Arc::ptr_eq(&known.subsystem, subsystem)
+    };
+    if let Some(known) = controllers.by_id.values().find(is_other) {
+        return Some(format!("{}, which has controller {}", known.host.nqn, known.id));
+    }
+    let (nsid, nqn) = subsystem.registered_otherwise(host)?;
+    Some(format!("{nqn}, which is registered on namespace {nsid}"))
 }
 
 /// A random number that is not 0.
@@ -276,24 +309,29 @@ impl Fabric {
         all.find(|subsystem| subsystem.nqn == nqn).cloned()
     }
 
-    /// Makes a controller for a host.
+    /// Makes a controller of `subsystem` for `host`.
     ///
     /// # Errors
-    /// The rule by which the host gets none.
+    /// Why the host gets none.
     pub(super) fn add_controller(
         &self,
+        subsystem: &Arc<Subsystem>,
+        host: &Host,
         guest: &Guest,
-        is_discovery: bool,
         make: impl FnOnce(ControllerInstance) -> Controller,
-    ) -> Result<Arc<Controller>, Rule> {
+    ) -> Result<Arc<Controller>, NoController> {
         let mut guard = lock(&self.controllers);
         let controllers = &mut *guard;
         let ids = &self.controller_ids;
         // An ending one still has what it had.
         if controllers.by_id.len() + controllers.ending.len() >= ids.clone().count() {
-            return Err(Rule::Controllers);
+            return Err(Rule::Controllers.into());
         }
-        let in_excess = if is_discovery {
+        // Under the lock: whoever registers a host looks for others with its identifier afterwards, and takes it, too.
+        if let Some(holder) = holder(controllers, subsystem, host) {
+            return Err(NoController::HostIdTaken(holder));
+        }
+        let in_excess = if subsystem.is_discovery {
             controllers.discovery_in_excess()
         } else {
             controllers.admission.take_controller(guest)?;
@@ -326,6 +364,31 @@ impl Fabric {
             self.end_controller(&in_excess);
         }
         Ok(controller)
+    }
+
+    /// Ends the controllers that other hosts have of the same subsystem by the identifier of this host, which is registered now.
+    /// They have come since it lost its last controller, while its command was on its way.
+    pub(super) fn end_others_by_id_of(&self, controller: &Controller) {
+        let host = &controller.host;
+        for other in self.controllers_of(&controller.subsystem) {
+            if other.host.id == host.id && other.host.nqn != host.nqn {
+                self.end_impostor(&other, &format!("registered by {}", host.nqn));
+            }
+        }
+    }
+
+    /// Ends a controller whose host has an identifier that is another's.
+    pub(super) fn end_impostor(&self, controller: &Arc<Controller>, why: &str) {
+        let Host { nqn, id } = &controller.host;
+        let (id, subsystem) = (Uuid::from_bytes(*id), &controller.subsystem.nqn);
+        let controller_id = controller.id;
+        tracing::warn!(
+            host = nqn,
+            controller = controller_id,
+            subsystem,
+            "Ended a controller: its host's identifier (HOSTID) {id} is {why}"
+        );
+        self.end_controller(controller);
     }
 
     /// Gives a controller's host the place for another I/O queue.

@@ -9,13 +9,15 @@ use nvme::fabrics::{
     fabrics_type, property,
 };
 use nvme::{Status, SubmissionEntry};
+use uuid::Uuid;
 use zerocopy::FromBytes;
 
 use super::admin::Answer;
-use super::admission::{Guest, Network, Rule};
+use super::admission::{Guest, Network};
 use super::connection::{Connection, Environment, Session};
 use super::controller::{Controller, Host, Quiesce};
 use super::end::End;
+use super::fabric::NoController;
 use super::namespace_table::Views;
 use super::slot::Slots;
 use super::status::OpenQueue;
@@ -28,24 +30,33 @@ use crate::limits::{
 /// reset is complete with its last command, for which the host has to wait longer than it does for the command itself.
 const READY_TIMEOUT_500MS: u8 = (CONTROLLER_QUIESCE_MS_MAX / 500) as u8;
 
-/// Why a Connect is refused: the status, where the fault is, and the rule about places that was met.
-struct Refusal(Status, Option<InvalidParameter>, Option<Rule>);
+/// Why a Connect is refused: the status, where the fault is, and the rule where that says more.
+struct Refusal {
+    status: Status,
+    parameter: Option<InvalidParameter>,
+    rule: Option<NoController>,
+}
 
 impl From<InvalidParameter> for Refusal {
     fn from(parameter: InvalidParameter) -> Self {
-        Self(Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), Some(parameter), None)
+        let status = Status::CONNECT_INVALID_PARAMETERS.do_not_retry();
+        Self { status, parameter: Some(parameter), rule: None }
     }
 }
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Self(status, None, None)
+        Self { status, parameter: None, rule: None }
     }
 }
 
-impl From<Rule> for Refusal {
-    fn from(rule: Rule) -> Self {
-        Self(Status::CONNECT_CONTROLLER_BUSY, None, Some(rule))
+impl From<NoController> for Refusal {
+    fn from(rule: NoController) -> Self {
+        let refusal = match &rule {
+            NoController::NoPlace(_) => Self::from(Status::CONNECT_CONTROLLER_BUSY),
+            NoController::HostIdTaken(_) => Self::from(InvalidParameter::HOST_ID),
+        };
+        Self { rule: Some(rule), ..refusal }
     }
 }
 
@@ -78,34 +89,38 @@ impl Connection {
                 self.is_queue = true;
                 self.respond_connect(entry.command_id.get(), controller_id);
             }
-            Err(Refusal(status, parameter, rule)) => {
-                self.tell_refusal(data, status, (parameter, rule), env);
-                let result = parameter.map_or(0, InvalidParameter::encode);
-                self.refuse_with(entry, status, u64::from(result));
+            Err(refusal) => {
+                self.log_refusal(&refusal, data, env);
+                let result = refusal.parameter.map_or(0, InvalidParameter::encode);
+                self.refuse_with(entry, refusal.status, u64::from(result));
             }
         }
         Ok(())
     }
 
-    /// Logs a refusal: who asked, for what, and why not.
-    fn tell_refusal(
-        &self,
-        data: &[u8],
-        status: Status,
-        (parameter, rule): (Option<InvalidParameter>, Option<Rule>),
-        env: &Environment<'_>,
-    ) {
+    /// Says in the log who was refused, for what, and by which rule. An identifier that two hosts have is somebody's mistake, to
+    /// be put right.
+    fn log_refusal(&self, refusal: &Refusal, data: &[u8], env: &Environment<'_>) {
         let data = ConnectData::read_from_bytes(data).ok();
-        let name = |bytes: &[u8; 256]| Nqn::decode(bytes).map(|nqn| nqn.as_str().to_owned()).ok();
-        let host = data.as_ref().and_then(|data| name(&data.host_nqn));
-        let subsystem = data.as_ref().and_then(|data| name(&data.subsystem_nqn));
-        let (peer, field) = (self.peer, parameter.map(InvalidParameter::name));
-        let Some(rule) = rule else {
-            tracing::info!(%peer, host, subsystem, %status, field, "Connect refused");
-            return;
-        };
-        if let Some(times) = env.fabric.refusals.count(rule) {
-            tracing::warn!(%peer, host, subsystem, rule = rule.name(), times, "Connect refused: {rule}");
+        let name = |bytes: &[u8; 256]| Nqn::decode(bytes).map_or("?".to_owned(), |name| name.to_string());
+        let host = data.as_ref().map(|data| name(&data.host_nqn));
+        let subsystem = data.as_ref().map(|data| name(&data.subsystem_nqn));
+        let address = self.peer;
+        let (status, field) = (refusal.status, refusal.parameter.map(InvalidParameter::name));
+        match &refusal.rule {
+            None => tracing::info!(%address, host, subsystem, %status, field, "Refused a Connect"),
+            Some(NoController::HostIdTaken(holder)) => {
+                let id = data.map_or(Uuid::nil(), |data| Uuid::from_bytes(data.host_id));
+                tracing::warn!(
+                    %address, host, subsystem, %status, "Refused a Connect: HOSTID {id} is in use by {holder}"
+                );
+            }
+            Some(NoController::NoPlace(rule)) => {
+                if let Some(times) = env.fabric.refusals.count(*rule) {
+                    let name = rule.name();
+                    tracing::warn!(%address, host, subsystem, rule = name, times, "Refused a Connect: {rule}");
+                }
+            }
         }
     }
 
@@ -132,9 +147,11 @@ impl Connection {
             network: Network::of(self.peer.ip()),
             is_named: subsystem.names(&host.nqn),
         };
-        let controller = env.fabric.add_controller(&guest, subsystem.is_discovery, |instance| {
-            Controller::new(instance, subsystem.clone(), host, (port, guest.clone()), keep_alive_ms, now)
-        })?;
+        let make = |instance| {
+            let of = (port, guest.clone());
+            Controller::new(instance, subsystem.clone(), host.clone(), of, keep_alive_ms, now)
+        };
+        let controller = env.fabric.add_controller(&subsystem, &host, &guest, make)?;
         tracing::info!(
             controller = controller.id,
             subsystem = controller.subsystem.nqn,
@@ -171,11 +188,11 @@ impl Connection {
         if subsystem.is_discovery {
             return Err(InvalidParameter::QUEUE_ID.into());
         }
-        env.fabric.take_queue(&controller)?;
+        env.fabric.take_queue(&controller).map_err(NoController::from)?;
         controller.add_queue(self.serial, self.open_queue(connect, env)).map_err(|status| {
             env.fabric.give_queue(&controller);
             let unknown = status.without_flags() == Status::CONNECT_INVALID_PARAMETERS;
-            Refusal(status, unknown.then_some(InvalidParameter::QUEUE_ID), None)
+            Refusal { parameter: unknown.then_some(InvalidParameter::QUEUE_ID), ..status.into() }
         })?;
         let id = controller.id;
         let views = Views::new(controller.table());

@@ -208,6 +208,9 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
     identify.namespaces_max = U32::new(NAMESPACES_MAX);
     let reservations = if fabric.offers_reservations() { optional_nvm_commands::RESERVATIONS } else { 0 };
     identify.optional_nvm_commands = U16::new(NVM_COMMANDS | reservations);
+    if fabric.offers_reservations() {
+        identify.controller_attributes |= U32::new(controller_attributes::RESERVATION_HOST_ID);
+    }
     identify.fused_operations = U16::new(fused_operations::COMPARE_AND_WRITE);
     // The atomic write units stay at their least, a block (0's based). A fused pair of any length is one step among
     // those who write, but a read beside it can see a part of what it writes.

@@ -99,6 +99,9 @@ pub(super) fn set(
             controller.state().features.set_reservation_masks(nsids, request.value & MASK_ALL);
             Status::SUCCESS.into()
         }
+        FeatureId::RESERVATION_PERSISTENCE if controller.host.is_nameless() => {
+            Status::HOST_ID_NOT_INITIALIZED.do_not_retry().into()
+        }
         FeatureId::RESERVATION_PERSISTENCE => {
             let persists = request.value & value::PERSIST_THROUGH_POWER_LOSS != 0;
             let task = Task::Persistence { namespaces, persists };

@@ -18,7 +18,7 @@ pub(super) type HostId = [u8; 16];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Registrant {
     pub(super) host_id: HostId,
-    /// The host's name when it registered, for people to read. Nothing is decided by it.
+    /// The host's name when it registered. No other may use its identifier as long as it is registered.
     pub(super) host_nqn: String,
     /// Its reservation key (RKEY), never 0.
     pub(super) key: u64,
@@ -200,6 +200,11 @@ impl Reservations {
             Some(holder) => holder == *host_id,
             None => self.is_registered(host_id),
         })
+    }
+
+    /// The name under which another host than `host_nqn` is registered by this identifier, if one is.
+    pub(super) fn other_name(&self, host_id: &HostId, host_nqn: &str) -> Option<&str> {
+        self.registrant(host_id).map(|registrant| &*registrant.host_nqn).filter(|name| *name != host_nqn)
     }
 
     /// Whether the host is registered.

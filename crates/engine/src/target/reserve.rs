@@ -2,7 +2,6 @@
 //! What they mean is in `reservation`.
 
 use nvme::Status;
-use nvme::io::IoCommand;
 
 use super::clerk::{Job, Task};
 use super::connection::{Connection, Environment, Session};
@@ -34,9 +33,8 @@ impl Connection {
         let Work::Reservation { command } = slot.work else { return Err(Status::INTERNAL_ERROR) };
         let namespace = slot.attachment().ok_or(Status::INVALID_NAMESPACE)?.namespace.clone();
         let command_id = slot.command_id;
-        // Without an identifier a host is nobody who could be registered. It may look at who is.
-        let looks = matches!(command, IoCommand::ReservationReport { .. });
-        if !looks && controller.host.id == [0; 16] {
+        // Without an identifier a host is nobody who could be registered (RHII, Base 8.1.22).
+        if controller.host.is_nameless() {
             return Err(Status::HOST_ID_NOT_INITIALIZED.do_not_retry());
         }
         let data = self.slots.data(index).to_vec();

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use super::ana::AnaGroups;
 use super::config::{PortConfig, SubsystemConfig};
+use super::controller::Host;
 use super::counters::SubsystemCounters;
 use super::namespace::Namespace;
 use super::namespace_table::{Attachment, NamespaceTable};
@@ -73,6 +74,19 @@ impl Subsystem {
     /// Whether the operator has named this host.
     pub(super) fn names(&self, host_nqn: &str) -> bool {
         self.state().config.hosts.iter().any(|host| host == host_nqn)
+    }
+
+    /// A namespace on which the identifier of this host is registered by another name, and that name.
+    pub(super) fn registered_otherwise(&self, host: &Host) -> Option<(u32, String)> {
+        if host.is_nameless() {
+            return None;
+        }
+        let state = self.state();
+        state.namespaces.values().find_map(|namespace| {
+            let reservations = lock(&namespace.reservations);
+            let other = reservations.other_name(&host.id, &host.nqn)?;
+            Some((namespace.nsid, other.to_owned()))
+        })
     }
 
     /// Whether it is found on this port.

@@ -45,6 +45,15 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Another host, with a name and an identifier of its own.
+    pub(crate) fn named(host_nqn: &str) -> Self {
+        let mut host_id = [8; 16];
+        for (at, byte) in host_nqn.bytes().enumerate() {
+            host_id[at % 15] ^= byte.rotate_left((at / 15) as u32);
+        }
+        Self { host_nqn: host_nqn.to_owned(), host_id, ..Self::default() }
+    }
+
     /// The Connect command for queue `queue_id`.
     pub(crate) fn connect(&self, queue_id: u16) -> Connect {
         Connect {
