@@ -3,8 +3,9 @@
 #
 #   job-commands.sh ADDRESS PORT NQN
 #
-# Namespace 1 has blocks of 512 bytes, namespace 2 of 4096; the target lets hosts create namespaces. What somebody
-# outside has to do is asked for: of the target (`target`) and of the second host (`second`).
+# Namespace 1 has blocks of 512 bytes, namespace 2 of 4096, whose write protection hosts may set, and namespace 3 is hidden
+# from the second host; the target lets hosts create namespaces. What somebody outside has to do is asked for: of the target
+# (`target`) and of the second host (`second`).
 . /guest-lib.sh
 
 address=$1 port=$2 nqn=$3
@@ -140,12 +141,24 @@ features_are_set() {
 }
 
 write_protects() {
+    # What hosts may set anywhere (NWPC): Write Protect, and until a power cycle, as owners may.
+    jq -e '.nwpc == 3' /tmp/id-ctrl.json
+    fails_with 'changeable|0x4?10e' nvme set-feature "$controller" -n 1 -f 0x84 -V 1
+    fails_with 'changeable|0x4?10e' nvme set-feature "$controller" -n 2 -f 0x84 -V 3
+    second refused 10e protect 1 1
     nvme set-feature "$controller" -n 2 -f 0x84 -V 1
     shows '0x0*1$' nvme get-feature "$controller" -n 2 -f 0x84
     head -c 4096 /dev/zero >/tmp/zeroes
     fails_with 'write protected|0x4?020' nvme write "$disk2" -s 0 -c 0 -z 4096 -d /tmp/zeroes
     nvme set-feature "$controller" -n 2 -f 0x84 -V 0
     within_ms 10000 'a namespace that may be written again' \
+        nvme write "$disk2" -s 0 -c 0 -z 4096 -d /tmp/zeroes
+    # What the operator has set, no host lifts.
+    target namespace set "$nqn" 2 --write-protect on
+    fails_with 'changeable|0x4?10e' nvme set-feature "$controller" -n 2 -f 0x84 -V 0
+    second refused 10e protect 2 0
+    target namespace set "$nqn" 2 --write-protect off
+    within_ms 10000 'a namespace that the operator lets be written again' \
         nvme write "$disk2" -s 0 -c 0 -z 4096 -d /tmp/zeroes
 }
 
@@ -155,13 +168,40 @@ is_gone() { ! namespace_device "$nqn" "$1"; }
 
 has_size() { [[ $(blockdev --getsize64 "$1") == "$2" ]]; }
 
+# The second host has what it was given, and changes nothing of this host's or the operator's.
+has_its_rights_alone() {
+    local made cntlid disk
+    cntlid=$(jq .cntlid /tmp/id-ctrl.json)
+    second lists '[1,2]'
+    second refused 00b attach 3
+    second refused 00b delete 3
+    second refused 015 detach 1 "$cntlid"
+    second refused 015 delete 1
+    made=$(nvme create-ns "$controller" -s 4096 -c 4096 -f 1 -m 1 | grep -oE 'nsid: ?[0-9]+' | grep -oE '[0-9]+')
+    nvme attach-ns "$controller" -n "$made" -c "$cntlid"
+    disk=$(wait_for_namespace "$nqn" "$made")
+    second refused 00b attach "$made"
+    second refused 00b delete "$made"
+    second refused 115 create 999999999
+    second create 4096
+    # All means its own.
+    second delete 0xffffffff
+    second lists '[1,2]'
+    nvme resv-register "$disk" -n "$made" -k 0xa -r 0
+    nvme resv-acquire "$disk" -n "$made" -c 0xa -t 2 -a 0
+    second refused 00b attach "$made"
+    nvme resv-release "$disk" -n "$made" -c 0xa -t 2 -a 1
+    nvme delete-ns "$controller" -n "$made"
+    within_ms 10000 'a namespace that was deleted' is_gone "$made"
+}
+
 # Created, attached, used, detached and deleted by this host alone.
 manages_namespaces() {
     local made cntlid disk
     cntlid=$(jq .cntlid /tmp/id-ctrl.json)
     made=$(nvme create-ns "$controller" -s 16384 -c 16384 -f 1 -m 1 | grep -oE 'nsid: ?[0-9]+' | grep -oE '[0-9]+')
     echo "made $made"
-    lists_namespaces '[1,2]'
+    lists_namespaces '[1,2,3]'
     nvme list-ns "$controller" --all
     nvme attach-ns "$controller" -n "$made" -c "$cntlid"
     within_ms 10000 'a namespace that was attached' is_there "$made"
@@ -253,7 +293,7 @@ if check 'connect' connect; then
     check 'id-ctrl' id_ctrl_is_true
     check 'id-ns' id_ns_is_true
     check 'ns-descs' nvme ns-descs "$controller" -n 1
-    check 'list-ns' lists_namespaces '[1,2]'
+    check 'list-ns' lists_namespaces '[1,2,3]'
     check 'show-regs' nvme show-regs "$controller"
     check 'smart-log error-log fw-log effects-log ana-log changed-ns-list-log' logs_are_read
     check 'error-log has what failed' errors_are_logged
@@ -262,6 +302,7 @@ if check 'connect' connect; then
     check_commands 'file, 4096:' "$disk2" 4096
     check 'write protection' write_protects
     check 'create-ns attach-ns detach-ns delete-ns' manages_namespaces
+    check 'a second host with fewer rights' has_its_rights_alone
     check 'resize, hot add and remove' hot_changes
     check 'ANA states' ana_changes
     check 'reservations with a second host' reserves

@@ -1,5 +1,5 @@
-# A second host of a subsystem, in a guest of its own: it does what it is told on its input, a word a line with a number
-# in front, and says `answer N STATUS`.
+# A second host of a subsystem, with fewer rights, in a guest of its own: it does what it is told on its input, a word a line
+# with a number in front and with what goes with it behind, and says `answer N STATUS`.
 #
 #   job-second-host.sh ADDRESS PORT NQN
 . /guest-lib.sh
@@ -12,8 +12,27 @@ connect() {
         -q "nqn.2014-08.org.nvmexpress:uuid:$HOST_ID" -I "$HOST_ID"
 }
 
+# refused CODE WORD...: it ends with the status whose type and code these digits are, whatever its flags.
+refused() {
+    local code=$1 answer
+    shift
+    if answer=$(do_word "$@" 2>&1); then
+        echo "it went well: $*"
+        return 1
+    fi
+    echo "$answer"
+    grep -qiE "0x[0-9a-f]?${code}\b" <<<"$answer"
+}
+
 do_word() {
     case $1 in
+        refused) refused "${@:2}" ;;
+        attach) nvme attach-ns "$controller" -n "$2" -c "${3:-$own}" ;;
+        detach) nvme detach-ns "$controller" -n "$2" -c "${3:-$own}" ;;
+        create) nvme create-ns "$controller" -s "$2" -c "$2" -f 1 -m 1 ;;
+        delete) nvme delete-ns "$controller" -n "$2" ;;
+        protect) nvme set-feature "$controller" -n "$2" -f 0x84 -V "$3" ;;
+        lists) [[ $(nvme list-ns "$controller" --all -o json | jq -c '[.nsid_list[].nsid]') == "$2" ]] ;;
         write) nvme write "$disk" -s 0 -c 0 -z 512 -d /tmp/zeroes ;;
         read) nvme read "$disk" -s 0 -c 0 -z 512 -d /dev/null ;;
         register) nvme resv-register "$disk" -n 1 -k 0xb -r 0 ;;
@@ -28,10 +47,13 @@ modprobe nvme-tcp
 head -c 512 /dev/zero >/tmp/zeroes
 if check 'second host connects' connect; then
     disk=$(wait_for_namespace "$nqn" 1)
+    controller=$(controller_device "$nqn")
+    own=$(nvme id-ctrl "$controller" -o json | jq .cntlid)
     echo 'second host is ready'
-    while read -r -t 1200 number word; do
+    while read -r -t 1200 number rest; do
         [[ $number != stop ]] || break
-        do_word "$word"
+        read -r -a words <<<"$rest"
+        do_word "${words[@]}"
         echo "answer $number $?"
     done
     check 'second host disconnects' nvme disconnect -n "$nqn"

@@ -11,6 +11,8 @@ use crate::test::{Options, Outcome};
 use crate::{lab, workspace};
 
 const NQN: &str = "nqn.2026-01.io.selvedge:commands";
+/// The name of the second guest's host (lab/job-second-host.sh).
+const SECOND_HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:5e17ed9e-0000-4000-8000-000000000002";
 /// Two emulated machines on two slow cores.
 const LIMIT: Duration = Duration::from_secs(900);
 const READY_LIMIT: Duration = Duration::from_secs(240);
@@ -40,7 +42,9 @@ fn target(program: &str, scratch: &Path) -> Result<(Target, String), String> {
          [[subsystem]]\nnqn = \"{NQN}\"\nallow_any_host = true\n\
          storage = {{ directory = \"{}\", max = \"256m\" }}\n\
          [[subsystem.namespace]]\nnsid = 1\nmemory = \"64m\"\nblock = 512\n\
-         [[subsystem.namespace]]\nnsid = 2\nfile = \"{}\"\nsize = \"64m\"\nblock = 4096\n",
+         [[subsystem.namespace]]\nnsid = 2\nfile = \"{}\"\nsize = \"64m\"\nblock = 4096\n\
+         host_write_protection = \"until-restart\"\n\
+         [[subsystem.namespace]]\nnsid = 3\nmemory = \"16m\"\nhidden_from = [\"{SECOND_HOST}\"]\n",
         storage.display(),
         scratch.join("namespace-2").display(),
     );

@@ -23,7 +23,8 @@ use crate::gateway::{GroupSpec, check_name};
   block:PATH               on a block device
   rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME]
                            in an image of a Ceph cluster; a snapshot is only read
-  Each takes ,block=512|4096 (default 4096) ,nsid=N and ,uuid=UUID.
+  Each takes ,block=512|4096 (default 4096) ,nsid=N ,uuid=UUID and ,host_write_protection=off|on|until-restart|permanent
+  (the highest that hosts may set; default off).
 
 Examples:
   selvedge serve --namespace memory:1g

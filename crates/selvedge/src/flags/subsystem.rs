@@ -139,7 +139,7 @@ Examples:
         /// NQN of the subsystem
         subsystem: Nqn,
         /// memory:SIZE, null:SIZE, file:PATH[,size=SIZE], block:PATH or rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE]
-        /// [,id=NAME], each with ,block= ,nsid= ,uuid=
+        /// [,id=NAME], each with ,block= ,nsid= ,uuid= ,host_write_protection=
         #[arg(required_unless_present = "rbd_image", conflicts_with = "rbd_image")]
         spec: Option<NamespaceSpec>,
         #[command(flatten)]
