@@ -170,6 +170,7 @@ impl DataPointer {
 }
 
 impl SglDescriptor {
+    const NONE: u8 = 0x00;
     const IN_CAPSULE: u8 = 0x01;
     const TRANSPORT: u8 = 0x5a;
 
@@ -183,19 +184,25 @@ impl SglDescriptor {
         Self { address: U64::ZERO, length: U32::new(length), reserved: [0; 3], kind: Self::TRANSPORT }
     }
 
-    /// Which of the two it is.
+    /// Whether it says "no data" in another way than a Transport SGL Data Block of no length, or a descriptor that is all
+    /// zeroes.
+    pub const fn is_empty_of_another_type(&self) -> bool {
+        self.length.get() == 0 && !matches!(self.kind, Self::TRANSPORT | Self::NONE)
+    }
+
+    /// Which of the two it is. A descriptor of no length may be of any type.
     ///
     /// # Errors
     /// The status for a descriptor of another type, or with an offset that is not supported.
     pub const fn decode(&self) -> Result<DataPointer, Status> {
         let length = self.length.get();
         match self.kind {
+            // Of no bytes it does not matter where they are (Base 4.3.2.1): there are hosts with each type.
+            _ if length == 0 => Ok(DataPointer::Transport { length }),
             Self::TRANSPORT => Ok(DataPointer::Transport { length }),
             // ICDOFF is 0: in-capsule data begins right behind the entry, and an offset would leave a gap.
             Self::IN_CAPSULE if self.address.get() == 0 => Ok(DataPointer::InCapsule { length }),
             Self::IN_CAPSULE => Err(Status::SGL_OFFSET_INVALID.do_not_retry()),
-            // A data block by address with no length is how a host says "no data".
-            0x00 if length == 0 => Ok(DataPointer::Transport { length: 0 }),
             _ => Err(Status::SGL_TYPE_INVALID.do_not_retry()),
         }
     }

@@ -269,7 +269,8 @@ proptest! {
     #[test]
     fn descriptors_decode_to_themselves(length: u32, address in 1_u64.., kind: u8) {
         let in_capsule = SglDescriptor::in_capsule(length);
-        prop_assert_eq!(in_capsule.decode(), Ok(DataPointer::InCapsule { length }));
+        let decoded = if length == 0 { DataPointer::Transport { length } } else { DataPointer::InCapsule { length } };
+        prop_assert_eq!(in_capsule.decode(), Ok(decoded));
         let transport = SglDescriptor::transport(length);
         prop_assert_eq!(transport.decode(), Ok(DataPointer::Transport { length }));
         for descriptor in [in_capsule, transport] {
@@ -279,11 +280,21 @@ proptest! {
         }
         let mut shifted = in_capsule;
         shifted.address = address.into();
+        shifted.length = length.max(1).into();
         prop_assert_eq!(shifted.decode(), Err(Status::SGL_OFFSET_INVALID.do_not_retry()));
         let mut other = transport;
         other.kind = kind;
-        let known = matches!(kind, 0x01 | 0x5a) || (kind == 0 && length == 0);
+        let known = matches!(kind, 0x01 | 0x5a) || length == 0;
         prop_assert_eq!(other.decode() == Err(Status::SGL_TYPE_INVALID.do_not_retry()), !known);
+    }
+
+    #[test]
+    fn a_descriptor_of_no_length_is_no_data_whatever_its_type(kind: u8, address: u64) {
+        let mut descriptor = SglDescriptor::transport(0);
+        descriptor.kind = kind;
+        descriptor.address = address.into();
+        prop_assert_eq!(descriptor.decode().map(DataPointer::length), Ok(0));
+        prop_assert_eq!(descriptor.is_empty_of_another_type(), !matches!(kind, 0x00 | 0x5a));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use nvme::{Status, SubmissionEntry};
 use super::abort::Abort;
 use super::connection::{Connection, Environment, Session};
 use super::end::End;
+use super::peculiarity::Peculiarity;
 use super::slot::Work;
 use super::{cross_reset, discovery, features, identify, log_page, namespace_admin};
 use crate::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX};
@@ -44,6 +45,9 @@ impl Connection {
         if matches!(self.session, Session::New) && !is_connect(entry) {
             self.refuse(entry, Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
             return Ok(());
+        }
+        if entry.data.is_empty_of_another_type() {
+            self.note_peculiarity(Peculiarity::EmptyDescriptor, env);
         }
         let pointer = match entry.data_pointer() {
             Ok(pointer) => pointer,

@@ -135,6 +135,8 @@ pub(super) struct Connection {
     pub(super) queue_head: u16,
     /// It has said its last words: a termination request, or the end of the stream.
     pub(super) terminated: bool,
+    /// What its host has done that is unusual, as bits by the numbers of `Peculiarity`.
+    pub(super) peculiarities: u32,
     receiver: Receiver,
     blocked: bool,
     draining: bool,
@@ -179,6 +181,7 @@ impl Connection {
             deadline: Some(now.after(timeout)),
             queue_head: 0,
             terminated: false,
+            peculiarities: 0,
             receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
             blocked: false,
             draining: false,

@@ -114,6 +114,15 @@ impl Metrics {
         text.family(name, "gauge", "Namespaces and queues that are too many to be told of one by one.");
         text.sample(name, &[("kind", &"namespace")], self.namespaces_omitted);
         text.sample(name, &[("kind", &"queue")], self.queues_omitted);
+        let name = "selvedge_peculiarities_total";
+        text.family(
+            name,
+            "counter",
+            "Connections on which a host did something that the specification does not provide for and was accepted.",
+        );
+        for (peculiarity, connections) in &self.peculiarities {
+            text.sample(name, &[("kind", &peculiarity.name())], connections);
+        }
     }
 
     /// All namespaces, each with its subsystem's name.

@@ -22,6 +22,7 @@ use super::event::Notice;
 use super::fence::{Fence, Fenced, Then};
 use super::mailbox::{Mailbox, Message};
 use super::openings::{Images, Openings};
+use super::peculiarity::Peculiarities;
 use super::preparation::AbsentNamespace;
 use super::request::PendingRequest;
 use super::reservation_file::ReservationDirectory;
@@ -73,6 +74,8 @@ pub(super) struct Fabric {
     /// Half of the random number of each controller that it makes, by which no other target takes them for its own.
     tag: AtomicU32,
     peer_resets: Option<PeerResets>,
+    /// What hosts did that was unusual, and accepted.
+    pub(super) peculiarities: Peculiarities,
     controller_ids: RangeInclusive<u16>,
     offers_reservations: bool,
     /// The connections that images share.
@@ -178,6 +181,7 @@ impl Fabric {
             archive: Mutex::new(archive),
             tag: AtomicU32::new(config.tag.unwrap_or_else(random)),
             peer_resets: config.peer_resets.clone(),
+            peculiarities: Peculiarities::default(),
             controller_ids: config.controller_ids.clone(),
             offers_reservations: config.reservations,
             clusters,

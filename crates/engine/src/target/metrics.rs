@@ -9,6 +9,7 @@ use super::config::{FabricConfig, GroupState};
 use super::counters::{NamespaceCounts, Operation};
 use super::fabric::Fabric;
 use super::histogram::Histogram;
+use super::peculiarity::Peculiarity;
 use super::reactor::Reactor;
 use super::subsystem::Subsystem;
 use crate::limits::{METRICS_NAMESPACES_MAX, METRICS_QUEUES_MAX};
@@ -29,6 +30,8 @@ pub struct Metrics {
     pub refusals: Vec<(&'static str, u64)>,
     /// Discovery controllers that had to go, since others came.
     pub discovery_ended: u64,
+    /// On how many connections hosts did something unusual that was accepted.
+    pub peculiarities: Vec<(Peculiarity, u64)>,
     /// Namespaces beyond `limits::METRICS_NAMESPACES_MAX`, of which nothing is told.
     pub namespaces_omitted: usize,
     /// Queues beyond `limits::METRICS_QUEUES_MAX`, of which nothing is told.
@@ -148,6 +151,7 @@ impl Metrics {
             reactors: reactors.iter().map(Reactor::metrics).collect(),
             refusals: fabric.refusals.read().to_vec(),
             discovery_ended: fabric.refusals.discovery_ended(),
+            peculiarities: fabric.peculiarities.counts(),
             namespaces_omitted: 0,
             queues_omitted: 0,
         };

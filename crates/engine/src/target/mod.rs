@@ -41,6 +41,7 @@ mod namespace_features;
 mod namespace_table;
 mod openings;
 mod pair;
+mod peculiarity;
 mod preparation;
 mod qos;
 mod reactor;
@@ -90,6 +91,7 @@ pub use metrics::{
     ControllerMetrics, ErrorMetrics, Metrics, NamespaceMetrics, OperationMetrics, QueueMetrics,
     ReactorMetrics, SubsystemMetrics,
 };
+pub use peculiarity::Peculiarity;
 pub use preparation::AbsentNamespace;
 pub use request::{AskingHost, HostRequest, HostRequests, PendingRequest, TargetEnded};
 pub use rights::{Denial, KnownHost, NamespaceOwned};
@@ -319,6 +321,7 @@ impl Target {
             reactors: lock(&self.reactors).iter().map(Reactor::status).collect(),
             quotas: self.fabric.quotas(),
             refusals: self.fabric.refusals.read().into_iter().collect(),
+            peculiarities: status::told(self.fabric.peculiarities.counts()),
         }
     }
 

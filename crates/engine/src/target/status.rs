@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::admission::Quotas;
 use super::config::PortConfig;
+use super::peculiarity::Peculiarity;
 use crate::ring::Socket;
 use crate::transport::{StreamInfo, Transport, stream_info};
 
@@ -25,6 +26,15 @@ pub struct TargetStatus {
     pub quotas: Quotas,
     /// How often hosts got no controller or queue, by the rule in their way.
     pub refusals: BTreeMap<&'static str, u64>,
+    /// On how many connections hosts did something unusual that was accepted, by its name; without what nobody has done.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub peculiarities: BTreeMap<&'static str, u64>,
+}
+
+/// What is to be told of what was counted.
+pub(super) fn told(counts: Vec<(Peculiarity, u64)>) -> BTreeMap<&'static str, u64> {
+    let seen = counts.into_iter().filter(|(_, connections)| *connections > 0);
+    seen.map(|(peculiarity, connections)| (peculiarity.name(), connections)).collect()
 }
 
 /// An address the target listens on.

@@ -247,7 +247,23 @@ pub(super) fn status(flags: &StatusFlags) -> Result<(), Failure> {
     text += &controllers(&json);
     let names = ["number", "cpu", "connections", "cpu_time_us"];
     text += &format!("reactors\n{}", table(items(&json, "reactors"), &names).indented(2));
+    text += &peculiarities(&json);
     tell(&flags.control, text, &json)
+}
+
+/// What hosts did that was unusual and accepted; nothing where nobody did.
+fn peculiarities(json: &Value) -> String {
+    let seen: Vec<String> = json
+        .get("peculiarities")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(kind, connections)| format!("  {kind}: {connections} connections\n"))
+        .collect();
+    if seen.is_empty() {
+        return String::new();
+    }
+    format!("accepted from hosts, though unusual (docs/interoperability.md)\n{}", seen.concat())
 }
 
 /// The API's document, which needs no target.

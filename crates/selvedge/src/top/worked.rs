@@ -79,6 +79,7 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
         reactors: vec![reactor(0, 500), reactor(1, 1010)],
         refusals: Vec::new(),
         discovery_ended: 0,
+        peculiarities: Vec::new(),
         namespaces_omitted: 0,
         queues_omitted: 0,
     }
@@ -140,6 +141,7 @@ fn status(seconds: u64) -> TargetStatus {
         reactors: vec![reactor(0), reactor(1)],
         quotas: Quotas::default(),
         refusals: BTreeMap::default(),
+        peculiarities: std::collections::BTreeMap::new(),
     }
 }
 

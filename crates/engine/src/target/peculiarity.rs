@@ -1,0 +1,83 @@
+//! What hosts do that the specification does not provide for, and that harms nobody: it is accepted, and counted.
+//! What each one is, who does it and why it is harmless stands in `docs/interoperability.md`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::connection::{Connection, Environment};
+
+/// Something that a host does differently from what the specification says, and that the target accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peculiarity {
+    /// A command without data whose descriptor has no length, but is not the Transport Data Block it should be.
+    EmptyDescriptor,
+}
+
+const KINDS: usize = Peculiarity::ALL.len();
+
+// A connection remembers which it has shown in the bits of one number.
+const _: () = assert!(KINDS <= u32::BITS as usize);
+
+impl Peculiarity {
+    /// All of them, each at the place of its number.
+    pub const ALL: [Self; 1] = [Self::EmptyDescriptor];
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EmptyDescriptor => "empty_descriptor",
+        }
+    }
+}
+
+/// On how many connections of a target each of them was seen.
+#[derive(Debug)]
+pub(super) struct Peculiarities([AtomicU64; KINDS]);
+
+impl Default for Peculiarities {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; KINDS])
+    }
+}
+
+impl Peculiarities {
+    /// How many connections have shown each of them.
+    pub(super) fn counts(&self) -> Vec<(Peculiarity, u64)> {
+        let counts = Peculiarity::ALL.into_iter().zip(&self.0);
+        counts.map(|(peculiarity, count)| (peculiarity, count.load(Ordering::Relaxed))).collect()
+    }
+}
+
+impl Connection {
+    /// Takes note that the host has done this. Only the first time on a connection is counted and logged, so that nothing
+    /// is written per command that other reactors write, too.
+    #[inline]
+    pub(super) fn note_peculiarity(&mut self, peculiarity: Peculiarity, env: &Environment<'_>) {
+        if self.peculiarities & 1 << peculiarity as u32 == 0 {
+            self.count_peculiarity(peculiarity, env);
+        }
+    }
+
+    #[cold]
+    fn count_peculiarity(&mut self, peculiarity: Peculiarity, env: &Environment<'_>) {
+        self.peculiarities |= 1 << peculiarity as u32;
+        env.fabric.peculiarities.0[peculiarity as usize].fetch_add(1, Ordering::Relaxed);
+        tracing::info!(
+            peer = %self.peer,
+            host = self.controller().map(|controller| &*controller.host.nqn),
+            kind = peculiarity.name(),
+            "accepted what the specification does not provide for"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peculiarities_stand_at_their_numbers() {
+        for (number, peculiarity) in Peculiarity::ALL.into_iter().enumerate() {
+            assert_eq!(peculiarity as usize, number);
+        }
+    }
+}
