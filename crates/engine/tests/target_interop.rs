@@ -4,9 +4,16 @@ mod raw_host;
 
 use engine::target::Peculiarity;
 use nvme::command::admin_opcode;
-use nvme::features::{AsyncEventConfig, FeatureId, NumberOfQueues, SetFeatures};
+use nvme::features::{AsyncEventConfig, FeatureId, NumberOfQueues, Select, SetFeatures};
+use nvme::identify::bits::sgl_support;
+use nvme::identify::{Cns, IdentifyController};
+use nvme::io::{IoCommand, encode_ranges};
+use nvme::tcp::Digests;
 use nvme::{SglDescriptor, Status, SubmissionEntry};
-use raw_host::{ENGINES, Give, Host, SPACES, TestTarget, assert_status};
+use raw_host::{
+    Client, ENGINES, Give, Host, Kind, Options, SPACES, Space, TestTarget, assert_status, pattern,
+};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// On how many connections of the target this was seen.
 fn seen(target: &TestTarget, peculiarity: Peculiarity) -> u64 {
@@ -56,6 +63,134 @@ fn a_command_without_data_may_describe_it_as_it_likes() {
         assert!(queue.read(SPACES[0], 0, 1).status.is_success());
         Host::connect(target.address());
         assert_eq!(seen(&target, Peculiarity::EmptyDescriptor), 1, "the usual host does nothing of it");
+    }
+}
+
+const DIGESTS: [Digests; 2] = [Digests { header: false, data: false }, Digests { header: true, data: true }];
+
+/// A write of `blocks` blocks from the first on, with this descriptor.
+fn write(space: Space, blocks: u32, data: SglDescriptor) -> SubmissionEntry {
+    let command = IoCommand::Write { start: 0, blocks, force_unit_access: false };
+    SubmissionEntry { data, ..command.encode(space.nsid) }
+}
+
+fn expect(client: &mut Client, space: Space, data: &[u8], what: &str) {
+    let reply = client.read(space, 0, data.len() as u32 / space.block);
+    let same = space.kind == Kind::Null || reply.data == data;
+    assert!(reply.status.is_success() && same, "{what} on {space:?}");
+}
+
+/// Identify Controller says that offsets are supported (SGLS bit 20), so they are.
+#[test]
+fn data_in_the_capsule_may_begin_behind_other_bytes() {
+    for (engine, digests) in ENGINES.into_iter().flat_map(|engine| DIGESTS.map(|digests| (engine, digests))) {
+        let target = TestTarget::start(engine);
+        let mut host = Host::connect_with(target.address(), Options { digests, ..Options::default() });
+        let identify = IdentifyController::read_from_bytes(&host.admin.identified(0, Cns::CONTROLLER)).unwrap();
+        assert_ne!(identify.sgl_support.get() & sgl_support::OFFSET, 0);
+        let mut queue = host.io(1);
+        for (number, space) in SPACES.into_iter().enumerate() {
+            for offset in [1, 4, 16, 512, 4095] {
+                let data = pattern(2 * space.block as usize, u64::from(offset) + 100 * number as u64);
+                let mut capsule = pattern(offset as usize, 1);
+                capsule.extend_from_slice(&data);
+                let mut entry = write(space, 2, SglDescriptor::in_capsule_at(offset, data.len() as u32));
+                let reply = queue.run(entry, Give::AsIs(&capsule));
+                assert_eq!(reply.status, Status::SUCCESS, "{space:?}, offset {offset}");
+                expect(&mut queue, space, &data, "what begins behind the offset is written");
+                // The same in pieces, as a network may bring it.
+                let data = pattern(data.len(), u64::from(offset) + 1000);
+                capsule[offset as usize..].copy_from_slice(&data);
+                entry.command_id = 0x7777.into();
+                let bytes = queue.frame_command(entry, &capsule);
+                queue.expect_reply_to(0x7777);
+                for piece in bytes.chunks(bytes.len() / 3) {
+                    queue.send(piece);
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                assert_eq!(queue.wait().status, Status::SUCCESS, "{space:?}, offset {offset}, in pieces");
+                expect(&mut queue, space, &data, "what came in pieces");
+            }
+        }
+        // An admin command, and Connect itself.
+        let mut timestamp = set_features(FeatureId::TIMESTAMP, 0);
+        timestamp.data = SglDescriptor::in_capsule_at(8, 8);
+        let time = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4, 5, 0, 0, 0];
+        assert_eq!(host.admin.run(timestamp, Give::AsIs(&time)).status, Status::SUCCESS);
+        let found = host.admin.get_feature(FeatureId::TIMESTAMP, Select::Current, 0, 8);
+        assert_eq!(found.data[1..6], [2, 3, 4, 5, 0], "the lowest byte goes on");
+        let mut entry = host.options.connect(2).encode();
+        entry.data = SglDescriptor::in_capsule_at(64, 1024);
+        let capsule = [&[0xee; 64], host.options.data(host.controller_id).as_bytes()].concat();
+        let mut client = Client::initialized(target.address(), digests);
+        assert_eq!(client.run(entry, Give::AsIs(&capsule)).status, Status::SUCCESS);
+        assert!(client.read(SPACES[0], 0, 1).status.is_success(), "the queue works");
+    }
+}
+
+#[test]
+fn data_that_does_not_end_with_its_capsule_is_refused() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        let host = Host::connect(target.address());
+        let (mut queue, space) = (host.io(1), SPACES[0]);
+        let before = pattern(512, 3);
+        assert!(queue.write(space, 0, &before, true).status.is_success());
+        let outside = [(16, 512, 512), (512, 512, 512), (u32::MAX, 512, 512), (16384, 512, 16384)];
+        let unlike = [(16, 512, 1024), (0, 512, 1024), (0, 1024, 512)];
+        for (cases, expected) in
+            [(&outside[..], Status::SGL_OFFSET_INVALID), (&unlike[..], Status::DATA_SGL_LENGTH_INVALID)]
+        {
+            for &(offset, length, capsule) in cases {
+                let entry = write(space, 1, SglDescriptor::in_capsule_at(offset, length));
+                let reply = queue.run(entry, Give::AsIs(&vec![0xbb; capsule]));
+                assert_status(reply.status, expected, &format!("{length} bytes at {offset} of {capsule}"));
+            }
+        }
+        let mut far = SglDescriptor::in_capsule(512);
+        far.address = (1_u64 << 32).into();
+        let reply = queue.run(write(space, 1, far), Give::AsIs(&[0xbb; 512]));
+        assert_status(reply.status, Status::SGL_OFFSET_INVALID, "an offset of 4 GiB is not one of 0");
+        expect(&mut queue, space, &before, "nothing of it is written");
+    }
+}
+
+/// A host may describe more room than a command needs (SGLS bit 18): one block is read into a page.
+#[test]
+fn a_descriptor_may_be_longer_than_the_data() {
+    for (engine, digests) in ENGINES.into_iter().flat_map(|engine| DIGESTS.map(|digests| (engine, digests))) {
+        let target = TestTarget::start(engine);
+        let mut host = Host::connect_with(target.address(), Options { digests, ..Options::default() });
+        let identify = IdentifyController::read_from_bytes(&host.admin.identified(0, Cns::CONTROLLER)).unwrap();
+        assert_ne!(identify.sgl_support.get() & sgl_support::OVERSIZE, 0);
+        let mut queue = host.io(1);
+        for (number, space) in SPACES.into_iter().enumerate() {
+            let block = space.block as usize;
+            let data = pattern(block + 3584, 10 + number as u64);
+            for (entry, give) in [
+                (write(space, 1, SglDescriptor::in_capsule(data.len() as u32)), Give::AsIs(&data[..])),
+                (write(space, 1, SglDescriptor::default()), Give::Asked(&data)),
+            ] {
+                assert!(queue.write(space, 0, &pattern(2 * block, 77), true).status.is_success());
+                let reply = queue.run(entry, give);
+                assert_eq!(reply.status, Status::SUCCESS, "{space:?}");
+                let mut expected = data[..block].to_vec();
+                expected.extend_from_slice(&pattern(2 * block, 77)[block..]);
+                expect(&mut queue, space, &expected, "a block is written and no more");
+            }
+            let read = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false };
+            let reply = queue.run(read.encode(space.nsid), Give::Room(1 << 20));
+            assert_eq!((reply.status, reply.data.len()), (Status::SUCCESS, block), "a block is read");
+            // Linux always sends the largest list of ranges there can be.
+            let mut ranges = encode_ranges(&[(0, 1)]);
+            ranges.resize(4096, 0xff);
+            let discard = IoCommand::DatasetManagement { ranges: 1, deallocate: true }.encode(space.nsid);
+            for give in [Give::Capsule(&ranges), Give::Asked(&ranges)] {
+                assert_eq!(queue.run(discard, give).status, Status::SUCCESS, "{space:?}");
+            }
+        }
+        let reply = host.admin.run(identify_controller(), Give::Room(8192));
+        assert_eq!((reply.status, reply.data.len()), (Status::SUCCESS, 4096));
     }
 }
 

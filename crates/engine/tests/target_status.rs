@@ -140,7 +140,6 @@ fn wrong_pointer(queue: &mut Client, space: Space) {
     let one = &data[..block as usize];
     for (command, descriptor, capsule, expected) in [
         (read(0, 1), SglDescriptor::transport(block - 4), &[][..], Status::DATA_SGL_LENGTH_INVALID),
-        (read(0, 1), SglDescriptor::transport(block + 4), &[], Status::DATA_SGL_LENGTH_INVALID),
         (read(0, 1), SglDescriptor::transport(0), &[], Status::DATA_SGL_LENGTH_INVALID),
         (read(0, 1), SglDescriptor::in_capsule(block), &[], Status::SGL_TYPE_INVALID),
         (read(0, 1), kind(0x40, block), &[], Status::SGL_TYPE_INVALID),
@@ -149,7 +148,7 @@ fn wrong_pointer(queue: &mut Client, space: Space) {
         (write(0, 1), SglDescriptor::in_capsule(2 * block), one, Status::DATA_SGL_LENGTH_INVALID),
         (write(0, 1), SglDescriptor::in_capsule(block), &data, Status::DATA_SGL_LENGTH_INVALID),
         (write(0, 1), SglDescriptor::transport(block), one, Status::DATA_SGL_LENGTH_INVALID),
-        (write(0, 1), SglDescriptor::transport(block + 1), &[], Status::DATA_SGL_LENGTH_INVALID),
+        (write(0, 1), SglDescriptor::transport(block - 1), &[], Status::DATA_SGL_LENGTH_INVALID),
         (write(0, 1), kind(0x20, block), &[], Status::SGL_TYPE_INVALID),
         (write(0, 1), offset, one, Status::SGL_OFFSET_INVALID),
     ] {

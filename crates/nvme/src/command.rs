@@ -148,8 +148,10 @@ pub struct SglDescriptor {
 /// Where the data of a command travels on NVMe/TCP (TCP 3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataPointer {
-    /// Within the command capsule, `length` bytes from its first data byte on.
+    /// Within the command capsule, `length` bytes from its data byte number `offset` on.
     InCapsule {
+        /// Offset from the first data byte of the capsule: ICDOFF is 0.
+        offset: u32,
         /// Length in bytes.
         length: u32,
     },
@@ -164,8 +166,27 @@ impl DataPointer {
     /// Length of the data in bytes.
     pub const fn length(self) -> u32 {
         match self {
-            DataPointer::InCapsule { length } | DataPointer::Transport { length } => length,
+            DataPointer::InCapsule { length, .. } | DataPointer::Transport { length } => length,
         }
+    }
+
+    /// Where the data begins among the `data_length` bytes that the capsule carries, `None` when it is not there. It has to
+    /// reach to their end: a capsule that is longer than its descriptor says is one that its host has got wrong.
+    ///
+    /// # Errors
+    /// The status for a descriptor that does not fit the capsule.
+    pub const fn place_in_capsule(self, data_length: usize) -> Result<Option<usize>, Status> {
+        let (start, end) = match self {
+            DataPointer::InCapsule { offset, length } => (offset as usize, offset as usize + length as usize),
+            DataPointer::Transport { .. } => (0, 0),
+        };
+        if start > 0 && end > data_length {
+            return Err(Status::SGL_OFFSET_INVALID.do_not_retry());
+        }
+        if end != data_length {
+            return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+        }
+        Ok(if matches!(self, DataPointer::InCapsule { .. }) { Some(start) } else { None })
     }
 }
 
@@ -176,7 +197,13 @@ impl SglDescriptor {
 
     /// A descriptor of `length` bytes of data within the capsule.
     pub const fn in_capsule(length: u32) -> Self {
-        Self { address: U64::ZERO, length: U32::new(length), reserved: [0; 3], kind: Self::IN_CAPSULE }
+        Self::in_capsule_at(0, length)
+    }
+
+    /// A descriptor of the `length` bytes of data within the capsule that come after `offset` others.
+    pub const fn in_capsule_at(offset: u32, length: u32) -> Self {
+        let address = U64::new(offset as u64);
+        Self { address, length: U32::new(length), reserved: [0; 3], kind: Self::IN_CAPSULE }
     }
 
     /// A descriptor of `length` bytes that travel in data PDUs.
@@ -193,16 +220,17 @@ impl SglDescriptor {
     /// Which of the two it is. A descriptor of no length may be of any type.
     ///
     /// # Errors
-    /// The status for a descriptor of another type, or with an offset that is not supported.
+    /// The status for a descriptor of another type, or with an offset that no capsule has.
     pub const fn decode(&self) -> Result<DataPointer, Status> {
         let length = self.length.get();
         match self.kind {
             // Of no bytes it does not matter where they are (Base 4.3.2.1): there are hosts with each type.
             _ if length == 0 => Ok(DataPointer::Transport { length }),
             Self::TRANSPORT => Ok(DataPointer::Transport { length }),
-            // ICDOFF is 0: in-capsule data begins right behind the entry, and an offset would leave a gap.
-            Self::IN_CAPSULE if self.address.get() == 0 => Ok(DataPointer::InCapsule { length }),
-            Self::IN_CAPSULE => Err(Status::SGL_OFFSET_INVALID.do_not_retry()),
+            Self::IN_CAPSULE if self.address.get() > u32::MAX as u64 => {
+                Err(Status::SGL_OFFSET_INVALID.do_not_retry())
+            }
+            Self::IN_CAPSULE => Ok(DataPointer::InCapsule { offset: self.address.get() as u32, length }),
             _ => Err(Status::SGL_TYPE_INVALID.do_not_retry()),
         }
     }

@@ -229,7 +229,7 @@ proptest! {
         let entry = connect.encode();
         prop_assert_eq!(Connect::decode(&entry), connect);
         prop_assert_eq!(entry.fabrics_type(), fabrics_type::CONNECT);
-        prop_assert_eq!(entry.data_pointer(), Ok(DataPointer::InCapsule { length: 1024 }));
+        prop_assert_eq!(entry.data_pointer(), Ok(DataPointer::InCapsule { offset: 0, length: 1024 }));
     }
 
     #[test]
@@ -269,7 +269,11 @@ proptest! {
     #[test]
     fn descriptors_decode_to_themselves(length: u32, address in 1_u64.., kind: u8) {
         let in_capsule = SglDescriptor::in_capsule(length);
-        let decoded = if length == 0 { DataPointer::Transport { length } } else { DataPointer::InCapsule { length } };
+        let at = |offset| match length {
+            0 => DataPointer::Transport { length },
+            _ => DataPointer::InCapsule { offset, length },
+        };
+        let decoded = at(0);
         prop_assert_eq!(in_capsule.decode(), Ok(decoded));
         let transport = SglDescriptor::transport(length);
         prop_assert_eq!(transport.decode(), Ok(DataPointer::Transport { length }));
@@ -281,11 +285,42 @@ proptest! {
         let mut shifted = in_capsule;
         shifted.address = address.into();
         shifted.length = length.max(1).into();
-        prop_assert_eq!(shifted.decode(), Err(Status::SGL_OFFSET_INVALID.do_not_retry()));
+        let place = u32::try_from(address).ok();
+        let refused = Status::SGL_OFFSET_INVALID.do_not_retry();
+        let expected = place.map(|offset| DataPointer::InCapsule { offset, length: length.max(1) }).ok_or(refused);
+        prop_assert_eq!(shifted.decode(), expected);
+        if let Some(offset) = place {
+            prop_assert_eq!(SglDescriptor::in_capsule_at(offset, length.max(1)), shifted);
+        }
         let mut other = transport;
         other.kind = kind;
         let known = matches!(kind, 0x01 | 0x5a) || length == 0;
         prop_assert_eq!(other.decode() == Err(Status::SGL_TYPE_INVALID.do_not_retry()), !known);
+    }
+
+    #[test]
+    fn data_in_the_capsule_lies_within_it_and_ends_with_it(
+        offset in 0_u32..64, length in 1_u32..64, data_length in 0_usize..128,
+    ) {
+        let (start, end) = (offset as usize, (offset + length) as usize);
+        let pointer = DataPointer::InCapsule { offset, length };
+        match pointer.place_in_capsule(data_length) {
+            Ok(place) => prop_assert_eq!((place, end), (Some(start), data_length)),
+            Err(status) => {
+                prop_assert_ne!(end, data_length);
+                let outside = offset > 0 && end > data_length;
+                let expected = if outside { Status::SGL_OFFSET_INVALID } else { Status::DATA_SGL_LENGTH_INVALID };
+                prop_assert_eq!(status, expected.do_not_retry());
+            }
+        }
+        let elsewhere = DataPointer::Transport { length }.place_in_capsule(data_length);
+        prop_assert_eq!(elsewhere.is_ok(), data_length == 0);
+    }
+
+    #[test]
+    fn the_largest_offset_does_not_wrap(length in 1_u32.., data_length in 0_usize..16384) {
+        let pointer = DataPointer::InCapsule { offset: u32::MAX, length };
+        prop_assert_eq!(pointer.place_in_capsule(data_length), Err(Status::SGL_OFFSET_INVALID.do_not_retry()));
     }
 
     #[test]

@@ -57,21 +57,21 @@ impl Connection {
             }
         };
         let takes_data = sends_data(entry);
-        match pointer {
-            DataPointer::InCapsule { length } if length as usize != data_length || !takes_data => {
-                self.refuse(entry, Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+        let place = match pointer.place_in_capsule(data_length) {
+            Ok(Some(_)) if !takes_data => Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry()),
+            place => place,
+        };
+        match (place, pointer) {
+            (Err(status), _) => {
+                self.refuse(entry, status);
                 Ok(())
             }
-            DataPointer::InCapsule { length } if length > 0 => {
-                let index = self.take_admin_slot(entry, length)?;
-                self.take_in_capsule(index, env);
+            (Ok(Some(offset)), _) => {
+                let index = self.take_admin_slot(entry, pointer.length())?;
+                self.take_in_capsule(index, (offset, data_length), env);
                 Ok(())
             }
-            _ if data_length > 0 => {
-                self.refuse(entry, Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
-                Ok(())
-            }
-            DataPointer::Transport { length } if takes_data && length > 0 => {
+            (Ok(None), DataPointer::Transport { length }) if takes_data && length > 0 => {
                 if length as usize > ADMIN_IN_CAPSULE_LENGTH_MAX {
                     self.refuse(entry, Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
                     return Ok(());

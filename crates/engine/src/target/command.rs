@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nvme::command::{DataPointer, admin_opcode};
 use nvme::fabrics::fabrics_type;
-use nvme::io::{DATASET_RANGES_MAX, DatasetRange, Fused, IoCommand};
+use nvme::io::{DatasetRange, Fused, IoCommand};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 
@@ -22,16 +22,14 @@ use crate::limits::{
     BUFFER_LENGTH_MAX, COPY_RANGES_MAX, IN_CAPSULE_LENGTH_MAX, VERIFY_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX,
 };
 
-/// Bytes of the longest list of ranges.
-const DATASET_LENGTH_MAX: u32 = (DATASET_RANGES_MAX * size_of::<DatasetRange>()) as u32;
-
 /// A command that has passed all checks.
 struct Checked<'a> {
     entry: &'a SubmissionEntry,
     work: Work,
     /// Bytes of data that travel.
     length: u32,
-    in_capsule: bool,
+    /// Where its data begins among that of its capsule, if it is there.
+    in_capsule: Option<usize>,
     fused: Fused,
 }
 
@@ -89,7 +87,7 @@ impl Connection {
             self.count_done(entry.nsid.get(), &checked.work, checked.length, 0);
             return Ok(());
         }
-        self.start(&checked, &view, env)
+        self.start(&checked, data_length, &view, env)
     }
 
     /// Answers commands on memory and null namespaces straight away; whether it could.
@@ -110,12 +108,13 @@ impl Connection {
             (Work::Read { .. }, Backend::Null(_)) => {
                 self.send_data(command_id, Payload::Zeroes, checked.length, 0);
             }
-            (Work::Write { range, .. }, Backend::Memory(memory)) if checked.in_capsule => {
+            (Work::Write { range, .. }, Backend::Memory(memory)) => {
+                let Some(offset) = checked.in_capsule else { return false };
                 let Some(data) = self.take_whole(data_length, input) else { return false };
-                memory.write(range.offset, data);
+                memory.write(range.offset, &data[offset..offset + checked.length as usize]);
                 self.respond(command_id, Status::SUCCESS, 0);
             }
-            (Work::Write { .. }, Backend::Null(_)) if checked.in_capsule => {
+            (Work::Write { .. }, Backend::Null(_)) if checked.in_capsule.is_some() => {
                 self.respond(command_id, Status::SUCCESS, 0);
             }
             (Work::Zero { range, .. }, Backend::Memory(memory)) if self.zeroes_at_once(range.length) => {
@@ -135,6 +134,7 @@ impl Connection {
     fn start(
         &mut self,
         checked: &Checked<'_>,
+        data_length: usize,
         view: &Rc<NamespaceView>,
         env: &mut Environment<'_>,
     ) -> Result<(), End> {
@@ -181,9 +181,9 @@ impl Connection {
             }
             _ => {}
         }
-        if checked.in_capsule {
+        if let Some(offset) = checked.in_capsule {
             // Its data is behind it in the stream; everything else comes when it is there.
-            self.take_in_capsule(index, env);
+            self.take_in_capsule(index, (offset, data_length), env);
         } else {
             self.begin(index, env);
         }
@@ -373,29 +373,24 @@ fn work_of(command: &IoCommand, namespace: &Namespace) -> Result<(Work, u64), St
     })
 }
 
-/// Checks where the data is against how much there has to be: how many bytes travel, and whether within the capsule.
+/// Checks where the data is against how much there has to be: how many bytes travel, and where they begin within the capsule
+/// if they are there. A descriptor may be of more than the command needs (SGLS): as much as it needs travels.
 fn check_data(
     entry: &SubmissionEntry,
     command: &IoCommand,
     length: u32,
     data_length: usize,
-) -> Result<(u32, bool), Status> {
+) -> Result<(u32, Option<usize>), Status> {
     if length == 0 {
-        return if data_length == 0 { Ok((0, false)) } else { Err(Status::INVALID_FIELD.do_not_retry()) };
+        return if data_length == 0 { Ok((0, None)) } else { Err(Status::INVALID_FIELD.do_not_retry()) };
     }
     let pointer = entry.data_pointer()?;
-    let described = pointer.length();
-    let fits = match command {
-        // Linux always sends the largest list there can be, whatever the number of ranges.
-        IoCommand::DatasetManagement { .. } => (length..=DATASET_LENGTH_MAX).contains(&described),
-        _ => described == length,
-    };
-    let in_capsule = matches!(pointer, DataPointer::InCapsule { .. });
-    if in_capsule && !command.sends_data() {
+    if matches!(pointer, DataPointer::InCapsule { .. }) && !command.sends_data() {
         return Err(Status::SGL_TYPE_INVALID.do_not_retry());
     }
-    if !fits || data_length != if in_capsule { described as usize } else { 0 } {
+    let in_capsule = pointer.place_in_capsule(data_length)?;
+    if pointer.length() < length {
         return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
     }
-    Ok((described, in_capsule))
+    Ok((length, in_capsule))
 }

@@ -62,6 +62,8 @@ pub(super) enum Receiving {
     Discard,
     /// Into the buffer of a slot, from this byte on.
     Slot { slot: u16, at: usize },
+    /// Into the buffer of a slot as far as there is room, after `skip` bytes that go nowhere.
+    Part { slot: u16, skip: usize, at: usize },
 }
 
 /// What the queue is, once Connect has said so.
@@ -366,12 +368,7 @@ impl Connection {
                     return Ok(());
                 }
                 let data = self.receiver.take_data(&mut input, usize::MAX);
-                if let Receiving::Slot { slot, at } = self.receiving {
-                    if let Some(buffer) = self.slots.at(slot).data.as_mut() {
-                        buffer[at..at + data.len()].copy_from_slice(data);
-                    }
-                    self.receiving = Receiving::Slot { slot, at: at + data.len() };
-                }
+                self.keep(data);
                 continue;
             }
             match self.receiver.next(&mut input)? {
@@ -403,6 +400,29 @@ impl Connection {
                 }
                 None if self.receiver.data_left() == 0 => return Ok(()),
                 None => {}
+            }
+        }
+    }
+
+    /// Puts data of the PDU that is coming in where it goes.
+    fn keep(&mut self, data: &[u8]) {
+        match self.receiving {
+            Receiving::Discard => {}
+            Receiving::Slot { slot, at } => {
+                if let Some(buffer) = self.slots.at(slot).data.as_mut() {
+                    buffer[at..at + data.len()].copy_from_slice(data);
+                }
+                self.receiving = Receiving::Slot { slot, at: at + data.len() };
+            }
+            Receiving::Part { slot, skip, at } => {
+                let skipped = skip.min(data.len());
+                let data = &data[skipped..];
+                let mut kept = 0;
+                if let Some(buffer) = self.slots.at(slot).data.as_mut() {
+                    kept = data.len().min(buffer.len() - at);
+                    buffer[at..at + kept].copy_from_slice(&data[..kept]);
+                }
+                self.receiving = Receiving::Part { slot, skip: skip - skipped, at: at + kept };
             }
         }
     }
@@ -452,7 +472,10 @@ impl Connection {
     }
 
     fn on_data_end(&mut self, digest_matches: bool, env: &mut Environment<'_>) -> Result<(), End> {
-        let Receiving::Slot { slot: index, .. } = self.receiving else { return Ok(()) };
+        let (Receiving::Slot { slot: index, .. } | Receiving::Part { slot: index, .. }) = self.receiving
+        else {
+            return Ok(());
+        };
         self.receiving = Receiving::Discard;
         let slot = self.slots.at(index);
         if !digest_matches {
@@ -480,14 +503,24 @@ impl Connection {
         self.transmitter.ready_to_transfer(nvme::tcp::ReadyToTransfer::new(command_id, index, 0, length));
     }
 
-    /// Receives in-capsule data into a slot's own buffer.
-    pub(super) fn take_in_capsule(&mut self, index: u16, env: &mut Environment<'_>) {
+    /// Receives in-capsule data into a slot's own buffer: as much as it holds of what comes behind the first `offset` of the
+    /// capsule's `data_length` bytes.
+    pub(super) fn take_in_capsule(
+        &mut self,
+        index: u16,
+        (offset, data_length): (usize, usize),
+        env: &mut Environment<'_>,
+    ) {
         self.slots.hold(index, env.pool);
         let slot = self.slots.at(index);
         slot.stage = Stage::Data;
         // All of it comes with the capsule: no transfer follows.
         slot.transfer = nvme::tcp::Transfer::new(0..0, index);
-        self.receiving = Receiving::Slot { slot: index, at: 0 };
+        self.receiving = if offset == 0 && data_length == slot.length as usize {
+            Receiving::Slot { slot: index, at: 0 }
+        } else {
+            Receiving::Part { slot: index, skip: offset, at: 0 }
+        };
     }
 
     /// Takes `length` bytes of in-capsule data out of `input` if they are all there.

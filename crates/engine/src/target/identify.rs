@@ -167,7 +167,9 @@ fn any_controller(controller: &Controller) -> IdentifyController {
     identify.controller_attributes =
         U32::new(controller_attributes::HOST_ID_128_BIT | controller_attributes::TRAFFIC_BASED_KEEP_ALIVE);
     identify.async_event_request_limit = (ASYNC_EVENTS_MAX - 1) as u8;
-    identify.sgl_support = U32::new(sgl_support::BYTE_ALIGNED | sgl_support::TRANSPORT | sgl_support::OFFSET);
+    identify.sgl_support = U32::new(
+        sgl_support::BYTE_ALIGNED | sgl_support::OVERSIZE | sgl_support::OFFSET | sgl_support::TRANSPORT,
+    );
     let name = controller.subsystem.nqn.as_bytes();
     identify.subsystem_nqn[..name.len()].copy_from_slice(name);
     identify

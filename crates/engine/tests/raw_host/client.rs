@@ -182,6 +182,11 @@ impl Client {
         id
     }
 
+    /// Expects an answer to a command with this identifier, whose bytes the test sends itself.
+    pub(crate) fn expect_reply_to(&mut self, command_id: u16) {
+        self.pending.insert(command_id, Pending::default());
+    }
+
     /// Does a command from its start to its end. Others must not be under way.
     pub(crate) fn run(&mut self, entry: SubmissionEntry, give: Give<'_>) -> Reply {
         let id = self.submit(entry, give);
