@@ -143,6 +143,7 @@ fn a_report_says_who_is_registered_and_who_holds() {
         let mut again = Party::connect(server.address(), 1);
         let [a, b] = &mut parties;
         let nsid = FILE.nsid;
+        let second = again.host.controller_id;
         let empty = ReservationReport { generation: 0, kind: None, persists: false, registrants: Vec::new() };
         assert_eq!(b.report(nsid), empty);
         a.register(nsid);
@@ -158,7 +159,11 @@ fn a_report_says_who_is_registered_and_who_holds() {
             generation: 2,
             kind: Some(ReservationType::ExclusiveAccessRegistrantsOnly),
             persists: false,
-            registrants: vec![registrant(a, 1, true), registrant(b, 2, false)],
+            registrants: vec![
+                registrant(a, 1, true),
+                Registrant { controller_id: second, ..registrant(a, 1, true) },
+                registrant(b, 2, false),
+            ],
         };
         assert_eq!(b.report(nsid), expected);
         assert_eq!(a.report(MEMORY.nsid), empty, "another namespace has its own");
@@ -169,7 +174,7 @@ fn a_report_says_who_is_registered_and_who_holds() {
         let header = IoCommand::ReservationReport { dwords: 6, extended: true };
         let reply = a.queues[0].run(header.encode(nsid), Give::Room(24));
         let header = ReservationStatus::read_from_bytes(&reply.data).unwrap();
-        assert_eq!((header.registrants.get(), header.generation.get()), (2, 2), "the header counts all");
+        assert_eq!((header.registrants.get(), header.generation.get()), (3, 2), "the header counts all");
 
         again.check_access(FILE, true, true, "a host's other controller");
         drop(parties);

@@ -233,8 +233,10 @@ fn report(
     }
     let controllers = fabric.controllers_of(&controller.subsystem);
     let state = lock(&namespace.reservations).clone();
-    let registrants = state
-        .reported(|host_id| controllers.iter().find(|other| other.host.id == *host_id).map(|other| other.id));
+    let registrants = state.reported(|host_id| {
+        let own = controllers.iter().filter(|other| other.host.id == *host_id);
+        own.map(|other| other.id).collect()
+    });
     let kind = state.reservation().map(|reservation| reservation.kind);
     Ok(encode_report(state.generation(), kind, state.persists(), &registrants, extended))
 }

@@ -178,20 +178,26 @@ impl Reservations {
         &self.registrants
     }
 
-    /// What a Reservation Report says of the registrants (Base 7.8). `controller_id` knows the controller of
-    /// a host that has one now.
+    /// What a Reservation Report says of the registrants (Base 7.8): each once for each of its controllers, of which
+    /// `controller_ids` knows those that there are now.
     pub(super) fn reported(
         &self,
-        controller_id: impl Fn(&HostId) -> Option<u16>,
+        controller_ids: impl Fn(&HostId) -> Vec<u16>,
     ) -> Vec<nvme::reservation::Registrant> {
-        let reported = |registrant: &Registrant| nvme::reservation::Registrant {
-            controller_id: controller_id(&registrant.host_id)
-                .unwrap_or(nvme::reservation::Registrant::NO_CONTROLLER),
-            holds: self.holds(&registrant.host_id),
-            host_id: registrant.host_id,
-            key: registrant.key,
-        };
-        self.registrants.iter().map(reported).collect()
+        let mut reported = Vec::with_capacity(self.registrants.len());
+        for registrant in &self.registrants {
+            let mut controller_ids = controller_ids(&registrant.host_id);
+            if controller_ids.is_empty() {
+                controller_ids.push(nvme::reservation::Registrant::NO_CONTROLLER);
+            }
+            reported.extend(controller_ids.into_iter().map(|controller_id| nvme::reservation::Registrant {
+                controller_id,
+                holds: self.holds(&registrant.host_id),
+                host_id: registrant.host_id,
+                key: registrant.key,
+            }));
+        }
+        reported
     }
 
     /// Whether the host holds the reservation, alone or with all registrants.

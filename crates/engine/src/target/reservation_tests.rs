@@ -283,12 +283,12 @@ fn what_is_restored_is_checked() {
 #[test]
 fn a_report_names_holders_and_controllers() {
     let reservations = held_by_a(ReservationType::WriteExclusive, &[1, 2]);
-    let reported = reservations.reported(|host_id| (*host_id == B).then_some(9));
+    let reported = reservations.reported(|host_id| if *host_id == B { vec![9, 12] } else { Vec::new() });
     let seen: Vec<_> =
         reported.iter().map(|one| (one.host_id, one.controller_id, one.holds, one.key)).collect();
-    assert_eq!(seen, [(A, 0xffff, true, 1), (B, 9, false, 2)]);
+    assert_eq!(seen, [(A, 0xffff, true, 1), (B, 9, false, 2), (B, 12, false, 2)]);
     let all = held_by_a(ReservationType::WriteExclusiveAllRegistrants, &[1, 2]);
-    assert!(all.reported(|_| None).iter().all(|registrant| registrant.holds));
+    assert!(all.reported(|_| Vec::new()).iter().all(|registrant| registrant.holds));
 }
 
 /// The rules once more, over sets and without a thought for speed.
