@@ -34,8 +34,11 @@ pub const DATA_TO_CONTROLLER_MAX: u32 =
 
 /// Entries of an I/O queue (MQES): eight times what Linux asks for by default.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
-/// Entries of an admin queue (Linux asks for 32).
-pub const ADMIN_QUEUE_ENTRIES_MAX: u16 = 128;
+/// Entries of an admin queue. Linux asks for 32, but there are hosts that ask for more than 128.
+pub const ADMIN_QUEUE_ENTRIES_MAX: u16 = 256;
+/// So many times its queue's entries a host may have outstanding before the connection ends: as many as the Linux target
+/// takes, for hosts that count otherwise.
+pub const QUEUE_OVERRUN_FACTOR: usize = 2;
 /// I/O queues of one controller: as many as a host with 127 CPUs asks for.
 pub const IO_QUEUES_MAX: u16 = 128;
 /// Controllers of one target process, discovery controllers apart.
@@ -130,8 +133,9 @@ pub const SHUTDOWN_TIMEOUT_MS: u64 = 10_000;
 /// command that the storage has: a disk that recovers a sector may need 30 s, and so does an image whose cluster is silent
 /// (`CEPH_OPERATION_TIMEOUT_MS`). A host that gives up before comes back while its old commands may still be carried out.
 pub const CONTROLLER_QUIESCE_MS_MAX: u64 = 60_000;
-/// Largest keep alive time-out a controller takes in milliseconds: a day; more would keep dead hosts for good.
-pub const KEEP_ALIVE_MS_MAX: u32 = 24 * 3600 * 1000;
+/// The longest keep alive time-out that our host asks for, in milliseconds: a day; more would keep dead hosts for good. A
+/// host that asks for more gets it, as one does that wants none at all, and is counted.
+pub const KEEP_ALIVE_MS_USUAL: u32 = 24 * 3600 * 1000;
 /// A discovery controller whose host wants no keep alive ends after so much silence in milliseconds: the two minutes
 /// that the specification gives it (Base 3.1.3.3), so that hosts that ask once and stay leave nothing behind.
 pub const DISCOVERY_IDLE_MS_MAX: u64 = 120_000;

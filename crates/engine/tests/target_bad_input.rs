@@ -187,8 +187,8 @@ const COMMANDS: [Case; 14] = [
         entry.data = SglDescriptor::in_capsule(ADMIN_IN_CAPSULE_LENGTH_MAX as u32 + 4);
         (client.frame_command(entry, &[0; ADMIN_IN_CAPSULE_LENGTH_MAX + 4]), 0)
     }),
-    case("more commands than entries", Stage::Queue(BOTH), FatalError::PduSequence, |client| {
-        for _ in 0..ENTRIES {
+    case("twice as many commands as entries", Stage::Queue(BOTH), FatalError::PduSequence, |client| {
+        for _ in 0..2 * ENTRIES {
             begin_write(client);
         }
         let mut entry = IoCommand::Write { start: 0, blocks: 32, force_unit_access: false }.encode(7);

@@ -4,14 +4,18 @@ mod raw_host;
 
 use engine::target::Peculiarity;
 use nvme::command::admin_opcode;
+use nvme::discovery::DISCOVERY_NQN;
+use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData};
 use nvme::features::{AsyncEventConfig, FeatureId, NumberOfQueues, Select, SetFeatures};
 use nvme::identify::bits::sgl_support;
 use nvme::identify::{Cns, IdentifyController};
 use nvme::io::{IoCommand, encode_ranges};
+use nvme::log_page::LogPageId;
+use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
 use nvme::tcp::Digests;
 use nvme::{SglDescriptor, Status, SubmissionEntry};
 use raw_host::{
-    Client, ENGINES, Give, Host, Kind, Options, SPACES, Space, TestTarget, assert_status, pattern,
+    Client, ENGINES, Give, Host, Kind, Options, Reply, SPACES, Space, TestTarget, assert_status, pattern,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -86,7 +90,8 @@ fn data_in_the_capsule_may_begin_behind_other_bytes() {
     for (engine, digests) in ENGINES.into_iter().flat_map(|engine| DIGESTS.map(|digests| (engine, digests))) {
         let target = TestTarget::start(engine);
         let mut host = Host::connect_with(target.address(), Options { digests, ..Options::default() });
-        let identify = IdentifyController::read_from_bytes(&host.admin.identified(0, Cns::CONTROLLER)).unwrap();
+        let identify =
+            IdentifyController::read_from_bytes(&host.admin.identified(0, Cns::CONTROLLER)).unwrap();
         assert_ne!(identify.sgl_support.get() & sgl_support::OFFSET, 0);
         let mut queue = host.io(1);
         for (number, space) in SPACES.into_iter().enumerate() {
@@ -161,7 +166,8 @@ fn a_descriptor_may_be_longer_than_the_data() {
     for (engine, digests) in ENGINES.into_iter().flat_map(|engine| DIGESTS.map(|digests| (engine, digests))) {
         let target = TestTarget::start(engine);
         let mut host = Host::connect_with(target.address(), Options { digests, ..Options::default() });
-        let identify = IdentifyController::read_from_bytes(&host.admin.identified(0, Cns::CONTROLLER)).unwrap();
+        let identify =
+            IdentifyController::read_from_bytes(&host.admin.identified(0, Cns::CONTROLLER)).unwrap();
         assert_ne!(identify.sgl_support.get() & sgl_support::OVERSIZE, 0);
         let mut queue = host.io(1);
         for (number, space) in SPACES.into_iter().enumerate() {
@@ -191,6 +197,159 @@ fn a_descriptor_may_be_longer_than_the_data() {
         }
         let reply = host.admin.run(identify_controller(), Give::Room(8192));
         assert_eq!((reply.status, reply.data.len()), (Status::SUCCESS, 4096));
+    }
+}
+
+fn connects(target: &TestTarget, connect: &Connect, data: &ConnectData) -> Reply {
+    Client::initialized(target.address(), Digests::default()).connect(connect, data)
+}
+
+/// SPDK's measuring program names no host unless it is told one, and other clients say whatever they like.
+#[test]
+fn a_host_needs_no_proper_name_where_any_host_may_connect() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        for (number, (name, kind)) in
+            [("", Peculiarity::EmptyHostNqn), ("client-7", Peculiarity::OddHostNqn)].into_iter().enumerate()
+        {
+            let options = Options { host_nqn: name.to_owned(), ..Options::default() };
+            let host = Host::connect_with(target.address(), options);
+            let mut queue = host.io(1);
+            let data = pattern(4096, number as u64);
+            assert!(queue.write(SPACES[1], 0, &data, true).status.is_success());
+            expect(&mut queue, SPACES[1], &data, "its I/O works");
+            assert_eq!(seen(&target, kind), 2, "the admin queue and the I/O queue");
+            let other = ConnectData::new([7; 16], host.controller_id, raw_host::NQN, raw_host::HOST_NQN);
+            let reply = connects(&target, &host.options.connect(2), &other);
+            assert_status(reply.status, Status::CONNECT_INVALID_PARAMETERS, "another host's queue");
+            let metrics = target.target().metrics().to_prometheus();
+            let line = format!("selvedge_peculiarities_total{{kind=\"{}\"}} 2\n", kind.name());
+            assert!(metrics.contains(&line), "{metrics}");
+        }
+        let discovery = Options {
+            host_nqn: String::new(),
+            subsystem_nqn: DISCOVERY_NQN.to_owned(),
+            ..Options::default()
+        };
+        let mut host = Host::connect_with(target.address(), discovery);
+        assert_eq!(host.admin.logged(LogPageId::DISCOVERY, 0, 1024).len(), 1024, "discovery is for all");
+    }
+}
+
+/// The host of an association is the admin queue's. A Python client makes up another identifier for each queue.
+#[test]
+fn the_host_identifier_of_an_association_is_its_admin_queues() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        let mut host = Host::connect(target.address());
+        let mut queues: Vec<Client> = (1..=2)
+            .map(|queue_id| {
+                let data =
+                    ConnectData::new([queue_id; 16], host.controller_id, raw_host::NQN, raw_host::HOST_NQN);
+                let mut client = Client::initialized(target.address(), Digests::default());
+                let reply = client.connect(&host.options.connect(queue_id.into()), &data);
+                assert_eq!(reply.status, Status::SUCCESS, "queue {queue_id}");
+                client
+            })
+            .collect();
+        assert_eq!(seen(&target, Peculiarity::IoQueueHostId), 2);
+        let id = host.admin.get_feature(FeatureId::HOST_IDENTIFIER, Select::Current, 1, 16);
+        assert_eq!(id.data, [7; 16]);
+        // What one queue reserves, the other may use, and somebody else may not.
+        let nsid = SPACES[1].nsid;
+        let register = IoCommand::ReservationRegister {
+            action: RegisterAction::Register,
+            ignore_existing_key: false,
+            persistence: PersistenceChange::NoChange,
+        };
+        let keys = [0_u64, 5].map(u64::to_le_bytes).concat();
+        assert!(queues[0].run(register.encode(nsid), Give::Capsule(&keys)).status.is_success());
+        let acquire = IoCommand::ReservationAcquire {
+            action: AcquireAction::Acquire,
+            ignore_existing_key: false,
+            kind: ReservationType::WriteExclusive,
+        };
+        let keys = [5_u64, 0].map(u64::to_le_bytes).concat();
+        assert!(queues[1].run(acquire.encode(nsid), Give::Capsule(&keys)).status.is_success());
+        for queue in &mut queues {
+            assert!(queue.write(SPACES[1], 0, &pattern(4096, 1), true).status.is_success());
+        }
+        let other = Options {
+            host_id: [1; 16],
+            host_nqn: "nqn.2014-08.org.example:b".to_owned(),
+            ..Options::default()
+        };
+        let other = Host::connect_with(target.address(), other);
+        let reply = other.io(1).write(SPACES[1], 0, &pattern(4096, 1), true);
+        assert_status(
+            reply.status,
+            Status::RESERVATION_CONFLICT,
+            "who has a queue's identifier is not its host",
+        );
+    }
+}
+
+#[test]
+fn connect_takes_more_than_is_usual() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        let options = Options::default();
+        let data = options.data(CONTROLLER_ID_ANY);
+        // A Python client asks for 136 entries.
+        for queue_size in [135, 255] {
+            let connect = Connect { queue_size, ..options.connect(0) };
+            assert_eq!(connects(&target, &connect, &data).status, Status::SUCCESS, "{queue_size}");
+        }
+        let long = Connect { keep_alive_ms: u32::MAX, ..options.connect(0) };
+        assert_eq!(connects(&target, &long, &data).status, Status::SUCCESS);
+        assert_eq!(seen(&target, Peculiarity::LongKeepAlive), 1);
+        let mut longer = options.connect(0).encode();
+        longer.data = SglDescriptor::in_capsule(1536);
+        let capsule = [data.as_bytes(), &[0xff; 512]].concat();
+        let mut client = Client::initialized(target.address(), Digests::default());
+        assert_eq!(
+            client.run(longer, Give::AsIs(&capsule)).status,
+            Status::SUCCESS,
+            "more data than it needs"
+        );
+        // Both other targets grant as many queues as there can be, whatever was asked for.
+        let mut host = Host::connect(target.address());
+        let asked = NumberOfQueues::pairs(std::num::NonZero::new(4).unwrap()).encode();
+        let reply = host.admin.set_feature(FeatureId::NUMBER_OF_QUEUES, asked, false, Give::Nothing);
+        assert_eq!((reply.status, reply.result as u32), (Status::SUCCESS, asked));
+        host.io(4);
+        assert_eq!(seen(&target, Peculiarity::UngrantedQueue), 0);
+        assert!(host.io(5).read(SPACES[0], 0, 1).status.is_success());
+        assert_eq!(seen(&target, Peculiarity::UngrantedQueue), 1);
+        let reply =
+            host.admin.set_feature(FeatureId::KEEP_ALIVE_TIMER, 48 * 3600 * 1000, false, Give::Nothing);
+        assert_eq!(reply.status, Status::SUCCESS, "two days");
+    }
+}
+
+#[test]
+fn a_host_may_have_a_few_commands_more_than_its_queue_has_entries() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        let host = Host::connect_with(target.address(), Options { entries: 4, ..Options::default() });
+        let (mut queue, space) = (host.io(1), SPACES[4]);
+        queue.answers = false;
+        let data = pattern(16 << 10, 9);
+        let begin = |queue: &mut Client, number: u64| {
+            let command = IoCommand::Write { start: 32 * number, blocks: 32, force_unit_access: false };
+            queue.submit(command.encode(space.nsid), Give::Asked(&data));
+            queue.ready_to_transfer()
+        };
+        let requests: Vec<_> = (0..8).map(|number| begin(&mut queue, number)).collect();
+        assert_eq!(seen(&target, Peculiarity::QueueOverrun), 1);
+        for request in &requests {
+            queue.answer(request);
+        }
+        for _ in &requests {
+            assert_eq!(queue.wait().status, Status::SUCCESS);
+        }
+        queue.answers = true;
+        expect(&mut queue, space, &data, "all of it is written");
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod nqn;
 
-pub use nqn::{DISCOVERY_NQN, NQN_BYTES_MAX, NQN_FIELD_BYTES, Nqn, NqnError};
+pub use nqn::{DISCOVERY_NQN, NQN_BYTES_MAX, NQN_FIELD_BYTES, Nqn, NqnError, decode_text};
 
 use crate::identify::{ascii, set_ascii, zeroed_default};
 use alloc::string::String;

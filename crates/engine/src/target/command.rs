@@ -15,6 +15,7 @@ use super::end::End;
 use super::namespace::{Namespace, special};
 use super::namespace_table::{Attachment, NamespaceView};
 use super::pair::Pair;
+use super::peculiarity::Peculiarity;
 use super::reservation::{Access, HostId};
 use super::slot::{Stage, Work};
 use crate::backend::{Backend, ZeroMethod};
@@ -164,10 +165,17 @@ impl Connection {
         let taken =
             self.slots.take(entry.command_id.get(), entry.opcode, namespace, checked.work, checked.length);
         let Some(index) = taken else {
-            tracing::info!("a host has more commands outstanding than its queue has entries");
+            tracing::info!(
+                peer = %self.peer,
+                entries = self.entries,
+                "more than twice as many commands outstanding as the queue has entries; closing the connection"
+            );
             return Err(DecodeError::new(FatalError::PduSequence, 0).into());
         };
         let shaped = view.get(nsid).is_some_and(|namespace| namespace.special() & special::SHAPED != 0);
+        if self.slots.are_overrun() {
+            self.note_peculiarity(Peculiarity::QueueOverrun, env);
+        }
         let slot = self.slots.at(index);
         slot.began = env.now;
         slot.admitted = !shaped;

@@ -357,24 +357,25 @@ impl Controller {
         self.state().queues.push((serial, queue));
     }
 
-    /// Takes an I/O queue, whose connection has this serial number.
+    /// Takes an I/O queue, whose connection has this serial number; whether it is one of those that were granted. One that is
+    /// not is taken all the same, as long as a controller can have it.
     ///
     /// # Errors
-    /// The status when the controller is not ready, has not granted the queue, or has it already.
-    pub(super) fn add_queue(&self, serial: u64, queue: OpenQueue) -> Result<(), Status> {
+    /// The status when the controller is not ready, cannot have the queue, or has it already.
+    pub(super) fn add_queue(&self, serial: u64, queue: OpenQueue) -> Result<bool, Status> {
         let mut state = self.state();
         let queue_id = queue.queue_id;
         if !self.is_ready() {
             return Err(Status::CONNECT_CONTROLLER_BUSY);
         }
-        if queue_id > state.features.io_queues().min(IO_QUEUES_MAX) {
+        if queue_id > IO_QUEUES_MAX {
             return Err(Status::CONNECT_INVALID_PARAMETERS.do_not_retry());
         }
         if state.queues.iter().any(|(_, known)| known.queue_id == queue_id) {
             return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
         }
         state.queues.push((serial, queue));
-        Ok(())
+        Ok(queue_id <= state.features.io_queues())
     }
 
     /// What is to be told of it.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use nvme::discovery::Nqn;
+use nvme::discovery::{Nqn, NqnError, decode_text};
 use nvme::fabrics::{
     CONTROLLER_ID_ANY, Capabilities, Connect, ConnectData, InvalidParameter, PropertyAccess, VERSION_2_0,
     fabrics_type, property,
@@ -19,10 +19,12 @@ use super::controller::{Controller, Host, Quiesce};
 use super::end::End;
 use super::fabric::NoController;
 use super::namespace_table::Views;
+use super::peculiarity::Peculiarity;
 use super::slot::Slots;
 use super::status::OpenQueue;
+use super::subsystem::Subsystem;
 use crate::limits::{
-    ADMIN_QUEUE_ENTRIES_MAX, CONTROLLER_QUIESCE_MS_MAX, DISCOVERY_KEEP_ALIVE_MS_MAX, KEEP_ALIVE_MS_MAX,
+    ADMIN_QUEUE_ENTRIES_MAX, CONTROLLER_QUIESCE_MS_MAX, DISCOVERY_KEEP_ALIVE_MS_MAX, KEEP_ALIVE_MS_USUAL,
     QUEUE_ENTRIES_MAX,
 };
 
@@ -73,9 +75,9 @@ impl Connection {
             return Err(End::Gone);
         }
         let connect = Connect::decode(entry);
-        let outcome = match ConnectData::read_from_bytes(data) {
-            Ok(data) if connect.queue_id == 0 => self.connect_admin(&connect, &data, env),
-            Ok(data) => self.connect_io(&connect, &data, env),
+        let outcome = match ConnectData::read_from_prefix(data) {
+            Ok((data, _)) if connect.queue_id == 0 => self.connect_admin(&connect, &data, env),
+            Ok((data, _)) => self.connect_io(&connect, &data, env),
             Err(_) => Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry().into()),
         };
         match outcome {
@@ -130,18 +132,15 @@ impl Connection {
         data: &ConnectData,
         env: &mut Environment<'_>,
     ) -> Result<u16, Refusal> {
-        let (subsystem, host) = check_names(connect, data, self.port, env)?;
+        let Names { subsystem, host, unusual } = check_names(connect, data, self.port, env)?;
         if connect.queue_size == 0 || connect.queue_size >= ADMIN_QUEUE_ENTRIES_MAX {
             return Err(InvalidParameter::QUEUE_SIZE.into());
         }
         if data.controller_id.get() != CONTROLLER_ID_ANY {
             return Err(InvalidParameter::CONTROLLER_ID.into());
         }
-        let most = if subsystem.is_discovery { DISCOVERY_KEEP_ALIVE_MS_MAX } else { KEEP_ALIVE_MS_MAX };
-        if connect.keep_alive_ms > most {
-            return Err(Status::KEEP_ALIVE_INVALID.do_not_retry().into());
-        }
-        let (port, keep_alive_ms, now) = (self.port, connect.keep_alive_ms, env.now);
+        let most = if subsystem.is_discovery { DISCOVERY_KEEP_ALIVE_MS_MAX } else { u32::MAX };
+        let (port, keep_alive_ms, now) = (self.port, connect.keep_alive_ms.min(most), env.now);
         let guest = Guest {
             nqn: host.nqn.clone(),
             network: Network::of(self.peer.ip()),
@@ -161,6 +160,7 @@ impl Connection {
         let id = controller.id;
         controller.add_admin_queue(self.serial, self.open_queue(connect, env));
         self.session = Session::Admin { controller, events: Vec::new() };
+        self.note_unusual_connect(unusual, keep_alive_ms, env);
         Ok(id)
     }
 
@@ -170,7 +170,7 @@ impl Connection {
         data: &ConnectData,
         env: &mut Environment<'_>,
     ) -> Result<u16, Refusal> {
-        let (subsystem, host) = check_names(connect, data, self.port, env)?;
+        let Names { subsystem, host, unusual } = check_names(connect, data, self.port, env)?;
         let controller = env
             .fabric
             .controller(data.controller_id.get())
@@ -179,9 +179,6 @@ impl Connection {
         if controller.host.nqn != host.nqn {
             return Err(InvalidParameter::HOST_NQN.into());
         }
-        if controller.host.id != host.id {
-            return Err(InvalidParameter::HOST_ID.into());
-        }
         if connect.queue_size == 0 || connect.queue_size >= QUEUE_ENTRIES_MAX {
             return Err(InvalidParameter::QUEUE_SIZE.into());
         }
@@ -189,17 +186,37 @@ impl Connection {
             return Err(InvalidParameter::QUEUE_ID.into());
         }
         env.fabric.take_queue(&controller).map_err(NoController::from)?;
-        controller.add_queue(self.serial, self.open_queue(connect, env)).map_err(|status| {
-            env.fabric.give_queue(&controller);
-            let unknown = status.without_flags() == Status::CONNECT_INVALID_PARAMETERS;
-            Refusal { parameter: unknown.then_some(InvalidParameter::QUEUE_ID), ..status.into() }
-        })?;
+        let is_granted =
+            controller.add_queue(self.serial, self.open_queue(connect, env)).map_err(|status| {
+                env.fabric.give_queue(&controller);
+                let unknown = status.without_flags() == Status::CONNECT_INVALID_PARAMETERS;
+                Refusal { parameter: unknown.then_some(InvalidParameter::QUEUE_ID), ..status.into() }
+            })?;
+        // The association's host is the admin queue's, whatever its other queues say: there are hosts that make up another
+        // identifier for each of them.
+        let has_own_id = controller.host.id != host.id;
         let id = controller.id;
         let views = Views::new(controller.table());
         let counters = subsystem.counters.of_reactor(env.mailbox.number);
         let meter = controller.meters.open(connect.queue_id);
         self.session = Session::Io { controller, views, counters, meter, queue_id: connect.queue_id };
+        self.note_unusual_connect(unusual, 0, env);
+        if has_own_id {
+            self.note_peculiarity(Peculiarity::IoQueueHostId, env);
+        }
+        if !is_granted {
+            self.note_peculiarity(Peculiarity::UngrantedQueue, env);
+        }
         Ok(id)
+    }
+
+    fn note_unusual_connect(&mut self, name: Option<Peculiarity>, keep_alive_ms: u32, env: &Environment<'_>) {
+        if let Some(name) = name {
+            self.note_peculiarity(name, env);
+        }
+        if keep_alive_ms > KEEP_ALIVE_MS_USUAL {
+            self.note_peculiarity(Peculiarity::LongKeepAlive, env);
+        }
     }
 
     /// What is to be told of the queue that this connection becomes.
@@ -236,26 +253,40 @@ impl Connection {
     }
 }
 
+/// Who is connected to what.
+struct Names {
+    subsystem: Arc<Subsystem>,
+    host: Host,
+    /// What is unusual about the host's name.
+    unusual: Option<Peculiarity>,
+}
+
 /// Checks what is common to all queues: the record format and the two names.
 fn check_names(
     connect: &Connect,
     data: &ConnectData,
     port: u16,
     env: &Environment<'_>,
-) -> Result<(std::sync::Arc<super::subsystem::Subsystem>, Host), Refusal> {
+) -> Result<Names, Refusal> {
     if connect.record_format != 0 {
         return Err(Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry().into());
     }
-    let host = Nqn::decode(&data.host_nqn).map_err(|_| InvalidParameter::HOST_NQN)?;
+    // Whoever is on a list of hosts has a valid name. Where any host may connect, there are some without one.
+    let host = decode_text(&data.host_nqn).map_err(|_| InvalidParameter::HOST_NQN)?;
+    let unusual = match Nqn::new(host) {
+        Ok(_) => None,
+        Err(NqnError::Empty) => Some(Peculiarity::EmptyHostNqn),
+        Err(_) => Some(Peculiarity::OddHostNqn),
+    };
     let subsystem = Nqn::decode(&data.subsystem_nqn)
         .ok()
         .and_then(|name| env.fabric.find(name.as_str()))
         .filter(|subsystem| env.fabric.directory().port(port).is_some_and(|port| subsystem.is_on(port)))
         .ok_or(InvalidParameter::SUBSYSTEM_NQN)?;
-    if !subsystem.allows(host.as_str()) {
+    if !subsystem.allows(host) {
         return Err(Status::CONNECT_INVALID_HOST.do_not_retry().into());
     }
-    Ok((subsystem, Host { nqn: host.as_str().to_owned(), id: data.host_id }))
+    Ok(Names { subsystem, host: Host { nqn: host.to_owned(), id: data.host_id }, unusual })
 }
 
 fn get_property(entry: &SubmissionEntry, controller: &Controller) -> Answer {

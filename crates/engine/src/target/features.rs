@@ -19,7 +19,7 @@ use super::controller::Controller;
 use super::fabric::Fabric;
 use super::namespace_features;
 use super::request::Asker;
-use crate::limits::{IO_QUEUES_MAX, KEEP_ALIVE_MS_MAX};
+use crate::limits::IO_QUEUES_MAX;
 use crate::ring::{self, Moment};
 
 /// What a host has set.
@@ -212,9 +212,6 @@ pub(super) fn set(
             features.io_queues = asked.submission.min(asked.completion).get().min(IO_QUEUES_MAX);
             let granted = NonZero::new(features.io_queues).unwrap_or(NonZero::<u16>::MIN);
             return Answer::Status(Status::SUCCESS, u64::from(NumberOfQueues::pairs(granted).encode()));
-        }
-        FeatureId::KEEP_ALIVE_TIMER if request.value > KEEP_ALIVE_MS_MAX => {
-            return Status::KEEP_ALIVE_INVALID.do_not_retry().into();
         }
         FeatureId::KEEP_ALIVE_TIMER => controller.set_keep_alive_ms(request.value),
         FeatureId::TIMESTAMP => {

@@ -10,6 +10,18 @@ use super::connection::{Connection, Environment};
 pub enum Peculiarity {
     /// A command without data whose descriptor has no length, but is not the Transport Data Block it should be.
     EmptyDescriptor,
+    /// Connect without a HOSTNQN, to a subsystem that any host may use.
+    EmptyHostNqn,
+    /// Connect with a HOSTNQN that does not begin as every NQN does, to a subsystem that any host may use.
+    OddHostNqn,
+    /// Connect of an I/O queue with another HOSTID than the admin queue's.
+    IoQueueHostId,
+    /// Connect of an I/O queue beyond the number that was granted.
+    UngrantedQueue,
+    /// A keep alive time-out of more than a day.
+    LongKeepAlive,
+    /// More commands outstanding than the queue has entries.
+    QueueOverrun,
 }
 
 const KINDS: usize = Peculiarity::ALL.len();
@@ -19,12 +31,26 @@ const _: () = assert!(KINDS <= u32::BITS as usize);
 
 impl Peculiarity {
     /// All of them, each at the place of its number.
-    pub const ALL: [Self; 1] = [Self::EmptyDescriptor];
+    pub const ALL: [Self; 7] = [
+        Self::EmptyDescriptor,
+        Self::EmptyHostNqn,
+        Self::OddHostNqn,
+        Self::IoQueueHostId,
+        Self::UngrantedQueue,
+        Self::LongKeepAlive,
+        Self::QueueOverrun,
+    ];
 
     /// Its name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::EmptyDescriptor => "empty_descriptor",
+            Self::EmptyHostNqn => "empty_host_nqn",
+            Self::OddHostNqn => "odd_host_nqn",
+            Self::IoQueueHostId => "io_queue_host_id",
+            Self::UngrantedQueue => "ungranted_queue",
+            Self::LongKeepAlive => "long_keep_alive",
+            Self::QueueOverrun => "queue_overrun",
         }
     }
 }

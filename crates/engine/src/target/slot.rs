@@ -11,7 +11,7 @@ use super::fence::Claim;
 use super::namespace::ByteRange;
 use super::namespace_table::{Attachment, NamespaceView};
 use crate::backend::ZeroMethod;
-use crate::limits::{CONNECTION_BUFFER_BYTES_MAX, GIVEN_UP_SLOTS_FACTOR};
+use crate::limits::{CONNECTION_BUFFER_BYTES_MAX, GIVEN_UP_SLOTS_FACTOR, QUEUE_OVERRUN_FACTOR};
 use crate::ring::{Buffer, BufferPool, Moment};
 
 /// What a command in a slot is for.
@@ -181,7 +181,7 @@ impl Slots {
         }
     }
 
-    /// Takes a slot, or `None` when the host has more commands outstanding than its queue has entries.
+    /// Takes a slot, or `None` when the host has far more commands outstanding than its queue has entries.
     pub(super) fn take(
         &mut self,
         command_id: u16,
@@ -209,12 +209,23 @@ impl Slots {
         Some(index)
     }
 
-    /// One slot more, where the storage still has those of commands that were given up: these are not outstanding for the host.
+    /// Commands for which the host has no answer yet.
+    fn outstanding(&self) -> usize {
+        self.command_ids.iter().filter(|known| **known != NO_COMMAND).count()
+    }
+
+    /// Whether the host has more commands outstanding than its queue has entries.
+    pub(super) fn are_overrun(&self) -> bool {
+        self.busy() > usize::from(self.entries) && self.outstanding() > usize::from(self.entries)
+    }
+
+    /// One slot more, where the storage still has those of commands that were given up, which are not outstanding for the host,
+    /// or where the host counts otherwise than it should.
     #[cold]
     fn grow(&mut self) -> Option<u16> {
-        let outstanding = self.command_ids.iter().filter(|known| **known != NO_COMMAND).count();
-        let most = usize::from(self.entries) * GIVEN_UP_SLOTS_FACTOR;
-        if outstanding >= usize::from(self.entries) || self.slots.len() >= most {
+        let most = usize::from(self.entries) * (GIVEN_UP_SLOTS_FACTOR + QUEUE_OVERRUN_FACTOR - 1);
+        if self.outstanding() >= usize::from(self.entries) * QUEUE_OVERRUN_FACTOR || self.slots.len() >= most
+        {
             return None;
         }
         let index = u16::try_from(self.slots.len()).ok()?;
@@ -341,14 +352,25 @@ mod tests {
     const ENTRIES: u16 = 4;
     const LENGTH: u32 = 4096;
 
-    /// Fills the queue with commands that the storage has.
+    /// Fills the queue with commands that the storage has, as far as there is room.
     fn fill(slots: &mut Slots, pool: &mut BufferPool) -> Vec<(u16, Buffer)> {
         let mut taken = Vec::new();
-        while let Some(index) = slots.take(taken.len() as u16, 0, (1, None), Work::Flush, LENGTH) {
+        for command_id in 0..ENTRIES {
+            let Some(index) = slots.take(command_id, 0, (1, None), Work::Flush, LENGTH) else { break };
             slots.hold(index, pool);
             taken.push((index, slots.lend(index).expect("a buffer")));
         }
         taken
+    }
+
+    #[test]
+    fn a_host_may_have_twice_as_many_commands_as_its_queue_has_entries_and_no_more() {
+        let mut slots = Slots::new(ENTRIES);
+        for number in 0..2 * ENTRIES {
+            assert!(slots.take(number, 0, (1, None), Work::Flush, LENGTH).is_some());
+            assert_eq!(slots.are_overrun(), number >= ENTRIES);
+        }
+        assert!(slots.take(99, 0, (1, None), Work::Flush, LENGTH).is_none());
     }
 
     #[test]
@@ -368,9 +390,12 @@ mod tests {
             stuck.extend(fill(&mut slots, &mut pool));
             assert_eq!((stuck.len(), slots.buffer_bytes), (round * usize::from(ENTRIES), bytes));
         }
-        // There is an end to it.
+        // There is an end to it, also for a host that has more outstanding than it should.
+        for _ in 1..QUEUE_OVERRUN_FACTOR {
+            stuck[stuck.len() - usize::from(ENTRIES)..].iter().for_each(|(index, _)| slots.give_up(*index));
+            stuck.extend(fill(&mut slots, &mut pool));
+        }
         stuck[stuck.len() - usize::from(ENTRIES)..].iter().for_each(|(index, _)| slots.give_up(*index));
-        assert_eq!(slots.buffer_bytes, bytes);
         assert!(fill(&mut slots, &mut pool).is_empty());
         for (index, buffer) in stuck {
             slots.regain(index, Some(buffer));

@@ -58,10 +58,7 @@ impl Nqn {
         if !name.starts_with("nqn.") {
             return Err(NqnError::Prefix);
         }
-        // A name ends up in logs and on terminals, so a peer must not be able to control them with it.
-        if name.chars().any(char::is_control) {
-            return Err(NqnError::Control);
-        }
+        check_text(name)?;
         Ok(Self(name.into()))
     }
 
@@ -72,11 +69,7 @@ impl Nqn {
 
     /// Reads a wire field: the name ends at the first NUL, and there must be one.
     pub fn decode(field: &[u8]) -> Result<Self, NqnError> {
-        let end = field.iter().position(|&byte| byte == 0).ok_or(NqnError::TooLong)?;
-        if end > NQN_BYTES_MAX {
-            return Err(NqnError::TooLong);
-        }
-        Self::new(core::str::from_utf8(&field[..end]).map_err(|_| NqnError::NotUtf8)?)
+        Self::new(decode_text(field)?)
     }
 
     /// The wire field: the name, padded with NUL.
@@ -95,6 +88,23 @@ impl Nqn {
     pub fn is_discovery(&self) -> bool {
         self.as_str() == DISCOVERY_NQN
     }
+}
+
+/// Reads the text of a wire field that is a name by its length and characters, if not by how it begins: hosts call
+/// themselves by all sorts of names, and by none. It may be empty.
+pub fn decode_text(field: &[u8]) -> Result<&str, NqnError> {
+    let end = field.iter().position(|&byte| byte == 0).ok_or(NqnError::TooLong)?;
+    if end > NQN_BYTES_MAX {
+        return Err(NqnError::TooLong);
+    }
+    let text = core::str::from_utf8(&field[..end]).map_err(|_| NqnError::NotUtf8)?;
+    check_text(text)?;
+    Ok(text)
+}
+
+/// A name ends up in logs and on terminals, so a peer must not be able to control them with it.
+fn check_text(text: &str) -> Result<(), NqnError> {
+    if text.chars().any(char::is_control) { Err(NqnError::Control) } else { Ok(()) }
 }
 
 impl fmt::Display for Nqn {

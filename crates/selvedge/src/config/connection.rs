@@ -160,7 +160,7 @@ fn ways(flags: &ConnectionFlags) -> Result<Vec<Way>, String> {
 }
 
 fn keep_alive_ms(seconds: u32) -> Result<u32, String> {
-    let max_ms = engine::limits::KEEP_ALIVE_MS_MAX;
+    let max_ms = engine::limits::KEEP_ALIVE_MS_USUAL;
     let milliseconds = seconds.checked_mul(1000).filter(|milliseconds| *milliseconds <= max_ms);
     milliseconds.ok_or_else(|| format!("a keep alive time-out of {seconds} s is over {} s", max_ms / 1000))
 }
