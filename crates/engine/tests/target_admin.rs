@@ -138,9 +138,8 @@ fn namespaces_are_described_as_they_are() {
                 assert_eq!(namespaces(&admin.identified(8, list), 8), [0; 0]);
             }
             names.push(SPACES.map(|space| described(admin, space)));
-            let common =
-                IdentifyNamespace::read_from_bytes(&admin.identified(NSID_ALL, Cns::NAMESPACE)).unwrap();
-            assert_eq!(common.size_blocks.get(), 0, "what all have in common is no namespace");
+            let common = admin.identify(NSID_ALL, IdentifyRequest::new(Cns::NAMESPACE));
+            assert_status(common.status, Status::INVALID_NAMESPACE, "it is for who makes namespaces");
             let inactive = [
                 Cns::NAMESPACE,
                 Cns::ALLOCATED_NAMESPACE,

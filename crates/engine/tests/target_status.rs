@@ -434,7 +434,7 @@ fn invalid_admin_commands_are_told_why() {
         let reply = admin.run(disconnect(), Give::Nothing);
         assert_status(reply.status, Status::INVALID_QUEUE_TYPE, "Disconnect belongs to I/O queues");
         let unknown = SubmissionEntry::new(admin_opcode::FABRICS, 0x3f);
-        assert_status(admin.run(unknown, Give::Nothing).status, Status::INVALID_FIELD, "a Fabrics type");
+        assert_status(admin.run(unknown, Give::Nothing).status, Status::INVALID_OPCODE, "a Fabrics type");
         let mut prp = SubmissionEntry::new(admin_opcode::IDENTIFY, 0);
         (prp.flags, prp.cdw10) = (0, 1.into());
         assert_status(admin.run(prp, Give::Room(4096)).status, Status::INVALID_FIELD, "PRP instead of SGL");

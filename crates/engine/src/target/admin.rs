@@ -9,11 +9,14 @@ use nvme::{Status, SubmissionEntry};
 
 use super::abort::Abort;
 use super::connection::{Connection, Environment, Session};
+use super::controller::Controller;
 use super::end::End;
 use super::peculiarity::Peculiarity;
 use super::slot::Work;
 use super::{cross_reset, discovery, features, identify, log_page, namespace_admin};
-use crate::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX};
+use crate::limits::{
+    ABORTS_MAX, ADMIN_IN_CAPSULE_LENGTH_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX, QUEUE_OVERRUN_FACTOR,
+};
 
 /// What an admin command comes to.
 pub(super) enum Answer {
@@ -23,6 +26,12 @@ pub(super) enum Answer {
     Data(Vec<u8>),
     /// Nothing now: an Asynchronous Event Request waits for its event.
     Held,
+}
+
+/// A command that somebody else answers.
+pub(super) struct Held {
+    command_id: u16,
+    opcode: u8,
 }
 
 impl From<Status> for Answer {
@@ -42,9 +51,12 @@ impl Connection {
         if data_length > ADMIN_IN_CAPSULE_LENGTH_MAX {
             return Err(DecodeError::new(FatalError::TransferLimitExceeded, 0).into());
         }
-        if matches!(self.session, Session::New) && !is_connect(entry) {
-            self.refuse(entry, Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+        if let Err(status) = self.check_admin(entry, env) {
+            self.refuse(entry, status);
             return Ok(());
+        }
+        if self.commands_held() >= usize::from(self.entries) * QUEUE_OVERRUN_FACTOR {
+            return Err(DecodeError::new(FatalError::PduSequence, 0).into());
         }
         if entry.data.is_empty_of_another_type() {
             self.note_peculiarity(Peculiarity::EmptyDescriptor, env);
@@ -82,6 +94,43 @@ impl Connection {
             }
             _ => self.run_admin(entry, &[], env),
         }
+    }
+
+    /// What can be wrong with a command whatever its data is.
+    fn check_admin(&self, entry: &SubmissionEntry, env: &Environment<'_>) -> Result<(), Status> {
+        let opcode = entry.opcode;
+        match &self.session {
+            Session::New if !is_connect(entry) => return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()),
+            // Before its data is looked at, which may be in a form that only other commands have.
+            Session::Admin { controller, .. } if !has_command(opcode, controller, env) => {
+                return Err(Status::INVALID_OPCODE.do_not_retry());
+            }
+            _ => {}
+        }
+        // Only I/O commands come in pairs.
+        if entry.fused() != 0 {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        let command_id = entry.command_id.get();
+        let is_held = match &self.session {
+            Session::Admin { events, held, .. } => {
+                events.contains(&command_id) || held.iter().any(|held| held.command_id == command_id)
+            }
+            _ => false,
+        };
+        if is_held || self.slots.has_command(command_id) {
+            return Err(Status::COMMAND_ID_CONFLICT);
+        }
+        Ok(())
+    }
+
+    /// Commands of this admin queue that wait for their answers.
+    fn commands_held(&self) -> usize {
+        let held = match &self.session {
+            Session::Admin { events, held, .. } => events.len() + held.len(),
+            _ => 0,
+        };
+        held + self.slots.busy()
     }
 
     fn take_admin_slot(&mut self, entry: &SubmissionEntry, length: u32) -> Result<u16, End> {
@@ -140,7 +189,7 @@ impl Connection {
                 let asker = self.asker(entry.command_id.get(), env);
                 cross_reset::answer(entry, &controller, env.fabric, asker)
             }
-            Session::Admin { controller, events } => match entry.opcode {
+            Session::Admin { controller, events, .. } => match entry.opcode {
                 admin_opcode::ASYNC_EVENT_REQUEST if events.len() < ASYNC_EVENTS_MAX => {
                     events.push(entry.command_id.get());
                     self.tell_events();
@@ -172,9 +221,12 @@ impl Connection {
     /// Abort of a command of any queue of this controller.
     fn abort_command(&mut self, entry: &SubmissionEntry, env: &Environment<'_>) -> Answer {
         let (queue_id, command_id) = (entry.cdw10.get() as u16, (entry.cdw10.get() >> 16) as u16);
-        let Session::Admin { controller, events } = &mut self.session else {
+        let Session::Admin { controller, events, held } = &mut self.session else {
             return Status::INVALID_FIELD.do_not_retry().into();
         };
+        if held.iter().filter(|held| held.opcode == admin_opcode::ABORT).count() >= usize::from(ABORTS_MAX) {
+            return Status::ABORT_LIMIT_EXCEEDED.do_not_retry().into();
+        }
         if queue_id == 0 {
             // Of the admin queue's commands only event requests last.
             let Some(at) = events.iter().position(|held| *held == command_id) else {
@@ -193,7 +245,7 @@ impl Connection {
     /// Answers event requests, as far as there are events.
     pub(super) fn tell_events(&mut self) {
         loop {
-            let Session::Admin { controller, events } = &mut self.session else { return };
+            let Session::Admin { controller, events, .. } = &mut self.session else { return };
             if events.is_empty() {
                 return;
             }
@@ -205,6 +257,9 @@ impl Connection {
 
     /// Answers a command that was held until somebody else had done it.
     pub(super) fn answer_held(&mut self, command_id: u16, status: Status, result: u64) {
+        if let Session::Admin { held, .. } = &mut self.session {
+            held.retain(|held| held.command_id != command_id);
+        }
         if !self.terminated {
             self.respond(command_id, status, result);
         }
@@ -217,27 +272,53 @@ impl Connection {
         env: &mut Environment<'_>,
     ) -> Result<(), End> {
         match answer {
-            Answer::Held => {}
+            Answer::Held => {
+                // An event request stands among the events already.
+                if let Session::Admin { held, .. } = &mut self.session
+                    && entry.opcode != admin_opcode::ASYNC_EVENT_REQUEST
+                {
+                    held.push(Held { command_id: entry.command_id.get(), opcode: entry.opcode });
+                }
+            }
             Answer::Status(status, result) if status.is_success() => {
                 self.respond(entry.command_id.get(), status, result);
             }
             Answer::Status(status, result) => self.refuse_with(entry, status, result),
             Answer::Data(bytes) => {
                 let room = entry.data_pointer().map_or(0, |pointer| pointer.length() as usize);
-                let length = bytes.len().min(room).min(BUFFER_LENGTH_MAX);
-                if length == 0 {
+                let length = bytes.len();
+                if length == 0 || length > room.min(BUFFER_LENGTH_MAX) {
                     self.refuse(entry, Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
                     return Ok(());
                 }
                 let index = self.take_admin_slot(entry, length as u32)?;
                 self.slots.hold(index, env.pool);
                 if let Some(buffer) = self.slots.at(index).data.as_mut() {
-                    buffer.copy_from_slice(&bytes[..length]);
+                    buffer.copy_from_slice(&bytes);
                 }
                 self.send_slot(index, length as u32, env.now);
             }
         }
         Ok(())
+    }
+}
+
+/// Whether the controller has a command with this opcode.
+fn has_command(opcode: u8, controller: &Controller, env: &Environment<'_>) -> bool {
+    let is_discovery = controller.subsystem.is_discovery;
+    match opcode {
+        admin_opcode::FABRICS
+        | admin_opcode::IDENTIFY
+        | admin_opcode::GET_LOG_PAGE
+        | admin_opcode::GET_FEATURES
+        | admin_opcode::SET_FEATURES
+        | admin_opcode::ASYNC_EVENT_REQUEST
+        | admin_opcode::KEEP_ALIVE => true,
+        admin_opcode::ABORT | admin_opcode::CROSS_CONTROLLER_RESET => !is_discovery,
+        admin_opcode::NAMESPACE_MANAGEMENT | admin_opcode::NAMESPACE_ATTACHMENT => {
+            !is_discovery && namespace_admin::is_offered(&controller.subsystem, env.fabric)
+        }
+        _ => false,
     }
 }
 

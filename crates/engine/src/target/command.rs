@@ -83,7 +83,10 @@ impl Connection {
         let immediate = !self.digests.data
             && namespace.special() & special::SLOW == 0
             && checked.fused == Fused::No
-            && !matches!(*namespace.backend, Backend::Device(_));
+            && !matches!(*namespace.backend, Backend::Device(_))
+            // An identifier that a command in a slot has is refused where slots are taken. Without such a command, as on a
+            // queue that uses memory alone, this is one comparison.
+            && !self.slots.has_command(entry.command_id.get());
         if immediate && self.answer_at_once(&checked, namespace, number, (data_length, input)) {
             self.count_done(entry.nsid.get(), &checked.work, checked.length, 0);
             return Ok(());
@@ -270,12 +273,16 @@ impl Connection {
 
     /// A Fabrics command on an I/O queue: only Disconnect belongs there.
     fn fabrics_on_io_queue(&mut self, entry: &SubmissionEntry) {
-        if entry.fabrics_type() == fabrics_type::DISCONNECT {
-            // The queue's other commands end first: what the host does next must not meet one of them.
-            self.disconnect = Some(entry.command_id.get());
-            self.drain();
-        } else {
-            self.refuse(entry, Status::INVALID_QUEUE_TYPE.do_not_retry());
+        match entry.fabrics_type() {
+            fabrics_type::DISCONNECT => {
+                // The queue's other commands end first: what the host does next must not meet one of them.
+                self.disconnect = Some(entry.command_id.get());
+                self.drain();
+            }
+            fabrics_type::CONNECT | fabrics_type::PROPERTY_GET | fabrics_type::PROPERTY_SET => {
+                self.refuse(entry, Status::INVALID_QUEUE_TYPE.do_not_retry());
+            }
+            _ => self.refuse(entry, Status::INVALID_OPCODE.do_not_retry()),
         }
     }
 }

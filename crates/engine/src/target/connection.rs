@@ -12,6 +12,7 @@ use nvme::tcp::{
 use nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
 
+use super::admin::Held;
 use super::controller::Controller;
 use super::counters::{QueueMeter, ReactorCounters};
 use super::end::End;
@@ -71,7 +72,13 @@ pub(super) enum Session {
     /// Not connected yet.
     New,
     /// The admin queue.
-    Admin { controller: Arc<Controller>, events: Vec<u16> },
+    Admin {
+        controller: Arc<Controller>,
+        /// Event requests that wait for an event.
+        events: Vec<u16>,
+        /// Other commands that wait for somebody's answer.
+        held: Vec<Held>,
+    },
     /// An I/O queue.
     Io {
         controller: Arc<Controller>,

@@ -159,7 +159,7 @@ impl Connection {
         );
         let id = controller.id;
         controller.add_admin_queue(self.serial, self.open_queue(connect, env));
-        self.session = Session::Admin { controller, events: Vec::new() };
+        self.session = Session::Admin { controller, events: Vec::new(), held: Vec::new() };
         self.note_unusual_connect(unusual, keep_alive_ms, env);
         Ok(id)
     }
@@ -248,7 +248,7 @@ impl Connection {
             },
             fabrics_type::CONNECT => Status::COMMAND_SEQUENCE_ERROR.do_not_retry().into(),
             fabrics_type::DISCONNECT => Status::INVALID_QUEUE_TYPE.do_not_retry().into(),
-            _ => Status::INVALID_FIELD.do_not_retry().into(),
+            _ => Status::INVALID_OPCODE.do_not_retry().into(),
         }
     }
 }

@@ -179,6 +179,10 @@ pub(super) fn set(
     let request = SetFeatures::decode(entry.cdw10.get(), entry.cdw11.get(), entry.cdw14.get());
     match capability_of(request.id, controller, fabric) {
         None => return invalid.into(),
+        // It is the one that Connect gave (Base 5.1.25.1.28).
+        Some(_) if request.id == FeatureId::HOST_IDENTIFIER => {
+            return Status::COMMAND_SEQUENCE_ERROR.do_not_retry().into();
+        }
         Some(capability) if capability & capabilities::CHANGEABLE == 0 => {
             return Status::FEATURE_NOT_CHANGEABLE.do_not_retry().into();
         }

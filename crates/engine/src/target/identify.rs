@@ -87,7 +87,10 @@ fn io_controller(
     let view = |nsid| table.attachment(nsid).map(Described::from);
     let allocated = || Allocated::of(controller, fabric);
     match request.cns {
-        Cns::NAMESPACE if nsid == NSID_ALL => Ok(common_namespace().as_bytes().to_vec()),
+        // What all namespaces have in common is for who makes some (Base 5.1.13.2.1).
+        Cns::NAMESPACE if nsid == NSID_ALL && namespace_admin::is_offered(&controller.subsystem, fabric) => {
+            Ok(common_namespace().as_bytes().to_vec())
+        }
         Cns::NAMESPACE => or_zeroes(nsid, view(nsid), |d| d.namespace(fabric).as_bytes().to_vec()),
         Cns::ALLOCATED_NAMESPACE => {
             or_zeroes(nsid, allocated().get(nsid), |d| d.namespace(fabric).as_bytes().to_vec())

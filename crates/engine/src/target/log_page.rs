@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use nvme::command::{admin_opcode, io_opcode};
+use nvme::identify::CommandSet;
 use nvme::log_page::{
     AnaLogBuilder, AnaState, CROSS_RESET_REMOVE_COMPLETED, ChangedNamespaceList, CommandsSupported,
     ErrorLogEntry, FirmwareSlotLog, LogPageId, LogPageRequest, SmartLog, SupportedLogPages, command_effects,
@@ -74,6 +75,9 @@ pub(super) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &
         LogPageId::ANA => {
             looked_at(controller, Notice::Ana, &request);
             ana(controller, request.specific_parameter & ANA_GROUPS_ONLY != 0)
+        }
+        LogPageId::COMMANDS_SUPPORTED if request.command_set != CommandSet::NVM => {
+            return Status::INVALID_COMMAND_SET.do_not_retry().into();
         }
         LogPageId::COMMANDS_SUPPORTED => {
             commands(namespace_admin::is_offered(&controller.subsystem, fabric)).as_bytes().to_vec()
