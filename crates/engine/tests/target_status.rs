@@ -176,10 +176,6 @@ fn wrong_fields(queue: &mut Client, space: Space) {
         let reply = queue.run(entry, Give::Room(space.block));
         assert_status(reply.status, expected, "a fused command");
     }
-    let mut protected = read(0, 1).encode(space.nsid);
-    protected.cdw12 = (1 << 29).into();
-    let reply = queue.run(protected, Give::Room(space.block));
-    assert_status(reply.status, Status::INVALID_FIELD, "protection information");
     for entry in
         [PropertyAccess { offset: 0, wide: true, value: 0 }.encode_get(), Connect::encode(&connect(3))]
     {

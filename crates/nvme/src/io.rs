@@ -144,8 +144,8 @@ impl IoCommand {
     /// Decodes the command of `entry`.
     ///
     /// # Errors
-    /// The status to answer with: an opcode that is not supported, a fused command, a reserved value, or
-    /// protection information, which no namespace here has.
+    /// The status to answer with: an opcode that is not supported, a fused command, or a reserved value. Protection
+    /// information is not looked at, since no namespace here has any ([`asks_for_protection`]).
     pub fn decode(entry: &SubmissionEntry) -> Result<IoCommand, Status> {
         if entry.fused() != 0 {
             return Err(INVALID_FIELD);
@@ -178,9 +178,6 @@ impl IoCommand {
             io_opcode::COPY => return decode_copy(entry),
             _ => return reservation::decode(entry),
         };
-        if control & PROTECTION_MASK != 0 {
-            return Err(INVALID_FIELD);
-        }
         Ok(command)
     }
 
@@ -264,6 +261,22 @@ impl IoCommand {
     }
 }
 
+/// Whether a command wants protection information to be made or checked (PRINFO, PRINFOR, PRINFOW), which means nothing for a
+/// namespace that has none.
+#[inline]
+pub const fn asks_for_protection(entry: &SubmissionEntry) -> bool {
+    let control = entry.cdw12.get();
+    match entry.opcode {
+        io_opcode::READ
+        | io_opcode::WRITE
+        | io_opcode::COMPARE
+        | io_opcode::VERIFY
+        | io_opcode::WRITE_ZEROES => control & PROTECTION_MASK != 0,
+        io_opcode::COPY => control & COPY_PROTECTION_MASK != 0,
+        _ => false,
+    }
+}
+
 fn zero_based(blocks: u32) -> u32 {
     assert!((1..=0x1_0000).contains(&blocks), "1 to 65,536 blocks");
     blocks - 1
@@ -283,9 +296,6 @@ const fn flag(set: bool, bit: u32) -> u32 {
 
 fn decode_copy(entry: &SubmissionEntry) -> Result<IoCommand, Status> {
     let control = entry.cdw12.get();
-    if control & COPY_PROTECTION_MASK != 0 {
-        return Err(INVALID_FIELD);
-    }
     Ok(IoCommand::Copy {
         start: entry.cdw10_11(),
         ranges: (control & 0xff) as u16 + 1,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nvme::command::{DataPointer, admin_opcode};
 use nvme::fabrics::fabrics_type;
-use nvme::io::{DatasetRange, Fused, IoCommand};
+use nvme::io::{DatasetRange, Fused, IoCommand, asks_for_protection};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 
@@ -78,6 +78,9 @@ impl Connection {
                 return Ok(());
             }
         };
+        if asks_for_protection(entry) {
+            self.note_peculiarity(Peculiarity::ProtectionInformation, env);
+        }
         // Memory answers at once, and needs neither slot nor buffer unless a digest has to hold still.
         let namespace = &*attachment.namespace;
         let immediate = !self.digests.data

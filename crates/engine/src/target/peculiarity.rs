@@ -22,6 +22,14 @@ pub enum Peculiarity {
     LongKeepAlive,
     /// More commands outstanding than the queue has entries.
     QueueOverrun,
+    /// ICReq that asks for digests which this version of the specification does not have.
+    UnknownDigests,
+    /// Flags of digests that were not agreed on, and that are not there.
+    StrayDigestFlags,
+    /// LAST_PDU set before the end of what was asked for, or missing there.
+    LastFlag,
+    /// Checks of protection information on a namespace that has none.
+    ProtectionInformation,
 }
 
 const KINDS: usize = Peculiarity::ALL.len();
@@ -31,7 +39,7 @@ const _: () = assert!(KINDS <= u32::BITS as usize);
 
 impl Peculiarity {
     /// All of them, each at the place of its number.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::EmptyDescriptor,
         Self::EmptyHostNqn,
         Self::OddHostNqn,
@@ -39,6 +47,10 @@ impl Peculiarity {
         Self::UngrantedQueue,
         Self::LongKeepAlive,
         Self::QueueOverrun,
+        Self::UnknownDigests,
+        Self::StrayDigestFlags,
+        Self::LastFlag,
+        Self::ProtectionInformation,
     ];
 
     /// Its name in metrics.
@@ -51,6 +63,10 @@ impl Peculiarity {
             Self::UngrantedQueue => "ungranted_queue",
             Self::LongKeepAlive => "long_keep_alive",
             Self::QueueOverrun => "queue_overrun",
+            Self::UnknownDigests => "unknown_digests",
+            Self::StrayDigestFlags => "stray_digest_flags",
+            Self::LastFlag => "last_flag",
+            Self::ProtectionInformation => "protection_information",
         }
     }
 }
