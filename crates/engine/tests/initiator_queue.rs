@@ -106,6 +106,30 @@ fn many_reads_at_once_arrive_in_any_pieces() {
 }
 
 #[test]
+fn data_begins_where_the_target_wants_it() {
+    for alignment in [8, 20, 128] {
+        for_all(|engine, digests| {
+            let (address, thread) = raw_target(move |fake| {
+                fake.handshake_aligned(MAX, alignment);
+                let (entry, data) = fake.command();
+                assert!(data == *filled(4096), "in the capsule");
+                fake.complete(&entry, Status::SUCCESS, 0);
+                let (entry, _) = fake.command();
+                let pieces = fake.ask(&entry, 3, 0, 40960);
+                assert!(pieces.len() == 1 && pieces[0].1 == *filled(40960), "on request");
+                fake.complete(&entry, Status::SUCCESS, 0);
+            });
+            let mut host = Host::live(engine, &QueueOptions { digests, ..queue_options(address) });
+            for length in [4096, 40960] {
+                host.submit(WRITE, Data::Send(filled(length)), 1);
+                assert_eq!(host.completion().status, Status::SUCCESS);
+            }
+            thread.join().unwrap();
+        });
+    }
+}
+
+#[test]
 fn writes_in_the_capsule_and_on_request() {
     for_all(|engine, digests| {
         let (address, thread) = target(8192, |fake| {

@@ -12,7 +12,7 @@ use nvme::identify::{Cns, CommandSet, IdentifyController};
 use nvme::io::{IoCommand, encode_ranges};
 use nvme::log_page::{LogPageId, LogPageRequest};
 use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
-use nvme::tcp::{Digests, Event};
+use nvme::tcp::{DataPdu, Digests, Event, Initialize, PduType, flags};
 use nvme::{SglDescriptor, Status, SubmissionEntry};
 use raw_host::{
     Client, ENGINES, Give, Host, Kind, Options, Reply, SPACES, Space, TestTarget, assert_status, pattern,
@@ -350,6 +350,90 @@ fn a_host_may_have_a_few_commands_more_than_its_queue_has_entries() {
         }
         queue.answers = true;
         expect(&mut queue, space, &data, "all of it is written");
+    }
+}
+
+/// A queue of the host whose ICReq and whose own data are aligned in some way.
+fn aligned_queue(host: &Host, queue_id: u16, dwords: u8, own: u8) -> Client {
+    let digests = host.options.digests;
+    let mut request = Initialize::new(PduType::InitializeRequest, digests.bits(), 0);
+    request.data_alignment = dwords - 1;
+    let mut client = Client::open(host.address);
+    client.initialize_with(&request, digests);
+    client.align(own);
+    let data = host.options.data(host.controller_id);
+    assert_eq!(client.connect(&host.options.connect(queue_id), &data).status, Status::SUCCESS);
+    client
+}
+
+/// The client itself checks where the data of each PDU begins (HPDA). Data to the target may begin anywhere (CPDA 0).
+#[test]
+fn data_begins_where_the_host_wants_it() {
+    for (engine, digests) in ENGINES.into_iter().flat_map(|engine| DIGESTS.map(|digests| (engine, digests))) {
+        let target = TestTarget::start(engine);
+        let host = Host::connect_with(target.address(), Options { digests, ..Options::default() });
+        for (number, dwords) in [1, 2, 3, 8, 17, 32].into_iter().enumerate() {
+            let mut queue = aligned_queue(&host, 1 + number as u16, dwords, 4 * (33 - dwords));
+            for space in SPACES {
+                for (in_capsule, blocks) in [(true, 2), (false, 2), (false, (256 << 10) / space.block)] {
+                    let data = pattern((blocks * space.block) as usize, number as u64 + 10);
+                    assert!(queue.write(space, 0, &data, in_capsule).status.is_success(), "{space:?}");
+                    expect(&mut queue, space, &data, "what was written with padding");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_other_targets_do_not_look_at_is_not_refused() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        let host = Host::connect(target.address());
+        let space = SPACES[4];
+        // Digests that nobody knows.
+        let mut client = Client::open(target.address());
+        let request = Initialize::new(PduType::InitializeRequest, 0xf4, 0);
+        client.initialize_with(&request, Digests::default());
+        let data = host.options.data(host.controller_id);
+        assert!(client.connect(&host.options.connect(1), &data).status.is_success());
+        assert_eq!(seen(&target, Peculiarity::UnknownDigests), 1);
+        // Flags of digests that are not there.
+        let data = pattern(4096, 5);
+        let mut entry = write(space, 8, SglDescriptor::in_capsule(4096));
+        entry.command_id = 0x1234.into();
+        let mut bytes = client.frame_command(entry, &data);
+        bytes[1] |= flags::HEADER_DIGEST | flags::DATA_DIGEST;
+        client.expect_reply_to(0x1234);
+        client.send(&bytes);
+        assert_eq!(client.wait().status, Status::SUCCESS);
+        expect(&mut client, space, &data, "the flags mean nothing");
+        assert_eq!(seen(&target, Peculiarity::StrayDigestFlags), 1);
+        // LAST_PDU on every PDU, and on none.
+        client.answers = false;
+        for (round, last) in [flags::LAST, 0].into_iter().enumerate() {
+            let data = pattern(64 << 10, 20 + round as u64);
+            let command = IoCommand::Write { start: 0, blocks: 128, force_unit_access: false };
+            let id = client.submit(command.encode(space.nsid), Give::Asked(&data));
+            let tag = client.ready_to_transfer().transfer_tag.get();
+            for at in (0..data.len()).step_by(16 << 10) {
+                let piece = &data[at..at + (16 << 10)];
+                let pdu = DataPdu::new(PduType::DataToController, last, id, tag, at as u32, 16 << 10);
+                let bytes = client.frame_data(pdu, piece);
+                client.send(&bytes);
+            }
+            assert_eq!(client.wait().status, Status::SUCCESS);
+            expect(&mut client, space, &data, "its place says where data belongs");
+        }
+        assert_eq!(seen(&target, Peculiarity::LastFlag), 1);
+        // Protection information of a namespace that has none.
+        for space in SPACES {
+            let mut read =
+                IoCommand::Read { start: 0, blocks: 1, force_unit_access: false }.encode(space.nsid);
+            read.cdw12 = (0xf << 26).into();
+            assert!(client.run(read, Give::Room(space.block)).status.is_success());
+        }
+        assert_eq!(seen(&target, Peculiarity::ProtectionInformation), 1);
     }
 }
 

@@ -148,17 +148,15 @@ fn wrong_flags() -> Vec<Fault> {
     use Role::{Controller, Host};
     let fault = |what, role, digests, bytes| Fault::field(what, role, digests, bytes, 1);
     vec![
-        fault("a header digest not agreed on", Controller, NONE, command(HEADER, 0)),
         fault("a header digest not agreed on", Host, DATA, response(HEADER)),
         fault("no header digest", Controller, HEADER, command(NONE, 0)),
         fault("no header digest", Host, BOTH, ready_to_transfer(NONE)),
-        fault("a data digest not agreed on", Controller, NONE, command(DATA, 64)),
         fault("a data digest not agreed on", Host, HEADER, to_host(BOTH, 64)),
         fault("a data digest not agreed on, no data", Host, NONE, with(response(NONE), &[(1, 2)])),
         fault("no data digest", Controller, DATA, to_controller(NONE, 64)),
         fault("no data digest", Controller, BOTH, command(HEADER, 64)),
         // Of several wrong fields the first one is named.
-        fault("flags and HLEN", Controller, NONE, with(command(NONE, 0), &[(1, 1), (2, 71)])),
+        fault("flags and HLEN", Controller, HEADER, with(command(NONE, 0), &[(2, 71)])),
         fault("flags and PDO", Controller, DATA, with(command(NONE, 64), &[(3, 1)])),
     ]
 }
@@ -341,12 +339,21 @@ fn initialize(kind: PduType, changes: &[(usize, u8)]) -> Initialize {
 #[test]
 fn parameters_that_are_not_supported_are_named() {
     let unsupported = |at| Err(DecodeError::new(FatalError::UnsupportedParameter, at));
-    // PFV in both of its bytes, HPDA or CPDA, and DGST.
-    for (at, value, field) in [(8, 1, 8), (9, 1, 8), (10, 1, 10), (11, 4, 11), (11, 0xff, 11)] {
+    // PFV in both of its bytes, and HPDA or CPDA.
+    for (at, value, field) in [(8, 1, 8), (9, 1, 8), (10, 32, 10), (10, 0xff, 10)] {
         let request = initialize(PduType::InitializeRequest, &[(at, value)]);
         assert_eq!(negotiate(&request, 4096).map(drop), unsupported(field));
         let response = initialize(PduType::InitializeResponse, &[(11, 3), (at, value)]);
         assert_eq!(settle(&response, BOTH).map(drop), unsupported(field));
+    }
+    // Digests that nobody knows are not used; a controller that wants them was not asked.
+    for value in [4, 0xff] {
+        let request = initialize(PduType::InitializeRequest, &[(11, value)]);
+        let (response, negotiated) = negotiate(&request, 4096).expect("the known ones are enough");
+        assert_eq!((response.digests, negotiated.digests.bits()), (value & 3, value & 3));
+        assert!(negotiated.has_unknown_digests);
+        let response = initialize(PduType::InitializeResponse, &[(11, value)]);
+        assert_eq!(settle(&response, BOTH).map(drop), unsupported(11));
     }
     // Other digests than those asked for.
     for digests in [0, 1, 2] {
@@ -368,8 +375,49 @@ fn what_was_negotiated_is_the_same_at_both_ends() {
             let (response, controller) = negotiate(&request, limit).expect("a good request");
             let host = settle(&response, asked).expect("a good response");
             assert_eq!((host.digests, controller.digests), (asked, asked));
+            assert_eq!((host.data_alignment, controller.data_alignment), (4, 4));
+            assert!(!controller.has_unknown_digests);
             assert_eq!((host.data_to_controller_max, controller.data_to_controller_max), (limit, limit));
             assert_eq!(controller.ready_to_transfer_max, ready_to_transfer.saturating_add(1));
+        }
+    }
+}
+
+#[test]
+fn each_end_aligns_data_as_the_other_asks() {
+    for field in 0..=31 {
+        let request = initialize(PduType::InitializeRequest, &[(10, field)]);
+        let (response, controller) = negotiate(&request, 4096).expect("an alignment of up to 128 bytes");
+        assert_eq!((controller.data_alignment, response.data_alignment), (4 * (field + 1), 0));
+        let response = initialize(PduType::InitializeResponse, &[(10, field)]);
+        assert_eq!(settle(&response, NONE).expect("the same").data_alignment, 4 * (field + 1));
+    }
+}
+
+/// Flags of digests that were not agreed on are no fault at a controller, which only remembers that they came.
+#[test]
+fn stray_digest_flags_change_nothing() {
+    for (digests, flags) in [(NONE, 1), (NONE, 2), (NONE, 3), (HEADER, 2), (DATA, 1)] {
+        for length in [0, 64] {
+            let mut receiver = Receiver::new(Role::Controller, 4096);
+            let greeting = opening(PduType::InitializeRequest);
+            assert!(matches!(receiver.next(&mut &greeting[..]), Ok(Some(Event::Initialize(_)))));
+            receiver.set_digests(digests);
+            let mut bytes = command(digests, length);
+            bytes[1] |= flags;
+            if digests.header {
+                let crc = nvme::tcp::digest::crc32c(&bytes[..72]);
+                bytes[72..76].copy_from_slice(&crc.to_le_bytes());
+            }
+            let expected = receiver.next(&mut &command(digests, length)[..]);
+            let mut receiver = Receiver::new(Role::Controller, 4096);
+            assert!(matches!(receiver.next(&mut &greeting[..]), Ok(Some(Event::Initialize(_)))));
+            receiver.set_digests(digests);
+            assert!(!receiver.has_stray_flags());
+            let mut input = &bytes[..];
+            assert_eq!(receiver.next(&mut input), expected, "{digests:?}, flags {flags:x}");
+            assert_eq!(receiver.data_left(), length as usize);
+            assert!(receiver.has_stray_flags());
         }
     }
 }
@@ -394,6 +442,17 @@ fn data_that_breaks_its_transfer_is_refused() {
     for (pdu, error) in refused {
         assert_eq!(transfer.accept(&pdu), Err(error), "{pdu:?}");
         assert_eq!(transfer, untouched, "a refused PDU changes nothing");
+    }
+    // Who does not mind where the flag stands hears whether it is right.
+    let mut lenient = transfer;
+    assert_eq!(lenient.accept_with_any_last(&pdu(flags::LAST, 7, 4096, 512)), Ok((4096..4608, false)));
+    assert_eq!(lenient.accept_with_any_last(&pdu(0, 7, 4608, 512)), Ok((4608..5120, true)));
+    assert_eq!(lenient.accept_with_any_last(&pdu(0, 7, 5120, 3072)), Ok((5120..8192, false)));
+    assert_eq!(lenient.remaining(), 0);
+    for (pdu, error) in &refused[..7] {
+        let mut lenient = transfer;
+        assert_eq!(lenient.accept_with_any_last(pdu), Err(*error), "{pdu:?}");
+        assert_eq!(lenient, untouched);
     }
     assert_eq!(transfer.accept(&pdu(0, 7, 4096, 512)), Ok(4096..4608));
     assert_eq!(transfer.remaining(), 3584);

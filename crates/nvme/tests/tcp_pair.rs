@@ -7,7 +7,7 @@ mod pair;
 use nvme::io::IoCommand;
 use nvme::tcp::{DecodeError, Digests, FatalError, Initialize, PduType};
 use nvme::{CompletionEntry, Status};
-use pair::{BLOCK, BOTH, End, Ending, Pair, SLOT_BLOCKS, SLOT_BYTES, SLOTS};
+use pair::{BLOCK, BOTH, End, Ending, Pair, Random, SLOT_BLOCKS, SLOT_BYTES, SLOTS};
 
 /// The seeds of a test: some new ones, or the one to be replayed.
 fn seeds() -> Vec<u64> {
@@ -56,7 +56,10 @@ fn submit_any(pair: &mut Pair, slot: u16, stored: &[u8]) -> (usize, Vec<u8>) {
 }
 
 fn carry_out_commands(seed: u64, digests: Digests) {
-    let mut pair = Pair::open(seed, digests);
+    carry_out_commands_in(Pair::open(seed, digests));
+}
+
+fn carry_out_commands_in(mut pair: Pair) {
     let mut stored = pair.controller.stored.clone();
     let mut waiting: [Option<(usize, Vec<u8>)>; SLOTS as usize] = Default::default();
     let mut left = 60;
@@ -91,6 +94,17 @@ fn commands_are_carried_out_with_any_digests() {
     for seed in seeds() {
         for digests in all_digests() {
             carry_out_commands(seed, digests);
+        }
+    }
+}
+
+#[test]
+fn commands_are_carried_out_with_any_alignment() {
+    for seed in seeds() {
+        for digests in all_digests() {
+            let mut random = Random::new(seed);
+            let [host, controller] = [(); 2].map(|()| random.up_to(32) as u8 - 1);
+            carry_out_commands_in(Pair::open_aligned(seed, digests, (host, controller)));
         }
     }
 }
@@ -185,7 +199,7 @@ fn data_out_of_range_ends_the_connection() {
 fn a_parameter_that_is_not_supported_ends_the_connection() {
     for seed in seeds() {
         let mut request = Initialize::new(PduType::InitializeRequest, 0, 0);
-        request.data_alignment = 1;
+        request.data_alignment = 32;
         let mut pair = Pair::new(seed, request, Digests::default());
         pair.run();
         check_ending(&pair.controller.end, &pair.host.end, FatalError::UnsupportedParameter, 10);

@@ -431,6 +431,33 @@ proptest! {
         prop_assert_eq!(&reader.seen[1..], &pdu.seen(digests)[1..]);
     }
 
+    /// Padding comes where an alignment asks for it, as little as it takes, and of zeroes.
+    #[test]
+    fn data_begins_at_multiples_of_the_alignment(
+        (role, pdu) in any_role().prop_flat_map(|role| (Just(role), pdu_to(role))), digests in any_digests(),
+        alignment in (1..=32_u8).prop_map(|dwords| 4 * dwords), pieces in any_pieces(), take in any_take(),
+    ) {
+        let mut transmitter = Transmitter::new(2);
+        transmitter.set_digests(digests);
+        transmitter.set_alignment(alignment);
+        pdu.queue(&mut transmitter, 0);
+        let sent = front(&transmitter, &[pdu.payload().unwrap_or_default()], usize::MAX);
+        let (header, data) = pdu.wire(digests);
+        let padding = sent.len() - header.len() - data.len();
+        prop_assert_eq!(u32::from_le_bytes(sent[4..8].try_into().expect("4 bytes")) as usize, sent.len());
+        if data.is_empty() {
+            prop_assert_eq!(padding, 0);
+        } else {
+            prop_assert_eq!(usize::from(sent[3]), header.len() + padding);
+            prop_assert!(padding < usize::from(alignment) && sent[3].is_multiple_of(alignment));
+            prop_assert!(sent[header.len()..][..padding].iter().all(|&byte| byte == 0));
+        }
+        prop_assert_eq!(&sent[header.len() + padding..], &data[..]);
+        let mut reader = Reader::open(role, digests, take);
+        reader.feed_in_pieces(&sent, &pieces);
+        prop_assert_eq!(&reader.seen[1..], &pdu.seen(digests)[1..]);
+    }
+
     /// CRC32C finds every change within 32 bits in a row. With digests, a header changed behind its type is
     /// an error before anything of its PDU is delivered, and changed data is delivered as damaged.
     #[test]

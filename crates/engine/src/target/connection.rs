@@ -21,6 +21,7 @@ use super::fence::Owner;
 use super::mailbox::{Arrival, Mailbox};
 use super::namespace_table::Views;
 use super::pair::Pair;
+use super::peculiarity::Peculiarity;
 use super::request::Asker;
 use super::shape::Lanes;
 use super::slot::{Slots, Stage, Work};
@@ -386,13 +387,19 @@ impl Connection {
                         self.flush(env).map_err(|_| End::Gone)?;
                     }
                 }
-                Some(Event::Data(pdu)) => self.on_data(&pdu).map_err(|end| end.within(pdu.as_bytes()))?,
+                Some(Event::Data(pdu)) => {
+                    self.on_data(&pdu, env).map_err(|end| end.within(pdu.as_bytes()))?
+                }
                 Some(Event::DataEnd { digest_matches }) => self.on_data_end(digest_matches, env)?,
                 Some(Event::Initialize(request)) => {
                     let (response, negotiated) = negotiate(&request, DATA_TO_CONTROLLER_MAX)
                         .map_err(|error| End::from(error).within(request.as_bytes()))?;
                     self.transmitter.initialize(&response);
                     self.transmitter.set_digests(negotiated.digests);
+                    self.transmitter.set_alignment(negotiated.data_alignment);
+                    if negotiated.has_unknown_digests {
+                        self.note_peculiarity(Peculiarity::UnknownDigests, env);
+                    }
                     self.receiver.set_digests(negotiated.digests);
                     self.digests = negotiated.digests;
                 }
@@ -405,7 +412,12 @@ impl Connection {
                 Some(Event::Response(_) | Event::ReadyToTransfer(_)) => {
                     return Err(DecodeError::new(FatalError::PduSequence, 0).into());
                 }
-                None if self.receiver.data_left() == 0 => return Ok(()),
+                None if self.receiver.data_left() == 0 => {
+                    if self.receiver.has_stray_flags() {
+                        self.note_peculiarity(Peculiarity::StrayDigestFlags, env);
+                    }
+                    return Ok(());
+                }
                 None => {}
             }
         }
@@ -455,7 +467,7 @@ impl Connection {
     }
 
     /// A data PDU that answers an R2T.
-    fn on_data(&mut self, pdu: &DataPdu) -> Result<(), End> {
+    fn on_data(&mut self, pdu: &DataPdu, env: &Environment<'_>) -> Result<(), End> {
         /// Byte offsets of CCCID and TTAG in the header.
         const COMMAND_ID_AT: u32 = 8;
         const TAG_AT: u32 = 10;
@@ -467,7 +479,7 @@ impl Connection {
         if slot.command_id != pdu.command_id.get() {
             return Err(DecodeError::new(FatalError::InvalidHeaderField, COMMAND_ID_AT).into());
         }
-        let range = slot.transfer.accept(pdu).map_err(|_| {
+        let (range, last_is_right) = slot.transfer.accept_with_any_last(pdu).map_err(|_| {
             // Data past what was asked for is one thing, data within it but out of turn another.
             let end = u64::from(pdu.offset.get()) + u64::from(pdu.length.get());
             let outside = end > u64::from(slot.length);
@@ -475,6 +487,9 @@ impl Connection {
             DecodeError::new(error, 0)
         })?;
         self.receiving = Receiving::Slot { slot: index, at: range.start };
+        if !last_is_right {
+            self.note_peculiarity(Peculiarity::LastFlag, env);
+        }
         Ok(())
     }
 

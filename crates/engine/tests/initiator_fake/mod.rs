@@ -22,6 +22,7 @@ use nvme::{CompletionEntry, Status, SubmissionEntry};
 pub(crate) struct Fake {
     pub(crate) stream: TcpStream,
     pub(crate) digests: Digests,
+    alignment: u8,
     receiver: Receiver,
     pub(crate) transmitter: Transmitter<usize>,
     payloads: Vec<Vec<u8>>,
@@ -50,6 +51,7 @@ pub(crate) fn raw_target(script: impl FnOnce(&mut Fake) + Send + 'static) -> (So
         script(&mut Fake {
             stream,
             digests: Digests::default(),
+            alignment: 4,
             receiver: Receiver::new(Role::Controller, 1 << 20),
             transmitter: Transmitter::new(16),
             payloads: Vec::new(),
@@ -62,8 +64,15 @@ pub(crate) fn raw_target(script: impl FnOnce(&mut Fake) + Send + 'static) -> (So
 impl Fake {
     /// ICReq and ICResp, Connect and its completion.
     pub(crate) fn handshake(&mut self, data_to_controller_max: u32) {
+        self.handshake_aligned(data_to_controller_max, 4);
+    }
+
+    /// The same, where data has to begin at multiples of so many bytes (CPDA).
+    pub(crate) fn handshake_aligned(&mut self, data_to_controller_max: u32, alignment: u8) {
         let Some(Event::Initialize(request)) = self.next() else { panic!("ICReq comes first") };
-        let (response, agreed) = negotiate(&request, data_to_controller_max).unwrap();
+        let (mut response, agreed) = negotiate(&request, data_to_controller_max).unwrap();
+        response.data_alignment = alignment / 4 - 1;
+        self.alignment = alignment;
         self.transmitter.initialize(&response);
         self.send();
         self.digests = agreed.digests;
@@ -153,6 +162,7 @@ impl Fake {
         loop {
             let Some(Event::Data(pdu)) = self.next() else { panic!("data was asked for") };
             assert_eq!((pdu.command_id.get(), pdu.transfer_tag.get()), (command_id, tag));
+            assert_eq!(pdu.common.data_offset % self.alignment, 0, "data begins where the target wants it");
             pieces.push((pdu.offset.get() as usize, self.data()));
             if pdu.common.flags & flags::LAST != 0 {
                 return pieces;

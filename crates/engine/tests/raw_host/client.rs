@@ -66,6 +66,8 @@ pub(crate) struct Client {
     pub(crate) piece: usize,
     /// Whether R2Ts are answered as they come.
     pub(crate) answers: bool,
+    /// What offsets of data from the target have to be multiples of.
+    alignment: u8,
     receiver: Receiver,
     transmitter: Transmitter<usize>,
     input: Vec<u8>,
@@ -85,6 +87,7 @@ impl Client {
             digests: Digests::default(),
             piece: 1 << 20,
             answers: true,
+            alignment: 4,
             receiver: Receiver::new(Role::Host, 1 << 20),
             transmitter: Transmitter::new(4),
             input: Vec::new(),
@@ -102,15 +105,25 @@ impl Client {
     }
 
     pub(crate) fn initialize(&mut self, digests: Digests) -> Negotiated {
-        let request = Initialize::new(PduType::InitializeRequest, digests.bits(), 0);
-        let bytes = self.frame(|transmitter| transmitter.initialize(&request), &[]);
+        self.initialize_with(&Initialize::new(PduType::InitializeRequest, digests.bits(), 0), digests)
+    }
+
+    /// A handshake with any request, of which these digests have to come.
+    pub(crate) fn initialize_with(&mut self, request: &Initialize, digests: Digests) -> Negotiated {
+        let bytes = self.frame(|transmitter| transmitter.initialize(request), &[]);
         self.send(&bytes);
         let Some(Event::Initialize(response)) = self.event() else { panic!("ICResp comes first") };
         let negotiated = settle(&response, digests).unwrap();
+        self.alignment = 4 * (request.data_alignment + 1);
         self.digests = digests;
         self.receiver.set_digests(digests);
         self.transmitter.set_digests(digests);
         negotiated
+    }
+
+    /// Lets its own data begin at multiples of so many bytes.
+    pub(crate) fn align(&mut self, alignment: u8) {
+        self.transmitter.set_alignment(alignment);
     }
 
     /// Sends any bytes.
@@ -233,6 +246,11 @@ impl Client {
                     return reply(id, entry.status(), entry.result(), head, pending);
                 }
                 Event::Data(pdu) => {
+                    assert_eq!(
+                        pdu.common.data_offset % self.alignment,
+                        0,
+                        "data begins where it was asked to"
+                    );
                     let data = self.take_data();
                     let id = pdu.command_id.get();
                     let pending = self.pending.get_mut(&id).expect("data of a command under way");

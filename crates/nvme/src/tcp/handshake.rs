@@ -13,6 +13,9 @@ const ALIGNMENT_AT: u32 = 10;
 const DIGESTS_AT: u32 = 11;
 const LIMIT_AT: u32 = 12;
 
+/// The largest alignment that either end may ask for (HPDA and CPDA, 0's based dwords).
+const ALIGNMENT_MAX: u8 = 31;
+
 /// An ICResp may not offer less than this (MAXH2CDATA, TCP 3.6.2.3).
 const DATA_LENGTH_MIN: u32 = 4096;
 
@@ -41,6 +44,11 @@ impl Digests {
 pub struct Negotiated {
     /// Digests in both directions.
     pub digests: Digests,
+    /// What the offset of the data within a PDU has to be a multiple of, in bytes, in those that this end sends: as the other
+    /// end asked (HPDA at the controller, CPDA at the host).
+    pub data_alignment: u8,
+    /// Whether the request has digests of which this specification knows nothing, and which are therefore not used.
+    pub has_unknown_digests: bool,
     /// R2Ts the host takes at a time for one command, at least 1 (the controller's to keep).
     pub ready_to_transfer_max: u32,
     /// Bytes that one H2CData PDU may carry (the host's to keep).
@@ -50,8 +58,7 @@ pub struct Negotiated {
 /// The controller's answer to an ICReq, offering `data_to_controller_max` bytes per H2CData PDU.
 ///
 /// # Errors
-/// A parameter that is not supported: another format version, an alignment that the data of this controller
-/// has not.
+/// A parameter that is not supported: another format version, an alignment that is none.
 pub fn negotiate(
     request: &Initialize,
     data_to_controller_max: u32,
@@ -60,18 +67,25 @@ pub fn negotiate(
     if request.format_version.get() != 0 {
         return unsupported(FORMAT_VERSION_AT);
     }
-    // Data is sent right behind headers, so only hosts without a wish for alignment (all known ones) are
-    // served.
-    if request.data_alignment != 0 {
-        return unsupported(ALIGNMENT_AT);
-    }
-    if request.digests & !(HEADER | DATA) != 0 {
-        return unsupported(DIGESTS_AT);
-    }
+    let Some(data_alignment) = alignment(request.data_alignment) else { return unsupported(ALIGNMENT_AT) };
+    let has_unknown_digests = request.digests & !(HEADER | DATA) != 0;
     let digests = Digests::from_bits(request.digests);
+    // The controller itself takes data wherever it begins (CPDA 0).
     let response = Initialize::new(PduType::InitializeResponse, digests.bits(), data_to_controller_max);
     let ready_to_transfer_max = request.limit.get().saturating_add(1);
-    Ok((response, Negotiated { digests, ready_to_transfer_max, data_to_controller_max }))
+    let negotiated = Negotiated {
+        digests,
+        data_alignment,
+        has_unknown_digests,
+        ready_to_transfer_max,
+        data_to_controller_max,
+    };
+    Ok((response, negotiated))
+}
+
+/// An alignment in bytes from its field, `None` for what no end may ask for.
+const fn alignment(field: u8) -> Option<u8> {
+    if field > ALIGNMENT_MAX { None } else { Some((field + 1) * 4) }
 }
 
 /// The host's check of an ICResp against what it asked for.
@@ -83,9 +97,7 @@ pub fn settle(response: &Initialize, asked: Digests) -> Result<Negotiated, Decod
     if response.format_version.get() != 0 {
         return unsupported(FORMAT_VERSION_AT);
     }
-    if response.data_alignment != 0 {
-        return unsupported(ALIGNMENT_AT);
-    }
+    let Some(data_alignment) = alignment(response.data_alignment) else { return unsupported(ALIGNMENT_AT) };
     if response.digests != asked.bits() {
         return unsupported(DIGESTS_AT);
     }
@@ -93,5 +105,11 @@ pub fn settle(response: &Initialize, asked: Digests) -> Result<Negotiated, Decod
     if data_to_controller_max < DATA_LENGTH_MIN || !data_to_controller_max.is_multiple_of(4) {
         return unsupported(LIMIT_AT);
     }
-    Ok(Negotiated { digests: asked, ready_to_transfer_max: 1, data_to_controller_max })
+    Ok(Negotiated {
+        digests: asked,
+        data_alignment,
+        has_unknown_digests: false,
+        ready_to_transfer_max: 1,
+        data_to_controller_max,
+    })
 }

@@ -89,6 +89,7 @@ pub struct Receiver {
     role: Role,
     digests: Digests,
     initialized: bool,
+    has_stray_flags: bool,
     data_length_max: u32,
     state: State,
     stash: [u8; HEADER_LENGTH_MAX],
@@ -108,6 +109,7 @@ impl Receiver {
             role,
             digests: Digests::default(),
             initialized: false,
+            has_stray_flags: false,
             data_length_max,
             state: State::Header,
             stash: [0; HEADER_LENGTH_MAX],
@@ -122,6 +124,12 @@ impl Receiver {
     /// From now on expects these digests.
     pub fn set_digests(&mut self, digests: Digests) {
         self.digests = digests;
+    }
+
+    /// Whether a host has set flags of digests that were not agreed on. There are none behind its headers, so that a
+    /// controller need not mind.
+    pub const fn has_stray_flags(&self) -> bool {
+        self.has_stray_flags
     }
 
     /// Bytes of the current PDU's data that may be taken now. While it is not 0, `next` returns `None`.
@@ -294,6 +302,7 @@ impl Receiver {
             padding: 0,
             data: 0,
             data_digested: false,
+            has_stray_flags: false,
         };
         if matches!(kind, PduType::HostTerminate | PduType::ControllerTerminate) {
             if usize::from(common.header_length) != header_length {
@@ -311,9 +320,12 @@ impl Receiver {
         let data_digest = common.flags & flags::DATA_DIGEST != 0;
         let has_data = kind.carries_data() && pdu_length > plan.gathered;
         // A PDU with data carries the data digest when it was agreed on; one without has no use for the flag.
-        if (common.flags & flags::HEADER_DIGEST != 0) != plan.header_digested
-            || (data_digest != self.digests.data && (has_data || data_digest))
-        {
+        let header_digest = common.flags & flags::HEADER_DIGEST != 0;
+        let is_missing =
+            (plan.header_digested && !header_digest) || (self.digests.data && has_data && !data_digest);
+        plan.has_stray_flags =
+            (header_digest && !plan.header_digested) || (data_digest && !self.digests.data);
+        if is_missing || (plan.has_stray_flags && self.role == Role::Host) {
             return Err(DecodeError::field(FLAGS_AT));
         }
         if usize::from(common.header_length) != header_length {
@@ -376,6 +388,9 @@ impl Receiver {
         if matches!(plan.kind, PduType::InitializeRequest | PduType::InitializeResponse) {
             self.initialized = true;
         }
+        if plan.has_stray_flags {
+            self.has_stray_flags = true;
+        }
         if plan.data > 0 {
             self.data_left = plan.data;
             self.data_digested = plan.data_digested;
@@ -401,6 +416,7 @@ struct Plan {
     padding: usize,
     data: usize,
     data_digested: bool,
+    has_stray_flags: bool,
 }
 
 impl Plan {

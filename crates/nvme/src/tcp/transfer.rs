@@ -43,6 +43,18 @@ impl Transfer {
     /// # Errors
     /// When it does not continue the transfer; the transfer stays as it was.
     pub fn accept(&mut self, pdu: &DataPdu) -> Result<Range<usize>, TransferError> {
+        let mut taken = *self;
+        let (range, true) = taken.accept_with_any_last(pdu)? else { return Err(TransferError::WrongLast) };
+        *self = taken;
+        Ok(range)
+    }
+
+    /// Takes the next data PDU wherever its LAST_PDU flag stands, since offset and length say all that there is to know: its
+    /// place within the command's data, and whether the flag is right.
+    ///
+    /// # Errors
+    /// When it does not continue the transfer otherwise; the transfer stays as it was.
+    pub fn accept_with_any_last(&mut self, pdu: &DataPdu) -> Result<(Range<usize>, bool), TransferError> {
         if pdu.transfer_tag.get() != self.tag {
             return Err(TransferError::WrongTag);
         }
@@ -51,10 +63,8 @@ impl Transfer {
             return Err(TransferError::OutOfRange);
         }
         let next = offset + length;
-        if pdu.is_last() != (next == self.end) {
-            return Err(TransferError::WrongLast);
-        }
+        let is_right = pdu.is_last() == (next == self.end);
         self.next = next;
-        Ok(offset as usize..next as usize)
+        Ok((offset as usize..next as usize, is_right))
     }
 }

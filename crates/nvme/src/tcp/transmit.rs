@@ -17,6 +17,12 @@ use super::pdu::{
 };
 use crate::{CompletionEntry, SubmissionEntry};
 
+/// Headers and digests are of dwords, so that without a wish data begins right behind them.
+const ALIGNMENT_MIN: usize = 4;
+
+/// What is put in front of data for its alignment.
+const PADDING: [u8; 128] = [0; 128];
+
 /// Sent header bytes are given back when this many of them have gathered in front.
 const COMPACT_AT: usize = 4096;
 
@@ -46,6 +52,8 @@ pub enum Part<'a, P> {
 #[derive(Debug)]
 pub struct Transmitter<P> {
     digests: Digests,
+    /// What offsets of data are multiples of.
+    alignment: usize,
     bytes: Vec<u8>,
     head: usize,
     segments: VecDeque<Segment<P>>,
@@ -57,6 +65,7 @@ impl<P: Copy> Transmitter<P> {
     pub fn new(pdus: usize) -> Self {
         Self {
             digests: Digests::default(),
+            alignment: ALIGNMENT_MIN,
             bytes: Vec::with_capacity(pdus * size_of::<DataPdu>()),
             head: 0,
             segments: VecDeque::with_capacity(pdus * 2),
@@ -67,6 +76,11 @@ impl<P: Copy> Transmitter<P> {
     /// From now on frames PDUs with these digests.
     pub fn set_digests(&mut self, digests: Digests) {
         self.digests = digests;
+    }
+
+    /// From now on lets the data of PDUs begin at multiples of so many bytes, as the other end asked.
+    pub fn set_alignment(&mut self, alignment: u8) {
+        self.alignment = usize::from(alignment).max(ALIGNMENT_MIN);
     }
 
     /// Whether nothing is left to send.
@@ -88,7 +102,7 @@ impl<P: Copy> Transmitter<P> {
     pub fn response(&mut self, entry: CompletionEntry) {
         let mut pdu = CapsuleResponse { common: CommonHeader::new(PduType::CapsuleResponse, 0), entry };
         self.frame(&mut pdu.common, 0);
-        self.push_header(pdu.as_bytes());
+        self.push_header(pdu.as_bytes(), 0);
     }
 
     /// Queues a command, with `data` within the capsule: the payload's token, its length and, when data
@@ -97,25 +111,25 @@ impl<P: Copy> Transmitter<P> {
         let mut pdu = CapsuleCommand { common: CommonHeader::new(PduType::CapsuleCommand, 0), entry };
         let Some((payload, length, crc)) = data else {
             self.frame(&mut pdu.common, 0);
-            return self.push_header(pdu.as_bytes());
+            return self.push_header(pdu.as_bytes(), 0);
         };
-        self.frame(&mut pdu.common, length);
-        self.push_header(pdu.as_bytes());
+        let padding = self.frame(&mut pdu.common, length);
+        self.push_header(pdu.as_bytes(), padding);
         self.push_payload(payload, 0..length, crc);
     }
 
     /// Queues a data PDU in either direction: `range` of the payload, and its CRC32C when data digests are in
     /// use.
     pub fn data(&mut self, mut pdu: DataPdu, payload: P, range: Range<usize>, crc: u32) {
-        self.frame(&mut pdu.common, range.len());
-        self.push_header(pdu.as_bytes());
+        let padding = self.frame(&mut pdu.common, range.len());
+        self.push_header(pdu.as_bytes(), padding);
         self.push_payload(payload, range, crc);
     }
 
     /// Queues a request for data.
     pub fn ready_to_transfer(&mut self, mut pdu: ReadyToTransfer) {
         self.frame(&mut pdu.common, 0);
-        self.push_header(pdu.as_bytes());
+        self.push_header(pdu.as_bytes(), 0);
     }
 
     /// Queues a termination request (`kind` says whose), with the header of the faulty PDU.
@@ -194,14 +208,21 @@ impl<P: Copy> Transmitter<P> {
         }
     }
 
-    /// Completes the common header for `data_length` bytes of data and the digests in use.
-    fn frame(&self, common: &mut CommonHeader, data_length: usize) {
+    /// Completes the common header for `data_length` bytes of data and the digests in use; the bytes of padding that come in
+    /// front of the data.
+    fn frame(&self, common: &mut CommonHeader, data_length: usize) -> usize {
+        let mut padding = 0;
         let mut length = usize::from(common.header_length);
         if self.digests.header {
             common.flags |= flags::HEADER_DIGEST;
             length += DIGEST_LENGTH;
         }
         if data_length > 0 {
+            // Nearly no host has a wish, and a division would cost as much as all else here.
+            if self.alignment > ALIGNMENT_MIN {
+                padding = length.next_multiple_of(self.alignment) - length;
+                length += padding;
+            }
             common.data_offset = length as u8;
             length += data_length;
             if self.digests.data {
@@ -210,12 +231,16 @@ impl<P: Copy> Transmitter<P> {
             }
         }
         common.pdu_length = U32::new(length as u32);
+        padding
     }
 
-    fn push_header(&mut self, header: &[u8]) {
+    fn push_header(&mut self, header: &[u8], padding: usize) {
         self.push_bytes(header);
         if self.digests.header {
             self.push_bytes(&crc32c(header).to_le_bytes());
+        }
+        if padding > 0 {
+            self.push_bytes(&PADDING[..padding]);
         }
     }
 

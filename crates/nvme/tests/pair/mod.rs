@@ -24,6 +24,10 @@ pub(super) const BOTH: Digests = Digests { header: true, data: true };
 pub(super) struct Random(u64);
 
 impl Random {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -77,6 +81,8 @@ pub(super) struct End {
     /// Where the next data goes: a slot, and the place in its buffer.
     incoming: Option<(u16, usize)>,
     pub(super) ending: Option<Ending>,
+    /// What offsets of data are multiples of.
+    alignment: u8,
     /// After so many data PDUs one is sent with a wrong digest.
     pub(super) damage_in: Option<u32>,
     pub(super) random: Random,
@@ -91,6 +97,7 @@ impl End {
             slots: (0..SLOTS).map(|_| Slot::default()).collect(),
             incoming: None,
             ending: None,
+            alignment: 4,
             damage_in: None,
             random: Random(seed),
         }
@@ -113,6 +120,16 @@ impl End {
         let damaged = self.damage_in == Some(0);
         self.damage_in = self.damage_in.and_then(|left| left.checked_sub(1));
         if damaged || !self.digests.data { !crc } else { crc }
+    }
+
+    /// Sends data as the other end asked, and expects it as this one did.
+    fn set_alignments(&mut self, theirs: u8, own: u8) {
+        self.transmitter.set_alignment(theirs);
+        self.alignment = own;
+    }
+
+    fn check_alignment(&self, pdu: &DataPdu) {
+        assert_eq!(pdu.common.data_offset % self.alignment, 0, "data begins where this end wants it");
     }
 
     fn send_data(&mut self, pdu: DataPdu, slot: u16) {
@@ -212,6 +229,8 @@ fn range_error<E>(_: E) -> DecodeError {
 pub(super) struct Host {
     pub(super) end: End,
     asked: Digests,
+    /// As ICReq asked for it (HPDA).
+    alignment: u8,
     pub(super) negotiated: Option<Negotiated>,
     /// Slot, status and whether the data came damaged.
     pub(super) completions: Vec<(u16, Status, bool)>,
@@ -229,11 +248,14 @@ impl Owner for Host {
     fn on(&mut self, event: Event) -> Result<(), DecodeError> {
         match event {
             Event::Initialize(response) => {
-                self.negotiated = Some(settle(&response, self.asked)?);
+                let negotiated = settle(&response, self.asked)?;
+                self.end.set_alignments(negotiated.data_alignment, 4 * (self.alignment + 1));
+                self.negotiated = Some(negotiated);
                 self.end.set_digests(self.asked);
             }
             Event::Response(entry) => self.complete(entry.command_id.get() - 100, entry.status()),
             Event::Data(pdu) => {
+                self.end.check_alignment(&pdu);
                 let slot = pdu.command_id.get() - 100;
                 let transfer = self.end.slot(slot).transfer.as_mut().expect("a read");
                 let range = transfer.accept(&pdu).map_err(range_error)?;
@@ -305,6 +327,8 @@ impl Host {
 pub(super) struct Controller {
     pub(super) end: End,
     pub(super) data_to_controller_max: u32,
+    /// As ICResp asks for it (CPDA).
+    alignment: u8,
     pub(super) stored: Vec<u8>,
     /// Makes the next R2T ask for more than there is.
     pub(super) asks_too_much: bool,
@@ -320,13 +344,16 @@ impl Owner for Controller {
     fn on(&mut self, event: Event) -> Result<(), DecodeError> {
         match event {
             Event::Initialize(request) => {
-                let (response, negotiated) = negotiate(&request, self.data_to_controller_max)?;
+                let (mut response, negotiated) = negotiate(&request, self.data_to_controller_max)?;
+                response.data_alignment = self.alignment;
+                self.end.set_alignments(negotiated.data_alignment, 4 * (self.alignment + 1));
                 self.end.transmitter.initialize(&response);
                 self.end.set_digests(negotiated.digests);
             }
             Event::Command { entry, data_length } => self.start(&entry, data_length),
             Event::Data(pdu) => {
                 assert!(pdu.length.get() <= self.data_to_controller_max);
+                self.end.check_alignment(&pdu);
                 let tag = pdu.transfer_tag.get();
                 let transfer = self.end.slot(tag).transfer.as_mut().expect("an R2T is open");
                 let range = transfer.accept(&pdu).map_err(range_error)?;
@@ -441,12 +468,19 @@ impl Pair {
             host: Host {
                 end: host,
                 asked,
+                alignment: request.data_alignment,
                 negotiated: None,
                 completions: Vec::new(),
                 succeeds: false,
                 pieces_sent: 0,
             },
-            controller: Controller { end: controller, data_to_controller_max, stored, asks_too_much: false },
+            controller: Controller {
+                end: controller,
+                data_to_controller_max,
+                alignment: 0,
+                stored,
+                asks_too_much: false,
+            },
             to_controller: VecDeque::new(),
             to_host: VecDeque::new(),
             random,
@@ -454,8 +488,15 @@ impl Pair {
     }
 
     pub(super) fn open(seed: u64, digests: Digests) -> Self {
-        let request = Initialize::new(PduType::InitializeRequest, digests.bits(), 0);
+        Self::open_aligned(seed, digests, (0, 0))
+    }
+
+    /// The same with what host and controller ask for (HPDA and CPDA).
+    pub(super) fn open_aligned(seed: u64, digests: Digests, (host, controller): (u8, u8)) -> Self {
+        let mut request = Initialize::new(PduType::InitializeRequest, digests.bits(), 0);
+        request.data_alignment = host;
         let mut pair = Self::new(seed, request, digests);
+        pair.controller.alignment = controller;
         pair.run();
         assert_eq!(pair.host.negotiated.map(|negotiated| negotiated.digests), Some(digests));
         assert_eq!(pair.controller.end.digests, digests);

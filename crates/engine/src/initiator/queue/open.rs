@@ -63,6 +63,8 @@ impl Queue {
             slots,
             negotiated: Negotiated {
                 digests: nvme::tcp::Digests::default(),
+                data_alignment: 4,
+                has_unknown_digests: false,
                 ready_to_transfer_max: 1,
                 data_to_controller_max: 0,
             },
@@ -107,6 +109,7 @@ impl Queue {
         self.negotiated = settle(response, self.options.digests).map_err(Fault::decode)?;
         self.receiver.set_digests(self.negotiated.digests);
         self.transmitter.set_digests(self.negotiated.digests);
+        self.transmitter.set_alignment(self.negotiated.data_alignment);
         let options = &self.options;
         let attributes = if options.disable_flow_control { Connect::DISABLE_FLOW_CONTROL } else { 0 };
         let connect = Connect {
