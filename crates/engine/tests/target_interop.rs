@@ -525,16 +525,18 @@ fn an_identifier_is_one_commands_until_its_answer() {
     for engine in ENGINES {
         let target = TestTarget::start(engine);
         let mut host = Host::connect(target.address());
-        let event =
-            host.admin.submit(SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0), Give::Nothing);
         let mut queue = host.io(1);
         queue.answers = false;
         let write = IoCommand::Write { start: 0, blocks: 32, force_unit_access: false };
         let id = queue.submit(write.encode(SPACES[4].nsid), Give::Asked(&[1; 16384]));
         let request = queue.ready_to_transfer();
+        host.admin.answers = false;
+        let timestamp = host.admin.submit(set_features(FeatureId::TIMESTAMP, 0), Give::Asked(&[1; 8]));
+        let admin_request = host.admin.ready_to_transfer();
         let keep_alive = SubmissionEntry::new(admin_opcode::KEEP_ALIVE, 0);
         let flush = IoCommand::Flush.encode(SPACES[0].nsid);
-        for (client, mut entry, taken) in [(&mut host.admin, keep_alive, event), (&mut queue, flush, id)] {
+        for (client, mut entry, taken) in [(&mut host.admin, keep_alive, timestamp), (&mut queue, flush, id)]
+        {
             entry.command_id = taken.into();
             let bytes = client.frame_command(entry, &[]);
             client.send(&bytes);
@@ -546,8 +548,36 @@ fn an_identifier_is_one_commands_until_its_answer() {
                 "the identifier is another command's",
             );
         }
-        queue.answer(&request);
-        assert_eq!(queue.wait().status, Status::SUCCESS, "which goes on");
+        for (client, request) in [(&mut queue, request), (&mut host.admin, admin_request)] {
+            client.answer(&request);
+            assert_eq!(client.wait().status, Status::SUCCESS, "which goes on");
+        }
+    }
+}
+
+/// SPDK's host forgets its event requests before it shuts a controller down, and uses their identifiers again.
+#[test]
+fn an_event_request_whose_identifier_comes_again_is_forgotten() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        let mut host = Host::connect(target.address());
+        let wanted = AsyncEventConfig::NAMESPACE_ATTRIBUTE;
+        let reply = host.admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, wanted, false, Give::Nothing);
+        assert!(reply.status.is_success());
+        let request = SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0);
+        let [first, second] = [(); 2].map(|()| host.admin.submit(request, Give::Nothing));
+        let mut again =
+            PropertyAccess { offset: property::CONFIGURATION, wide: false, value: 0 }.encode_get();
+        again.command_id = first.into();
+        let bytes = host.admin.frame_command(again, &[]);
+        host.admin.send(&bytes);
+        let reply = host.admin.wait();
+        assert_eq!((reply.command_id, reply.status, reply.result & 1), (first, Status::SUCCESS, 1));
+        assert_eq!(seen(&target, Peculiarity::ForgottenEventRequest), 1);
+        // What happens is told to the other one.
+        target.apply(|fabric| drop(fabric.subsystems[0].namespaces.pop()));
+        let reply = host.admin.wait();
+        assert_eq!((reply.command_id, reply.status), (second, Status::SUCCESS));
     }
 }
 

@@ -55,6 +55,7 @@ impl Connection {
             self.refuse(entry, status);
             return Ok(());
         }
+        self.forget_event(entry.command_id.get(), env);
         if self.commands_held() >= usize::from(self.entries) * QUEUE_OVERRUN_FACTOR {
             return Err(DecodeError::new(FatalError::PduSequence, 0).into());
         }
@@ -113,15 +114,25 @@ impl Connection {
         }
         let command_id = entry.command_id.get();
         let is_held = match &self.session {
-            Session::Admin { events, held, .. } => {
-                events.contains(&command_id) || held.iter().any(|held| held.command_id == command_id)
-            }
+            Session::Admin { held, .. } => held.iter().any(|held| held.command_id == command_id),
             _ => false,
         };
         if is_held || self.slots.has_command(command_id) {
             return Err(Status::COMMAND_ID_CONFLICT);
         }
         Ok(())
+    }
+
+    /// An identifier that an event request has, and that its host uses again, is one that the host has forgotten: SPDK's does
+    /// that before it shuts a controller down. The event request is forgotten, too, since its answer would be taken for the
+    /// new command's.
+    fn forget_event(&mut self, command_id: u16, env: &Environment<'_>) {
+        if let Session::Admin { events, .. } = &mut self.session
+            && let Some(at) = events.iter().position(|event| *event == command_id)
+        {
+            events.remove(at);
+            self.note_peculiarity(Peculiarity::ForgottenEventRequest, env);
+        }
     }
 
     /// Commands of this admin queue that wait for their answers.

@@ -30,6 +30,8 @@ pub enum Peculiarity {
     LastFlag,
     /// Checks of protection information on a namespace that has none.
     ProtectionInformation,
+    /// The identifier of an Asynchronous Event Request that waits, used for another command.
+    ForgottenEventRequest,
 }
 
 const KINDS: usize = Peculiarity::ALL.len();
@@ -39,7 +41,7 @@ const _: () = assert!(KINDS <= u32::BITS as usize);
 
 impl Peculiarity {
     /// All of them, each at the place of its number.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::EmptyDescriptor,
         Self::EmptyHostNqn,
         Self::OddHostNqn,
@@ -51,6 +53,7 @@ impl Peculiarity {
         Self::StrayDigestFlags,
         Self::LastFlag,
         Self::ProtectionInformation,
+        Self::ForgottenEventRequest,
     ];
 
     /// Its name in metrics.
@@ -67,6 +70,7 @@ impl Peculiarity {
             Self::StrayDigestFlags => "stray_digest_flags",
             Self::LastFlag => "last_flag",
             Self::ProtectionInformation => "protection_information",
+            Self::ForgottenEventRequest => "forgotten_event_request",
         }
     }
 }
