@@ -555,6 +555,26 @@ fn an_identifier_is_one_commands_until_its_answer() {
     }
 }
 
+/// Test suites that know NVMe over PCIe take these features for mandatory.
+#[test]
+fn features_of_interrupts_say_that_there_is_nothing_to_set() {
+    for engine in ENGINES {
+        let target = TestTarget::start(engine);
+        let mut host = Host::connect(target.address());
+        for (id, parameter, expected) in [
+            (FeatureId::INTERRUPT_COALESCING, 0, 0),
+            (FeatureId::INTERRUPT_VECTOR, 0, 1 << 16),
+            (FeatureId::INTERRUPT_VECTOR, 7, 7 | 1 << 16),
+        ] {
+            let reply = host.admin.get_feature(id, Select::Current, parameter, 0);
+            assert_eq!((reply.status, reply.result), (Status::SUCCESS, expected), "{id:?}");
+            let reply = host.admin.set_feature(id, 1, false, Give::Nothing);
+            assert_status(reply.status, Status::FEATURE_NOT_CHANGEABLE, "there are no interrupts");
+        }
+        assert_eq!(seen(&target, Peculiarity::InterruptFeature), 1);
+    }
+}
+
 /// SPDK's host forgets its event requests before it shuts a controller down, and uses their identifiers again.
 #[test]
 fn an_event_request_whose_identifier_comes_again_is_forgotten() {

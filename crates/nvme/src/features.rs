@@ -322,6 +322,10 @@ impl TemperatureThreshold {
 
 /// Bits of the feature values that are a dword of flags (CDW11 of Set Features).
 pub mod value {
+    /// Interrupt Vector Configuration: the vector that is asked about (IV, Base 5.1.25.2.3).
+    pub const INTERRUPT_VECTOR: u32 = 0xFFFF;
+    /// Interrupt Vector Configuration: interrupts of the vector are not gathered (CD, Base 5.1.25.2.3).
+    pub const COALESCING_DISABLE: u32 = 1 << 16;
     /// Error Recovery: reads of deallocated or unwritten blocks fail (DULBE, NVM 4.1.3).
     pub const DEALLOCATED_ERROR: u32 = 1 << 16;
     /// Volatile Write Cache: the cache is enabled (WCE, Base 5.1.25.1.4).

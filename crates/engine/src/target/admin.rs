@@ -62,6 +62,9 @@ impl Connection {
         if entry.data.is_empty_of_another_type() {
             self.note_peculiarity(Peculiarity::EmptyDescriptor, env);
         }
+        if features::is_about_interrupts(entry) {
+            self.note_peculiarity(Peculiarity::InterruptFeature, env);
+        }
         let pointer = match entry.data_pointer() {
             Ok(pointer) => pointer,
             Err(status) => {

@@ -7,6 +7,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use nvme::command::admin_opcode;
 use nvme::features::{
     AsyncEventConfig, FeatureId, GetFeatures, HostBehavior, NumberOfQueues, Select, SetFeatures, Timestamp,
     capabilities, value,
@@ -96,6 +97,8 @@ fn capability(id: FeatureId, is_discovery: bool) -> Option<u32> {
         _ if is_discovery => None,
         // It is there, but a namespace whose writes go to a file's cache needs it: it cannot be turned off.
         FeatureId::VOLATILE_WRITE_CACHE => Some(0),
+        // There are no interrupts, and nothing to set. Hosts and test suites that know NVMe over PCIe ask all the same.
+        FeatureId::INTERRUPT_COALESCING | FeatureId::INTERRUPT_VECTOR => Some(0),
         FeatureId::POWER_MANAGEMENT
         | FeatureId::ARBITRATION
         | FeatureId::TEMPERATURE_THRESHOLD
@@ -114,6 +117,13 @@ fn capability_of(id: FeatureId, controller: &Controller, fabric: &Fabric) -> Opt
         let of_namespace = namespace_features::capability(id, fabric);
         of_namespace.filter(|_| !is_discovery)
     })
+}
+
+/// Whether a command gets a feature that only means something where there are interrupts.
+pub(super) fn is_about_interrupts(entry: &SubmissionEntry) -> bool {
+    let id = FeatureId(entry.cdw10.get() as u8);
+    entry.opcode == admin_opcode::GET_FEATURES
+        && matches!(id, FeatureId::INTERRUPT_COALESCING | FeatureId::INTERRUPT_VECTOR)
 }
 
 /// Answers Get Features.
@@ -143,6 +153,10 @@ pub(super) fn get(entry: &SubmissionEntry, controller: &Controller, fabric: &Fab
         FeatureId::TEMPERATURE_THRESHOLD => features.temperature_threshold,
         FeatureId::ERROR_RECOVERY => features.error_recovery,
         FeatureId::VOLATILE_WRITE_CACHE => value::WRITE_CACHE_ENABLE,
+        FeatureId::INTERRUPT_COALESCING => 0,
+        FeatureId::INTERRUPT_VECTOR => {
+            request.parameter & value::INTERRUPT_VECTOR | value::COALESCING_DISABLE
+        }
         FeatureId::NUMBER_OF_QUEUES => {
             NumberOfQueues::pairs(NonZero::new(features.io_queues).unwrap_or(NonZero::<u16>::MIN)).encode()
         }

@@ -32,6 +32,8 @@ pub enum Peculiarity {
     ProtectionInformation,
     /// The identifier of an Asynchronous Event Request that waits, used for another command.
     ForgottenEventRequest,
+    /// Get Features of interrupts, which there are not over fabrics.
+    InterruptFeature,
 }
 
 const KINDS: usize = Peculiarity::ALL.len();
@@ -41,7 +43,7 @@ const _: () = assert!(KINDS <= u32::BITS as usize);
 
 impl Peculiarity {
     /// All of them, each at the place of its number.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::EmptyDescriptor,
         Self::EmptyHostNqn,
         Self::OddHostNqn,
@@ -54,6 +56,7 @@ impl Peculiarity {
         Self::LastFlag,
         Self::ProtectionInformation,
         Self::ForgottenEventRequest,
+        Self::InterruptFeature,
     ];
 
     /// Its name in metrics.
@@ -71,6 +74,7 @@ impl Peculiarity {
             Self::LastFlag => "last_flag",
             Self::ProtectionInformation => "protection_information",
             Self::ForgottenEventRequest => "forgotten_event_request",
+            Self::InterruptFeature => "interrupt_feature",
         }
     }
 }
