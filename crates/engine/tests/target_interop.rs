@@ -409,6 +409,17 @@ fn what_other_targets_do_not_look_at_is_not_refused() {
         assert_eq!(client.wait().status, Status::SUCCESS);
         expect(&mut client, space, &data, "the flags mean nothing");
         assert_eq!(seen(&target, Peculiarity::StrayDigestFlags), 1);
+        // Data that does not say where it begins, as Lightbits' discovery client sends it with Connect.
+        let data = pattern(4096, 6);
+        let mut entry = write(space, 8, SglDescriptor::in_capsule(4096));
+        entry.command_id = 0x1235.into();
+        let mut bytes = client.frame_command(entry, &data);
+        bytes[3] = 0;
+        client.expect_reply_to(0x1235);
+        client.send(&bytes);
+        assert_eq!(client.wait().status, Status::SUCCESS);
+        expect(&mut client, space, &data, "it begins behind the header");
+        assert_eq!(seen(&target, Peculiarity::UnsetDataOffset), 1);
         // LAST_PDU on every PDU, and on none.
         client.answers = false;
         for (round, last) in [flags::LAST, 0].into_iter().enumerate() {

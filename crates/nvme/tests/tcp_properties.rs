@@ -431,6 +431,24 @@ proptest! {
         prop_assert_eq!(&reader.seen[1..], &pdu.seen(digests)[1..]);
     }
 
+    /// A host that does not say where its data begins (PDO 0) can only mean right behind the header.
+    #[test]
+    fn data_without_an_offset_is_behind_the_header(
+        pdu in pdu_to(Role::Controller), digests in any_digests(), pieces in any_pieces(), take in any_take(),
+    ) {
+        let (mut header, data) = pdu.wire(digests);
+        let has_data = !data.is_empty();
+        header[3] = 0;
+        if digests.header {
+            let (header, digest) = header.split_last_chunk_mut().expect("a digest");
+            *digest = crc32c(header).to_le_bytes();
+        }
+        let mut reader = Reader::open(Role::Controller, digests, take);
+        reader.feed_in_pieces(&[header, data].concat(), &pieces);
+        prop_assert_eq!(&reader.seen[1..], &pdu.seen(digests)[1..]);
+        prop_assert_eq!(reader.receiver.has_unset_offsets(), has_data);
+    }
+
     /// Padding comes where an alignment asks for it, as little as it takes, and of zeroes.
     #[test]
     fn data_begins_at_multiples_of_the_alignment(

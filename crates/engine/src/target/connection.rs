@@ -416,6 +416,9 @@ impl Connection {
                     if self.receiver.has_stray_flags() {
                         self.note_peculiarity(Peculiarity::StrayDigestFlags, env);
                     }
+                    if self.receiver.has_unset_offsets() {
+                        self.note_peculiarity(Peculiarity::UnsetDataOffset, env);
+                    }
                     return Ok(());
                 }
                 None => {}

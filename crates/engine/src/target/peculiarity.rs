@@ -34,6 +34,8 @@ pub enum Peculiarity {
     ForgottenEventRequest,
     /// Get Features of interrupts, which there are not over fabrics.
     InterruptFeature,
+    /// Data in a PDU that does not say where it begins (PDO 0).
+    UnsetDataOffset,
 }
 
 const KINDS: usize = Peculiarity::ALL.len();
@@ -43,7 +45,7 @@ const _: () = assert!(KINDS <= u32::BITS as usize);
 
 impl Peculiarity {
     /// All of them, each at the place of its number.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::EmptyDescriptor,
         Self::EmptyHostNqn,
         Self::OddHostNqn,
@@ -57,6 +59,7 @@ impl Peculiarity {
         Self::ProtectionInformation,
         Self::ForgottenEventRequest,
         Self::InterruptFeature,
+        Self::UnsetDataOffset,
     ];
 
     /// Its name in metrics.
@@ -75,6 +78,7 @@ impl Peculiarity {
             Self::ProtectionInformation => "protection_information",
             Self::ForgottenEventRequest => "forgotten_event_request",
             Self::InterruptFeature => "interrupt_feature",
+            Self::UnsetDataOffset => "unset_data_offset",
         }
     }
 }

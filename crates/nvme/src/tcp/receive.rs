@@ -90,6 +90,7 @@ pub struct Receiver {
     digests: Digests,
     initialized: bool,
     has_stray_flags: bool,
+    has_unset_offsets: bool,
     data_length_max: u32,
     state: State,
     stash: [u8; HEADER_LENGTH_MAX],
@@ -110,6 +111,7 @@ impl Receiver {
             digests: Digests::default(),
             initialized: false,
             has_stray_flags: false,
+            has_unset_offsets: false,
             data_length_max,
             state: State::Header,
             stash: [0; HEADER_LENGTH_MAX],
@@ -130,6 +132,12 @@ impl Receiver {
     /// controller need not mind.
     pub const fn has_stray_flags(&self) -> bool {
         self.has_stray_flags
+    }
+
+    /// Whether a host has sent data without saying where it begins (PDO 0). It can only be right behind the header, so that
+    /// a controller need not mind.
+    pub const fn has_unset_offsets(&self) -> bool {
+        self.has_unset_offsets
     }
 
     /// Bytes of the current PDU's data that may be taken now. While it is not 0, `next` returns `None`.
@@ -303,6 +311,7 @@ impl Receiver {
             data: 0,
             data_digested: false,
             has_stray_flags: false,
+            has_unset_offset: false,
         };
         if matches!(kind, PduType::HostTerminate | PduType::ControllerTerminate) {
             if usize::from(common.header_length) != header_length {
@@ -332,7 +341,9 @@ impl Receiver {
             return Err(DecodeError::field(HEADER_LENGTH_AT));
         }
         if has_data {
-            return self.plan_data(plan, usize::from(common.data_offset), pdu_length);
+            plan.has_unset_offset = common.data_offset == 0 && self.role == Role::Controller;
+            let offset = if plan.has_unset_offset { plan.gathered } else { usize::from(common.data_offset) };
+            return self.plan_data(plan, offset, pdu_length);
         }
         if pdu_length != plan.gathered {
             return Err(DecodeError::field(PDU_LENGTH_AT));
@@ -391,6 +402,9 @@ impl Receiver {
         if plan.has_stray_flags {
             self.has_stray_flags = true;
         }
+        if plan.has_unset_offset {
+            self.has_unset_offsets = true;
+        }
         if plan.data > 0 {
             self.data_left = plan.data;
             self.data_digested = plan.data_digested;
@@ -417,6 +431,7 @@ struct Plan {
     data: usize,
     data_digested: bool,
     has_stray_flags: bool,
+    has_unset_offset: bool,
 }
 
 impl Plan {
