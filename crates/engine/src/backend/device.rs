@@ -1,7 +1,7 @@
 //! Storage that a ring works on: a file, a block device, or an image of a Ceph cluster. What they have in common is here;
 //! what each of them is, in its own file.
 
-use super::{BackendError, File, ZeroMethod};
+use super::{BackendError, BackendIdentity, File, ZeroMethod};
 use crate::ring::{Ring, StorageOp};
 
 #[cfg(not(feature = "simulation"))]
@@ -42,6 +42,15 @@ impl Device {
             Self::File(file) => file.length(),
             #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => rbd.length(),
+        }
+    }
+
+    /// What it is known by, wherever it is found.
+    pub(super) fn identity(&self) -> BackendIdentity {
+        match self {
+            Self::File(file) => file.identity(),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => rbd.identity(),
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags, StatxFlags, flock};
 
-use super::BackendError;
+use super::{BackendError, BackendIdentity, device_identity, file_identity};
 use crate::ring::Storage;
 
 /// How long, and how often, a file is tried that somebody else has.
@@ -47,6 +47,7 @@ pub struct File {
     /// Whether the size was named, so that what the file has beyond it is not served.
     is_sized: bool,
     path: PathBuf,
+    identity: BackendIdentity,
     is_device: bool,
     deallocated_reads_zero: bool,
     zeroing: AtomicU8,
@@ -96,6 +97,7 @@ impl File {
         }
         let length = size.unwrap_or(present - present % u64::from(block_size));
         Ok(Self {
+            identity: file_identity::of(&file, path),
             storage: Storage::new(file),
             length: AtomicU64::new(length),
             is_sized: size.is_some(),
@@ -138,6 +140,7 @@ impl File {
             });
         }
         Ok(Self {
+            identity: device_identity::of(path),
             storage: Storage::new(file),
             length: AtomicU64::new(length),
             is_sized: false,
@@ -156,6 +159,11 @@ impl File {
     /// Bytes it holds.
     pub fn length(&self) -> u64 {
         self.length.load(Ordering::Relaxed)
+    }
+
+    /// What it was known by when it was opened.
+    pub(super) fn identity(&self) -> BackendIdentity {
+        self.identity.clone()
     }
 
     /// Makes a regular file `size` bytes long. A device has the size it has.

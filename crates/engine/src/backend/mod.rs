@@ -4,7 +4,12 @@
 mod config;
 mod device;
 #[cfg(not(feature = "simulation"))]
+mod device_identity;
+#[cfg(not(feature = "simulation"))]
 mod file;
+#[cfg(not(feature = "simulation"))]
+mod file_identity;
+mod identity;
 mod memory;
 #[cfg(not(feature = "simulation"))]
 mod rbd;
@@ -21,6 +26,7 @@ pub use config::{BackendConfig, RbdConfig};
 pub use device::Device;
 #[cfg(not(feature = "simulation"))]
 pub use file::{File, ZeroMethod};
+pub use identity::{BackendIdentity, IdentityText};
 pub use memory::Memory;
 #[cfg(not(feature = "simulation"))]
 pub use rbd::Rbd;
@@ -101,6 +107,15 @@ pub enum BackendError {
         image: String,
         /// Who has its lock, as far as is known.
         owner: Option<String>,
+    },
+    /// Other targets are to know it by the same identity, and it has none.
+    #[error(
+        "{}: the system has no identity for it that other targets find too; give it the same uuid at each of them",
+        path.display()
+    )]
+    Nameless {
+        /// The file or device.
+        path: PathBuf,
     },
     /// It is of a kind that cannot be had here.
     #[error("{what} is not to be had here")]
@@ -205,6 +220,14 @@ impl Backend {
             Self::Memory(memory) => memory.length(),
             Self::Null(size) => size.load(Ordering::Relaxed),
             Self::Device(device) => device.length(),
+        }
+    }
+
+    /// What it is known by, wherever it is found.
+    pub fn identity(&self) -> BackendIdentity {
+        match self {
+            Self::Memory(_) | Self::Null(_) => BackendIdentity::Fresh,
+            Self::Device(device) => device.identity(),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{BackendError, RbdConfig, ZeroMethod};
+use super::{BackendError, BackendIdentity, IdentityText, RbdConfig, ZeroMethod};
 use crate::ceph::{CephError, Closings, Cluster, Clusters, Image, News, Pool, Seat};
 
 /// Modes of fallocate(2), by which the ring's operations say what they want.
@@ -17,6 +17,7 @@ const ZERO_RANGE: u32 = 0x10;
 pub struct Rbd {
     /// There until it is dropped.
     image: Option<Arc<Image>>,
+    identity: BackendIdentity,
     length: AtomicU64,
     has_lock: bool,
     granularity: u64,
@@ -47,6 +48,7 @@ impl Rbd {
             return Err(BackendError::NoBlock { size, block: block_size });
         }
         let rbd = Self {
+            identity: identity(&image, config)?,
             image: Some(Arc::new(image)),
             length: AtomicU64::new(whole_blocks(size, block_size)),
             has_lock,
@@ -83,6 +85,11 @@ impl Rbd {
     /// The connection it is open on.
     pub const fn cluster(&self) -> &Arc<Cluster> {
         &self.seat.cluster
+    }
+
+    /// What it is known by, to all that are connected to its cluster.
+    pub(super) fn identity(&self) -> BackendIdentity {
+        self.identity.clone()
     }
 
     /// Has the connection looked after, since an operation took too long.
@@ -171,6 +178,24 @@ impl Drop for Rbd {
             self.closings.close(image, !self.seat.cluster.is_shut_out());
         }
     }
+}
+
+/// Cluster, pool, namespace, image and snapshot, by the numbers that no other has, since names go to others.
+fn identity(image: &Image, config: &RbdConfig) -> Result<BackendIdentity, CephError> {
+    let pool = image.pool();
+    let Some(identifier) = image.identifier()? else {
+        return Ok(BackendIdentity::Unknown(format!("rbd:{}", image.name()).into()));
+    };
+    let snapshot = config.snapshot.as_deref().map(|snapshot| image.snapshot_number(snapshot)).transpose()?;
+    let snapshot = snapshot.map_or_else(String::new, |number| number.to_string());
+    let parts = vec![
+        pool.cluster().fsid(),
+        pool.number().to_string(),
+        config.namespace.clone(),
+        identifier,
+        snapshot,
+    ];
+    Ok(BackendIdentity::Everywhere(IdentityText::new("image", parts)))
 }
 
 const fn whole_blocks(size: u64, block_size: u32) -> u64 {

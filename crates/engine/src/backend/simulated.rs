@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::BackendError;
+use super::{BackendError, BackendIdentity, IdentityText};
 use crate::ring::Storage;
 
 /// Modes of fallocate(2).
@@ -57,6 +57,11 @@ impl File {
     /// Bytes it holds.
     pub fn length(&self) -> u64 {
         self.length.load(Ordering::Relaxed)
+    }
+
+    /// A simulated disk has its file for ever.
+    pub(super) fn identity(&self) -> BackendIdentity {
+        BackendIdentity::OnMachine(IdentityText::new("file", vec![self.path.to_string_lossy().into_owned()]))
     }
 
     pub(super) fn resize(&self, size: u64) -> Result<(), BackendError> {

@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::cluster::text;
+use super::cluster::{string_in, text};
 use super::error::answer;
 use super::library::{CompletionHandle, ImageHandle, ImageInfo, Rbd, libraries};
 use super::{CephError, Pool};
@@ -19,6 +19,8 @@ use crate::ring::{RemoteOperation, RemoteStorage, StorageOp};
 const EXCLUSIVE: i32 = 0;
 /// The feature that makes that possible (`RBD_FEATURE_EXCLUSIVE_LOCK`).
 const FEATURE_EXCLUSIVE_LOCK: u64 = 1 << 2;
+/// Bytes of an image's identifier (`RBD_MAX_IMAGE_ID_LENGTH` and a 0), and more.
+const IDENTIFIER_LENGTH_MAX: usize = 64;
 /// The mode bit of fallocate(2) that says that a range may be forgotten.
 const PUNCH_HOLE: u32 = 0x02;
 
@@ -100,6 +102,35 @@ impl Image {
     /// The pool it is in.
     pub const fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Its identifier, which no other image of the pool ever has; those of Ceph's first format have none.
+    ///
+    /// # Errors
+    /// When the library does not tell.
+    pub fn identifier(&self) -> Result<Option<String>, CephError> {
+        let mut value = [0; IDENTIFIER_LENGTH_MAX];
+        // SAFETY: the image is open; the call writes no more than the length, with a 0 at the end.
+        #[allow(unsafe_code)]
+        let code = unsafe { (self.rbd.get_id)(self.handle, value.as_mut_ptr(), value.len()) };
+        if code == -libc::EINVAL {
+            return Ok(None);
+        }
+        self.outcome("asking for the identifier of", code)?;
+        Ok(Some(string_in(&value)))
+    }
+
+    /// The number of one of its snapshots, which no other snapshot of it ever has.
+    ///
+    /// # Errors
+    /// When there is none, or the cluster does not answer.
+    pub fn snapshot_number(&self, snapshot: &str) -> Result<u64, CephError> {
+        let (snapshot, mut number) = (text(snapshot)?, 0);
+        // SAFETY: the image is open, the name ends with 0 and outlives the call, which writes a number.
+        #[allow(unsafe_code)]
+        let code = unsafe { (self.rbd.snap_get_id)(self.handle, snapshot.as_ptr(), &raw mut number) };
+        self.outcome("asking for the snapshot of", code)?;
+        Ok(number)
     }
 
     /// Bytes it has now. The library knows what it was told last, so this may be asked often.

@@ -79,6 +79,7 @@ functions! {
         blocklist_add(ClusterHandle, *mut c_char, u32) -> c_int;
         ioctx_create(ClusterHandle, *const c_char, *mut PoolHandle) -> c_int;
         ioctx_set_namespace(PoolHandle, *const c_char);
+        ioctx_get_id(PoolHandle) -> i64;
         ioctx_destroy(PoolHandle);
         create_write_op() -> OperationHandle;
         release_write_op(OperationHandle);
@@ -114,6 +115,7 @@ functions! {
         open(PoolHandle, *const c_char, *mut ImageHandle, *const c_char) -> c_int;
         open_read_only(PoolHandle, *const c_char, *mut ImageHandle, *const c_char) -> c_int;
         close(ImageHandle) -> c_int;
+        get_id(ImageHandle, *mut c_char, usize) -> c_int;
         get_size(ImageHandle, *mut u64) -> c_int;
         get_features(ImageHandle, *mut u64) -> c_int;
         stat(ImageHandle, *mut ImageInfo, usize) -> c_int;
@@ -142,6 +144,7 @@ functions! {
         resize2(ImageHandle, u64, bool, Progress, *mut c_void) -> c_int;
         snap_create(ImageHandle, *const c_char) -> c_int;
         snap_remove(ImageHandle, *const c_char) -> c_int;
+        snap_get_id(ImageHandle, *const c_char, *mut u64) -> c_int;
         snap_list(ImageHandle, *mut SnapshotInfo, *mut c_int) -> c_int;
         snap_list_end(*mut SnapshotInfo);
         watchers_list(ImageHandle, *mut Watcher, *mut usize) -> c_int;

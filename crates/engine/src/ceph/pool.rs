@@ -56,6 +56,15 @@ impl Pool {
         &self.name
     }
 
+    /// Its number, which no other pool of the cluster ever has.
+    pub fn number(&self) -> i64 {
+        // SAFETY: the pool is open.
+        #[allow(unsafe_code)]
+        unsafe {
+            (self.cluster.libraries().rados.ioctx_get_id)(self.handle)
+        }
+    }
+
     pub(super) const fn handle(&self) -> PoolHandle {
         self.handle
     }

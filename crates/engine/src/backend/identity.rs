@@ -1,0 +1,66 @@
+//! What a backend is, apart from where it is found and under which name: the same disk after a restart, and another one
+//! when other blocks are there. What hosts are told of it is the target's.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What a backend is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendIdentity {
+    /// Nothing of it outlives the target.
+    Fresh,
+    /// A name that it has wherever it is used, by any machine.
+    Everywhere(IdentityText),
+    /// A name that means this disk on this machine. Other machines that say that they share it know it by the same.
+    OnMachine(IdentityText),
+    /// The system has no name for what is at this path.
+    Unknown(PathBuf),
+}
+
+/// A name that identifies something of one kind, with its parts in order.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IdentityText {
+    kind: &'static str,
+    parts: Vec<String>,
+}
+
+impl IdentityText {
+    /// What has these parts, in this order.
+    pub(super) fn new(kind: &'static str, parts: Vec<String>) -> Self {
+        Self { kind, parts }
+    }
+
+    /// The kind of thing it names.
+    pub const fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// All parts as one text that no other parts give.
+    pub fn text(&self) -> String {
+        let lengths = self.parts.iter().map(|part| format!("{}:{part}", part.len()));
+        lengths.collect::<Vec<_>>().join(",")
+    }
+}
+
+impl fmt::Debug for IdentityText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.parts.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_parts_give_another_text() {
+        let text = |parts: &[&str]| {
+            IdentityText::new("file", parts.iter().map(|part| (*part).to_owned()).collect()).text()
+        };
+        let all =
+            [text(&["a", "b"]), text(&["ab"]), text(&["", "ab"]), text(&["a,1:b"]), text(&["a", "", "b"])];
+        for (at, one) in all.iter().enumerate() {
+            assert!(all[..at].iter().all(|other| other != one), "{one}");
+        }
+    }
+}
