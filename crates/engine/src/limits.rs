@@ -83,6 +83,11 @@ pub const STATUSES_COUNTED_MAX: usize = 16;
 pub const METRICS_NAMESPACES_MAX: usize = 1024;
 /// Controllers, and I/O queues of all of them together, that metrics tell of one by one: some 200 KB of text.
 pub const METRICS_QUEUES_MAX: usize = 1024;
+/// Identities that a state directory keeps for files and devices without one of their own: as many namespaces as there
+/// can be, a few times over, since those of files that are gone stay.
+pub const IDENTITIES_KEPT_MAX: usize = 4096;
+/// Bytes of their file that are read: so many paths of the greatest length.
+pub const IDENTITIES_FILE_BYTES_MAX: u64 = 32 << 20;
 /// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN).
 pub const NAMESPACES_MAX: u32 = 1024;
 /// Subsystems of one target.
@@ -331,6 +336,7 @@ const _: () = {
         "identifiers from FFF0h on are reserved"
     );
     assert!(GATEWAY_CONTROLLERS as usize >= CONTROLLERS_MAX + DISCOVERY_CONTROLLERS_MAX);
+    assert!(IDENTITIES_KEPT_MAX as u64 * (4096 + 64) < IDENTITIES_FILE_BYTES_MAX);
     assert!(GATEWAY_LEASE_MS >= 2 * GATEWAY_OPERATION_TIMEOUT_MS + GATEWAY_BEAT_MS);
     assert!(GATEWAY_LOOK_GAP_MS_MAX >= 2 * GATEWAY_BEAT_MS && GATEWAY_LOOK_GAP_MS_MAX < GATEWAY_LEASE_MS);
     assert!(CROSS_RESET_ENTRIES <= nvme::log_page::CROSS_RESET_ENTRIES_MAX);

@@ -24,13 +24,18 @@ use raw_host::{
     subsystem,
 };
 use reservation_party::{Party, REPORT_LENGTH};
+use uuid::Uuid;
 use zerocopy::FromBytes;
 
 const MEMORY: Space = SPACES[0];
 const FILE: Space = SPACES[5];
 /// A target whose configuration is the test's, with namespaces 1 and 2 in memory.
 fn configure(engine: Engine, state_dir: Option<&Path>) -> TargetConfig {
-    let namespace = |nsid| NamespaceConfig::new(nsid, BackendConfig::Memory { size: 1 << 20 }, 512);
+    let namespace = |nsid: u32| NamespaceConfig {
+        // Memory is another disk after each start, whose reservations nobody has, unless it is said to be the same.
+        uuid: Some(Uuid::from_u128(nsid.into())),
+        ..NamespaceConfig::new(nsid, BackendConfig::Memory { size: 1 << 20 }, 512)
+    };
     TargetConfig {
         fabric: FabricConfig {
             ports: vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())],

@@ -12,6 +12,7 @@ use super::config::{FabricConfig, SubsystemConfig};
 use super::controller::Controller;
 use super::event::Notice;
 use super::fabric::{Directory, Fabric};
+use super::identity::NamespaceIdentities;
 use super::listener::{Listener, Listening, PortChange};
 use super::mailbox::Message;
 use super::namespace::Namespace;
@@ -77,8 +78,8 @@ impl Fabric {
     ) -> Result<Vec<Change>, TargetError> {
         wanted.check()?;
         let old = self.directory();
-        let wanted = with_services(&old.config, wanted);
-        let mut changes = old.config.changes_to(&wanted);
+        let wanted = self.complete(&old.config, wanted);
+        let mut changes = self.changes(&old.config, &wanted);
         changes.extend(anew.iter().map(|anew| {
             let (nqn, nsid) = anew.place();
             Change::NamespaceReplaced { nqn: nqn.to_owned(), nsid }
@@ -96,6 +97,7 @@ impl Fabric {
             changes: &changes,
             archive: archive.as_ref(),
             clusters: self.clusters(),
+            identities: self.identities(),
             openings: self.openings(),
             anew,
             absent: &absent,
@@ -104,7 +106,7 @@ impl Fabric {
         let prepared = preparation.prepare()?;
         changes.extend(rescan(&old, &wanted, &changes));
         let leaving = leaving(&old, &prepared.namespaces);
-        let removed = removed(&leaving, &wanted);
+        let removed = removed(&old, &prepared);
         let generation = old.generation + u64::from(changes.iter().any(is_in_discovery_log));
         let images = prepared.namespaces.clone();
         let listening = self.commit(&old, prepared, &changes, generation);
@@ -122,6 +124,36 @@ impl Fabric {
             tracing::info!("{change}");
         }
         Ok(changes)
+    }
+
+    /// `wanted` with all that it leaves to the target but free services, which are found when they are opened.
+    fn complete(&self, old: &FabricConfig, wanted: &FabricConfig) -> FabricConfig {
+        let mut wanted = wanted.clone().settled(old);
+        for subsystem in &mut wanted.subsystems {
+            if subsystem.serial.is_empty() {
+                subsystem.serial = self.identities().serial(subsystem);
+            }
+        }
+        wanted
+    }
+
+    /// What has to be done to come from `old`, which is in effect, to `wanted`. To say which UUID a namespace has is no change.
+    fn changes(&self, old: &FabricConfig, wanted: &FabricConfig) -> Vec<Change> {
+        let old = old.clone().with_identities(&self.namespace_identities());
+        let wanted = wanted.clone().recognized(&old);
+        old.changes_to(&wanted)
+    }
+
+    /// The UUIDs of all namespaces that are there.
+    pub(super) fn namespace_identities(&self) -> NamespaceIdentities {
+        let directory = self.directory();
+        let of = |subsystem: &Arc<Subsystem>| {
+            let identity = |namespace: Arc<Namespace>| {
+                ((subsystem.nqn.clone(), namespace.nsid), Uuid::from_bytes(namespace.uuid))
+            };
+            subsystem.namespaces().into_iter().map(identity).collect::<Vec<_>>()
+        };
+        directory.subsystems.iter().flat_map(of).collect()
     }
 
     /// Makes everything visible, and gives the new addresses to listen on.
@@ -261,19 +293,6 @@ fn port_change(wanted: &FabricConfig, changes: &[Change], open: Vec<Listening>) 
     change
 }
 
-/// Ports that want any free service and are open already keep the one they have.
-fn with_services(old: &FabricConfig, wanted: &FabricConfig) -> FabricConfig {
-    let mut wanted = wanted.clone();
-    for port in wanted.ports.iter_mut().filter(|port| port.address.port() == 0) {
-        if let Some(open) = old.ports.iter().find(|open| open.id == port.id)
-            && open.address.ip() == port.address.ip()
-        {
-            port.address.set_port(open.address.port());
-        }
-    }
-    wanted
-}
-
 /// Looks whether devices and files whose size nobody named have another one now.
 fn rescan(old: &Directory, wanted: &FabricConfig, changes: &[Change]) -> Vec<Change> {
     let mut resized = Vec::new();
@@ -298,15 +317,26 @@ fn leaving(old: &Directory, staying: &[Opened]) -> Vec<Weak<Namespace>> {
         .collect()
 }
 
-/// The identities that leave for good, which no namespace is to have from now on, be it there or absent.
-fn removed(leaving: &[Weak<Namespace>], wanted: &FabricConfig) -> Vec<Uuid> {
-    let of = |subsystem: &SubsystemConfig| {
-        let identities = subsystem.namespaces.iter().map(|config| config.identity(&subsystem.nqn));
-        identities.collect::<Vec<_>>()
-    };
-    let stays: BTreeSet<Uuid> = wanted.subsystems.iter().flat_map(of).collect();
-    let leaving = leaving.iter().filter_map(Weak::upgrade).map(|n| Uuid::from_bytes(n.uuid));
-    leaving.filter(|uuid| !stays.contains(uuid)).collect()
+/// The identities that leave for good, which no namespace is to have from now on. One that is absent will have its own again
+/// when its image is there.
+fn removed(old: &Directory, prepared: &Prepared) -> Vec<Uuid> {
+    let stays: BTreeSet<[u8; 16]> =
+        prepared.namespaces.iter().flat_map(BTreeMap::values).map(|namespace| namespace.uuid).collect();
+    let is_absent =
+        |nqn: &str, nsid| prepared.absent.iter().any(|absent| absent.nqn == nqn && absent.nsid == nsid);
+    let mut removed = Vec::new();
+    for (config, subsystem) in old.config.subsystems.iter().zip(&old.subsystems) {
+        let wanted = prepared.config.subsystem(&config.nqn);
+        for (config, namespace) in pairs(config, &subsystem.state().namespaces) {
+            let wanted = wanted.and_then(|wanted| wanted.namespaces.iter().find(|n| n.nsid == config.nsid));
+            let comes_back = wanted.is_some_and(|wanted| wanted.backend.is_same_place(&config.backend))
+                && is_absent(&subsystem.nqn, config.nsid);
+            if !stays.contains(&namespace.uuid) && !comes_back {
+                removed.push(Uuid::from_bytes(namespace.uuid));
+            }
+        }
+    }
+    removed
 }
 
 fn wait_for_release(leaving: &[Weak<Namespace>]) {

@@ -231,7 +231,7 @@ fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, ch
     let same_blocks = from.backend.is_same_place(&to.backend)
         && (from.block_size, from.shared_storage) == (to.block_size, to.shared_storage)
         && from.opening == to.opening;
-    if !same_blocks || from.identity(&nqn) != to.identity(&nqn) {
+    if !same_blocks || from.uuid != to.uuid {
         changes.push(Change::NamespaceReplaced { nqn, nsid });
         return;
     }
@@ -311,6 +311,7 @@ mod tests {
         named(namespace(|n| n.backend = BackendConfig::Null { size: 1 << 20 }), "NamespaceReplaced");
         named(namespace(|n| n.block_size = 512), "NamespaceReplaced");
         named(namespace(|n| n.opening = 1), "NamespaceReplaced");
+        named(namespace(|n| n.uuid = Some(uuid::Uuid::nil())), "NamespaceReplaced");
         named(namespace(|n| n.qos.iops = Some(5)), "NamespaceChanged");
         named(namespace(|n| n.write_delay_ms = 5), "NamespaceChanged");
         named(namespace(|n| n.visible = Visibility::Only(Vec::new())), "NamespaceChanged");

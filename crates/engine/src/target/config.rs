@@ -76,7 +76,8 @@ pub struct ReferralConfig {
 pub struct SubsystemConfig {
     /// NVMe qualified name.
     pub nqn: String,
-    /// Serial number, at most 20 ASCII characters.
+    /// Serial number, at most 20 ASCII characters; while it is empty, the target gives one that no other target has.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub serial: String,
     /// Model number, at most 40 ASCII characters.
     pub model: String,
@@ -130,7 +131,7 @@ pub struct NamespaceConfig {
     pub backend: BackendConfig,
     /// Bytes of a block: 512 or 4096.
     pub block_size: u32,
-    /// Its UUID; without one, it is derived from the subsystem's name and the identifier, and so stays the same.
+    /// Its UUID; without one, that of what is behind it: it stays while the blocks do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
     /// Its ANA group, from 1 on.
@@ -395,12 +396,6 @@ impl NamespaceConfig {
             opening: 0,
         }
     }
-
-    /// The UUID it has in the subsystem with this name.
-    pub fn identity(&self, nqn: &str) -> Uuid {
-        let name = format!("{nqn}#{}", self.nsid);
-        self.uuid.unwrap_or_else(|| Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes()))
-    }
 }
 
 impl FabricConfig {
@@ -524,7 +519,7 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
         if config.namespaces[..at].iter().any(|other| other.nsid == namespace.nsid) {
             return wrong(format!("namespace {} is there twice", namespace.nsid));
         }
-        let same = |other: &NamespaceConfig| other.identity(&config.nqn) == namespace.identity(&config.nqn);
+        let same = |other: &NamespaceConfig| other.uuid.is_some() && other.uuid == namespace.uuid;
         if config.namespaces[..at].iter().any(same) {
             return wrong(format!("namespace {}: another has the same UUID", namespace.nsid));
         }

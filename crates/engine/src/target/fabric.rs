@@ -20,6 +20,7 @@ use super::controller::{Controller, Host, Quiesce};
 use super::cross_reset::PeerResets;
 use super::event::Notice;
 use super::fence::{Fence, Fenced, Then};
+use super::identity::Identities;
 use super::mailbox::{Mailbox, Message};
 use super::openings::{Images, Openings};
 use super::peculiarity::Peculiarities;
@@ -77,6 +78,7 @@ pub(super) struct Fabric {
     /// What hosts did that was unusual, and accepted.
     pub(super) peculiarities: Peculiarities,
     controller_ids: RangeInclusive<u16>,
+    identities: Identities,
     offers_reservations: bool,
     /// The connections that images share.
     clusters: Arc<Clusters>,
@@ -183,6 +185,7 @@ impl Fabric {
             peer_resets: config.peer_resets.clone(),
             peculiarities: Peculiarities::default(),
             controller_ids: config.controller_ids.clone(),
+            identities: Identities::new(config),
             offers_reservations: config.reservations,
             clusters,
             openings,
@@ -203,6 +206,11 @@ impl Fabric {
     /// Makes the reactors known, once they run.
     pub(super) fn introduce(&self, reactors: Vec<Arc<Mailbox>>) {
         let _ = self.reactors.set(reactors);
+    }
+
+    /// Where identities come from.
+    pub(super) const fn identities(&self) -> &Identities {
+        &self.identities
     }
 
     /// The connections that images share.

@@ -28,10 +28,13 @@ mod fence;
 mod half_open;
 mod histogram;
 mod identify;
+mod identity;
 #[cfg(not(feature = "simulation"))]
 mod image_watch;
+mod kept_identities;
 mod listener;
 mod log_page;
+mod machine_id;
 mod mailbox;
 mod memory_work;
 mod metrics;
@@ -87,6 +90,8 @@ pub use counters::Operation;
 pub use cross_reset::{LostController, PeerReset, PeerResets, TakeReset};
 pub use exposition::CONTENT_TYPE;
 pub use histogram::Histogram;
+pub use identity::NamespaceIdentities;
+pub use machine_id::{MACHINE_ID_FILE, MachineId};
 pub use metrics::{
     ControllerMetrics, ErrorMetrics, Metrics, NamespaceMetrics, OperationMetrics, QueueMetrics,
     ReactorMetrics, SubsystemMetrics,
@@ -307,6 +312,11 @@ impl Target {
     #[cfg(not(feature = "simulation"))]
     pub fn wait_for_latest_maps(&self) -> Result<(), crate::ceph::CephError> {
         self.fabric.clusters().wait_for_latest_maps()
+    }
+
+    /// The UUIDs by which hosts know the namespaces that are there.
+    pub fn namespace_identities(&self) -> NamespaceIdentities {
+        self.fabric.namespace_identities()
     }
 
     /// Who is connected, and where.

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use nvme::Status;
+use uuid::Uuid;
 
-use super::TargetError;
 use super::config::NamespaceConfig;
 use super::qos::Shaper;
 use super::reservation::{Access, HostId, ReservationView, Reservations};
 use super::subsystem::lock;
 use super::uncorrectable::Uncorrectable;
 use super::write_protection::WriteProtection;
-use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
+use crate::backend::{Backend, BackendConfig, BackendError};
 
 /// A namespace that is open.
 #[derive(Debug)]
@@ -67,34 +67,14 @@ impl ByteRange {
 }
 
 impl Namespace {
-    /// Opens the backend that the configuration names.
-    pub(super) fn open(
-        nqn: &str,
-        config: &NamespaceConfig,
-        clusters: &Clusters,
-    ) -> Result<Self, TargetError> {
-        let opening = Opening {
-            block_size: config.block_size,
-            is_shared: config.shared_storage,
-            is_standby: config.standby,
-            clusters,
-        };
-        let backend = Backend::open(&config.backend, opening).map_err(|source| TargetError::Namespace {
-            nqn: nqn.to_owned(),
-            nsid: config.nsid,
-            source,
-        })?;
-        Ok(Self::on(nqn, config, Arc::new(backend)))
-    }
-
-    /// A namespace on a backend that is open already.
-    pub(super) fn on(nqn: &str, config: &NamespaceConfig, backend: Arc<Backend>) -> Self {
+    /// A namespace on a backend that is open, which hosts know by this UUID.
+    pub(super) fn on(config: &NamespaceConfig, uuid: Uuid, backend: Arc<Backend>) -> Self {
         let block_shift = config.block_size.trailing_zeros();
         let blocks = AtomicU64::new(backend.length() >> block_shift);
         let namespace = Self {
             nsid: config.nsid,
             backend,
-            uuid: config.identity(nqn).into_bytes(),
+            uuid: uuid.into_bytes(),
             block_shift,
             blocks,
             special: AtomicU8::new(0),
@@ -285,13 +265,19 @@ mod tests {
 
     use super::super::reservation::{Acquire, Register};
     use super::*;
+    use crate::backend::{Clusters, Opening};
+
+    fn open(config: &NamespaceConfig) -> Namespace {
+        let clusters = Clusters::default();
+        let backend = Backend::open(&config.backend, Opening::alone(config.block_size, &clusters));
+        Namespace::on(config, Uuid::nil(), Arc::new(backend.expect("opens")))
+    }
 
     #[test]
     fn ranges_are_checked_without_overflow() {
         let backend = BackendConfig::Null { size: 1 << 20 };
         let config = NamespaceConfig::new(1, backend, 4096);
-        let namespace =
-            Namespace::open("nqn.2026-01.io.selvedge:a", &config, &Clusters::default()).expect("opens");
+        let namespace = open(&config);
         assert_eq!(namespace.blocks(), 256);
         assert_eq!(namespace.bytes(255, 1), Some(ByteRange { offset: 255 << 12, length: 4096 }));
         for (start, blocks) in [(255, 2), (256, 1), (u64::MAX, 1), (u64::MAX - 1, 3), (1 << 52, 1)] {
@@ -300,24 +286,9 @@ mod tests {
     }
 
     #[test]
-    fn identity_stays_the_same() {
-        let open = |nsid| {
-            let backend = BackendConfig::Null { size: 4096 };
-            let config = NamespaceConfig::new(nsid, backend, 512);
-            Namespace::open("nqn.2026-01.io.selvedge:a", &config, &Clusters::default()).expect("opens").uuid
-        };
-        assert_eq!(open(1), open(1));
-        assert_ne!(open(1), open(2));
-    }
-
-    #[test]
     fn a_namespace_that_goes_on_has_marks_and_reservations_of_the_former() {
         let config = NamespaceConfig::new(1, BackendConfig::Null { size: 1 << 20 }, 4096);
-        let open = || {
-            let nqn = "nqn.2026-01.io.selvedge:a";
-            Namespace::open(nqn, &config, &Clusters::default()).expect("opens")
-        };
-        let (former, new, other) = (open(), open(), open());
+        let (former, new, other) = (open(&config), open(&config), open(&config));
         former.spoil(ByteRange { offset: 8192, length: 4096 }).expect("room");
         let host = ([1; 16], "nqn.2014-08.org.nvmexpress:host");
         let (action, kind) = (RegisterAction::Register, ReservationType::WriteExclusive);
@@ -343,8 +314,7 @@ mod tests {
     #[test]
     fn a_resized_namespace_has_its_new_end_at_once() {
         let sized = |size| NamespaceConfig::new(1, BackendConfig::Memory { size }, 4096);
-        let namespace = Namespace::open("nqn.2026-01.io.selvedge:a", &sized(1 << 20), &Clusters::default())
-            .expect("opens");
+        let namespace = open(&sized(1 << 20));
         namespace.resize(&sized(2 << 20).backend).expect("grows");
         assert!(namespace.bytes(511, 1).is_some() && namespace.bytes(512, 1).is_none());
         namespace.resize(&sized(1 << 19).backend).expect("shrinks");

@@ -10,15 +10,17 @@ use super::change::Change;
 use super::clerk;
 use super::config::{FabricConfig, NamespaceConfig, SubsystemConfig};
 use super::fabric::Directory;
+use super::identity::{self, Identities};
 use super::listener::Listening;
 use super::namespace::Namespace;
 use super::openings::{Images, Openings, Outcome, Wanted};
 use super::reservation_file::ReservationDirectory;
 use super::standby;
 use super::subsystem::Subsystem;
-use crate::backend::{Backend, BackendConfig, BackendError, Clusters};
+use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
 use crate::limits::CEPH_OPENING_PATIENCE_MS;
 use crate::transport::congestion;
+use uuid::Uuid;
 
 /// What becomes of namespaces whose images are not to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,7 @@ pub(super) struct Preparation<'a> {
     pub(super) changes: &'a [Change],
     pub(super) archive: Option<&'a ReservationDirectory>,
     pub(super) clusters: &'a Clusters,
+    pub(super) identities: &'a Identities,
     pub(super) openings: &'a Arc<Openings<Images>>,
     /// What is open already on another connection, by which these namespaces go on.
     pub(super) anew: &'a [Wanted],
@@ -123,6 +126,10 @@ impl Preparation<'_> {
         // since it may take until the cluster has missed that target.
         let failures = standby::take(&standby::openings(self.wanted, &namespaces, self.old));
         self.leave_out_all(failures, &mut namespaces, &mut absent)?;
+        for (subsystem, opened) in self.wanted.subsystems.iter().zip(&namespaces) {
+            let identities = opened.iter().map(|(nsid, namespace)| (*nsid, Uuid::from_bytes(namespace.uuid)));
+            identity::check_distinct(&subsystem.nqn, identities)?;
+        }
         let is_added = |id| {
             self.changes.iter().any(|change| matches!(change, Change::PortAdded { port } if *port == id))
         };
@@ -283,19 +290,34 @@ impl Preparation<'_> {
         if let Some(anew) = self.anew.iter().find(|anew| anew.place() == (&*subsystem.nqn, config.nsid)) {
             return self.go_on(anew, subsystem, config);
         }
-        if let Some(backend) = self.opened_beside(subsystem, config)? {
-            let namespace = Namespace::on(&subsystem.nqn, config, Arc::new(backend));
-            clerk::restore(self.archive, &subsystem.nqn, &namespace)?;
-            return Ok(Arc::new(namespace));
-        }
         // A file that another namespace gives up in the same change is taken over as it is open, which is good enough
         // for blocks that are no smaller than those it was opened for.
-        let namespace = match given_up(self.old, config, self.changes) {
-            Some(backend) => Namespace::on(&subsystem.nqn, config, backend),
-            None => Namespace::open(&subsystem.nqn, config, self.clusters)?,
+        let backend = match self.opened_beside(subsystem, config)? {
+            Some(backend) => Arc::new(backend),
+            None => match given_up(self.old, config, self.changes) {
+                Some(backend) => backend,
+                None => Arc::new(self.open(subsystem, config)?),
+            },
         };
+        let uuid = self.identities.namespace(&subsystem.nqn, config, &backend)?;
+        let namespace = Namespace::on(config, uuid, backend);
         clerk::restore(self.archive, &subsystem.nqn, &namespace)?;
         Ok(Arc::new(namespace))
+    }
+
+    /// Opens the backend of a namespace.
+    fn open(&self, subsystem: &SubsystemConfig, config: &NamespaceConfig) -> Result<Backend, TargetError> {
+        let opening = Opening {
+            block_size: config.block_size,
+            is_shared: config.shared_storage,
+            is_standby: config.standby,
+            clusters: self.clusters,
+        };
+        Backend::open(&config.backend, opening).map_err(|source| TargetError::Namespace {
+            nqn: subsystem.nqn.clone(),
+            nsid: config.nsid,
+            source,
+        })
     }
 
     /// The same namespace on an image that was opened for it on another connection.
@@ -310,8 +332,12 @@ impl Preparation<'_> {
         let open = self.old.subsystems.iter().find(|open| open.nqn == *nqn).ok_or_else(gone)?;
         let former = open.state().namespaces.get(&config.nsid).cloned().ok_or_else(gone)?;
         let Outcome::Opened(backend) = self.openings.outcome(anew) else { return Err(gone()) };
-        let namespace = Namespace::on(nqn, config, Arc::new(backend));
-        namespace.succeed(&former);
+        let uuid = self.identities.namespace(nqn, config, &backend)?;
+        let namespace = Namespace::on(config, uuid, Arc::new(backend));
+        // Under the same name there may be another image by now.
+        if namespace.uuid == former.uuid {
+            namespace.succeed(&former);
+        }
         Ok(Arc::new(namespace))
     }
 

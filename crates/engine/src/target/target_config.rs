@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::admission::Quotas;
 use super::config::FabricConfig;
 use super::cross_reset::PeerResets;
+use super::machine_id::MachineId;
 use crate::limits::{CONTROLLER_IDS, POLL_US_MAX};
 use crate::ring::Engine;
 
@@ -22,6 +23,9 @@ pub struct TargetConfig {
     pub poll_us_max: u64,
     /// Where reservations that outlive the target are kept; without it, none do.
     pub state_dir: Option<PathBuf>,
+    /// The machine, by which serial numbers and UUIDs that are not configured differ from other targets'; by chance without it,
+    /// and then hosts see other disks after each start.
+    pub machine: Option<MachineId>,
     /// How images of Ceph clusters are reached.
     #[cfg(not(feature = "simulation"))]
     pub ceph: crate::ceph::CephConfig,
@@ -48,6 +52,7 @@ impl Default for TargetConfig {
             engine: Engine::Automatic,
             poll_us_max: POLL_US_MAX,
             state_dir: None,
+            machine: None,
             #[cfg(not(feature = "simulation"))]
             ceph: crate::ceph::CephConfig::default(),
             controller_ids: CONTROLLER_IDS,

@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
 use engine::target::{
-    Change, FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
-    TargetError,
+    Change, FabricConfig, MachineId, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target,
+    TargetConfig, TargetError,
 };
 use nvme::Status;
 use tempfile::TempDir;
+use uuid::Uuid;
 
 #[allow(unused_imports, reason = "see above")]
 pub(crate) use client::{Client, Give, Reply, Termination};
@@ -96,6 +97,7 @@ impl TestTarget {
             engine,
             poll_us_max: 0,
             state_dir: None,
+            machine: Some(MachineId::from_uuid(Uuid::from_u128(1))),
             ..TargetConfig::default()
         };
         change(&mut config);
@@ -143,6 +145,11 @@ impl TestTarget {
     /// Ends the target and starts another one on the same files.
     pub(crate) fn restart(&mut self) {
         self.shutdown();
+        self.start_again();
+    }
+
+    /// Starts another target on the same files, after the first has ended.
+    pub(crate) fn start_again(&mut self) {
         self.target = Some(Target::start(&self.config).unwrap());
     }
 

@@ -247,7 +247,10 @@ fn whole(config: &NamespaceConfig, subsystem: &str) -> String {
         ("subsystem", subsystem.to_owned()),
         ("backend", describe(&config.backend)),
         ("block size", format!("{} bytes", config.block_size)),
-        ("uuid", config.identity(subsystem).to_string()),
+        (
+            "uuid",
+            config.uuid.map_or_else(|| "none while it is not there".to_owned(), |uuid| uuid.to_string()),
+        ),
         ("ana group", config.ana_group.to_string()),
         ("visible", visible),
         ("limits", limits(&config.qos)),

@@ -63,6 +63,11 @@ impl Administration {
         }
     }
 
+    /// The same, with the UUIDs by which hosts know the namespaces that are there.
+    pub(crate) fn shown(&self) -> FabricConfig {
+        self.fabric().with_identities(&self.target.namespace_identities())
+    }
+
     /// Who is connected, and where.
     pub(crate) fn status(&self) -> TargetStatus {
         self.target.status()
@@ -94,7 +99,9 @@ impl Administration {
         edit(&mut wanted)?;
         guard::check(&before, &wanted, permissions)?;
         wanted.check()?;
-        Ok(before.changes_to(&wanted))
+        // To say which UUID a namespace has is no change.
+        let before = before.with_identities(&self.target.namespace_identities());
+        Ok(before.changes_to(&wanted.recognized(&before)))
     }
 
     /// Changes what is served as `edit` says, and keeps it. Nothing is changed by an error.

@@ -28,7 +28,7 @@ pub(super) fn put_config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         images::check_new(&ask.administration.fabric(), &wanted)?;
     }
     let replace = |fabric: &mut FabricConfig| {
-        *fabric = settle(fabric, wanted);
+        *fabric = wanted.settled(fabric);
         Ok(())
     };
     let changes = if dry_run {
@@ -37,15 +37,6 @@ pub(super) fn put_config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         ask.administration.change(permissions, replace)?.1
     };
     Answer::with(&Changes { changes, dry_run })
-}
-
-/// A port that may have any free service keeps the one it has.
-fn settle(served: &FabricConfig, mut wanted: FabricConfig) -> FabricConfig {
-    for port in wanted.ports.iter_mut().filter(|port| port.address.port() == 0) {
-        let same = served.ports.iter().find(|old| old.id == port.id && old.address.ip() == port.address.ip());
-        port.address = same.map_or(port.address, |old| old.address);
-    }
-    wanted
 }
 
 pub(super) fn status(ask: &Ask<'_>) -> Result<Answer, Refusal> {

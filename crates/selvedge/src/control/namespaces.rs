@@ -23,12 +23,12 @@ pub(super) fn gone(nsid: u32) -> Refusal {
 }
 
 pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let fabric = ask.administration.fabric();
+    let fabric = ask.administration.shown();
     Answer::with(&Namespaces { namespaces: named(&fabric, ask.part("nqn"))?.namespaces.clone() })
 }
 
 pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    Answer::with(find(&ask.administration.fabric(), ask.part("nqn"), ask.number("nsid")?)?)
+    Answer::with(find(&ask.administration.shown(), ask.part("nqn"), ask.number("nsid")?)?)
 }
 
 /// The namespace with this identifier.
@@ -75,7 +75,7 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         }
     })?;
     let location = format!("/v1/subsystems/{}/namespaces/{}", encode(nqn), config.nsid);
-    Answer::created(location, &config)
+    Answer::created(location, find(&ask.administration.shown(), nqn, config.nsid)?)
 }
 
 /// Makes the image of a namespace to come, or sees that it is there. Where the namespace could not be added anyway, no
@@ -111,8 +111,7 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         let subsystem = named_mut(fabric, nqn)?;
         let namespace = subsystem.namespaces.iter_mut().find(|n| n.nsid == nsid);
         let namespace = namespace.ok_or_else(|| gone(nsid))?;
-        body.clone().apply(namespace)?;
-        Ok(namespace.clone())
+        body.clone().apply(namespace)
     };
     let about_body = |mut refusal: Refusal| {
         // The body is a namespace, and not the configuration that it stands in.
@@ -122,13 +121,13 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let task = match (&resized, size) {
         (Some(config), Some(Size(bytes))) => {
             // What else is asked for must not fail after this, which cannot be taken back.
-            ask.administration.rehearse(permissions, |fabric| edit(fabric).map(drop)).map_err(about_body)?;
+            ask.administration.rehearse(permissions, edit).map_err(about_body)?;
             images::resize(ask, config, bytes, body.shrink)?
         }
         _ => None,
     };
-    let (config, _) = ask.administration.change(permissions, edit).map_err(about_body)?;
-    task.map_or_else(|| Answer::with(&config), |task| Answer::begun(&task))
+    ask.administration.change(permissions, edit).map_err(about_body)?;
+    task.map_or_else(|| show(ask), |task| Answer::begun(&task))
 }
 
 /// Removes a namespace, and its image if that is asked for.

@@ -55,11 +55,11 @@ pub(super) fn change<T>(
 }
 
 pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    Answer::with(&Subsystems { subsystems: ask.administration.fabric().subsystems })
+    Answer::with(&Subsystems { subsystems: ask.administration.shown().subsystems })
 }
 
 pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    Answer::with(named(&ask.administration.fabric(), ask.part("nqn"))?)
+    Answer::with(named(&ask.administration.shown(), ask.part("nqn"))?)
 }
 
 pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -73,16 +73,14 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         fabric.subsystems.push(config.clone());
         Ok(())
     })?;
-    Answer::created(format!("/v1/subsystems/{}", encode(&nqn)), &config)
+    // With what was left to the target.
+    Answer::created(format!("/v1/subsystems/{}", encode(&nqn)), named(&ask.administration.shown(), &nqn)?)
 }
 
 pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let body: SubsystemPatch = ask.body()?;
-    let config = change(ask, |subsystem| {
-        body.apply(subsystem)?;
-        Ok(subsystem.clone())
-    })?;
-    Answer::with(&config)
+    change(ask, |subsystem| body.apply(subsystem))?;
+    show(ask)
 }
 
 pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
