@@ -83,6 +83,24 @@ fn a_target_that_knows_no_machine_is_another_after_each_start() {
 }
 
 #[test]
+fn targets_begin_with_identifiers_of_their_own() {
+    let first: HashSet<u16> = (0..8)
+        .map(|_| {
+            let target = TestTarget::start(Engine::Automatic);
+            let host = Host::connect(target.address());
+            let _keep = &host;
+            target.target().status().controllers[0].cntlid
+        })
+        .collect();
+    assert!(first.len() >= 7, "{first:?}");
+    let narrow = TestTarget::start_with(Engine::Automatic, |config| config.controller_ids = 7..=8);
+    let _hosts = [Host::connect(narrow.address()), Host::connect(narrow.address())];
+    let ids: Vec<u16> =
+        narrow.target().status().controllers.iter().map(|controller| controller.cntlid).collect();
+    assert_eq!(ids, [7, 8], "all of the range is used");
+}
+
+#[test]
 fn another_file_under_the_same_number_is_another_disk() {
     for engine in ENGINES {
         let target = TestTarget::start(engine);

@@ -100,12 +100,16 @@ struct Controllers {
 }
 
 impl Controllers {
-    fn new(quotas: Quotas, reactors: usize) -> Self {
+    /// None yet. The first identifier is anywhere, so that two targets that a host takes for one by its configuration hardly
+    /// give it the same (it refuses a second controller of one subsystem with the first one's identifier).
+    fn new(config: &TargetConfig) -> Self {
+        let ids = &config.controller_ids;
+        let count = u64::from(ids.end().saturating_sub(*ids.start())) + 1;
         Self {
-            admission: Admission::new(quotas, reactors),
+            admission: Admission::new(config.quotas, config.reactors.count()),
             by_id: HashMap::new(),
             ending: HashMap::new(),
-            last_id: 0,
+            last_id: ids.start() + (ring::random() % count) as u16,
             uniquifiers: HashMap::new(),
         }
     }
@@ -174,7 +178,7 @@ impl Fabric {
         Self {
             directory: RwLock::new(Arc::new(directory)),
             discovery: Arc::new(Subsystem::discovery(DISCOVERY_NQN)),
-            controllers: Mutex::new(Controllers::new(config.quotas, config.reactors.count())),
+            controllers: Mutex::new(Controllers::new(config)),
             refusals: Refusals::default(),
             reactors: OnceLock::new(),
             requests: OnceLock::new(),
