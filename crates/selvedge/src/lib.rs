@@ -13,6 +13,7 @@ mod fio;
 mod flags;
 mod gateway;
 mod log;
+mod machine;
 mod mptcp;
 mod report;
 mod state;

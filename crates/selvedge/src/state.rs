@@ -5,14 +5,18 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 
+use engine::backend::BackendConfig;
 use engine::target::{FabricConfig, WriteProtection};
 use serde::{Deserialize, Serialize};
 
+use crate::config::former_identity;
 use crate::failure::Failure;
 use crate::state_directory::{Prepared, StateDirectory};
 
 /// The version this program writes, and the newest it reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The version in which a UUID that was not configured followed from names and numbers.
+const VERSION_OF_NAMES: u32 = 1;
 const NAME: &str = "state.json";
 
 #[derive(Serialize)]
@@ -88,10 +92,16 @@ fn parse(text: &str) -> Result<FabricConfig, String> {
             "it was written by a newer selvedge (version {version}, this one knows {VERSION}); use that one"
         ));
     }
-    if version != VERSION {
+    if ![VERSION_OF_NAMES, VERSION].contains(&version) {
         return Err(format!("version {version} is none that there ever was; put a copy in its place"));
     }
     let Read { mut fabric, .. } = serde_json::from_str(text).map_err(damaged)?;
+    if version == VERSION_OF_NAMES {
+        // What was lost at the last end anyway is another disk from now on.
+        former_identity::write_down(&mut fabric, |namespace| {
+            !matches!(namespace.backend, BackendConfig::Memory { .. } | BackendConfig::Null { .. })
+        });
+    }
     fabric.check().map_err(|error| format!("it contradicts itself ({error}); put a copy in its place"))?;
     for namespace in fabric.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces) {
         // This is the restart it waited for.
@@ -105,7 +115,6 @@ fn parse(text: &str) -> Result<FabricConfig, String> {
 
 #[cfg(test)]
 mod tests {
-    use engine::backend::BackendConfig;
     use engine::target::{KnownHost, NamespaceConfig, PortConfig, SubsystemConfig};
 
     use super::*;
@@ -156,7 +165,7 @@ mod tests {
             (&whole[..whole.len() / 2], "damaged"),
             ("[]", "damaged"),
             ("{\"version\": 1}", "damaged"),
-            ("{\"version\": 2, \"something\": []}", "newer selvedge"),
+            ("{\"version\": 3, \"something\": []}", "newer selvedge"),
             ("{\"version\": 0, \"fabric\": {}}", "none that there ever was"),
             (&twice, "contradicts itself"),
         ] {
@@ -164,6 +173,25 @@ mod tests {
             let line = state.read().unwrap_err().line().unwrap();
             assert!(line.contains(expected) && line.contains(NAME), "{text}: {line}");
         }
+    }
+
+    #[test]
+    fn disks_of_a_former_version_stay_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = open(&folder);
+        let mut kept = fabric("A");
+        let file = BackendConfig::File { path: "/disk".into(), size: None };
+        kept.subsystems[0].namespaces.push(NamespaceConfig::new(2, file, 4096));
+        let text = |version| serde_json::to_string(&Written { version, fabric: &kept }).unwrap();
+        fs::write(folder.path().join(NAME), text(2)).unwrap();
+        assert_eq!(state.read(), Ok(Some(kept.clone())));
+        fs::write(folder.path().join(NAME), text(1)).unwrap();
+        let read = state.read().unwrap().unwrap();
+        let uuids: Vec<_> = read.subsystems[0].namespaces.iter().map(|namespace| namespace.uuid).collect();
+        assert_eq!(uuids, [None, Some("105d92d9-9a1c-576a-b1f0-195f6a3500fb".parse().unwrap())]);
+        // It is written down for good with the first state of this version.
+        state.write(&read).unwrap();
+        assert_eq!(state.read(), Ok(Some(read)));
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn refuses_nonsense(serving: &Serving) {
 #[test]
 fn a_target_is_changed_while_it_serves_and_remembers() {
     let folder = tempfile::tempdir().expect("a folder");
-    let serving = Serving::start(folder.path(), &["-s", "0", "--namespace", "memory:16m"]);
+    let serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", "memory:16m"]);
     let disk = file(folder.path(), "disk.img");
     let added = serving.run(&["namespace", "add", NQN, &disk, "--iops", "5000", "--write-protect", "on"]);
     assert_eq!((&added["nsid"], &added["qos"]["iops"]), (&json!(2), &json!(5000)));
@@ -148,7 +148,7 @@ fn a_target_is_changed_while_it_serves_and_remembers() {
     let state = folder.path().join("state");
     let state = state.to_str().expect("UTF-8");
     for more in [["--state-dir", state], ["--control", &serving.control]] {
-        let arguments = [&["serve", "-s", "0", "--namespace", "memory:1m"][..], &more].concat();
+        let arguments = [&["serve", "-s", "0", "-n", NQN, "--namespace", "memory:1m"][..], &more].concat();
         let output = selvedge(&arguments).output().expect("the program runs");
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     }
@@ -227,7 +227,7 @@ fn a_kill_in_a_change_leaves_what_was_before_it_or_after_it() {
     let mut chance = Chance(seed);
     let folder = tempfile::tempdir().expect("a folder");
     let namespace = file(folder.path(), "disk.img");
-    let mut serving = Serving::start(folder.path(), &["-s", "0", "--namespace", &namespace]);
+    let mut serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", &namespace]);
     let (mut made, mut not_made) = (0, 0);
     for round in 0..kills {
         let before = serving.config();

@@ -39,7 +39,7 @@ struct Serving {
 
 impl Serving {
     fn start(namespace: &str, port: &str) -> Self {
-        let arguments = ["serve", "-s", port, "--namespace", namespace, "--reactors", "1"];
+        let arguments = ["serve", "-s", port, "-n", NQN, "--namespace", namespace, "--reactors", "1"];
         let mut child = selvedge(&arguments).stdout(Stdio::piped()).spawn().expect("the program runs");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("stdout is a pipe");

@@ -23,11 +23,11 @@ pub(super) fn reports(program: &str, output: &Path) -> Result<Vec<(&'static str,
     std::fs::write(&json, SAMPLE).map_err(|error| format!("{}: {error}", json.display()))?;
     let path = |path: &Path| path.display().to_string();
     finish(&[program, "report", &path(&json), "--output", &path(&sample)])?;
-    let target = ["serve", "-s", "0", "--control", "none", "--namespace", "memory:16m"];
+    let nqn = "nqn.2026-01.org.example:disks";
+    let target = ["serve", "-s", "0", "-n", nqn, "--control", "none", "--namespace", "memory:16m"];
     let serving = start(&[&[program], &target[..]].concat())?;
     let first = serving.line(Instant::now() + START).unwrap_or_default();
     let port = first.rsplit_once(':').map_or("", |(_, port)| port);
-    let nqn = "nqn.2026-01.io.selvedge:target";
     let place = ["-a", "127.0.0.1", "-s", port, "-n", nqn];
     // Everything that makes pictures: several depths, queues, workloads, and loads.
     let axes = [

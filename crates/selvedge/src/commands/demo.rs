@@ -16,6 +16,7 @@ use engine::ring::{Engine, Event, Readiness, Ring, RingOptions, core};
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
 };
+use nvme::discovery::Nqn;
 use nvme::tcp::Digests;
 use uuid::Uuid;
 
@@ -28,10 +29,10 @@ use crate::config::workload::{Geometry, Workload};
 use crate::failure::Failure;
 use crate::flags::connection::ConnectionFlags;
 use crate::flags::look::DemoFlags;
+use crate::machine::Machine;
 use crate::report::bench::{BenchReport, CpuReport, Options};
 use crate::stop::Stop;
 
-const NQN: &str = "nqn.2026-01.io.selvedge:demo";
 const QUEUES: u16 = 4;
 const NAMESPACE_BYTES: u64 = 256 << 20;
 /// What is used of the file: the demo shall not wear out a disk, nor wait for a slow one.
@@ -85,11 +86,14 @@ struct Demo<'a> {
     story: &'a RefCell<Story>,
     stop: Stop,
     target: Target,
+    nqn: Nqn,
     address: SocketAddr,
 }
 
 impl<'a> Demo<'a> {
     fn start(story: &'a RefCell<Story>, stop: Stop, folder: &Folder) -> Result<Self, Failure> {
+        let machine = Machine::find(None)?;
+        let nqn = machine.demo_nqn();
         let reactors = core::available().len().clamp(1, REACTORS_MAX);
         let file = folder.0.join("namespace.img");
         let namespaces = vec![
@@ -103,13 +107,14 @@ impl<'a> Demo<'a> {
         let config = TargetConfig {
             fabric: FabricConfig {
                 ports: vec![PortConfig::new(1, (Ipv4Addr::LOCALHOST, 0).into())],
-                subsystems: vec![SubsystemConfig::new(NQN, "DEMO", MODEL).with(namespaces)],
+                subsystems: vec![SubsystemConfig::new(&nqn, "", MODEL).with(namespaces)],
                 ..FabricConfig::default()
             },
             reactors: Reactors::Count(reactors),
             engine: Engine::Automatic,
             poll_us_max: POLL_US_MAX,
             state_dir: None,
+            machine: Some(machine.id),
             ..TargetConfig::default()
         };
         let target = Target::start(&config).map_err(Failure::failed)?;
@@ -119,11 +124,11 @@ impl<'a> Demo<'a> {
             .copied()
             .ok_or_else(|| Failure::failed("the target listens nowhere; this is a bug"))?;
         story.borrow_mut().target_is_up(address, reactors, NAMESPACE_BYTES, &file)?;
-        Ok(Self { story, stop, target, address })
+        Ok(Self { story, stop, target, nqn, address })
     }
 
     fn options(&self) -> ConnectOptions {
-        ConnectOptions::new(self.address, NQN)
+        ConnectOptions::new(self.address, self.nqn.as_str())
     }
 
     /// Discovery and Identify.
@@ -141,7 +146,7 @@ impl<'a> Demo<'a> {
             data_digest: false,
         })?;
         let log = discover::read(&connection)?;
-        if !log.records.iter().any(|record| record.is_tcp_subsystem && record.subnqn == NQN) {
+        if !log.records.iter().any(|record| record.is_tcp_subsystem && record.subnqn == self.nqn.as_str()) {
             return Err(Failure::failed("the demo's subsystem is not in the discovery log; this is a bug"));
         }
         let controller = Controller::connect(self.options()).map_err(Failure::failed)?;
@@ -203,7 +208,7 @@ impl<'a> Demo<'a> {
         let outcome = run.run()?;
         // A chapter that was cut short has nothing to tell.
         self.go_on(Ok(()))?;
-        let mut options = Options::new(&fitted, self.address.to_string(), NQN.to_owned(), nsid);
+        let mut options = Options::new(&fitted, self.address.to_string(), self.nqn.to_string(), nsid);
         (options.hdr_digest, options.data_digest) = (digests, digests);
         let report = BenchReport::new(options, queues, &outcome);
         self.story.borrow_mut().chapter_ends(report)?;

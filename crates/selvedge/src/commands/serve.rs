@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
 use crate::gateway::{GroupSpec, Member, host_name};
+use crate::machine::Machine;
 use crate::mptcp::{Applied, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
@@ -85,8 +86,11 @@ fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
     let directory = flags.state_dir.as_deref().map(StateDirectory::take).transpose()?.map(Arc::new);
     let state = directory.clone().map(StateFile::new);
     let kept = state.as_ref().map_or(Ok(None), StateFile::read)?;
-    let config = ServeConfig::new(flags, kept)?;
-    let mut engine = config.to_engine(directory.as_ref().map(|directory| directory.path().to_owned()));
+    let machine = Machine::find(directory.as_deref().map(StateDirectory::path))?;
+    machine.warn();
+    let config = ServeConfig::new(flags, kept.as_ref(), &machine)?;
+    let mut engine =
+        config.to_engine(&machine, directory.as_ref().map(|directory| directory.path().to_owned()));
     let connections = directory.map(ClusterConnections::open);
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
@@ -100,7 +104,8 @@ fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Fail
     let config = ServeConfig::of_gateway(flags)?;
     let name = flags.gateway_name.clone().unwrap_or_else(host_name);
     let mut member = Member::join(group, &name)?;
-    let mut engine = config.to_engine(None);
+    // Of what a group serves, nothing is known by the machine but serial numbers, which the group keeps.
+    let mut engine = config.to_engine(&Machine::find(None)?, None);
     member.number_ports(&mut engine.fabric.ports);
     engine.fabric = member.first_fabric(&engine.fabric.ports);
     engine.controller_ids = member.controller_ids();

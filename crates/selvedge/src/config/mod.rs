@@ -3,6 +3,7 @@
 
 pub(crate) mod ceph;
 pub(crate) mod connection;
+pub(crate) mod former_identity;
 pub(crate) mod namespace;
 pub(crate) mod nvmet;
 pub(crate) mod quotas;

@@ -11,17 +11,17 @@ use nvme::discovery::Nqn;
 
 use super::ceph::CephSpec;
 use super::connection::resolve;
+use super::former_identity::FORMER_NQN;
 use super::namespace;
 use super::quotas::QuotaSpec;
 use super::reactors::ReactorSpec;
 use super::target_file::{self, SERVICE_DEFAULT};
 use crate::failure::Failure;
 use crate::flags::serve::ServeFlags;
+use crate::machine::Machine;
 
 /// The address where none is given: this machine's own, which no other reaches.
 const ADDRESS_DEFAULT: &str = "127.0.0.1";
-/// The subsystem's name where none is given.
-pub(crate) const NQN_DEFAULT: &str = "nqn.2026-01.io.selvedge:target";
 /// What the subsystem says its model is.
 pub(crate) const MODEL: &str = "Selvedge";
 
@@ -38,13 +38,20 @@ pub(crate) struct ServeConfig {
 
 impl ServeConfig {
     /// Checks the flags, and reads the file if they name one. Where neither says what to serve, it is what was served
-    /// before, if that was `kept`.
-    pub(crate) fn new(flags: &ServeFlags, kept: Option<FabricConfig>) -> Result<Self, Failure> {
+    /// before, if that was `kept`; and what they say of the same disks leaves those their identities.
+    pub(crate) fn new(
+        flags: &ServeFlags,
+        kept: Option<&FabricConfig>,
+        machine: &Machine,
+    ) -> Result<Self, Failure> {
         let mut config = match (&flags.config, kept) {
             (Some(path), _) => target_file::read(path)?,
-            (None, Some(fabric)) if flags.namespaces.is_empty() => from_state(flags, fabric)?,
-            (None, _) => Self::of(from_flags(flags)?),
+            (None, Some(fabric)) if flags.namespaces.is_empty() => from_state(flags, fabric.clone())?,
+            (None, _) => Self::of(from_flags(flags, kept, machine)?),
         };
+        if let Some(kept) = kept {
+            config.fabric = config.fabric.recognized(kept);
+        }
         config.take_run(flags);
         Ok(config)
     }
@@ -87,14 +94,15 @@ impl ServeConfig {
         }
     }
 
-    /// The engine's form, with state in this directory.
-    pub(crate) fn to_engine(&self, state_dir: Option<PathBuf>) -> TargetConfig {
+    /// The engine's form, on this machine and with state in this directory.
+    pub(crate) fn to_engine(&self, machine: &Machine, state_dir: Option<PathBuf>) -> TargetConfig {
         TargetConfig {
             fabric: self.fabric.clone(),
             reactors: self.reactors.clone().unwrap_or_else(default_reactors).to_engine(),
             engine: self.engine,
             poll_us_max: self.poll_us_max.unwrap_or(engine::limits::POLL_US_MAX),
             state_dir,
+            machine: Some(machine.id),
             ceph: self.ceph.to_engine(),
             quotas: self.quotas.to_engine(),
             ..TargetConfig::default()
@@ -129,7 +137,11 @@ fn from_state(flags: &ServeFlags, fabric: FabricConfig) -> Result<ServeConfig, F
     }
 }
 
-fn from_flags(flags: &ServeFlags) -> Result<FabricConfig, Failure> {
+fn from_flags(
+    flags: &ServeFlags,
+    kept: Option<&FabricConfig>,
+    machine: &Machine,
+) -> Result<FabricConfig, Failure> {
     if flags.namespaces.is_empty() {
         let none = if flags.state_dir.is_some() { "the state directory is empty, and " } else { "" };
         return Err(Failure::usage(format!(
@@ -138,7 +150,7 @@ fn from_flags(flags: &ServeFlags) -> Result<FabricConfig, Failure> {
     }
     check_congestion(flags.congestion.as_deref()).map_err(Failure::usage)?;
     let mut fabric = FabricConfig { ports: ports(flags)?, ..FabricConfig::default() };
-    let nqn = flags.nqn.clone().unwrap_or_else(|| Nqn::new(NQN_DEFAULT).expect("a valid name"));
+    let nqn = flags.nqn.clone().unwrap_or_else(|| default_nqn(flags, kept, machine));
     check_subsystem_nqn(&nqn).map_err(Failure::usage)?;
     let asked = Asked { any_host: flags.allow_any_host, hosts: flags.allow_hosts.clone() };
     let allow_any_host = asked.allows_any_host(&fabric.ports).map_err(|()| {
@@ -149,7 +161,7 @@ fn from_flags(flags: &ServeFlags) -> Result<FabricConfig, Failure> {
     })?;
     let serial = match &flags.serial {
         Some(serial) => check_serial(serial).map_err(Failure::usage)?,
-        None => default_serial(&nqn),
+        None => String::new(),
     };
     let namespaces = namespace::to_engine(&flags.namespaces).map_err(Failure::usage)?;
     fabric.subsystems.push(SubsystemConfig {
@@ -158,6 +170,12 @@ fn from_flags(flags: &ServeFlags) -> Result<FabricConfig, Failure> {
         ..SubsystemConfig::new(&nqn, &serial, MODEL).with(namespaces)
     });
     Ok(fabric)
+}
+
+/// The subsystem's name where none is given. Hosts of a target that has had the name from before keep finding it.
+fn default_nqn(flags: &ServeFlags, kept: Option<&FabricConfig>, machine: &Machine) -> Nqn {
+    let former = kept.and_then(|kept| kept.subsystem(FORMER_NQN)).and_then(|known| Nqn::new(&known.nqn).ok());
+    former.unwrap_or_else(|| machine.nqn(flags.trsvcid.unwrap_or(SERVICE_DEFAULT)))
 }
 
 /// Where the flags say to listen.
@@ -226,20 +244,12 @@ pub(crate) fn check_serial(serial: &str) -> Result<String, String> {
     Ok(serial.to_owned())
 }
 
-/// A serial number that stays the same for the same name, since hosts recognize a subsystem by it.
-pub(crate) fn default_serial(nqn: &Nqn) -> String {
-    let name = nqn.as_str().as_bytes();
-    let (low, high) =
-        (nvme::tcp::digest::crc32c(name), nvme::tcp::digest::crc32c(&[name, b"serial"].concat()));
-    format!("SLV{high:08x}{low:08x}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn serve(arguments: &str) -> Result<FabricConfig, Failure> {
-        ServeConfig::new(&ServeFlags::of(arguments), None).map(|config| config.fabric)
+        ServeConfig::new(&ServeFlags::of(arguments), None, &Machine::of_test()).map(|config| config.fabric)
     }
 
     #[test]
@@ -276,12 +286,39 @@ mod tests {
     #[test]
     fn what_was_served_before_is_served_when_nothing_else_is_said() {
         let kept = serve("-n nqn.kept --namespace memory:1m").unwrap();
-        let again = |arguments: &str| ServeConfig::new(&ServeFlags::of(arguments), Some(kept.clone()));
+        let again =
+            |arguments: &str| ServeConfig::new(&ServeFlags::of(arguments), Some(&kept), &Machine::of_test());
         let config = again("--reactors 2").unwrap();
         assert_eq!((config.fabric, config.reactors), (kept.clone(), Some(ReactorSpec::Count(2))));
-        assert_eq!(again("--namespace memory:2m").unwrap().fabric.subsystems[0].nqn, NQN_DEFAULT);
+        let new = again("--namespace memory:2m").unwrap().fabric;
+        assert_eq!(new.subsystems[0].nqn, Machine::of_test().nqn(4420).as_str());
         let refused = again("-a 0.0.0.0").unwrap_err();
         assert!(matches!(&refused, Failure::Usage(what) if what.contains("--traddr")), "{refused:?}");
+    }
+
+    #[test]
+    fn hosts_find_what_a_former_version_has_kept_for_them() {
+        let mut kept = serve("--namespace file:/a,size=1m --namespace file:/b,size=1m").unwrap();
+        kept.subsystems[0].nqn = FORMER_NQN.to_owned();
+        kept.subsystems[0].serial = "SLV27657cd23f508479".to_owned();
+        kept.subsystems[0].namespaces[0].uuid = Some(uuid::Uuid::from_u128(1));
+        let again = |arguments: &str| {
+            let config = ServeConfig::new(&ServeFlags::of(arguments), Some(&kept), &Machine::of_test());
+            config.unwrap().fabric.subsystems.remove(0)
+        };
+        let same = again("--namespace file:/a,size=1m");
+        assert_eq!((&same.nqn, &same.serial), (&kept.subsystems[0].nqn, &kept.subsystems[0].serial));
+        assert_eq!(same.namespaces[0].uuid, kept.subsystems[0].namespaces[0].uuid);
+        assert_eq!(again("--namespace file:/c,size=1m").namespaces[0].uuid, None, "another disk");
+        let other = again("-n nqn.other --namespace file:/a,size=1m");
+        assert_eq!((other.serial.as_str(), other.namespaces[0].uuid), ("", None));
+    }
+
+    #[test]
+    fn targets_of_two_ports_have_two_names() {
+        let name = |arguments: &str| serve(arguments).unwrap().subsystems.remove(0).nqn;
+        assert_eq!(name("-s 4420 --namespace memory:1m"), name("--namespace memory:1m"));
+        assert_ne!(name("-s 4421 --namespace memory:1m"), name("--namespace memory:1m"));
     }
 
     #[test]
@@ -294,10 +331,8 @@ mod tests {
     }
 
     #[test]
-    fn serial_numbers_fit_and_stay() {
-        let nqn = Nqn::new("nqn.2026-01.io.selvedge:a").unwrap();
-        assert_eq!(default_serial(&nqn), default_serial(&nqn));
-        assert_eq!(check_serial(&default_serial(&nqn)), Ok(default_serial(&nqn)));
+    fn serial_numbers_fit() {
+        assert_eq!(check_serial("SLV27657cd23f508479").as_deref(), Ok("SLV27657cd23f508479"));
         assert!(check_serial("").is_err());
         assert!(check_serial("123456789012345678901").is_err());
     }

@@ -51,6 +51,7 @@ struct Referral<'a> {
 #[derive(Serialize)]
 struct Subsystem<'a> {
     nqn: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     serial: &'a str,
     model: &'a str,
     allow_any_host: bool,

@@ -23,9 +23,7 @@ use super::quotas::QuotaSpec;
 use super::reactors::ReactorSpec;
 use super::size::Size;
 use super::storage_table::StorageTable;
-use super::target::{
-    Asked, MODEL, ServeConfig, check_congestion, check_serial, check_subsystem_nqn, default_serial,
-};
+use super::target::{Asked, MODEL, ServeConfig, check_congestion, check_serial, check_subsystem_nqn};
 use crate::failure::Failure;
 
 /// The port of NVMe/TCP that IANA assigned.
@@ -300,7 +298,8 @@ fn subsystem(entry: &Spanned<SubsystemTable>, ports: &[PortConfig]) -> Result<Su
     check_subsystem_nqn(&nqn).map_err(Mistake::at(table.nqn.span()))?;
     let serial = match &table.serial {
         Some(serial) => check_serial(serial.get_ref()).map_err(Mistake::at(serial.span()))?,
-        None => default_serial(&nqn),
+        // The target's to give, which need not run on the machine where the file is read.
+        None => String::new(),
     };
     let ana_groups = table.ana_group.iter().map(|group| ana_group(group, entry.span()));
     let ana_groups = ana_groups.collect::<Result<Vec<_>, _>>()?;

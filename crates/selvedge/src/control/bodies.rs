@@ -21,7 +21,7 @@ use super::refusal::Refusal;
 use crate::config::ceph::check_image;
 use crate::config::namespace::{self, BLOCK_SIZE_DEFAULT};
 use crate::config::size::Size;
-use crate::config::target::{MODEL, check_serial, check_subsystem_nqn, default_serial};
+use crate::config::target::{MODEL, check_serial, check_subsystem_nqn};
 
 /// A name of a host or subsystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -274,7 +274,8 @@ impl SubsystemBody {
         check_subsystem_nqn(&nqn).map_err(about("nqn"))?;
         let serial = match self.serial {
             Some(serial) => check_serial(&serial).map_err(about("serial"))?,
-            None => default_serial(&nqn),
+            // The target's to give.
+            None => String::new(),
         };
         let mut config = SubsystemConfig {
             allow_any_host: self.allow_any_host,

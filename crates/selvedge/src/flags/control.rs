@@ -129,8 +129,8 @@ pub(crate) enum ListenerAction {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  selvedge host allow nqn.2026-01.io.selvedge:target nqn.2014-08.org.nvmexpress:uuid:...
-  selvedge host list nqn.2026-01.io.selvedge:target")]
+  selvedge host allow nqn.2026-01.org.example:disks nqn.2014-08.org.nvmexpress:uuid:...
+  selvedge host list nqn.2026-01.org.example:disks")]
 pub(crate) struct HostFlags {
     #[command(subcommand)]
     pub(crate) action: HostAction,
@@ -140,7 +140,7 @@ pub(crate) struct HostFlags {
 pub(crate) enum HostAction {
     /// Let a host use a subsystem
     #[command(after_help = "Example:
-  selvedge host allow nqn.2026-01.io.selvedge:target --any")]
+  selvedge host allow nqn.2026-01.org.example:disks --any")]
     Allow {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -155,7 +155,7 @@ pub(crate) enum HostAction {
     },
     /// Let a host use a subsystem no more, and disconnect it
     #[command(after_help = "Example:
-  selvedge host deny nqn.2026-01.io.selvedge:target --any")]
+  selvedge host deny nqn.2026-01.org.example:disks --any")]
     Deny {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -170,7 +170,7 @@ pub(crate) enum HostAction {
     },
     /// Show who may use a subsystem
     #[command(after_help = "Example:
-  selvedge host list nqn.2026-01.io.selvedge:target")]
+  selvedge host list nqn.2026-01.org.example:disks")]
     List {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -181,8 +181,8 @@ pub(crate) enum HostAction {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  selvedge ana list nqn.2026-01.io.selvedge:target
-  selvedge ana set nqn.2026-01.io.selvedge:target 1 non-optimized --port 2=optimized")]
+  selvedge ana list nqn.2026-01.org.example:disks
+  selvedge ana set nqn.2026-01.org.example:disks 1 non-optimized --port 2=optimized")]
 pub(crate) struct AnaFlags {
     #[command(subcommand)]
     pub(crate) action: AnaAction,
@@ -194,7 +194,7 @@ pub(crate) enum AnaAction {
     #[command(after_help = "States: optimized, non-optimized, inaccessible, persistent-loss, change
 
 Example:
-  selvedge ana set nqn.2026-01.io.selvedge:target 1 optimized --port 2=inaccessible")]
+  selvedge ana set nqn.2026-01.org.example:disks 1 optimized --port 2=inaccessible")]
     Set {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -210,7 +210,7 @@ Example:
     },
     /// Show the ANA groups of a subsystem
     #[command(after_help = "Example:
-  selvedge ana list nqn.2026-01.io.selvedge:target")]
+  selvedge ana list nqn.2026-01.org.example:disks")]
     List {
         /// NQN of the subsystem
         subsystem: Nqn,

@@ -24,7 +24,7 @@ use crate::gateway::{GroupSpec, check_name};
   rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME]
                            in an image of a Ceph cluster; a snapshot is only read
   Each takes ,block=512|4096 (default 4096) ,nsid=N ,uuid=UUID and ,host_write_protection=off|on|until-restart|permanent
-  (the highest that hosts may set; default off).
+  (the highest that hosts may set; default off). Files and block devices also take ,shared=yes and ,write_delay=TIME.
 
 Examples:
   selvedge serve --namespace memory:1g
@@ -48,7 +48,7 @@ A target.toml:
   advertise = \"10.0.2.2\"           # only if hosts see another address
   transport = \"mptcp\"              # or tcp; and congestion = \"cubic\"
   [[subsystem]]
-  nqn = \"nqn.2026-01.io.selvedge:target\"
+  nqn = \"nqn.2026-01.org.example:disks\"
   allow_any_host = true              # or hosts = [\"nqn...\", ...]
   storage = { directory = \"/srv/nvme\", max = \"1t\" }  # hosts may create namespaces there
   [[subsystem.namespace]]
@@ -66,6 +66,12 @@ A target.toml:
   [[referral]]                       # another discovery service
   address = \"192.168.0.232\"
   service = 8009
+
+Identity:
+  What hosts know subsystem and namespaces by follows from the machine
+  (/etc/machine-id, or the file in $SELVEDGE_MACHINE_ID_FILE) and from what is
+  served: two targets are never one disk to a host, unless ,shared=yes says
+  that they serve the same one. Without a machine ID, --state-dir keeps one.
 
 SIGINT and SIGTERM shut it down: commands finish, nothing new begins.
 A second one ends it at once.")]
@@ -105,11 +111,11 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "ADDR")]
     pub(crate) advertise: Option<String>,
 
-    /// NQN of the subsystem [default: nqn.2026-01.io.selvedge:target]
+    /// NQN of the subsystem [default: one of this machine's, with the port where that is not 4420]
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
 
-    /// Serial number of the subsystem [default: derived from its NQN]
+    /// Serial number of the subsystem [default: one that follows from the machine and the NQN]
     #[arg(long, value_name = "TEXT")]
     pub(crate) serial: Option<String>,
 

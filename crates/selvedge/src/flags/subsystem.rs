@@ -113,10 +113,10 @@ pub(crate) struct SubsystemSettings {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  selvedge namespace add nqn.2026-01.io.selvedge:target memory:1g
-  selvedge namespace add nqn.2026-01.io.selvedge:target --rbd-image disk --rbd-create-image --size 10g
-  selvedge namespace resize nqn.2026-01.io.selvedge:target 1 20g
-  selvedge namespace set nqn.2026-01.io.selvedge:target 1 --iops 10000 --bw 200m")]
+  selvedge namespace add nqn.2026-01.org.example:disks memory:1g
+  selvedge namespace add nqn.2026-01.org.example:disks --rbd-image disk --rbd-create-image --size 10g
+  selvedge namespace resize nqn.2026-01.org.example:disks 1 20g
+  selvedge namespace set nqn.2026-01.org.example:disks 1 --iops 10000 --bw 200m")]
 pub(crate) struct NamespaceFlags {
     #[command(subcommand)]
     pub(crate) action: NamespaceAction,
@@ -130,9 +130,9 @@ pub(crate) enum NamespaceAction {
         after_help = "SPEC is what `selvedge serve --namespace` takes.
 
 Examples:
-  selvedge namespace add nqn.2026-01.io.selvedge:target file:/srv/disk.img,size=10g --iops 5000
-  selvedge namespace add nqn.2026-01.io.selvedge:target rbd:rbd/disk,id=selvedge
-  selvedge namespace add nqn.2026-01.io.selvedge:target --rbd-pool rbd --rbd-image new \\
+  selvedge namespace add nqn.2026-01.org.example:disks file:/srv/disk.img,size=10g --iops 5000
+  selvedge namespace add nqn.2026-01.org.example:disks rbd:rbd/disk,id=selvedge
+  selvedge namespace add nqn.2026-01.org.example:disks --rbd-pool rbd --rbd-image new \\
       --rbd-create-image --size 10g --load-balancing-group 2"
     )]
     Add {
@@ -151,8 +151,8 @@ Examples:
     },
     /// Remove a namespace; its file or image stays
     #[command(after_help = "Examples:
-  selvedge namespace remove nqn.2026-01.io.selvedge:target 2
-  selvedge namespace remove nqn.2026-01.io.selvedge:target 2 --rbd-trash-image")]
+  selvedge namespace remove nqn.2026-01.org.example:disks 2
+  selvedge namespace remove nqn.2026-01.org.example:disks 2 --rbd-trash-image")]
     Remove {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -174,7 +174,7 @@ Examples:
     },
     /// Show one namespace
     #[command(after_help = "Example:
-  selvedge namespace show nqn.2026-01.io.selvedge:target 1")]
+  selvedge namespace show nqn.2026-01.org.example:disks 1")]
     Show {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -185,7 +185,7 @@ Examples:
     },
     /// Change the size of a namespace, and of its file or image
     #[command(after_help = "Example:
-  selvedge namespace resize nqn.2026-01.io.selvedge:target 1 20g")]
+  selvedge namespace resize nqn.2026-01.org.example:disks 1 20g")]
     Resize {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -201,8 +201,8 @@ Examples:
     },
     /// Make a snapshot of a namespace's image, or remove or list them
     #[command(after_help = "Examples:
-  selvedge namespace snapshot nqn.2026-01.io.selvedge:target 1 monday
-  selvedge namespace snapshot nqn.2026-01.io.selvedge:target 1")]
+  selvedge namespace snapshot nqn.2026-01.org.example:disks 1 monday
+  selvedge namespace snapshot nqn.2026-01.org.example:disks 1")]
     Snapshot {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -218,7 +218,7 @@ Examples:
     },
     /// Clone a snapshot of a namespace's image, and add a namespace on the clone
     #[command(after_help = "Example:
-  selvedge namespace clone nqn.2026-01.io.selvedge:target 1 --snapshot monday --rbd-image copy")]
+  selvedge namespace clone nqn.2026-01.org.example:disks 1 --snapshot monday --rbd-image copy")]
     Clone {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -233,7 +233,7 @@ Examples:
     },
     /// Copy into a namespace's image all that it shares with what it was cloned from
     #[command(after_help = "Example:
-  selvedge namespace flatten nqn.2026-01.io.selvedge:target 2")]
+  selvedge namespace flatten nqn.2026-01.org.example:disks 2")]
     Flatten {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -254,7 +254,7 @@ Examples:
     },
     /// Change limits, visibility, ANA group or write protection of a namespace
     #[command(after_help = "Example:
-  selvedge namespace set nqn.2026-01.io.selvedge:target 1 --iops none --bw 200m --write-protect on")]
+  selvedge namespace set nqn.2026-01.org.example:disks 1 --iops none --bw 200m --write-protect on")]
     Set {
         /// NQN of the subsystem
         subsystem: Nqn,

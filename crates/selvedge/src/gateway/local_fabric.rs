@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::backend::BackendConfig;
 use engine::limits::REFERRALS_MAX;
 use engine::target::{
-    AnaGroupConfig, FabricConfig, GroupState as AnaState, NamespaceConfig, PortConfig, ReferralConfig,
-    SubsystemConfig,
+    AnaGroupConfig, FabricConfig, GroupState as AnaState, NamespaceConfig, NamespaceIdentities, PortConfig,
+    ReferralConfig, SubsystemConfig,
 };
+use uuid::Uuid;
 
 use super::state::{GroupState, Life, Listener};
 use crate::control::refusal::Refusal;
@@ -134,6 +135,21 @@ const fn can_stand_by(namespace: &NamespaceConfig) -> bool {
     matches!(namespace.backend, BackendConfig::Rbd(_))
 }
 
+/// `shared` with the serial numbers and UUIDs by which the hosts of one gateway know what it leaves open, for all gateways to
+/// tell: that one serves it as `served`, with these UUIDs.
+pub(super) fn identified(
+    shared: FabricConfig,
+    served: &FabricConfig,
+    identities: &NamespaceIdentities,
+) -> FabricConfig {
+    let mut shared = shared.recognized(served).with_identities(identities);
+    for namespace in shared.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces) {
+        // One that is not there has none yet, and must not get one from each gateway.
+        namespace.uuid.get_or_insert_with(Uuid::new_v4);
+    }
+    shared
+}
+
 fn for_one_only(what: &str) -> Refusal {
     Refusal::unprocessable(format!("{what} cannot be served by a group of gateways"))
 }
@@ -214,6 +230,24 @@ mod tests {
         assert_eq!(suspended.subsystems[0].group_state(2, 1), AnaState::Inaccessible);
         let left_out = BTreeSet::from([("nqn.test:a".to_owned(), 1)]);
         assert_eq!(LocalFabric { left_out: &left_out, ..local }.build().subsystems[0].namespaces.len(), 1);
+    }
+
+    #[test]
+    fn all_gateways_tell_what_one_was_told() {
+        let mut shared = state().config;
+        shared.subsystems[0].serial.clear();
+        let served = FabricConfig {
+            subsystems: vec![SubsystemConfig::new("nqn.test:a", "SLV1", "Selvedge")],
+            ..FabricConfig::default()
+        };
+        let known = Uuid::from_u128(7);
+        let identities = NamespaceIdentities::from([(("nqn.test:a".to_owned(), 1), known)]);
+        let first = identified(shared, &served, &identities);
+        assert_eq!(first.subsystems[0].serial, "SLV1");
+        let uuids: Vec<_> = first.subsystems[0].namespaces.iter().map(|namespace| namespace.uuid).collect();
+        assert_eq!(uuids[0], Some(known));
+        assert!(uuids[1].is_some() && uuids[1] != uuids[0], "{uuids:?}");
+        assert_eq!(identified(first.clone(), &served, &NamespaceIdentities::new()), first, "it stays");
     }
 
     #[test]

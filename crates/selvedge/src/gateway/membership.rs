@@ -14,7 +14,7 @@ use signal_hook::consts::SIGTERM;
 use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
 use super::lease::Peers;
-use super::local_fabric::{LocalFabric, listeners};
+use super::local_fabric::{LocalFabric, identified, listeners};
 use super::member::{Places, Update, register, update};
 use super::passed_reset::PassedResets;
 use super::peer_reset::{PeerResets, tag};
@@ -516,6 +516,7 @@ impl Membership {
         let next = GroupState { config: shared.clone(), ..base.clone() };
         let before = target.config();
         let changes = target.apply(&serving.view(&next, &me, &wanted.ports).build())?;
+        let shared = identified(shared, &target.config(), &target.namespace_identities());
         let outcome = if shared == base.config { Ok(()) } else { self.share(&base, &shared) };
         if outcome.is_err()
             && let Err(error) = target.apply(&before)

@@ -9,6 +9,8 @@ use engine::target::FabricConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::config::former_identity;
+
 /// The format this program writes, and the only one it reads.
 const FORMAT: &str = "1";
 const FORMAT_KEY: &str = "format";
@@ -126,6 +128,8 @@ impl GroupState {
             config: parsed(CONFIG_KEY, pairs.get(CONFIG_KEY).ok_or("it has no configuration")?)?,
             ..Self::default()
         };
+        // Gateways of a former version write none down; here all of the group tell hosts the same.
+        former_identity::write_down(&mut state.config, |_| true);
         for (key, value) in pairs {
             if let Some(name) = key.strip_prefix(GATEWAY_PREFIX) {
                 state.gateways.insert(name.to_owned(), parsed(key, value)?);
@@ -316,6 +320,20 @@ mod tests {
         let second = next.change_from(&state);
         assert_eq!(second.set.keys().collect::<Vec<_>>(), ["ana.2", "version"]);
         assert_eq!(second.relies_on.get("version").map(Vec::as_slice), Some(&b"1"[..]));
+    }
+
+    #[test]
+    fn namespaces_of_a_former_version_have_their_identities() {
+        let image = engine::backend::BackendConfig::Null { size: 4096 };
+        let namespace = engine::target::NamespaceConfig::new(1, image, 4096);
+        let mut state = GroupState::default();
+        let subsystem = engine::target::SubsystemConfig::new("nqn.test:a", "A", "Selvedge");
+        state.config.subsystems.push(subsystem.with(vec![namespace]));
+        let former = GroupState::of_pairs(&state.change_from(&GroupState::default()).set).unwrap();
+        let uuid = former.config.subsystems[0].namespaces[0].uuid;
+        assert_eq!(uuid, Some("bdd75a1b-21d5-5582-92cb-343217d5167e".parse().unwrap()));
+        let again = GroupState::of_pairs(&former.change_from(&GroupState::default()).set).unwrap();
+        assert_eq!(again.config, former.config);
     }
 
     #[test]

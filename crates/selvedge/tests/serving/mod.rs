@@ -19,7 +19,8 @@ pub(crate) struct Serving {
 impl Serving {
     pub(crate) fn start(namespace: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(["serve", "-s", "0", "--control", "none", "--namespace", namespace, "--reactors", "1"]);
+        command.args(["serve", "-s", "0", "-n", NQN, "--control", "none", "--namespace", namespace]);
+        command.args(["--reactors", "1"]);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs");
         let mut line = String::new();

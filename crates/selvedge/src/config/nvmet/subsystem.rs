@@ -9,7 +9,7 @@ use nvme::discovery::Nqn;
 use uuid::Uuid;
 
 use super::{Object, Reader, device, join, says_something, text};
-use crate::config::target::{check_serial, default_serial};
+use crate::config::target::check_serial;
 
 /// The model that the kernel names where none was set.
 const KERNEL_MODEL: &str = "Linux";
@@ -40,7 +40,7 @@ impl Reader {
             self.lose(path, "it is on no port that is served, and every subsystem here is on one");
             return None;
         }
-        let mut config = SubsystemConfig::new(&nqn, &default_serial(&nqn), KERNEL_MODEL);
+        let mut config = SubsystemConfig::new(&nqn, "", KERNEL_MODEL);
         let attributes = self.object(subsystem, path, "attr");
         self.attributes(&join(path, "attr"), &attributes, &mut config);
         self.access(path, subsystem, &attributes, &mut config);
