@@ -97,6 +97,14 @@ pub enum InitiatorError {
         /// How it differs.
         reason: String,
     },
+    /// The path does not lead where the others do just now.
+    #[error("the path {address} is not used for now: {reason}; it is tried again")]
+    PathDoubtful {
+        /// The target's address.
+        address: SocketAddr,
+        /// How it differs.
+        reason: String,
+    },
     /// The target closed the connection.
     #[error("{address} closed the connection")]
     Closed {

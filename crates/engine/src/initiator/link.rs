@@ -122,12 +122,22 @@ impl Link<'_> {
         request: IdentifyRequest,
         nsid: u32,
     ) -> Result<AdminReply, InitiatorError> {
+        self.identify_bytes_within(request, nsid, Duration::MAX)
+    }
+
+    /// The same, waiting no longer than `timeout`.
+    pub(super) fn identify_bytes_within(
+        &self,
+        request: IdentifyRequest,
+        nsid: u32,
+        timeout: Duration,
+    ) -> Result<AdminReply, InitiatorError> {
         let mut entry = SubmissionEntry::new(admin_opcode::IDENTIFY, nsid);
         let (cdw10, cdw11, cdw14) = request.encode();
         entry.cdw10 = cdw10.into();
         entry.cdw11 = cdw11.into();
         entry.cdw14 = cdw14.into();
-        self.admin.command(entry, None, IDENTIFY_BYTES)
+        self.admin.command_within(entry, None, IDENTIFY_BYTES, timeout)
     }
 
     fn set_feature(&self, id: FeatureId, value: u32) -> Result<AdminReply, InitiatorError> {

@@ -127,6 +127,10 @@ fn io_controller(
             let ids = controllers.into_iter().map(|known| known.id);
             Ok(ControllerList::starting_at(request.controller_id, ids).as_bytes().to_vec())
         }
+        // Hosts tell by it whether two controllers are of one subsystem.
+        Cns::CONTROLLER_LIST if !knows_all_controllers(controller, fabric) => {
+            Err(Status::INVALID_FIELD.do_not_retry())
+        }
         Cns::CONTROLLER_LIST => {
             let ids = fabric.controllers_of(&controller.subsystem).into_iter().map(|known| known.id);
             Ok(ControllerList::starting_at(request.controller_id, ids).as_bytes().to_vec())
@@ -134,6 +138,14 @@ fn io_controller(
         Cns::COMMAND_SET_LIST => Ok(IoCommandSetList::nvm_only().as_bytes().to_vec()),
         _ => Err(Status::INVALID_FIELD.do_not_retry()),
     }
+}
+
+/// Whether this target has all controllers of the subsystem: not where other targets serve the same one, as gateways do, and
+/// those over one file. Who offers namespace management has to list controllers in any case.
+fn knows_all_controllers(controller: &Controller, fabric: &Fabric) -> bool {
+    let subsystem = &controller.subsystem;
+    let is_shared = || subsystem.state().config.namespaces.iter().any(|namespace| namespace.shared_storage);
+    namespace_admin::is_offered(subsystem, fabric) || fabric.peer_resets().is_none() && !is_shared()
 }
 
 /// An identifier that could be but is not gets zeroes where the specification says so (inactive namespace).

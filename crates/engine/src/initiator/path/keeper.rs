@@ -11,7 +11,7 @@ use nvme::log_page::{AnaState, LogPageId};
 use super::candidate::Access;
 use super::join;
 use super::quiesce;
-use super::set::Shared;
+use super::set::{Shared, lock};
 use crate::initiator::{ConnectOptions, Controller, InitiatorError, NamespaceInfo};
 use crate::limits::CONNECT_TIMEOUT_MS;
 use crate::ring::{self, Moment};
@@ -51,7 +51,10 @@ pub(super) fn keep(shared: &Arc<Shared>, index: usize) {
         };
         first = false;
         if let Some(error) = &error {
-            tracing::debug!(address = %path.options.address, %error, "a path cannot be connected");
+            match error {
+                InitiatorError::PathDoubtful { .. } => tracing::warn!("{error}"),
+                _ => tracing::debug!(address = %path.options.address, %error, "a path cannot be connected"),
+            }
         }
         if error.as_ref().is_none_or(is_final) || is_given_up(shared, index) {
             path.give_up(error);
@@ -117,8 +120,20 @@ fn connect(
         return Err(InitiatorError::PathRefused { address: path.options.address, reason });
     }
     let namespace = controller.namespace(shared.options.nsid)?;
-    shared.agree(&controller, &namespace)?;
     let ana = join::ana_state(&controller, &namespace)?;
+    let _turn = lock(&shared.joining);
+    shared.compare(&controller, &namespace)?;
+    let recognized = shared.recognize(index, &controller, &namespace);
+    recognized.map_err(|reason| {
+        let address = path.options.address;
+        // A disk that is being resized, or a controller that is just going, may speak against a path that is known.
+        if first {
+            InitiatorError::PathRefused { address, reason }
+        } else {
+            InitiatorError::PathDoubtful { address, reason }
+        }
+    })?;
+    shared.agree(&controller, &namespace)?;
     let incarnation = path.revive(controller.clone(), ana);
     Ok((controller, namespace, incarnation))
 }

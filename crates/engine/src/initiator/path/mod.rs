@@ -19,6 +19,7 @@ mod queues;
 mod quiesce;
 mod retry;
 mod round_robin;
+mod sample;
 mod set;
 mod state;
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use nvme::log_page::AnaState;
 
-use super::join::Identity;
+use super::join::{Identity, Witness};
 use super::keeper;
 use super::quiesce::{self, Quiescing};
+use super::sample;
 use super::state::{Path, PathState};
 use super::{IoPolicy, PathOptions};
 use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
@@ -22,6 +23,18 @@ use crate::transport::Transport;
 
 /// How often those who wait for the first connections look even though no bell rang.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Other paths that are asked about one that joins, where the first ones do not answer.
+const WITNESSES_MAX: usize = 2;
+
+/// What the paths agree on.
+#[derive(Debug)]
+struct Found {
+    identity: Identity,
+    /// The namespace as it was described last, and by which path.
+    namespace: NamespaceInfo,
+    address: SocketAddr,
+}
 
 /// What all threads of a set share.
 #[derive(Debug)]
@@ -36,8 +49,9 @@ pub(super) struct Shared {
     /// Threads with queues, by number.
     wakers: Mutex<Vec<(u64, Waker)>>,
     wakers_made: AtomicU64,
-    /// What the paths agree on, and the namespace as it was described last.
-    found: Mutex<Option<(Identity, NamespaceInfo)>>,
+    found: Mutex<Option<Found>>,
+    /// Held while a path is looked at that is to join the others.
+    pub(super) joining: Mutex<()>,
     pub(super) quiescing: Mutex<Vec<Quiescing>>,
 }
 
@@ -77,30 +91,87 @@ impl Shared {
         }
     }
 
-    /// Takes note of what `controller` shows of the namespace; the first path says what all others have to show.
+    /// What `controller` shows of the namespace; the first path says what all others have to show.
     ///
     /// # Errors
     /// How it is another one than on the other paths.
-    pub(super) fn agree(
+    pub(super) fn compare(
         &self,
         controller: &Controller,
         namespace: &NamespaceInfo,
-    ) -> Result<(), InitiatorError> {
+    ) -> Result<Identity, InitiatorError> {
         let identity = Identity::of(controller, namespace);
         let address = controller.address();
         let refuse = |reason| Err(InitiatorError::PathRefused { address, reason });
-        let mut found = lock(&self.found);
         if self.paths.len() > 1 && !identity.is_known() {
             return refuse(
                 "its namespace has neither UUID, NGUID nor EUI64 to know it by on other paths".to_owned(),
             );
         }
-        if let Some((known, _)) = &*found
-            && let Some(difference) = known.difference(&identity)
-        {
-            return refuse(difference);
+        let found = lock(&self.found);
+        let difference = found.as_ref().and_then(|found| {
+            let known =
+                if found.address == address { "before".to_owned() } else { format!("by {}", found.address) };
+            found.identity.difference(&identity, &known)
+        });
+        difference.map_or(Ok(identity), refuse)
+    }
+
+    /// Takes note of what `controller` shows of the namespace.
+    ///
+    /// # Errors
+    /// How it is another one than on the other paths, and until now.
+    pub(super) fn agree(
+        &self,
+        controller: &Controller,
+        namespace: &NamespaceInfo,
+    ) -> Result<(), InitiatorError> {
+        let identity = self.compare(controller, namespace)?;
+        let address = controller.address();
+        *lock(&self.found) = Some(Found { identity, namespace: namespace.clone(), address });
+        Ok(())
+    }
+
+    /// Looks whether `controller`, of path `index`, leads to the same disk as the paths that are there, though all say so.
+    /// Whoever calls this lets no other path join meanwhile.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    pub(super) fn recognize(
+        &self,
+        index: usize,
+        controller: &Controller,
+        namespace: &NamespaceInfo,
+    ) -> Result<(), String> {
+        let others = || self.paths.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, path)| path);
+        let path = &self.paths[index];
+        let live = others().filter(|path| path.live() != 0);
+        let mut live: Vec<_> = live.filter_map(|path| path.details().controller.clone()).collect();
+        if live.is_empty() {
+            // It is what the others have to be like from now on.
+            others().for_each(|path| path.details().is_recognized = false);
+            path.details().is_recognized = true;
+            return Ok(());
         }
-        *found = Some((identity, namespace.clone()));
+        live.truncate(WITNESSES_MAX);
+        // One of them will do: they agree already. Where none answers, they are just being lost.
+        let witness = live.into_iter().find_map(|known| Witness::of(known, namespace.nsid));
+        let Some(witness) = witness else { return Ok(()) };
+        if let Some(objection) = witness.objection(controller, namespace) {
+            return Err(objection);
+        }
+        if path.details().is_recognized || witness.knows(controller.id()) == Some(true) {
+            path.details().is_recognized = true;
+            return Ok(());
+        }
+        let known = witness.options();
+        if let Some(offset) = sample::difference(known, &path.options, namespace.nsid) {
+            let address = known.address;
+            return Err(format!(
+                "it holds other data than {address} at offset {offset}: they are two disks of one name"
+            ));
+        }
+        path.details().is_recognized = true;
         Ok(())
     }
 
@@ -167,6 +238,7 @@ impl Paths {
             wakers: Mutex::new(Vec::new()),
             wakers_made: AtomicU64::new(0),
             found: Mutex::new(None),
+            joining: Mutex::new(()),
             quiescing: Mutex::new(Vec::new()),
         });
         let set = Self { shared, threads: Mutex::new(Vec::new()) };
@@ -219,7 +291,7 @@ impl Paths {
     /// Never: a set comes into being with a path that is live.
     pub fn namespace(&self) -> NamespaceInfo {
         let found = lock(&self.shared.found);
-        found.as_ref().expect("a set begins with a live path").1.clone()
+        found.as_ref().expect("a set begins with a live path").namespace.clone()
     }
 
     /// The subsystem that all paths lead to.

@@ -55,6 +55,8 @@ pub(super) struct Details {
     pub(super) reconnects: u64,
     /// Why it is not live.
     pub(super) error: Option<InitiatorError>,
+    /// Whether it was seen to lead where the others do, by more than names.
+    pub(super) is_recognized: bool,
     /// Threads that have queues of an incarnation.
     users: Vec<(u64, usize)>,
 }
@@ -73,6 +75,7 @@ impl Path {
                 lost_at: now,
                 reconnects: 0,
                 error: None,
+                is_recognized: false,
                 users: Vec::new(),
             }),
         }

@@ -1,0 +1,99 @@
+//! Whether two paths lead to the same blocks, as far as reading tells: a few places are read by both. It writes nothing, and
+//! what cannot be read speaks neither for nor against a path.
+
+use std::time::Duration;
+
+use crate::initiator::{ConnectOptions, Controller, InitiatorError, Namespace};
+
+/// Bytes from the beginning, where tables of partitions and the first superblocks of file systems are.
+const FIRST_BYTES: u64 = 128 << 10;
+/// Other places, spread evenly up to the end, and bytes of each.
+const PLACES: u64 = 7;
+const PLACE_BYTES: u64 = 4 << 10;
+/// Times that both are read: somebody may write meanwhile.
+const ROUNDS: usize = 3;
+/// A connection that takes longer is not worth the wait.
+const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(3);
+
+/// Where the blocks of two paths differ, in bytes from the beginning; `None` if they do not, or cannot be read.
+pub(super) fn difference(one: &ConnectOptions, other: &ConnectOptions, nsid: u32) -> Option<u64> {
+    match compare(one, other, nsid) {
+        Ok(difference) => difference,
+        Err(error) => {
+            let (one, other) = (one.address, other.address);
+            tracing::debug!(%one, %other, %error, "the blocks of two paths cannot be compared");
+            None
+        }
+    }
+}
+
+fn compare(one: &ConnectOptions, other: &ConnectOptions, nsid: u32) -> Result<Option<u64>, InitiatorError> {
+    // Controllers of their own, since the queues of those that are joined belong to the threads with commands.
+    let open = |options: &ConnectOptions| {
+        let connect_timeout = options.connect_timeout.min(CONNECT_TIMEOUT_MAX);
+        let controller =
+            Controller::connect(ConnectOptions { io_queues: 1, connect_timeout, ..options.clone() })?;
+        Namespace::open(&controller, nsid)
+    };
+    let (one, other) = (open(one)?, open(other)?);
+    let mut places = places(one.size_bytes().min(other.size_bytes()), one.block_size().into());
+    for _ in 0..ROUNDS {
+        let before = read_all(&one, &places)?;
+        let there = read_all(&other, &places)?;
+        let after = read_all(&one, &places)?;
+        // What is written at this moment may be seen by one and not by the other; what stays as it is may not.
+        let is_apart = |at: usize| before[at] == after[at] && before[at] != there[at];
+        places = (0..places.len()).filter(|at| is_apart(*at)).map(|at| places[at]).collect();
+    }
+    Ok(places.first().map(|(offset, _)| *offset))
+}
+
+fn read_all(namespace: &Namespace, places: &[(u64, u64)]) -> Result<Vec<Vec<u8>>, InitiatorError> {
+    let read = |&(offset, length): &(u64, u64)| {
+        let mut data = vec![0; length as usize];
+        namespace.read_at(offset, &mut data).map(|()| data)
+    };
+    places.iter().map(read).collect()
+}
+
+/// Where to look in a namespace of this many bytes, in whole blocks: offsets and lengths.
+fn places(bytes: u64, block: u64) -> Vec<(u64, u64)> {
+    let whole = |bytes: u64| bytes / block * block;
+    let mut places = vec![(0, whole(FIRST_BYTES.min(bytes)))];
+    let length = whole(PLACE_BYTES).max(block);
+    for place in 1..=PLACES {
+        // The last one ends where the namespace does.
+        let end = whole((u128::from(bytes) * u128::from(place) / u128::from(PLACES)) as u64);
+        let offset = end.saturating_sub(length);
+        if offset >= FIRST_BYTES {
+            places.push((offset, length));
+        }
+    }
+    places.retain(|(_, length)| *length > 0);
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_whole_blocks_within_and_reach_both_ends() {
+        for (bytes, block) in
+            [(0, 512), (512, 512), (4096, 4096), (1 << 20, 4096), (100 << 30, 512), (u64::MAX - 511, 512)]
+        {
+            let bytes = bytes / block * block;
+            let places = places(bytes, block);
+            for (offset, length) in &places {
+                assert!(
+                    offset % block == 0 && length % block == 0 && offset + length <= bytes,
+                    "{bytes}: {places:?}"
+                );
+            }
+            assert_eq!(places.is_empty(), bytes == 0);
+            assert!(bytes == 0 || places[0].0 == 0);
+            let (offset, length) = places.last().copied().unwrap_or_default();
+            assert_eq!(offset + length, bytes, "{places:?}");
+        }
+    }
+}
