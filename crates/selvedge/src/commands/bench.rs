@@ -48,7 +48,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let setting = Setting::new(flags, &stop)?;
     let record = match &state {
-        VerifyState::Check(path) => Some(read_record(path, flags, &mut workload)?),
+        VerifyState::Check(path) => Some(read_record(path, &setting, flags, &mut workload)?),
         _ => None,
     };
     // Undone when the run is over, and its connections with it.
@@ -61,7 +61,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
     let fitted = fit(workload, &paths.controllers(), &paths.namespace(), record.as_ref())?;
     let writer = Uuid::new_v4().as_u64_pair().0;
     let recorder = match &state {
-        VerifyState::Record(path) => Some(begin_record(path, flags, &fitted, writer)?),
+        VerifyState::Record(path) => Some(begin_record(path, &setting, flags, &fitted, writer)?),
         _ => None,
     };
     let run = Run {
@@ -75,7 +75,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         placements: placements.as_ref(),
         stop: stop.flag(),
         quiet: false,
-        top: flags.top.then(|| flags.nqn.to_string()),
+        top: flags.top.then(|| setting.nqn().to_string()),
         target_cpu: None,
     };
     let watch = ProcessWatch::start();
@@ -145,9 +145,14 @@ pub(super) fn fit(
 }
 
 /// The record to check against, and the workload that does so.
-fn read_record(path: &Path, flags: &BenchFlags, workload: &mut Workload) -> Result<Record, Failure> {
+fn read_record(
+    path: &Path,
+    setting: &Setting<'_>,
+    flags: &BenchFlags,
+    workload: &mut Workload,
+) -> Result<Record, Failure> {
     let record = Record::read(path)?;
-    if record.header.nqn != flags.nqn.as_str() || record.header.nsid != flags.nsid {
+    if record.header.nqn != setting.nqn().as_str() || record.header.nsid != flags.nsid {
         return Err(Failure::usage(format!(
             "{} is about namespace {} of {}",
             path.display(),
@@ -164,6 +169,7 @@ fn read_record(path: &Path, flags: &BenchFlags, workload: &mut Workload) -> Resu
 
 fn begin_record(
     path: &Path,
+    setting: &Setting<'_>,
     flags: &BenchFlags,
     fitted: &Fitted,
     writer: u64,
@@ -173,7 +179,7 @@ fn begin_record(
         block_bytes: fitted.workload.block_bytes,
         unit_bytes: fitted.unit_bytes,
         slots: fitted.slots,
-        ..Header::new(flags.nqn.as_str(), flags.nsid, writer)
+        ..Header::new(setting.nqn().as_str(), flags.nsid, writer)
     };
     Recorder::create(path, header).map(Arc::new)
 }

@@ -1,9 +1,10 @@
 //! `selvedge discover`: the discovery log of a target.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use engine::initiator::Controller;
-use nvme::discovery::{AddressFamily, DiscoveryEntry, SubsystemType, TransportType, tcp_security};
+use nvme::discovery::{AddressFamily, DiscoveryEntry, Nqn, SubsystemType, TransportType, tcp_security};
 use serde::Serialize;
 
 use crate::config::connection::Connection;
@@ -27,6 +28,37 @@ pub(super) fn read(connection: &Connection) -> Result<Log, Failure> {
         generation_counter: records.generation_counter,
         records: records.entries.iter().map(Record::new).collect(),
     })
+}
+
+/// The subsystem that is meant where none is named: the only one that the target lets this host find.
+pub(super) fn subsystem(connection: &Connection, named: Option<&Nqn>) -> Result<Nqn, Failure> {
+    if let Some(nqn) = named {
+        return Ok(nqn.clone());
+    }
+    let log = read(connection)?;
+    let found =
+        log.records.iter().filter(|record| record.is_tcp_subsystem).map(|record| record.subnqn.as_str());
+    let found: BTreeSet<&str> = found.collect();
+    match found.iter().map(|nqn| Nqn::new(nqn)).collect::<Result<Vec<_>, _>>().as_deref() {
+        Ok([only]) => Ok(only.clone()),
+        Ok([]) => Err(none(connection)),
+        _ => {
+            let names = found.into_iter().collect::<Vec<_>>().join(", ");
+            Err(Failure::usage(format!(
+                "there are several subsystems at {}; name one with -n: {names}",
+                connection.address
+            )))
+        }
+    }
+}
+
+/// The target shows this host no subsystem.
+pub(super) fn none(connection: &Connection) -> Failure {
+    Failure::failed(format!(
+        "no subsystem at {} lets this host in; its NQN is {}, which -q changes",
+        connection.address,
+        connection.host_nqn()
+    ))
 }
 
 /// A discovery log.

@@ -7,6 +7,7 @@ use nvme::identify::{IdentifyController, ascii};
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::discover;
 use crate::config::connection::Connection;
 use crate::config::size::Size;
 use crate::failure::Failure;
@@ -16,7 +17,8 @@ use crate::report;
 /// Asks and prints.
 pub(super) fn run(flags: &IdentifyFlags) -> Result<(), Failure> {
     let connection = Connection::one(&flags.connection)?;
-    let controller = Controller::connect(connection.subsystem(&flags.nqn)).map_err(Failure::failed)?;
+    let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;
+    let controller = Controller::connect(connection.subsystem(&nqn)).map_err(Failure::failed)?;
     let namespaces = match flags.nsid {
         Some(nsid) => controller.namespace(nsid).map(|namespace| vec![namespace]),
         None => controller.namespaces(),

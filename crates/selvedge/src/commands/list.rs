@@ -56,6 +56,9 @@ fn subsystems(connection: &Connection, nqn: Option<&Nqn>) -> Result<Vec<(Connect
             None => found.push((connection.at(address), nqn)),
         }
     }
+    if found.is_empty() {
+        return Err(discover::none(connection));
+    }
     Ok(found)
 }
 

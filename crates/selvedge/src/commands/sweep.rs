@@ -38,6 +38,8 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
     }
     let stop = Stop::on_signals()?;
     let ground = Ground::look(&plan)?;
+    // What was found once is measured at every point, and when the sweep goes on.
+    let plan = plan.on(ground.nqn());
     // Undone when the sweep is over.
     let _machine = ground.prepare_machine(&plan)?;
     let meter = Meter::new(&plan, own, &stop)?;

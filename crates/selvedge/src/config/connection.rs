@@ -70,6 +70,11 @@ impl Connection {
         }
     }
 
+    /// The name of this host.
+    pub(crate) fn host_nqn(&self) -> &str {
+        &self.host.nqn
+    }
+
     /// Options for the discovery service.
     pub(crate) fn discovery(&self) -> ConnectOptions {
         self.adopt(ConnectOptions::discovery(self.address))

@@ -118,7 +118,7 @@ Job files:
   named in a note.
 
 Examples:
-  T='-a 127.0.0.1 -n nqn.2026-01.io.selvedge:target'
+  T='-a 127.0.0.1'
   selvedge bench $T --rw randread --bs 4k --iodepth 32 --numjobs 4 --runtime 10
   selvedge bench $T --rw randread --iodepth 32 --runtime 1m --top -o json > run.json
   selvedge bench $T --rw randread --iodepth 32 --numjobs 8 --runtime 10 \\
@@ -138,9 +138,9 @@ pub(crate) struct BenchFlags {
     #[arg(long, requires = "job_file", help_heading = "This program's own options")]
     pub(crate) ignore_unsupported: bool,
 
-    /// NQN of the subsystem
+    /// NQN of the subsystem [default: the only one that the target shows]
     #[arg(short = 'n', long, value_name = "NQN")]
-    pub(crate) nqn: Nqn,
+    pub(crate) nqn: Option<Nqn>,
 
     /// Namespace to use
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]

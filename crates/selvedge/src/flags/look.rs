@@ -32,12 +32,12 @@ pub(crate) struct DiscoverFlags {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  selvedge identify -a 192.168.0.231 -n nqn.2026-01.io.selvedge:target
-  selvedge identify -a 192.168.0.231 -n nqn.2026-01.io.selvedge:target --nsid 1 -o json")]
+  selvedge identify -a 192.168.0.231
+  selvedge identify -a 192.168.0.231 -n nqn.2026-01.org.example:disks --nsid 1 -o json")]
 pub(crate) struct IdentifyFlags {
-    /// NQN of the subsystem
+    /// NQN of the subsystem [default: the only one that the target shows]
     #[arg(short = 'n', long, value_name = "NQN")]
-    pub(crate) nqn: Nqn,
+    pub(crate) nqn: Option<Nqn>,
 
     /// Show this namespace only
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
@@ -53,7 +53,7 @@ pub(crate) struct IdentifyFlags {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   selvedge list -a 192.168.0.231
-  selvedge list -a 192.168.0.231 -n nqn.2026-01.io.selvedge:target -o json")]
+  selvedge list -a 192.168.0.231 -n nqn.2026-01.org.example:disks -o json")]
 pub(crate) struct ListFlags {
     /// NQN of the subsystem [default: all that the target's discovery log shows]
     #[arg(short = 'n', long, value_name = "NQN")]

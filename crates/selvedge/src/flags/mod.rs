@@ -28,8 +28,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
   selvedge demo
   selvedge serve --namespace memory:1g
   selvedge discover -a 127.0.0.1
-  selvedge bench -a 127.0.0.1 -n nqn.2026-01.io.selvedge:target \\
-      --rw randread --iodepth 32 --runtime 10
+  selvedge bench -a 127.0.0.1 --rw randread --iodepth 32 --runtime 10
 
 Exit status: 0 done, 1 failed (with the reason in one line on stderr), 2 wrong usage.
 Set SELVEDGE_LOG=debug to see more of what happens."

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nvme::discovery::Nqn;
 use serde::{Deserialize, Serialize};
 
 use super::axis::Axis;
@@ -72,6 +73,14 @@ impl Plan {
         let plan = Self { axes: with_full_load(axes), ..Self::of(&flags.own, fixed) };
         plan.check()?;
         Ok(plan)
+    }
+
+    /// The same, with the subsystem named.
+    pub(crate) fn on(mut self, nqn: &Nqn) -> Self {
+        if !self.fixed.iter().any(|given| given.option == "nqn") {
+            self.fixed.push(Given { option: "nqn".to_owned(), values: vec![nqn.to_string()] });
+        }
+        self
     }
 
     fn of(own: &OwnFlags, fixed: Vec<Given>) -> Self {

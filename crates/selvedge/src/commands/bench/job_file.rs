@@ -305,7 +305,7 @@ fn run_group<'a>(
         Err(failure) => return (Vec::new(), Some(failure)),
     };
     let (quiet, ring) = (group.len() > 1, setting.ring);
-    let (nsid, top) = (flags.nsid, flags.top.then(|| flags.nqn.to_string()));
+    let (nsid, top) = (flags.nsid, flags.top.then(|| setting.nqn().to_string()));
     let watch = ProcessWatch::start();
     let outcomes: Vec<_> = thread::scope(|scope| {
         let start = |(planned, fitted, paths, placements): Ready<'a>| {

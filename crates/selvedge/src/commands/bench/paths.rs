@@ -5,6 +5,7 @@ use std::time::Duration;
 use engine::initiator::{ConnectOptions, PathOptions};
 use engine::ring::Engine;
 use engine::transport::congestion;
+use nvme::discovery::Nqn;
 
 use crate::bench::matching::Placements;
 use crate::config::connection::Connection;
@@ -17,7 +18,7 @@ use crate::mptcp::{Applied, MptcpPlan};
 /// How the paths are connected and kept.
 pub(in crate::commands) fn options(
     flags: &BenchFlags,
-    connection: &Connection,
+    (connection, nqn): (&Connection, &Nqn),
     queues: Queues,
     engine: Engine,
     placements: Option<&Placements>,
@@ -31,7 +32,7 @@ pub(in crate::commands) fn options(
         engine,
         ..options
     };
-    let paths: Vec<ConnectOptions> = connection.paths(&flags.nqn).into_iter().enumerate().map(path).collect();
+    let paths: Vec<ConnectOptions> = connection.paths(nqn).into_iter().enumerate().map(path).collect();
     let is_kept =
         paths.len() > 1 || flags.paths.reconnect_delay.is_some() || flags.paths.ctrl_loss_tmo.is_some();
     let mut options = if is_kept {
@@ -94,7 +95,13 @@ mod tests {
     fn of(arguments: &str) -> Result<PathOptions, Failure> {
         let flags = BenchFlags::of(&format!("-n nqn.a --rw randread {arguments}"));
         let connection = Connection::new(&flags.connection)?;
-        options(&flags, &connection, Queues { count: 2, entries: 64 }, Engine::Automatic, None)
+        options(
+            &flags,
+            (&connection, &Nqn::new("nqn.a").unwrap()),
+            Queues { count: 2, entries: 64 },
+            Engine::Automatic,
+            None,
+        )
     }
 
     #[test]

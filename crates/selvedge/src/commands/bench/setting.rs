@@ -5,11 +5,13 @@ use std::time::SystemTime;
 
 use engine::initiator::Paths;
 use engine::ring::RingOptions;
+use nvme::discovery::Nqn;
 use uuid::Uuid;
 
 use super::paths;
 use crate::bench::matching::{Matching, Placements};
 use crate::bench::run::Outcome;
+use crate::commands::discover;
 use crate::config::connection::Connection;
 use crate::config::workload::{Fitted, Queues, Workload};
 use crate::failure::Failure;
@@ -22,6 +24,7 @@ use crate::stop::Stop;
 pub(in crate::commands) struct Setting<'a> {
     flags: &'a BenchFlags,
     connection: Connection,
+    nqn: Nqn,
     pub(in crate::commands) ring: RingOptions,
     pub(in crate::commands) stop: &'a Stop,
     /// What the NICs on the way are good for, where that is asked for.
@@ -29,16 +32,22 @@ pub(in crate::commands) struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// Checks the flags, and looks at the machine where queues are to be matched to it.
+    /// Checks the flags, finds the subsystem where none is named, and looks at the machine where queues are to be matched to it.
     pub(in crate::commands) fn new(flags: &'a BenchFlags, stop: &'a Stop) -> Result<Self, Failure> {
         let ring = RingOptions {
             engine: flags.engine.into(),
             poll_us_max: flags.poll_us.unwrap_or(RingOptions::default().poll_us_max),
         };
         let connection = Connection::new(&flags.connection)?;
+        let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;
         let wanted = flags.match_hw_queues == Some(Switch::On) || flags.nr_io_queues == Some(IoQueues::Auto);
-        let matching = wanted.then(|| Matching::look(&connection.paths(&flags.nqn)));
-        Ok(Self { flags, connection, ring, stop, matching })
+        let matching = wanted.then(|| Matching::look(&connection.paths(&nqn)));
+        Ok(Self { flags, connection, nqn, ring, stop, matching })
+    }
+
+    /// The subsystem's name.
+    pub(super) const fn nqn(&self) -> &Nqn {
+        &self.nqn
     }
 
     /// Whether queues are to be no more than the NICs have, and placed.
@@ -75,7 +84,8 @@ impl<'a> Setting<'a> {
         queues: Queues,
         placements: Option<&Placements>,
     ) -> Result<Arc<Paths>, Failure> {
-        let options = paths::options(self.flags, &self.connection, queues, self.ring.engine, placements)?;
+        let place = (&self.connection, &self.nqn);
+        let options = paths::options(self.flags, place, queues, self.ring.engine, placements)?;
         Paths::connect(options).map(Arc::new).map_err(Failure::failed)
     }
 
@@ -87,7 +97,7 @@ impl<'a> Setting<'a> {
         outcome: &Outcome,
         placements: Option<&Placements>,
     ) -> BenchReport {
-        let nqn = self.flags.nqn.to_string();
+        let nqn = self.nqn.to_string();
         let mut options = Options::new(fitted, self.connection.addresses(), nqn, self.flags.nsid);
         options.iopolicy = (outcome.paths.len() > 1).then(|| self.flags.paths.iopolicy.name());
         options.hdr_digest = self.connection.digests.header;
@@ -102,7 +112,7 @@ impl<'a> Setting<'a> {
         &self,
         jobs: impl IntoIterator<Item = Measured<'b>>,
     ) -> Result<(), Failure> {
-        let (nqn, nsid, addresses) = (&self.flags.nqn, self.flags.nsid, self.connection.addresses());
+        let (nqn, nsid, addresses) = (&self.nqn, self.flags.nsid, self.connection.addresses());
         let place = format!("{nqn} namespace {nsid} at {addresses}");
         report::print_json(&FioReport::new(&place, jobs, SystemTime::now()))
     }

@@ -4,9 +4,11 @@
 use std::net::SocketAddr;
 
 use engine::initiator::{ConnectOptions, Controller, Namespace, NamespaceInfo, Paths};
+use nvme::discovery::Nqn;
 use uuid::Uuid;
 
 use crate::commands::bench::{fit, paths};
+use crate::commands::discover;
 use crate::commands::identify::ControllerReport;
 use crate::config::connection::Connection;
 use crate::config::size::Size;
@@ -24,6 +26,7 @@ use crate::sweep::plan::Plan;
 /// A target with a namespace, as they were found.
 pub(super) struct Ground {
     flags: BenchFlags,
+    nqn: Nqn,
     addresses: Vec<SocketAddr>,
     pub(super) namespace: NamespaceInfo,
     target: FactGroup,
@@ -38,16 +41,17 @@ impl Ground {
         let flags = |point| plan.bench_flags(point, Some(1)).map_err(Failure::usage);
         let bench = flags(first)?;
         let connection = Connection::new(&bench.connection)?;
-        let options =
-            paths::options(&bench, &connection, Queues { count: 1, entries: 32 }, bench.engine.into(), None)?;
+        let nqn = discover::subsystem(&connection, bench.nqn.as_ref())?;
+        let queues = Queues { count: 1, entries: 32 };
+        let options = paths::options(&bench, (&connection, &nqn), queues, bench.engine.into(), None)?;
         let found = Paths::connect(options).map_err(Failure::failed)?;
         let (controllers, namespace) = (found.controllers(), found.namespace());
         for point in &points {
             let (workload, _) = Workload::new(&flags(point)?)?;
             fit(workload, &controllers, &namespace, None)?;
         }
-        let target = about(&bench, &controllers, &namespace);
-        Ok(Self { addresses: connection.socket_addresses(), flags: bench, namespace, target })
+        let target = about(&nqn, &controllers, &namespace);
+        Ok(Self { nqn, addresses: connection.socket_addresses(), flags: bench, namespace, target })
     }
 
     /// Sets what MPTCP needs on this machine, if any point uses it and that was asked for.
@@ -73,7 +77,7 @@ impl Ground {
         let links: Option<Vec<u64>> =
             self.addresses.iter().map(|address| environment::link_to(*address)).collect();
         Identity {
-            nqn: self.flags.nqn.to_string(),
+            nqn: self.nqn.to_string(),
             nsid: namespace.nsid,
             bytes: namespace.size_bytes(),
             unique: uuid.or(nguid),
@@ -108,13 +112,14 @@ impl Ground {
     /// The namespace, for reading it; by the first path.
     pub(super) fn open(&self) -> Result<Namespace, Failure> {
         let connection = Connection::new(&self.flags.connection)?;
-        let options = ConnectOptions { io_queues: 1, ..connection.subsystem(&self.flags.nqn) };
+        let options = ConnectOptions { io_queues: 1, ..connection.subsystem(&self.nqn) };
         let controller = Controller::connect(options).map_err(Failure::failed)?;
         Namespace::open(&controller, self.namespace.nsid).map_err(Failure::failed)
     }
 
-    pub(super) fn nqn(&self) -> &str {
-        self.flags.nqn.as_str()
+    /// The subsystem's name.
+    pub(super) const fn nqn(&self) -> &Nqn {
+        &self.nqn
     }
 }
 
@@ -122,9 +127,9 @@ fn told(identity: &Identity) -> String {
     format!("{}, {}", Size(identity.bytes), identity.unique.as_deref().unwrap_or("without an identifier"))
 }
 
-fn about(flags: &BenchFlags, controllers: &[Controller], namespace: &NamespaceInfo) -> FactGroup {
+fn about(nqn: &Nqn, controllers: &[Controller], namespace: &NamespaceInfo) -> FactGroup {
     let fact = |name: &str, value: String| (name.to_owned(), value);
-    let mut facts = vec![fact("NQN", flags.nqn.to_string())];
+    let mut facts = vec![fact("NQN", nqn.to_string())];
     if let Some(controller) = controllers.first().map(ControllerReport::new) {
         facts.extend([
             fact("model", controller.model),
