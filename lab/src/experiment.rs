@@ -180,7 +180,7 @@ fn host_command(plan: &Plan<'_>) -> Vec<String> {
     if cell.congestion != Congestion::Default {
         words.extend(["--congestion".to_owned(), cell.congestion.name().to_owned()]);
     }
-    words.extend(["-k", "5", "-c", "1", "--rw", plan.access.workload()].map(str::to_owned));
+    words.extend(["-k", "5", "-c", "1", "--destroy-data", "--rw", plan.access.workload()].map(str::to_owned));
     words.extend(WORKLOAD.map(str::to_owned));
     words.extend(["--runtime".to_owned(), plan.runtime_s.to_string()]);
     if plan.verify {
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(
             host_command(&plan).join(" "),
             "selvedge bench -t tcp -n nqn.2026-01.io.selvedge:lab -a 10.1.1.1 -a 10.1.2.1 --iopolicy latency -k 5 -c 1 \
-             --rw randwrite --bs 128k --iodepth 256 --numjobs 4 --runtime 10 --output-format json"
+             --destroy-data --rw randwrite --bs 128k --iodepth 256 --numjobs 4 --runtime 10 --output-format json"
         );
     }
 

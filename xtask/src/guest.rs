@@ -284,6 +284,7 @@ fn visits(port: &str) -> Vec<Visit> {
         "1",
         "--rw",
         "randwrite",
+        "--destroy-data",
         "--verify",
         "--bs",
         "4k", //

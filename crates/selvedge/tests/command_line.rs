@@ -119,7 +119,13 @@ fn a_target_is_found_used_and_ended() {
     // Another run knows the blocks by their stamps, and misses them in what was overwritten.
     let check = ["--rw", "read", "--bs", "64k", "--iodepth", "4", "--verify"];
     assert_eq!(run(&serving.bench(&check)).status.code(), Some(0));
-    assert_eq!(run(&serving.bench(&["--rw", "write", "--size", "4k"])).status.code(), Some(0));
+    // Nobody has said that what is there may go.
+    let write = serving.bench(&["--rw", "write", "--size", "4k"]);
+    let refused = run(&write);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("--destroy-data"), "{}", stderr(&refused));
+    assert_eq!(run(&serving.bench(&check)).status.code(), Some(0), "nothing was written");
+    assert_eq!(run(&[&write[..], &["--destroy-data"]].concat()).status.code(), Some(0));
     let output = run(&serving.bench(&check));
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("wrong data at offset 0"), "{}", stderr(&output));
@@ -137,7 +143,7 @@ fn survives_kill(folder: &Path, round: u32, namespace: &str, delay: Duration) ->
     let serving = Serving::start(namespace, "0");
     let workload =
         ["--rw", "randwrite", "--size", "4m", "--runtime", "60", "--iodepth", "8", "--numjobs", "2"];
-    let arguments = [&workload[..], &["--fsync", "16", "--verify-state", state]].concat();
+    let arguments = [&workload[..], &["--fsync", "16", "--verify-state", state, "--destroy-data"]].concat();
     let mut bench = selvedge(&serving.bench(&arguments));
     let mut bench = bench.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
     let deadline = Instant::now() + Duration::from_secs(30);

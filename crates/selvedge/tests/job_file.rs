@@ -109,6 +109,15 @@ fn what_cannot_be_had_is_named_and_nothing_runs() {
     assert_eq!(report["jobs"][0]["write"]["ios"], 256);
     assert!(report["notes"][0].as_str().is_some_and(|note| note.contains("job.fio:4: bssplit")));
 
+    // What was written is not overwritten unasked.
+    let again = ground.run("[a]\nrw=read\nsize=4k\n[b]\nstonewall\nrw=write\nsize=1m\n", &["-o", "json"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(
+        again.stdout.is_empty() && stderr(&again).contains("this job file writes all over 1 MiB"),
+        "{}",
+        stderr(&again)
+    );
+
     for (text, part) in [
         ("[a]\nrw=read\n[b]\nstonewall\nrw=read\nsize=1g\n", "[b] the namespace has 16 MiB"),
         ("[a]\nrw=write\nverify=crc32c\n[b]\nrw=randwrite\n", "put stonewall between them"),

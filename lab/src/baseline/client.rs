@@ -145,7 +145,7 @@ impl Client {
         let text = match self {
             Client::Selvedge => format!(
                 "PROGRAM bench -a {address} -n {NQN} --rw {rw} --bs {block_bytes} --iodepth {depth} --numjobs {jobs} \
-                 -i {jobs} --runtime {amount} -o json"
+                 -i {jobs} --runtime {amount} --destroy-data -o json"
             ),
             Client::IscsiPerf => format!(
                 "iscsi-perf {}-m {depth} -b {} -t {amount} iscsi://{address}/{IQN}/1",
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(
             line(Client::Selvedge, 2),
             "selvedge bench -a 127.0.0.1:3260 -n nqn.2026-01.io.selvedge:target --rw randread --bs 4096 \
-             --iodepth 16 --numjobs 2 -i 2 --runtime 4 -o json"
+             --iodepth 16 --numjobs 2 -i 2 --runtime 4 --destroy-data -o json"
         );
         assert_eq!(
             line(Client::IscsiPerf, 1),

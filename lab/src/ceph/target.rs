@@ -121,7 +121,7 @@ impl Target {
         let (port, nsid) = (self.address.port().to_string(), nsid.to_string());
         let fixed =
             [&self.name, "bench", "-a", "127.0.0.1", "-s", &port, "-n", NQN, "--nsid", &nsid, "-o", "json"];
-        fixed.iter().chain(words).map(|&word| word.to_owned()).collect()
+        fixed.iter().chain(&["--destroy-data"]).chain(words).map(|&word| word.to_owned()).collect()
     }
 
     /// Runs the bench on namespace `nsid`, which has to go well, and gives its report.

@@ -231,7 +231,7 @@ impl Plan {
         if self.flush_every > 0 {
             words.extend(["--verify-state".to_owned(), state.display().to_string()]);
         }
-        words.push("--verify".to_owned());
+        words.extend(["--verify", "--destroy-data"].map(str::to_owned));
         words
     }
 

@@ -159,7 +159,17 @@ fn fill(ground: &Ground, logs: &Path) -> Result<(), String> {
     let site = ground.site(false);
     let address = &Role::Steady.addresses()[0];
     for (nsid, size) in [("1", "64m"), ("2", "8m"), ("3", "8m")] {
-        let words = [&site.program, "bench", "-a", address, "-n", Role::Steady.nqn(), "--nsid", nsid];
+        let words = [
+            &site.program,
+            "bench",
+            "-a",
+            address,
+            "-n",
+            Role::Steady.nqn(),
+            "--nsid",
+            nsid,
+            "--destroy-data",
+        ];
         let workload = ["--rw", "write", "--bs", "1m", "--iodepth", "4", "--size", size, "-o", "json"];
         let words: Vec<String> = words.iter().chain(&workload).map(|&word| word.to_owned()).collect();
         let mut process = Process::start(&site.namespace, &words, &logs.join(format!("fill-{nsid}")))?;

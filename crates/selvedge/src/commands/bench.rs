@@ -16,6 +16,7 @@ use engine::initiator::{Controller, NamespaceInfo};
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::consent::Range;
 use crate::bench::matching::Placements;
 use crate::bench::process::ProcessWatch;
 use crate::bench::run::{Outcome, Run};
@@ -51,6 +52,10 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         VerifyState::Check(path) => Some(read_record(path, &setting, flags, &mut workload)?),
         _ => None,
     };
+    // Before anything is written, by the trials of `-i auto` too.
+    if workload.writes() && record.is_none() {
+        setting.ask_to_write("this workload", &[Range { offset: workload.offset, length: workload.size }])?;
+    }
     // Undone when the run is over, and its connections with it.
     let _machine = paths::prepare_machine(flags)?;
     let auto = auto::find(&setting, flags, &workload)?;

@@ -3,6 +3,7 @@
 mod ask;
 mod bench;
 mod config;
+mod consent;
 mod demo;
 mod discover;
 mod fabric;

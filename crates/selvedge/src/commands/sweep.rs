@@ -1,6 +1,5 @@
 //! `selvedge sweep`: many measurements in one command, kept as they are made, and a report of them.
 
-mod consent;
 mod ground;
 mod meter;
 mod progress;
@@ -8,6 +7,7 @@ mod progress;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::consent::{self, Range};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::sweep::{OwnFlags, SweepFlags};
@@ -50,7 +50,8 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
         }
         None => {
             if plan.writes() && !own.destroy_data {
-                consent::ask(&plan, &ground)?;
+                let (offset, length) = plan.range();
+                consent::ask("this sweep", &ground.open()?, &[Range { offset, length }])?;
             }
             let folder = own.output.clone().unwrap_or_else(|| default_folder(SystemTime::now()));
             let header =

@@ -99,6 +99,10 @@ Queues and the NIC:
   and takes more while the 99th percentile falls and CPUs are left, else fewer.
   A workload that writes does so in the trials too.
 
+Writing:
+  A workload that writes destroys what is there. Where data is found, somebody
+  has to agree first: on the terminal, or with --destroy-data.
+
 Verifying:
   --verify stamps every block that is written with its position, a count of
   its writes, the writer and a checksum, and checks each read exactly; after
@@ -145,6 +149,10 @@ pub(crate) struct BenchFlags {
     /// Namespace to use
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
     pub(crate) nsid: u32,
+
+    /// Write to the namespace although it has data; without this a person is asked, and a program refused
+    #[arg(long, help_heading = "This program's own options")]
+    pub(crate) destroy_data: bool,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,

@@ -36,8 +36,10 @@ pub(crate) const AXES: [&str; 15] = [
 ];
 
 /// Options of `bench` that make no sense in a sweep, or are its own.
-const LEFT_OUT: [&str; 8] = [
+const LEFT_OUT: [&str; 9] = [
     "job_file",
+    // It has its own.
+    "destroy_data",
     "ignore_unsupported",
     "auto_trial",
     "verify",

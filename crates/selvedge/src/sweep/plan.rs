@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::axis::Axis;
 use super::point::{FULL, Load, Point};
 use crate::bench::order::Random;
+use crate::config::size::Size;
 use crate::flags::bench::BenchFlags;
 use crate::flags::sweep::{AXES, Given, OwnFlags, Preset, SweepFlags, bench_flags};
 
@@ -81,6 +82,12 @@ impl Plan {
             self.fixed.push(Given { option: "nqn".to_owned(), values: vec![nqn.to_string()] });
         }
         self
+    }
+
+    /// The bytes that it uses: where they begin, and how many they are unless they are all that follow.
+    pub(crate) fn range(&self) -> (u64, Option<u64>) {
+        let size = |option: &str| self.fixed(option)?.first()?.parse::<Size>().ok().map(|size| size.0);
+        (size("offset").unwrap_or(0), size("size"))
     }
 
     fn of(own: &OwnFlags, fixed: Vec<Given>) -> Self {

@@ -19,6 +19,7 @@ use super::{finish, fit, paths, warn};
 use crate::bench::matching::Placements;
 use crate::bench::process::ProcessWatch;
 use crate::bench::run::{Outcome, Run};
+use crate::commands::consent::Range;
 use crate::config::workload::{Fitted, Queues, Workload};
 use crate::failure::Failure;
 use crate::fio::job_file::{Job, JobFile};
@@ -90,6 +91,9 @@ pub(super) fn run(flags: &BenchFlags, path: &Path) -> Result<(), Failure> {
     // Undone when the runs are over, and their connections with them.
     let _machine = paths::prepare_machine(flags)?;
     check(&planned, &setting)?;
+    let writing = planned.iter().map(|planned| &planned.workload).filter(|workload| workload.writes());
+    let ranges = writing.map(|workload| Range { offset: workload.offset, length: workload.size });
+    setting.ask_to_write("this job file", &ranges.collect::<Vec<_>>())?;
     let mut finished = Vec::new();
     let mut broken = None;
     for group in planned.chunk_by(|one, other| one.group == other.group) {

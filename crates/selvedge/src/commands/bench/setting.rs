@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use engine::initiator::Paths;
+use engine::initiator::{ConnectOptions, Controller, Namespace, Paths};
 use engine::ring::RingOptions;
 use nvme::discovery::Nqn;
 use uuid::Uuid;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::paths;
 use crate::bench::matching::{Matching, Placements};
 use crate::bench::run::Outcome;
+use crate::commands::consent::{self, Range};
 use crate::commands::discover;
 use crate::config::connection::Connection;
 use crate::config::workload::{Fitted, Queues, Workload};
@@ -87,6 +88,20 @@ impl<'a> Setting<'a> {
         let place = (&self.connection, &self.nqn);
         let options = paths::options(self.flags, place, queues, self.ring.engine, placements)?;
         Paths::connect(options).map(Arc::new).map_err(Failure::failed)
+    }
+
+    /// Asks whether data may be overwritten, if there is any in these ranges.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(super) fn ask_to_write(&self, who: &str, ranges: &[Range]) -> Result<(), Failure> {
+        if self.flags.destroy_data || ranges.is_empty() {
+            return Ok(());
+        }
+        let options = ConnectOptions { io_queues: 1, ..self.connection.subsystem(&self.nqn) };
+        let controller = Controller::connect(options).map_err(Failure::failed)?;
+        let namespace = Namespace::open(&controller, self.flags.nsid).map_err(Failure::failed)?;
+        consent::ask(who, &namespace, ranges)
     }
 
     /// The report of a run.

@@ -1,13 +1,11 @@
-//! Whether a sweep may write to a namespace: to one without data it may, and else somebody has to say so.
+//! Whether a command may write to a namespace: to one without data it may, and else somebody has to say so.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use engine::initiator::Namespace;
 
-use super::ground::Ground;
 use crate::config::size::Size;
 use crate::failure::Failure;
-use crate::sweep::plan::Plan;
 
 /// Places that are looked at, spread evenly over the range.
 const PLACES: u64 = 64;
@@ -15,23 +13,38 @@ const PLACES: u64 = 64;
 const FIRST_BYTES: u64 = 1 << 20;
 const PLACE_BYTES: u64 = 64 << 10;
 
-/// Returns when the sweep may write.
+/// What is to be written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) offset: u64,
+    /// Bytes from there on; all there are without it.
+    pub(super) length: Option<u64>,
+}
+
+/// Returns when `who`, a command in a few words, may write there.
 ///
 /// # Errors
 /// When it may not, with what to do; or when the namespace cannot be read.
-pub(super) fn ask(plan: &Plan, ground: &Ground) -> Result<(), Failure> {
-    let namespace = ground.open()?;
-    let size = |option: &str| plan.fixed(option)?.first()?.parse::<Size>().ok();
-    let offset = size("offset").map_or(0, |offset| offset.0);
-    let length =
-        size("size").map_or(u64::MAX, |length| length.0).min(namespace.size_bytes().saturating_sub(offset));
-    let Some(found) = first_data(&namespace, offset, length)? else { return Ok(()) };
-    let what = format!(
-        "this sweep writes all over {} of namespace {} of {}, and there is data in it (at offset {found})",
-        Size(length),
-        ground.namespace.nsid,
-        ground.nqn()
-    );
+pub(super) fn ask(who: &str, namespace: &Namespace, ranges: &[Range]) -> Result<(), Failure> {
+    // What cannot be written is refused for that.
+    if namespace.info().is_write_protected {
+        return Ok(());
+    }
+    for range in ranges {
+        let left = namespace.size_bytes().saturating_sub(range.offset);
+        let length = range.length.unwrap_or(u64::MAX).min(left);
+        let Some(found) = first_data(namespace, range.offset, length)? else { continue };
+        return ask_about(&format!(
+            "{who} writes all over {} of namespace {} of {}, and there is data in it (at offset {found})",
+            Size(length),
+            namespace.info().nsid,
+            namespace.controller().options().subsystem_nqn
+        ));
+    }
+    Ok(())
+}
+
+fn ask_about(what: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(Failure::usage(format!("{what}: add --destroy-data if nobody needs it")));
     }
