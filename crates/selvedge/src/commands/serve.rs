@@ -146,16 +146,18 @@ fn start_control(
 fn listen_at_default(target: &Target) -> Option<Listening> {
     let service = target.ports().first().map(std::net::SocketAddr::port)?;
     let Some(place) = endpoint::default_place(service) else {
-        tracing::info!(
-            "no place for a control socket: neither root nor XDG_RUNTIME_DIR; --control names one"
+        tracing::warn!(
+            "nobody can administer this target: its user has no folder for a control socket (neither RUNTIME_DIRECTORY nor \
+             XDG_RUNTIME_DIR is set); add --control unix:PATH, or --control none to say so"
         );
         return None;
     };
+    place.parent().into_iter().for_each(endpoint::sweep);
     match Listening::on(&Endpoint::Unix(place)) {
         Ok(listening) => listening,
         Err(failure) => {
             let reason = failure.line().unwrap_or_default();
-            tracing::warn!("nobody can administer this target: {reason}");
+            tracing::warn!("nobody can administer this target: {reason}; add --control unix:PATH");
             None
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -19,7 +20,7 @@ use tokio::time::timeout;
 
 use super::Token;
 pub(crate) use super::ask::encode;
-use super::endpoint::{Endpoint, default_folder, living_sockets};
+use super::endpoint::{Endpoint, default_folders, living_sockets};
 use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT};
 use crate::failure::Failure;
 
@@ -163,18 +164,17 @@ impl Client {
 
 /// The only target whose socket is where sockets are by default.
 fn only_target() -> Result<Endpoint, Failure> {
-    let Some(folder) = default_folder() else {
-        return Err(Failure::usage(
-            "there is no default place for control sockets here: add --control unix:PATH",
-        ));
-    };
-    let mut sockets = living_sockets(&folder);
+    let folders = default_folders();
+    let mut sockets: Vec<PathBuf> = folders.iter().flat_map(|folder| living_sockets(folder)).collect();
     match sockets.len() {
         1 => Ok(Endpoint::Unix(sockets.remove(0))),
-        0 => Err(Failure::failed(format!(
-            "no target runs here (none in {}): start one with `selvedge serve`, or say where with --control",
-            folder.display()
-        ))),
+        0 => {
+            let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            Err(Failure::failed(format!(
+                "no target is found (none in {}): start one with `selvedge serve`, or say where with --control",
+                folders.join(", ")
+            )))
+        }
         _ => {
             let names: Vec<String> = sockets.iter().map(|path| format!("unix:{}", path.display())).collect();
             Err(Failure::usage(format!(

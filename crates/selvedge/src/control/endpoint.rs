@@ -1,6 +1,8 @@
 //! Where the control API is reached: a Unix socket that only its owner may use, or TCP for those who have a token.
 //! It makes and removes the socket; what comes over it is the server's.
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -28,6 +30,10 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no control address: write unix:PATH, tcp:ADDR:PORT or none");
+        // What can be nothing but a path needs no word in front of it.
+        if text.starts_with(['/', '.']) || text.ends_with(".sock") && !text.contains(':') {
+            return Ok(Self::Unix(text.into()));
+        }
         match text.split_once(':') {
             None if text == "none" => Ok(Self::None),
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
@@ -47,18 +53,88 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The folder of the sockets whose place nobody chose, if there can be one: the system's for root, else the session's.
-pub(crate) fn default_folder() -> Option<PathBuf> {
-    if rustix::process::geteuid().is_root() {
-        return Some("/run/selvedge".into());
+/// Where sockets are by default for root, and for services.
+const SYSTEM_FOLDER: &str = "/run/selvedge";
+
+/// What says where a process may keep its sockets.
+struct Surroundings {
+    is_root: bool,
+    /// The folders that systemd has made for a service.
+    runtime_directory: Option<OsString>,
+    /// The session's.
+    session: Option<OsString>,
+}
+
+impl Surroundings {
+    fn here() -> Self {
+        Self {
+            is_root: rustix::process::geteuid().is_root(),
+            runtime_directory: env::var_os("RUNTIME_DIRECTORY"),
+            session: env::var_os("XDG_RUNTIME_DIR"),
+        }
     }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)?;
-    runtime.is_absolute().then(|| runtime.join("selvedge"))
+
+    /// All folders that may have sockets, the one for this process's own first.
+    fn folders(&self) -> Vec<PathBuf> {
+        let mut folders = Vec::new();
+        // Several are separated by colons (systemd.exec(5)).
+        let service = self.runtime_directory.as_ref().and_then(|all| env::split_paths(all).next());
+        folders.extend(service);
+        if self.is_root {
+            folders.push(SYSTEM_FOLDER.into());
+        }
+        folders.extend(self.session.as_ref().map(|session| Path::new(session).join("selvedge")));
+        folders.retain(|folder| folder.is_absolute());
+        folders
+    }
+}
+
+/// The folder of the sockets whose place nobody chose, if there can be one: the service's, the system's for root, or the
+/// session's.
+fn default_folder() -> Option<PathBuf> {
+    Surroundings::here().folders().into_iter().next()
+}
+
+/// All folders where targets may be found whose sockets' places nobody chose.
+pub(crate) fn default_folders() -> Vec<PathBuf> {
+    let mut folders = Surroundings::here().folders();
+    // A service's, which its own user may ask too.
+    folders.push(SYSTEM_FOLDER.into());
+    folders.sort();
+    folders.dedup();
+    folders
 }
 
 /// Where a target whose first port is `service` is administered, when nobody chose a place.
 pub(crate) fn default_place(service: u16) -> Option<PathBuf> {
     default_folder().map(|folder| folder.join(format!("{service}.sock")))
+}
+
+/// Removes the sockets that targets have left in a folder which were killed. One that is in its place has somebody who listens
+/// from the first moment, so that nobody does only when its target has ended.
+pub(crate) fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+        let is_ours = path.extension().is_some_and(|extension| extension == "sock")
+            && path
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .is_some_and(|stem| stem.parse::<u16>().is_ok());
+        let Ok(before) = fs::symlink_metadata(&path) else { continue };
+        if !is_ours || !before.file_type().is_socket() {
+            continue;
+        }
+        let refused =
+            UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        // Another target may have come to the same place meanwhile.
+        let is_same = || {
+            fs::symlink_metadata(&path)
+                .is_ok_and(|now| (now.dev(), now.ino()) == (before.dev(), before.ino()))
+        };
+        if refused && is_same() && fs::remove_file(&path).is_ok() {
+            tracing::info!(socket = %path.display(), "removed the control socket of a target that has ended");
+        }
+    }
 }
 
 /// The sockets in a folder behind which a process listens.
@@ -188,7 +264,10 @@ mod tests {
         for text in ["unix:/run/a.sock", "tcp:127.0.0.1:80", "tcp:[::1]:80", "none"] {
             assert_eq!(text.parse::<Endpoint>().map(|endpoint| endpoint.to_string()).as_deref(), Ok(text));
         }
-        for text in ["", "unix:", "/run/a.sock", "tcp:", "tcp:80", "tcp:host:80", "http:x"] {
+        for path in ["/run/a.sock", "./a", "../a.sock", "a.sock"] {
+            assert_eq!(path.parse(), Ok(Endpoint::Unix(path.into())));
+        }
+        for text in ["", "unix:", "a", "non", "tcp:", "tcp:80", "tcp:host:80", "http:x"] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
     }
@@ -203,6 +282,45 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         drop(listening);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_service_has_its_folder_and_others_have_theirs() {
+        let folders = |is_root, runtime_directory: Option<&str>, session: Option<&str>| {
+            let surroundings = Surroundings {
+                is_root,
+                runtime_directory: runtime_directory.map(Into::into),
+                session: session.map(Into::into),
+            };
+            surroundings.folders().into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(folders(false, None, None), [""; 0]);
+        assert_eq!(folders(true, None, None), ["/run/selvedge"]);
+        assert_eq!(folders(false, None, Some("/run/user/7")), ["/run/user/7/selvedge"]);
+        assert_eq!(folders(false, Some("/run/a:/run/b"), None), ["/run/a"]);
+        assert_eq!(folders(true, Some("/run/a"), None), ["/run/a", "/run/selvedge"]);
+        assert_eq!(
+            folders(false, Some("a"), Some("b")),
+            [""; 0],
+            "a service's working directory is anywhere"
+        );
+    }
+
+    #[test]
+    fn sockets_of_dead_targets_are_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["4420.sock", "4421.sock", "other.sock", "70000.sock"] {
+            drop(UnixListener::bind(path(name)).unwrap());
+        }
+        fs::write(path("4422.sock"), "a file").unwrap();
+        let living = UnixListener::bind(path("4423.sock")).unwrap();
+        sweep(folder.path());
+        let mut left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["4422.sock", "4423.sock", "70000.sock", "other.sock"]);
+        drop(living);
     }
 
     #[test]

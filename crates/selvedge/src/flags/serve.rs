@@ -172,7 +172,7 @@ pub(crate) struct ServeFlags {
     pub(crate) gateway_name: Option<String>,
 
     /// Where to be administered: unix:PATH, tcp:ADDR:PORT or none
-    /// [default: PORT.sock in $XDG_RUNTIME_DIR/selvedge, or in /run/selvedge for root]
+    /// [default: PORT.sock in $RUNTIME_DIRECTORY, in /run/selvedge for root, or in $XDG_RUNTIME_DIR/selvedge]
     #[arg(long, value_name = "ADDR")]
     pub(crate) control: Option<Endpoint>,
 

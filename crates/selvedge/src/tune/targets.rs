@@ -8,7 +8,7 @@ use engine::topology::{CpuSet, FlowOwner, FlowSource, Shortfall, Topology, Worke
 use serde::Deserialize;
 
 use crate::control::client::Client;
-use crate::control::endpoint::{Endpoint, default_folder, living_sockets};
+use crate::control::endpoint::{Endpoint, default_folders, living_sockets};
 
 /// How long a target may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub(crate) fn name_queues(topology: &mut Topology) {
     if !topology.flows.iter().any(is_unnamed) {
         return;
     }
-    for path in default_folder().map(|folder| living_sockets(&folder)).unwrap_or_default() {
+    for path in default_folders().iter().flat_map(|folder| living_sockets(folder)) {
         match ask(&path) {
             Ok(status) => name(topology, &status),
             Err(reason) => topology.shortfalls.push(Shortfall {

@@ -1,0 +1,143 @@
+//! Where a target is administered that nobody told where: in the folder of its service or user, or nowhere, and then it says
+//! so.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A user that has no folder for sockets: nobody.
+const NOBODY: u32 = 65_534;
+
+/// The program with an empty environment.
+fn program(path: &Path) -> Command {
+    let mut command = Command::new(path);
+    command.env_clear().stdin(Stdio::null());
+    command
+}
+
+fn selvedge() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_selvedge"))
+}
+
+/// A target, killed when the test is over.
+struct Serving {
+    child: Child,
+    /// What it printed until all that it serves was told.
+    told: String,
+    errors: PathBuf,
+}
+
+impl Serving {
+    fn start(mut command: Command, folder: &Path) -> Self {
+        let errors = folder.join("errors");
+        let log = std::fs::File::create(&errors).expect("the folder takes a file");
+        command.args(["serve", "-s", "0", "--reactors", "1", "--namespace", "null:1m"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the program runs");
+        let lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
+        let mut told = String::new();
+        for line in lines {
+            told += &format!("{}\n", line.expect("it prints"));
+            if told.contains("null, 1 MiB") {
+                break;
+            }
+        }
+        Self { child, told, errors }
+    }
+
+    fn errors(&self) -> String {
+        std::fs::read_to_string(&self.errors).expect("it was made")
+    }
+
+    fn end(mut self) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.errors()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program where everybody can run it, as a user who has no folder for sockets; our own user may be root, who has one.
+fn of_nobody(folder: &Path) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return program(selvedge());
+    }
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let copy = folder.join("selvedge");
+    if std::fs::hard_link(selvedge(), &copy).is_err() {
+        std::fs::copy(selvedge(), &copy).expect("the folder takes a copy");
+    }
+    let mut command = program(&copy);
+    command.uid(NOBODY).gid(NOBODY);
+    command
+}
+
+#[test]
+fn a_target_that_nobody_can_administer_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let serving = Serving::start(of_nobody(folder.path()), folder.path());
+    assert!(!serving.told.contains("administered at"), "{}", serving.told);
+    let errors = serving.end();
+    assert!(
+        errors.contains("nobody can administer this target") && errors.contains("--control unix:PATH"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_service_has_its_socket_in_its_own_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runtime = folder.path().join("service");
+    std::fs::create_dir(&runtime).expect("makes a folder");
+    let mut command = program(selvedge());
+    command.env("RUNTIME_DIRECTORY", format!("{}:/other", runtime.display()));
+    let serving = Serving::start(command, folder.path());
+    let at = format!("administered at unix:{}/", runtime.display());
+    assert!(serving.told.contains(&at), "{}", serving.told);
+    assert!(!serving.errors().contains("administer"), "{}", serving.errors());
+    // Whoever has the same folder finds it, and by its path without a word in front.
+    let path =
+        serving.told.lines().find_map(|line| line.strip_prefix("administered at unix:")).expect("a path");
+    for arguments in [&["status"][..], &["status", "--control", path]] {
+        let mut ask = program(selvedge());
+        let output =
+            ask.env("RUNTIME_DIRECTORY", &runtime).args(arguments).output().expect("the program runs");
+        let found =
+            output.status.success() || String::from_utf8_lossy(&output.stderr).contains("several targets");
+        assert!(found, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn what_killed_targets_leave_is_swept_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = || {
+        let mut command = program(selvedge());
+        command.env("RUNTIME_DIRECTORY", folder.path());
+        Serving::start(command, folder.path())
+    };
+    let sockets = || {
+        let entries = std::fs::read_dir(folder.path()).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).count()
+    };
+    let living = start();
+    drop(start());
+    drop(start());
+    // The last one is of a target that was killed as well.
+    let began = Instant::now();
+    while sockets() != 2 {
+        assert!(began.elapsed() < Duration::from_secs(10), "{} sockets", sockets());
+    }
+    let last = start();
+    assert_eq!(sockets(), 2, "two that live");
+    drop((living, last));
+}
