@@ -48,6 +48,7 @@ mod peculiarity;
 mod preparation;
 mod qos;
 mod reactor;
+mod receiving;
 #[cfg(not(feature = "simulation"))]
 mod reconnection;
 mod remains;

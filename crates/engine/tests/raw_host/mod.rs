@@ -4,6 +4,7 @@
 // Every test file uses a part of this one.
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part")]
 
+pub(crate) mod admin;
 mod client;
 pub(crate) mod host;
 pub(crate) mod resets;

@@ -34,17 +34,13 @@ use setting::Setting;
 
 /// Runs it and prints what it found.
 pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
-    if flags.top && !std::io::stderr().is_terminal() {
-        return Err(Failure::usage("--top fills the terminal on stderr, and there is none: leave it out"));
-    }
+    check_terminal(flags)?;
     if let Some(path) = &flags.job_file {
         return job_file::run(flags, path);
     }
     let began = Instant::now();
     let (mut workload, state) = Workload::new(flags)?;
-    if matches!(state, VerifyState::Check(_)) && flags.output_format == BenchFormat::FioJson {
-        return Err(Failure::usage("fio's JSON has no place for what --verify-only finds: use -o json"));
-    }
+    check_format(flags, &state)?;
     auto::check(flags, &workload, &state)?;
     let stop = Stop::on_signals()?;
     let setting = Setting::new(flags, &stop)?;
@@ -106,6 +102,20 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         }
     }
     finish(outcome, recorder.as_deref())
+}
+
+fn check_terminal(flags: &BenchFlags) -> Result<(), Failure> {
+    if flags.top && !std::io::stderr().is_terminal() {
+        return Err(Failure::usage("--top fills the terminal on stderr, and there is none: leave it out"));
+    }
+    Ok(())
+}
+
+fn check_format(flags: &BenchFlags, state: &VerifyState) -> Result<(), Failure> {
+    if matches!(state, VerifyState::Check(_)) && flags.output_format == BenchFormat::FioJson {
+        return Err(Failure::usage("fio's JSON has no place for what --verify-only finds: use -o json"));
+    }
+    Ok(())
 }
 
 /// Says what could not be done of matching queues to the NIC's.
