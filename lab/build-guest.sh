@@ -6,9 +6,13 @@
 # Nothing is installed on this machine and root is not needed: the packages go into a private apt root
 # and are only unpacked. The result is $SELVEDGE_LAB_DIR/guest/{vmlinux,initramfs.cpio,release}; a second
 # call finds it and is done. --fresh builds again, with whatever packages the mirror has by then.
+#
+# SELVEDGE_LAB_KERNEL names the Debian suite whose kernel boots (bullseye: 5.10, bookworm: 6.1, trixie: 6.12,
+# trixie-backports: newer). Such a guest is in guest-SUITE; its programs are those of the usual one.
 set -euo pipefail
 
 readonly SUITE=trixie
+readonly KERNEL_SUITE=${SELVEDGE_LAB_KERNEL:-$SUITE}
 readonly KERNEL_META=linux-image-cloud-amd64
 
 # Every program of these packages goes into the guest, with the shared libraries it needs.
@@ -33,6 +37,7 @@ userland=$lab/userland
 kernel=$lab/kernel
 tree=$lab/tree
 guest=$lab/guest
+[[ $KERNEL_SUITE == "$SUITE" ]] || guest+=-$KERNEL_SUITE
 
 say() { printf '[%4ds] %s\n' "$SECONDS" "$*"; }
 die() { printf 'build-guest.sh: %s\n' "$*" >&2; exit 1; }
@@ -87,6 +92,7 @@ write_sources() {
     [[ -e $keyring ]] || die "$keyring is missing (package debian-archive-keyring)"
     echo "deb [arch=amd64 signed-by=$keyring] $mirror $SUITE main"
     [[ -z $security ]] || echo "deb [arch=amd64 signed-by=$keyring] $security $SUITE-security main"
+    [[ $KERNEL_SUITE == "$SUITE" ]] || echo "deb [arch=amd64 signed-by=$keyring] $mirror $KERNEL_SUITE main"
 }
 
 # An apt that has this folder for its whole world, and an empty package database, so that it resolves
@@ -145,13 +151,21 @@ fetch_userland() {
 
 fetch_kernel() {
     local package
-    package=$(guest_apt cache depends "$KERNEL_META" |
+    local -a packages
+    package=$(guest_apt cache depends "$KERNEL_META/$KERNEL_SUITE" |
         awk '/Depends: linux-image-/ && !n++ { print $2 }')
-    [[ -n $package ]] || die "$KERNEL_META names no kernel"
+    [[ -n $package ]] || die "$KERNEL_META of $KERNEL_SUITE names no kernel"
     release=${package#linux-image-}
     rm -rf "$kernel"
     mkdir -p "$kernel"
-    (cd "$kernel" && guest_apt get download "$package" && dpkg-deb -x ./*.deb . && rm ./*.deb)
+    # Since Linux 7 the image and the modules are packages of their own.
+    mapfile -t packages < <(guest_apt cache depends "$package" |
+        awk -v release="-$release" '/Depends: linux-/ && index($2, release) { print $2 }')
+    (
+        cd "$kernel"
+        guest_apt get download "$package" "${packages[@]}"
+        for package in ./*.deb; do dpkg-deb -x "$package" . && rm "$package"; done
+    )
     # modprobe -d looks below /lib, and newer packages have only /usr/lib.
     [[ -e $kernel/lib ]] || ln -s usr/lib "$kernel/lib"
     depmod -b "$kernel" "$release"
@@ -161,6 +175,8 @@ fetch_kernel() {
 # QEMU enters an uncompressed kernel directly (PVH), which spares an emulated processor the unpacking.
 extract_vmlinux() {
     local image=$kernel/boot/vmlinuz-$release offset magic unpack
+    # Since Linux 7 it is beside its modules.
+    [[ -e $image ]] || image=$kernel/lib/modules/$release/vmlinuz
     while read -r magic unpack; do
         while read -r offset; do
             # The payload is followed by other bytes, of which the unpacker complains after its work.
@@ -172,7 +188,8 @@ extract_vmlinux() {
 \xfd7zXZ\x00 xz -dcq
 \x1f\x8b\x08 gzip -dcq
 FORMATS
-    die "no kernel found inside $image"
+    # Packed some other way (LZ4, until Linux 6.12): the emulated processor unpacks it.
+    cp "$image" "$guest/vmlinux"
 }
 
 copy_modules() {

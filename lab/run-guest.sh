@@ -17,7 +17,8 @@
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-guest=${SELVEDGE_LAB_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/selvedge-lab}/guest
+guest=${SELVEDGE_LAB_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/selvedge-lab}/guest${SELVEDGE_LAB_KERNEL:+-$SELVEDGE_LAB_KERNEL}
+[[ ${SELVEDGE_LAB_KERNEL:-trixie} != trixie ]] || guest=${guest%-trixie}
 
 timeout_s=180 memory_mib=2048 processors=2 shell='' console_copy=''
 forwards=() files=()

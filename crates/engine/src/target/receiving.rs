@@ -104,7 +104,7 @@ impl Connection {
                     }
                 }
                 Some(Event::Data(pdu)) => {
-                    self.on_data(&pdu, env).map_err(|end| end.within(pdu.as_bytes()))?
+                    self.on_data(&pdu, env).map_err(|end| end.within(pdu.as_bytes()))?;
                 }
                 Some(Event::DataEnd { digest_matches }) => self.on_data_end(digest_matches, env)?,
                 Some(Event::Initialize(request)) => {
