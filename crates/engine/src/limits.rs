@@ -23,6 +23,11 @@ pub const COPY_RANGES_MAX: u16 = 128;
 pub const COPY_RANGE_LENGTH_MAX: u64 = 4 << 20;
 /// Bytes of one Copy (MCL): memory copies so much in some milliseconds, in pieces of `WORK_BYTES_PER_TURN`.
 pub const COPY_LENGTH_MAX: u64 = 16 << 20;
+/// What deallocating a range counts as in limits on bytes, at most: less is zeroed by writing it, more is given back in one
+/// piece whatever its length.
+pub const DEALLOCATE_COST_BYTES_MAX: u64 = 64 << 10;
+/// What one Write Uncorrectable counts as in limits on bytes: a block, since all it writes is a note.
+pub const UNCORRECTABLE_COST_BYTES: u64 = 4096;
 /// Bytes of in-capsule data a host may send with an I/O command: four pages, as the Linux target offers.
 pub const IN_CAPSULE_LENGTH_MAX: usize = 16 << 10;
 /// Bytes of in-capsule data with an admin command: fixed by the TCP transport specification (7.4.5).

@@ -222,6 +222,11 @@ impl Connection {
 
     /// Whether a command has to wait for its namespace's limits; if not, it need not be asked again.
     pub(super) fn waits_for_limits(&mut self, index: u16, env: &mut Environment<'_>) -> bool {
+        let slot = self.slots.at(index);
+        if slot.work.is_told_by_data() && slot.data.is_none() {
+            // It is asked again when its data has come.
+            return false;
+        }
         let namespace: Option<Arc<Namespace>> =
             self.slots.at(index).attachment().map(|attachment| attachment.namespace.clone());
         let waits = namespace.is_some_and(|namespace| self.wait_for_limits(index, &namespace, env));

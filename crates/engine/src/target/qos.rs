@@ -48,6 +48,32 @@ pub(super) enum Direction {
     Write,
 }
 
+/// The bytes that a command costs. One that copies costs some in both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    pub(super) read_bytes: u64,
+    pub(super) written_bytes: u64,
+}
+
+impl Cost {
+    pub(super) const fn read(bytes: u64) -> Self {
+        Self { read_bytes: bytes, written_bytes: 0 }
+    }
+
+    pub(super) const fn written(bytes: u64) -> Self {
+        Self { read_bytes: 0, written_bytes: bytes }
+    }
+
+    /// The bytes in a direction, or in both together.
+    const fn bytes(&self, direction: Option<Direction>) -> u64 {
+        match direction {
+            Some(Direction::Read) => self.read_bytes,
+            Some(Direction::Write) => self.written_bytes,
+            None => self.read_bytes.saturating_add(self.written_bytes),
+        }
+    }
+}
+
 /// What a limit counts.
 #[derive(Clone, Copy, Debug)]
 enum Measure {
@@ -69,29 +95,31 @@ struct Limit {
 }
 
 impl Limit {
-    fn applies_to(&self, direction: Direction) -> bool {
+    /// Whether a command comes under it: as one of its direction, or by bytes that it moves in the other one.
+    fn applies_to(&self, direction: Direction, cost: Cost) -> bool {
         self.direction.is_none_or(|own| own == direction)
+            || matches!(self.measure, Measure::Bytes) && cost.bytes(self.direction) > 0
     }
 
     /// How long a command takes at this rate, in parts of a nanosecond.
-    fn cost(&self, bytes: u64) -> u64 {
+    fn time(&self, cost: Cost) -> u64 {
         let amount = match self.measure {
             Measure::Commands => 1,
-            Measure::Bytes => bytes,
+            Measure::Bytes => cost.bytes(self.direction),
         };
         // Rounded to the nearest, so that a great many commands are not off by a part each.
         let rate = u128::from(self.per_second);
-        let cost = (u128::from(amount) * PARTS_PER_S + rate / 2) / rate;
-        u64::try_from(cost).unwrap_or(u64::MAX)
+        let time = (u128::from(amount) * PARTS_PER_S + rate / 2) / rate;
+        u64::try_from(time).unwrap_or(u64::MAX)
     }
 
     /// Enters a command; from when on it may start, in parts of a nanosecond.
-    fn enter(&self, now: u64, bytes: u64) -> u64 {
-        let cost = self.cost(bytes);
+    fn enter(&self, now: u64, cost: Cost) -> u64 {
+        let time = self.time(cost);
         let mut before = self.busy_until.load(Ordering::Relaxed);
         loop {
             // A schedule behind the clock has nothing left: what was not used is gone.
-            let after = before.max(now).saturating_add(cost);
+            let after = before.max(now).saturating_add(time);
             // Nothing else is read on the strength of this number, so no order is needed.
             let exchange =
                 self.busy_until.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed);
@@ -103,9 +131,9 @@ impl Limit {
     }
 
     /// Takes a command off that was entered and does not start. Whoever was entered behind it keeps its time.
-    fn leave(&self, bytes: u64) {
-        let cost = self.cost(bytes);
-        let less = |busy_until: u64| Some(busy_until.saturating_sub(cost));
+    fn leave(&self, cost: Cost) {
+        let time = self.time(cost);
+        let less = |busy_until: u64| Some(busy_until.saturating_sub(time));
         // The closure never refuses.
         let _ = self.busy_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
@@ -196,10 +224,10 @@ impl ShaperView {
         Self { shaper, limits }
     }
 
-    /// Whether commands of this direction have to be asked about at all.
-    pub(super) fn is_limited(&mut self, direction: Direction) -> bool {
+    /// Whether a command of this direction and cost has to be asked about at all.
+    pub(super) fn is_limited(&mut self, direction: Direction, cost: Cost) -> bool {
         self.refresh();
-        self.limits.limits.iter().any(|limit| limit.applies_to(direction))
+        self.limits.limits.iter().any(|limit| limit.applies_to(direction, cost))
     }
 
     fn refresh(&mut self) {
@@ -208,17 +236,17 @@ impl ShaperView {
         }
     }
 
-    fn enter(&self, now_ns: u64, direction: Direction, bytes: u64) -> Turn {
+    fn enter(&self, now_ns: u64, direction: Direction, cost: Cost) -> Turn {
         let now = now_ns.saturating_mul(PARTS_PER_NS);
-        let applicable = self.limits.limits.iter().filter(|limit| limit.applies_to(direction));
-        let start = applicable.map(|limit| limit.enter(now, bytes)).max().unwrap_or(0).max(now);
+        let applicable = self.limits.limits.iter().filter(|limit| limit.applies_to(direction, cost));
+        let start = applicable.map(|limit| limit.enter(now, cost)).max().unwrap_or(0).max(now);
         Turn { epoch: self.limits.epoch, start_ns: start.div_ceil(PARTS_PER_NS) }
     }
 
-    fn leave(&self, turn: Turn, direction: Direction, bytes: u64) {
+    fn leave(&self, turn: Turn, direction: Direction, cost: Cost) {
         if turn.epoch == self.limits.epoch {
-            for limit in self.limits.limits.iter().filter(|limit| limit.applies_to(direction)) {
-                limit.leave(bytes);
+            for limit in self.limits.limits.iter().filter(|limit| limit.applies_to(direction, cost)) {
+                limit.leave(cost);
             }
         }
     }
@@ -233,8 +261,8 @@ impl ShaperView {
 #[derive(Debug)]
 pub(super) struct Lane<T> {
     direction: Direction,
-    /// The commands with their bytes.
-    waiting: VecDeque<(T, u64)>,
+    /// The commands with their costs.
+    waiting: VecDeque<(T, Cost)>,
     /// The first one's.
     turn: Option<Turn>,
 }
@@ -255,20 +283,19 @@ impl<T> Lane<T> {
         self.waiting.len()
     }
 
-    /// Puts a command of `bytes` bytes behind those that wait. It is to be asked for with [`Self::take`],
-    /// also at once.
-    pub(super) fn push(&mut self, command: T, bytes: u64) {
-        self.waiting.push_back((command, bytes));
+    /// Puts a command behind those that wait. It is to be asked for with [`Self::take`], also at once.
+    pub(super) fn push(&mut self, command: T, cost: Cost) {
+        self.waiting.push_back((command, cost));
     }
 
     /// The next command if it may start at `now_ns`. It is asked until there is none, after commands were put
     /// in and when the time of [`Self::wake_ns`] has come.
     pub(super) fn take(&mut self, view: &mut ShaperView, now_ns: u64) -> Option<T> {
-        let (_, bytes) = self.waiting.front()?;
+        let (_, cost) = self.waiting.front()?;
         view.refresh();
         let turn = match self.turn {
             Some(turn) if turn.epoch == view.limits.epoch => turn,
-            _ => view.enter(now_ns, self.direction, *bytes),
+            _ => view.enter(now_ns, self.direction, *cost),
         };
         if turn.start_ns > now_ns {
             self.turn = Some(turn);
@@ -303,270 +330,13 @@ impl<T> Lane<T> {
     }
 
     fn give_back(&mut self, view: &mut ShaperView) {
-        if let (Some(turn), Some((_, bytes))) = (self.turn.take(), self.waiting.front()) {
+        if let (Some(turn), Some((_, cost))) = (self.turn.take(), self.waiting.front()) {
             view.refresh();
-            view.leave(turn, self.direction, *bytes);
+            view.leave(turn, self.direction, *cost);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-    const SECOND: u64 = 1_000 * MS;
-
-    /// A host that keeps `depth` commands outstanding, each of which ends when it starts.
-    struct Caller {
-        view: ShaperView,
-        lane: Lane<()>,
-        bytes: u64,
-        starts_ns: Vec<u64>,
-    }
-
-    impl Caller {
-        fn new(shaper: &Arc<Shaper>, direction: Direction, depth: usize, bytes: u64) -> Self {
-            let mut lane = Lane::new(direction);
-            (0..depth).for_each(|_| lane.push((), bytes));
-            Self { view: ShaperView::new(Arc::clone(shaper)), lane, bytes, starts_ns: Vec::new() }
-        }
-
-        /// Starts what may start; when it wants to be asked again.
-        fn step(&mut self, now_ns: u64) -> u64 {
-            while self.lane.take(&mut self.view, now_ns).is_some() {
-                self.starts_ns.push(now_ns);
-                self.lane.push((), self.bytes);
-            }
-            self.lane.wake_ns(now_ns).expect("its queue is never empty")
-        }
-
-        fn count(&self, from_ns: u64, to_ns: u64) -> f64 {
-            self.starts_ns.iter().filter(|start| (from_ns..to_ns).contains(start)).count() as f64
-        }
-    }
-
-    /// Runs the callers on virtual time, each woken up to `late_ns` after it wanted to be.
-    fn run(callers: &mut [Caller], from_ns: u64, to_ns: u64, late_ns: u64) {
-        let mut wake_ns = vec![from_ns; callers.len()];
-        let mut turns = 0_u64;
-        loop {
-            let at = (0..callers.len()).min_by_key(|at| wake_ns[*at]).expect("there are callers");
-            let now_ns = wake_ns[at];
-            if now_ns >= to_ns {
-                return;
-            }
-            // Spread over the whole range, and the same each time.
-            turns += 1;
-            let late = if late_ns == 0 { 0 } else { turns.wrapping_mul(0x9e37_79b9_7f4a_7c15) % late_ns };
-            wake_ns[at] = callers[at].step(now_ns).max(now_ns + 1) + late;
-        }
-    }
-
-    fn shaper(config: QosConfig) -> Arc<Shaper> {
-        Arc::new(Shaper::new(&config))
-    }
-
-    fn iops(iops: u64) -> QosConfig {
-        QosConfig { iops: Some(iops), ..QosConfig::default() }
-    }
-
-    fn assert_near(actual: f64, expected: f64, tolerance: f64, what: &str) {
-        let off = (actual - expected).abs() / expected;
-        assert!(off <= tolerance, "{what}: {actual}, not {expected}");
-    }
-
-    #[test]
-    fn the_rate_over_ten_seconds_is_the_limit_with_any_number_of_callers() {
-        for (count, depth, late_ns) in [(1, 1, 0), (1, 32, 0), (16, 1, 0), (16, 32, 0), (16, 8, 5 * MS)] {
-            for limit in [1_000, 33_333, 100_000] {
-                let shaper = shaper(iops(limit));
-                let new = |_| Caller::new(&shaper, Direction::Read, depth, 4096);
-                let mut callers: Vec<_> = (0..count).map(new).collect();
-                run(&mut callers, SECOND, 11 * SECOND, late_ns);
-                let total: f64 = callers.iter().map(|caller| caller.starts_ns.len() as f64).sum();
-                assert_near(total, 10.0 * limit as f64, 0.005, &format!("{count} callers of depth {depth}"));
-            }
-        }
-    }
-
-    #[test]
-    fn threads_get_distinct_places_in_one_schedule() {
-        const THREADS: usize = 16;
-        const EACH: usize = 2_000;
-        let shaper = shaper(iops(10_000));
-        let enter_all = || {
-            let view = ShaperView::new(Arc::clone(&shaper));
-            (0..EACH).map(|_| view.enter(SECOND, Direction::Write, 512).start_ns).collect::<Vec<_>>()
-        };
-        let mut starts_ns: Vec<u64> = thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(enter_all)).collect();
-            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
-        });
-        starts_ns.sort_unstable();
-        for (place, start_ns) in starts_ns.iter().enumerate() {
-            // 100 us each; the first 200 are the burst.
-            let due_ns = (SECOND + place as u64 * SECOND / 10_000).saturating_sub(BURST_NS).max(SECOND);
-            assert_eq!(*start_ns, due_ns, "place {place}");
-        }
-    }
-
-    #[test]
-    fn every_second_after_the_first_has_the_limit() {
-        for late_ns in [0, 10 * MS] {
-            let shaper = shaper(iops(1_000));
-            let mut callers = [Caller::new(&shaper, Direction::Read, 16, 4096)];
-            run(&mut callers, 0, 10 * SECOND, late_ns);
-            for from_ms in 1_000..9_000 {
-                let count = callers[0].count(from_ms * MS, from_ms * MS + SECOND);
-                assert!((950.0..=1050.0).contains(&count), "{count} from {from_ms} ms on");
-            }
-        }
-    }
-
-    #[test]
-    fn bytes_are_limited_whatever_the_size_of_commands() {
-        for (bytes, limit) in
-            [(512, 10_000_000_000), (4096, 100_000_000), (1 << 20, 10 << 20), (131_072, 3 << 20)]
-        {
-            let shaper = shaper(QosConfig { write_bytes: Some(limit), ..QosConfig::default() });
-            let mut callers = [Caller::new(&shaper, Direction::Write, 4, bytes)];
-            // A tenth of a second is enough where there are millions of commands in it.
-            let time_ns = if bytes == 512 { SECOND / 10 } else { 30 * SECOND };
-            run(&mut callers, 2 * SECOND, 2 * SECOND + time_ns, 0);
-            let moved = callers[0].starts_ns.len() as f64 * bytes as f64;
-            let burst = limit as f64 * BURST_NS as f64 / 1e9 + bytes as f64;
-            let due = limit as f64 * time_ns as f64 / 1e9;
-            assert!((due * 0.999..=due * 1.001 + burst).contains(&moved), "{moved} of {due}");
-        }
-    }
-
-    #[test]
-    fn a_command_larger_than_a_second_allows_passes_and_is_paid_for() {
-        let shaper = shaper(QosConfig { bytes: Some(64 << 10), ..QosConfig::default() });
-        let mut callers = [Caller::new(&shaper, Direction::Read, 2, 1 << 20)];
-        run(&mut callers, SECOND, 50 * SECOND, 0);
-        let due_ns = [0, 16, 32, 48].map(|at| SECOND + at * SECOND - if at == 0 { 0 } else { BURST_NS });
-        assert_eq!(callers[0].starts_ns, due_ns);
-    }
-
-    #[test]
-    fn reads_and_writes_have_limits_apart_and_one_together() {
-        let both = QosConfig { read_iops: Some(2_000), write_iops: Some(500), ..QosConfig::default() };
-        for (config, reads, writes) in [
-            (both, 2_000.0, 500.0),
-            // Each waits for its own, so the one under the common limit that is left gets the rest.
-            (QosConfig { iops: Some(1_500), ..both }, 1_000.0, 500.0),
-            (QosConfig { iops: Some(600), write_iops: Some(100), ..QosConfig::default() }, 500.0, 100.0),
-        ] {
-            let shaper = shaper(config);
-            let mut callers = [
-                Caller::new(&shaper, Direction::Read, 32, 4096),
-                Caller::new(&shaper, Direction::Write, 32, 4096),
-            ];
-            run(&mut callers, SECOND, 11 * SECOND, 0);
-            assert_near(callers[0].starts_ns.len() as f64, 10.0 * reads, 0.01, "reads");
-            assert_near(callers[1].starts_ns.len() as f64, 10.0 * writes, 0.01, "writes");
-        }
-    }
-
-    #[test]
-    fn a_deep_queue_starves_no_shallow_one() {
-        for late_ns in [0, MS] {
-            let shaper = shaper(iops(1_000));
-            let mut callers: Vec<_> = [1, 128, 128]
-                .iter()
-                .map(|depth| Caller::new(&shaper, Direction::Read, *depth, 4096))
-                .collect();
-            run(&mut callers, SECOND, 11 * SECOND, late_ns);
-            for caller in &callers {
-                let share = caller.starts_ns.len() as f64 / 10_000.0;
-                assert!(share > 0.25, "a third is fair, and one caller has {share}");
-            }
-        }
-    }
-
-    #[test]
-    fn waiting_commands_learn_of_other_limits() {
-        let shaper = shaper(iops(1));
-        let mut callers = [Caller::new(&shaper, Direction::Read, 8, 4096)];
-        run(&mut callers, 0, SECOND / 2, 0);
-        assert_eq!(callers[0].starts_ns.len(), 1, "one command a second");
-        shaper.update(&iops(1_000));
-        assert_eq!(shaper.config(), iops(1_000));
-        run(&mut callers, SECOND / 2, SECOND, 0);
-        assert_near(callers[0].count(SECOND / 2, SECOND), 500.0, 0.05, "a thousand times more");
-        shaper.update(&QosConfig::default());
-        assert!(!callers[0].view.is_limited(Direction::Read));
-        for _ in 0..8 {
-            assert!(callers[0].lane.take(&mut callers[0].view, SECOND).is_some(), "nothing is limited");
-        }
-        shaper.update(&iops(10));
-        callers[0].lane.push((), 4096);
-        run(&mut callers, SECOND, 11 * SECOND, 0);
-        assert_near(callers[0].count(SECOND, 11 * SECOND), 100.0, 0.02, "the lower limit holds at once");
-    }
-
-    #[test]
-    fn nobody_sleeps_through_a_change() {
-        let shaper = shaper(QosConfig { bytes: Some(1), ..QosConfig::default() });
-        let mut caller = Caller::new(&shaper, Direction::Write, 2, 1 << 20);
-        caller.step(SECOND);
-        let wake_ns = caller.step(SECOND);
-        assert!(wake_ns <= SECOND + RECHECK_NS, "twelve days are ahead, and it asks at {wake_ns}");
-        // Whoever entered under the old limit, at the last moment, has not spoilt the new one's schedule.
-        let late = ShaperView::new(Arc::clone(&shaper));
-        shaper.update(&QosConfig { bytes: Some(1 << 30), ..QosConfig::default() });
-        late.enter(SECOND, Direction::Write, 1 << 20);
-        assert!(caller.lane.take(&mut caller.view, wake_ns).is_some());
-    }
-
-    #[test]
-    fn the_same_limits_again_give_no_new_allowance() {
-        let shaper = shaper(iops(10));
-        let mut callers = [Caller::new(&shaper, Direction::Read, 4, 4096)];
-        for second in 0..10 {
-            run(&mut callers, second * SECOND, (second + 1) * SECOND, 0);
-            shaper.update(&iops(10));
-        }
-        assert!(callers[0].starts_ns.len() <= 101);
-    }
-
-    #[test]
-    fn what_is_cancelled_is_given_back() {
-        let shaper = shaper(iops(10));
-        let mut first = Caller::new(&shaper, Direction::Read, 1, 4096);
-        first.step(SECOND);
-        let enter = |now_ns| {
-            let mut caller = Caller::new(&shaper, Direction::Read, 3, 4096);
-            let wake_ns = caller.step(now_ns);
-            (caller, wake_ns)
-        };
-        let (mut closed, wake_ns) = enter(SECOND);
-        assert_eq!(closed.lane.len(), 3);
-        assert_eq!(closed.lane.close(&mut closed.view).count(), 3);
-        assert!(closed.lane.is_empty() && closed.lane.wake_ns(SECOND).is_none());
-        let (mut aborted, same_ns) = enter(SECOND);
-        assert_eq!(wake_ns, same_ns, "the place is free again");
-        assert!(aborted.lane.remove(&mut aborted.view, |()| true).is_some());
-        assert_eq!(aborted.step(SECOND), wake_ns, "the next one takes the first one's place");
-        shaper.update(&iops(20));
-        assert_eq!(
-            aborted.lane.close(&mut aborted.view).count(),
-            2,
-            "nothing to give back in the new schedule"
-        );
-        assert_eq!(enter(SECOND).0.starts_ns.len(), 1);
-    }
-
-    #[test]
-    fn the_largest_numbers_do_not_overflow() {
-        let config = QosConfig { bytes: Some(1), iops: Some(u64::MAX), ..QosConfig::default() };
-        let view = ShaperView::new(shaper(config));
-        for now_ns in [0, u64::MAX / 2, u64::MAX] {
-            assert!(view.enter(now_ns, Direction::Read, u64::MAX).start_ns <= u64::MAX / PARTS_PER_NS + 1);
-        }
-    }
-}
+#[path = "qos_tests.rs"]
+mod tests;

@@ -3,10 +3,14 @@
 
 use std::sync::Arc;
 
+use nvme::io::{DatasetRange, copy_ranges};
+use zerocopy::FromBytes;
+
 use super::connection::{Connection, Environment};
 use super::namespace::Namespace;
-use super::qos::{Direction, Lane, ShaperView};
+use super::qos::{Cost, Direction, Lane, ShaperView};
 use super::slot::{Stage, Work};
+use crate::limits::{DEALLOCATE_COST_BYTES_MAX, UNCORRECTABLE_COST_BYTES};
 use crate::ring::Moment;
 
 /// The lanes of one connection for one namespace.
@@ -36,16 +40,31 @@ impl Drop for Lanes {
     }
 }
 
-/// Which limits a command comes under, and with how many bytes.
-fn measure(work: &Work) -> Option<(Direction, u64)> {
-    match work {
+/// Which limits a command comes under, and what it costs. Whether its bytes travel to a host makes no difference to the
+/// storage, nor to the others who use it.
+fn measure(work: &Work, data: &[u8], block_shift: u32) -> Option<(Direction, Cost)> {
+    let bytes = |blocks: u32| u64::from(blocks) << block_shift;
+    match *work {
         Work::Read { range } | Work::Compare { range } | Work::Verify { range } => {
-            Some((Direction::Read, range.length))
+            Some((Direction::Read, Cost::read(range.length)))
         }
-        Work::Write { range, .. } => Some((Direction::Write, range.length)),
-        // These move no data of the host's; they count as commands.
-        Work::Zero { .. } | Work::Spoil { .. } | Work::Deallocate { .. } | Work::Copy { .. } => {
-            Some((Direction::Write, 0))
+        Work::Write { range, .. } | Work::Zero { range, .. } => {
+            Some((Direction::Write, Cost::written(range.length)))
+        }
+        // It writes a note, however long its range is.
+        Work::Spoil { .. } => Some((Direction::Write, Cost::written(UNCORRECTABLE_COST_BYTES))),
+        Work::Deallocate { next, ranges } => {
+            let list = data.chunks_exact(size_of::<DatasetRange>()).take(usize::from(ranges));
+            let ranges =
+                list.skip(usize::from(next)).filter_map(|range| DatasetRange::read_from_bytes(range).ok());
+            let costs = ranges.map(|range| bytes(range.blocks.get()).min(DEALLOCATE_COST_BYTES_MAX));
+            Some((Direction::Write, Cost::written(costs.sum())))
+        }
+        Work::Copy { ranges, format, .. } => {
+            // A list that is not one is refused when it is looked at, and costs no more than a command.
+            let list = copy_ranges(format, ranges, data).ok();
+            let length = list.map_or(0, |list| list.map(|(_, blocks)| bytes(blocks)).sum());
+            Some((Direction::Write, Cost { read_bytes: length, written_bytes: length }))
         }
         Work::Free | Work::Flush | Work::Reservation { .. } | Work::Admin => None,
     }
@@ -59,18 +78,19 @@ impl Connection {
         namespace: &Arc<Namespace>,
         env: &mut Environment<'_>,
     ) -> bool {
-        let Some((direction, bytes)) = measure(&self.slots.at(index).work) else { return false };
+        let (work, data) = (self.slots.at(index).work, self.slots.data(index));
+        let Some((direction, cost)) = measure(&work, data, namespace.block_shift()) else { return false };
         let known = self.lanes.iter().position(|lanes| Arc::ptr_eq(&lanes.namespace, namespace));
         let at = known.unwrap_or_else(|| {
             self.lanes.push(Lanes::new(namespace));
             self.lanes.len() - 1
         });
         let lanes = &mut self.lanes[at];
-        if !lanes.view.is_limited(direction) && lanes.lanes[direction as usize].is_empty() {
+        if !lanes.view.is_limited(direction, cost) && lanes.lanes[direction as usize].is_empty() {
             return false;
         }
         self.slots.at(index).stage = Stage::Limits;
-        self.lanes[at].lanes[direction as usize].push(index, bytes);
+        self.lanes[at].lanes[direction as usize].push(index, cost);
         self.run_lanes(env);
         true
     }
@@ -118,5 +138,48 @@ impl Connection {
     /// Forgets lanes in which nothing waits.
     pub(super) fn trim_lanes(&mut self) {
         self.lanes.retain(|lanes| lanes.lanes.iter().any(|lane| !lane.is_empty()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nvme::io::{CopyFormat, encode_copy_ranges, encode_ranges};
+
+    use super::*;
+    use crate::backend::ZeroMethod;
+    use crate::target::namespace::ByteRange;
+
+    #[test]
+    fn commands_cost_what_they_do_to_the_storage() {
+        const PAGE: u64 = 4096;
+        let range = ByteRange { offset: 0, length: 5 * PAGE };
+        let written = |bytes| Some((Direction::Write, Cost::written(bytes)));
+        let read = |bytes| Some((Direction::Read, Cost::read(bytes)));
+        let zero = |method| Work::Zero { range, method, deallocate: false, durable: false };
+        let copy = |ranges| {
+            let format = CopyFormat::Format0;
+            Work::Copy { next: 0, ranges, format, durable: false, done: 0, to: 0 }
+        };
+        let sources = encode_copy_ranges(CopyFormat::Format0, &[(0, 3), (9, 2)]);
+        // One that is shorter than what is free, one that is longer, and one that the command does not name.
+        let list = encode_ranges(&[(0, 2), (100, 1 << 20), (7, 1)]);
+        let both = Cost { read_bytes: 5 * PAGE, written_bytes: 5 * PAGE };
+        for (work, data, expected) in [
+            (Work::Read { range }, &[][..], read(5 * PAGE)),
+            (Work::Compare { range }, &[], read(5 * PAGE)),
+            (Work::Verify { range }, &[], read(5 * PAGE)),
+            (Work::Write { range, durable: false }, &[], written(5 * PAGE)),
+            (zero(ZeroMethod::Write), &[], written(5 * PAGE)),
+            (zero(ZeroMethod::Allocate(0)), &[], written(5 * PAGE)),
+            (Work::Spoil { range }, &[], written(UNCORRECTABLE_COST_BYTES)),
+            (Work::Deallocate { next: 0, ranges: 2 }, &list, written(2 * PAGE + DEALLOCATE_COST_BYTES_MAX)),
+            // A hint without "deallocate" does nothing.
+            (Work::Deallocate { next: 2, ranges: 2 }, &list, written(0)),
+            (copy(2), &sources, Some((Direction::Write, both))),
+            (copy(3), &sources, Some((Direction::Write, Cost::default()))),
+            (Work::Flush, &[], None),
+        ] {
+            assert_eq!(measure(&work, data, PAGE.ilog2()), expected, "{work:?}");
+        }
     }
 }

@@ -44,6 +44,11 @@ pub(super) enum Work {
 }
 
 impl Work {
+    /// Whether it stands in the command's data which blocks it reaches.
+    pub(super) const fn is_told_by_data(&self) -> bool {
+        matches!(self, Self::Deallocate { .. } | Self::Copy { .. })
+    }
+
     /// Whether it changes blocks in `range`, as far as can be told.
     pub(super) const fn may_write(&self, range: &ByteRange) -> bool {
         match self {
