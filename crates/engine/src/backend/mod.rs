@@ -11,6 +11,8 @@ mod file;
 mod file_identity;
 mod identity;
 mod memory;
+#[cfg_attr(not(test), expect(dead_code, reason = "memory takes them with the next change"))]
+mod page_locks;
 #[cfg(not(feature = "simulation"))]
 mod rbd;
 #[cfg(feature = "simulation")]
