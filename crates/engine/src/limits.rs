@@ -175,6 +175,9 @@ pub const SEND_BYTES_MAX: usize = 4 << 20;
 /// Bytes queued for sending at which a connection sends before it works on through what it has received: the host takes
 /// the first answers while the next are made.
 pub const SEND_BATCH_BYTES: usize = 128 << 10;
+/// Whoever would read a page of a memory namespace that a writer waits for lets it go first for so long, in microseconds: a
+/// few send calls of those who read it meanwhile. Without it many readers of one page could keep a writer out.
+pub const WRITERS_FIRST_US: u64 = 200;
 /// Entries of a reactor's submission ring.
 pub const RING_ENTRIES: u32 = 512;
 /// Time a reactor polls before it sleeps, at most, in microseconds; less where polling did not pay.

@@ -58,7 +58,9 @@ impl BareServer {
             .expect("memory");
             let Backend::Memory(memory) = backend else { unreachable!("memory was asked for") };
             let block: Vec<u8> = (0..BLOCK).map(|at| at as u8).collect();
-            (0..span / BLOCK as u64).for_each(|at| memory.write(at * BLOCK as u64, &block));
+            for at in 0..span / BLOCK as u64 {
+                assert_eq!(memory.write(at * BLOCK as u64, &block), BLOCK, "nobody else uses it");
+            }
             let streams: Vec<Stream> =
                 (0..connections).map(|_| Stream::new(listener.accept().expect("a connection").0)).collect();
             match style {

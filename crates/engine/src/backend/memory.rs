@@ -3,28 +3,37 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
+use super::page_locks::{PAGES_PER_WORD, PageLocks, WORDS};
 use crate::ring::Span;
 
 const WORD: usize = size_of::<u64>();
 const PAGE: u64 = 4096;
+/// What is locked and copied in one piece, and what is zeroed so: a huge page is given back as a whole.
+const PIECE: u64 = PAGES_PER_WORD * PAGE;
+const ZEROED_PIECE: u64 = 2 << 20;
+/// Bytes of the pages' locks.
+const LOCKS: usize = WORDS * WORD;
 /// How much larger than it begins a memory may become, and what even a small one may.
 const RESERVED_TIMES: usize = 16;
 const RESERVED_MIN: usize = 64 << 30;
 /// From this many bytes on, zeroing gives the pages back instead of writing them.
 const RELEASE_AT: u64 = 64 << 10;
 
-/// A stretch of anonymous memory. Blocks are multiples of 8 bytes, so all of it is reached as 64-bit atomics: two
-/// hosts that write one block at the same time mix their words, as two writers of a disk may, and never more.
+/// A stretch of anonymous memory. Blocks are multiples of 8 bytes, so all of it is reached as 64-bit atomics. Whoever reads
+/// or writes a page has its lock, so that a block is always of one write. A lock that somebody else has is not waited for:
+/// what could be done without it is told, and the caller comes again for the rest.
 #[derive(Debug)]
 pub struct Memory {
     pointer: NonNull<c_void>,
     length: AtomicUsize,
-    /// Bytes of address space that are ours, so that it can grow where it is.
+    /// Bytes of address space that are ours, so that it can grow where it is. The pages' locks are behind them.
     reserved: usize,
 }
 
@@ -35,6 +44,14 @@ unsafe impl Send for Memory {}
 #[allow(unsafe_code)]
 unsafe impl Sync for Memory {}
 
+/// Pages that its owner alone may write, until it is dropped.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    memory: &'a Memory,
+    offset: u64,
+    length: usize,
+}
+
 impl Memory {
     /// `size` bytes of zeroes, a multiple of 8. Pages are taken from the system when they are first written.
     ///
@@ -42,7 +59,7 @@ impl Memory {
     /// When the address space or the memory is not to be had.
     pub fn new(size: u64) -> io::Result<Self> {
         let length = usize::try_from(size).ok().filter(|length| *length > 0 && length.is_multiple_of(WORD));
-        let Some(length) = length else {
+        let Some(length) = length.filter(|length| *length <= usize::MAX - LOCKS - PAGE as usize) else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the size is no whole number of blocks"));
         };
         let (protection, flags) =
@@ -51,14 +68,15 @@ impl Memory {
             // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
             #[allow(unsafe_code)]
             unsafe {
-                mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags)
+                mmap_anonymous(std::ptr::null_mut(), bytes.saturating_add(LOCKS), protection, flags)
             }
         };
+        let length_in_pages = length.next_multiple_of(PAGE as usize);
         // Address space costs nothing where the system overcommits; where it does not, there is no room to grow.
-        let reserved = length.saturating_mul(RESERVED_TIMES).max(RESERVED_MIN);
+        let reserved = length_in_pages.saturating_mul(RESERVED_TIMES).max(RESERVED_MIN);
         let (pointer, reserved) = match map(reserved) {
             Ok(pointer) => (pointer, reserved),
-            Err(_) => (map(length)?, length),
+            Err(_) => (map(length_in_pages)?, length_in_pages),
         };
         let pointer = NonNull::new(pointer).ok_or(io::ErrorKind::OutOfMemory)?;
         // Transparent huge pages where the system has them to spare: random reads then miss the TLB less often.
@@ -83,15 +101,38 @@ impl Memory {
             let most = self.reserved;
             return Err(io::Error::other(format!("it was given room to grow to {most} bytes at most")));
         };
-        let before = self.length.swap(wanted, Ordering::Relaxed);
-        if wanted < before {
-            // Commands that were begun before may still reach the range: it stays mapped.
-            self.zero_within(wanted as u64, (before - wanted) as u64, before);
+        let before = self.length.swap(wanted, Ordering::Relaxed) as u64;
+        // Commands that were begun before may still reach the range: it stays mapped.
+        let mut lost = wanted as u64;
+        while lost < before {
+            lost += self.zero(lost, before - lost);
+            if lost < before {
+                // A reactor has a page for one send call at most.
+                thread::yield_now();
+            }
         }
         Ok(())
     }
 
-    /// The bytes from `offset` on, to be sent by the kernel.
+    /// Takes the bytes from `offset` on to be read, up to a page that is being written; how many it has taken. They are to
+    /// be given back with [`Self::release`]. Who `insists` has let a writer go first already.
+    ///
+    /// # Panics
+    /// When they do not lie within the memory.
+    pub fn hold(&self, offset: u64, length: usize, insists: bool) -> usize {
+        self.check(offset, length);
+        let pages = pages_of(offset, length as u64);
+        let first = pages.start;
+        let taken = self.locks().read(pages, insists);
+        bytes_in(offset, length as u64, first + taken) as usize
+    }
+
+    /// Gives bytes back that were taken to be read.
+    pub fn release(&self, offset: u64, length: usize) {
+        self.locks().end_read(pages_of(offset, length as u64));
+    }
+
+    /// The bytes from `offset` on, to be sent by the kernel while they are held.
     ///
     /// # Panics
     /// When they do not lie within the memory.
@@ -104,69 +145,117 @@ impl Memory {
         }
     }
 
-    /// Copies `bytes` to `offset`; both are multiples of 8.
+    /// Copies the bytes from `offset` on into `bytes`, while they are held; both are multiples of 8.
     ///
     /// # Panics
     /// When they are not, or do not lie within the memory.
-    pub fn write(&self, offset: u64, bytes: &[u8]) {
-        let words = self.words(offset, bytes.len());
-        for (word, bytes) in words.iter().zip(bytes.chunks_exact(WORD)) {
-            let value = u64::from_ne_bytes(bytes.try_into().expect("a chunk is a word"));
-            word.store(value, Ordering::Relaxed);
-        }
-    }
-
-    /// Copies the bytes from `offset` on into `bytes`; both are multiples of 8.
-    ///
-    /// # Panics
-    /// When they are not, or do not lie within the memory.
-    pub fn read(&self, offset: u64, bytes: &mut [u8]) {
+    pub fn read_held(&self, offset: u64, bytes: &mut [u8]) {
         let words = self.words(offset, bytes.len());
         for (word, bytes) in words.iter().zip(bytes.chunks_exact_mut(WORD)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
     }
 
-    /// Whether the bytes from `offset` on are `bytes`.
+    /// Copies the bytes from `offset` on into `bytes`, up to a page that is being written; how many it has copied. Both are
+    /// multiples of 8.
+    ///
+    /// # Panics
+    /// When they are not, or do not lie within the memory.
+    pub fn read(&self, offset: u64, bytes: &mut [u8], insists: bool) -> usize {
+        for piece in pieces(offset, bytes.len() as u64) {
+            let (at, wanted) = ((piece.start - offset) as usize, (piece.end - piece.start) as usize);
+            let held = self.hold(piece.start, wanted, insists);
+            self.read_held(piece.start, &mut bytes[at..at + held]);
+            self.release(piece.start, held);
+            if held < wanted {
+                return at + held;
+            }
+        }
+        bytes.len()
+    }
+
+    /// Whether the bytes from `offset` on are `bytes`; `None` when a page is being written first.
     ///
     /// # Panics
     /// When they do not lie within the memory, or are no multiples of 8.
-    pub fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
+    pub fn equals(&self, offset: u64, bytes: &[u8], insists: bool) -> Option<bool> {
+        for piece in pieces(offset, bytes.len() as u64) {
+            let (at, wanted) = ((piece.start - offset) as usize, (piece.end - piece.start) as usize);
+            let held = self.hold(piece.start, wanted, insists);
+            let are_equal = self.equals_held(piece.start, &bytes[at..at + held]);
+            self.release(piece.start, held);
+            if !are_equal {
+                return Some(false);
+            }
+            if held < wanted {
+                return None;
+            }
+        }
+        Some(true)
+    }
+
+    /// Copies `bytes` to `offset`, up to a page that somebody else uses; how many it has copied. Both are multiples of 8.
+    ///
+    /// # Panics
+    /// When they are not, or do not lie within the memory.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> usize {
+        for piece in pieces(offset, bytes.len() as u64) {
+            let (at, wanted) = ((piece.start - offset) as usize, (piece.end - piece.start) as usize);
+            let writer = self.take(piece.start, wanted);
+            let taken = writer.length;
+            writer.write(&bytes[at..at + taken]);
+            if taken < wanted {
+                return at + taken;
+            }
+        }
+        bytes.len()
+    }
+
+    /// All of the bytes from `offset` on, to be written; `None` when somebody else uses a page of them.
+    ///
+    /// # Panics
+    /// When they do not lie within the memory.
+    pub fn writer(&self, offset: u64, length: usize) -> Option<Writer<'_>> {
+        let writer = self.take(offset, length);
+        (writer.length == length).then_some(writer)
+    }
+
+    /// Makes `length` bytes from `offset` on zeroes, up to a page that somebody else uses; how many it has made. Both are
+    /// multiples of 8. Large ranges go back to the system.
+    ///
+    /// # Panics
+    /// When they are not, or do not lie within the memory.
+    pub fn zero(&self, offset: u64, length: u64) -> u64 {
+        assert!(offset + length <= self.reserved as u64, "a range within the memory");
+        let mut at = offset;
+        while at < offset + length {
+            let wanted = (offset + length - at).min(ZEROED_PIECE - at % ZEROED_PIECE);
+            let writer = self.take(at, wanted as usize);
+            writer.zero();
+            at += writer.length as u64;
+            if (writer.length as u64) < wanted {
+                break;
+            }
+        }
+        at - offset
+    }
+
+    /// Takes the bytes from `offset` on to be written, up to a page that somebody else uses.
+    fn take(&self, offset: u64, length: usize) -> Writer<'_> {
+        self.check(offset, length);
+        let pages = pages_of(offset, length as u64);
+        let first = pages.start;
+        let taken = self.locks().write(pages);
+        let length = bytes_in(offset, length as u64, first + taken) as usize;
+        Writer { memory: self, offset, length }
+    }
+
+    fn equals_held(&self, offset: u64, bytes: &[u8]) -> bool {
         let words = self.words(offset, bytes.len());
         words
             .iter()
             .zip(bytes.chunks_exact(WORD))
             .all(|(word, bytes)| word.load(Ordering::Relaxed).to_ne_bytes() == bytes)
-    }
-
-    /// Makes `length` bytes from `offset` on zeroes; both are multiples of 8. Large ranges go back to the system.
-    ///
-    /// # Panics
-    /// When they are not, or do not lie within the memory.
-    pub fn zero(&self, offset: u64, length: u64) {
-        self.zero_within(offset, length, self.reserved);
-    }
-
-    fn zero_within(&self, offset: u64, length: u64, limit: usize) {
-        assert!(offset + length <= limit as u64, "a range within the memory");
-        let end = offset + length;
-        let (first, last) = (offset.next_multiple_of(PAGE), end - end % PAGE);
-        if length < RELEASE_AT || first >= last {
-            return self.fill(offset, length);
-        }
-        self.fill(offset, first - offset);
-        self.fill(last, end - last);
-        let start = self.check(first, (last - first) as usize);
-        // SAFETY: whole pages of our own mapping, checked above. Private anonymous memory reads as zeroes afterwards,
-        // and it is only ever reached as atomics, for which zero is a value like any other.
-        #[allow(unsafe_code)]
-        let released = unsafe {
-            let pointer = self.pointer.as_ptr().cast::<u8>().add(start).cast();
-            madvise(pointer, (last - first) as usize, Advice::LinuxDontNeed)
-        };
-        if released.is_err() {
-            self.fill(first, last - first);
-        }
     }
 
     fn fill(&self, offset: u64, length: u64) {
@@ -189,6 +278,15 @@ impl Memory {
         }
     }
 
+    fn locks(&self) -> PageLocks<'_> {
+        // SAFETY: the mapping has room for them behind the reserved bytes, which end on a page; nothing else is there, and
+        // zero, as which they begin, is a value like any other.
+        #[allow(unsafe_code)]
+        let words =
+            unsafe { &*self.pointer.as_ptr().cast::<u8>().add(self.reserved).cast::<[AtomicU64; WORDS]>() };
+        PageLocks::new(words)
+    }
+
     fn check(&self, offset: u64, length: usize) -> usize {
         let start = usize::try_from(offset).expect("an offset within the memory");
         assert!(start <= self.reserved && length <= self.reserved - start, "a range within the memory");
@@ -200,8 +298,77 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this length, and nothing borrows it any more.
         #[allow(unsafe_code)]
-        let _ = unsafe { munmap(self.pointer.as_ptr(), self.reserved) };
+        let _ = unsafe { munmap(self.pointer.as_ptr(), self.reserved + LOCKS) };
     }
+}
+
+impl Writer<'_> {
+    /// Copies `bytes` to where it begins; a multiple of 8.
+    ///
+    /// # Panics
+    /// When it has room for less.
+    pub fn write(&self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.length, "what was taken is written, and no more");
+        let words = self.memory.words(self.offset, bytes.len());
+        for (word, bytes) in words.iter().zip(bytes.chunks_exact(WORD)) {
+            let value = u64::from_ne_bytes(bytes.try_into().expect("a chunk is a word"));
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether `bytes` are there now.
+    pub fn equals(&self, bytes: &[u8]) -> bool {
+        self.memory.equals_held(self.offset, bytes)
+    }
+
+    /// Makes all of it zeroes.
+    fn zero(&self) {
+        let (memory, offset, length) = (self.memory, self.offset, self.length as u64);
+        let end = offset + length;
+        let (first, last) = (offset.next_multiple_of(PAGE), end - end % PAGE);
+        if length < RELEASE_AT || first >= last {
+            return memory.fill(offset, length);
+        }
+        memory.fill(offset, first - offset);
+        memory.fill(last, end - last);
+        let start = memory.check(first, (last - first) as usize);
+        // SAFETY: whole pages of our own mapping, checked above. Private anonymous memory reads as zeroes afterwards,
+        // and it is only ever reached as atomics, for which zero is a value like any other.
+        #[allow(unsafe_code)]
+        let released = unsafe {
+            let pointer = memory.pointer.as_ptr().cast::<u8>().add(start).cast();
+            madvise(pointer, (last - first) as usize, Advice::LinuxDontNeed)
+        };
+        if released.is_err() {
+            memory.fill(first, last - first);
+        }
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.memory.locks().end_write(pages_of(self.offset, self.length as u64));
+    }
+}
+
+/// The pages that these bytes lie in.
+const fn pages_of(offset: u64, length: u64) -> Range<u64> {
+    if length == 0 { 0..0 } else { offset / PAGE..(offset + length).div_ceil(PAGE) }
+}
+
+/// How many of these bytes lie before the page `end`.
+fn bytes_in(offset: u64, length: u64, end: u64) -> u64 {
+    (end * PAGE).saturating_sub(offset).min(length)
+}
+
+/// These bytes in pieces, each of which is locked by one word.
+fn pieces(offset: u64, length: u64) -> impl Iterator<Item = Range<u64>> {
+    let (mut at, end) = (offset, offset + length);
+    std::iter::from_fn(move || {
+        let piece = at..end.min(at - at % PIECE + PIECE);
+        at = piece.end;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 #[cfg(test)]
@@ -212,11 +379,11 @@ mod tests {
     fn keeps_what_was_written_and_zeroes_the_rest() {
         let memory = Memory::new(1 << 20).expect("a megabyte");
         let block: Vec<u8> = (0..4096).map(|i| (i % 251) as u8).collect();
-        memory.write(8192, &block);
-        assert!(memory.equals(8192, &block));
-        assert!(memory.equals(4096, &[0; 4096]));
+        assert_eq!(memory.write(8192, &block), 4096);
+        assert_eq!(memory.equals(8192, &block, false), Some(true));
+        assert_eq!(memory.equals(4096, &[0; 4096], false), Some(true));
         let mut back = vec![0; 4096];
-        memory.read(8192, &mut back);
+        assert_eq!(memory.read(8192, &mut back, false), 4096);
         assert_eq!(back, block);
     }
 
@@ -226,9 +393,9 @@ mod tests {
         let ones = vec![1; 1 << 20];
         for (offset, length) in [(512, 512), (512, 200 << 10), (0, 1 << 20), (4096, 128 << 10)] {
             memory.write(0, &ones);
-            memory.zero(offset, length);
+            assert_eq!(memory.zero(offset, length), length);
             let mut all = vec![0; 1 << 20];
-            memory.read(0, &mut all);
+            assert_eq!(memory.read(0, &mut all, false), all.len());
             let range = offset as usize..(offset + length) as usize;
             assert!(all.iter().enumerate().all(|(at, byte)| (*byte == 0) == range.contains(&at)));
         }
@@ -241,7 +408,7 @@ mod tests {
         memory.resize(4096).expect("shrinks");
         memory.resize(1 << 20).expect("grows");
         assert_eq!(memory.length(), 1 << 20);
-        assert!(memory.equals(4096, &[0; 4096]));
+        assert_eq!(memory.equals(4096, &[0; 4096], false), Some(true));
         assert!(memory.resize(u64::MAX - 7).is_err() && memory.resize(0).is_err());
     }
 
@@ -250,5 +417,36 @@ mod tests {
     fn a_range_past_the_end_is_refused() {
         let memory = Memory::new(4096).expect("a page");
         memory.span(memory.reserved as u64 - 96, 200);
+    }
+
+    #[test]
+    fn nobody_changes_what_is_being_sent_nor_reads_what_is_being_written() {
+        const LENGTH: usize = 64 << 10;
+        let memory = Memory::new(1 << 20).expect("a megabyte");
+        let (ones, twos) = (vec![1; LENGTH], vec![2; LENGTH]);
+        assert_eq!(memory.write(0, &ones), LENGTH);
+        // The block from 36 KiB on is being sent.
+        assert_eq!(memory.hold(36 << 10, 4096, false), 4096);
+        assert_eq!(memory.write(0, &twos), 36 << 10);
+        assert_eq!(memory.zero(40 << 10, 4096), 4096);
+        assert_eq!(memory.zero(32 << 10, 16 << 10), 4 << 10);
+        assert!(memory.writer(38 << 10, 512).is_none() && memory.writer(35 << 10, 8192).is_none());
+        let mut sent = vec![0; 4096];
+        memory.read_held(36 << 10, &mut sent);
+        assert!(sent.iter().all(|byte| *byte == 1));
+        memory.release(36 << 10, 4096);
+        let writer = memory.writer(33 << 10, 8192).expect("all is free");
+        writer.write(&twos[..8192]);
+        assert!(writer.equals(&twos[..8192]));
+        let mut read = vec![0; LENGTH];
+        assert_eq!(memory.read(0, &mut read, true), 32 << 10);
+        assert_eq!(memory.hold(32 << 10, 512, true), 0);
+        assert_eq!(memory.equals(32 << 10, &ones[..4096], true), None);
+        assert_eq!(memory.equals(0, &ones, true), Some(false), "the difference comes before");
+        assert_eq!(memory.equals(33 << 10, &[0; 0], true), Some(true));
+        drop(writer);
+        assert_eq!(memory.read(0, &mut read, true), LENGTH);
+        assert_eq!(memory.hold(0, 1 << 20, false), 1 << 20);
+        memory.release(0, 1 << 20);
     }
 }

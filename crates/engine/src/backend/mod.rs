@@ -11,7 +11,6 @@ mod file;
 mod file_identity;
 mod identity;
 mod memory;
-#[cfg_attr(not(test), expect(dead_code, reason = "memory takes them with the next change"))]
 mod page_locks;
 #[cfg(not(feature = "simulation"))]
 mod rbd;
@@ -29,7 +28,7 @@ pub use device::Device;
 #[cfg(not(feature = "simulation"))]
 pub use file::{File, ZeroMethod};
 pub use identity::{BackendIdentity, IdentityText};
-pub use memory::Memory;
+pub use memory::{Memory, Writer};
 #[cfg(not(feature = "simulation"))]
 pub use rbd::Rbd;
 #[cfg(feature = "simulation")]

@@ -32,6 +32,8 @@ struct Checked<'a> {
     /// Where its data begins among that of its capsule, if it is there.
     in_capsule: Option<usize>,
     fused: Fused,
+    /// Bytes of it that are done already.
+    done: u64,
 }
 
 impl Connection {
@@ -68,7 +70,7 @@ impl Connection {
                 .map(|checked| (checked, attachment)),
             None => Err(Status::INVALID_NAMESPACE.do_not_retry()),
         };
-        let (checked, attachment) = match checked {
+        let (mut checked, attachment) = match checked {
             Ok(checked) => checked,
             Err(status) => {
                 self.refuse(entry, status);
@@ -90,17 +92,18 @@ impl Connection {
             // An identifier that a command in a slot has is refused where slots are taken. Without such a command, as on a
             // queue that uses memory alone, this is one comparison.
             && !self.slots.has_command(entry.command_id.get());
-        if immediate && self.answer_at_once(&checked, namespace, number, (data_length, input)) {
+        if immediate && self.answer_at_once(&mut checked, namespace, number, (data_length, input)) {
             self.count_done(entry.nsid.get(), &checked.work, checked.length, 0);
             return Ok(());
         }
         self.start(&checked, data_length, &view, env)
     }
 
-    /// Answers commands on memory and null namespaces straight away; whether it could.
+    /// Answers commands on memory and null namespaces straight away; whether it could. It cannot where somebody else uses
+    /// a page of memory.
     fn answer_at_once(
         &mut self,
-        checked: &Checked<'_>,
+        checked: &mut Checked<'_>,
         namespace: &Namespace,
         view: u32,
         (data_length, input): (usize, &mut &[u8]),
@@ -116,16 +119,23 @@ impl Connection {
                 self.send_data(command_id, Payload::Zeroes, checked.length, 0);
             }
             (Work::Write { range, .. }, Backend::Memory(memory)) => {
-                let Some(offset) = checked.in_capsule else { return false };
+                let Some(at) = checked.in_capsule else { return false };
+                if !self.has_whole(data_length, input) {
+                    return false;
+                }
+                let Some(writer) = memory.writer(range.offset, checked.length as usize) else { return false };
                 let Some(data) = self.take_whole(data_length, input) else { return false };
-                memory.write(range.offset, &data[offset..offset + checked.length as usize]);
+                writer.write(&data[at..at + checked.length as usize]);
                 self.respond(command_id, Status::SUCCESS, 0);
             }
             (Work::Write { .. }, Backend::Null(_)) if checked.in_capsule.is_some() => {
                 self.respond(command_id, Status::SUCCESS, 0);
             }
             (Work::Zero { range, .. }, Backend::Memory(memory)) if self.zeroes_at_once(range.length) => {
-                memory.zero(range.offset, range.length);
+                checked.done = memory.zero(range.offset, range.length);
+                if checked.done < range.length {
+                    return false;
+                }
                 self.respond(command_id, Status::SUCCESS, 0);
             }
             (Work::Flush | Work::Verify { .. }, Backend::Memory(_) | Backend::Null(_))
@@ -185,6 +195,7 @@ impl Connection {
         let slot = self.slots.at(index);
         slot.began = env.now;
         slot.admitted = !shaped;
+        slot.done = checked.done;
         slot.fused = checked.fused;
         slot.partner = partner;
         match (checked.fused, partner) {
@@ -265,20 +276,6 @@ impl Connection {
         }
     }
 
-    /// Tries again with the commands that a fused pair held back.
-    pub(super) fn try_held_back(&mut self, env: &mut Environment<'_>) {
-        for index in std::mem::take(&mut self.held_back) {
-            if self.slots.get_mut(index).is_none_or(|slot| slot.stage != Stage::Exclusive) {
-                continue;
-            }
-            if self.slots.at(index).fused == Fused::No {
-                self.data_came(index, env);
-            } else {
-                self.begin_pair(index, env);
-            }
-        }
-    }
-
     /// A Fabrics command on an I/O queue: only Disconnect belongs there.
     fn fabrics_on_io_queue(&mut self, entry: &SubmissionEntry) {
         if entry.fabrics_type() == fabrics_type::DISCONNECT {
@@ -313,7 +310,7 @@ fn check<'a>(
         return Err(Status::INVALID_FIELD.do_not_retry());
     }
     let (length, in_capsule) = check_data(entry, &command, length as u32, data_length)?;
-    Ok(Checked { entry, work, length, in_capsule, fused })
+    Ok(Checked { entry, work, length, in_capsule, fused, done: 0 })
 }
 
 /// Checks a command against write protection and the reservation.
@@ -373,7 +370,7 @@ fn work_of(command: &IoCommand, namespace: &Namespace) -> Result<(Work, u64), St
         IoCommand::DatasetManagement { ranges, deallocate } => {
             // A hint without "deallocate" asks for nothing, but its data has to be taken all the same.
             let next = if deallocate { 0 } else { ranges };
-            (Work::Deallocate { next, ranges, done: 0 }, u64::from(ranges) * size_of::<DatasetRange>() as u64)
+            (Work::Deallocate { next, ranges }, u64::from(ranges) * size_of::<DatasetRange>() as u64)
         }
         IoCommand::Copy { start, ranges, format, force_unit_access } => {
             if ranges > COPY_RANGES_MAX {

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nvme::SubmissionEntry;
-use nvme::tcp::{DecodeError, Digests, Part, PduType, Receiver, Role, Transmitter};
+use nvme::tcp::{DecodeError, Digests, PduType, Receiver, Role, Transmitter};
 
 use super::admin::Held;
+use super::contention::Contention;
 use super::controller::Controller;
 use super::counters::{QueueMeter, ReactorCounters};
 use super::end::End;
@@ -20,15 +21,13 @@ use super::namespace_table::Views;
 use super::pair::Pair;
 use super::receiving::Receiving;
 use super::request::Asker;
+use super::sending::Remainder;
 use super::shape::Lanes;
 use super::slot::Slots;
 use super::turns::Timers;
-use crate::limits::{
-    CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, RECEIVE_BUDGET, SEND_PARTS_MAX,
-    WORK_BYTES_PER_TURN,
-};
+use crate::limits::{CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, WORK_BYTES_PER_TURN};
 use crate::observation::{Observation, observe};
-use crate::ring::{BufferPool, Moment, Ring, Socket, Span, SpanMut};
+use crate::ring::{BufferPool, Moment, Ring, Socket, SpanMut};
 
 /// What a connection works with: its reactor's ring and buffers, and what all share.
 pub(super) struct Environment<'a> {
@@ -50,9 +49,6 @@ pub(super) enum Payload {
     /// Nowhere: they are zeroes.
     Zeroes,
 }
-
-/// Zeroes to send for namespaces that hold nothing.
-static ZEROES: [u8; crate::limits::BUFFER_LENGTH_MAX] = [0; crate::limits::BUFFER_LENGTH_MAX];
 
 /// What the queue is, once Connect has said so.
 pub(super) enum Session {
@@ -100,17 +96,20 @@ pub(super) struct Connection {
     pub(super) slots: Slots,
     /// Commands that wait for a buffer, in turn.
     pub(super) waiting: VecDeque<u16>,
-    /// Commands that a fused pair holds back.
+    /// Commands that a fused pair holds back, or somebody who uses the same page of a memory namespace.
     pub(super) held_back: VecDeque<u16>,
     /// Commands that go on in the next turn, and the bytes that may still be worked on in this one.
     pub(super) deferred: VecDeque<u16>,
     pub(super) work_left: u64,
+    pub(super) contention: Contention,
     /// Where the second command of a fused pair finds its first.
     pub(super) pair: Pair,
     /// Commands that wait for the limits of their namespaces, and when to look again.
     pub(super) lanes: Vec<Lanes>,
     pub(super) timer: Option<Moment>,
     pub(super) transmitter: Transmitter<Payload>,
+    /// What stands before the rest of the first payload in the send list.
+    pub(super) remainder: Option<Remainder>,
     pub(super) receiving: Receiving,
     pub(super) flow_control: bool,
     pub(super) entries: u16,
@@ -161,10 +160,12 @@ impl Connection {
             held_back: VecDeque::new(),
             deferred: VecDeque::new(),
             work_left: WORK_BYTES_PER_TURN,
+            contention: Contention::default(),
             pair: Pair::None,
             lanes: Vec::new(),
             timer: None,
             transmitter: Transmitter::new(4),
+            remainder: None,
             receiving: Receiving::Discard,
             flow_control: true,
             entries: 1,
@@ -286,11 +287,14 @@ impl Connection {
 
     /// Sends what is ready.
     pub(super) fn flush_or_close(&mut self, env: &mut Environment<'_>, verdict: Verdict) -> Verdict {
-        match self.flush(env) {
+        let flushed = self.flush(env);
+        self.contention.settle(env.now);
+        match flushed {
             Ok(()) if self.terminated && self.transmitter.is_empty() => {
                 self.socket.shut_down_sending();
                 verdict
             }
+            Ok(()) if verdict == Verdict::Wait && self.contention.is_there() => Verdict::Again,
             Ok(()) => verdict,
             Err(_) => Verdict::Close,
         }
@@ -300,7 +304,7 @@ impl Connection {
     pub(super) fn flush(&mut self, env: &mut Environment<'_>) -> io::Result<()> {
         let mut released = false;
         while !self.transmitter.is_empty() && !self.blocked {
-            let (sent, wanted) = self.send_once()?;
+            let (sent, wanted) = self.send_once(env)?;
             self.sent_bytes += sent as u64;
             let Self { transmitter, slots, .. } = self;
             transmitter.advance(sent, |payload| {
@@ -313,6 +317,9 @@ impl Connection {
                 self.blocked = true;
                 env.ring.await_writable(&self.socket, self.token)?;
             }
+            if self.contention.cuts {
+                break;
+            }
         }
         if released && !self.waiting.is_empty() {
             self.wake_waiting(env);
@@ -322,39 +329,13 @@ impl Connection {
         Ok(())
     }
 
-    /// One send call: the bytes that left, and those it was asked to send.
-    fn send_once(&mut self) -> io::Result<(usize, usize)> {
-        let mut spans = [Span::EMPTY; SEND_PARTS_MAX];
-        let (mut count, mut wanted) = (0, 0);
-        for part in self.transmitter.parts().take(SEND_PARTS_MAX) {
-            let span = match part {
-                Part::Bytes(bytes) => Span::new(bytes),
-                Part::Payload { payload, start, end } => match payload {
-                    Payload::Slot(index) => Span::new(&self.slots.data(index)[start..end]),
-                    Payload::Zeroes => Span::new(&ZEROES[start..end]),
-                    Payload::Memory { nsid, view, offset } => {
-                        self.session.memory_span((nsid, view), offset, start, end)
-                    }
-                },
-            };
-            wanted += span.len();
-            spans[count] = span;
-            count += 1;
-        }
-        match self.socket.send(&spans[..count]) {
-            Ok(sent) => Ok((sent, wanted)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok((0, wanted)),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Ends the connection as the specification wants it: a termination request, then the end of the stream.
     fn terminate(&mut self, error: DecodeError, header: &[u8], env: &mut Environment<'_>) -> Verdict {
         observe(Observation::ProtocolViolation);
         tracing::info!(%error, "a host sent what no conforming host sends; its connection ends");
         self.transmitter.terminate(PduType::ControllerTerminate, error.error, error.information, header);
         self.waiting.clear();
-        self.held_back.clear();
+        self.forget_held_back();
         self.deferred.clear();
         self.lanes.clear();
         self.linger(env.now);

@@ -5,11 +5,12 @@ use nvme::Status;
 use nvme::io::copy_ranges;
 
 use super::connection::{Connection, Environment};
+use super::memory_work::Pause;
 use super::namespace::{ByteRange, Namespace};
 use super::slot::{Stage, Work};
 use crate::backend::{Backend, Device, Memory};
 use crate::limits::{BUFFER_LENGTH_MAX, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX};
-use crate::ring::{Buffer, BufferPool, StorageOp};
+use crate::ring::{Buffer, StorageOp};
 
 /// One step of a copy.
 struct Piece {
@@ -78,25 +79,29 @@ impl Connection {
         self.slots.at(index).work = Work::Copy { next, ranges, format, durable, done, to: to + length };
     }
 
-    /// Copies within memory, as much as this turn has time for; the status when all is done.
+    /// Copies within memory, as much as this turn has time for, up to a page that somebody else uses.
     pub(super) fn copy_in_memory(
         &mut self,
         index: u16,
         memory: &Memory,
         namespace: &Namespace,
-        pool: &mut BufferPool,
-    ) -> Option<Status> {
+        env: &mut Environment<'_>,
+    ) -> Result<Status, Pause> {
+        let insists = self.contention.insists(env.now);
         loop {
             let work = self.slots.at(index).work;
             let Some(piece) = next_piece(&work, self.slots.data(index), namespace) else {
-                return Some(Status::SUCCESS);
+                return Ok(Status::SUCCESS);
             };
-            let length = self.work_now(piece.length as u64)?;
-            let mut buffer = pool.take(length as usize);
-            memory.read(piece.from, &mut buffer);
-            memory.write(piece.to, &buffer);
-            pool.give(buffer);
-            self.piece_done(index, length, namespace);
+            let length = self.work_now(piece.length as u64).ok_or(Pause::Turn)?;
+            let mut buffer = env.pool.take(length as usize);
+            let read = memory.read(piece.from, &mut buffer, insists);
+            let written = memory.write(piece.to, &buffer[..read]) as u64;
+            env.pool.give(buffer);
+            self.piece_done(index, written, namespace);
+            if written < length {
+                return Err(Pause::Page);
+            }
         }
     }
 

@@ -120,10 +120,16 @@ impl Connection {
         }
         match &*namespace.backend {
             Backend::Memory(memory) => {
-                let equal = memory.equals(range.offset, self.slots.data(first));
+                let Some(writer) = memory.writer(range.offset, range.length as usize) else {
+                    // It tries again, and keeps its slots until then.
+                    self.slots.keep();
+                    return self.hold_back(first);
+                };
+                let equal = writer.equals(self.slots.data(first));
                 if equal {
-                    memory.write(range.offset, self.slots.data(second));
+                    writer.write(self.slots.data(second));
                 }
+                drop(writer);
                 self.end_pair(first, second, equal, env);
             }
             Backend::Null(_) => {

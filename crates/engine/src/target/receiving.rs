@@ -32,7 +32,7 @@ impl Connection {
                 return Ok(Verdict::Wait);
             }
             // A host that does not read what it asked for gets no more commands taken.
-            if self.blocked && self.transmitter.length() >= SEND_BYTES_MAX {
+            if (self.blocked || self.contention.cuts) && self.transmitter.length() >= SEND_BYTES_MAX {
                 return Ok(Verdict::Wait);
             }
             let (direct, received, asked) = self.receive_once(scratch)?;
@@ -264,10 +264,14 @@ impl Connection {
         };
     }
 
+    /// Whether `length` bytes of in-capsule data are all there in `input`.
+    pub(super) fn has_whole(&self, length: usize, input: &[u8]) -> bool {
+        self.receiver.data_left() == length && input.len() >= length
+    }
+
     /// Takes `length` bytes of in-capsule data out of `input` if they are all there.
     pub(super) fn take_whole<'a>(&mut self, length: usize, input: &mut &'a [u8]) -> Option<&'a [u8]> {
-        (self.receiver.data_left() == length && input.len() >= length)
-            .then(|| self.receiver.take_data(input, length))
+        self.has_whole(length, input).then(|| self.receiver.take_data(input, length))
     }
 
     /// Starts commands that waited for a buffer, as long as there are any.

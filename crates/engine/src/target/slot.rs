@@ -37,8 +37,8 @@ pub(super) enum Work {
     Reservation { command: IoCommand },
     /// Zeroes in what is left of `range`.
     Zero { range: ByteRange, method: ZeroMethod, deallocate: bool, durable: bool },
-    /// Ranges the host no longer needs, from `done` bytes of number `next` on.
-    Deallocate { next: u16, ranges: u16, done: u64 },
+    /// Ranges the host no longer needs, from number `next` on.
+    Deallocate { next: u16, ranges: u16 },
     /// An admin or Fabrics command whose data is on its way in either direction.
     Admin,
 }
@@ -99,6 +99,8 @@ pub(super) struct Slot {
     pub(super) length: u32,
     /// Data from or for the host.
     pub(super) data: Option<Buffer>,
+    /// How many bytes of it, or of its present range, are done, when somebody else had a page of its memory namespace.
+    pub(super) done: u64,
     /// Bytes of it that count as its connection's.
     held: usize,
     /// What is still to come from the host.
@@ -132,6 +134,7 @@ impl Slot {
             stage: Stage::Buffer,
             length: 0,
             data: None,
+            done: 0,
             held: 0,
             transfer: Transfer::new(0..0, 0),
             failed: None,
@@ -205,6 +208,7 @@ impl Slots {
         slot.work = work;
         slot.stage = Stage::Buffer;
         slot.length = length;
+        slot.done = 0;
         slot.transfer = Transfer::new(0..length, index);
         slot.failed = None;
         slot.is_given_up = false;

@@ -8,6 +8,7 @@ use nvme::io::{DatasetRange, Fused};
 use zerocopy::FromBytes;
 
 use super::connection::{Connection, Environment, Session};
+use super::memory_work::Pause;
 use super::namespace::{ByteRange, Namespace, special};
 use super::slot::{Stage, Work};
 use crate::backend::{Backend, Device, ZeroMethod};
@@ -32,13 +33,7 @@ impl Connection {
             return self.media_failure(index, Status::UNRECOVERED_READ_ERROR, env);
         }
         match &*namespace.backend {
-            Backend::Memory(memory) => {
-                self.spend(range.length);
-                if let Some(buffer) = self.slots.at(index).data.as_mut() {
-                    memory.read(range.offset, buffer);
-                }
-                self.send_slot(index, length, env.now);
-            }
+            Backend::Memory(memory) => self.read_memory(index, memory, range, env),
             Backend::Null(_) => {
                 if let Some(buffer) = self.slots.at(index).data.as_mut() {
                     buffer.fill(0);
@@ -79,9 +74,10 @@ impl Connection {
             return;
         }
         let step = match &*namespace.backend {
-            Backend::Memory(memory) => match self.do_in_memory(index, memory, namespace, env.pool) {
-                Some(status) => Step::Done(status),
-                None => return self.defer(index),
+            Backend::Memory(memory) => match self.do_in_memory(index, memory, namespace, env) {
+                Ok(status) => Step::Done(status),
+                Err(Pause::Turn) => return self.defer(index),
+                Err(Pause::Page) => return self.hold_back(index),
             },
             Backend::Null(_) => Step::Done(self.do_in_nothing(index, namespace)),
             Backend::Device(device) => self.start_storage(index, device, namespace, env),
@@ -101,7 +97,7 @@ impl Connection {
                 written.push(range);
             }
             Work::Copy { .. } => written.push(self.check_copy(index, namespace).map_err(Some)?),
-            Work::Deallocate { next, ranges, .. } => {
+            Work::Deallocate { next, ranges } => {
                 for number in next..ranges {
                     written.push(dataset_range(self.slots.data(index), number, namespace).map_err(Some)?);
                 }
@@ -129,7 +125,7 @@ impl Connection {
             Work::Spoil { range } => namespace.spoil(range).err().unwrap_or(Status::SUCCESS),
             Work::Copy { .. } => self.check_copy(index, namespace).err().unwrap_or(Status::SUCCESS),
             Work::Compare { .. } if data.iter().any(|byte| *byte != 0) => Status::COMPARE_FAILURE,
-            Work::Deallocate { next, ranges, .. } => (next..ranges)
+            Work::Deallocate { next, ranges } => (next..ranges)
                 .find_map(|number| dataset_range(data, number, namespace).err())
                 .unwrap_or(Status::SUCCESS),
             _ => Status::SUCCESS,
@@ -178,7 +174,7 @@ impl Connection {
                 self.start_zero(index, device, range, method, durable, env);
                 return Step::Started;
             }
-            Work::Deallocate { next, ranges, .. } => {
+            Work::Deallocate { next, ranges } => {
                 let mode = device.deallocate_mode();
                 let mut number = next;
                 let range = loop {
@@ -191,7 +187,7 @@ impl Connection {
                         Ok(_) => number += 1,
                     }
                 };
-                self.slots.at(index).work = Work::Deallocate { next: number + 1, ranges, done: 0 };
+                self.slots.at(index).work = Work::Deallocate { next: number + 1, ranges };
                 let operation = StorageOp::Allocate { mode, offset: range.offset, length: range.length };
                 self.start_beside(index, device, operation, env);
                 return Step::Started;

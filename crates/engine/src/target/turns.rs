@@ -345,7 +345,8 @@ impl Turns {
     }
 
     fn close(&mut self, token: u32) {
-        let Some(connection) = self.connections[token as usize].take() else { return };
+        let Some(mut connection) = self.connections[token as usize].take() else { return };
+        connection.forget_held_back();
         self.ring.unwatch(&connection.socket, token);
         self.mailbox.discount_connection(connection.is_queue);
         if !connection.is_queue {
