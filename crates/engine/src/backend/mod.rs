@@ -1,6 +1,9 @@
 //! Where blocks live: memory, nothing at all, a file, a block device or an image of a Ceph cluster. A backend knows bytes and offsets;
 //! blocks, namespaces and hosts belong to the target.
 
+#[cfg(not(feature = "simulation"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "files use it with the next changes"))]
+mod block_queue;
 mod config;
 mod device;
 #[cfg(not(feature = "simulation"))]
@@ -23,6 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(not(feature = "simulation"))]
 pub use crate::ceph::Clusters;
+#[cfg(not(feature = "simulation"))]
+pub use block_queue::TimeBound;
 pub use config::{BackendConfig, RbdConfig};
 pub use device::Device;
 #[cfg(not(feature = "simulation"))]
