@@ -6,6 +6,7 @@
 mod block_queue;
 mod config;
 mod device;
+mod durability;
 #[cfg(not(feature = "simulation"))]
 mod device_identity;
 #[cfg(not(feature = "simulation"))]
@@ -30,6 +31,7 @@ pub use crate::ceph::Clusters;
 pub use block_queue::TimeBound;
 pub use config::{BackendConfig, RbdConfig};
 pub use device::Device;
+pub use durability::{Durability, Sync, SyncEnd, SyncFailure, SyncKind};
 #[cfg(not(feature = "simulation"))]
 pub use file::{File, ZeroMethod};
 pub use identity::{BackendIdentity, IdentityText};

@@ -1,0 +1,224 @@
+//! Whether what a file or device has acknowledged can still be made durable. Linux tells of a write-back error once: whichever
+//! sync comes first has it, and the next one succeeds though the data is gone. So a failed sync counts for all who use the
+//! storage and for good, and a sync that went well counts only when no other that could have had its error is under way.
+
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
+
+use crate::ring;
+
+/// What makes something durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncKind {
+    /// fdatasync(2).
+    Sync,
+    /// A write with RWF_DSYNC.
+    DurableWrite,
+    /// fsync(2), after another size.
+    SyncSize,
+}
+
+/// A sync that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sync {
+    /// Which.
+    pub kind: SyncKind,
+    /// Its number among those whose errors others may have had; 0 for one that has its own.
+    pub number: u64,
+}
+
+impl SyncKind {
+    /// Whether something may be lost that was acknowledged, when it ends with this error. Where nothing was tried it is not,
+    /// and a write that found no room has taken nothing.
+    pub fn loses_data(self, error: &io::Error) -> bool {
+        match error.raw_os_error() {
+            Some(libc::ECANCELED | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => false,
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => self != Self::DurableWrite,
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Display for SyncKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sync => "fdatasync",
+            Self::DurableWrite => "a write with RWF_DSYNC",
+            Self::SyncSize => "fsync",
+        })
+    }
+}
+
+/// What could not be made durable, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncFailure {
+    /// What has failed.
+    pub kind: SyncKind,
+    /// What the system said.
+    pub errno: i32,
+    /// When.
+    pub at: SystemTime,
+}
+
+impl fmt::Display for SyncFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failed: {}", self.kind, io::Error::from_raw_os_error(self.errno))
+    }
+}
+
+/// What is known of the syncs of one open file or device.
+#[derive(Debug, Default)]
+pub struct Durability {
+    failure: OnceLock<SyncFailure>,
+    /// Taken for each sync, which waits for a disk anyway, and by no other operation.
+    order: Mutex<Order>,
+}
+
+#[derive(Debug)]
+struct Order {
+    next: u64,
+    /// Those that have begun and not ended, in their order.
+    under_way: Vec<u64>,
+    /// Whether somebody waits for the end of some.
+    is_awaited: bool,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        // 0 is no sync.
+        Self { next: 1, under_way: Vec::new(), is_awaited: false }
+    }
+}
+
+impl Order {
+    fn is_settled(&self, before: u64) -> bool {
+        self.under_way.first().is_none_or(|first| *first >= before)
+    }
+}
+
+/// What the end of a sync means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncEnd {
+    /// It counts when all that have a lower number than this have ended; `None` when they have.
+    pub awaits: Option<u64>,
+    /// Somebody waits for others' ends, and should look again.
+    pub wakes: bool,
+}
+
+impl Durability {
+    /// A sync begins: its number, from 1 on.
+    pub fn begin(&self) -> u64 {
+        let mut order = self.lock();
+        let number = order.next;
+        order.next += 1;
+        order.under_way.push(number);
+        number
+    }
+
+    /// A sync has ended, well or with this failure.
+    pub fn end(&self, number: u64, failure: Option<SyncFailure>) -> SyncEnd {
+        // First: who finds that it has ended finds the failure, too.
+        if let Some(failure) = failure {
+            self.fail(failure);
+        }
+        let mut order = self.lock();
+        order.under_way.retain(|other| *other != number);
+        let wakes = std::mem::take(&mut order.is_awaited);
+        let began_before = order.next;
+        let is_settled = order.is_settled(began_before);
+        order.is_awaited = !is_settled;
+        SyncEnd { awaits: (!is_settled).then_some(began_before), wakes }
+    }
+
+    /// Whether all syncs with a lower number have ended; if not, their ends wake somebody.
+    pub fn is_settled(&self, before: u64) -> bool {
+        let mut order = self.lock();
+        let is_settled = order.is_settled(before);
+        order.is_awaited |= !is_settled;
+        is_settled
+    }
+
+    /// From now on nothing can be made durable; the first failure stays.
+    pub fn fail(&self, failure: SyncFailure) {
+        let _ = self.failure.set(failure);
+    }
+
+    /// Why nothing can be made durable any more, if that is so.
+    pub fn failure(&self) -> Option<&SyncFailure> {
+        self.failure.get()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SyncFailure {
+    /// It has failed just now.
+    pub(crate) fn new(kind: SyncKind, error: &io::Error) -> Self {
+        Self { kind, errno: error.raw_os_error().unwrap_or(libc::EIO), at: ring::wall_time() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn settled(wakes: bool) -> SyncEnd {
+        SyncEnd { awaits: None, wakes }
+    }
+
+    fn failure(errno: i32) -> SyncFailure {
+        SyncFailure::new(SyncKind::Sync, &io::Error::from_raw_os_error(errno))
+    }
+
+    #[test]
+    fn a_sync_alone_counts_at_once() {
+        let durability = Durability::default();
+        for number in 1..=3 {
+            assert_eq!(durability.begin(), number);
+            assert_eq!(durability.end(number, None), settled(false));
+        }
+        assert!(durability.failure().is_none());
+    }
+
+    #[test]
+    fn a_sync_counts_when_all_have_ended_that_could_have_had_its_error() {
+        let durability = Durability::default();
+        let (first, second, third) = (durability.begin(), durability.begin(), durability.begin());
+        let end = durability.end(second, None);
+        assert_eq!(end, SyncEnd { awaits: Some(third + 1), wakes: false });
+        // One that begins afterwards has not had it.
+        let fourth = durability.begin();
+        assert!(!durability.is_settled(third + 1));
+        assert!(durability.end(first, None).wakes);
+        assert!(!durability.is_settled(third + 1), "and the other one is still under way");
+        assert!(durability.end(third, None).wakes && durability.is_settled(third + 1));
+        assert_eq!(durability.end(fourth, None), settled(true));
+        assert_eq!(durability.end(durability.begin(), None), settled(false));
+    }
+
+    #[test]
+    fn the_first_failure_is_there_before_its_sync_has_ended_for_others() {
+        let durability = Durability::default();
+        let (first, second) = (durability.begin(), durability.begin());
+        assert!(durability.end(second, None).awaits.is_some());
+        assert_eq!(durability.end(first, Some(failure(libc::EIO))), settled(true));
+        durability.end(durability.begin(), Some(failure(libc::ENOSPC)));
+        assert_eq!(durability.failure().map(|failure| failure.errno), Some(libc::EIO));
+        let text = durability.failure().map(ToString::to_string);
+        assert_eq!(text.as_deref(), Some("fdatasync failed: Input/output error (os error 5)"));
+    }
+
+    #[test]
+    fn what_found_no_room_or_was_not_tried_has_lost_nothing() {
+        let loses = |kind: SyncKind, errno| kind.loses_data(&io::Error::from_raw_os_error(errno));
+        for kind in [SyncKind::Sync, SyncKind::DurableWrite, SyncKind::SyncSize] {
+            assert!(loses(kind, libc::EIO) && loses(kind, libc::EROFS) && !loses(kind, libc::EOPNOTSUPP));
+            // Of a write that was taken to the page cache, a sync tells that it has found no room since.
+            assert_eq!(loses(kind, libc::ENOSPC), kind != SyncKind::DurableWrite);
+        }
+    }
+}
