@@ -1,7 +1,7 @@
 //! Storage that a ring works on: a file, a block device, or an image of a Ceph cluster. What they have in common is here;
 //! what each of them is, in its own file.
 
-use super::{BackendError, BackendIdentity, File, ZeroMethod};
+use super::{BackendError, BackendIdentity, Durability, File, Sync, SyncKind, ZeroMethod};
 use crate::ring::{Ring, StorageOp};
 
 #[cfg(not(feature = "simulation"))]
@@ -24,6 +24,49 @@ impl Device {
             Self::File(file) => ring.store(file.storage(), operation, token),
             #[cfg(not(feature = "simulation"))]
             Self::Rbd(rbd) => ring.store_remote(&**rbd.image(), operation, token),
+        }
+    }
+
+    /// What is known of its syncs; `None` where completed writes are durable by themselves.
+    pub const fn durability(&self) -> Option<&Durability> {
+        match self {
+            Self::File(file) => Some(file.durability()),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(_) => None,
+        }
+    }
+
+    /// An operation begins: how it makes something durable, if it does.
+    pub fn begin_sync(&self, operation: &StorageOp) -> Option<Sync> {
+        match (self, operation) {
+            (Self::File(file), StorageOp::Sync) => {
+                Some(Sync { kind: SyncKind::Sync, number: file.durability().begin() })
+            }
+            (Self::File(file), StorageOp::Write { durable: true, .. }) => {
+                // Past the page cache, a write has its own errors and no other's.
+                let number = if file.is_cached() { file.durability().begin() } else { 0 };
+                Some(Sync { kind: SyncKind::DurableWrite, number })
+            }
+            _ => None,
+        }
+    }
+
+    /// Bytes of a block that is written whole or not at all when the power is lost; 0 where nothing is promised.
+    pub fn whole_bytes(&self) -> u64 {
+        match self {
+            Self::File(file) => file.whole_bytes(),
+            // A write within one of its objects is one transaction of its OSD, and a block lies in one.
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(_) => u64::MAX,
+        }
+    }
+
+    /// Where it is, for those who look after it.
+    pub fn place(&self) -> String {
+        match self {
+            Self::File(file) => file.path().display().to_string(),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(rbd) => rbd.image().name().to_owned(),
         }
     }
 

@@ -6,13 +6,18 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags, StatxFlags, flock};
 
-use super::{BackendError, BackendIdentity, device_identity, file_identity};
+use super::block_queue::BlockQueue;
+use super::{
+    BackendError, BackendIdentity, Durability, SyncFailure, SyncKind, TimeBound, device_identity,
+    file_identity,
+};
 use crate::ring::Storage;
 
 /// How long, and how often, a file is tried that somebody else has.
@@ -42,15 +47,30 @@ const ZEROING: [ZeroMethod; 3] = [
 /// An open file or block device.
 #[derive(Debug)]
 pub struct File {
-    storage: Storage,
+    storage: Arc<Storage>,
+    /// What keeps others off, where that is an earlier opening.
+    claim: Option<Arc<Storage>>,
+    durability: Durability,
     length: AtomicU64,
     /// Whether the size was named, so that what the file has beyond it is not served.
     is_sized: bool,
     path: PathBuf,
     identity: BackendIdentity,
     is_device: bool,
+    is_shared: bool,
+    /// Whether what is written goes to the page cache first.
+    is_cached: bool,
     deallocated_reads_zero: bool,
+    /// Bytes of a block that is written whole or not at all when the power is lost; 0 where nothing is promised.
+    whole_bytes: u64,
+    time_bound: TimeBound,
     zeroing: AtomicU8,
+}
+
+/// A descriptor, and whether what is written goes to the page cache first.
+struct Opened {
+    file: fs::File,
+    is_cached: bool,
 }
 
 impl File {
@@ -63,24 +83,9 @@ impl File {
     ) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Open { path: path.to_owned(), source };
         let exists = path.exists();
-        if exists && !path.is_file() {
-            return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a regular file" });
-        }
-        let open = |flags: OFlags| {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(!exists && size.is_some());
-            options.custom_flags(flags.bits() as i32).open(path)
-        };
-        // Some file systems know no O_DIRECT, or only for larger blocks; the page cache serves there.
-        let file = match open(OFlags::DIRECT) {
-            Ok(file) if direct_alignment(&file) <= block_size => file,
-            Ok(_) => open(OFlags::empty()).map_err(failed)?,
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                open(OFlags::empty()).map_err(failed)?
-            }
-            Err(error) => return Err(failed(error)),
-        };
-        when_free(|| lock(&file, path, shared))?;
+        let opened = open_regular(path, !exists && size.is_some(), block_size)?;
+        let file = &opened.file;
+        when_free(|| lock(file, path, shared))?;
         if let (false, Some(size)) = (exists, size) {
             file.set_len(size).map_err(failed)?;
             // The new file's name and size must survive what its blocks survive.
@@ -96,14 +101,32 @@ impl File {
             return Err(BackendError::TooSmall { path: path.to_owned(), length: present, wanted });
         }
         let length = size.unwrap_or(present - present % u64::from(block_size));
+        let file = Self::regular(path, opened, shared)?;
+        Ok(Self { length: AtomicU64::new(length), is_sized: size.is_some(), ..file })
+    }
+
+    /// A regular file that is open, with the length it has.
+    fn regular(path: &Path, opened: Opened, shared: bool) -> Result<Self, BackendError> {
+        let failed = |source| BackendError::Open { path: path.to_owned(), source };
+        let Opened { file, is_cached } = opened;
+        let metadata = file.metadata().map_err(failed)?;
+        let queue = BlockQueue::of(metadata.dev());
+        // A block of the file lies in one of the file system's, which it writes in one piece.
+        let whole_bytes = queue.as_ref().filter(|_| !is_cached).map(BlockQueue::whole_bytes);
         Ok(Self {
             identity: file_identity::of(&file, path),
-            storage: Storage::new(file),
-            length: AtomicU64::new(length),
-            is_sized: size.is_some(),
+            storage: Arc::new(Storage::new(file)),
+            claim: None,
+            durability: Durability::default(),
+            length: AtomicU64::new(metadata.len()),
+            is_sized: false,
             path: path.to_owned(),
             is_device: false,
+            is_shared: shared,
+            is_cached,
             deallocated_reads_zero: true,
+            whole_bytes: whole_bytes.map_or(0, |bytes| bytes.min(metadata.blksize())),
+            time_bound: queue.map_or(TimeBound::Unknown, |queue| queue.time_bound()),
             zeroing: AtomicU8::new(0),
         })
     }
@@ -119,13 +142,20 @@ impl File {
         let flags = if shared { OFlags::DIRECT } else { OFlags::DIRECT | OFlags::EXCL };
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(flags.bits() as i32);
-        let mut file = when_free(|| {
+        let file = when_free(|| {
             options.open(path).map_err(|error| match error.kind() {
                 io::ErrorKind::ResourceBusy => BackendError::Locked { path: path.to_owned() },
                 _ => failed(error),
             })
         })?;
         when_free(|| lock(&file, path, shared))?;
+        Self::device(path, file, block_size, shared)
+    }
+
+    /// A block device that is open.
+    fn device(path: &Path, mut file: fs::File, block_size: u32, shared: bool) -> Result<Self, BackendError> {
+        let failed = |source| BackendError::Open { path: path.to_owned(), source };
+        let queue = BlockQueue::of(file.metadata().map_err(failed)?.rdev());
         let sector = rustix::fs::ioctl_blksszget(&file).map_err(|error| failed(error.into()))?;
         if sector > block_size {
             return Err(BackendError::BlockSize { path: path.to_owned(), device: sector, block: block_size });
@@ -141,18 +171,106 @@ impl File {
         }
         Ok(Self {
             identity: device_identity::of(path),
-            storage: Storage::new(file),
+            storage: Arc::new(Storage::new(file)),
+            claim: None,
+            durability: Durability::default(),
             length: AtomicU64::new(length),
             is_sized: false,
             path: path.to_owned(),
             is_device: true,
-            deallocated_reads_zero: unmaps_to_zero(metadata.rdev()),
+            is_shared: shared,
+            is_cached: false,
+            deallocated_reads_zero: queue.as_ref().is_some_and(BlockQueue::writes_zeroes),
+            whole_bytes: queue.as_ref().map_or(u64::from(sector), BlockQueue::whole_bytes),
+            time_bound: queue.map_or(TimeBound::Unknown, |queue| queue.time_bound()),
             zeroing: AtomicU8::new(0),
         })
     }
 
+    /// The same file or device, opened anew. What keeps others off stays as it is, so that nobody comes in between.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is another one by now, or still cannot be synchronized.
+    pub(super) fn reopen(&self, block_size: u32) -> Result<Self, BackendError> {
+        let failed = |source| BackendError::Open { path: self.path.clone(), source };
+        let reopened =
+            if self.is_device { self.reopen_device(block_size)? } else { self.reopen_regular(block_size)? };
+        // What can be told at once is told now, and not to a host.
+        rustix::fs::fdatasync(&*reopened.storage).map_err(|error| failed(error.into()))?;
+        Ok(reopened)
+    }
+
+    fn reopen_regular(&self, block_size: u32) -> Result<Self, BackendError> {
+        let failed = |source| BackendError::Open { path: self.path.clone(), source };
+        let opened = open_regular(&self.path, false, block_size)?;
+        let old = rustix::fs::fstat(&*self.storage).map_err(|error| failed(error.into()))?;
+        let new = opened.file.metadata().map_err(failed)?;
+        let is_same = (old.st_dev, old.st_ino) == (new.dev(), new.ino());
+        if !is_same {
+            // Somebody has put another file there, which is what is asked for then.
+            when_free(|| lock(&opened.file, &self.path, self.is_shared))?;
+        }
+        let file = Self::regular(&self.path, opened, self.is_shared)?;
+        let (present, wanted) = (file.length(), self.length());
+        let wanted = if self.is_sized { wanted } else { u64::from(block_size) };
+        if present < wanted {
+            return Err(BackendError::TooSmall { path: self.path.clone(), length: present, wanted });
+        }
+        let length = if self.is_sized { wanted } else { present - present % u64::from(block_size) };
+        let claim = is_same.then(|| self.claim());
+        Ok(Self { length: AtomicU64::new(length), is_sized: self.is_sized, claim, ..file })
+    }
+
+    /// What keeps others off.
+    fn claim(&self) -> Arc<Storage> {
+        self.claim.clone().unwrap_or_else(|| self.storage.clone())
+    }
+
+    fn reopen_device(&self, block_size: u32) -> Result<Self, BackendError> {
+        let failed = |source| BackendError::Open { path: self.path.clone(), source };
+        let claim = self.claim();
+        let old = rustix::fs::fstat(&*claim).map_err(|error| failed(error.into()))?;
+        let is_same = fs::metadata(&self.path).map_err(failed)?.rdev() == old.st_rdev;
+        let is_alive = rustix::fs::seek(&*claim, rustix::fs::SeekFrom::End(0)).is_ok_and(|end| end > 0);
+        if !(is_same && is_alive) {
+            // It has gone and come again: nobody holds the new one yet.
+            return Self::open_device(&self.path, block_size, self.is_shared);
+        }
+        // O_EXCL would refuse it to ourselves, who have it by the claim.
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(OFlags::DIRECT.bits() as i32);
+        let file = options.open(&self.path).map_err(failed)?;
+        let file = Self::device(&self.path, file, block_size, self.is_shared)?;
+        Ok(Self { claim: Some(claim), ..file })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is known of its syncs.
+    pub(super) const fn durability(&self) -> &Durability {
+        &self.durability
+    }
+
+    /// Whether what is written goes to the page cache first.
+    pub(super) const fn is_cached(&self) -> bool {
+        self.is_cached
+    }
+
+    /// Bytes of a block that is written whole or not at all when the power is lost; 0 where nothing is promised.
+    pub(super) const fn whole_bytes(&self) -> u64 {
+        self.whole_bytes
+    }
+
+    /// How long a command may take.
+    pub(super) const fn time_bound(&self) -> &TimeBound {
+        &self.time_bound
+    }
+
     /// Where the ring reads and writes.
-    pub const fn storage(&self) -> &Storage {
+    pub fn storage(&self) -> &Storage {
         &self.storage
     }
 
@@ -177,9 +295,12 @@ impl File {
             wanted: size,
             reason: format!("{}: {}", self.path.display(), io::Error::from(error)),
         };
-        rustix::fs::ftruncate(&self.storage, size).map_err(failed)?;
+        rustix::fs::ftruncate(&*self.storage, size).map_err(failed)?;
         // A host that was told of the new size must find it after a crash, too.
-        rustix::fs::fsync(&self.storage).map_err(failed)?;
+        rustix::fs::fsync(&*self.storage).map_err(|error| {
+            self.durability.fail(SyncFailure::new(SyncKind::SyncSize, &error.into()));
+            failed(error)
+        })?;
         self.length.store(size, Ordering::Relaxed);
         Ok(())
     }
@@ -192,7 +313,7 @@ impl File {
         let failed =
             |error: rustix::io::Errno| BackendError::Open { path: self.path.clone(), source: error.into() };
         // The end of a device is only found by going there; reads and writes name their offsets.
-        let found = rustix::fs::seek(&self.storage, rustix::fs::SeekFrom::End(0)).map_err(failed)?;
+        let found = rustix::fs::seek(&*self.storage, rustix::fs::SeekFrom::End(0)).map_err(failed)?;
         let length = found - found % u64::from(block_size);
         if length == 0 {
             let wanted = u64::from(block_size);
@@ -231,6 +352,27 @@ impl File {
     }
 }
 
+/// Opens a regular file, past the page cache where that is possible.
+fn open_regular(path: &Path, create: bool, block_size: u32) -> Result<Opened, BackendError> {
+    let failed = |source| BackendError::Open { path: path.to_owned(), source };
+    if path.exists() && !path.is_file() {
+        return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a regular file" });
+    }
+    let open = |flags: OFlags| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(create);
+        options.custom_flags(flags.bits() as i32).open(path)
+    };
+    // Some file systems know no O_DIRECT, or only for larger blocks; the page cache serves there.
+    let cached = || open(OFlags::empty()).map(|file| Opened { file, is_cached: true }).map_err(failed);
+    match open(OFlags::DIRECT) {
+        Ok(file) if direct_alignment(&file) <= block_size => Ok(Opened { file, is_cached: false }),
+        Ok(_) => cached(),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => cached(),
+        Err(error) => Err(failed(error)),
+    }
+}
+
 /// Tries again for a moment what fails because somebody else has the file: the system may keep the files of a killed
 /// process until its last requests have ended.
 fn when_free<T>(mut attempt: impl FnMut() -> Result<T, BackendError>) -> Result<T, BackendError> {
@@ -262,15 +404,4 @@ fn direct_alignment(file: &fs::File) -> u32 {
         // Older kernels do not tell; 512 bytes is what their file systems on common disks want.
         _ => 512,
     }
-}
-
-/// Whether punching a hole into the device zeroes it, by what the kernel says of its queue.
-fn unmaps_to_zero(device: u64) -> bool {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let base = format!("/sys/dev/block/{major}:{minor}");
-    let read = |path: String| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    // A partition has no queue of its own; its disk has.
-    let limit = read(format!("{base}/queue/write_zeroes_max_bytes"))
-        .or_else(|| read(format!("{base}/../queue/write_zeroes_max_bytes")));
-    limit.is_some_and(|bytes| bytes > 0)
 }

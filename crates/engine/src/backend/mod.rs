@@ -2,13 +2,12 @@
 //! blocks, namespaces and hosts belong to the target.
 
 #[cfg(not(feature = "simulation"))]
-#[cfg_attr(not(test), expect(dead_code, reason = "files use it with the next changes"))]
 mod block_queue;
 mod config;
 mod device;
-mod durability;
 #[cfg(not(feature = "simulation"))]
 mod device_identity;
+mod durability;
 #[cfg(not(feature = "simulation"))]
 mod file;
 #[cfg(not(feature = "simulation"))]
@@ -270,6 +269,42 @@ impl Backend {
         match self {
             Self::Device(device) => device.rescan(block_size),
             Self::Memory(_) | Self::Null(_) => Ok(()),
+        }
+    }
+
+    /// The same opened anew, after it could not be synchronized.
+    ///
+    /// # Errors
+    /// When it is of a kind that is never opened so, or the system refuses.
+    pub fn reopen(&self, block_size: u32) -> Result<Self, BackendError> {
+        match self {
+            Self::Device(Device::File(file)) => Ok(Self::Device(Device::File(file.reopen(block_size)?))),
+            _ => Err(BackendError::NotHere { what: "opening anew anything but a file or block device" }),
+        }
+    }
+
+    /// Why nothing can be made durable any more, if that is so.
+    pub fn failure(&self) -> Option<&SyncFailure> {
+        match self {
+            Self::Device(device) => device.durability()?.failure(),
+            Self::Memory(_) | Self::Null(_) => None,
+        }
+    }
+
+    /// Where it is, for those who look after it.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Device(device) => device.place(),
+            Self::Memory(_) | Self::Null(_) => self.kind().to_owned(),
+        }
+    }
+
+    /// Whether a block of `block_size` bytes is written whole or not at all when the power is lost, as far as is known.
+    pub fn keeps_blocks_whole(&self, block_size: u32) -> bool {
+        match self {
+            // Nothing of it is left.
+            Self::Memory(_) | Self::Null(_) => true,
+            Self::Device(device) => device.whole_bytes() >= u64::from(block_size),
         }
     }
 

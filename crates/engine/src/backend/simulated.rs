@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{BackendError, BackendIdentity, IdentityText};
+use super::{BackendError, BackendIdentity, Durability, IdentityText};
 use crate::ring::Storage;
 
 /// Modes of fallocate(2).
@@ -23,6 +23,7 @@ pub enum ZeroMethod {
 #[derive(Debug)]
 pub struct File {
     storage: Storage,
+    durability: Durability,
     length: AtomicU64,
     path: PathBuf,
 }
@@ -42,7 +43,33 @@ impl File {
             return Err(BackendError::TooSmall { path: path.to_owned(), length, wanted });
         }
         let length = size.unwrap_or(length);
-        Ok(Self { storage, length: AtomicU64::new(length), path: path.to_owned() })
+        Ok(Self::on(storage, length, path))
+    }
+
+    fn on(storage: Storage, length: u64, path: &Path) -> Self {
+        let durability = Durability::default();
+        Self { storage, durability, length: AtomicU64::new(length), path: path.to_owned() }
+    }
+
+    pub(super) fn reopen(&self, _: u32) -> Result<Self, BackendError> {
+        Ok(Self::on(self.storage.reopen(), self.length(), &self.path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) const fn durability(&self) -> &Durability {
+        &self.durability
+    }
+
+    pub(super) const fn is_cached(&self) -> bool {
+        false
+    }
+
+    /// A simulated disk writes each block whole or not at all.
+    pub(super) const fn whole_bytes(&self) -> u64 {
+        u64::MAX
     }
 
     pub(super) fn open_device(path: &Path, block_size: u32, shared: bool) -> Result<Self, BackendError> {

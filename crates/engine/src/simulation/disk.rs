@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::scheduler::{ProcessId, What, World};
 use super::{scheduler, with};
@@ -20,11 +21,14 @@ pub struct Mood {
     pub failures: u64,
     /// Whether there is no room for anything to be written.
     pub is_full: bool,
+    /// Of a thousand syncs, so many lose what they were to make durable. It is still read until the power is lost; and each
+    /// opening of the file is told once, with its next sync, as Linux does.
+    pub lossy_syncs: u64,
 }
 
 impl Default for Mood {
     fn default() -> Self {
-        Self { delay_us: (20, 400), failures: 0, is_full: false }
+        Self { delay_us: (20, 400), failures: 0, is_full: false, lossy_syncs: 0 }
     }
 }
 
@@ -54,6 +58,8 @@ struct DiskFile {
     exclusive: usize,
     shared: usize,
     effects: Vec<Effect>,
+    /// How often something was lost.
+    losses: u64,
 }
 
 #[derive(Debug)]
@@ -66,6 +72,8 @@ struct Operation {
     result: Option<io::Result<usize>>,
     /// Writes up to this one were there when it began.
     began_after: u64,
+    /// The losses that its opening of the file was told of.
+    told: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -81,13 +89,28 @@ pub struct Storage {
     pub(super) file: usize,
     is_shared: bool,
     write_delay_ms: AtomicU32,
+    /// The losses that were there when it was opened, or that a sync has told since.
+    told: Arc<AtomicU64>,
 }
 
 impl Storage {
     /// Opens the file, which has `size` bytes if it is new; `None` when somebody else has it.
     pub(crate) fn open(path: &Path, size: u64, block_size: u32, is_shared: bool) -> Option<Self> {
         let file = with(|world| world.disks.open(path, size as usize, block_size as usize, is_shared))?;
-        Some(Self { file, is_shared, write_delay_ms: AtomicU32::new(0) })
+        let losses = with(|world| world.disks.files[file].losses);
+        let told = Arc::new(AtomicU64::new(losses));
+        Some(Self { file, is_shared, write_delay_ms: AtomicU32::new(0), told })
+    }
+
+    /// Opens the same file once more, for whoever has it open.
+    pub(crate) fn reopen(&self) -> Self {
+        let losses = with(|world| {
+            let file = &mut world.disks.files[self.file];
+            *(if self.is_shared { &mut file.shared } else { &mut file.exclusive }) += 1;
+            file.losses
+        });
+        let (is_shared, told) = (self.is_shared, Arc::new(AtomicU64::new(losses)));
+        Self { file: self.file, is_shared, write_delay_ms: AtomicU32::new(0), told }
     }
 
     /// Holds each write that begins from now on back for so many milliseconds.
@@ -128,6 +151,7 @@ impl Disks {
                 exclusive: 0,
                 shared: 0,
                 effects: Vec::new(),
+                losses: 0,
             });
             self.files.len() - 1
         });
@@ -176,6 +200,15 @@ impl DiskFile {
         }
     }
 
+    /// Forgets what was written up to a write without making it durable: a later sync has nothing to do with it.
+    fn lose(&mut self, up_to: u64) {
+        self.losses += 1;
+        self.versions.retain(|_, versions| {
+            versions.retain(|(number, _)| *number > up_to);
+            !versions.is_empty()
+        });
+    }
+
     /// Makes durable what was written up to a write.
     fn synchronize(&mut self, up_to: u64) {
         let (size, durable) = (self.block_size, &mut self.durable);
@@ -207,8 +240,17 @@ impl World {
         let (least, most) = file.mood.delay_us;
         let began_after = file.writes;
         let process = self.running().expect("an operation belongs to a process");
-        let begun =
-            Operation { ring, process, token, file: storage.file, operation, result: None, began_after };
+        let told = storage.told.clone();
+        let begun = Operation {
+            ring,
+            process,
+            token,
+            file: storage.file,
+            operation,
+            result: None,
+            began_after,
+            told,
+        };
         let number = match self.disks.free.pop() {
             Some(number) => {
                 self.disks.operations[number] = Some(begun);
@@ -251,8 +293,13 @@ impl World {
             }
             StorageOp::Write { .. } | StorageOp::Allocate { .. } => Err(libc::EFBIG),
             StorageOp::Sync => {
-                file.synchronize(running.began_after);
-                Ok(0)
+                if self.random.chance(file.mood.lossy_syncs) {
+                    file.lose(running.began_after);
+                } else {
+                    file.synchronize(running.began_after);
+                }
+                let told = running.told.swap(file.losses, Ordering::Relaxed);
+                if told < file.losses { Err(libc::EIO) } else { Ok(0) }
             }
         };
         let (least, most) = file.mood.delay_us;

@@ -25,7 +25,9 @@ use super::sending::Remainder;
 use super::shape::Lanes;
 use super::slot::Slots;
 use super::turns::Timers;
-use crate::limits::{CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, WORK_BYTES_PER_TURN};
+use crate::limits::{
+    CONNECT_TIMEOUT_MS, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, RECEIVE_BUDGET, WORK_BYTES_PER_TURN,
+};
 use crate::observation::{Observation, observe};
 use crate::ring::{BufferPool, Moment, Ring, Socket, SpanMut};
 
