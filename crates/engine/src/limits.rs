@@ -119,6 +119,9 @@ pub const COMMAND_QUIESCE_MS: u16 = 2_000;
 pub const WRITE_DELAY_MS_MAX: u32 = 60_000;
 /// What a write may take beyond the time it is held back, in milliseconds.
 pub const WRITE_DELAY_MARGIN_MS: u32 = 500;
+/// How long opening a namespace anew waits for commands from before its failure, in milliseconds: a disk answers sooner, and
+/// one that does not is no disk to go on with.
+pub const REOPEN_PATIENCE_MS: u64 = 5_000;
 /// Requests of hosts that wait for the administration; a host whose request finds no room may ask again.
 pub const HOST_REQUESTS_MAX: usize = 64;
 /// Reservation commands that wait for the clerk; a host whose command finds no room may send it again.

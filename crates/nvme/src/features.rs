@@ -264,6 +264,9 @@ impl AsyncEvent {
     pub const DISCOVERY_LOG_CHANGE: Self = Self::notice(0xF0, LogPageId::DISCOVERY);
     /// Cross-Controller Reset completed (notice F4h, Base 2.3, TP8028).
     pub const CROSS_CONTROLLER_RESET_COMPLETED: Self = Self::notice(0xF4, LogPageId::CROSS_CONTROLLER_RESET);
+    /// The reliability of the NVM subsystem has been compromised (SMART / Health status 00h).
+    pub const RELIABILITY_DEGRADED: Self =
+        Self { kind: AsyncEventType::SMART, info: 0, log_page: LogPageId::SMART };
     /// Reservation log page available (I/O command set specific 00h).
     pub const RESERVATION_LOG_AVAILABLE: Self =
         Self { kind: AsyncEventType::COMMAND_SET, info: 0, log_page: LogPageId::RESERVATION_NOTIFICATION };

@@ -59,7 +59,7 @@ impl Connection {
                 true
             }
             // The host may be sending its data this moment, the storage or the clerk may have done it already.
-            Stage::Data | Stage::Clerk | Stage::Storage | Stage::Sending => false,
+            Stage::Data | Stage::Clerk | Stage::Storage | Stage::Syncs | Stage::Sending => false,
         }
     }
 
@@ -91,7 +91,7 @@ impl Connection {
                     self.finish(index, Status::ABORTED_PREEMPT, env);
                 }
                 Stage::Data => self.slots.at(index).failed = Some(Status::ABORTED_PREEMPT),
-                Stage::Clerk | Stage::Storage | Stage::Sending => {}
+                Stage::Clerk | Stage::Storage | Stage::Syncs | Stage::Sending => {}
             }
         }
     }
@@ -132,7 +132,7 @@ impl Connection {
                     self.finish(index, status, env);
                 }
                 Stage::Data => slot.failed = Some(status),
-                Stage::Partner | Stage::Clerk | Stage::Sending => {}
+                Stage::Partner | Stage::Clerk | Stage::Syncs | Stage::Sending => {}
             }
         }
         if loss == Loss::ShutOut {

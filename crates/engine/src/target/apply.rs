@@ -18,7 +18,9 @@ use super::mailbox::Message;
 use super::namespace::Namespace;
 use super::namespace_table::NamespaceTable;
 use super::openings::Wanted;
-use super::preparation::{Absence, Opened, Preparation, Prepared, kept_subsystem, pairs, wanted_images};
+use super::preparation::{
+    Absence, Opened, Preparation, Prepared, Reopened, kept_subsystem, pairs, wanted_images,
+};
 use super::reservation::Access;
 use super::rights::KnownHost;
 use super::standby;
@@ -49,7 +51,7 @@ impl Fabric {
         listener: &Listener,
         absence: Absence,
     ) -> Result<Vec<Change>, TargetError> {
-        self.apply_on(wanted, listener, absence, &[], None)
+        self.apply_on(wanted, listener, absence, &[], None, None)
     }
 
     /// The same for a host, if no namespace that changes is one that another host has reserved. Only one caller at a time.
@@ -59,21 +61,22 @@ impl Fabric {
         listener: &Listener,
         host: &KnownHost,
     ) -> Result<Vec<Change>, TargetError> {
-        self.apply_on(wanted, listener, Absence::Refused, &[], Some(host))
+        self.apply_on(wanted, listener, Absence::Refused, &[], None, Some(host))
     }
 
     /// Has namespaces go on by images that were opened on another connection. Only one caller at a time.
     pub(super) fn go_over(&self, listener: &Listener, anew: &[Wanted]) -> Result<(), TargetError> {
         let config = self.directory().config.clone();
-        self.apply_on(&config, listener, Absence::Refused, anew, None).map(drop)
+        self.apply_on(&config, listener, Absence::Refused, anew, None, None).map(drop)
     }
 
-    fn apply_on(
+    pub(super) fn apply_on(
         &self,
         wanted: &FabricConfig,
         listener: &Listener,
         absence: Absence,
         anew: &[Wanted],
+        reopened: Option<&Reopened>,
         host: Option<&KnownHost>,
     ) -> Result<Vec<Change>, TargetError> {
         wanted.check()?;
@@ -83,6 +86,10 @@ impl Fabric {
         changes.extend(anew.iter().map(|anew| {
             let (nqn, nsid) = anew.place();
             Change::NamespaceReplaced { nqn: nqn.to_owned(), nsid }
+        }));
+        changes.extend(reopened.map(|Reopened { namespace, .. }| {
+            let (nqn, nsid) = (namespace.nqn.clone(), namespace.nsid);
+            Change::NamespaceReopened { nqn, nsid }
         }));
         // Until all is visible, the clerk changes nothing that a namespace to come has read, or one to go leaves, and no
         // reservation that speaks against the change.
@@ -100,10 +107,14 @@ impl Fabric {
             identities: self.identities(),
             openings: self.openings(),
             anew,
+            reopened,
             absent: &absent,
             absence,
         };
-        let prepared = preparation.prepare()?;
+        let prepared = preparation.prepare();
+        // A namespace that was to have another size may have failed by that.
+        old.subsystems.iter().flat_map(|s| s.namespaces()).for_each(|n| self.note_failure(&n));
+        let prepared = prepared?;
         changes.extend(rescan(&old, &wanted, &changes));
         let leaving = leaving(&old, &prepared.namespaces);
         let removed = removed(&old, &prepared);
@@ -366,6 +377,7 @@ fn effects_on(
             Change::NamespaceAdded { nqn: of, nsid }
             | Change::NamespaceRemoved { nqn: of, nsid }
             | Change::NamespaceReplaced { nqn: of, nsid }
+            | Change::NamespaceReopened { nqn: of, nsid }
                 if of == nqn =>
             {
                 effects.groups.extend(group_of(before, *nsid));

@@ -89,6 +89,13 @@ pub enum Change {
         /// The namespace.
         nsid: u32,
     },
+    /// The file or device of a namespace that had failed was opened anew.
+    NamespaceReopened {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+    },
     /// The size of a namespace.
     NamespaceResized {
         /// The subsystem's name.
@@ -135,6 +142,9 @@ impl fmt::Display for Change {
             Self::NamespaceRemoved { nqn, nsid } => write!(f, "subsystem {nqn}: namespace {nsid} is removed"),
             Self::NamespaceReplaced { nqn, nsid } => {
                 write!(f, "subsystem {nqn}: namespace {nsid} is replaced by another")
+            }
+            Self::NamespaceReopened { nqn, nsid } => {
+                write!(f, "subsystem {nqn}: namespace {nsid} is opened anew, and takes writes again")
             }
             Self::NamespaceResized { nqn, nsid } => write!(f, "subsystem {nqn}: namespace {nsid} is resized"),
             Self::NamespaceChanged { nqn, nsid, fields } => {

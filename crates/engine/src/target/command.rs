@@ -302,7 +302,7 @@ fn check<'a>(
         return Err(status);
     }
     let special = namespace.special();
-    if special & (special::PROTECTED | special::RESERVED) != 0 {
+    if special & (special::PROTECTED | special::RESERVED | special::FAILED) != 0 {
         check_special(entry, &command, namespace, host_id)?;
     }
     let (work, length) = work_of(&command, namespace)?;
@@ -313,7 +313,7 @@ fn check<'a>(
     Ok(Checked { entry, work, length, in_capsule, fused, done: 0 })
 }
 
-/// Checks a command against write protection and the reservation.
+/// Checks a command against write protection, the reservation, and whether the storage has failed.
 #[cold]
 fn check_special(
     entry: &SubmissionEntry,
@@ -326,6 +326,9 @@ fn check_special(
     }
     match Access::of_io(entry.opcode) {
         Some(access) if namespace.reservation_forbids(host_id, access) => Err(Status::RESERVATION_CONFLICT),
+        _ if namespace.has_failed() && (command.writes() || *command == IoCommand::Flush) => {
+            Err(Status::WRITE_FAULT.do_not_retry())
+        }
         _ => Ok(()),
     }
 }

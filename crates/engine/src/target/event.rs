@@ -2,6 +2,7 @@
 //! The requests that carry them wait in the admin queue; the log pages are elsewhere.
 
 use nvme::features::{AsyncEvent, AsyncEventConfig};
+use nvme::log_page::critical_warning;
 
 /// Something a host may want to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +17,19 @@ pub(super) enum Notice {
     Reservation,
     /// A controller was reset, as this one was asked to do.
     CrossControllerReset,
+    /// A critical warning of the health log.
+    Health,
 }
 
 impl Notice {
-    const ALL: [Self; 5] =
-        [Self::Namespaces, Self::Ana, Self::DiscoveryLog, Self::Reservation, Self::CrossControllerReset];
+    const ALL: [Self; 6] = [
+        Self::Namespaces,
+        Self::Ana,
+        Self::DiscoveryLog,
+        Self::Reservation,
+        Self::CrossControllerReset,
+        Self::Health,
+    ];
 
     const fn bit(self) -> u8 {
         1 << self as u8
@@ -33,6 +42,7 @@ impl Notice {
             Self::DiscoveryLog => AsyncEvent::DISCOVERY_LOG_CHANGE,
             Self::Reservation => AsyncEvent::RESERVATION_LOG_AVAILABLE,
             Self::CrossControllerReset => AsyncEvent::CROSS_CONTROLLER_RESET_COMPLETED,
+            Self::Health => AsyncEvent::RELIABILITY_DEGRADED,
         }
     }
 
@@ -44,6 +54,7 @@ impl Notice {
             Self::DiscoveryLog => config.contains(AsyncEventConfig::DISCOVERY_LOG_CHANGE),
             Self::Reservation => true,
             Self::CrossControllerReset => config.contains(AsyncEventConfig::CROSS_CONTROLLER_RESET),
+            Self::Health => config.contains(critical_warning::RELIABILITY as u32),
         }
     }
 }

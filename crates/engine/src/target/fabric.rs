@@ -2,7 +2,7 @@
 //! reactor. How a configuration is changed is in `apply`.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::TrySendError;
@@ -22,6 +22,7 @@ use super::event::Notice;
 use super::fence::{Fence, Fenced, Then};
 use super::identity::Identities;
 use super::mailbox::{Mailbox, Message};
+use super::namespace::Namespace;
 use super::openings::{Images, Openings};
 use super::peculiarity::Peculiarities;
 use super::preparation::AbsentNamespace;
@@ -530,6 +531,18 @@ impl Fabric {
     pub(super) fn tell_reactors(&self, message: impl Fn() -> Message) {
         for reactor in self.reactors() {
             reactor.send(message());
+        }
+    }
+
+    /// Tells the hosts of a namespace that it refuses writes from now on.
+    pub(super) fn tell_of_failure(&self, namespace: &Arc<Namespace>) {
+        let nsids = BTreeSet::from([namespace.nsid]);
+        for controller in self.controllers() {
+            if controller.table().attachments().any(|a| Arc::ptr_eq(&a.namespace, namespace)) {
+                controller.note_changed_namespaces(&nsids);
+                self.notify(&controller, Notice::Namespaces);
+                self.notify(&controller, Notice::Health);
+            }
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Owner {
 pub(super) enum Fenced {
     /// Those that write in this range of the namespace. New ones are held back by a claim on it.
     Writes(Arc<Namespace>, ByteRange),
+    /// Those that change this namespace or synchronize it. New ones are refused, since it has failed.
+    Changes(Arc<Namespace>),
     /// All of these hosts on the namespace. New ones are refused by a reservation; those that wait are ended.
     Hosts(Arc<Namespace>, Vec<HostId>),
     /// All of this controller, which has ended. Its queues are closed, with all that waits in them.
@@ -61,6 +63,7 @@ impl Fenced {
             Self::Writes(namespace, range) => {
                 is_stored(namespace, &|slot| slot.fused == nvme::io::Fused::No && slot.work.may_write(range))
             }
+            Self::Changes(namespace) => is_stored(namespace, &|slot| slot.work.is_refused_after_failure()),
             Self::Hosts(namespace, hosts) => {
                 owner.is_some_and(|owner| hosts.contains(&owner.host_id)) && is_stored(namespace, &|_| true)
             }

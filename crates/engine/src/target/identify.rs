@@ -374,8 +374,17 @@ impl Described {
         identify.reservation_capabilities = reservations(fabric);
         identify.attributes = self.attributes();
         identify.ana_group_id = U32::new(self.group);
-        // The atomic write units are a block each (0's based), for this namespace as for all.
+        // The atomic write units are a block each, which is the least that a field 0's based can say (NVM 2.1.4).
         identify.features = features::ATOMIC_WRITE_UNITS;
+        if !namespace.backend.keeps_blocks_whole(1 << shift) {
+            // Where not even a block is kept whole when the power is lost, there are boundaries that do not begin at block 0:
+            // nothing longer than a block is promised by that, and Linux, which makes atomic writes of what is promised,
+            // makes none where they have an offset.
+            let boundary = U16::new(1);
+            identify.atomic_boundary_size = boundary;
+            identify.atomic_boundary_size_power_fail = boundary;
+            identify.atomic_boundary_offset = boundary;
+        }
         if let Backend::Device(device) = &*namespace.backend {
             // What is smaller than a page, or lies across one, is read before it is written.
             let page = U16::new((blocks(BUFFER_LENGTH_MIN as u64) - 1) as u16);
@@ -414,7 +423,8 @@ impl Described {
     }
 
     fn attributes(&self) -> u8 {
-        if self.namespace.is_write_protected() { attributes::WRITE_PROTECTED } else { 0 }
+        let is_read_only = self.namespace.is_write_protected() || self.namespace.has_failed();
+        if is_read_only { attributes::WRITE_PROTECTED } else { 0 }
     }
 }
 

@@ -8,7 +8,7 @@ use nvme::identify::CommandSet;
 use nvme::log_page::{
     AnaLogBuilder, AnaState, CROSS_RESET_REMOVE_COMPLETED, ChangedNamespaceList, CommandsSupported,
     ErrorLogEntry, FirmwareSlotLog, LogPageId, LogPageRequest, SmartLog, SupportedLogPages, command_effects,
-    log_page_support,
+    critical_warning, log_page_support,
 };
 use nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
@@ -59,7 +59,10 @@ pub(super) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &
             entries.resize_with(ERROR_LOG_ENTRIES, ErrorLogEntry::default);
             entries.as_bytes().to_vec()
         }
-        LogPageId::SMART => smart(controller).as_bytes().to_vec(),
+        LogPageId::SMART => {
+            looked_at(controller, Notice::Health, &request);
+            smart(controller).as_bytes().to_vec()
+        }
         LogPageId::FIRMWARE_SLOT => {
             let mut log = FirmwareSlotLog::default();
             log.active = 1;
@@ -171,6 +174,7 @@ fn smart(controller: &Controller) -> SmartLog {
     let counts = controller.subsystem.counters.counts();
     let units = |bytes: u64| U128::new(u128::from(bytes.div_ceil(DATA_UNIT_BYTES)));
     let mut log = SmartLog::default();
+    log.critical_warning = critical_warning(controller);
     log.available_spare = 100;
     log.data_units_read = units(counts.read_bytes);
     log.data_units_written = units(counts.write_bytes);
@@ -182,6 +186,15 @@ fn smart(controller: &Controller) -> SmartLog {
     log.media_errors = U128::new(u128::from(counts.media_errors));
     log.error_log_entries = U128::new(u128::from(controller.state().error_count()));
     log
+}
+
+/// What a host has to know of namespaces that it sees: that some refuse writes since their storage has failed, or all.
+fn critical_warning(controller: &Controller) -> u8 {
+    let table = controller.table();
+    let failed = table.iter().filter(|namespace| namespace.has_failed()).count();
+    let degraded = if failed > 0 { critical_warning::RELIABILITY } else { 0 };
+    let is_read_only = failed > 0 && failed == table.iter().count();
+    degraded | if is_read_only { critical_warning::READ_ONLY } else { 0 }
 }
 
 /// What each command does to what is stored and to what there is. `manages` says whether hosts manage namespaces.

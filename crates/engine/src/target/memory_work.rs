@@ -191,6 +191,7 @@ impl Connection {
                 (Stage::Exclusive, Fused::No, _) => self.data_came(index, env),
                 (Stage::Exclusive, ..) => self.begin_pair(index, env),
                 (Stage::Storage, Fused::First, _) => self.pair_goes_on(index, env),
+                (Stage::Syncs, ..) => self.syncs_ended(index, env),
                 _ => {}
             }
         }

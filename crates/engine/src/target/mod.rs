@@ -53,6 +53,7 @@ mod receiving;
 #[cfg(not(feature = "simulation"))]
 mod reconnection;
 mod remains;
+mod reopening;
 mod request;
 mod reservation;
 mod reservation_file;
@@ -66,6 +67,7 @@ mod standby;
 mod status;
 mod storage;
 mod subsystem;
+mod sync_verdict;
 mod target_config;
 mod turns;
 mod uncorrectable;
@@ -103,7 +105,7 @@ pub use peculiarity::Peculiarity;
 pub use preparation::AbsentNamespace;
 pub use request::{AskingHost, HostRequest, HostRequests, PendingRequest, TargetEnded};
 pub use rights::{Denial, KnownHost, NamespaceOwned};
-pub use status::{ControllerStatus, PortStatus, QueueStatus, ReactorStatus, TargetStatus};
+pub use status::{ControllerStatus, NamespaceFailure, PortStatus, QueueStatus, ReactorStatus, TargetStatus};
 pub use target_config::{Reactors, TargetConfig};
 pub use write_protection::WriteProtection;
 
@@ -154,6 +156,16 @@ pub enum TargetError {
     /// A reactor could not start.
     #[error("cannot start a reactor: {0}")]
     Reactor(io::Error),
+    /// A namespace is not opened anew.
+    #[error("namespace {nsid} of {nqn} is not reopened: {reason}")]
+    Reopen {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+        /// Why not.
+        reason: String,
+    },
 }
 
 fn listen_hint(error: &io::Error) -> &'static str {
@@ -264,6 +276,24 @@ impl Target {
     /// As there, for all but images.
     pub fn apply_what_is_there(&self, wanted: &FabricConfig) -> Result<Vec<Change>, TargetError> {
         self.apply_with(wanted, Absence::Allowed)
+    }
+
+    /// Opens the file or device of a namespace anew that could not be synchronized, and refuses writes and Flush since: whoever
+    /// asks for it says that the storage is in order again. Its hosts keep it, and may write again.
+    ///
+    /// # Errors
+    /// When it has not failed, commands from before are still under way, or it cannot be opened. It stays as it was then.
+    pub fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), TargetError> {
+        let listener = lock(&self.listener);
+        let Some(listener) = &*listener else {
+            return Err(TargetError::Config("the target has ended".to_owned()));
+        };
+        self.fabric.reopen(nqn, nsid, listener).map(drop)
+    }
+
+    /// The namespaces that refuse writes since their storage could not be synchronized.
+    pub fn failures(&self) -> Vec<NamespaceFailure> {
+        status::failures(&self.fabric)
     }
 
     /// The namespaces that are configured and not there, since their images are not to be had.

@@ -19,6 +19,8 @@ use crate::backend::{Backend, BackendConfig, BackendError};
 #[derive(Debug)]
 pub(super) struct Namespace {
     pub(super) nsid: u32,
+    /// The name of its subsystem.
+    pub(super) nqn: String,
     pub(super) backend: Arc<Backend>,
     pub(super) uuid: [u8; 16],
     block_shift: u32,
@@ -47,8 +49,10 @@ pub(super) mod special {
     pub(crate) const UNCORRECTABLE: u8 = 1 << 3;
     /// A fused pair, or a write of a closed connection, works on it.
     pub(crate) const CLAIMED: u8 = 1 << 4;
-    /// Commands cannot be answered where they are decoded.
-    pub(crate) const SLOW: u8 = SHAPED | UNCORRECTABLE | CLAIMED;
+    /// A sync has failed: it is read and not written, until it is opened anew.
+    pub(crate) const FAILED: u8 = 1 << 5;
+    /// Commands cannot be answered where they are decoded, and are looked at again when they have their data.
+    pub(crate) const SLOW: u8 = SHAPED | UNCORRECTABLE | CLAIMED | FAILED;
 }
 
 /// A checked range of bytes within a namespace.
@@ -68,11 +72,12 @@ impl ByteRange {
 
 impl Namespace {
     /// A namespace on a backend that is open, which hosts know by this UUID.
-    pub(super) fn on(config: &NamespaceConfig, uuid: Uuid, backend: Arc<Backend>) -> Self {
+    pub(super) fn on(nqn: &str, config: &NamespaceConfig, uuid: Uuid, backend: Arc<Backend>) -> Self {
         let block_shift = config.block_size.trailing_zeros();
         let blocks = AtomicU64::new(backend.length() >> block_shift);
         let namespace = Self {
             nsid: config.nsid,
+            nqn: nqn.to_owned(),
             backend,
             uuid: uuid.into_bytes(),
             block_shift,
@@ -86,7 +91,28 @@ impl Namespace {
             reservation_view: RwLock::default(),
         };
         namespace.configure(config);
+        namespace.tell_of_torn_blocks(config.block_size);
         namespace
+    }
+
+    /// Says once if the storage does not keep the promise that every NVMe namespace makes.
+    fn tell_of_torn_blocks(&self, block_size: u32) {
+        if let Backend::Device(device) = &*self.backend
+            && !self.backend.keeps_blocks_whole(block_size)
+        {
+            let promised = match device.whole_bytes() {
+                0 => "nothing".to_owned(),
+                bytes => format!("{bytes} bytes"),
+            };
+            tracing::warn!(
+                "namespace {nsid} of {nqn}: a power failure may leave a block of {block_size} bytes with parts of two writes, \
+                 since {place} promises to write {promised} whole; hosts are told that no atomic writes hold. Where they \
+                 rely on whole blocks, use a device with physical blocks of {block_size} bytes, or block=512",
+                nsid = self.nsid,
+                nqn = self.nqn,
+                place = self.backend.place(),
+            );
+        }
     }
 
     /// Takes over what can be changed while it is used.
@@ -98,6 +124,7 @@ impl Namespace {
             self.shaper.update(&config.qos);
         }
         self.set_special(special::SHAPED, !config.qos.is_unlimited());
+        self.set_special(special::FAILED, self.backend.failure().is_some());
         if let Backend::Device(device) = &*self.backend {
             device.set_write_delay_ms(config.write_delay_ms);
         }
@@ -119,6 +146,27 @@ impl Namespace {
     /// Whether it cannot be written to: because it was protected, or because of what is behind it.
     pub(super) fn is_write_protected(&self) -> bool {
         self.special() & special::PROTECTED != 0
+    }
+
+    /// Whether a sync has failed, so that it is not written until it is opened anew.
+    pub(super) fn has_failed(&self) -> bool {
+        self.special() & special::FAILED != 0
+    }
+
+    /// Refuses writes from now on if its storage has failed to synchronize; whether it does so since this very moment.
+    pub(super) fn note_failure(&self) -> bool {
+        let Some(failure) = self.backend.failure() else { return false };
+        let before = self.special.fetch_or(special::FAILED, Ordering::SeqCst);
+        let is_new = before & special::FAILED == 0;
+        if is_new {
+            tracing::error!(
+                "namespace {nsid} of {nqn}: {failure} on {place}; writes since the last successful Flush may be lost. It refuses                  writes and Flush from now on: check the storage, then run `selvedge namespace reopen {nqn} {nsid}`",
+                nsid = self.nsid,
+                nqn = self.nqn,
+                place = self.backend.place(),
+            );
+        }
+        is_new
     }
 
     /// Its write protection now, as it was set.
@@ -270,7 +318,7 @@ mod tests {
     fn open(config: &NamespaceConfig) -> Namespace {
         let clusters = Clusters::default();
         let backend = Backend::open(&config.backend, Opening::alone(config.block_size, &clusters));
-        Namespace::on(config, Uuid::nil(), Arc::new(backend.expect("opens")))
+        Namespace::on("nqn.2014-08.org.example:test", config, Uuid::nil(), Arc::new(backend.expect("opens")))
     }
 
     #[test]

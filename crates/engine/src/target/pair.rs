@@ -65,7 +65,7 @@ impl Connection {
                 self.finish(index, status, env);
             }
             // It cannot have begun without its partner.
-            Stage::Storage | Stage::Sending | Stage::Clerk => {}
+            Stage::Storage | Stage::Syncs | Stage::Sending | Stage::Clerk => {}
         }
     }
 
@@ -115,6 +115,9 @@ impl Connection {
             self.slots.give(first, env.pool);
             return self.slots.give(second, env.pool);
         }
+        if namespace.has_failed() {
+            return self.refuse_after_failure(first, env);
+        }
         if namespace.is_spoiled(range) {
             return self.media_failure(first, Status::UNRECOVERED_READ_ERROR, env);
         }
@@ -154,7 +157,7 @@ impl Connection {
         let Work::Write { range, durable } = self.slots.at(second).work else { return };
         if let Some(buffer) = self.slots.lend(second) {
             let operation = StorageOp::Write { buffer, offset: range.offset, durable };
-            device.start(env.ring, operation, self.storage_token(second));
+            self.start_operation(second, device, operation, env);
         }
     }
 

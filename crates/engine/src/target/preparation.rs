@@ -57,6 +57,12 @@ pub struct AbsentNamespace {
     pub reason: String,
 }
 
+/// A namespace that has failed, and its file or device opened anew.
+pub(super) struct Reopened {
+    pub(super) namespace: Arc<Namespace>,
+    pub(super) backend: Arc<Backend>,
+}
+
 /// What there is, and what there is to be.
 #[derive(Clone, Copy)]
 pub(super) struct Preparation<'a> {
@@ -69,6 +75,8 @@ pub(super) struct Preparation<'a> {
     pub(super) openings: &'a Arc<Openings<Images>>,
     /// What is open already on another connection, by which these namespaces go on.
     pub(super) anew: &'a [Wanted],
+    /// A namespace that goes on by what was opened anew after it had failed.
+    pub(super) reopened: Option<&'a Reopened>,
     /// Those that were absent until now.
     pub(super) absent: &'a [AbsentNamespace],
     pub(super) absence: Absence,
@@ -148,7 +156,9 @@ impl Preparation<'_> {
     /// Whether a namespace comes with this change, in a subsystem that stays.
     fn comes(&self, of: &str, number: u32) -> bool {
         self.changes.iter().any(|change| {
-            matches!(change, Change::NamespaceAdded { nqn, nsid } | Change::NamespaceReplaced { nqn, nsid }
+            matches!(change, Change::NamespaceAdded { nqn, nsid }
+                | Change::NamespaceReplaced { nqn, nsid }
+                | Change::NamespaceReopened { nqn, nsid }
                 if nqn == of && *nsid == number)
         })
     }
@@ -290,6 +300,14 @@ impl Preparation<'_> {
         if let Some(anew) = self.anew.iter().find(|anew| anew.place() == (&*subsystem.nqn, config.nsid)) {
             return self.go_on(anew, subsystem, config);
         }
+        if let Some(Reopened { namespace: former, backend }) = self.reopened
+            && (&former.nqn, former.nsid) == (&subsystem.nqn, config.nsid)
+        {
+            let uuid = self.identities.namespace(&subsystem.nqn, config, backend)?;
+            let namespace = Namespace::on(&subsystem.nqn, config, uuid, backend.clone());
+            namespace.succeed(former);
+            return Ok(Arc::new(namespace));
+        }
         // A file that another namespace gives up in the same change is taken over as it is open, which is good enough
         // for blocks that are no smaller than those it was opened for.
         let backend = match self.opened_beside(subsystem, config)? {
@@ -300,7 +318,7 @@ impl Preparation<'_> {
             },
         };
         let uuid = self.identities.namespace(&subsystem.nqn, config, &backend)?;
-        let namespace = Namespace::on(config, uuid, backend);
+        let namespace = Namespace::on(&subsystem.nqn, config, uuid, backend);
         clerk::restore(self.archive, &subsystem.nqn, &namespace)?;
         Ok(Arc::new(namespace))
     }
@@ -333,7 +351,7 @@ impl Preparation<'_> {
         let former = open.state().namespaces.get(&config.nsid).cloned().ok_or_else(gone)?;
         let Outcome::Opened(backend) = self.openings.outcome(anew) else { return Err(gone()) };
         let uuid = self.identities.namespace(nqn, config, &backend)?;
-        let namespace = Namespace::on(config, uuid, Arc::new(backend));
+        let namespace = Namespace::on(nqn, config, uuid, Arc::new(backend));
         // Under the same name there may be another image by now.
         if namespace.uuid == former.uuid {
             namespace.succeed(&former);

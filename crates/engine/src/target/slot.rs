@@ -10,7 +10,7 @@ use nvme::tcp::Transfer;
 use super::fence::Claim;
 use super::namespace::ByteRange;
 use super::namespace_table::{Attachment, NamespaceView};
-use crate::backend::ZeroMethod;
+use crate::backend::{Sync, ZeroMethod};
 use crate::limits::{CONNECTION_BUFFER_BYTES_MAX, GIVEN_UP_SLOTS_FACTOR, QUEUE_OVERRUN_FACTOR};
 use crate::ring::{Buffer, BufferPool, Moment};
 
@@ -49,6 +49,24 @@ impl Work {
         matches!(self, Self::Deallocate { .. } | Self::Copy { .. })
     }
 
+    /// Whether it changes blocks, or promises that they stay.
+    pub(super) const fn is_refused_after_failure(&self) -> bool {
+        match self {
+            Self::Write { .. }
+            | Self::Flush
+            | Self::Spoil { .. }
+            | Self::Copy { .. }
+            | Self::Zero { .. }
+            | Self::Deallocate { .. } => true,
+            Self::Free
+            | Self::Read { .. }
+            | Self::Compare { .. }
+            | Self::Verify { .. }
+            | Self::Reservation { .. }
+            | Self::Admin => false,
+        }
+    }
+
     /// Whether it changes blocks in `range`, as far as can be told.
     pub(super) const fn may_write(&self, range: &ByteRange) -> bool {
         match self {
@@ -81,6 +99,8 @@ pub(super) enum Stage {
     Clerk,
     /// The storage.
     Storage,
+    /// The ends of other syncs, since its own has gone well.
+    Syncs,
     /// Its data to leave.
     Sending,
 }
@@ -117,6 +137,8 @@ pub(super) struct Slot {
     pub(super) partner: Option<u16>,
     /// What keeps others from a fused pair's blocks.
     pub(super) claim: Option<Box<Claim>>,
+    /// The sync that is under way for it, or that it waits for: then all with lower numbers have to end.
+    pub(super) sync: Option<Sync>,
     /// Whether a copy reads just now; else it writes.
     pub(super) copying: bool,
     /// When it came.
@@ -143,6 +165,7 @@ impl Slot {
             fused: Fused::No,
             partner: None,
             claim: None,
+            sync: None,
             copying: false,
             began: Moment::default(),
         }
@@ -249,6 +272,7 @@ impl Slots {
         self.slots[usize::from(index)].work = Work::Free;
         self.slots[usize::from(index)].view = None;
         self.slots[usize::from(index)].claim = None;
+        self.slots[usize::from(index)].sync = None;
         self.command_ids[usize::from(index)] = NO_COMMAND;
         self.free.push(index);
     }

@@ -9,7 +9,9 @@ use serde::Serialize;
 
 use super::admission::Quotas;
 use super::config::PortConfig;
+use super::fabric::Fabric;
 use super::peculiarity::Peculiarity;
+use crate::backend::SyncFailure;
 use crate::ring::Socket;
 use crate::transport::{StreamInfo, Transport, stream_info};
 
@@ -52,6 +54,17 @@ impl PortStatus {
     pub(super) const fn of(port: &PortConfig) -> Self {
         Self { id: port.id, address: port.address, transport: port.transport }
     }
+}
+
+/// A namespace that refuses writes, since its storage could not be synchronized.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceFailure {
+    /// The subsystem's name.
+    pub nqn: String,
+    /// The namespace.
+    pub nsid: u32,
+    /// What has failed.
+    pub failure: SyncFailure,
 }
 
 /// A controller.
@@ -138,4 +151,17 @@ pub struct ReactorStatus {
     pub half_open: usize,
     /// Processor time it has used, in microseconds.
     pub cpu_time_us: u64,
+}
+
+/// The namespaces that have failed.
+pub(super) fn failures(fabric: &Fabric) -> Vec<NamespaceFailure> {
+    let directory = fabric.directory();
+    let all = directory.subsystems.iter().flat_map(|subsystem| subsystem.namespaces());
+    let failed = all.filter(|namespace| namespace.has_failed());
+    let failures = failed.filter_map(|namespace| {
+        let (nqn, nsid, failure) =
+            (namespace.nqn.clone(), namespace.nsid, namespace.backend.failure()?.clone());
+        Some(NamespaceFailure { nqn, nsid, failure })
+    });
+    failures.collect()
 }

@@ -11,6 +11,7 @@ use super::connection::{Connection, Environment, Session};
 use super::memory_work::Pause;
 use super::namespace::{ByteRange, Namespace, special};
 use super::slot::{Stage, Work};
+use super::sync_verdict::{SyncVerdict, end_sync};
 use crate::backend::{Backend, Device, ZeroMethod};
 use crate::limits::BUFFER_LENGTH_MAX;
 use crate::ring::{Buffer, StorageOp};
@@ -42,8 +43,12 @@ impl Connection {
             }
             Backend::Device(device) => {
                 if let Some(buffer) = self.slots.lend(index) {
-                    let operation = StorageOp::Read { buffer, offset: range.offset };
-                    device.start(env.ring, operation, self.storage_token(index));
+                    self.start_operation(
+                        index,
+                        device,
+                        StorageOp::Read { buffer, offset: range.offset },
+                        env,
+                    );
                 }
             }
         }
@@ -91,6 +96,9 @@ impl Connection {
     #[cold]
     fn pass_gates(&mut self, index: u16, namespace: &Namespace) -> Result<(), Option<Status>> {
         let work = self.slots.at(index).work;
+        if namespace.has_failed() && work.is_refused_after_failure() {
+            return Err(Some(Status::WRITE_FAULT.do_not_retry()));
+        }
         let mut written = Vec::new();
         match work {
             Work::Write { range, .. } | Work::Zero { range, .. } | Work::Spoil { range } => {
@@ -194,7 +202,7 @@ impl Connection {
             }
             _ => return Step::Done(Status::INTERNAL_ERROR),
         };
-        device.start(env.ring, operation, self.storage_token(index));
+        self.start_operation(index, device, operation, env);
         Step::Started
     }
 
@@ -208,6 +216,18 @@ impl Connection {
     ) {
         let data = self.slots.lend(index);
         self.slots.at(index).data = data;
+        self.start_operation(index, device, operation, env);
+    }
+
+    /// Starts an operation for the command in a slot.
+    pub(super) fn start_operation(
+        &mut self,
+        index: u16,
+        device: &Device,
+        operation: StorageOp,
+        env: &mut Environment<'_>,
+    ) {
+        self.slots.at(index).sync = device.begin_sync(&operation);
         device.start(env.ring, operation, self.storage_token(index));
     }
 
@@ -256,6 +276,7 @@ impl Connection {
             self.slots.regain(index, data);
         }
         let work = self.slots.at(index).work;
+        let sync = end_sync(self.slots.at(index), &result, env.fabric);
         match result {
             // Nothing may follow a termination request.
             _ if self.terminated => self.slots.give(index, env.pool),
@@ -264,6 +285,8 @@ impl Connection {
                 self.slots.give(index, env.pool);
                 self.wake_waiting(env);
             }
+            Ok(moved) if matches!(sync, SyncVerdict::Awaits(_)) => self.await_syncs(index, sync, moved),
+            Ok(_) if sync == SyncVerdict::Failed => self.refuse_after_failure(index, env),
             Ok(moved) if matches!(work, Work::Copy { .. }) => {
                 self.copy_stepped(index, moved, beside.take(), env);
             }
@@ -275,7 +298,7 @@ impl Connection {
         }
     }
 
-    fn step_done(
+    pub(super) fn step_done(
         &mut self,
         index: u16,
         work: Work,
@@ -356,11 +379,16 @@ impl Connection {
                 if error.raw_os_error() == Some(libc::ETIMEDOUT) {
                     self.device_of(index, Device::note_late);
                 }
+                let has_failed = self.slots.at(index).attachment().is_some_and(|a| a.namespace.has_failed());
+                if has_failed && work.is_refused_after_failure() {
+                    return self.refuse_after_failure(index, env);
+                }
+                let is_file = self.device_of(index, |device| device.durability().is_some()) == Some(true);
                 let status = match (error.raw_os_error(), work) {
                     // The cluster does not answer in time; nothing is wrong with the blocks.
                     (Some(libc::ETIMEDOUT), _) => Status::NAMESPACE_NOT_READY,
                     // The cluster does not let this gateway in any more, or another has the image: a path's failure.
-                    (Some(libc::ESHUTDOWN | libc::EROFS), _) => Status::INTERNAL_PATH_ERROR,
+                    (Some(libc::ESHUTDOWN | libc::EROFS), _) if !is_file => Status::INTERNAL_PATH_ERROR,
                     (Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG), _) => Status::CAPACITY_EXCEEDED,
                     (_, Work::Read { .. } | Work::Compare { .. } | Work::Verify { .. }) => {
                         Status::UNRECOVERED_READ_ERROR
