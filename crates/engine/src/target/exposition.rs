@@ -95,6 +95,7 @@ impl Metrics {
         let mut text = Exposition::default();
         self.write_target(&mut text);
         self.write_namespaces(&mut text);
+        self.write_states(&mut text);
         self.write_operations(&mut text);
         self.write_errors(&mut text);
         self.write_controllers(&mut text);
@@ -157,6 +158,21 @@ impl Metrics {
                 let labels: Labels<'_> =
                     &[("subsystem", &subsystem), ("nsid", &namespace.nsid), ("port", port)];
                 text.sample(name, labels, AnaState::from(*state) as u8);
+            }
+        }
+    }
+
+    fn write_states(&self, text: &mut Exposition) {
+        let name = "selvedge_namespace_failed";
+        text.family(
+            name,
+            "gauge",
+            "Whether the namespace refuses writes and Flush, since its storage could not be synchronized: 1 until it is reopened.",
+        );
+        for (subsystem, namespace) in self.namespaces() {
+            if let Some(has_failed) = namespace.has_failed {
+                let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &namespace.nsid)];
+                text.sample(name, labels, u8::from(has_failed));
             }
         }
     }

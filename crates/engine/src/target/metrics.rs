@@ -63,6 +63,8 @@ pub struct NamespaceMetrics {
     pub errors: Vec<ErrorMetrics>,
     /// Errors of the storage, each of which made a command fail.
     pub media_errors: u64,
+    /// Whether it refuses writes since its storage could not be synchronized; `None` when it is not there.
+    pub has_failed: Option<bool>,
 }
 
 /// The commands of one operation that went well.
@@ -203,6 +205,7 @@ fn namespaces_of(subsystem: &Arc<Subsystem>, fabric: &FabricConfig) -> Vec<Names
             operations: operations_of(nsid, &counts),
             errors: errors_of(&counts),
             media_errors: counts.media_errors,
+            has_failed: open.map(|namespace| namespace.has_failed()),
         }
     });
     namespaces.collect()

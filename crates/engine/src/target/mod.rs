@@ -105,7 +105,10 @@ pub use peculiarity::Peculiarity;
 pub use preparation::AbsentNamespace;
 pub use request::{AskingHost, HostRequest, HostRequests, PendingRequest, TargetEnded};
 pub use rights::{Denial, KnownHost, NamespaceOwned};
-pub use status::{ControllerStatus, NamespaceFailure, PortStatus, QueueStatus, ReactorStatus, TargetStatus};
+pub use status::{
+    ControllerStatus, NamespaceFailure, NamespaceState, NamespaceStatus, PortStatus, QueueStatus,
+    ReactorStatus, TargetStatus,
+};
 pub use target_config::{Reactors, TargetConfig};
 pub use write_protection::WriteProtection;
 
@@ -360,6 +363,7 @@ impl Target {
         let controllers = living.iter().chain(&ending);
         TargetStatus {
             ports: ports.map(PortStatus::of).collect(),
+            namespaces: status::namespaces(&self.fabric),
             controllers: controllers.map(|controller| controller.status()).collect(),
             reactors: lock(&self.reactors).iter().map(Reactor::status).collect(),
             quotas: self.fabric.quotas(),

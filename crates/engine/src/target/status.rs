@@ -20,6 +20,8 @@ use crate::transport::{StreamInfo, Transport, stream_info};
 pub struct TargetStatus {
     /// Where it listens.
     pub ports: Vec<PortStatus>,
+    /// What it serves, in the order of the configuration.
+    pub namespaces: Vec<NamespaceStatus>,
     /// Who is connected, in the order of the controllers' identifiers.
     pub controllers: Vec<ControllerStatus>,
     /// Who serves.
@@ -54,6 +56,34 @@ impl PortStatus {
     pub(super) const fn of(port: &PortConfig) -> Self {
         Self { id: port.id, address: port.address, transport: port.transport }
     }
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NamespaceStatus {
+    /// The subsystem's name.
+    pub subsystem: String,
+    /// Its identifier.
+    pub nsid: u32,
+    /// How it is.
+    pub state: NamespaceState,
+    /// Why it is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether a power failure may leave a block with parts of two writes.
+    pub may_tear: bool,
+}
+
+/// How a namespace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NamespaceState {
+    /// It does what it is for.
+    Ready,
+    /// Its storage could not be synchronized: it is read, and neither written nor flushed until it is opened anew.
+    Failed,
+    /// Its image is not to be had for now.
+    Absent,
 }
 
 /// A namespace that refuses writes, since its storage could not be synchronized.
@@ -151,6 +181,31 @@ pub struct ReactorStatus {
     pub half_open: usize,
     /// Processor time it has used, in microseconds.
     pub cpu_time_us: u64,
+}
+
+/// All namespaces that are configured.
+pub(super) fn namespaces(fabric: &Fabric) -> Vec<NamespaceStatus> {
+    let (directory, absent) = (fabric.directory(), fabric.absent());
+    let mut namespaces = Vec::new();
+    for subsystem in &directory.subsystems {
+        let state = subsystem.state();
+        for config in &state.config.namespaces {
+            let missing = absent.iter().find(|known| known.nqn == subsystem.nqn && known.nsid == config.nsid);
+            let open = state.namespaces.get(&config.nsid);
+            let failure = open
+                .filter(|open| open.has_failed())
+                .and_then(|open| Some(format!("{} on {}", open.backend.failure()?, open.backend.place())));
+            let (state, reason) = match (failure, missing) {
+                (Some(failure), _) => (NamespaceState::Failed, Some(failure)),
+                (None, Some(missing)) => (NamespaceState::Absent, Some(missing.reason.clone())),
+                (None, None) => (NamespaceState::Ready, None),
+            };
+            let may_tear = open.is_some_and(|open| !open.backend.keeps_blocks_whole(config.block_size));
+            let (subsystem, nsid) = (subsystem.nqn.clone(), config.nsid);
+            namespaces.push(NamespaceStatus { subsystem, nsid, state, reason, may_tear });
+        }
+    }
+    namespaces
 }
 
 /// The namespaces that have failed.

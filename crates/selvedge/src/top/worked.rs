@@ -50,6 +50,7 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
             commands: seconds * 2 * busy,
         }],
         media_errors: 0,
+        has_failed: Some(false),
     };
     let queue = |queue_id| QueueMetrics { queue_id, commands: seconds * 7_500, depth: 8 };
     let controller = |cntlid, subsystem: &str, queues| ControllerMetrics {
@@ -136,6 +137,7 @@ fn status(seconds: u64) -> TargetStatus {
     let reactor =
         |number| ReactorStatus { number, cpu: Some(number), connections: 2, half_open: 0, cpu_time_us: 0 };
     TargetStatus {
+        namespaces: Vec::new(),
         ports: vec![PortStatus { id: 1, address: ([127, 0, 0, 1], 4420).into(), transport: Transport::Tcp }],
         controllers: vec![controller(1, NQN, &[(0, 0), (1, 0), (2, 1)]), controller(2, DISCOVERY, &[(0, 1)])],
         reactors: vec![reactor(0), reactor(1)],
