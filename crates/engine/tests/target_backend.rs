@@ -13,6 +13,7 @@ use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, Target, TargetConfig, TargetError,
 };
 use nvme::Status;
+use nvme::identify::{Cns, IdentifyNamespace};
 use nvme::io::IoCommand;
 use nvme::log_page::{LogPageId, SmartLog};
 use raw_host::{
@@ -217,6 +218,36 @@ fn a_block_device_is_served_in_blocks_no_smaller_than_its_own() {
         assert!(read[..8192] == data[..8192] && read[16384..] == data[16384..], "{engine:?}");
         assert!(read[8192..16384].iter().all(|byte| *byte == 0), "{engine:?}");
         assert_eq!(queue.run(IoCommand::Flush.encode(2), Give::Nothing).status, Status::SUCCESS);
+    }
+}
+
+#[test]
+fn hosts_are_told_where_blocks_may_tear_when_the_power_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    File::create(&path).unwrap().set_len(4 << 20).unwrap();
+    // Its writes go through the page cache, whatever it says of its sectors.
+    let device = match LoopDevice::new(&path, "512") {
+        Ok(device) => device,
+        Err(reason) => return println!("not tested, for there is no loop device to be had: {reason}"),
+    };
+    for block_size in [512, 4096] {
+        let target = Target::start(&config(block(&device.0), block_size)).unwrap();
+        let mut host = Host::connect(target.ports()[0]);
+        for (nsid, boundary) in [(1, 0), (2, 1)] {
+            let identify = host.admin.identified(nsid, Cns::NAMESPACE);
+            let identify = IdentifyNamespace::read_from_bytes(&identify).unwrap();
+            let units = [identify.atomic_write_unit, identify.atomic_write_unit_power_fail];
+            assert_eq!(units.map(|unit| unit.get()), [0, 0], "a block, as everybody promises");
+            let boundaries = [
+                identify.atomic_boundary_size,
+                identify.atomic_boundary_size_power_fail,
+                identify.atomic_boundary_offset,
+            ];
+            assert_eq!(boundaries.map(|known| known.get()), [boundary; 3], "namespace {nsid}");
+            let told = target.status().namespaces.iter().find(|known| known.nsid == nsid).unwrap().may_tear;
+            assert_eq!(told, boundary > 0);
+        }
     }
 }
 
