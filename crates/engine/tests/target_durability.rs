@@ -4,12 +4,10 @@
 //! The storage is real: a file in the page cache of a file system on a loop device, whose own file has no room for what is
 //! written back. The kernel tells of that once.
 
+mod bad_disks;
 mod raw_host;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
+use bad_disks::{LyingDisk, text};
 use engine::backend::BackendConfig;
 use engine::target::{NamespaceConfig, NamespaceState, TargetError};
 use nvme::Status;
@@ -19,87 +17,12 @@ use nvme::identify::{Cns, IdentifyNamespace};
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
 use nvme::log_page::{LogPageId, SmartLog, critical_warning};
 use raw_host::{Client, ENGINES, Give, HOST_NQN, Host, Kind, NQN, Options, Space, TestTarget, pattern};
-use tempfile::TempDir;
 use zerocopy::FromBytes;
 
 /// The namespace that fails. Its blocks are smaller than what O_DIRECT takes there, so that it is in the page cache.
 const SPACE: Space = Space { nsid: 20, kind: Kind::File, block: 512 };
 const SIZE: u64 = 24 << 20;
 const REFUSED: Status = Status::WRITE_FAULT.do_not_retry();
-
-fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output =
-        Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    } else {
-        Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
-    }
-}
-
-/// A file system whose disk has less room than it says.
-struct LyingDisk {
-    folder: TempDir,
-    device: Option<String>,
-}
-
-impl LyingDisk {
-    fn new() -> Result<Self, String> {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let mut disk = Self { folder, device: None };
-        for name in ["room", "disk"] {
-            std::fs::create_dir(disk.path(name)).map_err(|error| error.to_string())?;
-        }
-        let room = disk.path("room");
-        run("mount", &["-t", "tmpfs", "-o", "size=12m", "tmpfs", &text(&room)])?;
-        let image = room.join("image");
-        File::create(&image).and_then(|file| file.set_len(64 << 20)).map_err(|error| error.to_string())?;
-        let device = run("losetup", &["--find", "--show", "--sector-size", "4096", &text(&image)])?;
-        disk.device = Some(device.clone());
-        run("mkfs.ext4", &["-q", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard", &device])?;
-        run("mount", &["-o", "errors=continue", &device, &text(&disk.path("disk"))])?;
-        Ok(disk)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.path("disk/namespace")
-    }
-
-    /// Takes all the room there is, but for a little, or gives it back.
-    fn take_room(&self, takes: bool) {
-        let ballast = self.path("room/ballast");
-        if takes {
-            let file = File::create(&ballast).unwrap();
-            let mut length = 0;
-            let allocate =
-                |length| rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), length, 64 << 10);
-            while allocate(length).is_ok() {
-                length += 64 << 10;
-            }
-        } else {
-            std::fs::remove_file(&ballast).unwrap();
-        }
-    }
-}
-
-impl Drop for LyingDisk {
-    fn drop(&mut self) {
-        let told = |outcome: Result<String, String>| drop(outcome.inspect_err(|error| println!("{error}")));
-        told(run("umount", &["--lazy", &text(&self.path("disk"))]));
-        if let Some(device) = &self.device {
-            told(run("losetup", &["--detach", device]));
-        }
-        told(run("umount", &["--lazy", &text(&self.path("room"))]));
-    }
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
-}
 
 fn serve(engine: engine::ring::Engine, disk: &LyingDisk) -> TestTarget {
     TestTarget::start_with(engine, |config| {

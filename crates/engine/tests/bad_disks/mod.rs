@@ -1,0 +1,83 @@
+//! Disks that fail in earnest, for tests that run as root: file systems on loop devices, mounted for one test.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output =
+        Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    }
+}
+
+/// A file system whose disk has less room than it says.
+pub(crate) struct LyingDisk {
+    folder: TempDir,
+    device: Option<String>,
+}
+
+impl LyingDisk {
+    pub(crate) fn new() -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut disk = Self { folder, device: None };
+        for name in ["room", "disk"] {
+            std::fs::create_dir(disk.path(name)).map_err(|error| error.to_string())?;
+        }
+        let room = disk.path("room");
+        run("mount", &["-t", "tmpfs", "-o", "size=12m", "tmpfs", &text(&room)])?;
+        let image = room.join("image");
+        File::create(&image).and_then(|file| file.set_len(64 << 20)).map_err(|error| error.to_string())?;
+        let device = run("losetup", &["--find", "--show", "--sector-size", "4096", &text(&image)])?;
+        disk.device = Some(device.clone());
+        run("mkfs.ext4", &["-q", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard", &device])?;
+        run("mount", &["-o", "errors=continue", &device, &text(&disk.path("disk"))])?;
+        Ok(disk)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.path("disk/namespace")
+    }
+
+    /// Takes all the room there is, but for a little, or gives it back.
+    pub(crate) fn take_room(&self, takes: bool) {
+        let ballast = self.path("room/ballast");
+        if takes {
+            let file = File::create(&ballast).unwrap();
+            let mut length = 0;
+            let allocate =
+                |length| rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), length, 64 << 10);
+            while allocate(length).is_ok() {
+                length += 64 << 10;
+            }
+        } else {
+            std::fs::remove_file(&ballast).unwrap();
+        }
+    }
+}
+
+impl Drop for LyingDisk {
+    fn drop(&mut self) {
+        let told = |outcome: Result<String, String>| drop(outcome.inspect_err(|error| println!("{error}")));
+        told(run("umount", &["--lazy", &text(&self.path("disk"))]));
+        if let Some(device) = &self.device {
+            told(run("losetup", &["--detach", device]));
+        }
+        told(run("umount", &["--lazy", &text(&self.path("room"))]));
+    }
+}
+
+pub(crate) fn text(path: &Path) -> String {
+    path.display().to_string()
+}
