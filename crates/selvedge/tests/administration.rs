@@ -1,6 +1,9 @@
 //! A target that is changed while it serves, by the program's own commands, and killed while it is changed: what it
 //! serves after a restart is what it served before a change or after it.
 
+#[path = "../../engine/tests/bad_disks/mod.rs"]
+mod bad_disks;
+
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -84,6 +87,8 @@ fn refuses_nonsense(serving: &Serving) {
         (&["namespace", "resize", NQN, "2", "1m"][..], "--shrink"),
         (&["namespace", "add", NQN, "memory:1m,nsid=1"], "there already"),
         (&["namespace", "remove", NQN, "9"], "no namespace 9"),
+        (&["namespace", "reopen", NQN, "9"], "no namespace 9"),
+        (&["namespace", "reopen", NQN, "2"], "it has not failed"),
         (&["subsystem", "show", "nqn.nowhere"], "no subsystem"),
         (&["connection", "reset", "9"], "no controller 9"),
         (&["ana", "set", NQN, "1", "best"], "best"),
@@ -92,6 +97,19 @@ fn refuses_nonsense(serving: &Serving) {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         let text = stderr(&output);
         assert!(text.contains(expected) && text.lines().count() == 1, "{arguments:?}: {text}");
+    }
+}
+
+/// Wherever namespaces are shown, it is said how they are.
+fn shows_states(serving: &Serving) {
+    let shown = serving.run(&["namespace", "show", NQN, "2"]);
+    assert_eq!((&shown["qos"], &shown["state"]), (&json!({ "bytes": 10 << 20 }), &json!("ready")));
+    for list in [&["namespace", "list"][..], &["namespace", "list", NQN], &["subsystem", "show", NQN]] {
+        let list = serving.run(list);
+        let namespaces = list.pointer("/subsystems/0/namespaces").or(list.get("namespaces"));
+        let states: Vec<&Value> =
+            namespaces.and_then(Value::as_array).into_iter().flatten().map(|known| &known["state"]).collect();
+        assert_eq!(states, ["ready", "ready"]);
     }
 }
 
@@ -130,7 +148,7 @@ fn a_target_is_changed_while_it_serves_and_remembers() {
     }
     assert_eq!(serving.run(&["host", "list", other])["hosts"], json!(["nqn.host:2"]));
     assert_eq!(serving.run(&["ana", "list", NQN])["ana_groups"][0]["state"], "non-optimized");
-    assert_eq!(serving.run(&["namespace", "show", NQN, "2"])["qos"], json!({ "bytes": 10 << 20 }));
+    shows_states(&serving);
 
     refuses_nonsense(&serving);
 
@@ -165,6 +183,60 @@ fn a_target_is_changed_while_it_serves_and_remembers() {
     std::fs::remove_file(folder.path().join("state/state.json")).expect("it was there");
     Serving::start(folder.path(), &["-c", path]).kill();
     assert_eq!(Serving::start(folder.path(), &[]).config(), config);
+}
+
+/// The one namespace that is served, as `namespace list` has it.
+fn listed(serving: &Serving) -> Value {
+    serving.run(&["namespace", "list", NQN])["namespaces"][0].clone()
+}
+
+#[test]
+fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
+    let disk = match bad_disks::LyingDisk::new() {
+        Ok(disk) => disk,
+        Err(reason) => return println!("not tested, for nothing can be mounted here: {reason}"),
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let image = bad_disks::text(&disk.file());
+    // Blocks smaller than what O_DIRECT takes there, so that writes stay in the page cache until they are flushed.
+    let serving = Serving::start(
+        folder.path(),
+        &["-s", "0", "--namespace", &format!("file:{image},size=24m,block=512")],
+    );
+    let address = serving.run(&["status"])["ports"][0]["address"].as_str().expect("an address").to_owned();
+    let port = address.rsplit(':').next().expect("a port");
+    let writes = || {
+        let arguments = ["bench", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--rw", "write", "--size", "8m"];
+        let more = ["--bs", "64k", "--fsync", "128", "--runtime", "2"];
+        selvedge(&[&arguments[..], &more].concat()).output().expect("the program runs")
+    };
+    let output = writes();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(listed(&serving)["state"], "ready");
+
+    // Past what was written there is no room.
+    disk.take_room(true);
+    let arguments = ["bench", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--rw", "write", "--offset", "8m"];
+    let more = ["--size", "8m", "--bs", "64k", "--fsync", "128", "--runtime", "5"];
+    let output = selvedge(&[&arguments[..], &more].concat()).output().expect("the program runs");
+    assert_ne!(output.status.code(), Some(0), "a Flush fails");
+    disk.take_room(false);
+    assert_ne!(writes().status.code(), Some(0), "nothing is written, though the disk is well again");
+    let failed = listed(&serving);
+    assert_eq!(failed["state"], "failed");
+    let reason = failed["reason"].as_str().expect("a reason");
+    assert!(reason.contains("fdatasync failed") && reason.contains(&image), "{reason}");
+    let told = |arguments: &[&str]| {
+        let output = selvedge(&[arguments, &["--control", &serving.control]].concat()).output();
+        String::from_utf8(output.expect("the program runs").stdout).expect("UTF-8")
+    };
+    assert!(told(&["status"]).contains(&format!("namespace 1 of {NQN} is failed: {reason}")));
+    assert!(told(&["namespace", "show", NQN, "1"]).contains(&format!("failed: {reason}")));
+
+    serving.run(&["namespace", "reopen", NQN, "1"]);
+    assert_eq!(listed(&serving)["state"], "ready");
+    let output = writes();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 /// Chance that repeats with its seed.

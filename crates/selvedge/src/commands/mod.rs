@@ -13,6 +13,7 @@ mod image;
 mod import;
 mod list;
 mod namespace;
+mod namespace_states;
 mod report;
 mod serve;
 mod subsystem;

@@ -1,17 +1,20 @@
 //! `selvedge namespace`: adds, removes, lists, shows, resizes and changes namespaces of a running target.
 
-use engine::target::{NamespaceConfig, QosConfig, Visibility, WriteProtection};
+use engine::target::{NamespaceConfig, QosConfig, SubsystemConfig, Visibility, WriteProtection};
 use hyper::Method;
+use nvme::discovery::Nqn;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::ask::{client, done, tell};
 use super::image;
+use super::namespace_states::States;
 use super::subsystem::subsystems;
 use crate::config::namespace::{NamespaceSpec, describe, to_engine};
 use crate::config::size::Size;
 use crate::control::client::encode;
 use crate::failure::Failure;
+use crate::flags::control::ControlFlags;
 use crate::flags::image::ImageFlags;
 use crate::flags::subsystem::{Limit, NamespaceAction, NamespaceSettings, OwnerFlag};
 use crate::report::table::{Side, Table};
@@ -36,24 +39,12 @@ pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
             image::follow(&client, client.order(Method::DELETE, &path)?)?;
             done(control, format!("namespace {nsid} of {subsystem} is {what}"), &json!({ "removed": nsid }))
         }
-        NamespaceAction::List { subsystem: None, control } => {
-            let json: Value = client(control)?.get("/v1/subsystems")?;
-            let mut text = String::new();
-            for subsystem in subsystems(&json)? {
-                text += &format!("{}\n{}", subsystem.nqn, table(&subsystem.namespaces, 2));
-            }
-            tell(control, text, &json)
-        }
-        NamespaceAction::List { subsystem: Some(subsystem), control } => {
-            let json: Value = client(control)?.get(&path(subsystem, None))?;
-            let list = json.get("namespaces").cloned().unwrap_or_default();
-            let namespaces: Vec<NamespaceConfig> = serde_json::from_value(list).map_err(Failure::failed)?;
-            tell(control, table(&namespaces, 0), &json)
-        }
-        NamespaceAction::Show { subsystem, nsid, control } => {
-            let json: Value = client(control)?.get(&path(subsystem, Some(*nsid)))?;
-            let config = NamespaceConfig::deserialize(&json).map_err(Failure::failed)?;
-            tell(control, whole(&config, subsystem), &json)
+        NamespaceAction::List { subsystem, control } => list(subsystem.as_ref(), control),
+        NamespaceAction::Show { subsystem, nsid, control } => show(subsystem, *nsid, control),
+        NamespaceAction::Reopen { subsystem, nsid, control } => {
+            let path = format!("{}/reopen", path(subsystem, Some(*nsid)));
+            let json: Value = client(control)?.order(Method::POST, &path)?;
+            done(control, format!("namespace {nsid} of {subsystem} is open anew, and takes writes"), &json)
         }
         NamespaceAction::Resize { subsystem, nsid, size, shrink, control } => {
             let body = json!({ "size": size.0, "shrink": shrink });
@@ -82,6 +73,38 @@ pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
             done(control, format!("namespace {nsid} of {subsystem} is changed"), &json)
         }
     }
+}
+
+fn list(subsystem: Option<&Nqn>, control: &ControlFlags) -> Result<(), Failure> {
+    let client = client(control)?;
+    let states = States::of(&client)?;
+    if let Some(nqn) = subsystem {
+        let mut json: Value = client.get(&path(nqn, None))?;
+        let list = json.get("namespaces").cloned().unwrap_or_default();
+        let namespaces: Vec<NamespaceConfig> = serde_json::from_value(list).map_err(Failure::failed)?;
+        states.add_to(nqn, &mut json["namespaces"]);
+        let subsystem = SubsystemConfig::new(nqn, "", "").with(namespaces);
+        return tell(control, table(&subsystem, &states, 0), &json);
+    }
+    let mut json: Value = client.get("/v1/subsystems")?;
+    let mut text = String::new();
+    for subsystem in subsystems(&json)? {
+        text += &format!("{}\n{}", subsystem.nqn, table(&subsystem, &states, 2));
+    }
+    for subsystem in json["subsystems"].as_array_mut().into_iter().flatten() {
+        let nqn = subsystem["nqn"].as_str().unwrap_or_default().to_owned();
+        states.add_to(&nqn, &mut subsystem["namespaces"]);
+    }
+    tell(control, text, &json)
+}
+
+fn show(subsystem: &Nqn, nsid: u32, control: &ControlFlags) -> Result<(), Failure> {
+    let client = client(control)?;
+    let (json, states): (Value, _) = (client.get(&path(subsystem, Some(nsid)))?, States::of(&client)?);
+    let config = NamespaceConfig::deserialize(&json).map_err(Failure::failed)?;
+    let mut shown = json!([json]);
+    states.add_to(subsystem, &mut shown);
+    tell(control, whole(&config, subsystem, &states), &shown[0])
 }
 
 /// The API's word for it is a field; here it is a flag.
@@ -185,21 +208,23 @@ pub(super) fn body(settings: &NamespaceSettings) -> Map<String, Value> {
     body
 }
 
-/// A table of namespaces.
-pub(super) fn table(namespaces: &[NamespaceConfig], indent: usize) -> String {
+/// A table of a subsystem's namespaces.
+pub(super) fn table(subsystem: &SubsystemConfig, states: &States, indent: usize) -> String {
     let columns = [
         ("nsid", Side::Right),
         ("block", Side::Right),
         ("ana", Side::Right),
+        ("state", Side::Left),
         ("backend", Side::Left),
         ("remarks", Side::Left),
     ];
     let mut table = Table::new(&columns).indented(indent);
-    for config in namespaces {
+    for config in &subsystem.namespaces {
         table.row(vec![
             config.nsid.to_string(),
             config.block_size.to_string(),
             config.ana_group.to_string(),
+            states.state(&subsystem.nqn, config.nsid).0.to_owned(),
             describe(&config.backend),
             remarks(config).join(", "),
         ]);
@@ -229,7 +254,7 @@ fn remarks(config: &NamespaceConfig) -> Vec<String> {
     remarks
 }
 
-fn whole(config: &NamespaceConfig, subsystem: &str) -> String {
+fn whole(config: &NamespaceConfig, subsystem: &str, states: &States) -> String {
     let visible = match &config.visible {
         Visibility::AllExcept(hosts) if hosts.is_empty() => "to all hosts".to_owned(),
         Visibility::AllExcept(hosts) => format!("to all but {}", hosts.join(", ")),
@@ -243,10 +268,16 @@ fn whole(config: &NamespaceConfig, subsystem: &str) -> String {
         WriteProtection::Permanent => "for ever",
     };
     let by = if config.protected_by_host { ", set by a host" } else { "" };
+    let state = match states.state(subsystem, config.nsid) {
+        (state, Some(reason)) => format!("{state}: {reason}"),
+        (state, None) => state.to_owned(),
+    };
     let lines = [
         ("subsystem", subsystem.to_owned()),
+        ("state", state),
         ("backend", describe(&config.backend)),
         ("block size", format!("{} bytes", config.block_size)),
+        ("at power loss", states.at_power_loss(subsystem, config.nsid).to_owned()),
         (
             "uuid",
             config.uuid.map_or_else(|| "none while it is not there".to_owned(), |uuid| uuid.to_string()),

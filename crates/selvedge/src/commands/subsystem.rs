@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::ask::{client, done, tell};
 use super::namespace::table;
+use super::namespace_states::States;
 use crate::config::namespace::absolute;
 use crate::config::size::Size;
 use crate::control::client::encode;
@@ -43,9 +44,11 @@ pub(super) fn run(action: &SubsystemAction) -> Result<(), Failure> {
             tell(control, overview(&subsystems(&json)?), &json)
         }
         SubsystemAction::Show { nqn, control } => {
-            let json: Value = client(control)?.get(&path(nqn))?;
+            let client = client(control)?;
+            let (mut json, states): (Value, _) = (client.get(&path(nqn))?, States::of(&client)?);
             let config = SubsystemConfig::deserialize(&json).map_err(Failure::failed)?;
-            tell(control, describe(&config), &json)
+            states.add_to(nqn, &mut json["namespaces"]);
+            tell(control, describe(&config, &states), &json)
         }
         SubsystemAction::Set { nqn, no_storage, all_ports, settings, control } => {
             let mut body = body(settings);
@@ -136,7 +139,7 @@ fn used_by_hosts<'a>(
     used
 }
 
-fn describe(config: &SubsystemConfig) -> String {
+fn describe(config: &SubsystemConfig, states: &States) -> String {
     let mut text = format!("{}\n  serial     {}\n  model      {}\n", config.nqn, config.serial, config.model);
     let ports: Vec<String> = config.ports.iter().map(ToString::to_string).collect();
     let ports = if ports.is_empty() { "all".to_owned() } else { ports.join(", ") };
@@ -162,5 +165,5 @@ fn describe(config: &SubsystemConfig) -> String {
             let _ = writeln!(text, "             {host} has {} in {count}", Size(bytes));
         }
     }
-    text + &table(&config.namespaces, 2)
+    text + &table(config, states, 2)
 }

@@ -83,6 +83,12 @@ impl Administration {
         &self.tasks
     }
 
+    /// Opens a namespace anew that has failed. What is served stays what it is.
+    pub(crate) fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), Refusal> {
+        let _keeper = self.lock();
+        Ok(self.target.reopen(nqn, nsid)?)
+    }
+
     /// Ends a controller; whether there was one.
     pub(crate) fn reset_controller(&self, cntlid: u16) -> bool {
         self.target.reset_controller(cntlid)

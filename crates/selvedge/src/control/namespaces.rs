@@ -130,6 +130,14 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     task.map_or_else(|| show(ask), |task| Answer::begun(&task))
 }
 
+/// Opens a namespace's file or device anew, after it has failed.
+pub(super) fn reopen(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let (nqn, nsid) = (ask.part("nqn"), ask.number("nsid")?);
+    let config = find(&ask.administration.fabric(), nqn, nsid)?.clone();
+    ask.administration.reopen(nqn, nsid)?;
+    Answer::with(&config)
+}
+
 /// Removes a namespace, and its image if that is asked for.
 pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let nsid = ask.number("nsid")?;

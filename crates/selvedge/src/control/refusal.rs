@@ -101,6 +101,7 @@ impl From<TargetError> for Refusal {
             TargetError::Namespace { source: BackendError::Memory { .. }, .. } => 507,
             TargetError::Namespace { source: BackendError::Ceph(error), .. } => ceph_status(error),
             TargetError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => 409,
+            TargetError::Reopen { .. } => 409,
             TargetError::Reactor(_) => 500,
             _ => 422,
         };

@@ -199,6 +199,22 @@ Examples:
         #[command(flatten)]
         control: ControlFlags,
     },
+    /// Open a namespace's file or device anew, after it could not be synchronized: it takes writes again
+    #[command(
+        after_help = "A namespace whose storage fails to synchronize refuses writes and Flush from then on: what hosts wrote since
+their last successful Flush may be lost. Check the storage first; reopening says that it is in order again.
+
+Example:
+  selvedge namespace reopen nqn.2026-01.io.selvedge:target 1"
+    )]
+    Reopen {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// The namespace
+        nsid: u32,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
     /// Make a snapshot of a namespace's image, or remove or list them
     #[command(after_help = "Examples:
   selvedge namespace snapshot nqn.2026-01.org.example:disks 1 monday
