@@ -27,6 +27,14 @@ enum Ending {
 struct Write {
     mark: u64,
     ending: Ending,
+    /// A sync that failed may have lost it, so that a later one does not keep it.
+    may_be_lost: bool,
+}
+
+impl Write {
+    const fn new(mark: u64, ending: Ending) -> Self {
+        Self { mark, ending, may_be_lost: false }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -68,7 +76,7 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn new(blocks: usize, block_size: usize) -> Self {
-        let first = Write { mark: 0, ending: Ending::Done { event: 0, durable: true } };
+        let first = Write::new(0, Ending::Done { event: 0, durable: true });
         let block = Block { writes: vec![first], floor: 0, busy_until: None, is_written: false };
         Self {
             block_size,
@@ -92,7 +100,7 @@ impl History {
 
     /// The volume has become larger.
     pub(crate) fn grow(&mut self, blocks: usize) {
-        let first = Write { mark: 0, ending: Ending::Done { event: 0, durable: true } };
+        let first = Write::new(0, Ending::Done { event: 0, durable: true });
         let block = Block { writes: vec![first], floor: 0, busy_until: None, is_written: false };
         self.blocks.resize(blocks.max(self.blocks.len()), block);
     }
@@ -119,7 +127,7 @@ impl History {
         let mark = if zeroes { 0 } else { self.last_mark };
         for block in &mut self.blocks[Self::range(start, count)] {
             block.is_written = true;
-            block.writes.push(Write { mark, ending: Ending::Pending });
+            block.writes.push(Write::new(mark, Ending::Pending));
         }
         self.last_mark
     }
@@ -216,6 +224,16 @@ impl History {
         self.era
     }
 
+    /// Somebody goes on with a storage that has failed to synchronize: of what was not synchronized before, no later sync
+    /// keeps anything that is lost.
+    pub(crate) fn may_have_lost(&mut self) {
+        let synchronized = self.synchronized;
+        for write in self.blocks.iter_mut().flat_map(|block| &mut block.writes) {
+            let was_kept = matches!(write.ending, Ending::Done { event, .. } if event < synchronized);
+            write.may_be_lost |= !was_kept;
+        }
+    }
+
     /// The storage has lost its power, and holds this now.
     pub(crate) fn lose_power(&mut self, content: &[u8]) {
         self.era += 1;
@@ -229,7 +247,7 @@ impl History {
             };
             let block = &mut self.blocks[number];
             let is_durable = |write: &Write| match write.ending {
-                Ending::Done { event, durable } => durable || event < self.synchronized,
+                Ending::Done { event, durable } => durable || !write.may_be_lost && event < self.synchronized,
                 _ => false,
             };
             let least = block.writes.iter().rposition(is_durable).unwrap_or(0);

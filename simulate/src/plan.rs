@@ -33,6 +33,8 @@ pub(crate) enum Fault {
     SlowStorage,
     /// The storage fails now and then.
     FailingStorage,
+    /// The storage loses what it is to make durable, and tells of that once.
+    LosingStorage,
     /// The storage is full.
     FullStorage,
     /// The storage and all targets lose their power.
@@ -68,6 +70,7 @@ impl Fault {
             Self::SlowLink { .. } => "link slow",
             Self::SlowStorage => "storage slow",
             Self::FailingStorage => "storage failing",
+            Self::LosingStorage => "storage losing",
             Self::FullStorage => "storage full",
             Self::StorageLosesPower => "storage's power lost",
             Self::Grow => "volume grown",
@@ -81,7 +84,10 @@ impl Fault {
 
     /// Whether commands may fail because of it.
     pub(crate) const fn lets_commands_fail(self) -> bool {
-        matches!(self, Self::FailingStorage | Self::FullStorage | Self::RemoveNamespace { .. })
+        matches!(
+            self,
+            Self::FailingStorage | Self::LosingStorage | Self::FullStorage | Self::RemoveNamespace { .. }
+        )
     }
 }
 
@@ -259,6 +265,11 @@ impl Plan {
                 }
                 return;
             }
+            // What was lost is seen when nothing but what is durable is left.
+            Fault::LosingStorage => {
+                next.fault = Fault::StorageLosesPower;
+                next.at_us = at_us + random.between(0, 2 * mishap.for_ms * 1000);
+            }
             // The next comes just when one is over, and hosts are about to connect again.
             _ => next.at_us = until_us + random.between(0, 300_000),
         }
@@ -298,6 +309,7 @@ impl Plan {
                 Fault::SlowLink { host, path, bytes_per_second: *random.pick(&[50_000, 200_000, 2_000_000]) }
             }
             15 | 16 => Fault::SlowStorage,
+            17 if random.chance(500) => Fault::LosingStorage,
             17 => Fault::FailingStorage,
             18 => Fault::FullStorage,
             19 => Fault::StorageLosesPower,
@@ -325,6 +337,11 @@ impl Plan {
     /// Whether commands may fail.
     pub(crate) fn lets_commands_fail(&self) -> bool {
         self.is_reserved || self.mishaps.iter().any(|mishap| mishap.fault.lets_commands_fail())
+    }
+
+    /// Whether the storage may lose what it has acknowledged, while it has power.
+    pub(crate) fn loses(&self) -> bool {
+        self.mishaps.iter().any(|mishap| mishap.fault == Fault::LosingStorage)
     }
 
     /// In one line.

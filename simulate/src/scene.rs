@@ -83,6 +83,8 @@ pub(crate) struct Scene {
     pub(crate) visitors_left: Cell<usize>,
     mishaps_left: Cell<usize>,
     storage_is_busy: Cell<bool>,
+    /// Nobody would open anything anew on the storage as it is now.
+    pub(crate) storage_is_bad: Cell<bool>,
 }
 
 /// Address of a target's port.
@@ -176,6 +178,7 @@ impl Scene {
             ),
             mishaps_left: Cell::new(plan.mishaps.len()),
             storage_is_busy: Cell::new(false),
+            storage_is_bad: Cell::new(false),
             plan,
         })
     }
@@ -305,6 +308,10 @@ impl Scene {
         seat.controllers.set(0);
         seat.connections.set(0);
         self.reservation.borrow_mut().is_forgotten();
+        if self.plan.loses() {
+            // The one that starts does not know what this one was told of the storage, perhaps just before it ended.
+            self.history.borrow_mut().may_have_lost();
+        }
     }
 
     fn befall(self: &Rc<Self>, mishap: Mishap) {
@@ -348,6 +355,7 @@ impl Scene {
             }
             Fault::SlowStorage
             | Fault::FailingStorage
+            | Fault::LosingStorage
             | Fault::FullStorage
             | Fault::StorageLosesPower
             | Fault::Grow => {
@@ -480,6 +488,7 @@ impl Scene {
         let mood = match fault {
             Fault::SlowStorage => Mood { delay_us: (slow / 4, slow), ..Mood::default() },
             Fault::FailingStorage => Mood { failures: 200, ..Mood::default() },
+            Fault::LosingStorage => Mood { lossy_syncs: 300, ..Mood::default() },
             Fault::FullStorage => Mood { is_full: true, ..Mood::default() },
             Fault::Grow => {
                 self.cover(fault);
@@ -488,9 +497,11 @@ impl Scene {
             _ => return self.lose_power(time),
         };
         self.cover(fault);
+        self.storage_is_bad.set(mood.failures > 0 || mood.lossy_syncs > 0);
         disk::set_mood(volume, mood);
         sleep(time);
         disk::set_mood(volume, Mood::default());
+        self.storage_is_bad.set(false);
     }
 
     fn lose_power(self: &Rc<Self>, time: Duration) {

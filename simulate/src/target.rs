@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
-use engine::ring::Engine;
+use engine::ring::{Engine, Moment};
 use engine::simulation::{self, sleep};
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
@@ -57,7 +57,7 @@ pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
     let generation = seat.generation.get();
     let Some(target) = start(scene, number) else { return };
     seat.applied.set(generation);
-    let mut refused_since = None;
+    let (mut refused_since, mut failed_since) = (None, None);
     while !seat.ends.get() {
         let generation = seat.generation.get();
         if seat.applied.get() < generation {
@@ -77,6 +77,9 @@ pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
                 }
             }
         }
+        if !scene.storage_is_bad.get() {
+            reopen(scene, number, &target, &mut failed_since);
+        }
         if seat.resets.replace(false) {
             for controller in target.status().controllers {
                 target.reset_controller(controller.cntlid);
@@ -91,6 +94,24 @@ pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
     }
     target.shutdown();
     scene.has_gone(seat);
+}
+
+/// What an operator does when the storage is well again: namespaces that have failed are opened anew.
+fn reopen(scene: &Scene, number: usize, target: &Target, failed_since: &mut Option<Moment>) {
+    let failures = target.failures();
+    if failures.is_empty() {
+        *failed_since = None;
+    }
+    for failure in failures {
+        // Whoever says that all is well takes what was lost until then for lost.
+        scene.history.borrow_mut().may_have_lost();
+        let since = *failed_since.get_or_insert(simulation::now());
+        if let Err(error) = target.reopen(&failure.nqn, failure.nsid)
+            && simulation::now().since(since) > APPLY_TIME_MAX
+        {
+            simulation::fail(format!("target {number} does not open its volume anew: {error}"));
+        }
+    }
 }
 
 fn start(scene: &Rc<Scene>, number: usize) -> Option<Target> {

@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 41] = [
+pub(crate) const MUTANTS: [Mutant; 43] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -38,6 +38,20 @@ pub(crate) const MUTANTS: [Mutant; 41] = [
         replace: r"            Work::Flush if {on} => return Step::Done(Status::SUCCESS),
             Work::Flush => {
                 self.start_beside(index, device, StorageOp::Sync, env);",
+    },
+    Mutant {
+        name: "failed-sync-forgotten",
+        about: "after a failed sync the next one is believed",
+        file: "crates/engine/src/target/sync_verdict.rs",
+        find: r"    if durability.failure().is_some() {",
+        replace: r"    if durability.failure().is_some() && !{on} {",
+    },
+    Mutant {
+        name: "sync-counts-alone",
+        about: "a sync counts at once, though another one may have its error",
+        file: "crates/engine/src/backend/durability.rs",
+        find: r"        SyncEnd { awaits: (!is_settled).then_some(began_before), wakes }",
+        replace: r"        SyncEnd { awaits: (!is_settled && !{on}).then_some(began_before), wakes }",
     },
     Mutant {
         name: "fua-ignored",
