@@ -7,19 +7,10 @@ use std::time::Duration;
 
 use rustix::fs::{major, minor};
 
+use super::TimeBound;
+
 /// How many devices are followed downwards, so that a loop in what /sys says ends.
 const DEPTH_MAX: usize = 8;
-
-/// How long a command may take on a device before the kernel does something about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TimeBound {
-    /// The kernel waits for so long, as this file says.
-    Known(Duration, PathBuf),
-    /// It may wait for ever, for this reason.
-    None(&'static str),
-    /// It does not say.
-    Unknown,
-}
 
 /// A disk, or a part of one.
 #[derive(Clone, Debug)]
@@ -113,7 +104,7 @@ impl BlockQueue {
                 }
                 number => {
                     let time = Duration::from_millis(number.parse::<u64>().ok()?.saturating_mul(unit_ms?));
-                    Some(TimeBound::Known(time, file))
+                    Some(TimeBound::Known(time, file.display().to_string()))
                 }
             }
         });
@@ -140,18 +131,6 @@ impl BlockQueue {
 
     fn number(&self, name: &str) -> Option<u64> {
         number(&self.disk.join("queue").join(name))
-    }
-}
-
-impl TimeBound {
-    /// The one that promises less.
-    fn longer(self, other: Self) -> Self {
-        match (&self, &other) {
-            (Self::None(_), _) | (_, Self::Unknown) => self,
-            (_, Self::None(_)) | (Self::Unknown, _) => other,
-            (Self::Known(time, _), Self::Known(others, _)) if time >= others => self,
-            _ => other,
-        }
     }
 }
 
@@ -287,8 +266,9 @@ mod tests {
         slave("md0", "nvme0n1");
         slave("dm-0", "md0");
         let root_path = fs::canonicalize(root.path()).expect("a path");
-        let known =
-            |seconds, file: &str| TimeBound::Known(Duration::from_secs(seconds), root_path.join(file));
+        let known = |seconds, file: &str| {
+            TimeBound::Known(Duration::from_secs(seconds), root_path.join(file).display().to_string())
+        };
         assert_eq!(bound(&root, 0), known(30, "sda/device/timeout"));
         assert_eq!(bound(&root, 1), known(31, "nvme0n1/queue/io_timeout"));
         assert_eq!(bound(&root, 2), TimeBound::Unknown, "virtio does nothing when that time is over");

@@ -1,7 +1,7 @@
 //! Storage that a ring works on: a file, a block device, or an image of a Ceph cluster. What they have in common is here;
 //! what each of them is, in its own file.
 
-use super::{BackendError, BackendIdentity, Durability, File, Sync, SyncKind, ZeroMethod};
+use super::{BackendError, BackendIdentity, Durability, File, Sync, SyncKind, TimeBound, ZeroMethod};
 use crate::ring::{Ring, StorageOp};
 
 #[cfg(not(feature = "simulation"))]
@@ -58,6 +58,15 @@ impl Device {
             // A write within one of its objects is one transaction of its OSD, and a block lies in one.
             #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => u64::MAX,
+        }
+    }
+
+    /// For how long a command may be there. What is true of an image, its connections know.
+    pub fn time_bound(&self) -> TimeBound {
+        match self {
+            Self::File(file) => file.time_bound().clone(),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(_) => TimeBound::Unknown,
         }
     }
 

@@ -19,6 +19,7 @@ mod page_locks;
 mod rbd;
 #[cfg(feature = "simulation")]
 mod simulated;
+mod time_bound;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(not(feature = "simulation"))]
 pub use crate::ceph::Clusters;
-#[cfg(not(feature = "simulation"))]
-pub use block_queue::TimeBound;
 pub use config::{BackendConfig, RbdConfig};
 pub use device::Device;
 pub use durability::{Durability, Sync, SyncEnd, SyncFailure, SyncKind};
@@ -39,6 +38,7 @@ pub use memory::{Memory, Writer};
 pub use rbd::Rbd;
 #[cfg(feature = "simulation")]
 pub use simulated::{Clusters, File, ZeroMethod};
+pub use time_bound::TimeBound;
 
 /// Why a backend could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -305,6 +305,14 @@ impl Backend {
             // Nothing of it is left.
             Self::Memory(_) | Self::Null(_) => true,
             Self::Device(device) => device.whole_bytes() >= u64::from(block_size),
+        }
+    }
+
+    /// For how long a command may be there.
+    pub fn time_bound(&self) -> TimeBound {
+        match self {
+            Self::Device(device) => device.time_bound(),
+            Self::Memory(_) | Self::Null(_) => TimeBound::Unknown,
         }
     }
 

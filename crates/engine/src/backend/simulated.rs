@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{BackendError, BackendIdentity, Durability, IdentityText};
+use super::{BackendError, BackendIdentity, Durability, IdentityText, TimeBound};
 use crate::ring::Storage;
 
 /// Modes of fallocate(2).
@@ -65,6 +65,10 @@ impl File {
 
     pub(super) const fn is_cached(&self) -> bool {
         false
+    }
+
+    pub(super) const fn time_bound(&self) -> &TimeBound {
+        &TimeBound::Unknown
     }
 
     /// A simulated disk writes each block whole or not at all.
@@ -132,3 +136,10 @@ impl File {
 /// Connections to clusters, of which a simulated world has none.
 #[derive(Debug, Default)]
 pub struct Clusters;
+
+impl Clusters {
+    /// For how long a command may be at an image.
+    pub const fn time_bound(&self) -> TimeBound {
+        TimeBound::Unknown
+    }
+}

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::{CephError, Closings, Cluster, ClusterOptions};
+use crate::backend::TimeBound;
 use crate::limits::{
     CEPH_CONNECT_TIMEOUT_MS, CEPH_OPERATION_TIMEOUT_MS, CEPH_RECONNECT_MS, IMAGES_PER_CLUSTER,
 };
@@ -83,6 +84,16 @@ impl Clusters {
     /// Connections by `config`, whose libraries' threads keep to `cpus` unless that is empty.
     pub fn new(config: CephConfig, cpus: Vec<u32>) -> Self {
         Self { config, cpus, ..Self::default() }
+    }
+
+    /// For how long a command may be at an image. Where gateways share images, whoever takes one over has shut the others out
+    /// before, however long their commands take.
+    pub fn time_bound(&self) -> TimeBound {
+        match self.config.operation_timeout_ms {
+            _ if self.config.are_images_shared => TimeBound::Unknown,
+            0 => TimeBound::None("a command waits for its cluster without end (--ceph-timeout 0)"),
+            timeout_ms => TimeBound::Known(Duration::from_millis(timeout_ms), "--ceph-timeout".to_owned()),
+        }
     }
 
     /// A place for one more image on a connection as `id` with this configuration file; on a new one when all are full.
