@@ -1,6 +1,7 @@
 //! What a closed connection leaves until its last storage operation has ended: its buffers, and the blocks it still
 //! writes to, which nobody else writes to before.
 
+use std::io;
 use std::sync::Arc;
 
 use super::connection::Connection;
@@ -8,6 +9,7 @@ use super::fabric::Fabric;
 use super::fence::{Claim, Owner};
 use super::namespace::ByteRange;
 use super::slot::{Slots, Stage, Work};
+use super::sync_verdict::end_sync;
 
 /// What is left of a connection whose storage operations have not ended.
 pub(super) struct Remains {
@@ -38,6 +40,12 @@ impl Remains {
             }
         }
         Some(Self { slots: connection.slots, owner, _claims: claims })
+    }
+
+    /// The storage has done with a command.
+    pub(super) fn operation_ended(&mut self, index: u16, result: &io::Result<usize>, fabric: &Fabric) {
+        // What it tells is not told again to anybody else.
+        end_sync(self.slots.at(index), result, fabric);
     }
 }
 

@@ -17,7 +17,6 @@ use super::fence::Fence;
 use super::half_open::HalfOpen;
 use super::mailbox::{Arrival, Mailbox, Message};
 use super::remains::Remains;
-use super::sync_verdict::end_sync;
 use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS};
 use crate::ring::channel::Receiver;
 use crate::ring::{BufferPool, Event, Moment, Ring};
@@ -214,8 +213,7 @@ impl Turns {
                     }
                 } else {
                     if let Some(remains) = self.remains.get_mut(&connection) {
-                        // What it tells is not told again to anybody else.
-                        end_sync(remains.slots.at(slot), &result, &self.fabric);
+                        remains.operation_ended(slot, &result, &self.fabric);
                     }
                     self.stored_for_nobody(connection);
                 }
