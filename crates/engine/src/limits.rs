@@ -113,8 +113,12 @@ pub const CROSS_RESETS_MAX: u8 = 4;
 /// Entries of a controller's log of cross-controller resets, until its host removes them.
 pub const CROSS_RESET_ENTRIES: usize = 64;
 /// What a subsystem promises where nobody says otherwise (CQT), in milliseconds: after its host is lost, no command of
-/// a controller takes effect later than that. Disks that retry an error take about so long.
+/// a controller takes effect later than that. Disks that are well keep it; one that recovers from an error may take 30 s, so that
+/// it is no safe value for several targets over one disk. Longer would hold up the writes of every host that loses a path.
 pub const COMMAND_QUIESCE_MS: u16 = 2_000;
+/// When no operation has outlived the Command Quiesce Time for so long, in milliseconds, the trouble is over and another one is
+/// told anew: a disk that is slow again and again is one trouble.
+pub const LATE_EPISODE_QUIET_MS: u64 = 5_000;
 /// The longest that writes of a namespace may be held back, in milliseconds: what is promised above has 16 bits.
 pub const WRITE_DELAY_MS_MAX: u32 = 60_000;
 /// What a write may take beyond the time it is held back, in milliseconds.

@@ -186,6 +186,7 @@ impl Fabric {
                     let groups =
                         effects_on(&config.nqn, old.config.subsystem(&config.nqn), config, changes).groups;
                     let mut state = subsystem.state_mut();
+                    subsystem.quiesce.configure(config);
                     state.config = config.clone();
                     state.namespaces = namespaces;
                     state.ana.update(&groups, config);

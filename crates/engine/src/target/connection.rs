@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nvme::SubmissionEntry;
 use nvme::tcp::{DecodeError, Digests, PduType, Receiver, Role, Transmitter};
@@ -143,12 +144,14 @@ pub(super) struct Connection {
     sent_bytes: u64,
     /// I/O commands that were taken in all.
     pub(super) commands: u64,
+    /// Storage operations that take no longer are neither late nor the longest.
+    pub(super) usual: Duration,
 }
 
 impl Connection {
     pub(super) fn new(token: u32, serial: u64, arrival: Arrival, now: Moment) -> Self {
         let Arrival { socket, port, peer } = arrival;
-        let timeout = std::time::Duration::from_millis(CONNECT_TIMEOUT_MS);
+        let timeout = Duration::from_millis(CONNECT_TIMEOUT_MS);
         Self {
             token,
             serial,
@@ -187,6 +190,7 @@ impl Connection {
             disconnect: None,
             sent_bytes: 0,
             commands: 0,
+            usual: Duration::ZERO,
         }
     }
 
@@ -262,7 +266,7 @@ impl Connection {
     /// From now on nothing is sent and nothing that comes matters, until the host ends the connection too.
     fn linger(&mut self, now: Moment) {
         self.terminated = true;
-        self.deadline = Some(now.after(std::time::Duration::from_millis(LINGER_TIMEOUT_MS)));
+        self.deadline = Some(now.after(Duration::from_millis(LINGER_TIMEOUT_MS)));
     }
 
     /// Its turn: there may be something to receive.

@@ -21,6 +21,7 @@ use super::event::{Events, Notice};
 use super::features::Features;
 use super::log_page::parameter_location;
 use super::namespace_table::NamespaceTable;
+use super::quiesce_time::ToldTime;
 use super::reservation_log::ReservationLog;
 use super::rights::KnownHost;
 use super::status::{ControllerStatus, Look, OpenQueue, QueueStatus};
@@ -67,6 +68,7 @@ pub(super) struct Controller {
     heard: AtomicU64,
     keep_alive_ms: AtomicU64,
     pub(super) meters: QueueMeters,
+    pub(super) quiesce: ToldTime,
     state: Mutex<State>,
 }
 
@@ -133,6 +135,7 @@ impl Controller {
             heard: AtomicU64::new(now.0),
             keep_alive_ms: AtomicU64::new(u64::from(keep_alive_ms)),
             meters: QueueMeters::default(),
+            quiesce: ToldTime::default(),
             state: Mutex::new(State {
                 configuration: 0,
                 status: 0,

@@ -12,6 +12,7 @@ use super::metrics::QueueMetrics;
 use super::slot::Work;
 use super::subsystem::lock;
 use crate::limits::{NAMESPACES_MAX, STATUSES_COUNTED_MAX};
+use crate::ring::Moment;
 
 /// What a command of an I/O queue does, as far as counters tell one from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,7 +75,7 @@ impl Operation {
     }
 
     /// What a slot's work counts as; nothing for what belongs to no I/O command.
-    const fn of(work: &Work) -> Option<Self> {
+    pub(super) const fn of(work: &Work) -> Option<Self> {
         Some(match work {
             Work::Read { .. } => Self::Read,
             Work::Write { .. } => Self::Write,
@@ -120,6 +121,10 @@ struct NamespaceCounters {
     media_errors: AtomicU64,
     differences: AtomicU64,
     different_bytes: AtomicU64,
+    /// Storage operations that outlived the Command Quiesce Time: changes, and others.
+    late: [AtomicU64; 2],
+    /// When the oldest operation began that is at the storage now; 0 without one.
+    oldest: AtomicU64,
     statuses: [StatusCounter; STATUSES_COUNTED_MAX],
     other_statuses: AtomicU64,
 }
@@ -223,6 +228,16 @@ impl ReactorCounters {
     pub(super) fn differed(&self, nsid: u32, length: u32) {
         add(&self.of(nsid).differences, 1);
         add(&self.of(nsid).different_bytes, u64::from(length));
+    }
+
+    /// Counts a storage operation that outlived the Command Quiesce Time.
+    pub(super) fn late(&self, nsid: u32, changes: bool) {
+        add(&self.of(nsid).late[usize::from(changes)], 1);
+    }
+
+    /// Takes note since when the oldest operation is at the storage.
+    pub(super) fn set_oldest(&self, nsid: u32, since: Option<Moment>) {
+        self.of(nsid).oldest.store(since.map_or(0, |since| since.0), Ordering::Relaxed);
     }
 
     /// Counts an error of the storage.

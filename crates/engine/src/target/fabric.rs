@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -87,6 +87,9 @@ pub(super) struct Fabric {
     openings: Arc<Openings<Images>>,
     /// Namespaces whose images are not to be had for now.
     absent: Mutex<Vec<AbsentNamespace>>,
+    /// Namespaces that had late operations a while ago, and how many there are.
+    late: Mutex<Vec<Arc<Namespace>>>,
+    late_count: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -195,6 +198,8 @@ impl Fabric {
             clusters,
             openings,
             absent: Mutex::default(),
+            late: Mutex::default(),
+            late_count: AtomicUsize::new(0),
         }
     }
 
@@ -238,12 +243,33 @@ impl Fabric {
         *lock(&self.absent) = absent;
     }
 
+    /// A namespace has late operations, and is looked at until it has had none for a while.
+    pub(super) fn watch_lateness(&self, namespace: Arc<Namespace>) {
+        let mut late = lock(&self.late);
+        late.push(namespace);
+        self.late_count.store(late.len(), Ordering::Release);
+    }
+
+    /// Whether there are such namespaces.
+    pub(super) fn has_lateness(&self) -> bool {
+        self.late_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Forgets those of which it `is_over`.
+    pub(super) fn forget_lateness(&self, is_over: impl Fn(&Namespace) -> bool) {
+        let mut late = lock(&self.late);
+        late.retain(|namespace| !is_over(namespace));
+        self.late_count.store(late.len(), Ordering::Release);
+    }
+
     /// Nothing is served any more: controllers let go of their reactors, and namespaces of their files.
     pub(super) fn forget_all(&self) {
         self.publish(Directory::empty());
         let mut controllers = lock(&self.controllers);
         controllers.by_id.clear();
         controllers.ending.clear();
+        drop(controllers);
+        self.forget_lateness(|_| true);
     }
 
     pub(super) fn reactors(&self) -> &[Arc<Mailbox>] {

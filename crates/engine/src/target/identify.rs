@@ -278,7 +278,7 @@ fn describe_paths(identify: &mut IdentifyController, controller: &Controller) {
     identify.instance_uniquifier = controller.instance.uniquifier;
     identify.instance_random_number = U64::new(controller.instance.random_number);
     identify.cross_controller_reset_limit = CROSS_RESETS_MAX;
-    identify.command_quiesce_time_ms = U16::new(controller.subsystem.state().config.command_quiesce_ms());
+    identify.command_quiesce_time_ms = U16::new(controller.quiesce.tell(&controller.subsystem.quiesce));
     identify.ana_transition_time_s = ANA_TRANSITION_S_MAX;
     identify.ana_capabilities = ana_capabilities::OPTIMIZED
         | ana_capabilities::NON_OPTIMIZED

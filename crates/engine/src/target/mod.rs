@@ -48,6 +48,7 @@ mod pair;
 mod peculiarity;
 mod preparation;
 mod qos;
+mod quiesce_time;
 mod reactor;
 mod receiving;
 #[cfg(not(feature = "simulation"))]
@@ -66,6 +67,7 @@ mod slot;
 mod standby;
 mod status;
 mod storage;
+mod storage_watch;
 mod subsystem;
 mod sync_verdict;
 mod target_config;

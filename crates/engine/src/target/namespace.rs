@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::config::NamespaceConfig;
 use super::qos::Shaper;
 use super::reservation::{Access, HostId, ReservationView, Reservations};
+use super::storage_watch::Lateness;
 use super::subsystem::lock;
 use super::uncorrectable::Uncorrectable;
 use super::write_protection::WriteProtection;
@@ -29,6 +30,7 @@ pub(super) struct Namespace {
     special: AtomicU8,
     protection: AtomicU8,
     pub(super) shaper: Arc<Shaper>,
+    pub(super) lateness: Lateness,
     pub(super) uncorrectable: Uncorrectable,
     /// Ranges that fused pairs, and writes of closed connections, have for themselves, with their tickets.
     claims: Mutex<Vec<(u64, ByteRange)>>,
@@ -85,6 +87,7 @@ impl Namespace {
             special: AtomicU8::new(0),
             protection: AtomicU8::new(0),
             shaper: Arc::new(Shaper::new(&config.qos)),
+            lateness: Lateness::default(),
             uncorrectable: Uncorrectable::default(),
             claims: Mutex::default(),
             reservations: Mutex::default(),

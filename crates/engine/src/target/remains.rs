@@ -9,12 +9,16 @@ use super::fabric::Fabric;
 use super::fence::{Claim, Owner};
 use super::namespace::ByteRange;
 use super::slot::{Slots, Stage, Work};
+use super::storage_watch::QueueOwner;
 use super::sync_verdict::end_sync;
+use crate::ring::Moment;
 
 /// What is left of a connection whose storage operations have not ended.
 pub(super) struct Remains {
     pub(super) slots: Slots,
     pub(super) owner: Option<Owner>,
+    /// Whose its operations are, for those who watch them.
+    pub(super) queue: Option<QueueOwner>,
     /// A host that comes back writes again what it had no answer for, and then something else. The old write must not land
     /// on top of that, so that whoever writes to its blocks waits for it.
     _claims: Vec<Claim>,
@@ -27,6 +31,7 @@ impl Remains {
             return None;
         }
         let owner = connection.owner();
+        let queue = QueueOwner::of(&connection.session);
         let mut claims = Vec::new();
         for (_, slot) in connection.slots.iter() {
             let Some(attachment) = slot.attachment().filter(|_| slot.stage == Stage::Storage) else {
@@ -39,13 +44,24 @@ impl Remains {
                 claims.push(Claim::beside_others(&attachment.namespace, range, fabric));
             }
         }
-        Some(Self { slots: connection.slots, owner, _claims: claims })
+        Some(Self { slots: connection.slots, owner, queue, _claims: claims })
     }
 
     /// The storage has done with a command.
-    pub(super) fn operation_ended(&mut self, index: u16, result: &io::Result<usize>, fabric: &Fabric) {
+    pub(super) fn operation_ended(
+        &mut self,
+        index: u16,
+        result: &io::Result<usize>,
+        fabric: &Fabric,
+        now: Moment,
+    ) {
+        let slot = self.slots.at(index);
         // What it tells is not told again to anybody else.
-        end_sync(self.slots.at(index), result, fabric);
+        end_sync(slot, result, fabric);
+        let took = slot.leave_storage(now);
+        if let Some(queue) = &self.queue {
+            queue.note_end(slot, took, fabric, now);
+        }
     }
 }
 

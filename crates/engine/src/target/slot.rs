@@ -2,11 +2,13 @@
 //! It counts the buffers its commands hold. What a command does is decided elsewhere.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use nvme::Status;
 use nvme::io::{CopyFormat, Fused, IoCommand};
 use nvme::tcp::Transfer;
 
+use super::counters::Operation;
 use super::fence::Claim;
 use super::namespace::ByteRange;
 use super::namespace_table::{Attachment, NamespaceView};
@@ -47,6 +49,14 @@ impl Work {
     /// Whether it stands in the command's data which blocks it reaches.
     pub(super) const fn is_told_by_data(&self) -> bool {
         matches!(self, Self::Deallocate { .. } | Self::Copy { .. })
+    }
+
+    /// Its command in a word.
+    pub(super) const fn name(&self) -> &'static str {
+        match Operation::of(self) {
+            Some(operation) => operation.name(),
+            None => "a command",
+        }
     }
 
     /// Whether it changes blocks, or promises that they stay.
@@ -143,6 +153,10 @@ pub(super) struct Slot {
     pub(super) copying: bool,
     /// When it came.
     pub(super) began: Moment,
+    /// When the operation began that the storage does for it; 0 without one.
+    pub(super) stored: Moment,
+    /// Whether that has outlived the Command Quiesce Time.
+    pub(super) is_late: bool,
 }
 
 impl Slot {
@@ -168,6 +182,8 @@ impl Slot {
             sync: None,
             copying: false,
             began: Moment::default(),
+            stored: Moment::default(),
+            is_late: false,
         }
     }
 
@@ -176,6 +192,16 @@ impl Slot {
     pub(super) fn may_take_effect(&self) -> bool {
         let is_shut_out = || self.attachment().is_some_and(|a| a.namespace.backend.is_shut_out());
         matches!(self.stage, Stage::Storage | Stage::Clerk) && !(self.is_given_up && is_shut_out())
+    }
+
+    /// Whether the storage does something for it.
+    pub(super) fn is_stored(&self) -> bool {
+        self.stored != Moment::default()
+    }
+
+    /// The storage has done with it: for how long it was there.
+    pub(super) fn leave_storage(&mut self, now: Moment) -> Duration {
+        now.since(std::mem::take(&mut self.stored))
     }
 
     /// The namespace it works on, as its host saw it when it came.
@@ -334,6 +360,11 @@ impl Slots {
     pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Slot)> {
         let numbered = self.slots.iter().enumerate().map(|(index, slot)| (index as u16, slot));
         numbered.filter(|(_, slot)| slot.work != Work::Free)
+    }
+
+    /// The commands under way, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.slots.iter_mut().filter(|slot| slot.work != Work::Free)
     }
 
     /// The slot of the command with this identifier.

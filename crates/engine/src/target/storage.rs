@@ -227,7 +227,9 @@ impl Connection {
         operation: StorageOp,
         env: &mut Environment<'_>,
     ) {
-        self.slots.at(index).sync = device.begin_sync(&operation);
+        let slot = self.slots.at(index);
+        slot.sync = device.begin_sync(&operation);
+        slot.stored = env.now;
         device.start(env.ring, operation, self.storage_token(index));
     }
 
@@ -266,6 +268,7 @@ impl Connection {
         buffer: Option<Buffer>,
         env: &mut Environment<'_>,
     ) {
+        self.note_storage_time(index, env.fabric, env.now);
         let own = matches!(self.slots.at(index).work, Work::Read { .. } | Work::Write { .. });
         let mut beside = None;
         if own {

@@ -10,6 +10,7 @@ use super::counters::SubsystemCounters;
 use super::namespace::Namespace;
 use super::namespace_table::{Attachment, NamespaceTable};
 use super::preparation::Opened;
+use super::quiesce_time::QuiesceTime;
 use crate::ring::{self, Moment};
 
 /// A subsystem.
@@ -20,6 +21,7 @@ pub(super) struct Subsystem {
     pub(super) model: String,
     pub(super) is_discovery: bool,
     pub(super) started: Moment,
+    pub(super) quiesce: QuiesceTime,
     state: RwLock<State>,
     pub(super) counters: SubsystemCounters,
 }
@@ -50,6 +52,7 @@ impl Subsystem {
             model: config.model.clone(),
             is_discovery,
             started: ring::now(),
+            quiesce: QuiesceTime::of(config),
             state: RwLock::new(State { config: config.clone(), namespaces, ana: AnaGroups::default() }),
             counters: SubsystemCounters::default(),
         }

@@ -17,6 +17,7 @@ use super::fence::Fence;
 use super::half_open::HalfOpen;
 use super::mailbox::{Arrival, Mailbox, Message};
 use super::remains::Remains;
+use super::storage_watch::{QueueOwner, StorageWatch};
 use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS};
 use crate::ring::channel::Receiver;
 use crate::ring::{BufferPool, Event, Moment, Ring};
@@ -55,6 +56,7 @@ pub(super) struct Turns {
     half_open: HalfOpen<u32>,
     greeted: usize,
     next_sweep: Moment,
+    watch: StorageWatch,
     /// When the last round began, and no later was anything heard that the next sweep reports.
     last_round: Moment,
     shutdown: Option<Moment>,
@@ -87,6 +89,7 @@ impl Turns {
             half_open: HalfOpen::default(),
             greeted: 0,
             next_sweep: Moment(0),
+            watch: StorageWatch::default(),
             last_round: Moment(0),
             shutdown: None,
         }
@@ -170,7 +173,8 @@ impl Turns {
         if !self.again.is_empty() || !self.arrivals.is_empty() {
             return Some(Duration::ZERO);
         }
-        if self.is_empty() && self.shutdown.is_none() {
+        let is_watched = !self.watch.is_idle() || self.fabric.has_lateness();
+        if self.is_empty() && self.shutdown.is_none() && !is_watched {
             return None;
         }
         let timer = self.timers.peek().map_or(self.next_sweep, |Reverse((moment, ..))| *moment);
@@ -213,7 +217,7 @@ impl Turns {
                     }
                 } else {
                     if let Some(remains) = self.remains.get_mut(&connection) {
-                        remains.operation_ended(slot, &result, &self.fabric);
+                        remains.operation_ended(slot, &result, &self.fabric, now);
                     }
                     self.stored_for_nobody(connection);
                 }
@@ -406,10 +410,19 @@ impl Turns {
         }
         // Only now: another queue of the same controller may have been heard in this very sweep.
         self.end_silent(now);
+        self.watch_storage(now);
         // Nothing happened for a whole interval: what the last burst needed goes back to the system.
         if quiet {
             self.pool.trim();
         }
+    }
+
+    /// Looks how long operations are at the storage.
+    fn watch_storage(&mut self, now: Moment) {
+        let living = self.connections.iter_mut().flatten().filter(|known| known.slots.storing() > 0);
+        let living = living.filter_map(|known| Some((QueueOwner::of(&known.session)?, &mut known.slots)));
+        let left = self.remains.values_mut().filter_map(|left| Some((left.queue.clone()?, &mut left.slots)));
+        self.watch.look(living.chain(left), &self.fabric, now);
     }
 
     /// Ends the controllers whose keep alive timers ran out. Every reactor that has a queue of one looks, since the one
