@@ -155,6 +155,10 @@ impl NamespaceCounters {
         sum.media_errors += self.media_errors.load(Ordering::Relaxed);
         sum.differences += self.differences.load(Ordering::Relaxed);
         sum.different_bytes += self.different_bytes.load(Ordering::Relaxed);
+        sum.late_changes += self.late[1].load(Ordering::Relaxed);
+        sum.late_others += self.late[0].load(Ordering::Relaxed);
+        let oldest = Some(Moment(self.oldest.load(Ordering::Relaxed))).filter(|oldest| oldest.0 > 0);
+        sum.oldest = sum.oldest.into_iter().chain(oldest).min();
         for known in &self.statuses {
             let status = known.status.load(Ordering::Acquire) as u16;
             if status != 0 {
@@ -265,6 +269,11 @@ pub(super) struct NamespaceCounts {
     /// Compares that found one, and their bytes.
     pub(super) differences: u64,
     pub(super) different_bytes: u64,
+    /// Storage operations that outlived the Command Quiesce Time.
+    pub(super) late_changes: u64,
+    pub(super) late_others: u64,
+    /// Since when the oldest one is at the storage.
+    pub(super) oldest: Option<Moment>,
     /// By status type and code.
     pub(super) statuses: BTreeMap<u16, u64>,
     pub(super) other_statuses: u64,

@@ -98,6 +98,7 @@ impl Metrics {
         self.write_states(&mut text);
         self.write_operations(&mut text);
         self.write_errors(&mut text);
+        self.write_storage(&mut text);
         self.write_controllers(&mut text);
         self.write_reactors(&mut text);
         text.0
@@ -174,6 +175,51 @@ impl Metrics {
                 let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &namespace.nsid)];
                 text.sample(name, labels, u8::from(has_failed));
             }
+        }
+    }
+
+    /// How long operations are at the storage, and how long that is to be.
+    fn write_storage(&self, text: &mut Exposition) {
+        let storages = || {
+            self.namespaces().filter_map(|(nqn, namespace)| Some((nqn, namespace.nsid, namespace.storage?)))
+        };
+        let name = "selvedge_storage_oldest_operation_seconds";
+        text.family(
+            name,
+            "gauge",
+            "For how long the oldest operation has been at the storage; 0 without one.",
+        );
+        for (subsystem, nsid, storage) in storages() {
+            text.sample(
+                name,
+                &[("subsystem", &subsystem), ("nsid", &nsid)],
+                from_ns(storage.oldest.as_nanos()),
+            );
+        }
+        let name = "selvedge_storage_late_operations_total";
+        text.family(name, "counter", "Storage operations that outlived the Command Quiesce Time.");
+        for (subsystem, nsid, storage) in storages() {
+            for (kind, count) in [("change", storage.late_changes), ("other", storage.late_others)] {
+                text.sample(name, &[("subsystem", &subsystem), ("nsid", &nsid), ("kind", &kind)], count);
+            }
+        }
+        let name = "selvedge_storage_longest_operation_seconds";
+        text.family(name, "gauge", "The longest that an operation has been at the storage.");
+        for subsystem in &self.subsystems {
+            text.sample(
+                name,
+                &[("subsystem", &subsystem.nqn)],
+                from_ns(subsystem.longest_operation.as_nanos()),
+            );
+        }
+        let name = "selvedge_command_quiesce_seconds";
+        text.family(name, "gauge", "The Command Quiesce Time that hosts are told.");
+        for subsystem in &self.subsystems {
+            text.sample(
+                name,
+                &[("subsystem", &subsystem.nqn)],
+                from_ns(subsystem.command_quiesce.as_nanos()),
+            );
         }
     }
 

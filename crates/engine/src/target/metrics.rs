@@ -12,7 +12,9 @@ use super::histogram::Histogram;
 use super::peculiarity::Peculiarity;
 use super::reactor::Reactor;
 use super::subsystem::Subsystem;
+use crate::backend::Backend;
 use crate::limits::{METRICS_NAMESPACES_MAX, METRICS_QUEUES_MAX};
+use crate::ring;
 
 /// A running target's numbers at one moment. What is counted never falls while its subsystem is configured: queues,
 /// controllers and namespaces may come and go.
@@ -43,6 +45,10 @@ pub struct Metrics {
 pub struct SubsystemMetrics {
     /// Its name.
     pub nqn: String,
+    /// The Command Quiesce Time that hosts are told.
+    pub command_quiesce: Duration,
+    /// The longest that an operation has been at its storage.
+    pub longest_operation: Duration,
     /// Its namespaces in the order of their identifiers: those it has, and those that it had and hosts used.
     /// Number 0 stands for the commands that named no namespace there is, if there were any.
     pub namespaces: Vec<NamespaceMetrics>,
@@ -65,6 +71,19 @@ pub struct NamespaceMetrics {
     pub media_errors: u64,
     /// Whether it refuses writes since its storage could not be synchronized; `None` when it is not there.
     pub has_failed: Option<bool>,
+    /// What is at its storage; `None` when it is not there, or in memory.
+    pub storage: Option<StorageMetrics>,
+}
+
+/// What is at a namespace's storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StorageMetrics {
+    /// For how long the oldest operation is there; nothing when there is none.
+    pub oldest: Duration,
+    /// Operations that change blocks or synchronize them and outlived the Command Quiesce Time.
+    pub late_changes: u64,
+    /// Others that did.
+    pub late_others: u64,
 }
 
 /// The commands of one operation that went well.
@@ -163,7 +182,12 @@ impl Metrics {
             metrics.namespaces_omitted += namespaces.len().saturating_sub(namespaces_left);
             namespaces.truncate(namespaces_left);
             namespaces_left -= namespaces.len();
-            metrics.subsystems.push(SubsystemMetrics { nqn: subsystem.nqn.clone(), namespaces });
+            metrics.subsystems.push(SubsystemMetrics {
+                nqn: subsystem.nqn.clone(),
+                command_quiesce: subsystem.quiesce.told(),
+                longest_operation: subsystem.quiesce.longest(),
+                namespaces,
+            });
         }
         let mut queues_left = METRICS_QUEUES_MAX;
         for controller in fabric.controllers() {
@@ -185,6 +209,7 @@ impl Metrics {
 
 /// The namespaces a subsystem has, and those of which something was counted.
 fn namespaces_of(subsystem: &Arc<Subsystem>, fabric: &FabricConfig) -> Vec<NamespaceMetrics> {
+    let now = ring::now();
     let mut counted = subsystem.counters.by_namespace();
     let state = subsystem.state();
     let ports: Vec<u16> =
@@ -206,6 +231,13 @@ fn namespaces_of(subsystem: &Arc<Subsystem>, fabric: &FabricConfig) -> Vec<Names
             errors: errors_of(&counts),
             media_errors: counts.media_errors,
             has_failed: open.map(|namespace| namespace.has_failed()),
+            storage: open.filter(|open| matches!(*open.backend, Backend::Device(_))).map(|_| {
+                StorageMetrics {
+                    oldest: counts.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
+                    late_changes: counts.late_changes,
+                    late_others: counts.late_others,
+                }
+            }),
         }
     });
     namespaces.collect()

@@ -101,7 +101,7 @@ pub use identity::NamespaceIdentities;
 pub use machine_id::{MACHINE_ID_FILE, MachineId};
 pub use metrics::{
     ControllerMetrics, ErrorMetrics, Metrics, NamespaceMetrics, OperationMetrics, QueueMetrics,
-    ReactorMetrics, SubsystemMetrics,
+    ReactorMetrics, StorageMetrics, SubsystemMetrics,
 };
 pub use peculiarity::Peculiarity;
 pub use preparation::AbsentNamespace;
@@ -109,7 +109,7 @@ pub use request::{AskingHost, HostRequest, HostRequests, PendingRequest, TargetE
 pub use rights::{Denial, KnownHost, NamespaceOwned};
 pub use status::{
     ControllerStatus, NamespaceFailure, NamespaceState, NamespaceStatus, PortStatus, QueueStatus,
-    ReactorStatus, TargetStatus,
+    ReactorStatus, SubsystemStatus, TargetStatus,
 };
 pub use target_config::{Reactors, TargetConfig};
 pub use write_protection::WriteProtection;
@@ -365,6 +365,7 @@ impl Target {
         let controllers = living.iter().chain(&ending);
         TargetStatus {
             ports: ports.map(PortStatus::of).collect(),
+            subsystems: status::subsystems(&self.fabric),
             namespaces: status::namespaces(&self.fabric),
             controllers: controllers.map(|controller| controller.status()).collect(),
             reactors: lock(&self.reactors).iter().map(Reactor::status).collect(),

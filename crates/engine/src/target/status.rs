@@ -12,7 +12,7 @@ use super::config::PortConfig;
 use super::fabric::Fabric;
 use super::peculiarity::Peculiarity;
 use crate::backend::SyncFailure;
-use crate::ring::Socket;
+use crate::ring::{self, Socket};
 use crate::transport::{StreamInfo, Transport, stream_info};
 
 /// A running target.
@@ -20,6 +20,8 @@ use crate::transport::{StreamInfo, Transport, stream_info};
 pub struct TargetStatus {
     /// Where it listens.
     pub ports: Vec<PortStatus>,
+    /// Its subsystems, in the order of the configuration.
+    pub subsystems: Vec<SubsystemStatus>,
     /// What it serves, in the order of the configuration.
     pub namespaces: Vec<NamespaceStatus>,
     /// Who is connected, in the order of the controllers' identifiers.
@@ -58,6 +60,17 @@ impl PortStatus {
     }
 }
 
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SubsystemStatus {
+    /// Its name.
+    pub nqn: String,
+    /// The Command Quiesce Time that hosts are told, in milliseconds.
+    pub command_quiesce_ms: u16,
+    /// The longest that an operation has been at its storage, in milliseconds.
+    pub longest_operation_ms: u64,
+}
+
 /// A namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NamespaceStatus {
@@ -72,6 +85,10 @@ pub struct NamespaceStatus {
     pub reason: Option<String>,
     /// Whether a power failure may leave a block with parts of two writes.
     pub may_tear: bool,
+    /// For how long the oldest operation is at its storage, in milliseconds; 0 without one.
+    pub oldest_operation_ms: u64,
+    /// Operations that are at its storage now and have outlived the Command Quiesce Time.
+    pub late_operations: u64,
 }
 
 /// How a namespace is.
@@ -183,12 +200,24 @@ pub struct ReactorStatus {
     pub cpu_time_us: u64,
 }
 
+/// All subsystems.
+pub(super) fn subsystems(fabric: &Fabric) -> Vec<SubsystemStatus> {
+    let directory = fabric.directory();
+    let subsystems = directory.subsystems.iter().map(|subsystem| SubsystemStatus {
+        nqn: subsystem.nqn.clone(),
+        command_quiesce_ms: subsystem.quiesce.told_ms(),
+        longest_operation_ms: subsystem.quiesce.longest().as_millis() as u64,
+    });
+    subsystems.collect()
+}
+
 /// All namespaces that are configured.
 pub(super) fn namespaces(fabric: &Fabric) -> Vec<NamespaceStatus> {
     let (directory, absent) = (fabric.directory(), fabric.absent());
     let mut namespaces = Vec::new();
+    let now = ring::now();
     for subsystem in &directory.subsystems {
-        let state = subsystem.state();
+        let (state, counted) = (subsystem.state(), subsystem.counters.by_namespace());
         for config in &state.config.namespaces {
             let missing = absent.iter().find(|known| known.nqn == subsystem.nqn && known.nsid == config.nsid);
             let open = state.namespaces.get(&config.nsid);
@@ -201,8 +230,16 @@ pub(super) fn namespaces(fabric: &Fabric) -> Vec<NamespaceStatus> {
                 (None, None) => (NamespaceState::Ready, None),
             };
             let may_tear = open.is_some_and(|open| !open.backend.keeps_blocks_whole(config.block_size));
-            let (subsystem, nsid) = (subsystem.nqn.clone(), config.nsid);
-            namespaces.push(NamespaceStatus { subsystem, nsid, state, reason, may_tear });
+            let oldest = counted.get(&config.nsid).and_then(|counts| counts.oldest);
+            namespaces.push(NamespaceStatus {
+                subsystem: subsystem.nqn.clone(),
+                nsid: config.nsid,
+                state,
+                reason,
+                may_tear,
+                oldest_operation_ms: oldest.map_or(0, |oldest| now.since(oldest).as_millis() as u64),
+                late_operations: open.map_or(0, |open| open.lateness.under_way()),
+            });
         }
     }
     namespaces

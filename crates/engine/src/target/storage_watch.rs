@@ -66,7 +66,6 @@ impl Lateness {
     }
 
     /// How many are late now.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the status uses it with the next change"))]
     pub(super) fn under_way(&self) -> u64 {
         self.under_way.load(Ordering::Relaxed)
     }

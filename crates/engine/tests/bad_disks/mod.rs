@@ -81,3 +81,45 @@ impl Drop for LyingDisk {
 pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
+
+/// A file system that can stand still.
+pub(crate) struct Freezer {
+    folder: TempDir,
+    device: Option<String>,
+}
+
+impl Freezer {
+    pub(crate) fn new() -> Result<Self, String> {
+        // In memory, since a disk below it may have a time-out that is longer than what is promised here.
+        let folder = tempfile::tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
+        let mut freezer = Self { folder, device: None };
+        let image = freezer.folder.path().join("image");
+        File::create(&image).and_then(|file| file.set_len(32 << 20)).map_err(|error| error.to_string())?;
+        let device = run("losetup", &["--find", "--show", &text(&image)])?;
+        freezer.device = Some(device.clone());
+        run("mkfs.ext4", &["-q", &device])?;
+        std::fs::create_dir(freezer.disk()).map_err(|error| error.to_string())?;
+        run("mount", &[&device, &text(&freezer.disk())])?;
+        Ok(freezer)
+    }
+
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.folder.path().join("disk")
+    }
+
+    pub(crate) fn stand_still(&self, still: bool) {
+        run("fsfreeze", &[if still { "--freeze" } else { "--unfreeze" }, &text(&self.disk())]).unwrap();
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        let told = |outcome: Result<String, String>| drop(outcome.inspect_err(|error| println!("{error}")));
+        // A test that failed may have left it frozen, and nothing could be unmounted then.
+        let _ = run("fsfreeze", &["--unfreeze", &text(&self.disk())]);
+        told(run("umount", &["--lazy", &text(&self.disk())]));
+        if let Some(device) = &self.device {
+            told(run("losetup", &["--detach", device]));
+        }
+    }
+}

@@ -6,7 +6,7 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::ask::{cell, client, done, items, tell};
-use super::namespace_states::troubles;
+use super::namespace_states::storage;
 use crate::config::connection::resolve;
 use crate::control::client::encode;
 use crate::control::openapi;
@@ -245,7 +245,7 @@ pub(super) fn status(flags: &StatusFlags) -> Result<(), Failure> {
         let over = if cell(port, "transport") == "mptcp" { ", MPTCP" } else { "" };
         text += &format!("listening on {} (port number {}{over})\n", cell(port, "address"), cell(port, "id"));
     }
-    text += &troubles(&json);
+    text += &storage(&json);
     text += &controllers(&json);
     let names = ["number", "cpu", "connections", "cpu_time_us"];
     text += &format!("reactors\n{}", table(items(&json, "reactors"), &names).indented(2));

@@ -6,17 +6,22 @@ use super::ask::items;
 use crate::control::client::Client;
 use crate::failure::Failure;
 
-/// How a running target's namespaces are.
-pub(super) struct States(Vec<Value>);
+/// The status of a running target, for those who look for its namespaces.
+pub(super) struct States(Value);
 
 impl States {
     pub(super) fn of(client: &Client) -> Result<Self, Failure> {
-        let status: Value = client.get("/v1/status")?;
-        Ok(Self(items(&status, "namespaces").to_vec()))
+        Ok(Self(client.get("/v1/status")?))
     }
 
     fn find(&self, nqn: &str, nsid: u32) -> Option<&Value> {
-        self.0.iter().find(|known| known["subsystem"] == nqn && known["nsid"] == nsid)
+        let mut namespaces = items(&self.0, "namespaces").iter();
+        namespaces.find(|known| known["subsystem"] == nqn && known["nsid"] == nsid)
+    }
+
+    /// A subsystem's Command Quiesce Time, and how long its storage has taken.
+    pub(super) fn quiesce(&self, nqn: &str) -> Option<String> {
+        items(&self.0, "subsystems").iter().find(|known| known["nqn"] == nqn).map(quiesce)
     }
 
     /// The state of a namespace in a word, and why it is not ready.
@@ -39,7 +44,7 @@ impl States {
         for namespace in namespaces.as_array_mut().into_iter().flatten() {
             let nsid = namespace["nsid"].as_u64().unwrap_or_default() as u32;
             let Some(known) = self.find(nqn, nsid) else { continue };
-            for field in ["state", "reason", "may_tear"] {
+            for field in ["state", "reason", "may_tear", "oldest_operation_ms", "late_operations"] {
                 if let Some(value) = known.get(field) {
                     namespace[field] = value.clone();
                 }
@@ -48,13 +53,33 @@ impl States {
     }
 }
 
-/// The namespaces that are not ready, a line each.
-pub(super) fn troubles(status: &Value) -> String {
+fn quiesce(subsystem: &Value) -> String {
+    let cell = |name: &str| subsystem[name].as_u64().unwrap_or_default();
+    let measured = if subsystem["command_quiesce"] == "auto" { ", measured" } else { "" };
+    let (told, longest) = (cell("command_quiesce_ms"), cell("longest_operation_ms"));
+    format!("{told} ms{measured}; the longest operation at the storage took {longest} ms")
+}
+
+/// What is to be told of the storage: subsystems with their Command Quiesce Times, and namespaces in trouble.
+pub(super) fn storage(status: &Value) -> String {
     let mut text = String::new();
-    for namespace in items(status, "namespaces").iter().filter(|known| known["state"] != "ready") {
+    for subsystem in items(status, "subsystems") {
+        let nqn = subsystem["nqn"].as_str().unwrap_or("-");
+        text += &format!("command quiesce time of {nqn}: {}\n", quiesce(subsystem));
+    }
+    for namespace in items(status, "namespaces") {
         let cell = |name: &str| namespace[name].as_str().unwrap_or("-");
-        let (nsid, subsystem) = (&namespace["nsid"], cell("subsystem"));
-        text += &format!("namespace {nsid} of {subsystem} is {}: {}\n", cell("state"), cell("reason"));
+        let (nsid, nqn) = (&namespace["nsid"], cell("subsystem"));
+        if namespace["state"] != "ready" {
+            text += &format!("namespace {nsid} of {nqn} is {}: {}\n", cell("state"), cell("reason"));
+        }
+        if namespace["late_operations"].as_u64().is_some_and(|late| late > 0) {
+            let (late, oldest) = (&namespace["late_operations"], &namespace["oldest_operation_ms"]);
+            text += &format!(
+                "namespace {nsid} of {nqn}: {late} operations at the storage have outlived the command quiesce time, the oldest \
+                 is there for {oldest} ms\n"
+            );
+        }
     }
     text
 }

@@ -152,6 +152,9 @@ fn describe(config: &SubsystemConfig, states: &States) -> String {
     };
     // Writing to a text cannot fail.
     let _ = writeln!(text, "  ports      {ports}\n  hosts      {hosts}");
+    if let Some(quiesce) = states.quiesce(&config.nqn) {
+        let _ = writeln!(text, "  quiesce    {quiesce}");
+    }
     if let Some(storage) = &config.storage {
         let _ = writeln!(
             text,

@@ -51,6 +51,7 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
         }],
         media_errors: 0,
         has_failed: Some(false),
+        storage: None,
     };
     let queue = |queue_id| QueueMetrics { queue_id, commands: seconds * 7_500, depth: 8 };
     let controller = |cntlid, subsystem: &str, queues| ControllerMetrics {
@@ -74,6 +75,8 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
         started: SystemTime::UNIX_EPOCH + Duration::from_secs(started_s),
         subsystems: vec![SubsystemMetrics {
             nqn: NQN.into(),
+            command_quiesce: Duration::from_secs(2),
+            longest_operation: Duration::ZERO,
             namespaces: vec![namespace(1, 1), namespace(2, 0)],
         }],
         controllers: vec![controller(1, NQN, vec![queue(1), queue(2)]), controller(2, DISCOVERY, Vec::new())],
@@ -137,6 +140,7 @@ fn status(seconds: u64) -> TargetStatus {
     let reactor =
         |number| ReactorStatus { number, cpu: Some(number), connections: 2, half_open: 0, cpu_time_us: 0 };
     TargetStatus {
+        subsystems: Vec::new(),
         namespaces: Vec::new(),
         ports: vec![PortStatus { id: 1, address: ([127, 0, 0, 1], 4420).into(), transport: Transport::Tcp }],
         controllers: vec![controller(1, NQN, &[(0, 0), (1, 0), (2, 1)]), controller(2, DISCOVERY, &[(0, 1)])],
