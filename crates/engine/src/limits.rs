@@ -116,6 +116,11 @@ pub const CROSS_RESET_ENTRIES: usize = 64;
 /// a controller takes effect later than that. Disks that are well keep it; one that recovers from an error may take 30 s, so that
 /// it is no safe value for several targets over one disk. Longer would hold up the writes of every host that loses a path.
 pub const COMMAND_QUIESCE_MS: u16 = 2_000;
+/// What a measured Command Quiesce Time has beyond twice the longest operation that was seen, in milliseconds.
+pub const COMMAND_QUIESCE_MARGIN_MS: u16 = 500;
+/// The longest that is told of a measured Command Quiesce Time, in milliseconds: hosts wait for it with their writes, and a
+/// storage that takes longer has to be mended.
+pub const COMMAND_QUIESCE_AUTO_MS_MAX: u16 = 60_000;
 /// When no operation has outlived the Command Quiesce Time for so long, in milliseconds, the trouble is over and another one is
 /// told anew: a disk that is slow again and again is one trouble.
 pub const LATE_EPISODE_QUIET_MS: u64 = 5_000;
@@ -363,5 +368,6 @@ const _: () = {
     );
     assert!(CONTROLLER_QUIESCE_MS_MAX.is_multiple_of(500) && CONTROLLER_QUIESCE_MS_MAX / 500 <= 255);
     assert!(CONTROLLER_QUIESCE_MS_MAX >= 2 * CEPH_OPERATION_TIMEOUT_MS);
+    assert!(COMMAND_QUIESCE_MS <= COMMAND_QUIESCE_AUTO_MS_MAX);
     assert!(WRITE_DELAY_MS_MAX + WRITE_DELAY_MARGIN_MS <= u16::MAX as u32, "CQT has 16 bits");
 };

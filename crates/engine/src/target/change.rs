@@ -231,7 +231,7 @@ fn subsystem_changes(from: &SubsystemConfig, to: &SubsystemConfig, changes: &mut
     if from.storage != to.storage {
         changes.push(Change::StorageChanged { nqn: nqn() });
     }
-    if from.command_quiesce_ms != to.command_quiesce_ms {
+    if (from.command_quiesce_ms, from.command_quiesce) != (to.command_quiesce_ms, to.command_quiesce) {
         changes.push(Change::CommandQuiesceChanged { nqn: nqn() });
     }
 }
@@ -313,6 +313,8 @@ mod tests {
         named(after(|fabric| fabric.subsystems[0].serial = "B".to_owned()), "SubsystemReplaced");
         named(after(|fabric| fabric.subsystems[0].allow_any_host = false), "AccessChanged");
         named(after(|fabric| fabric.subsystems[0].command_quiesce_ms = Some(9)), "CommandQuiesceChanged");
+        let auto = crate::target::CommandQuiesce::Auto;
+        named(after(|fabric| fabric.subsystems[0].command_quiesce = auto), "CommandQuiesceChanged");
         named(after(|fabric| drop(fabric.subsystems[0].namespaces.pop())), "NamespaceRemoved");
         let namespace = |change: fn(&mut NamespaceConfig)| {
             after(|fabric| change(&mut fabric.subsystems[0].namespaces[0]))

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::TargetError;
+use super::quiesce_time::{self, CommandQuiesce};
 use super::rights::KnownHost;
 use super::write_protection::WriteProtection;
 use crate::backend::BackendConfig;
@@ -103,6 +104,9 @@ pub struct SubsystemConfig {
     /// [`Self::command_quiesce_ms`] is what hosts are told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_quiesce_ms: Option<u16>,
+    /// Whether that time is fixed, or follows what the storage takes.
+    #[serde(default, skip_serializing_if = "CommandQuiesce::is_fixed")]
+    pub command_quiesce: CommandQuiesce,
 }
 
 /// A directory in which hosts may create namespaces as files (Namespace Management).
@@ -343,6 +347,7 @@ impl SubsystemConfig {
             storage: None,
             ports: Vec::new(),
             command_quiesce_ms: None,
+            command_quiesce: CommandQuiesce::Fixed,
         }
     }
 
@@ -360,12 +365,16 @@ impl SubsystemConfig {
     }
 
     /// How many milliseconds after the loss of its host a controller's commands may still take effect, as hosts are
-    /// told (CQT): what is configured, or as long as a write that is held back may take.
+    /// told (CQT): what is configured, or as long as a write that is held back may take; the least of it where it is measured.
     pub fn command_quiesce_ms(&self) -> u16 {
-        let delayed = self.namespaces.iter().map(|namespace| namespace.write_delay_ms).filter(|ms| *ms > 0);
-        let longest = delayed.max().map_or(0, |longest| longest.saturating_add(WRITE_DELAY_MARGIN_MS));
-        let longest = u16::try_from(longest).unwrap_or(u16::MAX);
+        let longest = u16::try_from(self.longest_delay_ms()).unwrap_or(u16::MAX);
         self.command_quiesce_ms.unwrap_or(COMMAND_QUIESCE_MS).max(longest)
+    }
+
+    /// How long a write that is held back may take.
+    pub(super) fn longest_delay_ms(&self) -> u32 {
+        let delayed = self.namespaces.iter().map(|namespace| namespace.write_delay_ms).filter(|ms| *ms > 0);
+        delayed.max().map_or(0, |longest| longest.saturating_add(WRITE_DELAY_MARGIN_MS))
     }
 
     /// Whether it is found on the port with this number.
@@ -502,11 +511,7 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
     if config.hosts.len() > HOSTS_MAX {
         return wrong(format!("at most {HOSTS_MAX} hosts can be named"));
     }
-    if config.command_quiesce_ms == Some(0) {
-        return wrong(
-            "a command quiesce time of 0 promises nothing; leave it out for the usual one".to_owned(),
-        );
-    }
+    quiesce_time::check(config).or_else(wrong)?;
     for (at, group) in config.ana_groups.iter().enumerate() {
         if group.id == 0 || group.id > ANA_GROUPS_MAX {
             return wrong(format!("ANA group {}: groups go from 1 to {ANA_GROUPS_MAX}", group.id));

@@ -105,6 +105,7 @@ pub use metrics::{
 };
 pub use peculiarity::Peculiarity;
 pub use preparation::AbsentNamespace;
+pub use quiesce_time::CommandQuiesce;
 pub use request::{AskingHost, HostRequest, HostRequests, PendingRequest, TargetEnded};
 pub use rights::{Denial, KnownHost, NamespaceOwned};
 pub use status::{

@@ -14,6 +14,7 @@ use super::identity::{self, Identities};
 use super::listener::Listening;
 use super::namespace::Namespace;
 use super::openings::{Images, Openings, Outcome, Wanted};
+use super::quiesce_time;
 use super::reservation_file::ReservationDirectory;
 use super::standby;
 use super::subsystem::Subsystem;
@@ -148,6 +149,7 @@ impl Preparation<'_> {
             listening.push(socket);
         }
         self.take_images(&mut namespaces, &mut absent)?;
+        self.check_quiesce(&namespaces)?;
         // Last, since nothing can fail after it but itself.
         resize_all(self.wanted, &namespaces, self.changes)?;
         Ok(Prepared { namespaces, listening, config, absent })
@@ -248,6 +250,28 @@ impl Preparation<'_> {
             tracing::warn!(%error, "a namespace is not there for now, and is tried again");
         }
         absent.push(now);
+        Ok(())
+    }
+
+    /// Whether namespaces that come keep their subsystem's Command Quiesce Time, and all of them where that changes.
+    fn check_quiesce(&self, namespaces: &[Opened]) -> Result<(), TargetError> {
+        for (subsystem, opened) in self.wanted.subsystems.iter().zip(namespaces) {
+            let nqn = &subsystem.nqn;
+            let is_other =
+                |change: &Change| matches!(change, Change::CommandQuiesceChanged { nqn: of } if of == nqn);
+            let is_due =
+                kept_subsystem(self.old, nqn, self.changes).is_none() || self.changes.iter().any(is_other);
+            for config in subsystem.namespaces.iter().filter(|config| is_due || self.comes(nqn, config.nsid))
+            {
+                let (bound, place) = match (&config.backend, opened.get(&config.nsid)) {
+                    // The same for all, be they there or not.
+                    (BackendConfig::Rbd(image), _) => (self.clusters.time_bound(), image.to_string()),
+                    (_, Some(open)) => (open.backend.time_bound(), open.backend.place()),
+                    (_, None) => continue,
+                };
+                quiesce_time::check_bound(subsystem, config, &bound, &place).map_err(TargetError::Config)?;
+            }
+        }
         Ok(())
     }
 

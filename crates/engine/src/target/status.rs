@@ -11,6 +11,7 @@ use super::admission::Quotas;
 use super::config::PortConfig;
 use super::fabric::Fabric;
 use super::peculiarity::Peculiarity;
+use super::quiesce_time::CommandQuiesce;
 use crate::backend::SyncFailure;
 use crate::ring::{self, Socket};
 use crate::transport::{StreamInfo, Transport, stream_info};
@@ -67,6 +68,8 @@ pub struct SubsystemStatus {
     pub nqn: String,
     /// The Command Quiesce Time that hosts are told, in milliseconds.
     pub command_quiesce_ms: u16,
+    /// Where that comes from.
+    pub command_quiesce: CommandQuiesce,
     /// The longest that an operation has been at its storage, in milliseconds.
     pub longest_operation_ms: u64,
 }
@@ -206,6 +209,7 @@ pub(super) fn subsystems(fabric: &Fabric) -> Vec<SubsystemStatus> {
     let subsystems = directory.subsystems.iter().map(|subsystem| SubsystemStatus {
         nqn: subsystem.nqn.clone(),
         command_quiesce_ms: subsystem.quiesce.told_ms(),
+        command_quiesce: subsystem.state().config.command_quiesce,
         longest_operation_ms: subsystem.quiesce.longest().as_millis() as u64,
     });
     subsystems.collect()

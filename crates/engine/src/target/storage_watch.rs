@@ -161,7 +161,7 @@ impl QueueOwner {
         tracing::warn!(
             "namespace {nsid} of {nqn}: {command} from host {host} has been at {place} for {age:.1?}, longer than the command quiesce \
              time of {told:.1?}; it may take effect after its host has moved to another path. Check the storage, or set a longer \
-             command_quiesce_ms",
+             command_quiesce_ms or command_quiesce = \"auto\"",
             nsid = namespace.nsid,
             nqn = namespace.nqn,
             command = slot.work.name(),

@@ -397,7 +397,7 @@ mod tests {
                     namespaces_max_per_host: chance.some(|chance| chance.one(&[0, 1, u32::MAX])),
                 }),
                 ports: (0..self.below(2)).map(|_| self.one(&ids)).collect(),
-                command_quiesce_ms: self.some(|chance| chance.one(&[1, 2000, u16::MAX])),
+                command_quiesce_ms: self.some(|chance| chance.one(&[60_500, u16::MAX])),
                 ..SubsystemConfig::new(&format!("nqn.subsystem:{number}"), "S 1", "A model")
             }
         }
