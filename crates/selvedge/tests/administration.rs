@@ -239,6 +239,16 @@ fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
+#[test]
+fn a_namespace_is_added_with_all_that_its_specification_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let serving = Serving::start(folder.path(), &["-s", "0", "--namespace", "memory:1m"]);
+    let spec = format!("{},shared=yes,write_delay=3s", file(folder.path(), "slow.img"));
+    serving.run(&["namespace", "add", NQN, &spec]);
+    let added = serving.run(&["namespace", "show", NQN, "2"]);
+    assert_eq!((&added["write_delay_ms"], &added["shared_storage"]), (&json!(3000), &json!(true)));
+}
+
 /// Chance that repeats with its seed.
 struct Chance(u64);
 

@@ -156,6 +156,12 @@ fn new(spec: &NamespaceSpec, settings: &NamespaceSettings) -> Result<Map<String,
     if let Some(uuid) = config.uuid {
         body.insert("uuid".into(), json!(uuid));
     }
+    if config.write_delay_ms > 0 {
+        body.insert("write_delay_ms".into(), json!(config.write_delay_ms));
+    }
+    if config.shared_storage {
+        body.insert("shared_storage".into(), json!(true));
+    }
     if let Some(nsid) = spec.nsid {
         body.insert("nsid".into(), json!(nsid));
     }
