@@ -103,17 +103,17 @@ impl Namespace {
         if let Backend::Device(device) = &*self.backend
             && !self.backend.keeps_blocks_whole(block_size)
         {
-            let promised = match device.whole_bytes() {
-                0 => "nothing".to_owned(),
-                bytes => format!("{bytes} bytes"),
+            let place = self.backend.place();
+            let (reason, remedy) = match device.whole_bytes() {
+                0 => (format!("nothing is known of what {place} writes whole"), String::new()),
+                bytes => (format!("{place} writes {bytes} bytes whole"), format!(", or block={bytes}")),
             };
             tracing::warn!(
                 "namespace {nsid} of {nqn}: a power failure may leave a block of {block_size} bytes with parts of two writes, \
-                 since {place} promises to write {promised} whole; hosts are told that no atomic writes hold. Where they \
-                 rely on whole blocks, use a device with physical blocks of {block_size} bytes, or block=512",
+                 since {reason}; hosts are told that no atomic writes hold. Where they rely on whole blocks, use a device with \
+                 physical blocks of {block_size} bytes{remedy}",
                 nsid = self.nsid,
                 nqn = self.nqn,
-                place = self.backend.place(),
             );
         }
     }
