@@ -249,6 +249,47 @@ fn a_namespace_is_added_with_all_that_its_specification_says() {
     assert_eq!((&added["write_delay_ms"], &added["shared_storage"]), (&json!(3000), &json!(true)));
 }
 
+#[test]
+fn a_command_quiesce_time_is_fixed_measured_and_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let serving =
+        Serving::start(folder.path(), &["-s", "0", "--namespace", "memory:1m", "--command-quiesce", "auto"]);
+    let told = || {
+        let told = serving.run(&["status"])["subsystems"][0].clone();
+        (told["command_quiesce"].clone(), told["command_quiesce_ms"].clone())
+    };
+    let set = |time: &str| serving.try_run(&["subsystem", "set", NQN, "--command-quiesce", time]);
+    assert_eq!(told(), (json!("auto"), json!(2000)));
+    for (time, expected) in [
+        ("31s", ("fixed", 31_000)),
+        ("auto", ("auto", 2000)),
+        ("300ms", ("fixed", 300)),
+        ("default", ("fixed", 2000)),
+    ] {
+        assert_eq!(set(time).status.code(), Some(0));
+        assert_eq!(told(), (json!(expected.0), json!(expected.1)), "{time}");
+    }
+    let slow = format!("{},write_delay=3s", file(folder.path(), "slow.img"));
+    serving.run(&["namespace", "add", NQN, &slow]);
+    assert_eq!(told(), (json!("fixed"), json!(3500)), "a write that is held back takes so long");
+    for (time, code, expected) in [
+        ("3499ms", 1, "set 3500 ms or more"),
+        ("0", 2, "is not from 1ms to 65535ms"),
+        ("66s", 2, "is not from 1ms to 65535ms"),
+        ("soon", 2, "soon"),
+    ] {
+        let output = set(time);
+        assert_eq!(output.status.code(), Some(code), "{time}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{time}: {}", stderr(&output));
+    }
+    assert_eq!(told(), (json!("fixed"), json!(3500)), "nothing of it was taken over");
+    // What is measured is kept like any other setting.
+    assert_eq!(set("auto").status.code(), Some(0));
+    serving.kill();
+    let serving = Serving::start(folder.path(), &[]);
+    assert_eq!(serving.run(&["status"])["subsystems"][0]["command_quiesce"], "auto");
+}
+
 /// Chance that repeats with its seed.
 struct Chance(u64);
 

@@ -97,6 +97,11 @@ fn body(settings: &SubsystemSettings) -> Map<String, Value> {
     if !settings.ports.is_empty() {
         body.insert("ports".into(), json!(settings.ports));
     }
+    if let Some(quiesce) = settings.command_quiesce {
+        let (quiesce, fixed_ms) = quiesce.to_engine();
+        body.insert("command_quiesce".into(), json!(quiesce));
+        body.insert("command_quiesce_ms".into(), json!(fixed_ms));
+    }
     body
 }
 

@@ -127,6 +127,7 @@ fn from_state(flags: &ServeFlags, fabric: FabricConfig) -> Result<ServeConfig, F
         ("--serial", flags.serial.is_some()),
         ("--allow-any-host", flags.allow_any_host),
         ("--allow-host", !flags.allow_hosts.is_empty()),
+        ("--command-quiesce", flags.command_quiesce.is_some()),
     ];
     match said.into_iter().find(|(_, said)| *said) {
         None => Ok(ServeConfig::of(fabric)),
@@ -164,8 +165,11 @@ fn from_flags(
         None => String::new(),
     };
     let namespaces = namespace::to_engine(&flags.namespaces).map_err(Failure::usage)?;
+    let (command_quiesce, command_quiesce_ms) = flags.command_quiesce.unwrap_or_default().to_engine();
     fabric.subsystems.push(SubsystemConfig {
         allow_any_host,
+        command_quiesce,
+        command_quiesce_ms,
         hosts: asked.hosts.iter().map(ToString::to_string).collect(),
         ..SubsystemConfig::new(&nqn, &serial, MODEL).with(namespaces)
     });

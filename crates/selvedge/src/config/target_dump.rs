@@ -5,8 +5,8 @@ use std::path::Path;
 
 use engine::backend::BackendConfig;
 use engine::target::{
-    FabricConfig, GroupState, KnownHost, NamespaceConfig, QosConfig, StorageConfig, SubsystemConfig,
-    Visibility, WriteProtection,
+    CommandQuiesce, FabricConfig, GroupState, KnownHost, NamespaceConfig, QosConfig, StorageConfig,
+    SubsystemConfig, Visibility, WriteProtection,
 };
 use engine::transport::Transport;
 use serde::Serialize;
@@ -62,6 +62,8 @@ struct Subsystem<'a> {
     storage: Option<Storage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     command_quiesce_ms: Option<u16>,
+    #[serde(skip_serializing_if = "CommandQuiesce::is_fixed")]
+    command_quiesce: CommandQuiesce,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ana_group: Vec<AnaGroup>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -200,6 +202,7 @@ fn subsystem(config: &SubsystemConfig) -> Subsystem<'_> {
         ports: &config.ports,
         storage: config.storage.as_ref().map(storage),
         command_quiesce_ms: config.command_quiesce_ms,
+        command_quiesce: config.command_quiesce,
         ana_group: config
             .ana_groups
             .iter()
@@ -379,6 +382,9 @@ mod tests {
 
         fn subsystem(&mut self, number: u64, ports: &[PortConfig]) -> SubsystemConfig {
             let ids: Vec<u16> = ports.iter().map(|port| port.id).collect();
+            // Longer than any write is held back; what is measured is not fixed.
+            let command_quiesce_ms = self.some(|chance| chance.one(&[60_500, u16::MAX]));
+            let measured = command_quiesce_ms.is_none() && self.below(2) == 0;
             SubsystemConfig {
                 allow_any_host: self.below(2) == 0,
                 hosts: self.hosts(),
@@ -397,7 +403,8 @@ mod tests {
                     namespaces_max_per_host: chance.some(|chance| chance.one(&[0, 1, u32::MAX])),
                 }),
                 ports: (0..self.below(2)).map(|_| self.one(&ids)).collect(),
-                command_quiesce_ms: self.some(|chance| chance.one(&[60_500, u16::MAX])),
+                command_quiesce_ms,
+                command_quiesce: if measured { CommandQuiesce::Auto } else { CommandQuiesce::Fixed },
                 ..SubsystemConfig::new(&format!("nqn.subsystem:{number}"), "S 1", "A model")
             }
         }

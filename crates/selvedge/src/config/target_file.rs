@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use engine::backend::RbdConfig;
 use engine::ring::Engine;
 use engine::target::{
-    AnaGroupConfig, FabricConfig, GroupState, KnownHost, NamespaceConfig, PortConfig, QosConfig,
-    ReferralConfig, SubsystemConfig, Visibility, WriteProtection,
+    AnaGroupConfig, CommandQuiesce, FabricConfig, GroupState, KnownHost, NamespaceConfig, PortConfig,
+    QosConfig, ReferralConfig, SubsystemConfig, Visibility, WriteProtection,
 };
 use engine::transport::Transport;
 use nvme::discovery::Nqn;
@@ -92,6 +92,8 @@ struct SubsystemTable {
     ports: Vec<u16>,
     storage: Option<StorageTable>,
     command_quiesce_ms: Option<u16>,
+    #[serde(default)]
+    command_quiesce: CommandQuiesce,
     #[serde(default)]
     ana_group: Vec<AnaGroupTable>,
     #[serde(default)]
@@ -310,6 +312,7 @@ fn subsystem(entry: &Spanned<SubsystemTable>, ports: &[PortConfig]) -> Result<Su
         ana_groups,
         storage: table.storage.as_ref().map(StorageTable::to_engine),
         command_quiesce_ms: table.command_quiesce_ms,
+        command_quiesce: table.command_quiesce,
         ports: table.ports.clone(),
         ..SubsystemConfig::new(&nqn, &serial, table.model.as_deref().unwrap_or(MODEL))
             .with(namespaces(entry)?)
@@ -570,6 +573,7 @@ id = "gateway"
             (format!("{port}{subsystem}{namespace}rbd = \"a/b\"\nsize = \"1m\"\n"), 7, "has its own"),
             (format!("{port}{subsystem}{namespace}rbd = \"a/b\"\nshared = true\n"), 7, "with file and"),
             (format!("{port}{subsystem}command_quiesce_ms = 65536\n"), 5, "u16"),
+            (format!("{port}{subsystem}command_quiesce = \"soon\"\n"), 5, "`auto`"),
             (format!("[[port]]\naddress = \"0.0.0.0\"\n{subsystem}"), 3, "allow_any_host"),
         ];
         for (text, line, expected) in cases {

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use engine::backend::{BackendConfig, RbdConfig};
 use engine::target::{
-    AnaGroupConfig, FabricConfig, GroupState, KnownHost, NamespaceConfig, PortConfig, QosConfig,
-    ReferralConfig, StorageConfig, SubsystemConfig, Visibility, WriteProtection,
+    AnaGroupConfig, CommandQuiesce, FabricConfig, GroupState, KnownHost, NamespaceConfig, PortConfig,
+    QosConfig, ReferralConfig, StorageConfig, SubsystemConfig, Visibility, WriteProtection,
 };
 use engine::transport::Transport;
 use nvme::discovery::Nqn;
@@ -87,6 +87,7 @@ pub(crate) struct SubsystemBody {
     ana_groups: Vec<AnaGroupConfig>,
     storage: Option<StorageBody>,
     command_quiesce_ms: Option<u16>,
+    command_quiesce: Option<CommandQuiesce>,
     #[serde(default)]
     ports: Vec<u16>,
 }
@@ -112,6 +113,8 @@ pub(crate) struct SubsystemPatch {
     storage: Option<Option<StorageBody>>,
     #[serde(deserialize_with = "given")]
     command_quiesce_ms: Option<Option<u16>>,
+    #[serde(deserialize_with = "given")]
+    command_quiesce: Option<Option<CommandQuiesce>>,
     ports: Option<Vec<u16>>,
 }
 
@@ -283,6 +286,7 @@ impl SubsystemBody {
             ana_groups: self.ana_groups,
             storage: self.storage.map(|storage| storage.into_config(base)).transpose()?,
             command_quiesce_ms: self.command_quiesce_ms,
+            command_quiesce: self.command_quiesce.unwrap_or_default(),
             ports: self.ports,
             ..SubsystemConfig::new(&nqn, &serial, self.model.as_deref().unwrap_or(MODEL))
         };
@@ -330,7 +334,14 @@ impl SubsystemPatch {
         if let Some(storage) = self.storage {
             config.storage = storage.map(|storage| storage.into_config("")).transpose()?;
         }
-        config.command_quiesce_ms = self.command_quiesce_ms.unwrap_or(config.command_quiesce_ms);
+        // A time that is said takes the place of one that is measured, and the other way round.
+        match (self.command_quiesce_ms, self.command_quiesce) {
+            (None, None) => {}
+            (fixed_ms, quiesce) => {
+                config.command_quiesce_ms = fixed_ms.flatten();
+                config.command_quiesce = quiesce.flatten().unwrap_or_default();
+            }
+        }
         config.model = self.model.unwrap_or_else(|| config.model.clone());
         config.allow_any_host = self.allow_any_host.unwrap_or(config.allow_any_host);
         config.ports = self.ports.unwrap_or_else(|| config.ports.clone());

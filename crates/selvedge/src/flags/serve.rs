@@ -7,6 +7,7 @@ use clap::Args;
 use nvme::discovery::Nqn;
 
 use super::connection::Transport;
+use super::subsystem::QuiesceFlag;
 use super::{EngineFlag, OutputFlags};
 use crate::config::ceph::{BDEVS_PER_CLUSTER_MAX, TIMEOUT_MS_MAX};
 use crate::config::namespace::NamespaceSpec;
@@ -51,6 +52,7 @@ A target.toml:
   nqn = \"nqn.2026-01.org.example:disks\"
   allow_any_host = true              # or hosts = [\"nqn...\", ...]
   storage = { directory = \"/srv/nvme\", max = \"1t\" }  # hosts may create namespaces there
+  command_quiesce = \"auto\"         # or command_quiesce_ms = 31000
   [[subsystem.namespace]]
   file = \"disk.img\"                # or memory, null, block_device, rbd = \"POOL/IMAGE\" with conf and id
   size = \"10g\"
@@ -82,7 +84,7 @@ pub(crate) struct ServeFlags {
         long,
         value_name = "FILE",
         conflicts_with_all = ["transport", "traddr", "trsvcid", "congestion", "advertise", "nqn", "namespaces",
-            "serial", "allow_any_host", "allow_hosts"]
+            "serial", "allow_any_host", "allow_hosts", "command_quiesce"]
     )]
     pub(crate) config: Option<PathBuf>,
 
@@ -118,6 +120,11 @@ pub(crate) struct ServeFlags {
     /// Serial number of the subsystem [default: one that follows from the machine and the NQN]
     #[arg(long, value_name = "TEXT")]
     pub(crate) serial: Option<String>,
+
+    /// How late commands may take effect when their host is lost, as hosts are told: a time the storage keeps, such as 31s, or
+    /// auto to have it measured [default: 2s, which disks in trouble do not keep]
+    #[arg(long, value_name = "TIME|auto|default")]
+    pub(crate) command_quiesce: Option<QuiesceFlag>,
 
     /// A namespace, see below; may be given several times
     #[arg(long = "namespace", value_name = "SPEC")]
@@ -163,7 +170,8 @@ pub(crate) struct ServeFlags {
     #[arg(
         long,
         value_name = "POOL[/NAMESPACE]/GROUP[,conf=FILE][,id=NAME]",
-        conflicts_with_all = ["config", "nqn", "namespaces", "serial", "allow_any_host", "allow_hosts", "state_dir"]
+        conflicts_with_all = ["config", "nqn", "namespaces", "serial", "allow_any_host", "allow_hosts", "state_dir",
+            "command_quiesce"]
     )]
     pub(crate) gateway_group: Option<GroupSpec>,
 

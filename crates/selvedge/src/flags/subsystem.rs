@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use engine::target::{KnownHost, WriteProtection};
+use engine::target::{CommandQuiesce, KnownHost, WriteProtection};
 use nvme::discovery::Nqn;
 
 use super::control::ControlFlags;
 use super::image::{CloneFlags, ImageFlags, RemovalFlags};
 use crate::config::namespace::{NamespaceSpec, parse_uuid};
-use crate::config::size::Size;
+use crate::config::size::{Size, parse_time};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -109,6 +109,48 @@ pub(crate) struct SubsystemSettings {
     /// Number of a port it is found on; may be given several times
     #[arg(long = "port", value_name = "N")]
     pub(crate) ports: Vec<u16>,
+    /// How late commands may take effect when their host is lost, as hosts are told: a time the storage keeps, such as 31s,
+    /// auto to have it measured, or default
+    #[arg(long, value_name = "TIME|auto|default")]
+    pub(crate) command_quiesce: Option<QuiesceFlag>,
+}
+
+/// A Command Quiesce Time as it is typed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum QuiesceFlag {
+    /// The usual one.
+    #[default]
+    Default,
+    /// What is measured.
+    Auto,
+    /// So many milliseconds.
+    Fixed(u16),
+}
+
+impl QuiesceFlag {
+    /// As the engine has it.
+    pub(crate) const fn to_engine(self) -> (CommandQuiesce, Option<u16>) {
+        match self {
+            Self::Default => (CommandQuiesce::Fixed, None),
+            Self::Auto => (CommandQuiesce::Auto, None),
+            Self::Fixed(ms) => (CommandQuiesce::Fixed, Some(ms)),
+        }
+    }
+}
+
+impl FromStr for QuiesceFlag {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "default" => Ok(Self::Default),
+            "auto" => Ok(Self::Auto),
+            time => match parse_time(time)?.as_millis() {
+                ms @ 1..=0xffff => Ok(Self::Fixed(ms as u16)),
+                _ => Err(format!("`{text}` is not from 1ms to 65535ms")),
+            },
+        }
+    }
 }
 
 #[derive(Debug, Args)]
