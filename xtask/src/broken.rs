@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 43] = [
+pub(crate) const MUTANTS: [Mutant; 42] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -45,13 +45,6 @@ pub(crate) const MUTANTS: [Mutant; 43] = [
         file: "crates/engine/src/target/sync_verdict.rs",
         find: r"    if durability.failure().is_some() {",
         replace: r"    if durability.failure().is_some() && !{on} {",
-    },
-    Mutant {
-        name: "sync-counts-alone",
-        about: "a sync counts at once, though another one may have its error",
-        file: "crates/engine/src/backend/durability.rs",
-        find: r"        SyncEnd { awaits: (!is_settled).then_some(began_before), wakes }",
-        replace: r"        SyncEnd { awaits: (!is_settled && !{on}).then_some(began_before), wakes }",
     },
     Mutant {
         name: "fua-ignored",
