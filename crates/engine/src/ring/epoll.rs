@@ -13,7 +13,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::FallocateFlags;
 
-use super::{Buffer, Event, Readiness, Storage, StorageOp, Waker};
+use super::{Buffer, Event, Readiness, Storage, StorageOp, Vital, Waker};
 use crate::limits::STORAGE_THREADS;
 
 const WOKEN: u64 = u64::MAX;
@@ -183,6 +183,7 @@ fn borrow(descriptor: &impl AsRawFd) -> io::Result<BorrowedFd<'_>> {
 }
 
 fn work(queue: &Mutex<Receiver<Job>>, done: &Sender<Done>, waker: &Waker) {
+    let _vital = Vital::begin();
     loop {
         let Ok(queue) = queue.lock() else { return };
         let Ok(Job { file, operation, token, due }) = queue.recv() else { return };

@@ -24,6 +24,8 @@ pub(crate) mod thread;
 #[cfg(not(feature = "simulation"))]
 mod uring;
 #[cfg(not(feature = "simulation"))]
+mod vital;
+#[cfg(not(feature = "simulation"))]
 mod waker;
 
 use std::io;
@@ -32,7 +34,7 @@ use std::time::{Duration, SystemTime};
 #[cfg(feature = "simulation")]
 pub(crate) use crate::simulation::bell::Bell;
 #[cfg(feature = "simulation")]
-pub use crate::simulation::{disk::Storage, ring::Ring, ring::Waker, socket::Socket};
+pub use crate::simulation::{disk::Storage, ring::Ring, ring::Waker, socket::Socket, thread::Vital};
 #[cfg(not(feature = "simulation"))]
 pub(crate) use bell::Bell;
 pub use buffer::{Buffer, BufferPool};
@@ -48,6 +50,8 @@ pub(crate) use socket::bind_to_interface;
 pub use span::{Span, SpanMut};
 #[cfg(not(feature = "simulation"))]
 pub use storage::Storage;
+#[cfg(not(feature = "simulation"))]
+pub use vital::Vital;
 #[cfg(not(feature = "simulation"))]
 pub use waker::Waker;
 

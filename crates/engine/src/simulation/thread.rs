@@ -8,6 +8,22 @@ use std::time::Duration;
 
 use super::scheduler::{self, FiberId};
 
+/// What ends the process of a panic on the machine. Here a panic is the scene's failure, and a killed process unwinds.
+#[must_use]
+#[derive(Debug)]
+pub struct Vital;
+
+impl Vital {
+    /// From here on, until it is dropped.
+    pub fn begin() -> Self {
+        Self
+    }
+}
+
+impl Drop for Vital {
+    fn drop(&mut self) {}
+}
+
 /// How a thread is to be.
 #[derive(Debug, Default)]
 pub struct Builder {

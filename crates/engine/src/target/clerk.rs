@@ -25,6 +25,7 @@ use super::reservation::{Acquire, HostId, Outcome, Register, Release, Reservatio
 use super::reservation_file::ReservationDirectory;
 use super::subsystem::lock;
 use crate::limits::CLERK_JOBS_MAX;
+use crate::ring::Vital;
 use crate::ring::channel::sync_channel;
 use crate::ring::thread::{self, JoinHandle};
 
@@ -62,6 +63,7 @@ impl Clerk {
         let (sender, jobs) = sync_channel(CLERK_JOBS_MAX);
         let desk = fabric.clone();
         let thread = thread::Builder::new().name("clerk".to_owned()).spawn(move || {
+            let _vital = Vital::begin();
             for job in jobs {
                 work(&desk, job);
             }
@@ -74,9 +76,8 @@ impl Clerk {
 impl Drop for Clerk {
     fn drop(&mut self) {
         self.fabric.dismiss_clerk();
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the clerk ended by a panic");
-        }
+        // A panic there has ended the process.
+        let _ = self.thread.take().map(JoinHandle::join);
         self.fabric.close_archive();
     }
 }

@@ -17,7 +17,7 @@ use super::target_config::{Reactors, TargetConfig};
 use crate::backend::BackendConfig;
 use crate::ceph::{Clusters, News};
 use crate::limits::CEPH_CLOSE_TIMEOUT_MS;
-use crate::ring::core;
+use crate::ring::{Vital, core};
 
 /// How long the thread waits at most before it looks whether it is still wanted.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
@@ -40,6 +40,7 @@ impl ImageWatch {
             let (fabric, listener) = (fabric.clone(), listener.clone());
             let (news, has_ended) = (news.clone(), has_ended.clone());
             move || {
+                let _vital = Vital::begin();
                 // What was absent from the beginning is tried again soon.
                 let mut timeout = TRY_AGAIN;
                 loop {

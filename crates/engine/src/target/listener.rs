@@ -14,7 +14,7 @@ use super::mailbox::{Arrival, Message};
 use crate::limits::{CONNECTIONS_PER_REACTOR_MAX, HALF_OPEN_ACCEPTED_MAX, PORTS_MAX};
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::thread::{self, JoinHandle};
-use crate::ring::{Engine, Event, Ring, RingOptions, Socket, Waker, core};
+use crate::ring::{Engine, Event, Ring, RingOptions, Socket, Vital, Waker, core};
 use crate::transport::congestion;
 use crate::transport::tcp::{self, ListenOptions, TcpListener};
 
@@ -87,6 +87,7 @@ impl Listener {
         let (news, inbox) = channel();
         let (sender, receiver) = channel();
         let thread = thread::Builder::new().name("listener".to_owned()).spawn(move || {
+            let _vital = Vital::begin();
             // Accepting is rare: epoll without polling does, and leaves io_uring to the reactors.
             let ring = Ring::new(RingOptions { engine: Engine::Epoll, poll_us_max: 0 });
             match ring {

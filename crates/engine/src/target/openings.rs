@@ -10,6 +10,7 @@ use super::config::NamespaceConfig;
 use super::subsystem::lock;
 use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
 use crate::limits::IMAGES_AT_A_TIME;
+use crate::ring::Vital;
 
 /// An image that is to be had for a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +159,11 @@ impl<T: Opener> Openings<T> {
         let queued = desk.entries.iter().filter(|entry| matches!(entry.stage, Stage::Queued)).count();
         for _ in 0..queued.min(IMAGES_AT_A_TIME.saturating_sub(desk.threads)) {
             let this = self.clone();
-            match thread::Builder::new().name("image-open".to_owned()).spawn(move || this.work()) {
+            let work = move || {
+                let _vital = Vital::begin();
+                this.work();
+            };
+            match thread::Builder::new().name("image-open".to_owned()).spawn(work) {
                 Ok(_) => desk.threads += 1,
                 Err(error) => {
                     tracing::warn!(%error, "no thread to open images; it is tried again");

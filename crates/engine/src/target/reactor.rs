@@ -12,7 +12,7 @@ use super::status::ReactorStatus;
 use super::turns::Turns;
 use crate::ring::channel::channel;
 use crate::ring::thread::{self, JoinHandle};
-use crate::ring::{Ring, RingOptions, core};
+use crate::ring::{Ring, RingOptions, Vital, core};
 
 /// A running reactor, seen from outside.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ impl Reactor {
     ) -> io::Result<Self> {
         let (reply, started) = channel();
         let thread = thread::Builder::new().name(format!("reactor-{number}")).spawn(move || {
+            // Fences, aborts and the administration count on every reactor: with one less they never end.
+            let _vital = Vital::begin();
             let ring = match cpu.map_or(Ok(()), core::pin_to).and_then(|()| Ring::new(options)) {
                 Ok(ring) => ring,
                 Err(error) => {
@@ -88,8 +90,7 @@ impl Reactor {
 
     /// Waits for its end.
     pub(super) fn join(self) {
-        if self.thread.join().is_err() {
-            tracing::error!("a reactor ended by a panic");
-        }
+        // A panic there has ended the process.
+        let _ = self.thread.join();
     }
 }

@@ -25,6 +25,7 @@ use crate::limits::{
     CEPH_CONNECT_TIMEOUT_MS, CEPH_FENCE_S, CEPH_OPENING_PATIENCE_MS, CEPH_REPLACEMENT_INTERVAL_MS,
     CEPH_REPLACEMENT_TIMEOUT_MS, CEPH_SILENCE_MS,
 };
+use crate::ring::Vital;
 
 /// How often who waits looks whether the target has ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -62,8 +63,11 @@ pub(super) fn start_all(
         let (fabric, listener, has_ended) = (fabric.clone(), listener.clone(), has_ended.clone());
         let is_condemned = Cell::new(false);
         let reconnection = Reconnection { fabric, listener, has_ended, silent, image, is_condemned };
-        let spawned =
-            thread::Builder::new().name("ceph-reconnect".to_owned()).spawn(move || reconnection.run());
+        let run = move || {
+            let _vital = Vital::begin();
+            reconnection.run();
+        };
+        let spawned = thread::Builder::new().name("ceph-reconnect".to_owned()).spawn(run);
         if let Err(error) = spawned {
             tracing::warn!(%error, "no thread to look after a connection that is late");
         }

@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use engine::ring::Vital;
 use engine::target::{Change, FabricConfig, KnownHost, Metrics, Target, TargetStatus};
 
 use super::guard::{self, Permissions};
@@ -152,6 +153,8 @@ impl Administration {
         }
         guard::check(&before, &wanted, permissions)?;
         wanted.check()?;
+        // What ends in the middle is neither the one nor the other configuration; a process that is started again is one.
+        let _vital = Vital::begin();
         // The state is written first and counts last: a full disk is found out before anything is in effect, and
         // whoever cuts the power in between finds the state from before.
         let prepared = match state {
@@ -194,7 +197,7 @@ impl Administration {
     }
 
     fn lock(&self) -> MutexGuard<'_, Keeper> {
-        // A change that panicked has been applied and kept, or not; each question is asked of the target anew.
+        // What panicked here had changed nothing yet, or has ended the process.
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

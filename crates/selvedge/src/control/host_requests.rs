@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX};
+use engine::ring::Vital;
 use engine::target::{
     Denial, FabricConfig, HostRequest, HostRequests, KnownHost, NamespaceConfig, NamespaceOwned,
     StorageConfig, SubsystemConfig, Target, Visibility,
@@ -43,7 +44,11 @@ impl HostDesk {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("host-requests".to_owned()).spawn({
             let stop = stop.clone();
-            move || answer_all(&requests, &administration, &stop)
+            move || {
+                // Without it every host that asks for something waits for ever.
+                let _vital = Vital::begin();
+                answer_all(&requests, &administration, &stop);
+            }
         });
         let thread = thread.map_err(|error| Failure::failed(format!("cannot answer hosts: {error}")))?;
         Ok(Some(Self { stop, thread: Some(thread) }))

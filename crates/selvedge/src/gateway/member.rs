@@ -12,6 +12,7 @@ use engine::ceph::BeforeUse;
 use engine::limits::{
     GATEWAY_BEAT_MS, GATEWAY_CHANGE_TRIES, GATEWAY_CONTROLLERS, GATEWAY_LEASE_MS, GATEWAY_LEAVE_TIMEOUT_MS,
 };
+use engine::ring::Vital;
 use engine::target::{FabricConfig, PeerResets, PortConfig, Target};
 
 use super::beat::Beat;
@@ -164,7 +165,12 @@ impl Member {
         work: impl FnOnce(Arc<Membership>) + Send + 'static,
     ) -> Result<(), Failure> {
         let membership = self.membership.clone();
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || work(membership));
+        let work = move || {
+            // A gateway that beats and does nothing else keeps its groups from those who would serve them.
+            let _vital = Vital::begin();
+            work(membership);
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
         self.threads.push(thread.map_err(|error| Failure::failed(format!("no thread to be had: {error}")))?);
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use engine::ceph::late_operations;
 use engine::limits::{CEPH_FENCE_S, GATEWAY_CHANGE_TRIES};
+use engine::ring::Vital;
 use engine::target::{Change, FabricConfig, PeerReset, PortConfig, Target};
 use signal_hook::consts::SIGTERM;
 
@@ -376,6 +377,7 @@ impl Membership {
         }
         let (membership, target) = (self.clone(), target.clone());
         let work = move || {
+            let _vital = Vital::begin();
             tracing::info!(?addresses, is_again, "a dead gateway's connections are put on the blocklist");
             let outcome = membership.store.fence(&addresses, CEPH_FENCE_S);
             let outcome = outcome.map_err(|error| error.to_string());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use engine::limits::{GATEWAY_CLOSED_FENCE_S, GATEWAY_CLOSED_MAX};
+use engine::ring::Vital;
 use engine::target::Target;
 
 use super::member::{Update, update};
@@ -23,6 +24,7 @@ impl Membership {
         }
         let (membership, target) = (self.clone(), target.clone());
         let work = move || {
+            let _vital = Vital::begin();
             if let Err(reason) = membership.forget_closed(&target) {
                 tracing::warn!(reason, "connections that this gateway has closed are not forgotten yet");
             }
