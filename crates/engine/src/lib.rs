@@ -12,6 +12,8 @@ pub mod ceph;
 pub mod initiator;
 pub mod limits;
 pub mod observation;
+pub mod private_file;
+pub mod private_folder;
 pub mod ring;
 #[cfg(feature = "simulation")]
 pub mod simulation;
