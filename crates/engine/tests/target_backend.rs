@@ -4,6 +4,7 @@ mod raw_host;
 
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -82,6 +83,29 @@ fn a_missing_file_is_named_with_what_to_do() {
     assert!(matches!(error, BackendError::Open { .. }));
     let (error, _) = refusal(&config(file(&path.join("below"), Some(1 << 20)), 512));
     assert!(matches!(error, BackendError::Open { .. }), "a folder that is not there");
+}
+
+#[test]
+fn an_image_that_is_made_is_its_owners_alone_and_one_that_was_there_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let made = folder.path().join("made");
+    drop(Target::start(&config(file(&made, Some(1 << 20)), 512)).unwrap());
+    assert_eq!(mode(&made), 0o600, "others would read what hosts wrote");
+    // The operator's own, also by a link.
+    std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let link = folder.path().join("link");
+    symlink(&made, &link).unwrap();
+    for path in [&made, &link] {
+        drop(Target::start(&config(file(path, Some(1 << 20)), 512)).unwrap());
+        assert_eq!(mode(&made), 0o644);
+    }
+    // A link to nothing is not the target's to follow: it would make a file wherever somebody wants one.
+    let nowhere = folder.path().join("nowhere");
+    symlink(folder.path().join("elsewhere"), &nowhere).unwrap();
+    let (_, text) = refusal(&config(file(&nowhere, Some(1 << 20)), 512));
+    assert!(text.contains("nowhere: it is a link that leads nowhere"), "{text}");
+    assert!(!folder.path().join("elsewhere").exists());
 }
 
 #[test]

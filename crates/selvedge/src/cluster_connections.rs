@@ -3,8 +3,7 @@
 //! had at once, and not only when the cluster has missed it. When images are opened is not decided here.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
@@ -201,7 +200,7 @@ impl ClusterConnections {
     fn replace(&self, kept: &[&Connection]) -> io::Result<()> {
         let connections = kept.iter().map(|&connection| connection.clone()).collect();
         let written = Written { version: VERSION, lock: self.directory.lock_inode(), connections };
-        self.directory.prepare(NAME, &serde_json::to_vec_pretty(&written)?)?.commit()
+        Ok(self.directory.prepare(NAME, &serde_json::to_vec_pretty(&written)?)?.commit()?)
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -236,18 +235,10 @@ fn tell(addresses: &[&str], outcome: Result<(), CephError>, id: &str, took: Dura
 
 /// What was written into a directory by those who had it before; an error says what is wrong with the file.
 fn read(directory: &StateDirectory) -> Result<Vec<Connection>, String> {
-    let file = match File::open(directory.path().join(NAME)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error.to_string()),
+    let Some(text) = directory.read(NAME, FILE_BYTES_MAX).map_err(|error| error.to_string())? else {
+        return Ok(Vec::new());
     };
-    let mut text = String::new();
-    let length =
-        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if length as u64 > FILE_BYTES_MAX {
-        return Err(format!("it has more than {FILE_BYTES_MAX} bytes"));
-    }
-    let written: Written = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let written: Written = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
     if written.version != VERSION {
         return Err(format!("it has version {}, and this program knows {VERSION}", written.version));
     }

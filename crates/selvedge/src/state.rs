@@ -1,23 +1,25 @@
 //! The state file: what the target serves, kept so that a restart serves it again. How a file is kept is the directory's
 //! concern, and what is served is not decided here.
 
-use std::fs;
 use std::io;
 use std::sync::Arc;
 
 use engine::backend::BackendConfig;
+use engine::private_folder::Replacement;
 use engine::target::{FabricConfig, WriteProtection};
 use serde::{Deserialize, Serialize};
 
 use crate::config::former_identity;
 use crate::failure::Failure;
-use crate::state_directory::{Prepared, StateDirectory};
+use crate::state_directory::StateDirectory;
 
 /// The version this program writes, and the newest it reads.
 const VERSION: u32 = 2;
 /// The version in which a UUID that was not configured followed from names and numbers.
 const VERSION_OF_NAMES: u32 = 1;
 const NAME: &str = "state.json";
+/// Bytes of a state that is read: many times what a target with all that `limits` lets it have takes.
+const BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Serialize)]
 struct Written<'a> {
@@ -60,33 +62,29 @@ impl StateFile {
     /// What was served last, if anything was.
     pub(crate) fn read(&self) -> Result<Option<FabricConfig>, Failure> {
         let path = self.directory.path().join(NAME);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => {
-                return Err(Failure::failed(format!("{} cannot be read: {error}", path.display())));
-            }
+        let Some(text) = self.directory.read(NAME, BYTES_MAX).map_err(Failure::failed)? else {
+            return Ok(None);
         };
         parse(&text).map(Some).map_err(|what| Failure::failed(format!("{}: {what}", path.display())))
     }
 
     /// Writes a state beside the one that counts, so that a full disk is found out before anything is changed.
-    pub(crate) fn prepare(&self, fabric: &FabricConfig) -> io::Result<Prepared<'_>> {
+    pub(crate) fn prepare(&self, fabric: &FabricConfig) -> io::Result<Replacement<'_>> {
         let text = serde_json::to_vec_pretty(&Written { version: VERSION, fabric })?;
         self.directory.prepare(NAME, &text)
     }
 
     /// Makes `fabric` the state.
     pub(crate) fn write(&self, fabric: &FabricConfig) -> io::Result<()> {
-        self.prepare(fabric)?.commit()
+        Ok(self.prepare(fabric)?.commit()?)
     }
 }
 
-fn parse(text: &str) -> Result<FabricConfig, String> {
+fn parse(text: &[u8]) -> Result<FabricConfig, String> {
     let damaged = |error: serde_json::Error| {
         format!("it is damaged ({error}); put a copy in its place, or remove it and serve a file with -c")
     };
-    let Versioned { version } = serde_json::from_str(text).map_err(damaged)?;
+    let Versioned { version } = serde_json::from_slice(text).map_err(damaged)?;
     if version > VERSION {
         return Err(format!(
             "it was written by a newer selvedge (version {version}, this one knows {VERSION}); use that one"
@@ -95,7 +93,7 @@ fn parse(text: &str) -> Result<FabricConfig, String> {
     if ![VERSION_OF_NAMES, VERSION].contains(&version) {
         return Err(format!("version {version} is none that there ever was; put a copy in its place"));
     }
-    let Read { mut fabric, .. } = serde_json::from_str(text).map_err(damaged)?;
+    let Read { mut fabric, .. } = serde_json::from_slice(text).map_err(damaged)?;
     if version == VERSION_OF_NAMES {
         // What was lost at the last end anyway is another disk from now on.
         former_identity::write_down(&mut fabric, |namespace| {
@@ -115,6 +113,8 @@ fn parse(text: &str) -> Result<FabricConfig, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use engine::target::{KnownHost, NamespaceConfig, PortConfig, SubsystemConfig};
 
     use super::*;

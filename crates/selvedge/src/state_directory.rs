@@ -1,54 +1,50 @@
 //! The directory in which a target keeps what has to outlive it: it belongs to one process at a time, and a file in it is
 //! there whole or not at all, whenever the machine stops. What its files say is not its concern.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
+use engine::private_file::PrivateFileError;
+use engine::private_folder::{PrivateFolder, Replacement};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::failure::Failure;
 
 const LOCK_NAME: &str = "lock";
+/// Bytes of a lock that are read: a process' number.
+const LOCK_LENGTH_MAX: u64 = 64;
 
 /// A directory for state, which belongs to this process for as long as there is this value.
 #[derive(Debug)]
 pub(crate) struct StateDirectory {
-    path: PathBuf,
-    handle: File,
+    folder: PrivateFolder,
     lock: File,
     lock_inode: u64,
-}
-
-/// A file that is written, and takes the old one's place when it is committed.
-#[must_use]
-#[derive(Debug)]
-pub(crate) struct Prepared<'a> {
-    directory: &'a StateDirectory,
-    name: &'static str,
 }
 
 impl StateDirectory {
     /// Takes the directory for this process; makes it when it is missing.
     pub(crate) fn take(path: &Path) -> Result<Self, Failure> {
-        let failed = |what: &str, error: &io::Error| {
-            Failure::failed(format!("the state directory {} {what}: {error}", path.display()))
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::failed(format!("the state directory {} cannot be used: {error}", path.display()))
         };
-        fs::create_dir_all(path).map_err(|error| failed("cannot be made", &error))?;
-        // The working directory is nobody's to rely on for as long as a target runs.
-        let path = fs::canonicalize(path).map_err(|error| failed("cannot be found", &error))?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(path.join(LOCK_NAME)).map_err(|error| failed("cannot be written", &error))?;
+        let folder = PrivateFolder::make(path).map_err(|error| failed(&error))?;
+        if folder.is_listed_by_others() {
+            tracing::warn!(
+                "others can list the state directory {}; its files are not theirs to read, and chmod 700 hides their names",
+                folder.path().display()
+            );
+        }
+        let lock = folder.open_in_place(LOCK_NAME).map_err(|error| failed(&error))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(&path)),
-            Err(error) => return Err(failed("cannot be locked", &error.into())),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(&folder)),
+            Err(error) => return Err(failed(&io::Error::from(error))),
         }
-        let handle = File::open(&path).map_err(|error| failed("cannot be opened", &error))?;
-        let lock_inode = lock.metadata().map_err(|error| failed("cannot be read", &error))?.ino();
-        let directory = Self { path, handle, lock, lock_inode };
+        let lock_inode = lock.metadata().map_err(|error| failed(&error))?.ino();
+        let directory = Self { folder, lock, lock_inode };
         // Whose it is, for those who find it taken; what is locked is as good without.
         if let Err(error) = directory.sign() {
             tracing::warn!(%error, "the lock of the state directory does not say whose it is");
@@ -58,7 +54,7 @@ impl StateDirectory {
 
     /// The directory, as an absolute path.
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
     }
 
     /// What this directory has and no copy of it: only who has had this very lock has ended when this process has it.
@@ -66,25 +62,19 @@ impl StateDirectory {
         self.lock_inode
     }
 
+    /// A file's content; `None` where there is no such file.
+    pub(crate) fn read(&self, name: &str, length_max: u64) -> Result<Option<Vec<u8>>, PrivateFileError> {
+        self.folder.read(name, length_max)
+    }
+
     /// Writes a file beside the one that counts, so that a full disk is found out before anything is changed.
-    pub(crate) fn prepare(&self, name: &'static str, bytes: &[u8]) -> io::Result<Prepared<'_>> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let prepared = Prepared { directory: self, name };
-        let mut file = options.open(prepared.new_path())?;
-        // Dropped on an error, it removes what there is of it.
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        Ok(prepared)
+    pub(crate) fn prepare(&self, name: &str, bytes: &[u8]) -> io::Result<Replacement<'_>> {
+        Ok(self.folder.prepare(name, bytes)?)
     }
 
     /// Removes a file, which may be missing.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
-        match fs::remove_file(self.path.join(name)) {
-            Ok(()) => self.handle.sync_all(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-        }
+        Ok(self.folder.remove(name)?)
     }
 
     fn sign(&self) -> io::Result<()> {
@@ -93,39 +83,23 @@ impl StateDirectory {
     }
 }
 
-impl Prepared<'_> {
-    /// Puts it in the old one's place. On an error the old one stands.
-    pub(crate) fn commit(self) -> io::Result<()> {
-        fs::rename(self.new_path(), self.directory.path.join(self.name))?;
-        // Without this the new name may be lost with the power, and the old file be back.
-        self.directory.handle.sync_all()
-    }
-
-    fn new_path(&self) -> PathBuf {
-        self.directory.path.join(format!("{}.new", self.name))
-    }
-}
-
-impl Drop for Prepared<'_> {
-    fn drop(&mut self) {
-        // After a commit there is none, and what cannot be removed is overwritten the next time.
-        let _ = fs::remove_file(self.new_path());
-    }
-}
-
 /// Somebody else has the directory.
-fn in_use(path: &Path) -> Failure {
-    let signature = fs::read_to_string(path.join(LOCK_NAME)).unwrap_or_default();
+fn in_use(folder: &PrivateFolder) -> Failure {
+    let signature = folder.read(LOCK_NAME, LOCK_LENGTH_MAX).ok().flatten().unwrap_or_default();
+    let signature = String::from_utf8_lossy(&signature);
     // One of an older version has not signed.
     let who = signature.trim().parse::<u32>().map_or(String::new(), |id| format!(" (process {id})"));
     Failure::failed(format!(
         "the state directory {} is in use by another target{who}; end that one, or choose another directory",
-        path.display()
+        folder.path().display()
     ))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
     use super::*;
 
     fn take(folder: &tempfile::TempDir) -> StateDirectory {
@@ -158,5 +132,29 @@ mod tests {
         directory.remove("file").unwrap();
         directory.remove("file").unwrap();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_made_is_its_owners_alone_and_one_that_others_may_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("above/state");
+        let directory = StateDirectory::take(&path).unwrap_or_else(|failure| panic!("{failure:?}"));
+        directory.prepare("file", b"A").unwrap().commit().unwrap();
+        for (name, expected) in [("..", 0o700), ("", 0o700), ("lock", 0o600), ("file", 0o600)] {
+            let mode = fs::metadata(path.join(name)).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, expected, "{name}: {mode:o}");
+        }
+        drop(directory);
+        let refused = || StateDirectory::take(&path).unwrap_err().line().unwrap();
+        // Who may write it puts a lock there that leads to a file which is then cut to nothing.
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        fs::remove_file(path.join("lock")).unwrap();
+        symlink(&victim, path.join("lock")).unwrap();
+        assert!(refused().contains("lock is a link"), "{}", refused());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        let line = refused();
+        assert!(line.contains("may be changed by others") && line.contains("chmod 700"), "{line}");
     }
 }

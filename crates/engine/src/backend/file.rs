@@ -83,7 +83,10 @@ impl File {
     ) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Open { path: path.to_owned(), source };
         let exists = path.exists();
-        let opened = open_regular(path, !exists && size.is_some(), block_size)?;
+        if !exists && size.is_some() {
+            create(path).map_err(failed)?;
+        }
+        let opened = open_regular(path, block_size)?;
         let file = &opened.file;
         when_free(|| lock(file, path, shared))?;
         if let (false, Some(size)) = (exists, size) {
@@ -202,7 +205,7 @@ impl File {
 
     fn reopen_regular(&self, block_size: u32) -> Result<Self, BackendError> {
         let failed = |source| BackendError::Open { path: self.path.clone(), source };
-        let opened = open_regular(&self.path, false, block_size)?;
+        let opened = open_regular(&self.path, block_size)?;
         let old = rustix::fs::fstat(&*self.storage).map_err(|error| failed(error.into()))?;
         let new = opened.file.metadata().map_err(failed)?;
         let is_same = (old.st_dev, old.st_ino) == (new.dev(), new.ino());
@@ -352,15 +355,28 @@ impl File {
     }
 }
 
+/// Makes an image, which is what hosts write: nobody else's to read, and never somewhere else than it is said to be.
+fn create(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    options.open(path).map(drop).map_err(|error| match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => {
+            let reason = "it is a link that leads nowhere; make the file it leads to, or remove the link";
+            io::Error::new(error.kind(), reason)
+        }
+        _ => error,
+    })
+}
+
 /// Opens a regular file, past the page cache where that is possible.
-fn open_regular(path: &Path, create: bool, block_size: u32) -> Result<Opened, BackendError> {
+fn open_regular(path: &Path, block_size: u32) -> Result<Opened, BackendError> {
     let failed = |source| BackendError::Open { path: path.to_owned(), source };
     if path.exists() && !path.is_file() {
         return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a regular file" });
     }
     let open = |flags: OFlags| {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(create);
+        options.read(true).write(true);
         options.custom_flags(flags.bits() as i32).open(path)
     };
     // Some file systems know no O_DIRECT, or only for larger blocks; the page cache serves there.

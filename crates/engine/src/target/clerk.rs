@@ -85,15 +85,6 @@ impl Drop for Clerk {
 /// Opens the place below the state directory where reservations are kept.
 pub(super) fn open_archive(state_dir: &Path) -> Result<ReservationDirectory, TargetError> {
     let folder = state_dir.join(FOLDER);
-    match std::fs::create_dir(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(TargetError::Reservations(format!(
-                "cannot create {}: {error}; make sure the state directory is there and may be written",
-                folder.display()
-            )));
-        }
-        _ => {}
-    }
     ReservationDirectory::open(&folder).map_err(|error| TargetError::Reservations(error.to_string()))
 }
 
@@ -295,6 +286,15 @@ fn commit(
         let archive = archive.ok_or(Status::INTERNAL_ERROR)?;
         archive.save(Uuid::from_bytes(namespace.uuid), &state).map_err(|error| {
             tracing::error!(nsid = namespace.nsid, %error, "a reservation command fails");
+            // The file may be the new one already, where only the last step failed.
+            if let Err(error) = archive.save(Uuid::from_bytes(namespace.uuid), &lock(&namespace.reservations))
+            {
+                tracing::error!(
+                    nsid = namespace.nsid,
+                    %error,
+                    "the file may have the reservations that were refused: a restart would restore them"
+                );
+            }
             Status::INTERNAL_ERROR
         })?;
     }

@@ -2,8 +2,8 @@
 //! half written. What reservations mean is `reservation`'s; a reactor does not wait for a disk, so none of
 //! this is called on one.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use nvme::reservation::ReservationType;
@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::reservation::{HostId, REGISTRANTS_MAX, Registrant, Reservation, Reservations};
+use crate::private_file::PrivateFileError;
+use crate::private_folder::PrivateFolder;
 
 /// The version of the format that is written, and the only one that is read.
 const VERSION: u32 = 1;
@@ -26,16 +28,9 @@ const FILE_LENGTH_MAX: u64 = 4096 + REGISTRANTS_MAX as u64 * 2048;
 /// Why reservations could not be kept or read back.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReservationFileError {
-    /// The system refuses.
-    #[error("cannot {action} {}: {source}; make sure the directory is there and may be written", path.display())]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// With which file or directory.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// The folder or a file in it cannot be used.
+    #[error(transparent)]
+    Private(#[from] PrivateFileError),
     /// Another target keeps its reservations there.
     #[error("{} is in use by another target; end that one first, or choose another directory", path.display())]
     Locked {
@@ -98,37 +93,37 @@ struct FileReservation {
 /// A directory with the reservations of a target's namespaces. No other target uses it at the same time.
 #[derive(Debug)]
 pub(super) struct ReservationDirectory {
-    path: PathBuf,
-    /// The directory itself: locked, and synchronized after names in it changed.
-    directory: File,
+    /// It is locked.
+    folder: PrivateFolder,
 }
 
 impl ReservationDirectory {
-    /// Opens the directory, which has to be there, and removes what an interrupted target left half written.
+    /// Opens the directory, and makes it where it is missing, for this target's user alone; removes what an interrupted
+    /// target left half written.
     ///
     /// # Errors
-    /// When it cannot be read and written, or another target uses it.
+    /// When it cannot be read and written, others may change it, or another target uses it.
     pub(super) fn open(path: &Path) -> Result<Self, ReservationFileError> {
-        let failed = |source| io_error("open", path, source);
-        let directory = File::open(path).map_err(failed)?;
-        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        let folder = PrivateFolder::make(path)?;
+        folder.close_to_others()?;
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 return Err(ReservationFileError::Locked { path: path.to_owned() });
             }
-            Err(error) => return Err(io_error("lock", path, error.into())),
+            Err(error) => return Err(PrivateFileError::io("lock", path, error).into()),
         }
-        for entry in fs::read_dir(path).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name();
+        let failed = |error: io::Error| PrivateFileError::io("list", path, error);
+        for entry in fs::read_dir(folder.path()).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
             let is_left_over = name
                 .to_str()
                 .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(TEMPORARY_SUFFIX));
             if is_left_over {
-                fs::remove_file(entry.path()).map_err(|source| io_error("remove", &entry.path(), source))?;
+                folder.remove(&name)?;
             }
         }
-        Ok(Self { path: path.to_owned(), directory })
+        Ok(Self { folder })
     }
 
     /// Reads the reservations of the namespace with this UUID; `None` where none were kept.
@@ -137,15 +132,16 @@ impl ReservationDirectory {
     /// When the file cannot be read or does not hold a possible state. To go on without it would hand a
     /// namespace to hosts that it is reserved against, so that is for a person to decide.
     pub(super) fn load(&self, namespace: Uuid) -> Result<Option<Reservations>, ReservationFileError> {
-        let path = self.file(namespace, SUFFIX);
-        let bytes = match read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(io_error("read", &path, source)),
+        let name = file_name(namespace);
+        let path = self.folder.path().join(&name);
+        let bytes = match self.folder.read(&name, FILE_LENGTH_MAX) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
+            Err(PrivateFileError::TooLong { path, length_max }) => {
+                return Err(damaged(&path, format!("it has more than {length_max} bytes")));
+            }
+            Err(error) => return Err(error.into()),
         };
-        if bytes.len() as u64 > FILE_LENGTH_MAX {
-            return Err(damaged(&path, format!("it has more than {FILE_LENGTH_MAX} bytes")));
-        }
         // The version first: of a later one, nothing else needs to be understood.
         let FileVersion { version } =
             serde_json::from_slice(&bytes).map_err(|error| damaged(&path, error.to_string()))?;
@@ -174,27 +170,11 @@ impl ReservationDirectory {
         if !reservations.persists() {
             return self.remove(namespace);
         }
-        let path = self.file(namespace, SUFFIX);
-        let temporary = self.file(namespace, TEMPORARY_SUFFIX);
-        let failed = |source| io_error("write", &temporary, source);
+        let name = file_name(namespace);
         let mut bytes = serde_json::to_vec_pretty(&file_state(namespace, reservations))
-            .map_err(|error| failed(error.into()))?;
+            .map_err(|error| PrivateFileError::io("write", &self.folder.path().join(&name), error))?;
         bytes.push(b'\n');
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&temporary)
-            .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
-        let renamed = written
-            .map_err(failed)
-            .and_then(|()| fs::rename(&temporary, &path).map_err(|source| io_error("write", &path, source)));
-        if let Err(error) = renamed {
-            // A full disk should get its bytes back. If that fails too, the next start removes the file.
-            let _ = fs::remove_file(&temporary);
-            return Err(error);
-        }
-        self.sync()
+        Ok(self.folder.replace(&name, &bytes)?)
     }
 
     /// Removes what was kept for the namespace with this UUID, as when it is deleted.
@@ -202,37 +182,16 @@ impl ReservationDirectory {
     /// # Errors
     /// When the file is there and cannot be removed.
     pub(super) fn remove(&self, namespace: Uuid) -> Result<(), ReservationFileError> {
-        let path = self.file(namespace, SUFFIX);
-        match fs::remove_file(&path) {
-            Ok(()) => self.sync(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(source) => Err(io_error("remove", &path, source)),
-        }
-    }
-
-    /// A name is on the medium only when its directory is.
-    fn sync(&self) -> Result<(), ReservationFileError> {
-        self.directory.sync_all().map_err(|source| io_error("synchronize", &self.path, source))
-    }
-
-    fn file(&self, namespace: Uuid, suffix: &str) -> PathBuf {
-        self.path.join(format!("{PREFIX}{}{suffix}", namespace.hyphenated()))
+        Ok(self.folder.remove(file_name(namespace))?)
     }
 }
 
-fn io_error(action: &'static str, path: &Path, source: io::Error) -> ReservationFileError {
-    ReservationFileError::Io { action, path: path.to_owned(), source }
+fn file_name(namespace: Uuid) -> String {
+    format!("{PREFIX}{}{SUFFIX}", namespace.hyphenated())
 }
 
 fn damaged(path: &Path, reason: impl Into<String>) -> ReservationFileError {
     ReservationFileError::Damaged { path: path.to_owned(), reason: reason.into() }
-}
-
-/// The file's bytes, at most one more than the largest may have.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_LENGTH_MAX + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn file_state(namespace: Uuid, reservations: &Reservations) -> FileState {
@@ -274,7 +233,13 @@ fn restore(state: FileState) -> Result<Reservations, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
     use super::*;
+
+    fn file(directory: &ReservationDirectory) -> PathBuf {
+        directory.folder.path().join(file_name(NAMESPACE))
+    }
 
     const NAMESPACE: Uuid = Uuid::from_u128(0x1234_5678_9abc_def0_1234_5678_9abc_def0);
 
@@ -351,7 +316,7 @@ mod tests {
     fn a_torn_file_is_refused_wherever_it_ends() {
         let (scratch, directory) = scratch();
         directory.save(NAMESPACE, &state(Some(1), ReservationType::WriteExclusive, true)).expect("writable");
-        let path = directory.file(NAMESPACE, SUFFIX);
+        let path = file(&directory);
         let whole = fs::read(&path).expect("readable");
         let text = whole.trim_ascii_end().len();
         for length in 0..text {
@@ -367,7 +332,7 @@ mod tests {
     fn a_damaged_file_is_refused_with_what_is_wrong() {
         let (_scratch, directory) = scratch();
         directory.save(NAMESPACE, &state(Some(1), ReservationType::WriteExclusive, true)).expect("writable");
-        let path = directory.file(NAMESPACE, SUFFIX);
+        let path = file(&directory);
         let whole = fs::read_to_string(&path).expect("readable");
         let host = |number: u8| Uuid::from_bytes([number; 16]).to_string();
         for (from, to, told) in [
@@ -395,7 +360,7 @@ mod tests {
         let (scratch, directory) = scratch();
         let kept = state(Some(1), ReservationType::ExclusiveAccess, true);
         directory.save(NAMESPACE, &kept).expect("writable");
-        fs::write(directory.file(NAMESPACE, TEMPORARY_SUFFIX), "{\"version\"").expect("writable");
+        fs::write(file(&directory).with_extension("json.new"), "{\"version\"").expect("writable");
         fs::write(scratch.path().join("notes.json.new"), "somebody else's").expect("writable");
         assert_eq!(directory.load(NAMESPACE).expect("readable").as_ref(), Some(&kept));
         drop(directory);
@@ -411,7 +376,7 @@ mod tests {
         let kept = state(Some(1), ReservationType::ExclusiveAccess, true);
         directory.save(NAMESPACE, &kept).expect("writable");
         // A directory of the temporary file's name stands in its way, for root too.
-        let in_the_way = directory.file(NAMESPACE, TEMPORARY_SUFFIX);
+        let in_the_way = file(&directory).with_extension("json.new");
         fs::create_dir(&in_the_way).expect("writable");
         let other = state(Some(2), ReservationType::ExclusiveAccess, true);
         let error = directory.save(NAMESPACE, &other).expect_err("in the way").to_string();
@@ -423,13 +388,40 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_one_target_and_has_to_be_there() {
+    fn a_directory_has_one_target() {
         let (scratch, directory) = scratch();
         let error = ReservationDirectory::open(scratch.path()).expect_err("in use");
         assert!(matches!(error, ReservationFileError::Locked { .. }), "{error}");
         drop(directory);
         assert!(ReservationDirectory::open(scratch.path()).is_ok());
-        let missing = ReservationDirectory::open(&scratch.path().join("missing")).expect_err("not there");
-        assert!(missing.to_string().contains("missing"), "{missing}");
+        fs::write(scratch.path().join("file"), "").expect("writable");
+        let file = ReservationDirectory::open(&scratch.path().join("file")).expect_err("no directory");
+        assert!(file.to_string().contains("file is no folder"), "{file}");
+    }
+
+    #[test]
+    fn reservations_are_their_targets_alone() {
+        let scratch = tempfile::tempdir().expect("a scratch folder");
+        let path = scratch.path().join("reservations");
+        // As an older version made them.
+        fs::create_dir(&path).expect("writable");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
+        let directory = ReservationDirectory::open(&path).expect("opens");
+        let kept = state(Some(1), ReservationType::ExclusiveAccess, true);
+        directory.save(NAMESPACE, &kept).expect("writable");
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&file(&directory))), (0o700, 0o600));
+        // What others could have written decides nothing.
+        fs::set_permissions(file(&directory), fs::Permissions::from_mode(0o666)).expect("ours");
+        let error = directory.load(NAMESPACE).expect_err("others may change it").to_string();
+        assert!(error.contains("may be changed by others") && error.contains("chmod 600"), "{error}");
+        fs::rename(file(&directory), scratch.path().join("elsewhere")).expect("ours");
+        symlink(scratch.path().join("elsewhere"), file(&directory)).expect("writable");
+        let error = directory.load(NAMESPACE).expect_err("it is a link").to_string();
+        assert!(error.contains("is a link"), "{error}");
+        drop(directory);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("ours");
+        let error = ReservationDirectory::open(&path).expect_err("others may write it").to_string();
+        assert!(error.contains("may be changed by others") && error.contains("chmod 700"), "{error}");
     }
 }

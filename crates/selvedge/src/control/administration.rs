@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use engine::private_folder::Replacement;
 use engine::ring::Vital;
 use engine::target::{Change, FabricConfig, KnownHost, Metrics, Target, TargetStatus};
 
@@ -12,7 +13,6 @@ use super::refusal::Refusal;
 use super::tasks::Tasks;
 use crate::gateway::Membership;
 use crate::state::StateFile;
-use crate::state_directory::Prepared;
 
 /// What is served, and where that is kept.
 #[derive(Debug)]
@@ -171,6 +171,10 @@ impl Administration {
             if let Err(error) = self.target.apply(&before) {
                 tracing::error!(%error, "what was served before cannot be served again");
             }
+            // The file may be the new one already, where only the last step failed.
+            if let Some(Err(error)) = state.map(|state| state.write(&before)) {
+                tracing::error!(%error, "the state file may have the configuration that was refused: look before a restart");
+            }
             return Err(Refusal::not_kept(&error));
         }
         for change in &changes {
@@ -182,14 +186,14 @@ impl Administration {
     fn keep(
         &self,
         state: Option<&StateFile>,
-        prepared: Option<Prepared<'_>>,
+        prepared: Option<Replacement<'_>>,
         wanted: &FabricConfig,
     ) -> io::Result<()> {
         let (Some(state), Some(prepared)) = (state, prepared) else { return Ok(()) };
         let served = self.fabric();
         // A free service that was asked for has become a real one, and hosts will look for that one.
         if served == *wanted {
-            prepared.commit()
+            Ok(prepared.commit()?)
         } else {
             drop(prepared);
             state.write(&served)

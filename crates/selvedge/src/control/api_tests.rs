@@ -523,6 +523,8 @@ fn over_tcp_nobody_is_served_without_the_token() {
     let refused = Control::start(listen(), None, administration.clone()).unwrap_err();
     assert!(refused.line().unwrap().contains("--control-token-file"));
     std::fs::write(folder.path().join("token"), "0123456789abcdef0123").unwrap();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(folder.path().join("token"), private).unwrap();
     let token = Token::read(&folder.path().join("token")).unwrap();
     let control = Control::start(listen(), Some(token.clone()), administration).unwrap();
     let Endpoint::Tcp(address) = *control.endpoint() else { panic!("{:?}", control.endpoint()) };

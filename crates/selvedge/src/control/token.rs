@@ -1,11 +1,11 @@
 //! The secret that a client over TCP shows. It is compared in a time that says nothing about it, and never printed.
 
 use std::fmt;
-use std::fs::File;
 use std::hint::black_box;
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+
+use engine::private_file::open_secret;
 
 use super::limits::{TOKEN_BYTES_MAX, TOKEN_LENGTH_MIN};
 use crate::failure::Failure;
@@ -18,11 +18,7 @@ impl Token {
     /// Reads it from a file; white space around it does not count.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let wrong = |what: &str| Failure::usage(format!("the token file {} {what}", path.display()));
-        let file = File::open(path).map_err(|error| wrong(&format!("cannot be opened: {error}")))?;
-        let readable = file.metadata().is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
-        if readable {
-            tracing::warn!(path = %path.display(), "others can read the token file; chmod 600 keeps it secret");
-        }
+        let file = open_secret(path).map_err(|error| Failure::usage(format!("the token file: {error}")))?;
         let mut text = String::new();
         let read = file.take(TOKEN_BYTES_MAX).read_to_string(&mut text);
         read.map_err(|error| wrong(&format!("cannot be read: {error}")))?;
@@ -64,6 +60,8 @@ impl fmt::Debug for Token {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -83,6 +81,8 @@ mod tests {
     fn a_file_without_a_token_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         for text in ["", "short", "with spaces in the middle of it", &"x".repeat(5000)[..15]] {
             std::fs::write(&path, text).unwrap();
             assert!(matches!(Token::read(&path), Err(Failure::Usage(_))), "{text}");
@@ -90,5 +90,22 @@ mod tests {
         std::fs::write(&path, "  0123456789abcdef\n").unwrap();
         assert_eq!(Token::read(&path), Token::new("0123456789abcdef").map_err(Failure::Usage));
         assert!(Token::read(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn a_token_that_others_know_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "0123456789abcdef").unwrap();
+        for mode in [0o640, 0o604, 0o660] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let line = Token::read(&path).unwrap_err().line().unwrap();
+            assert!(line.contains("by others than its owner") && line.contains("chmod 600"), "{line}");
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
+        Token::read(&path).unwrap();
+        std::os::unix::fs::symlink(&path, folder.path().join("link")).unwrap();
+        let line = Token::read(&folder.path().join("link")).unwrap_err().line().unwrap();
+        assert!(line.contains("link is a link"), "{line}");
     }
 }
