@@ -18,7 +18,7 @@ for namespace; do
         for pid in $pids; do rm -f "/run/selvedge/queues/$pid.json"; done
         sleep 0.1
     done
-    inode=$(stat -L -c %i "/run/netns/$namespace") && rm -f "/run/selvedge/tune/$inode.journal"
+    inode=$(stat -L -c %i "/run/netns/$namespace") && rm -f "/run/selvedge-tune/$inode.journal"
     ip netns delete "$namespace"
 done"#;
 

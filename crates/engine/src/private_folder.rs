@@ -136,6 +136,11 @@ impl PrivateFolder {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE, "open")
     }
 
+    /// Opens a file that is there, to read it and to write at its end.
+    pub(crate) fn open_to_append(&self, name: &OsStr) -> Result<File, PrivateFileError> {
+        self.open_file(name, OFlags::RDWR | OFlags::APPEND, "open")
+    }
+
     /// Makes a file that is not there yet.
     pub(crate) fn create_new(&self, name: &OsStr) -> Result<File, PrivateFileError> {
         self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, "create")

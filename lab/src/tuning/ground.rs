@@ -184,7 +184,7 @@ impl Ground {
         use std::os::unix::fs::MetadataExt as _;
         let path = "/proc/self/ns/net";
         let inode = std::fs::metadata(path).map_err(|error| format!("{path}: {error}"))?.ino();
-        Ok(PathBuf::from(format!("/run/selvedge/tune/{inode}.journal")))
+        Ok(PathBuf::from(format!("/run/selvedge-tune/{inode}.journal")))
     }
 
     /// After a check that failed: whatever it has left does not stay for the next.

@@ -232,7 +232,7 @@ pub(crate) struct RevertFlags {
 /// Where the journal is.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct JournalFlags {
-    /// Journal of what was before [default: /run/selvedge/tune/, one for each network namespace]
+    /// Journal of what was before [default: /run/selvedge-tune/, one for each network namespace]
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
 }

@@ -1,16 +1,20 @@
 //! What was before each change, on disk before the change is made. Undoing it is `restore`'s.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::reach;
 use super::settings::{Settings, named, queue_files};
 use crate::limits::SYSTEM_FILE_BYTES_MAX;
+use crate::private_file::PrivateFileError;
+use crate::private_folder::PrivateFolder;
 use crate::topology::plan::Change;
 use crate::topology::{Channels, CpuSet, NtupleRule};
 
@@ -114,7 +118,11 @@ const VERSION: u32 = 1;
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
+    folder: PrivateFolder,
+    name: OsString,
     file: File,
+    /// Bytes it has.
+    length: usize,
     head: Head,
     records: Vec<Record>,
     is_complete: bool,
@@ -146,6 +154,23 @@ pub enum JournalError {
         /// Its path.
         path: String,
     },
+    /// Somebody else could have written it, and what it says is done as root.
+    #[error("the journal is not believed: {0}; nothing was changed")]
+    NotOurs(PrivateFileError),
+    /// It has other names, of which one may be in a folder of somebody else's.
+    #[error("{path} has {count} names (hard links); the journal is not believed, and nothing was changed")]
+    Linked {
+        /// Its path.
+        path: String,
+        /// How many.
+        count: u64,
+    },
+    /// It is longer than any that is written.
+    #[error("{path} has more than {SYSTEM_FILE_BYTES_MAX} bytes, which no journal has; nothing was undone")]
+    TooLong {
+        /// Its path.
+        path: String,
+    },
     /// It is no journal.
     #[error("{path}, line {line}: {reason}; nothing was undone")]
     NoSense {
@@ -166,6 +191,17 @@ pub enum JournalError {
     },
 }
 
+impl From<PrivateFileError> for JournalError {
+    fn from(error: PrivateFileError) -> Self {
+        match error {
+            PrivateFileError::Io { path, source, .. } => {
+                Self::Io { path: path.display().to_string(), error: source }
+            }
+            error => Self::NotOurs(error),
+        }
+    }
+}
+
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => ": changing the machine's settings takes root",
@@ -180,20 +216,27 @@ impl Journal {
     /// When there is one, or it cannot be made.
     pub(super) fn begin(path: &Path, boot_id: String, changes: usize) -> Result<Self, JournalError> {
         let failed = |error| JournalError::Io { path: path.display().to_string(), error };
-        if let Some(folder) = path.parent() {
-            // What it tells of the machine is root's, and so is what may stand beside it.
-            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-        }
-        let options = OpenOptions::new().write(true).create_new(true).mode(0o600).to_owned();
-        let file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => in_effect(path),
-            _ => failed(error),
-        })?;
+        let (above, name) = split(path)?;
+        let folder = PrivateFolder::make(above)?;
+        let file = match folder.create_new(&name) {
+            Err(PrivateFileError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(in_effect(path));
+            }
+            created => created?,
+        };
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
         let begun_s = now_s();
         let head = Head { tune_journal: VERSION, boot_id, begun_s, changes };
-        let mut journal =
-            Self { path: path.to_owned(), file, head: head.clone(), records: Vec::new(), is_complete: false };
+        let mut journal = Self {
+            path: path.to_owned(),
+            folder,
+            name,
+            file,
+            length: 0,
+            head: head.clone(),
+            records: Vec::new(),
+            is_complete: false,
+        };
         journal.append(&head)?;
         Ok(journal)
     }
@@ -201,39 +244,21 @@ impl Journal {
     /// Opens the one that is there. A last line that was cut short was never followed by its change, and is passed over.
     ///
     /// # Errors
-    /// When there is none, somebody holds it, or it makes no sense.
+    /// When there is none, somebody holds it, somebody else could have written it, or it makes no sense.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let shown = || path.display().to_string();
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => JournalError::None { path: shown() },
-            _ => JournalError::Io { path: shown(), error },
+        let failed = |error: PrivateFileError| match error.is_missing() {
+            true => JournalError::None { path: shown() },
+            false => error.into(),
         };
-        let file = OpenOptions::new().read(true).append(true).open(path).map_err(failed)?;
+        let (above, name) = split(path)?;
+        let folder = PrivateFolder::open(above).map_err(failed)?;
+        let file = folder.open_to_append(&name).map_err(failed)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| JournalError::Held { path: shown() })?;
-        let mut text = String::new();
-        let limit = SYSTEM_FILE_BYTES_MAX as u64;
-        (&file).take(limit).read_to_string(&mut text).map_err(failed)?;
-        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-        let mut lines = whole.lines().enumerate();
-        let wrong = |at: usize, error: serde_json::Error| JournalError::NoSense {
-            path: shown(),
-            line: at + 1,
-            reason: error.to_string(),
-        };
-        let head: Head = match lines.next() {
-            Some((at, line)) => serde_json::from_str(line).map_err(|error| wrong(at, error))?,
-            // It was begun and no more: nothing has been changed.
-            None => Head { tune_journal: VERSION, boot_id: String::new(), begun_s: now_s(), changes: 0 },
-        };
-        let mut journal = Self { path: path.to_owned(), file, head, records: Vec::new(), is_complete: false };
-        for (at, line) in lines {
-            match serde_json::from_str(line).map_err(|error| wrong(at, error))? {
-                Line::Record(record) => journal.records.push(record),
-                Line::Complete { complete } => journal.is_complete = complete,
-            }
-        }
-        Ok(journal)
+        let text = read(&file, path)?;
+        let (head, records, is_complete) = parse(&text, path)?;
+        Ok(Self { path: path.to_owned(), folder, name, file, length: text.len(), head, records, is_complete })
     }
 
     /// What was changed, in order.
@@ -263,14 +288,18 @@ impl Journal {
 
     /// Takes it away: nothing is left to be undone.
     pub(super) fn remove(self) -> Result<(), JournalError> {
-        let failed = |error| JournalError::Io { path: self.path.display().to_string(), error };
-        std::fs::remove_file(&self.path).map_err(failed)
+        Ok(self.folder.remove(&self.name)?)
     }
 
     /// Writes a line with one call, and waits until it is on the disk, if it is one.
     fn append(&mut self, line: &impl Serialize) -> Result<(), JournalError> {
         let written = serde_json::to_string(line).map_err(io::Error::from).and_then(|mut text| {
             text.push('\n');
+            // What would not be read again is not written, and its change is not made.
+            self.length = self.length.saturating_add(text.len());
+            if self.length > SYSTEM_FILE_BYTES_MAX {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
             self.file.write_all(text.as_bytes())?;
             self.file.sync_data()
         });
@@ -278,11 +307,64 @@ impl Journal {
     }
 }
 
+/// The folder of a journal and its name there.
+fn split(path: &Path) -> Result<(&Path, OsString), JournalError> {
+    let Some(name) = path.file_name() else {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
+        return Err(JournalError::Io { path: path.display().to_string(), error });
+    };
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    Ok((above.unwrap_or(Path::new(".")), name.to_owned()))
+}
+
+/// All of a journal that has one name. What it says of a file that was cut at some length would undo a part.
+fn read(file: &File, path: &Path) -> Result<String, JournalError> {
+    let failed = |error: io::Error| JournalError::Io { path: path.display().to_string(), error };
+    let count = file.metadata().map_err(failed)?.nlink();
+    if count != 1 {
+        return Err(JournalError::Linked { path: path.display().to_string(), count });
+    }
+    let mut text = String::new();
+    file.take(SYSTEM_FILE_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() > SYSTEM_FILE_BYTES_MAX {
+        return Err(JournalError::TooLong { path: path.display().to_string() });
+    }
+    Ok(text)
+}
+
+/// What its lines say, and whether the last one says that it is complete.
+fn parse(text: &str, path: &Path) -> Result<(Head, Vec<Record>, bool), JournalError> {
+    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    let mut lines = whole.lines().enumerate();
+    let wrong = |at: usize, reason: String| {
+        let path = path.display().to_string();
+        JournalError::NoSense { path, line: at + 1, reason }
+    };
+    let head: Head = match lines.next() {
+        Some((at, line)) => serde_json::from_str(line).map_err(|error| wrong(at, error.to_string()))?,
+        // It was begun and no more: nothing has been changed.
+        None => Head { tune_journal: VERSION, boot_id: String::new(), begun_s: now_s(), changes: 0 },
+    };
+    let (mut records, mut is_complete) = (Vec::new(), false);
+    for (at, line) in lines {
+        match serde_json::from_str(line).map_err(|error| wrong(at, error.to_string()))? {
+            Line::Record(record) => {
+                reach::check(&record).map_err(|reason| wrong(at, reason))?;
+                records.push(record);
+            }
+            Line::Complete { complete } => is_complete = complete,
+        }
+    }
+    Ok((head, records, is_complete))
+}
+
 fn in_effect(path: &Path) -> JournalError {
     let shown = path.display().to_string();
     let begun_s = match Journal::open(path) {
         Ok(journal) => journal.head.begun_s,
-        Err(held @ JournalError::Held { .. }) => return held,
+        Err(error @ (JournalError::Held { .. } | JournalError::NotOurs(_) | JournalError::Linked { .. })) => {
+            return error;
+        }
         Err(_) => now_s(),
     };
     let ago = now_s().saturating_sub(begun_s);

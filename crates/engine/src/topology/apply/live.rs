@@ -1,15 +1,18 @@
 //! The settings of the machine that this runs on.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_setaffinity};
 
 use super::settings::Settings;
 use crate::topology::process_stat::{STARTED, stat_field};
 use crate::topology::{Channels, CpuSet, Machine, NtupleRule, ethtool};
+
+/// procfs and sysfs, by what statfs says of them.
+const KERNEL_FILE_SYSTEMS: [u64; 2] = [0x9fa0, 0x6265_6572];
 
 /// This machine's settings, in this network namespace.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,9 +49,17 @@ impl Settings for LiveSettings {
     }
 
     fn write(&self, path: &str, content: &str) -> io::Result<()> {
+        let path = Path::new("/").join(path);
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&path, flags, Mode::empty())?;
+        // Only the kernel puts names and links there, so that none of them leads to a file of somebody's.
+        let kind = rustix::fs::fstatfs(&file)?.f_type;
+        if !KERNEL_FILE_SYSTEMS.contains(&(kind as u64)) {
+            let reason = format!("{} is no setting of the kernel's", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
         // One call: the kernel takes each as a value of its own.
-        let written =
-            OpenOptions::new().write(true).open(Path::new("/").join(path))?.write(content.as_bytes())?;
+        let written = rustix::io::write(&file, content.as_bytes())?;
         match written == content.len() {
             true => Ok(()),
             false => {

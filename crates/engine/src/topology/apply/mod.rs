@@ -3,6 +3,7 @@
 
 mod journal;
 mod live;
+mod reach;
 mod restore;
 mod settings;
 #[cfg(test)]
@@ -180,7 +181,8 @@ fn write_file(settings: &dyn Settings, change: &Change) -> io::Result<()> {
     )))
 }
 
-/// Where the journal of a machine's network namespace stands: below /run, since settings do not outlive a restart either.
+/// Where the journal of a machine's network namespace stands: below /run, since settings do not outlive a restart either,
+/// and in a folder of its own, since /run/selvedge may be a service user's, who is not to say what root undoes.
 pub fn journal_path(network_namespace: u64) -> PathBuf {
-    PathBuf::from(format!("/run/selvedge/tune/{network_namespace}.journal"))
+    PathBuf::from(format!("/run/selvedge-tune/{network_namespace}.journal"))
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::reach::QUEUE_FILES;
 use crate::topology::plan::Change;
 use crate::topology::{Channels, CpuSet, NtupleRule};
 
@@ -63,8 +64,8 @@ pub(super) fn queue_files(settings: &dyn Settings, interface: &str) -> io::Resul
     let folder = format!("sys/class/net/{interface}/queues");
     let mut files = Vec::new();
     for queue in settings.list(&folder)? {
-        let names: &[&str] =
-            if queue.starts_with("rx-") { &["rps_cpus", "rps_flow_cnt"] } else { &["xps_cpus", "xps_rxqs"] };
+        let names =
+            QUEUE_FILES.iter().filter(|(kind, _)| queue.starts_with(kind)).flat_map(|(_, names)| names);
         for name in names {
             let path = format!("{folder}/{queue}/{name}");
             // A queue alone has no XPS, and its file cannot be read.

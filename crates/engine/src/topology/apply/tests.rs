@@ -345,6 +345,146 @@ fn a_journal_that_makes_no_sense_is_named_and_nothing_is_done() {
     assert_eq!(revert(&memory, &path, &mut Nobody).unwrap().undone, 0);
 }
 
+/// A journal of this start with one line more.
+fn journal_of(line: &serde_json::Value) -> String {
+    format!("{{\"tune_journal\":1,\"boot_id\":\"this start\",\"begun_s\":1,\"changes\":1}}\n{line}\n")
+}
+
+fn line(change: &Change, before: &Before) -> serde_json::Value {
+    serde_json::to_value(Record { change: change.clone(), before: before.clone() }).unwrap()
+}
+
+#[test]
+fn what_no_plan_changes_is_not_written_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let memory = Memory::new();
+    let before = memory.state.borrow().clone();
+    let with = |files: &[(&str, &str)]| {
+        let files = files.iter().map(|(path, content)| ((*path).to_owned(), (*content).to_owned())).collect();
+        let change = Change::Channels { interface: "veth0".to_owned(), channels: channels(4) };
+        line(&change, &Before::Channels { channels: channels(2), files })
+    };
+    let queue = "sys/class/net/veth0/queues";
+    let mut refused = vec![
+        with(&[("etc/shadow", "0")]),
+        with(&[(&format!("{queue}/tx-0/../../../../../../etc/shadow"), "0")]),
+        with(&[(&format!("{queue}/tx-0/rps_cpus"), "0")]),
+        with(&[(&format!("{queue}/tx-00/xps_cpus"), "0")]),
+        with(&[(&format!("{queue}/tx-+1/xps_cpus"), "0")]),
+        with(&[(&format!("{queue}/../tx-1/xps_cpus"), "0")]),
+        with(&[("sys/class/net/veth1/queues/tx-0/xps_cpus", "0")]),
+        with(&[(&format!("/{queue}/tx-0/xps_cpus"), "0")]),
+        with(&[(&format!("{queue}/tx-0/xps_cpus"), "|/bin/sh\n")]),
+    ];
+    let content = || Before::File { content: "0\n".to_owned() };
+    for name in ["..", ".", "", "../../../proc/sys/kernel", "a/b", "more_than_15_bytes", "a b", "a\n", "a:1"]
+    {
+        let change = Change::Xps { interface: name.to_owned(), queue: 0, cpus: CpuSet::one(1) };
+        refused.push(line(&change, &content()));
+    }
+    let affinity = Change::Affinity { irq: 40, name: "veth0-0".to_owned(), cpus: CpuSet::one(1) };
+    refused.push(line(&affinity, &Before::File { content: "0; reboot".to_owned() }));
+    refused.push(line(&affinity, &Before::Ntuple { on: true }));
+    for line in &refused {
+        std::fs::write(&path, journal_of(line)).unwrap();
+        let error = revert(&memory, &path, &mut Nobody).unwrap_err().to_string();
+        assert!(
+            error.contains("a.journal, line 2: ") && error.contains("nothing was undone"),
+            "{line}: {error}"
+        );
+        assert_eq!(*memory.state.borrow(), before, "{line}");
+        assert!(path.exists(), "it stays for whoever looks");
+    }
+    // The same with what a plan does change.
+    let all = ["tx-0/xps_cpus", "tx-1/xps_cpus", "rx-0/rps_cpus", "rx-1/rps_cpus"]
+        .map(|file| format!("{queue}/{file}"));
+    let all: Vec<_> = all.iter().map(|file| (file.as_str(), "00000000,00000001\n")).collect();
+    std::fs::write(&path, journal_of(&with(&all))).unwrap();
+    assert_eq!(revert(&memory, &path, &mut Nobody).unwrap().undone, 1);
+    assert_eq!(memory.state.borrow().files[&tx(1)], "00000000,00000001\n");
+}
+
+#[test]
+fn a_journal_that_others_could_have_written_is_not_believed() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("tune");
+    let path = folder.join("a.journal");
+    let memory = Memory::new();
+    apply(&memory, &path, &steps(), &mut Nobody).unwrap();
+    let applied = memory.state.borrow().clone();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let set_mode =
+        |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600));
+    let refused = |path: &Path, told: &str| {
+        let error = revert(&memory, path, &mut Nobody).unwrap_err().to_string();
+        assert!(error.contains(told) && error.contains("not believed"), "{error}");
+        assert!(error.contains("nothing was changed"), "{error}");
+        let error = apply(&memory, path, &steps(), &mut Nobody).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+        assert_eq!(*memory.state.borrow(), applied);
+    };
+    for bad in [0o620, 0o602] {
+        set_mode(&path, bad);
+        refused(&path, "may be changed by others");
+    }
+    set_mode(&path, 0o600);
+    for bad in [0o770, 0o1777] {
+        set_mode(&folder, bad);
+        refused(&path, "tune may be changed by others");
+    }
+    set_mode(&folder, 0o700);
+    let link = scratch.path().join("link.journal");
+    symlink(&path, &link).unwrap();
+    refused(&link, "is a link");
+    std::fs::remove_file(&link).unwrap();
+    std::fs::hard_link(&path, &link).unwrap();
+    refused(&path, "has 2 names");
+    std::fs::remove_file(&link).unwrap();
+    std::fs::create_dir(&link).unwrap();
+    refused(&link, "is a folder");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(4711), None).unwrap();
+        refused(&path, "belongs to user 4711");
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        std::os::unix::fs::chown(&folder, Some(4711), None).unwrap();
+        refused(&path, "tune belongs to user 4711");
+        std::os::unix::fs::chown(&folder, Some(0), None).unwrap();
+    }
+    assert_eq!(revert(&memory, &path, &mut Nobody).unwrap().undone, 10, "as it was it is believed");
+}
+
+#[test]
+fn a_journal_is_not_cut_where_it_is_too_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let change = Change::Affinity { irq: 40, name: "veth0-0".to_owned(), cpus: CpuSet::one(1) };
+    let line = format!("{}\n", line(&change, &Before::File { content: "0\n".to_owned() }));
+    let mut text = journal_of(&serde_json::json!({"complete": true}));
+    text.push_str(&line.repeat(crate::limits::SYSTEM_FILE_BYTES_MAX / line.len() + 1));
+    std::fs::write(&path, &text).unwrap();
+    let memory = Memory::new();
+    let before = memory.state.borrow().clone();
+    let error = revert(&memory, &path, &mut Nobody).unwrap_err().to_string();
+    assert!(
+        error.contains("has more than 33554432 bytes") && error.contains("nothing was undone"),
+        "{error}"
+    );
+    assert_eq!(*memory.state.borrow(), before);
+    // As long as one may be, and then what is longer is not written.
+    let room = crate::limits::SYSTEM_FILE_BYTES_MAX - line.len() / 2;
+    std::fs::write(&path, &text[..text[..room].rfind('\n').unwrap() + 1]).unwrap();
+    let mut journal = Journal::open(&path).unwrap();
+    let record = journal.records()[0].clone();
+    let outcome = (0..3).try_for_each(|_| journal.record(record.clone()));
+    assert!(matches!(outcome, Err(JournalError::Io { .. })), "{outcome:?}");
+    drop(journal);
+    Journal::open(&path).expect("what was written is read again");
+}
+
 proptest! {
     #[test]
     fn a_journal_of_any_bytes_does_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
