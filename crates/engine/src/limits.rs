@@ -194,8 +194,11 @@ pub const WRITERS_FIRST_US: u64 = 200;
 pub const RING_ENTRIES: u32 = 512;
 /// Time a reactor polls before it sleeps, at most, in microseconds; less where polling did not pay.
 pub const POLL_US_MAX: u64 = 50;
-/// Threads that do storage calls where io_uring is not to be had.
-pub const STORAGE_THREADS: usize = 4;
+/// Threads that do storage calls where io_uring is not available, for each reactor.
+pub const STORAGE_THREADS: usize = 5;
+/// How many of them one file or device may occupy: one that hangs leaves a thread to all others.
+pub const STORAGE_THREADS_PER_FILE: usize = 4;
+const _: () = assert!(STORAGE_THREADS_PER_FILE < STORAGE_THREADS);
 /// The longest that connecting to a Ceph cluster may take, in milliseconds, and any request to its monitors after that.
 pub const CEPH_CONNECT_TIMEOUT_MS: u64 = 10_000;
 /// How long a target that starts waits for its images, in milliseconds, before it listens without those that are not to be had:

@@ -1,11 +1,11 @@
 //! The ring on epoll, for machines where io_uring is forbidden: sockets as always, storage on a few threads.
 //! It promises the same as `uring`, not the same speed of storage.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::FallocateFlags;
 
 use super::{Buffer, Event, Readiness, Storage, StorageOp, Vital, Waker};
-use crate::limits::STORAGE_THREADS;
+use crate::limits::{STORAGE_THREADS, STORAGE_THREADS_PER_FILE};
 
 const WOKEN: u64 = u64::MAX;
 const READ_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
@@ -22,10 +22,76 @@ const READ_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(Ev
 struct Job {
     /// A duplicate, so that the file stays open for the thread whatever the owner does.
     file: OwnedFd,
+    /// The owner's descriptor, by which operations on one file are known.
+    owner: RawFd,
     operation: StorageOp,
     token: u64,
     /// When it may begin, where it is held back.
     due: Option<Instant>,
+}
+
+/// Operations that wait for a thread.
+#[derive(Default)]
+struct Jobs {
+    queue: VecDeque<Job>,
+    /// On how many threads each file is worked on.
+    busy: HashMap<RawFd, usize>,
+    has_ended: bool,
+}
+
+/// Where the threads find their next operation.
+#[derive(Default)]
+struct Desk {
+    jobs: Mutex<Jobs>,
+    changed: Condvar,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, job: Job) {
+        self.lock().queue.push_back(job);
+        self.changed.notify_one();
+    }
+
+    /// The first operation of a file that has a thread left; `None` at the end, when all are done.
+    fn next(&self) -> Option<Job> {
+        let mut jobs = self.lock();
+        loop {
+            let Jobs { queue, busy, has_ended } = &mut *jobs;
+            let count = |job: &Job| busy.get(&job.owner).copied().unwrap_or_default();
+            if let Some(at) = queue.iter().position(|job| count(job) < STORAGE_THREADS_PER_FILE) {
+                let job = queue.remove(at)?;
+                *busy.entry(job.owner).or_default() += 1;
+                return Some(job);
+            }
+            if *has_ended && queue.is_empty() {
+                return None;
+            }
+            jobs = self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A thread is done with an operation of this file.
+    fn free(&self, owner: RawFd) {
+        let mut jobs = self.lock();
+        if let Some(count) = jobs.busy.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                jobs.busy.remove(&owner);
+            }
+        }
+        drop(jobs);
+        // One may wait for this file, and one for the end.
+        self.changed.notify_all();
+    }
+
+    fn end(&self) {
+        self.lock().has_ended = true;
+        self.changed.notify_all();
+    }
 }
 
 struct Done {
@@ -38,7 +104,7 @@ pub(super) struct Epoll {
     epoll: OwnedFd,
     waker: Waker,
     ready: Vec<epoll::Event>,
-    jobs: Option<Sender<Job>>,
+    desk: Option<Arc<Desk>>,
     threads: Vec<JoinHandle<()>>,
     done: Receiver<Done>,
     done_sender: Sender<Done>,
@@ -55,7 +121,7 @@ impl Epoll {
             epoll,
             waker: waker.clone(),
             ready: Vec::with_capacity(256),
-            jobs: None,
+            desk: None,
             threads: Vec::new(),
             done,
             done_sender,
@@ -91,14 +157,11 @@ impl Epoll {
             if let StorageOp::Write { .. } = operation { storage.write_delay() } else { Duration::ZERO };
         let due = (!held_back.is_zero()).then(|| Instant::now() + held_back);
         let started = borrow(storage).and_then(|file| file.try_clone_to_owned()).and_then(|file| {
-            let jobs = self.threads()?;
-            Ok((jobs, file))
+            let desk = self.threads()?;
+            Ok((desk, file))
         });
         match started {
-            Ok((jobs, file)) => {
-                // The threads live as long as this sender.
-                let _ = jobs.send(Job { file, operation, token, due });
-            }
+            Ok((desk, file)) => desk.put(Job { file, owner: storage.as_raw_fd(), operation, token, due }),
             Err(error) => {
                 let (StorageOp::Read { buffer, .. } | StorageOp::Write { buffer, .. }) = operation else {
                     let _ = self.done_sender.send(Done { token, result: Err(error), buffer: None });
@@ -115,19 +178,24 @@ impl Epoll {
     }
 
     /// The way to the storage threads, which are started when first needed.
-    fn threads(&mut self) -> io::Result<Sender<Job>> {
-        if let Some(jobs) = &self.jobs {
-            return Ok(jobs.clone());
+    fn threads(&mut self) -> io::Result<Arc<Desk>> {
+        if let Some(desk) = &self.desk
+            && self.threads.len() == STORAGE_THREADS
+        {
+            return Ok(desk.clone());
         }
-        let (jobs, queue) = channel::<Job>();
-        let queue = Arc::new(Mutex::new(queue));
-        for number in 0..STORAGE_THREADS {
-            let (queue, done, waker) = (queue.clone(), self.done_sender.clone(), self.waker.clone());
-            let thread = std::thread::Builder::new().name(format!("storage-{number}"));
-            self.threads.push(thread.spawn(move || work(&queue, &done, &waker))?);
+        let desk = self.desk.get_or_insert_default().clone();
+        while self.threads.len() < STORAGE_THREADS {
+            let (theirs, done, waker) = (desk.clone(), self.done_sender.clone(), self.waker.clone());
+            let thread = std::thread::Builder::new().name(format!("storage-{}", self.threads.len()));
+            match thread.spawn(move || work(&theirs, &done, &waker)) {
+                Ok(thread) => self.threads.push(thread),
+                // Those that there are do; the next operation tries again.
+                Err(_) if !self.threads.is_empty() => break,
+                Err(error) => return Err(error),
+            }
         }
-        self.jobs = Some(jobs.clone());
-        Ok(jobs)
+        Ok(desk)
     }
 
     pub(super) fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
@@ -171,7 +239,9 @@ impl Epoll {
 
 impl Drop for Epoll {
     fn drop(&mut self) {
-        self.jobs = None;
+        if let Some(desk) = &self.desk {
+            desk.end();
+        }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -182,16 +252,14 @@ fn borrow(descriptor: &impl AsRawFd) -> io::Result<BorrowedFd<'_>> {
     super::core::borrow_descriptor(descriptor)
 }
 
-fn work(queue: &Mutex<Receiver<Job>>, done: &Sender<Done>, waker: &Waker) {
+fn work(desk: &Desk, done: &Sender<Done>, waker: &Waker) {
     let _vital = Vital::begin();
-    loop {
-        let Ok(queue) = queue.lock() else { return };
-        let Ok(Job { file, operation, token, due }) = queue.recv() else { return };
-        drop(queue);
+    while let Some(Job { file, owner, operation, token, due }) = desk.next() {
         if let Some(due) = due {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
         }
         let (result, buffer) = perform(&file, operation);
+        desk.free(owner);
         if done.send(Done { token, result, buffer }).is_err() {
             return;
         }
@@ -217,18 +285,9 @@ fn perform(file: &OwnedFd, operation: StorageOp) -> (io::Result<usize>, Option<B
             (result, Some(buffer))
         }
         StorageOp::Write { buffer, offset, durable } => {
-            let mut moved = 0;
-            let result = loop {
-                match rustix::io::pwrite(file, &buffer[moved..], offset + moved as u64) {
-                    Ok(written) => moved += written,
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => break Err(error.into()),
-                }
-                if moved == buffer.len() {
-                    break if durable { sync(file).map(|()| moved) } else { Ok(moved) };
-                }
-            };
-            (result, Some(buffer))
+            let written = write_all(&buffer, |part, at| rustix::io::pwrite(file, part, offset + at as u64));
+            let synced = |moved| if durable { sync(file).map(|()| moved) } else { Ok(moved) };
+            (written.and_then(synced), Some(buffer))
         }
         StorageOp::Sync => (sync(file).map(|()| 0), None),
         StorageOp::Allocate { mode, offset, length } => {
@@ -238,6 +297,75 @@ fn perform(file: &OwnedFd, operation: StorageOp) -> (io::Result<usize>, Option<B
     }
 }
 
+/// Writes all of `buffer`, with as many calls as the system wants: each gets what is left, and where it begins.
+fn write_all(
+    buffer: &[u8],
+    mut write: impl FnMut(&[u8], usize) -> rustix::io::Result<usize>,
+) -> io::Result<usize> {
+    let mut moved = 0;
+    while moved < buffer.len() {
+        match write(&buffer[moved..], moved) {
+            // Asked again it may say so for ever.
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => moved += written,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(moved)
+}
+
 fn sync(file: &OwnedFd) -> io::Result<()> {
     Ok(rustix::fs::fdatasync(file)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_write_that_moves_nothing_is_an_error_and_no_loop() {
+        let mut calls = Vec::new();
+        let mut answers = vec![Ok(3), Err(Errno::INTR), Ok(2), Ok(0)].into_iter();
+        let outcome = write_all(b"0123456789", |part, at| {
+            calls.push((part.to_vec(), at));
+            answers.next().expect("it is not asked again")
+        });
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::WriteZero);
+        assert_eq!(calls.last(), Some(&(b"56789".to_vec(), 5)));
+        assert_eq!(write_all(b"0123", |part, _| Ok(part.len())).unwrap(), 4);
+        assert_eq!(write_all(b"", |_, _| unreachable!()).unwrap(), 0);
+        assert_eq!(write_all(b"0", |_, _| Err(Errno::NOSPC)).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+    }
+
+    #[test]
+    fn a_file_that_hangs_leaves_a_thread_to_the_others() {
+        let waker = Waker::new().unwrap();
+        let mut ring = Epoll::new(&waker).unwrap();
+        let open = || Storage::new(tempfile::tempfile().unwrap());
+        let (hangs, other) = (open(), open());
+        hangs.set_write_delay_ms(1500);
+        let write = || StorageOp::Write { buffer: Buffer::zeroed(512), offset: 0, durable: false };
+        let begun = Instant::now();
+        for token in 0..6 {
+            ring.store(&hangs, write(), token);
+        }
+        for token in 100..110 {
+            ring.store(&other, write(), token);
+        }
+        let mut events = Vec::new();
+        let stored = |events: &[Event], from: u64| {
+            events
+                .iter()
+                .filter(|event| matches!(event, Event::Stored { token, .. } if *token >= from))
+                .count()
+        };
+        while stored(&events, 100) < 10 && begun.elapsed() < Duration::from_millis(1200) {
+            ring.wait(Some(Duration::from_millis(100)), &mut events).unwrap();
+        }
+        assert_eq!(stored(&events, 100), 10, "they waited for another file");
+        assert_eq!(stored(&events, 0), 10, "those that hang do");
+    }
 }
