@@ -106,6 +106,15 @@ impl Device {
         }
     }
 
+    /// Cuts off what is behind the end of a regular file whose size is named.
+    pub(crate) fn trim(&self) -> Result<(), BackendError> {
+        match self {
+            Self::File(file) => file.trim(),
+            #[cfg(not(feature = "simulation"))]
+            Self::Rbd(_) => Ok(()),
+        }
+    }
+
     pub(super) fn resize(&self, size: u64) -> Result<(), BackendError> {
         match self {
             Self::File(file) => file.resize(size),

@@ -308,6 +308,18 @@ impl File {
         Ok(())
     }
 
+    /// Cuts a regular file again that is longer than it was made.
+    pub(super) fn trim(&self) -> Result<(), BackendError> {
+        let failed =
+            |error: rustix::io::Errno| BackendError::Open { path: self.path.clone(), source: error.into() };
+        let size = self.length();
+        let is_longer = || rustix::fs::fstat(&self.storage).map(|found| found.st_size as u64 > size);
+        if self.is_device || !self.is_sized || !is_longer().map_err(failed)? {
+            return Ok(());
+        }
+        self.resize(size)
+    }
+
     /// Looks how long it is now.
     pub(super) fn rescan(&self, block_size: u32) -> Result<(), BackendError> {
         if self.is_sized {

@@ -95,6 +95,11 @@ impl File {
         BackendIdentity::OnMachine(IdentityText::new("file", vec![self.path.to_string_lossy().into_owned()]))
     }
 
+    /// Cuts it again that is longer than it was made.
+    pub(super) fn trim(&self) -> Result<(), BackendError> {
+        if self.storage.length() > self.length() { self.resize(self.length()) } else { Ok(()) }
+    }
+
     pub(super) fn resize(&self, size: u64) -> Result<(), BackendError> {
         self.storage.resize(size);
         self.length.store(size, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 //! of it is made visible, then hosts are told. It runs on the administrator's thread, never on a reactor.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::config::{FabricConfig, SubsystemConfig};
 use super::controller::Controller;
 use super::event::Notice;
 use super::fabric::{Directory, Fabric};
+use super::fence::{Fence, Fenced, Then};
 use super::identity::NamespaceIdentities;
 use super::listener::{Listener, Listening, PortChange};
 use super::mailbox::Message;
@@ -130,6 +132,7 @@ impl Fabric {
         self.tell_hosts(&former, &changes);
         standby::give_back(&standby::handovers(&wanted, &images, &changes));
         drop(images);
+        self.trim_resized(&changes);
         wait_for_release(&leaving);
         for change in &changes {
             tracing::info!("{change}");
@@ -165,6 +168,33 @@ impl Fabric {
             subsystem.namespaces().into_iter().map(identity).collect::<Vec<_>>()
         };
         directory.subsystems.iter().flat_map(of).collect()
+    }
+
+    /// Cuts files again that became shorter, once no write is under way any more that began when they were longer.
+    fn trim_resized(&self, changes: &[Change]) {
+        for change in changes {
+            let Change::NamespaceResized { nqn, nsid } = change else { continue };
+            let directory = self.directory();
+            let mut subsystems = directory.subsystems.iter().filter(|subsystem| subsystem.nqn == *nqn);
+            let namespace = subsystems.find_map(|subsystem| subsystem.state().namespaces.get(nsid).cloned());
+            let Some(namespace) = namespace else { continue };
+            let has_passed = Arc::new(AtomicBool::new(false));
+            let passed = has_passed.clone();
+            let tell = move || passed.store(true, Ordering::Release);
+            Fence::raise(self, Fenced::Beyond(namespace.clone()), Then::Tell(Box::new(tell)));
+            let deadline = ring::now().after(RELEASE_TIMEOUT);
+            while !has_passed.load(Ordering::Acquire) && ring::now() < deadline {
+                thread::sleep(Duration::from_millis(1));
+            }
+            if let Err(error) = namespace.trim() {
+                tracing::warn!(%error, nsid, "the file may be longer than its namespace, since writes were under way");
+            } else if !has_passed.load(Ordering::Acquire) {
+                tracing::warn!(
+                    nsid,
+                    "writes behind the new end take long: the file may become longer than its namespace"
+                );
+            }
+        }
     }
 
     /// Makes everything visible, and gives the new addresses to listen on.

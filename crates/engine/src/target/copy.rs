@@ -52,13 +52,17 @@ fn check(work: &Work, data: &[u8], namespace: &Namespace) -> Result<ByteRange, S
     Ok(destination)
 }
 
-/// The next piece of a copy, or `None` at its end. Ranges were checked.
-fn next_piece(work: &Work, data: &[u8], namespace: &Namespace) -> Option<Piece> {
-    let Work::Copy { next, ranges, format, done, to, .. } = *work else { return None };
-    let (start, blocks) = copy_ranges(format, ranges, data).ok()?.nth(usize::from(next))?;
-    let source = namespace.range(start, blocks).ok()?;
-    let length = (source.length - done).min(BUFFER_LENGTH_MAX as u64) as usize;
-    Some(Piece { from: source.offset + done, to, length })
+/// The next piece of a copy, or `None` at its end. Ranges were checked, but the namespace may have become smaller since: a
+/// copy that leaves something out has failed.
+fn next_piece(work: &Work, data: &[u8], namespace: &Namespace) -> Result<Option<Piece>, Status> {
+    let Work::Copy { next, ranges, format, done, to, .. } = *work else { return Err(Status::INTERNAL_ERROR) };
+    let Some((start, blocks)) = copy_ranges(format, ranges, data)?.nth(usize::from(next)) else {
+        return Ok(None);
+    };
+    let source = namespace.range(start, blocks)?;
+    let length = (source.length - done).min(BUFFER_LENGTH_MAX as u64);
+    namespace.check_end(ByteRange { offset: to, length })?;
+    Ok(Some(Piece { from: source.offset + done, to, length: length as usize }))
 }
 
 impl Connection {
@@ -90,8 +94,10 @@ impl Connection {
         let insists = self.contention.insists(env.now);
         loop {
             let work = self.slots.at(index).work;
-            let Some(piece) = next_piece(&work, self.slots.data(index), namespace) else {
-                return Ok(Status::SUCCESS);
+            let piece = match next_piece(&work, self.slots.data(index), namespace) {
+                Ok(Some(piece)) => piece,
+                Ok(None) => return Ok(Status::SUCCESS),
+                Err(status) => return Ok(status),
             };
             let length = self.work_now(piece.length as u64).ok_or(Pause::Turn)?;
             let mut buffer = env.pool.take(length as usize);
@@ -105,21 +111,21 @@ impl Connection {
         }
     }
 
-    /// Starts to read the next piece; `false` when there is none.
+    /// Starts to read the next piece; `false` when there is none, and an error when it is no longer in the namespace.
     pub(super) fn copy_on_storage(
         &mut self,
         index: u16,
         device: &Device,
         namespace: &Namespace,
         env: &mut Environment<'_>,
-    ) -> bool {
+    ) -> Result<bool, Status> {
         let work = self.slots.at(index).work;
-        let Some(piece) = next_piece(&work, self.slots.data(index), namespace) else { return false };
+        let Some(piece) = next_piece(&work, self.slots.data(index), namespace)? else { return Ok(false) };
         let buffer = env.pool.take(piece.length);
         self.slots.at(index).stage = Stage::Storage;
         self.slots.at(index).copying = true;
         self.start_beside(index, device, StorageOp::Read { buffer, offset: piece.from }, env);
-        true
+        Ok(true)
     }
 
     /// A step of a copy has ended: what was read is written, and after what was written comes the next piece.
@@ -135,9 +141,14 @@ impl Connection {
         let work = self.slots.at(index).work;
         let piece = next_piece(&work, self.slots.data(index), &namespace);
         let was_reading = std::mem::replace(&mut self.slots.at(index).copying, false);
-        let (Some(piece), Some(buffer)) = (piece, buffer) else {
+        let (piece, buffer) = match (piece, buffer) {
+            (Ok(Some(piece)), Some(buffer)) => (piece, buffer),
             // Nothing was left but to make it durable.
-            return self.finish(index, Status::SUCCESS, env);
+            (Ok(_), _) => return self.finish(index, Status::SUCCESS, env),
+            (Err(status), buffer) => {
+                buffer.into_iter().for_each(|buffer| env.pool.give(buffer));
+                return self.finish(index, status, env);
+            }
         };
         if moved != piece.length {
             env.pool.give(buffer);
@@ -149,13 +160,19 @@ impl Connection {
             return self.start_beside(index, device, operation, env);
         }
         env.pool.give(buffer);
-        self.piece_done(index, piece.length as u64, &namespace);
-        if self.copy_on_storage(index, device, &namespace, env) {
-            return;
-        }
-        match self.slots.at(index).work {
-            Work::Copy { durable: true, .. } => self.start_beside(index, device, StorageOp::Sync, env),
-            _ => self.finish(index, Status::SUCCESS, env),
+        let length = piece.length as u64;
+        self.piece_done(index, length, &namespace);
+        let more = namespace.mend(ByteRange { offset: piece.to, length });
+        match (
+            more.and_then(|()| self.copy_on_storage(index, device, &namespace, env)),
+            self.slots.at(index).work,
+        ) {
+            (Ok(true), _) => {}
+            (Ok(false), Work::Copy { durable: true, .. }) => {
+                self.start_beside(index, device, StorageOp::Sync, env);
+            }
+            (Ok(false), _) => self.finish(index, Status::SUCCESS, env),
+            (Err(status), _) => self.finish(index, status, env),
         }
     }
 }

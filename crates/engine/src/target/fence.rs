@@ -32,6 +32,8 @@ pub(super) enum Fenced {
     Writes(Arc<Namespace>, ByteRange),
     /// Those that change this namespace or synchronize it. New ones are refused, since it has failed.
     Changes(Arc<Namespace>),
+    /// Those that write behind the end that the namespace has now. New ones are refused.
+    Beyond(Arc<Namespace>),
     /// All of these hosts on the namespace. New ones are refused by a reservation; those that wait are ended.
     Hosts(Arc<Namespace>, Vec<HostId>),
     /// All of this controller, which has ended. Its queues are closed, with all that waits in them.
@@ -64,6 +66,9 @@ impl Fenced {
                 is_stored(namespace, &|slot| slot.fused == nvme::io::Fused::No && slot.work.may_write(range))
             }
             Self::Changes(namespace) => is_stored(namespace, &|slot| slot.work.is_refused_after_failure()),
+            Self::Beyond(namespace) => {
+                is_stored(namespace, &|slot| slot.work.may_write(&namespace.behind_end()))
+            }
             Self::Hosts(namespace, hosts) => {
                 owner.is_some_and(|owner| hosts.contains(&owner.host_id)) && is_stored(namespace, &|_| true)
             }

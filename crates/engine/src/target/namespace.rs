@@ -218,7 +218,16 @@ impl Namespace {
         Ok(())
     }
 
-    /// Makes spoiled blocks good again, before they are written.
+    /// Whether spoiled blocks could be made good again, before they are written.
+    pub(super) fn check_mend(&self, range: ByteRange) -> Result<(), Status> {
+        if self.special() & special::UNCORRECTABLE == 0 {
+            return Ok(());
+        }
+        let (start, blocks) = self.blocks_of(range);
+        self.uncorrectable.check_clear(start, blocks).map_err(|_| Status::WRITE_FAULT)
+    }
+
+    /// Makes spoiled blocks good again that are written, and cannot fail to be.
     pub(super) fn mend(&self, range: ByteRange) -> Result<(), Status> {
         if self.special() & special::UNCORRECTABLE == 0 {
             return Ok(());
@@ -273,6 +282,14 @@ impl Namespace {
         self.set_special(special::UNCORRECTABLE, !self.uncorrectable.is_empty());
     }
 
+    /// Cuts off what writes that were under way when it became smaller have put behind its end.
+    pub(super) fn trim(&self) -> Result<(), BackendError> {
+        match &*self.backend {
+            Backend::Device(device) => device.trim(),
+            _ => Ok(()),
+        }
+    }
+
     /// Lets another gateway write to its blocks, or makes sure that only this target does.
     pub(super) fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
         self.backend.set_standby(is_standby)
@@ -302,6 +319,18 @@ impl Namespace {
         let end = start.checked_add(blocks)?;
         (end <= self.blocks())
             .then(|| ByteRange { offset: start << self.block_shift, length: blocks << self.block_shift })
+    }
+
+    /// The bytes that it does not have.
+    pub(super) fn behind_end(&self) -> ByteRange {
+        let offset = self.blocks() << self.block_shift;
+        ByteRange { offset, length: u64::MAX - offset }
+    }
+
+    /// Whether a range that was checked is still there; the namespace may have become smaller.
+    pub(super) fn check_end(&self, range: ByteRange) -> Result<(), Status> {
+        let (start, blocks) = self.blocks_of(range);
+        self.bytes(start, blocks).map(drop).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())
     }
 
     /// The same, with the status for a range that does not.

@@ -120,10 +120,15 @@ impl Connection {
             self.held_back.push_back(index);
             return Err(None);
         }
-        if !matches!(work, Work::Spoil { .. }) {
-            written.iter().try_for_each(|range| namespace.mend(*range)).map_err(Some)?;
+        // What may fail yet is mended when it has not; here it is only made sure that it can be.
+        let may_fail =
+            matches!(*namespace.backend, Backend::Device(_)) && !matches!(work, Work::Deallocate { .. });
+        match work {
+            Work::Spoil { .. } => Ok(()),
+            _ if may_fail => written.iter().try_for_each(|range| namespace.check_mend(*range)),
+            _ => written.iter().try_for_each(|range| namespace.mend(*range)),
         }
-        Ok(())
+        .map_err(Some)
     }
 
     fn do_in_nothing(&mut self, index: u16, namespace: &Namespace) -> Status {
@@ -148,7 +153,14 @@ impl Connection {
         namespace: &Namespace,
         env: &mut Environment<'_>,
     ) -> Step {
-        let operation = match self.slots.at(index).work {
+        let work = self.slots.at(index).work;
+        if let Work::Write { range, .. } | Work::Zero { range, .. } = work
+            && let Err(status) = namespace.check_end(range)
+        {
+            // The namespace became smaller while the command waited: its file would grow again.
+            return Step::Done(status);
+        }
+        let operation = match work {
             Work::Write { range, durable } => match self.slots.lend(index) {
                 Some(buffer) => StorageOp::Write { buffer, offset: range.offset, durable },
                 None => return Step::Done(Status::INTERNAL_ERROR),
@@ -172,10 +184,11 @@ impl Connection {
                 return Step::Done(namespace.spoil(range).err().unwrap_or(Status::SUCCESS));
             }
             Work::Copy { .. } => {
-                return match self.check_copy(index, namespace) {
+                let checked = self.check_copy(index, namespace);
+                return match checked.and_then(|_| self.copy_on_storage(index, device, namespace, env)) {
                     Err(status) => Step::Done(status),
-                    Ok(_) if self.copy_on_storage(index, device, namespace, env) => Step::Started,
-                    Ok(_) => Step::Done(Status::SUCCESS),
+                    Ok(true) => Step::Started,
+                    Ok(false) => Step::Done(Status::SUCCESS),
                 };
             }
             Work::Zero { range, method, durable, .. } => {
@@ -314,9 +327,12 @@ impl Connection {
             Work::Read { .. } if moved == length as usize => self.send_slot(index, length, env.now),
             // Somebody cut the file below the namespace.
             Work::Read { .. } => self.media_failure(index, Status::UNRECOVERED_READ_ERROR, env),
-            Work::Write { .. } if moved == length as usize => match self.slots.at(index).partner {
+            Work::Write { range, .. } if moved == length as usize => match self.slots.at(index).partner {
                 Some(first) => self.end_pair(first, index, true, env),
-                None => self.finish(index, Status::SUCCESS, env),
+                None => {
+                    let status = self.mend(index, range).err().unwrap_or(Status::SUCCESS);
+                    self.finish(index, status, env);
+                }
             },
             Work::Write { .. } => self.media_failure(index, Status::WRITE_FAULT, env),
             Work::Compare { .. } if moved != length as usize => {
@@ -335,6 +351,9 @@ impl Connection {
                     ZeroMethod::Allocate(_) => range.length,
                     ZeroMethod::Write => moved as u64,
                 };
+                if let Err(status) = self.mend(index, ByteRange { offset: range.offset, length: done }) {
+                    return self.finish(index, status, env);
+                }
                 let left = ByteRange { offset: range.offset + done, length: range.length - done };
                 // Written zeroes are durable by themselves; allocated ones need one more step.
                 let finished =
@@ -401,6 +420,11 @@ impl Connection {
                 self.media_failure(index, status, env);
             }
         }
+    }
+
+    /// Lets blocks be read again that have been written.
+    fn mend(&mut self, index: u16, range: ByteRange) -> Result<(), Status> {
+        self.slots.at(index).attachment().map_or(Ok(()), |attachment| attachment.namespace.mend(range))
     }
 
     pub(super) fn media_failure(&mut self, index: u16, status: Status, env: &mut Environment<'_>) {

@@ -22,7 +22,8 @@ struct Range {
 /// The marked blocks of one namespace. Where there are none, as almost always, the data path pays one relaxed
 /// load.
 ///
-/// Marks do not outlive the target. Commands that run at the same time on the same blocks have no order, so a
+/// Marks do not outlive the target: they say that a host wants to see an error, as tests of error handling do, and nothing of
+/// the medium, which has the data from before; a host that repairs blocks writes them. Commands that run at the same time on the same blocks have no order, so a
 /// read that overlaps with the marking may see either; one that starts after the marking completed sees it,
 /// since the completion went through the system's sockets in between.
 #[derive(Debug, Default)]
@@ -64,13 +65,25 @@ impl Uncorrectable {
         self.replace(&mut ranges, first..behind, &[merged])
     }
 
-    /// Makes `blocks` blocks from `start` on good again, as a write does. It is to be called before the
-    /// medium is written: what cannot be noted must not be written either, or the new data could never be
-    /// read.
+    /// Whether `clear` would do. It is to be asked before the medium is written: what cannot be noted must not be written
+    /// either, or the new data could never be read.
+    ///
+    /// # Errors
+    /// As `clear`.
+    pub(super) fn check_clear(&self, start: u64, blocks: u64) -> Result<(), TooManyRanges> {
+        self.clear_if(start, blocks, false)
+    }
+
+    /// Makes `blocks` blocks from `start` on good again, as a write does that has come to the medium: one that fails leaves
+    /// them as they were.
     ///
     /// # Errors
     /// When a range would fall in two and there are `UNCORRECTABLE_RANGES_MAX` already: the write fails.
     pub(super) fn clear(&self, start: u64, blocks: u64) -> Result<(), TooManyRanges> {
+        self.clear_if(start, blocks, true)
+    }
+
+    fn clear_if(&self, start: u64, blocks: u64, is_meant: bool) -> Result<(), TooManyRanges> {
         if self.is_empty() {
             return Ok(());
         }
@@ -87,7 +100,11 @@ impl Uncorrectable {
         let remain = [left, right];
         let from = usize::from(left.start >= left.end);
         let to = if right.start >= right.end { 1 } else { 2 };
-        self.replace(&mut ranges, first..behind, remain.get(from..to).unwrap_or(&[]))
+        let remain = remain.get(from..to).unwrap_or(&[]);
+        if is_meant {
+            return self.replace(&mut ranges, first..behind, remain);
+        }
+        check_count(&ranges, behind - first, remain.len()).map(drop)
     }
 
     /// Whether one of the `blocks` blocks from `start` on is marked.
@@ -115,11 +132,7 @@ impl Uncorrectable {
         at: std::ops::Range<usize>,
         by: &[Range],
     ) -> Result<(), TooManyRanges> {
-        let count = ranges.len() - at.len() + by.len();
-        // Fewer ranges than before are always taken, however many there are.
-        if count > UNCORRECTABLE_RANGES_MAX && count > ranges.len() {
-            return Err(TooManyRanges);
-        }
+        let count = check_count(ranges, at.len(), by.len())?;
         ranges.splice(at, by.iter().copied());
         self.count.store(count, Ordering::Relaxed);
         Ok(())
@@ -128,6 +141,13 @@ impl Uncorrectable {
     fn lock(&self) -> MutexGuard<'_, Vec<Range>> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many ranges there are when some go and others come.
+fn check_count(ranges: &[Range], going: usize, coming: usize) -> Result<usize, TooManyRanges> {
+    let count = ranges.len() - going + coming;
+    // Fewer ranges than before are always taken, however many there are.
+    if count > UNCORRECTABLE_RANGES_MAX && count > ranges.len() { Err(TooManyRanges) } else { Ok(count) }
 }
 
 /// No blocks are no range; block numbers end at `u64::MAX`.
@@ -205,6 +225,9 @@ mod tests {
         }
         assert_eq!(uncorrectable.mark(limit * 10, 1), Err(TooManyRanges));
         assert!(!uncorrectable.touches(limit * 10, 1));
+        assert_eq!(uncorrectable.check_clear(1, 1), Err(TooManyRanges), "one range would become two");
+        assert_eq!(uncorrectable.check_clear(0, 3), Ok(()));
+        assert!(uncorrectable.touches(0, 3), "it was only asked");
         assert_eq!(uncorrectable.clear(1, 1), Err(TooManyRanges), "one range would become two");
         assert!(uncorrectable.touches(1, 1));
         // What needs no further range still works: growing, shrinking, joining.

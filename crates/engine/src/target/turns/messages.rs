@@ -102,7 +102,7 @@ impl Turns {
     /// Ends what waits of the fenced commands; the fence is passed when the storage has none of them either.
     fn on_fence(&mut self, fence: Arc<Fence>, now: Moment) {
         match &fence.fenced {
-            Fenced::Writes(..) | Fenced::Changes(_) => {}
+            Fenced::Writes(..) | Fenced::Changes(_) | Fenced::Beyond(_) => {}
             Fenced::Waiting => {
                 let has_ended = |connection: &Connection| match &connection.session {
                     Session::New => false,
