@@ -331,6 +331,28 @@ fn a_full_disk_costs_the_writes_that_do_not_fit() {
         let durable = IoCommand::Write { start: 2000, blocks: 2, force_unit_access: true }.encode(2);
         let status = queue.run(durable, Give::Asked(&pattern(8192, 3))).status;
         assert_status(status, Status::CAPACITY_EXCEEDED, "a durable one");
+        // Blocks that cannot be read stay so when what should replace them did not come to the medium.
+        let spoil = IoCommand::WriteUncorrectable { start: 2000, blocks: 2 }.encode(2);
+        assert_eq!(queue.run(spoil, Give::Nothing).status, Status::SUCCESS);
+        let copy = nvme::io::encode_copy_ranges(nvme::io::CopyFormat::Format0, &[(0, 2)]);
+        let copy_command = |start| {
+            let format = nvme::io::CopyFormat::Format0;
+            IoCommand::Copy { start, ranges: 1, format, force_unit_access: false }.encode(2)
+        };
+        for status in [
+            queue.write(full, 2000, &pattern(8192, 3), true).status,
+            queue.run(durable, Give::Asked(&pattern(8192, 3))).status,
+            queue.run(copy_command(2000), Give::Capsule(&copy)).status,
+        ] {
+            assert_status(status, Status::CAPACITY_EXCEEDED, "a write over unreadable blocks");
+            for start in 2000..2002 {
+                let status = queue.read(full, start, 1).status;
+                assert_status(status, Status::UNRECOVERED_READ_ERROR, "it failed, and they are as they were");
+            }
+        }
+        let deallocate = IoCommand::DatasetManagement { ranges: 1, deallocate: true }.encode(2);
+        let ranges = nvme::io::encode_ranges(&[(2000, 2)]);
+        assert_eq!(queue.run(deallocate, Give::Capsule(&ranges)).status, Status::SUCCESS);
         assert!(media_errors(&mut host) > 0, "the health log counts them");
         let read = queue.read(full, 0, 64);
         assert!(read.status.is_success() && read.data == kept, "what was there can be read");
@@ -386,4 +408,53 @@ fn a_file_cut_short_costs_the_reads_behind_its_end() {
         drop((host, queue));
         eventually("the connections are gone", || target.connections() == 0);
     }
+}
+
+/// Names the engine of a process of this program that has little stack on its threads.
+const LITTLE_STACK: &str = "SELVEDGE_TEST_LITTLE_STACK";
+
+#[test]
+fn a_thousand_waiting_commands_that_fail_need_no_deep_stack() {
+    let Ok(engine) = std::env::var(LITTLE_STACK) else {
+        for engine in ENGINES {
+            let mut program = Command::new(std::env::current_exe().unwrap());
+            program.args([
+                "--exact",
+                "a_thousand_waiting_commands_that_fail_need_no_deep_stack",
+                "--nocapture",
+            ]);
+            program.env(LITTLE_STACK, format!("{engine:?}")).env("RUST_MIN_STACK", (192 << 10).to_string());
+            let outcome = program.output().unwrap();
+            let words = String::from_utf8_lossy(&outcome.stderr);
+            assert!(outcome.status.success(), "{engine:?}: {}: {words}", outcome.status);
+        }
+        return;
+    };
+    let engine = ENGINES.into_iter().find(|known| format!("{known:?}") == engine).unwrap();
+    let target = TestTarget::start(engine);
+    let options = raw_host::Options { entries: 1024, ..raw_host::Options::default() };
+    let host = Host::connect_with(target.address(), options);
+    let mut queue = host.io(1);
+    let space = SPACES[5];
+    let spoil = IoCommand::WriteUncorrectable { start: 2047, blocks: 1 }.encode(space.nsid);
+    assert_eq!(queue.run(spoil, Give::Nothing).status, Status::SUCCESS);
+    // What is not taken from the socket holds all the buffers that a connection may have; the others wait for one.
+    let mut read = |start, blocks: u32| {
+        let command = IoCommand::Read { start, blocks, force_unit_access: false };
+        queue.submit(command.encode(space.nsid), Give::Room(blocks * space.block))
+    };
+    let large: Vec<u16> = (0..40).map(|_| read(0, 256)).collect();
+    let failing: Vec<u16> = (0..980).map(|_| read(2047, 1)).collect();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let mut failed = 0;
+    for _ in 0..large.len() + failing.len() {
+        let reply = queue.wait();
+        if large.contains(&reply.command_id) {
+            assert_eq!(reply.status, Status::SUCCESS);
+        } else {
+            assert_status(reply.status, Status::UNRECOVERED_READ_ERROR, "its block cannot be read");
+            failed += 1;
+        }
+    }
+    assert_eq!(failed, failing.len());
 }

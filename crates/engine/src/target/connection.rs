@@ -99,6 +99,7 @@ pub(super) struct Connection {
     pub(super) slots: Slots,
     /// Commands that wait for a buffer, in turn.
     pub(super) waiting: VecDeque<u16>,
+    pub(super) is_waking: bool,
     /// Commands that a fused pair holds back, or somebody who uses the same page of a memory namespace.
     pub(super) held_back: VecDeque<u16>,
     /// Commands that go on in the next turn, and the bytes that may still be worked on in this one.
@@ -162,6 +163,7 @@ impl Connection {
             // Connect itself needs one slot, for its data.
             slots: Slots::new(1),
             waiting: VecDeque::new(),
+            is_waking: false,
             held_back: VecDeque::new(),
             deferred: VecDeque::new(),
             work_left: WORK_BYTES_PER_TURN,

@@ -276,13 +276,18 @@ impl Connection {
 
     /// Starts commands that waited for a buffer, as long as there are any.
     pub(super) fn wake_waiting(&mut self, env: &mut Environment<'_>) {
+        // Who wakes may end at once, and its end comes here: the next one is this loop's, and not another's below it.
+        if std::mem::replace(&mut self.is_waking, true) {
+            return;
+        }
         while let Some(&index) = self.waiting.front() {
             let length = self.slots.at(index).length as usize;
             if !self.slots.may_hold(length) || self.work_left == 0 {
-                return;
+                break;
             }
             self.waiting.pop_front();
             self.start_waiting(index, env);
         }
+        self.is_waking = false;
     }
 }
