@@ -156,6 +156,7 @@ fn hint(error: &io::Error, path: &Path) -> String {
 
 /// An open backend.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one for each namespace, behind an Arc")]
 pub enum Backend {
     /// Memory.
     Memory(Memory),

@@ -2,9 +2,7 @@
 //! files and devices that cannot be told from others. What has an identity of its own is not here.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +10,7 @@ use uuid::Uuid;
 
 use super::machine_id::{MachineId, random_uuid};
 use crate::limits::{IDENTITIES_FILE_BYTES_MAX, IDENTITIES_KEPT_MAX};
+use crate::private_folder::PrivateFolder;
 
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
@@ -86,16 +85,10 @@ impl KeptIdentities {
     }
 
     fn read(&self) -> io::Result<Content> {
-        let file = match File::open(self.path()) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Content::default()),
-            Err(error) => return Err(error),
+        let folder = PrivateFolder::make(&self.directory).map_err(io::Error::other)?;
+        let Some(text) = folder.read(NAME, IDENTITIES_FILE_BYTES_MAX).map_err(io::Error::other)? else {
+            return Ok(Content::default());
         };
-        let mut text = Vec::new();
-        file.take(IDENTITIES_FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
-        if text.len() as u64 > IDENTITIES_FILE_BYTES_MAX {
-            return Err(self.wrong(format!("it has more than {IDENTITIES_FILE_BYTES_MAX} bytes")));
-        }
         let damaged = |error| {
             self.wrong(format!(
                 "it is damaged ({error}); restore it, or remove it and have hosts see other disks"
@@ -113,24 +106,20 @@ impl KeptIdentities {
 
     /// Puts another content in its place, whole or not at all.
     fn write(&self, content: &Content) -> io::Result<()> {
-        let new = self.directory.join(format!("{NAME}.new"));
         let text = serde_json::to_vec_pretty(&Content {
             version: VERSION,
             machine: content.machine,
             places: content.places.clone(),
         })?;
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&new)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&new, self.path())?;
-        File::open(&self.directory)?.sync_all()
+        let folder = PrivateFolder::make(&self.directory).map_err(io::Error::other)?;
+        folder.replace(NAME, &text).map_err(io::Error::other)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
