@@ -200,14 +200,15 @@ fn a_host_needs_no_proper_name_where_any_host_may_connect() {
         for (number, (name, kind)) in
             [("", Peculiarity::EmptyHostNqn), ("client-7", Peculiarity::OddHostNqn)].into_iter().enumerate()
         {
-            let options = Options { host_nqn: name.to_owned(), ..Options::default() };
+            let host_id = [7 + number as u8; 16];
+            let options = Options { host_nqn: name.to_owned(), host_id, ..Options::default() };
             let host = Host::connect_with(target.address(), options);
             let mut queue = host.io(1);
             let data = pattern(4096, number as u64);
             assert!(queue.write(SPACES[1], 0, &data, true).status.is_success());
             expect(&mut queue, SPACES[1], &data, "its I/O works");
             assert_eq!(seen(&target, kind), 2, "the admin queue and the I/O queue");
-            let other = ConnectData::new([7; 16], host.controller_id, raw_host::NQN, raw_host::HOST_NQN);
+            let other = ConnectData::new(host_id, host.controller_id, raw_host::NQN, raw_host::HOST_NQN);
             let reply = connects(&target, &host.options.connect(2), &other);
             assert_status(reply.status, Status::CONNECT_INVALID_PARAMETERS, "another host's queue");
             let metrics = target.target().metrics().to_prometheus();

@@ -201,13 +201,13 @@ fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
     // Blocks smaller than what O_DIRECT takes there, so that writes stay in the page cache until they are flushed.
     let serving = Serving::start(
         folder.path(),
-        &["-s", "0", "--namespace", &format!("file:{image},size=24m,block=512")],
+        &["-s", "0", "-n", NQN, "--namespace", &format!("file:{image},size=24m,block=512")],
     );
     let address = serving.run(&["status"])["ports"][0]["address"].as_str().expect("an address").to_owned();
     let port = address.rsplit(':').next().expect("a port");
     let writes = || {
         let arguments = ["bench", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--rw", "write", "--size", "8m"];
-        let more = ["--bs", "64k", "--fsync", "128", "--runtime", "2"];
+        let more = ["--bs", "64k", "--fsync", "128", "--runtime", "2", "--destroy-data"];
         selvedge(&[&arguments[..], &more].concat()).output().expect("the program runs")
     };
     let output = writes();
@@ -217,7 +217,7 @@ fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
     // Past what was written there is no room.
     disk.take_room(true);
     let arguments = ["bench", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--rw", "write", "--offset", "8m"];
-    let more = ["--size", "8m", "--bs", "64k", "--fsync", "128", "--runtime", "5"];
+    let more = ["--size", "8m", "--bs", "64k", "--fsync", "128", "--runtime", "5", "--destroy-data"];
     let output = selvedge(&[&arguments[..], &more].concat()).output().expect("the program runs");
     assert_ne!(output.status.code(), Some(0), "a Flush fails");
     disk.take_room(false);
@@ -242,7 +242,7 @@ fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
 #[test]
 fn a_namespace_is_added_with_all_that_its_specification_says() {
     let folder = tempfile::tempdir().expect("a folder");
-    let serving = Serving::start(folder.path(), &["-s", "0", "--namespace", "memory:1m"]);
+    let serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", "memory:1m"]);
     let spec = format!("{},shared=yes,write_delay=3s", file(folder.path(), "slow.img"));
     serving.run(&["namespace", "add", NQN, &spec]);
     let added = serving.run(&["namespace", "show", NQN, "2"]);
@@ -252,8 +252,8 @@ fn a_namespace_is_added_with_all_that_its_specification_says() {
 #[test]
 fn a_command_quiesce_time_is_fixed_measured_and_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let serving =
-        Serving::start(folder.path(), &["-s", "0", "--namespace", "memory:1m", "--command-quiesce", "auto"]);
+    let arguments = ["-s", "0", "-n", NQN, "--namespace", "memory:1m", "--command-quiesce", "auto"];
+    let serving = Serving::start(folder.path(), &arguments);
     let told = || {
         let told = serving.run(&["status"])["subsystems"][0].clone();
         (told["command_quiesce"].clone(), told["command_quiesce_ms"].clone())

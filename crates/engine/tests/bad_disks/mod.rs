@@ -107,8 +107,20 @@ impl Freezer {
         self.folder.path().join("disk")
     }
 
-    pub(crate) fn stand_still(&self, still: bool) {
-        run("fsfreeze", &[if still { "--freeze" } else { "--unfreeze" }, &text(&self.disk())]).unwrap();
+    /// Has it stand still until what this gives is dropped, also by a test that fails: a target that ends waits for its writes.
+    pub(crate) fn freeze(&self) -> Frozen<'_> {
+        run("fsfreeze", &["--freeze", &text(&self.disk())]).unwrap();
+        Frozen(self)
+    }
+}
+
+/// A file system that stands still.
+pub(crate) struct Frozen<'a>(&'a Freezer);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let thawed = run("fsfreeze", &["--unfreeze", &text(&self.0.disk())]);
+        assert!(std::thread::panicking() || thawed.is_ok(), "{thawed:?}");
     }
 }
 
