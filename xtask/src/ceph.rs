@@ -2,14 +2,17 @@
 //! prepares the program and the lab's, which starts the clusters and has the checks.
 
 use std::path::Path;
+use std::time::Duration;
 
-use crate::command::Step;
+use crate::command::{Process, Step};
 use crate::guest::Scratch;
-use crate::test::{Options, Outcome};
+use crate::test::{Options, Outcome, passed_tests};
 use crate::{gateways, lab, workspace};
 
 /// Three clusters and some minutes of checks, on a machine that does other things as well.
 const LIMIT_S: u64 = 1800;
+/// A cluster that begins, on the same machine.
+const CLUSTER_LIMIT: Duration = Duration::from_secs(300);
 
 /// Where something is wrong, the logs stay.
 pub(crate) fn suite(options: &Options) -> Outcome {
@@ -20,6 +23,7 @@ pub(crate) fn suite(options: &Options) -> Outcome {
         Err(reason) => return Outcome::Failed(reason),
     };
     let results = [
+        ("the library", library(&lab, &scratch)),
         ("our own host", ours(&program, &lab, &scratch)),
         ("the kernel's host of two gateways", kernel(&program, &lab, &scratch)),
     ];
@@ -38,6 +42,26 @@ pub(crate) fn suite(options: &Options) -> Outcome {
         let _ = std::fs::remove_dir_all(&scratch.path);
     }
     Outcome::Passed(notes.join("; "))
+}
+
+/// The tests that take a cluster, on one of their own.
+fn library(lab: &Path, scratch: &Scratch) -> Result<String, String> {
+    let folder = scratch.path.join("library").display().to_string();
+    let up = Step::new(&lab.display().to_string(), &["ceph", "up", "--dir", &folder]);
+    let mut cluster = Process::start(&up).map_err(|error| format!("the lab does not start: {error}"))?;
+    let tests = cluster.wait_for_line("/ceph.conf", CLUSTER_LIMIT).map(|line| {
+        let of = ["test", "-p", "engine", "-p", "selvedge", "--test", "ceph_object", "--test", "gateways"];
+        let tests = workspace::cargo(&[&of[..], &["--no-fail-fast", "--", "--ignored"]].concat());
+        tests.env("SELVEDGE_CEPH_CONF", line.trim()).limit_s(LIMIT_S).run()
+    });
+    cluster.terminate();
+    let tests = tests?;
+    let count = passed_tests(&tests.output);
+    if tests.passed && count > 0 {
+        Ok(format!("{count} tests"))
+    } else {
+        Err(format!("{count} tests passed, others did not"))
+    }
 }
 
 /// What the lab checks with our own initiator.

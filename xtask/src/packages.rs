@@ -18,6 +18,18 @@ pub(crate) struct Package {
 /// What listing the files of the checkout takes.
 pub(crate) const CHECK: [Package; 1] = [Package { name: "git", evidence: "git" }];
 
+/// What tests find on a machine that has everything (crates/prerequisite): networks and terminals of their own, disks that fail, and
+/// Ceph's libraries.
+pub(crate) const UNIT: [Package; 7] = [
+    Package { name: "iproute2", evidence: "ip" },
+    Package { name: "bsdutils", evidence: "script" },
+    Package { name: "util-linux", evidence: "unshare" },
+    Package { name: "mount", evidence: "losetup" },
+    Package { name: "e2fsprogs", evidence: "mkfs.ext4" },
+    Package { name: "librados2", evidence: "/var/lib/dpkg/info/librados2.list" },
+    Package { name: "librbd1", evidence: "/var/lib/dpkg/info/librbd1.list" },
+];
+
 /// What building and running the guest takes.
 pub(crate) const GUEST: [Package; 9] = [
     Package { name: "qemu-system-x86", evidence: "qemu-system-x86_64" },

@@ -56,7 +56,7 @@ const SUITES: [Suite; 13] = [
     Suite {
         name: "unit",
         about: "every crate's tests and documentation tests",
-        packages: &[],
+        packages: &packages::UNIT,
         when: When::Always,
         run: unit,
     },
@@ -198,7 +198,7 @@ fn unit(_: &Options) -> Outcome {
 }
 
 /// The sum of libtest's own summaries.
-fn passed_tests(output: &str) -> u64 {
+pub(crate) fn passed_tests(output: &str) -> u64 {
     let lines = output.lines().filter_map(|line| line.split_once("test result: ")?.1.split_once(". "));
     lines.filter_map(|(_, counts)| counts.split_once(" passed")?.0.parse::<u64>().ok()).sum()
 }

@@ -2,6 +2,7 @@
 
 mod raw_host;
 
+use prerequisite::missing;
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -221,7 +222,7 @@ fn a_block_device_is_served_in_blocks_no_smaller_than_its_own() {
     File::create(&path).unwrap().set_len(4 << 20).unwrap();
     let device = match LoopDevice::new(&path, "4096") {
         Ok(device) => device,
-        Err(reason) => return println!("not tested, for there is no loop device to be had: {reason}"),
+        Err(reason) => return missing(format!("no loop device is to be had: {reason}")),
     };
     let name = device.0.display();
     let (error, text) = refusal(&config(block(&device.0), 512));
@@ -253,7 +254,7 @@ fn hosts_are_told_where_blocks_may_tear_when_the_power_is_lost() {
     // Its writes go through the page cache, whatever it says of its sectors.
     let device = match LoopDevice::new(&path, "512") {
         Ok(device) => device,
-        Err(reason) => return println!("not tested, for there is no loop device to be had: {reason}"),
+        Err(reason) => return missing(format!("no loop device is to be had: {reason}")),
     };
     for block_size in [512, 4096] {
         let target = Target::start(&config(block(&device.0), block_size)).unwrap();
@@ -306,7 +307,7 @@ fn a_full_disk_costs_the_writes_that_do_not_fit() {
     for engine in ENGINES {
         let disk = match SmallDisk::new() {
             Ok(disk) => disk,
-            Err(reason) => return println!("not tested, for nothing can be mounted here: {reason}"),
+            Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
         };
         let ballast = disk.0.path().join("ballast");
         std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();

@@ -16,6 +16,7 @@ use nvme::identify::bits::attributes;
 use nvme::identify::{Cns, IdentifyNamespace};
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
 use nvme::log_page::{LogPageId, SmartLog, critical_warning};
+use prerequisite::missing;
 use raw_host::{Client, ENGINES, Give, HOST_NQN, Host, Kind, NQN, Options, Space, TestTarget, pattern};
 use zerocopy::FromBytes;
 
@@ -116,7 +117,7 @@ fn after_a_failed_sync_nothing_is_written_until_the_namespace_is_reopened() {
     for engine in ENGINES {
         let disk = match LyingDisk::new() {
             Ok(disk) => disk,
-            Err(reason) => return println!("not tested, for nothing can be mounted here: {reason}"),
+            Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
         };
         let target = serve(engine, &disk);
         let other = Options { host_nqn: format!("{HOST_NQN}-2"), host_id: [8; 16], ..Options::default() };
@@ -187,7 +188,7 @@ fn a_durable_write_that_fails_counts_like_a_sync() {
     for engine in ENGINES {
         let disk = match LyingDisk::new() {
             Ok(disk) => disk,
-            Err(reason) => return println!("not tested, for nothing can be mounted here: {reason}"),
+            Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
         };
         let target = serve(engine, &disk);
         let host = Host::connect(target.address());

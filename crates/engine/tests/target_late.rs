@@ -14,6 +14,7 @@ use engine::target::{CommandQuiesce, NamespaceConfig, NamespaceStatus, Subsystem
 use nvme::Status;
 use nvme::identify::{Cns, IdentifyController};
 use nvme::io::IoCommand;
+use prerequisite::missing;
 use raw_host::{ENGINES, Give, Host, Kind, NQN, Space, TestTarget, eventually, pattern};
 use zerocopy::FromBytes;
 
@@ -58,7 +59,7 @@ fn writes_that_outlive_the_promise_are_told_with_and_without_their_host() {
     for engine in ENGINES {
         let freezer = match Freezer::new() {
             Ok(freezer) => freezer,
-            Err(reason) => return println!("not tested, for nothing can be mounted here: {reason}"),
+            Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
         };
         let target = serve(engine, &freezer, CommandQuiesce::Fixed, Some(100));
         let host = Host::connect(target.address());
@@ -105,7 +106,7 @@ fn writes_that_outlive_the_promise_are_told_with_and_without_their_host() {
 fn a_measured_promise_follows_the_storage() {
     let freezer = match Freezer::new() {
         Ok(freezer) => freezer,
-        Err(reason) => return println!("not tested, for nothing can be mounted here: {reason}"),
+        Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
     };
     let target = serve(Engine::Automatic, &freezer, CommandQuiesce::Auto, None);
     let (mut host, mut other) = (Host::connect(target.address()), Host::connect(target.address()));

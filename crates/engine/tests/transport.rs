@@ -1,6 +1,7 @@
 //! TCP and MPTCP at both ends: what really carries a connection is what both ends say, whatever one end wanted, and
 //! congestion control is what was asked for.
 
+use prerequisite::missing;
 use std::io;
 use std::net::SocketAddr;
 use std::thread::sleep;
@@ -36,7 +37,7 @@ fn has_mptcp() -> bool {
     match open(Transport::Mptcp, None) {
         Ok(_) => true,
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            println!("not tested: {error}");
+            missing(error);
             false
         }
         Err(error) => panic!("{error}"),
@@ -138,8 +139,7 @@ fn ipv6_and_its_wildcard_carry_both() {
     }
     let options = ListenOptions { transport: Transport::Mptcp, congestion: None, backlog: 16 };
     let Ok(listener) = listen("[::]:0".parse().unwrap(), &options) else {
-        println!("not tested: this machine has no IPv6");
-        return;
+        return missing("this machine has no IPv6");
     };
     let service = listener.address().port();
     for address in [SocketAddr::from(([127, 0, 0, 1], service)), format!("[::1]:{service}").parse().unwrap()]

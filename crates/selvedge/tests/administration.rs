@@ -4,6 +4,7 @@
 #[path = "../../engine/tests/bad_disks/mod.rs"]
 mod bad_disks;
 
+use prerequisite::missing;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -194,7 +195,7 @@ fn listed(serving: &Serving) -> Value {
 fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
     let disk = match bad_disks::LyingDisk::new() {
         Ok(disk) => disk,
-        Err(reason) => return println!("not tested, for nothing can be mounted here: {reason}"),
+        Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
     };
     let folder = tempfile::tempdir().expect("a folder");
     let image = bad_disks::text(&disk.file());

@@ -3,6 +3,7 @@
 
 mod serving;
 
+use prerequisite::missing;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
@@ -39,7 +40,7 @@ impl OnTerminal {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         if Command::new("script").arg("--version").output().is_err() {
-            println!("not tested: no `script` here, which makes terminals");
+            missing("no `script` here, which makes terminals");
             return None;
         }
         let mut child = command.spawn().expect("timeout is there");

@@ -418,13 +418,14 @@ pub(super) fn string_in(bytes: &[c_char]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use prerequisite::missing;
+
     use super::*;
 
     #[test]
     fn a_late_connection_is_looked_after_by_one() {
         let Ok(libraries) = libraries() else {
-            eprintln!("skipped: librados or librbd is not installed");
-            return;
+            return missing("librados or librbd is not installed");
         };
         let folder = tempfile::tempdir().unwrap();
         let conf = folder.path().join("ceph.conf");
@@ -444,8 +445,7 @@ mod tests {
     #[test]
     fn the_file_wins_over_our_defaults() {
         let Ok(libraries) = libraries() else {
-            eprintln!("skipped: librados or librbd is not installed");
-            return;
+            return missing("librados or librbd is not installed");
         };
         let folder = tempfile::tempdir().unwrap();
         let conf = folder.path().join("ceph.conf");

@@ -1,5 +1,6 @@
 //! What is announced, and that a browser finds it. Packets stay in a network namespace that ends with the test.
 
+use prerequisite::missing;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -90,8 +91,7 @@ fn a_browser_finds_the_service_follows_it_and_sees_it_go() {
     };
     let allowed = enter().arg("true").stderr(Stdio::null()).status();
     if !allowed.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no network namespace can be made here (it takes root and unshare)");
-        return;
+        return missing("no network namespace can be made here (it takes root and unshare)");
     }
     let name = "announce::tests::a_browser_finds_the_service_follows_it_and_sees_it_go";
     let child = enter()
