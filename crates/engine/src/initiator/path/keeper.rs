@@ -11,7 +11,7 @@ use nvme::log_page::{AnaState, LogPageId};
 use super::candidate::Access;
 use super::join;
 use super::quiesce;
-use super::set::{Shared, lock};
+use super::set::Shared;
 use crate::initiator::{ConnectOptions, Controller, InitiatorError, NamespaceInfo};
 use crate::limits::CONNECT_TIMEOUT_MS;
 use crate::ring::{self, Moment};
@@ -121,7 +121,9 @@ fn connect(
     }
     let namespace = controller.namespace(shared.options.nsid)?;
     let ana = join::ana_state(&controller, &namespace)?;
-    let _turn = lock(&shared.joining);
+    let Some(_turn) = shared.joining.take(|| shared.is_stopping()) else {
+        return Err(InitiatorError::Disconnected { address: path.options.address });
+    };
     shared.compare(&controller, &namespace)?;
     let recognized = shared.recognize(index, &controller, &namespace);
     recognized.map_err(|reason| {

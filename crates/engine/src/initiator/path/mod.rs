@@ -22,6 +22,7 @@ mod round_robin;
 mod sample;
 mod set;
 mod state;
+mod turn;
 
 pub use lane::ConnectionReport;
 pub use options::PathOptions;

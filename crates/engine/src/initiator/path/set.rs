@@ -13,6 +13,7 @@ use super::keeper;
 use super::quiesce::{self, Quiescing};
 use super::sample;
 use super::state::{Path, PathState};
+use super::turn::Turns;
 use super::{IoPolicy, PathOptions};
 use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
 use crate::limits::PATHS_MAX;
@@ -50,8 +51,8 @@ pub(super) struct Shared {
     wakers: Mutex<Vec<(u64, Waker)>>,
     wakers_made: AtomicU64,
     found: Mutex<Option<Found>>,
-    /// Held while a path is looked at that is to join the others.
-    pub(super) joining: Mutex<()>,
+    /// Taken while a path is looked at that is to join the others.
+    pub(super) joining: Turns,
     pub(super) quiescing: Mutex<Vec<Quiescing>>,
 }
 
@@ -229,16 +230,17 @@ impl Paths {
         check(&options)?;
         let now = ring::now();
         let paths = options.paths.iter().map(|path| Path::new(path.clone(), now)).collect();
+        let bell = Arc::new(Bell::default());
         let shared = Arc::new(Shared {
             paths,
             options,
             generation: AtomicU64::new(1),
             stopping: AtomicBool::new(false),
-            bell: Arc::new(Bell::default()),
+            bell: bell.clone(),
             wakers: Mutex::new(Vec::new()),
             wakers_made: AtomicU64::new(0),
             found: Mutex::new(None),
-            joining: Mutex::new(()),
+            joining: Turns::new(bell),
             quiescing: Mutex::new(Vec::new()),
         });
         let set = Self { shared, threads: Mutex::new(Vec::new()) };
