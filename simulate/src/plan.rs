@@ -6,6 +6,7 @@ use engine::simulation::Random;
 use nvme::tcp::Digests;
 
 use crate::leaver::LeaverPlan;
+use crate::tenants::TenantPlan;
 use crate::visitor::VisitorPlan;
 
 /// Something that happens to somebody.
@@ -141,6 +142,8 @@ pub(crate) struct Plan {
     pub(crate) visitor: Option<VisitorPlan>,
     /// Somebody who comes, begins to write, and leaves in the midst of it.
     pub(crate) leaver: Option<LeaverPlan>,
+    /// Two hosts of different rights, with a subsystem of their own.
+    pub(crate) tenants: Option<TenantPlan>,
 }
 
 impl Plan {
@@ -179,6 +182,7 @@ impl Plan {
             is_busy,
             visitor: None,
             leaver: None,
+            tenants: None,
         };
         if !is_reserved && random.chance(200) {
             plan.visitor = Some(VisitorPlan {
@@ -219,6 +223,13 @@ impl Plan {
             if let Fault::PauseTarget { resets, .. } = &mut mishap.fault {
                 *resets = random.chance(300);
             }
+        }
+        if random.chance(250) {
+            self.tenants = Some(TenantPlan {
+                target: self.any_target(&mut random),
+                port: self.any_port(&mut random),
+                keep_alive_ms: random.between(1, 3) as u32 * 1000,
+            });
         }
     }
 

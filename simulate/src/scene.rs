@@ -18,7 +18,7 @@ use crate::history::History;
 use crate::host;
 use crate::plan::{Fault, Mishap, Plan};
 use crate::reservation::Reservation;
-use crate::{leaver, target, trace, visitor};
+use crate::{leaver, target, tenants, trace, visitor};
 
 /// Where the targets' volume is.
 pub(crate) const VOLUME: &str = "/volume";
@@ -174,7 +174,9 @@ impl Scene {
             hosts,
             ends: Cell::new(false),
             visitors_left: Cell::new(
-                usize::from(plan.visitor.is_some()) + usize::from(plan.leaver.is_some()),
+                usize::from(plan.visitor.is_some())
+                    + usize::from(plan.leaver.is_some())
+                    + usize::from(plan.tenants.is_some()),
             ),
             mishaps_left: Cell::new(plan.mishaps.len()),
             storage_is_busy: Cell::new(false),
@@ -199,6 +201,11 @@ impl Scene {
             let scene = self.clone();
             let machine = simulation::add_machine(&[]);
             simulation::start_process(leaver::PROCESS, machine, move || leaver::live(&scene, &leaver));
+        }
+        if let Some(tenants) = self.plan.tenants.clone() {
+            let scene = self.clone();
+            let machine = simulation::add_machine(&[]);
+            simulation::start_process(tenants::PROCESS, machine, move || tenants::live(&scene, &tenants));
         }
         for mishap in self.plan.mishaps.clone() {
             let scene = self.clone();
@@ -433,7 +440,7 @@ impl Scene {
     }
 
     /// Wants another configuration of a target.
-    fn change(&self, target: usize, how: impl FnOnce(&mut FabricConfig)) {
+    pub(crate) fn change(&self, target: usize, how: impl FnOnce(&mut FabricConfig)) {
         let seat = &self.targets[target];
         how(&mut seat.wanted.borrow_mut());
         seat.generation.set(seat.generation.get() + 1);

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::plan::Plan;
 use crate::scene::{Scene, address, volume};
+use crate::tenants;
 
 /// The subsystem that all targets serve.
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:simulated";
@@ -37,16 +38,16 @@ pub(crate) fn configuration(plan: &Plan, number: usize) -> FabricConfig {
         config.congestion = Some("system".to_owned());
         config
     };
-    FabricConfig {
-        ports: (0..plan.ports).map(port).collect(),
-        subsystems: vec![subsystem],
-        ..FabricConfig::default()
+    let mut subsystems = vec![subsystem];
+    if plan.tenants.as_ref().is_some_and(|tenants| tenants.target == number) {
+        subsystems.push(tenants::subsystem(plan.block_size));
     }
+    FabricConfig { ports: (0..plan.ports).map(port).collect(), subsystems, ..FabricConfig::default() }
 }
 
 /// Gives the volume another size.
 pub(crate) fn resize(config: &mut FabricConfig, bytes: u64) {
-    for namespace in config.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces) {
+    for namespace in &mut config.subsystems[0].namespaces {
         namespace.backend = BackendConfig::File { path: volume(), size: Some(bytes) };
     }
 }
