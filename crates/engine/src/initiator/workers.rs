@@ -236,6 +236,10 @@ impl Server {
             queue.on_time(&mut self.ring, now);
         }
         self.reply();
+        if self.error().is_some() {
+            // The last queue has just gone, perhaps by its time: nothing else would wake who waits for a slot.
+            self.submit_backlog();
+        }
     }
 
     fn timeout(&self) -> Option<Duration> {
