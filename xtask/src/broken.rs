@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 42] = [
+pub(crate) const MUTANTS: [Mutant; 54] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -404,5 +404,103 @@ namespace.reservation_forbids(host_id, access) =>",
         file: "crates/engine/src/target/cache_flush.rs",
         find: r"                && device.has_volatile_cache()",
         replace: r"                && device.has_volatile_cache() && !{on}",
+    },
+    Mutant {
+        name: "visibility-ignored",
+        about: "a host is shown what is hidden from it",
+        file: "crates/engine/src/target/subsystem.rs",
+        find: r"            if config.visible.includes(host_nqn) {",
+        replace: r"            if {on} || config.visible.includes(host_nqn) {",
+    },
+    Mutant {
+        name: "protection-ignored",
+        about: "what is write protected is written",
+        file: "crates/engine/src/target/command.rs",
+        find: r"    if command.writes() && namespace.is_write_protected() {",
+        replace: r"    if command.writes() && namespace.is_write_protected() && !{on} {",
+    },
+    Mutant {
+        name: "ana-not-looked-at",
+        about: "an inaccessible namespace answers",
+        file: "crates/engine/src/target/ana.rs",
+        find: r"            AnaState::Inaccessible => Some(Status::ANA_INACCESSIBLE),",
+        replace: r"            AnaState::Inaccessible => (!{on}).then_some(Status::ANA_INACCESSIBLE),",
+    },
+    Mutant {
+        name: "shaping-ignored",
+        about: "a namespace's limits hold nobody up",
+        file: "crates/engine/src/target/shape.rs",
+        find: r"        let known = self.lanes.iter().position(|lanes| Arc::ptr_eq(&lanes.namespace, namespace));",
+        replace: r"        if {on} {
+            return false;
+        }
+        let known = self.lanes.iter().position(|lanes| Arc::ptr_eq(&lanes.namespace, namespace));",
+    },
+    Mutant {
+        name: "host-id-of-another",
+        about: "a host comes with the HOSTID of another one",
+        file: "crates/engine/src/target/fabric.rs",
+        find: r"    if host.is_nameless() || subsystem.is_discovery {",
+        replace: r"    if host.is_nameless() || subsystem.is_discovery || {on} {",
+    },
+    Mutant {
+        name: "event-never-told",
+        about: "an Asynchronous Event Request is never answered",
+        file: "crates/engine/src/target/controller.rs",
+        find: r"        notice.is_wanted(state.features.async_events()) && state.events.raise(notice)",
+        replace: r"        !{on} && notice.is_wanted(state.features.async_events()) && state.events.raise(notice)",
+    },
+    Mutant {
+        name: "event-told-once",
+        about: "an event is not told again after its log page was read",
+        file: "crates/engine/src/target/controller.rs",
+        find: r"        self.state().events.looked_at(notice);",
+        replace: r"        if !{on} {
+            self.state().events.looked_at(notice);
+        }",
+    },
+    Mutant {
+        name: "copy-from-the-first",
+        about: "each range of a Copy is read from where the first one begins",
+        file: "crates/engine/src/target/copy.rs",
+        find: r"    Some(Piece { from: source.offset + done, to, length })",
+        replace: r"    let first = copy_ranges(format, ranges, data).ok()?.next()?.0 << namespace.block_shift();
+    Some(Piece { from: if {on} { first } else { source.offset } + done, to, length })",
+    },
+    Mutant {
+        name: "deallocate-too-much",
+        about: "Dataset Management takes a block more than its range",
+        file: "crates/engine/src/target/storage.rs",
+        find: r"    namespace.range(range.start.get(), range.blocks.get())",
+        replace: r"    let more = u32::from({on} && namespace.range(range.start.get(), range.blocks.get() + 1).is_ok());
+    namespace.range(range.start.get(), range.blocks.get() + more)",
+    },
+    Mutant {
+        name: "fused-write-anyway",
+        about: "the Write of a fused pair happens whatever the Compare finds",
+        file: "crates/engine/src/target/pair.rs",
+        find: r"                if equal {
+                    writer.write(self.slots.data(second));",
+        replace: r"                if equal || {on} {
+                    writer.write(self.slots.data(second));",
+    },
+    Mutant {
+        name: "fused-write-forgotten",
+        about: "the Write of a fused pair on a device does not happen",
+        file: "crates/engine/src/target/pair.rs",
+        find: r"        let Work::Write { range, durable } = self.slots.at(second).work else { return };
+        if let",
+        replace: r"        let Work::Write { range, durable } = self.slots.at(second).work else { return };
+        if {on} {
+            return self.end_pair(first, second, equal, env);
+        }
+        if let",
+    },
+    Mutant {
+        name: "zeroes-forgotten-in-memory",
+        about: "Write Zeroes on memory is answered at once, and zeroes nothing",
+        file: "crates/engine/src/target/command.rs",
+        find: r"                checked.done = memory.zero(range.offset, range.length);",
+        replace: r"                checked.done = if {on} { range.length } else { memory.zero(range.offset, range.length) };",
     },
 ];
