@@ -444,7 +444,8 @@ impl<'a> Job<'a> {
     }
 }
 
-fn send(bytes: &[u8]) -> Data {
+/// Data that a command sends.
+pub(crate) fn send(bytes: &[u8]) -> Data {
     let mut buffer = Buffer::zeroed(bytes.len());
     buffer.copy_from_slice(bytes);
     Data::Send(buffer)

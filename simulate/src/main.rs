@@ -10,6 +10,7 @@ mod reservation;
 mod scene;
 mod shrink;
 mod target;
+mod tenant;
 mod tenants;
 mod trace;
 mod visitor;

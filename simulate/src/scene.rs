@@ -205,7 +205,9 @@ impl Scene {
         if let Some(tenants) = self.plan.tenants.clone() {
             let scene = self.clone();
             let machine = simulation::add_machine(&[]);
-            simulation::start_process(tenants::PROCESS, machine, move || tenants::live(&scene, &tenants));
+            simulation::start_process(tenants::PROCESS, machine, move || {
+                tenants::live(&scene, &tenants, machine);
+            });
         }
         for mishap in self.plan.mishaps.clone() {
             let scene = self.clone();

@@ -9,12 +9,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
-use engine::initiator::{
-    Completion, ConnectOptions, Controller, Data, HostIdentity, InitiatorError, Queue, QueueState, Request,
-};
-use engine::limits::RECEIVE_LENGTH;
-use engine::ring::{Buffer, Event, Readiness, Ring, RingOptions};
-use engine::simulation::{self, Random, sleep};
+use engine::initiator::{Completion, ConnectOptions, Controller, Data, HostIdentity, InitiatorError};
+use engine::ring::Buffer;
+use engine::simulation::{self, Direction, MachineId, Random, sleep};
 use engine::target::{
     AnaGroupConfig, GroupState, NamespaceConfig, SubsystemConfig, Visibility, WriteProtection,
 };
@@ -22,11 +19,13 @@ use nvme::Status;
 use nvme::features::AsyncEvent;
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
 use nvme::log_page::LogPageId;
+use nvme::tcp::Digests;
 use uuid::Uuid;
 
 use crate::block;
-use crate::host;
+use crate::host::{self, send};
 use crate::scene::{Scene, address};
+use crate::tenant::Tenant;
 
 /// The name of their process.
 pub(crate) const PROCESS: &str = "tenants";
@@ -60,8 +59,6 @@ const BLOCKS: u64 = 64;
 const TASKS: usize = 40;
 /// Time between two things, in milliseconds.
 const PAUSE_MS_MAX: u64 = 60;
-/// The longest that anything may take when all is well.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest until a change is seen by a host that is well connected.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -103,10 +100,10 @@ pub(crate) fn subsystem(block_size: usize) -> SubsystemConfig {
 }
 
 /// The life of the tenants: they come, do what they do, and go, for as long as the scene lasts.
-pub(crate) fn live(scene: &Rc<Scene>, plan: &TenantPlan) {
+pub(crate) fn live(scene: &Rc<Scene>, plan: &TenantPlan, machine: MachineId) {
     let mut random = simulation::fork_random();
     while !scene.ends.get() {
-        if let Err(error) = visit(scene, plan, &mut random) {
+        if let Err(error) = visit(scene, plan, machine, &mut random) {
             simulation::say(|| format!("the tenants' visit is over: {error}"));
             if !scene.may_lose_connections() {
                 simulation::fail(format!("tenants were sent away: {error}"));
@@ -122,8 +119,14 @@ pub(crate) fn live(scene: &Rc<Scene>, plan: &TenantPlan) {
     scene.visitors_left.set(scene.visitors_left.get() - 1);
 }
 
-fn visit(scene: &Rc<Scene>, plan: &TenantPlan, random: &mut Random) -> Result<(), InitiatorError> {
-    let connect = |number| match Tenant::connect(scene, plan, identity(number)) {
+fn visit(
+    scene: &Rc<Scene>,
+    plan: &TenantPlan,
+    machine: MachineId,
+    random: &mut Random,
+) -> Result<(), InitiatorError> {
+    let digests = Digests { header: random.chance(300), data: random.chance(500) };
+    let connect = |number| match Tenant::connect(scene, options(plan, identity(number), digests)) {
         Ok(tenant) => Some(tenant),
         // They may have come before the target.
         Err(error) => {
@@ -134,7 +137,8 @@ fn visit(scene: &Rc<Scene>, plan: &TenantPlan, random: &mut Random) -> Result<()
     let (Some(first), Some(second)) = (connect(0), connect(1)) else { return Ok(()) };
     let size = BLOCKS as usize * scene.plan.block_size;
     let contents = [MEMORY, FILE].map(|nsid| Content { nsid, bytes: vec![0; size], may_be_zero: Vec::new() });
-    let mut visit = Visit { scene, plan, tenants: [first, second], contents, last_mark: 0 };
+    let tenants = [first, second];
+    let mut visit = Visit { scene, plan, machine, digests, tenants, contents, last_mark: 0 };
     let outcome = visit.run(random);
     for tenant in visit.tenants {
         tenant.leave();
@@ -150,129 +154,24 @@ struct Content {
     may_be_zero: Vec<u64>,
 }
 
-struct Tenant {
-    controller: Controller,
-    ring: Ring,
-    queue: Queue,
-    events: Vec<Event>,
-    scratch: Vec<u8>,
-}
-
 struct Visit<'a> {
     scene: &'a Rc<Scene>,
     plan: &'a TenantPlan,
+    machine: MachineId,
+    digests: Digests,
     tenants: [Tenant; 2],
     contents: [Content; 2],
     last_mark: u64,
 }
 
-impl Tenant {
-    fn connect(scene: &Scene, plan: &TenantPlan, host: HostIdentity) -> Result<Self, InitiatorError> {
-        let controller = Controller::connect(options(plan, host))?;
-        let mut ring = Ring::new(RingOptions::default()).expect("a simulated ring");
-        let queue = Queue::open(&mut ring, 1, &controller.queue_options(1))?;
-        let (events, scratch) = (Vec::new(), vec![0; RECEIVE_LENGTH]);
-        let mut tenant = Self { controller, ring, queue, events, scratch };
-        tenant.turn_until(scene, |queue| queue.state() == QueueState::Live)?;
-        Ok(tenant)
-    }
-
-    fn leave(mut self) {
-        self.queue.close(&mut self.ring);
-        if let Err(error) = self.controller.disconnect() {
-            simulation::say(|| format!("a tenant does not leave properly: {error}"));
-        }
-    }
-
-    /// Serves the queue until `holds`.
-    fn turn_until(&mut self, scene: &Scene, holds: impl Fn(&Queue) -> bool) -> Result<(), InitiatorError> {
-        let deadline = self.ring.now().after(PATIENCE);
-        while !holds(&self.queue) {
-            let now = self.ring.now();
-            if let Some(error) = self.queue.error() {
-                return Err(error.clone());
-            }
-            if now >= deadline {
-                if !scene.may_lose_connections() {
-                    simulation::fail("a target does not answer a tenant");
-                }
-                return Err(self.lost());
-            }
-            self.queue.flush(&mut self.ring);
-            self.queue.on_time(&mut self.ring, now);
-            self.events.clear();
-            if self.ring.wait(Some(Duration::from_micros(200)), &mut self.events).is_err() {
-                return Err(self.lost());
-            }
-            for event in &self.events {
-                if let Event::Ready { readiness, .. } = event {
-                    self.queue.on_ready(&mut self.ring, &mut self.scratch, *readiness);
-                }
-            }
-            if self.queue.has_more() {
-                let readable = Readiness { readable: true, ..Default::default() };
-                self.queue.on_ready(&mut self.ring, &mut self.scratch, readable);
-            }
-        }
-        Ok(())
-    }
-
-    fn lost(&self) -> InitiatorError {
-        let lost = InitiatorError::TimedOut {
-            address: self.controller.address(),
-            what: "an answer",
-            after: PATIENCE,
-        };
-        self.queue.error().cloned().unwrap_or(lost)
-    }
-
-    /// Does these commands, submitted together, and gives their ends in the same order.
-    fn execute<const N: usize>(
-        &mut self,
-        scene: &Scene,
-        nsid: u32,
-        commands: [(IoCommand, Data); N],
-    ) -> Result<[Completion; N], InitiatorError> {
-        let slots = self.queue.free_slots();
-        for (number, (command, data)) in commands.into_iter().enumerate() {
-            simulation::say(|| format!("a tenant asks namespace {nsid} for {command:?}"));
-            let mut entry = command.encode(nsid);
-            // Two at once are one fused operation.
-            entry.flags |= if N == 2 { number as u8 + 1 } else { 0 };
-            if self.queue.submit(Request { entry, data, user: number as u64 }).is_err() {
-                simulation::fail("a tenant's free queue takes no command");
-            }
-        }
-        self.turn_until(scene, |queue| queue.free_slots() == slots)?;
-        let mut ends = Vec::with_capacity(N);
-        while let Some(end) = self.queue.pop() {
-            if end.status == Status::HOST_PATH_ERROR {
-                return Err(self.lost());
-            }
-            simulation::say(|| format!("a tenant is answered: {}", end.status));
-            ends.push(end);
-        }
-        ends.sort_by_key(|end| end.user);
-        ends.try_into().map_err(|_| {
-            simulation::fail("a tenant's commands have not ended each once");
-            self.lost()
-        })
-    }
-}
-
-fn options(plan: &TenantPlan, host: HostIdentity) -> ConnectOptions {
+fn options(plan: &TenantPlan, host: HostIdentity, digests: Digests) -> ConnectOptions {
     ConnectOptions {
         host,
+        digests,
         io_queues: 1,
         keep_alive_ms: plan.keep_alive_ms,
         ..ConnectOptions::new(address(plan.target, plan.port), NQN)
     }
-}
-
-fn send(bytes: &[u8]) -> Data {
-    let mut buffer = Buffer::zeroed(bytes.len());
-    buffer.copy_from_slice(bytes);
-    Data::Send(buffer)
 }
 
 impl Visit<'_> {
@@ -292,6 +191,7 @@ impl Visit<'_> {
                 3 => self.take_others_identity()?,
                 4 => self.ask_too_often(random)?,
                 5 => self.come_and_go()?,
+                6 if self.digests.data => self.damage(random)?,
                 _ => self.use_shared(random)?,
             }
         }
@@ -406,7 +306,7 @@ impl Visit<'_> {
     /// Nobody comes with the HOSTID of a host that is there, under another name.
     fn take_others_identity(&mut self) -> Result<(), InitiatorError> {
         let other = HostIdentity { nqn: "nqn.2026-01.io.selvedge:intruder".to_owned(), id: identity(0).id };
-        let outcome = Controller::connect(options(self.plan, other));
+        let outcome = Controller::connect(options(self.plan, other, self.digests));
         // Whether its controller was there all the time.
         let is_served = self.tenants[0].controller.namespace_ids();
         match outcome {
@@ -444,6 +344,13 @@ impl Visit<'_> {
     fn come_and_go(&mut self) -> Result<(), InitiatorError> {
         for is_seen in [true, false] {
             let (tenant, seat) = (&self.tenants[SECOND], &self.scene.targets[self.plan.target]);
+            let is_so = seat.wanted.borrow().subsystems[1].namespaces[FLEETING as usize - 1]
+                .visible
+                .includes(&identity(SECOND).nqn);
+            if is_so == is_seen {
+                // A visit has ended before it was detached again.
+                continue;
+            }
             // What it was told of before is read, so that it is told again.
             tenant.controller.log_page(LogPageId::CHANGED_NAMESPACES, 0, 0, 4096)?;
             tenant.controller.events();
@@ -551,6 +458,31 @@ impl Visit<'_> {
         self.does(random, at, (command, Data::Send(data)))?;
         self.holds(at, start, &bytes);
         Ok(())
+    }
+
+    /// A byte is damaged on its way, and the data digest tells: the command fails, at whichever end it is seen.
+    fn damage(&mut self, random: &mut Random) -> Result<(), InitiatorError> {
+        let at = random.below(self.contents.len() as u64) as usize;
+        let (tenant, nsid, count) = (random.below(2) as usize, self.contents[at].nsid, 8);
+        let start = random.below(BLOCKS - count + 1);
+        let writes = random.chance(500);
+        simulation::damage(self.machine, Some(if writes { Direction::There } else { Direction::Back }));
+        let blocks = count as u32;
+        let (command, data) = if writes {
+            let command = IoCommand::Write { start, blocks, force_unit_access: false };
+            (command, Data::Send(self.fresh(start, count)))
+        } else {
+            let command = IoCommand::Read { start, blocks, force_unit_access: false };
+            (command, Data::Receive(self.buffer(count)))
+        };
+        let outcome = self.ask(tenant, nsid, command, data);
+        simulation::damage(self.machine, None);
+        let status = outcome?.status;
+        if status.without_flags() != Status::TRANSIENT_TRANSPORT_ERROR {
+            simulation::fail(format!("{command:?} with a damaged byte is answered {status}"));
+        }
+        // What a write that failed has left there is not known.
+        if writes { self.write(random, at, start, count) } else { Ok(()) }
     }
 
     fn zero(&mut self, random: &mut Random, at: usize, start: u64, count: u64) -> Result<(), InitiatorError> {

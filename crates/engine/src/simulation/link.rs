@@ -1,6 +1,7 @@
 //! Links: the ways between machines and addresses, how slow they are, and whether they carry anything. What travels over
 //! them is the network's.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::network::Arrival;
@@ -37,7 +38,42 @@ impl Default for Link {
     }
 }
 
+/// Where in what an end sends the byte is that is damaged: behind any header, and before the end of a block.
+const DAMAGE_AT: usize = 400;
+
+/// A byte that is to be damaged, of the next that a host sends or is sent on a connection.
+#[derive(Debug)]
+pub(super) struct Damage {
+    client: MachineId,
+    from: usize,
+    /// Bytes that have passed by connection.
+    passed: BTreeMap<usize, usize>,
+}
+
+impl Damage {
+    pub(super) fn new(client: MachineId, direction: Direction) -> Self {
+        let from = usize::from(direction == Direction::Back);
+        Self { client, from, passed: BTreeMap::new() }
+    }
+}
+
 impl World {
+    /// Damages a byte of what an end sends, where that is wanted.
+    pub(super) fn damage(&mut self, number: usize, from: usize, data: &mut [u8]) {
+        let client = self.network.connections[number].client;
+        let Some(damage) = &mut self.network.damage else { return };
+        if (damage.client, damage.from) != (client, from) {
+            return;
+        }
+        let passed = damage.passed.entry(number).or_default();
+        if let Some(byte) = data.get_mut(DAMAGE_AT.saturating_sub(*passed)) {
+            *byte ^= 0x10;
+            self.network.damage = None;
+        } else {
+            *passed += data.len();
+        }
+    }
+
     /// Gives a machine an address.
     pub(super) fn own(&mut self, address: IpAddr, machine: MachineId) {
         self.network.owners.insert(address, machine);

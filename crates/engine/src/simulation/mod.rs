@@ -114,6 +114,11 @@ pub fn set_link(host: MachineId, address: IpAddr, latency_us: (u64, u64), bytes_
     });
 }
 
+/// Damages a byte of what a host next sends, or is sent, some way into a connection's data; `None` takes that back.
+pub fn damage(host: MachineId, direction: Option<Direction>) {
+    with(|world| world.network.damage = direction.map(|direction| link::Damage::new(host, direction)));
+}
+
 /// Resets all connections over a link.
 pub fn reset(host: MachineId, address: IpAddr) {
     with(|world| world.reset_link(host, address));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
 
-use super::link::Link;
+use super::link::{Damage, Link};
 use super::scheduler::{MachineId, ProcessId, What, World};
 use crate::ring::{Moment, Readiness};
 
@@ -90,6 +90,7 @@ pub(super) struct Network {
     pub(super) connections: Vec<Connection>,
     listeners: Vec<Listener>,
     pub(super) links: BTreeMap<(MachineId, IpAddr), Link>,
+    pub(super) damage: Option<Damage>,
     pub(super) owners: BTreeMap<IpAddr, MachineId>,
 }
 
@@ -324,7 +325,10 @@ impl World {
     }
 
     /// Sends a segment on its way.
-    fn dispatch(&mut self, number: usize, from: usize, segment: Segment) {
+    fn dispatch(&mut self, number: usize, from: usize, mut segment: Segment) {
+        if let Segment::Data(data) = &mut segment {
+            self.damage(number, from, data);
+        }
         let latency = self.latency(number);
         let connection = &mut self.network.connections[number];
         let length = if let Segment::Data(data) = &segment { data.len() as u64 } else { 60 };
