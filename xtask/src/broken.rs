@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 54] = [
+pub(crate) const MUTANTS: [Mutant; 57] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -502,5 +502,26 @@ namespace.reservation_forbids(host_id, access) =>",
         file: "crates/engine/src/target/command.rs",
         find: r"                checked.done = memory.zero(range.offset, range.length);",
         replace: r"                checked.done = if {on} { range.length } else { memory.zero(range.offset, range.length) };",
+    },
+    Mutant {
+        name: "digest-not-checked",
+        about: "a target takes data whose digest is wrong",
+        file: "crates/engine/src/target/receiving.rs",
+        find: r"        if !digest_matches {",
+        replace: r"        if !digest_matches && !{on} {",
+    },
+    Mutant {
+        name: "digest-not-checked-by-the-host",
+        about: "a host takes data whose digest is wrong",
+        file: "crates/engine/src/initiator/queue/receive.rs",
+        find: r"        slot.damaged |= !digest_matches;",
+        replace: r"        slot.damaged |= !digest_matches && !{on};",
+    },
+    Mutant {
+        name: "backlog-not-told",
+        about: "who waits for a slot of a queue that timed out waits for ever",
+        file: "crates/engine/src/initiator/workers.rs",
+        find: r"        if self.error().is_some() {",
+        replace: r"        if self.error().is_some() && !{on} {",
     },
 ];
