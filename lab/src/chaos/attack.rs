@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use engine::limits::CONTROLLERS_MAX;
+
 use super::wire::{self, Connect};
 use crate::emulator::link::Dice;
 
@@ -19,18 +21,31 @@ const MANY: usize = 500;
 const SLOW: Duration = Duration::from_secs(1);
 /// Hostile controllers live so long without a keep alive, so that they make room for others.
 const KEEP_ALIVE_MS: u32 = 6_000;
+/// A stranger's Copy commands: so many on each of its queues, each of the most bytes that one may have, out of reach of the
+/// hosts whose data is checked.
+const COPIES: u16 = 100;
+const ONE_STRANGER: u64 = 1 << 40;
+const COPY_RANGES: u16 = 4;
+const COPY_RANGE_BYTES: u32 = 4 << 20;
+const COPY_FROM_BYTES: u64 = 16 << 20;
+const COPY_TO_BYTES: u64 = 48 << 20;
 /// Commands of a host that reads or sends nothing: a whole queue of the largest transfers.
 const COMMANDS: u16 = 127;
 const TRANSFER_BYTES: u32 = 1 << 20;
 const BLOCK_BYTES: u32 = 4096;
+
+/// Controllers that are asked for beyond what a target has.
+const BEYOND: usize = 16;
 
 /// What a hostile host does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Opens a connection and says nothing.
     Silent,
-    /// The same, up to the target's limit and beyond.
+    /// The same, ten thousand times.
     Connections,
+    /// As many, which stop after ICReq.
+    Greetings,
     /// Sends a byte of ICReq each second.
     SlowHandshake,
     /// Connects an admin queue and then sends a byte of a command each second.
@@ -49,12 +64,17 @@ pub(crate) enum Kind {
     Resets,
     /// Makes controllers up to the target's limit and beyond.
     Controllers,
+    /// Makes two thousand discovery controllers, which want no keep alive.
+    Discovery,
+    /// Has 1,600 Copy commands of 16 MiB under way on a namespace in memory, and sends another for each that ends.
+    Copies,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 11] = [
+    pub(crate) const ALL: [Kind; 14] = [
         Kind::Silent,
         Kind::Connections,
+        Kind::Greetings,
         Kind::SlowHandshake,
         Kind::HalfCommand,
         Kind::NeverReadsMemory,
@@ -64,12 +84,15 @@ impl Kind {
         Kind::OpenClose,
         Kind::Resets,
         Kind::Controllers,
+        Kind::Discovery,
+        Kind::Copies,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Kind::Silent => "silent",
             Kind::Connections => "connections",
+            Kind::Greetings => "greetings",
             Kind::SlowHandshake => "slow handshake",
             Kind::HalfCommand => "half a command",
             Kind::NeverReadsMemory => "never reads (memory)",
@@ -79,6 +102,19 @@ impl Kind {
             Kind::OpenClose => "open and close",
             Kind::Resets => "resets",
             Kind::Controllers => "controllers",
+            Kind::Discovery => "discovery",
+            Kind::Copies => "copies",
+        }
+    }
+
+    /// Connections that it takes at a time where that is not the choice of whoever attacks: more than a target lets in.
+    pub(crate) const fn connections(self) -> Option<usize> {
+        match self {
+            Kind::Connections | Kind::Greetings => Some(10_000),
+            Kind::Controllers => Some(CONTROLLERS_MAX + BEYOND),
+            Kind::Discovery => Some(2_000),
+            Kind::Copies => Some(1_600 / COPIES as usize),
+            _ => None,
         }
     }
 
@@ -97,6 +133,8 @@ pub(crate) struct Attack {
     /// Namespaces in memory and in a file.
     pub(crate) memory_nsid: u32,
     pub(crate) file_nsid: u32,
+    /// Bytes of the blocks of the one in memory.
+    pub(crate) block_bytes: u32,
     /// Connections at a time, of those kinds that hold them.
     pub(crate) connections: usize,
 }
@@ -194,19 +232,34 @@ impl Attack {
     /// A connected queue; of an admin queue, the controller too.
     fn queue(&self, host: u64, queue: u16, controller: u16) -> std::io::Result<(TcpStream, u16)> {
         let mut stream = self.greeted()?;
+        let is_discovery = self.kind == Kind::Discovery;
         let connect = Connect {
             host,
-            subsystem: &self.nqn,
+            subsystem: if is_discovery { wire::DISCOVERY } else { &self.nqn },
             queue,
             controller,
             entries: if queue == 0 { 32 } else { COMMANDS + 1 },
-            keep_alive_ms: KEEP_ALIVE_MS,
+            keep_alive_ms: if is_discovery { 0 } else { KEEP_ALIVE_MS },
         };
         stream.write_all(&connect.pdu())?;
         match wire::completion(&wire::read_pdu(&mut stream)?) {
             Some((word, 0)) => Ok((stream, word as u16)),
             _ => Err(ErrorKind::ConnectionRefused.into()),
         }
+    }
+
+    /// An admin queue and an I/O queue of a controller that works.
+    fn working(&self, host: u64) -> std::io::Result<(TcpStream, TcpStream)> {
+        let (mut admin, controller) = self.queue(host, 0, 0xffff)?;
+        admin.write_all(&wire::enable())?;
+        wire::read_pdu(&mut admin)?;
+        Ok((admin, self.queue(host, 1, controller)?.0))
+    }
+
+    fn copy(&self, cid: u16) -> Vec<u8> {
+        let block = |bytes: u64| bytes / u64::from(self.block_bytes);
+        let ranges = (block(COPY_FROM_BYTES), block(COPY_TO_BYTES));
+        wire::copy(cid, self.memory_nsid, COPY_RANGES, block(COPY_RANGE_BYTES.into()) as u16, ranges)
     }
 
     fn open(&self, host: u64) -> std::io::Result<Held> {
@@ -220,12 +273,20 @@ impl Attack {
                 let (stream, _) = self.queue(host, 0, 0xffff)?;
                 held(stream, None, wire::enable())
             }
-            Kind::Controllers => held(self.queue(host, 0, 0xffff)?.0, None, Vec::new()),
+            Kind::Controllers | Kind::Discovery => held(self.queue(host, 0, 0xffff)?.0, None, Vec::new()),
+            Kind::Greetings => {
+                let mut stream = self.connect()?;
+                stream.write_all(&wire::ic_request())?;
+                held(stream, None, Vec::new())
+            }
+            Kind::Copies => {
+                let (admin, mut stream) = self.working(ONE_STRANGER)?;
+                let commands: Vec<u8> = (0..COPIES).flat_map(|cid| self.copy(cid)).collect();
+                stream.write_all(&commands)?;
+                held(stream, Some(admin), Vec::new())
+            }
             Kind::NeverReadsMemory | Kind::NeverReadsFile | Kind::NeverSends => {
-                let (mut admin, controller) = self.queue(host, 0, 0xffff)?;
-                admin.write_all(&wire::enable())?;
-                wire::read_pdu(&mut admin)?;
-                let (mut stream, _) = self.queue(host, 1, controller)?;
+                let (admin, mut stream) = self.working(host)?;
                 let nsid = if self.kind == Kind::NeverReadsFile { self.file_nsid } else { self.memory_nsid };
                 let writes = self.kind == Kind::NeverSends;
                 let blocks = (TRANSFER_BYTES / BLOCK_BYTES) as u16;
@@ -254,8 +315,18 @@ impl Attack {
             // Who never reads does not see an end either; an error is told all the same.
             return matches!(held.stream.take_error(), Ok(None));
         }
-        match (&held.stream).read(&mut [0; 4096]) {
+        // A whole number of answers, so that none is read in part.
+        let mut answer = [0; 128 * wire::CAPSULE_RESPONSE_LENGTH];
+        match (&held.stream).read(&mut answer) {
             Ok(0) => false,
+            Ok(length) if self.kind == Kind::Copies => {
+                // Each that went well is followed by another. One that did not ends this queue, so that it is counted.
+                let mut answers = answer[..length].chunks(wire::CAPSULE_RESPONSE_LENGTH);
+                answers.all(|answer| match wire::command_id(answer) {
+                    Some(cid) => held.stream.write_all(&self.copy(cid)).is_ok(),
+                    None => false,
+                })
+            }
             Ok(_) => true,
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         }

@@ -4,11 +4,14 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use engine::limits::{CONNECTION_BUFFER_BYTES_MAX, CONTROLLERS_MAX, SEND_BYTES_MAX};
+use engine::limits::{
+    CONNECTION_BUFFER_BYTES_MAX, CONTROLLERS_PER_NETWORK_MAX, DISCOVERY_CONTROLLERS_MAX, SEND_BYTES_MAX,
+};
 use serde::Serialize;
 
 use super::attack::Kind;
-use super::ground::{Ground, connections_max};
+use super::door::Seen;
+use super::ground::{Ground, half_open_max};
 use super::host::{Deeds, Host, Plan, good_place};
 use super::sample::Sample;
 use super::target::Role;
@@ -34,6 +37,8 @@ pub(crate) struct Cost {
     pub(crate) attack: &'static str,
     /// Hostile connections that were there at a time, or, of those who hold none, that were made.
     pub(crate) connections: u64,
+    /// How many there may be at a time, where a quota says so.
+    pub(crate) connections_allowed: Option<u64>,
     pub(crate) refused: u64,
     pub(crate) added_kb: u64,
     /// For each connection, where connections are held; else in all.
@@ -47,12 +52,50 @@ pub(crate) struct Cost {
     pub(crate) left_kb: u64,
     pub(crate) left_descriptors: u64,
     pub(crate) back_after_s: f64,
+    /// How hosts fared that the operator has named, alone and beside it.
+    pub(crate) named_alone: Entries,
+    pub(crate) named_beside: Entries,
+    /// What is wrong with that.
+    pub(crate) named_fault: Option<String>,
+}
+
+/// How long a host took to get in, and another one's reads to end (ms).
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Entries {
+    pub(crate) entries: usize,
+    pub(crate) retries: u64,
+    pub(crate) median_ms: f64,
+    pub(crate) max_ms: f64,
+    pub(crate) reads: usize,
+    pub(crate) read_p50_ms: f64,
+    pub(crate) read_p99_ms: f64,
+    pub(crate) read_max_ms: f64,
+}
+
+impl Entries {
+    pub(crate) fn of(seen: &Seen) -> Entries {
+        Entries {
+            entries: seen.entries.len(),
+            retries: seen.retries,
+            median_ms: seen.entry_ms(0.5),
+            max_ms: seen.entry_ms_max(),
+            reads: seen.reads.len(),
+            read_p50_ms: seen.read_ms(0.5),
+            read_p99_ms: seen.read_ms(0.99),
+            read_max_ms: seen.read_ms(1.0),
+        }
+    }
 }
 
 impl Cost {
     /// Why it is more than it may be, if it is.
     pub(crate) fn fault(&self) -> Option<String> {
-        let too_much = if self.cost_kb > self.allowed_kb {
+        if let Some(reason) = &self.named_fault {
+            return Some(format!("beside attack `{}` {reason}", self.attack));
+        }
+        let too_much = if self.connections_allowed.is_some_and(|allowed| self.connections > allowed) {
+            format!("{} controllers where its quota is fewer", self.connections)
+        } else if self.cost_kb > self.allowed_kb {
             format!("{} kB of memory where {} are allowed", self.cost_kb, self.allowed_kb)
         } else if self.added_descriptors > self.allowed_descriptors {
             format!("{} descriptors where {} are allowed", self.added_descriptors, self.allowed_descriptors)
@@ -90,8 +133,14 @@ pub(crate) fn measure(
             return Err(format!("the good host ended beside `{}`: {}", kind.name(), good.complaint()));
         }
         say(&format!(
-            "attack `{}`: {} connections, {} kB, good host {} of {} IOPS",
-            cost.attack, cost.connections, cost.added_kb, cost.iops_beside, cost.iops_alone
+            "attack `{}`: {} connections, {} kB, good host {} of {} IOPS, named host in after {:.1} ms, reads' p99 {:.1} ms",
+            cost.attack,
+            cost.connections,
+            cost.added_kb,
+            cost.iops_beside,
+            cost.iops_alone,
+            cost.named_beside.max_ms,
+            cost.named_beside.read_p99_ms
         ));
         costs.push(cost);
     }
@@ -101,7 +150,10 @@ pub(crate) fn measure(
 }
 
 fn measure_one(ground: &mut Ground, kind: Kind, seed: u64, watch: Duration) -> Result<Cost, String> {
+    let door = ground.watch_door(Role::Steady)?;
     let (base, alone) = watch_good(ground, ALONE, |_| {})?;
+    let named_alone = Entries::of(&door.end()?);
+    let door = ground.watch_door(Role::Steady)?;
     let attack = ground.attack(kind, Role::Steady)?;
     let (stop, tally, thread) = ground.start_attack(attack, seed);
     let mut most = Sample::default();
@@ -109,9 +161,11 @@ fn measure_one(ground: &mut Ground, kind: Kind, seed: u64, watch: Duration) -> R
         most.memory_kb = most.memory_kb.max(sample.memory_kb);
         most.descriptors = most.descriptors.max(sample.descriptors);
     });
+    let seen = door.end();
     stop.store(true, Ordering::Relaxed);
     thread.join().unwrap_or_else(|_| Err("an attacker panicked".to_owned()))?;
     let (_, beside) = watched?;
+    let seen = seen.map_err(|reason| format!("beside attack `{}`: {reason}", kind.name()))?;
     let ended = Instant::now();
     let mut left = ground.target(Role::Steady).sample()?;
     let is_back = |left: &Sample| {
@@ -129,6 +183,7 @@ fn measure_one(ground: &mut Ground, kind: Kind, seed: u64, watch: Duration) -> R
     Ok(Cost {
         attack: kind.name(),
         connections: if kind.holds() { held } else { tally.made.load(Ordering::Relaxed) },
+        connections_allowed: (kind == Kind::Controllers).then_some(CONTROLLERS_PER_NETWORK_MAX as u64),
         refused: tally.refused.load(Ordering::Relaxed),
         added_kb,
         cost_kb: if kind.holds() { added_kb / held.max(1) } else { added_kb },
@@ -140,6 +195,9 @@ fn measure_one(ground: &mut Ground, kind: Kind, seed: u64, watch: Duration) -> R
         left_kb: left.memory_kb.saturating_sub(base.memory_kb),
         left_descriptors: left.descriptors.saturating_sub(base.descriptors),
         back_after_s: (ended.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+        named_alone,
+        named_beside: Entries::of(&seen),
+        named_fault: seen.fault(),
     })
 }
 
@@ -170,13 +228,16 @@ fn allowed(kind: Kind, held: u64) -> (u64, u64) {
     let with_linger = |each: u64| 2 * each * held + 64;
     match kind {
         Kind::Silent | Kind::SlowHandshake => (PLACE_KB, with_linger(1)),
-        Kind::Connections => (PLACE_KB, connections_max() + 64),
+        Kind::Connections | Kind::Greetings => (PLACE_KB, half_open_max() + 64),
         Kind::HalfCommand => (QUEUE_KB, with_linger(1)),
-        Kind::Controllers => (QUEUE_KB, 2 * CONTROLLERS_MAX as u64 + 64),
+        Kind::Controllers => (QUEUE_KB, 2 * CONTROLLERS_PER_NETWORK_MAX as u64 + 64),
+        // Those that have to go are half open connections' like, until they are closed.
+        Kind::Discovery => (QUEUE_KB, DISCOVERY_CONTROLLERS_MAX as u64 + half_open_max() + 64),
+        Kind::Copies => (QUEUE_KB, with_linger(2)),
         Kind::NeverReadsMemory => (answers + QUEUE_KB, with_linger(2)),
         Kind::NeverReadsFile => (buffers + answers + QUEUE_KB, with_linger(2)),
         Kind::NeverSends => (buffers + QUEUE_KB, with_linger(2)),
-        Kind::Garbage | Kind::OpenClose | Kind::Resets => (FLOOD_KB, connections_max()),
+        Kind::Garbage | Kind::OpenClose | Kind::Resets => (FLOOD_KB, half_open_max() + 64),
     }
 }
 
@@ -217,6 +278,35 @@ pub(crate) fn table(costs: &[Cost]) -> Table {
     table
 }
 
+/// How hosts fared that the operator has named.
+pub(crate) fn door_table(costs: &[Cost]) -> Table {
+    let mut table = Table::new(&[
+        "hostile hosts",
+        "in after ms, alone",
+        "max",
+        "beside",
+        "max",
+        "entries",
+        "retries",
+        "read p50 ms, alone",
+        "p99",
+        "beside p50",
+        "p99",
+        "max",
+    ]);
+    for cost in costs {
+        let (alone, beside) = (&cost.named_alone, &cost.named_beside);
+        let ms = |ms: f64| format!("{ms:.2}");
+        let mut row = vec![cost.attack.to_owned()];
+        row.extend([alone.median_ms, alone.max_ms, beside.median_ms, beside.max_ms].map(ms));
+        row.extend([beside.entries as u64, beside.retries].map(|number| number.to_string()));
+        row.extend([alone.read_p50_ms, alone.read_p99_ms].map(ms));
+        row.extend([beside.read_p50_ms, beside.read_p99_ms, beside.read_max_ms].map(ms));
+        table.row(row);
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,6 +316,7 @@ mod tests {
         Cost {
             attack: Kind::NeverSends.name(),
             connections: 64,
+            connections_allowed: Some(64),
             refused: 0,
             added_kb: 1000,
             cost_kb: 15,
@@ -237,6 +328,9 @@ mod tests {
             left_kb: 0,
             left_descriptors: 0,
             back_after_s: 1.0,
+            named_alone: Entries::default(),
+            named_beside: Entries::default(),
+            named_fault: None,
         }
     }
 
@@ -248,6 +342,8 @@ mod tests {
         assert!(Cost { left_descriptors: 100, ..cost() }.fault().is_some());
         assert!(Cost { left_kb: 1 << 20, ..cost() }.fault().is_some());
         assert!(Cost { iops_beside: 0, ..cost() }.fault().is_some());
+        assert!(Cost { connections: 65, ..cost() }.fault().is_some());
+        assert!(Cost { named_fault: Some("nobody got in".to_owned()), ..cost() }.fault().is_some());
     }
 
     #[test]

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::limits::{CONNECTIONS_PER_REACTOR_MAX, CONTROLLERS_MAX};
+use engine::limits::HALF_OPEN_ACCEPTED_MAX;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::attack::{self, Attack, Tally};
+use super::door::{Door, Watch};
 use super::errands::Errand;
 use super::host::{Damage, Deeds, Plan, Site, doomed_place, places};
 use super::schedule::{Disturbance, Kind};
@@ -20,9 +21,6 @@ use super::target::{Role, THIN_FILE, Target};
 use crate::emulator::link::{Dice, LossUnit, Settings};
 use crate::namespace;
 use crate::network::{LINKS, Network};
-
-/// Controllers and connections that are asked for beyond what a target has.
-const BEYOND: usize = 16;
 
 /// Connections that ended leave their ports taken for a minute, and looking for one that is free would soon cost more than
 /// the attack: the hostile hosts' namespace forgets most of them.
@@ -50,6 +48,9 @@ pub(crate) struct AttackCount {
     pub(crate) attacks: u64,
     pub(crate) connections: u64,
     pub(crate) refused: u64,
+    /// The longest that a named host took to get in meanwhile, and the worst p99 of another one's reads.
+    pub(crate) entry_ms_max: f64,
+    pub(crate) read_p99_ms_max: f64,
 }
 
 /// A disturbance that goes on.
@@ -63,7 +64,7 @@ pub(crate) struct Active {
 enum Work {
     None,
     Errand(JoinHandle<Result<Deeds, String>>),
-    Attack(Arc<AtomicBool>, Arc<Tally>, JoinHandle<Result<(), String>>),
+    Attack(Watch, Arc<AtomicBool>, Arc<Tally>, JoinHandle<Result<(), String>>),
 }
 
 impl Active {
@@ -133,19 +134,23 @@ impl Ground {
     /// An attack on a target, from its own side of the links.
     pub(crate) fn attack(&self, kind: attack::Kind, role: Role) -> Result<Attack, String> {
         let address = &role.addresses()[0];
-        let held = match kind {
-            attack::Kind::Controllers => CONTROLLERS_MAX + BEYOND,
-            attack::Kind::Connections => connections_max() as usize + BEYOND,
-            _ => self.attackers,
-        };
         Ok(Attack {
             kind,
             address: address.parse().map_err(|error| format!("{address}: {error}"))?,
             nqn: role.nqn().to_owned(),
             memory_nsid: 1,
             file_nsid: if role == Role::Steady { 2 } else { 1 },
-            connections: held,
+            block_bytes: 4096,
+            connections: kind.connections().unwrap_or(self.attackers),
         })
+    }
+
+    /// Has a host come to a target again and again, and another one read there, both of which the operator has named.
+    pub(crate) fn watch_door(&self, role: Role) -> Result<Watch, String> {
+        let address = &role.addresses()[0];
+        let address = address.parse().map_err(|error| format!("{address}: {error}"))?;
+        let door = Door { address, nqn: role.nqn().to_owned(), nsid: 1, block_bytes: 4096 };
+        namespace::inside(self.network.names().0, || door.watch())
     }
 
     /// Runs an attack on a thread of its own until it is told to stop.
@@ -196,8 +201,9 @@ impl Ground {
                 work = self.begin_errand(&disturbance)?;
             }
             Kind::Attack(kind) => {
+                let watch = self.watch_door(role)?;
                 let (stop, tally, thread) = self.start_attack(self.attack(kind, role)?, disturbance.seed);
-                work = Work::Attack(stop, tally, thread);
+                work = Work::Attack(watch, stop, tally, thread);
             }
         }
         let until = Instant::now() + disturbance.lasts;
@@ -227,15 +233,21 @@ impl Ground {
         match active.work {
             Work::None => Ok(Deeds::default()),
             Work::Errand(thread) => thread.join().unwrap_or_else(|_| Err("an errand panicked".to_owned())),
-            Work::Attack(stop, tally, thread) => {
+            Work::Attack(watch, stop, tally, thread) => {
+                let seen = watch.end();
                 stop.store(true, Ordering::Relaxed);
                 let ended = thread.join().unwrap_or_else(|_| Err("an attacker panicked".to_owned()));
+                let named = |reason: String| format!("beside {}: {reason}", active.disturbance.line());
+                let seen = seen.map_err(named)?;
                 if let Kind::Attack(kind) = kind {
                     let count = self.attacks.entry(kind.name()).or_default();
                     count.attacks += 1;
                     count.connections += tally.made.load(Ordering::Relaxed);
                     count.refused += tally.refused.load(Ordering::Relaxed);
+                    count.entry_ms_max = count.entry_ms_max.max(seen.entry_ms_max());
+                    count.read_p99_ms_max = count.read_p99_ms_max.max(seen.read_ms(0.99));
                 }
+                seen.fault().map_or(Ok(()), |reason| Err(named(reason)))?;
                 ended.map(|()| Deeds::default())
             }
         }
@@ -287,10 +299,10 @@ impl Ground {
     }
 }
 
-/// Connections of a target that has a reactor for each processor.
-pub(crate) fn connections_max() -> u64 {
+/// Connections that are not queues yet, of a target that has a reactor for each processor.
+pub(crate) fn half_open_max() -> u64 {
     let reactors = std::thread::available_parallelism().map_or(1, usize::from);
-    (reactors * CONNECTIONS_PER_REACTOR_MAX) as u64
+    (reactors * HALF_OPEN_ACCEPTED_MAX) as u64
 }
 
 /// Every controller identifier in the list, wherever in it.

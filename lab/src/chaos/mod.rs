@@ -4,6 +4,7 @@
 mod arguments;
 mod attack;
 mod cost;
+mod door;
 mod errands;
 mod ground;
 pub(crate) mod host;

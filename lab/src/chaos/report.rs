@@ -46,6 +46,8 @@ impl Report {
         text += &self.disturbance_table().text();
         text += "\nWhat hostile hosts cost (memory without the free buffers that the target keeps):\n";
         text += &cost::table(&self.costs).text();
+        text += "\nHosts that the operator has named, beside hostile ones:\n";
+        text += &cost::door_table(&self.costs).text();
         text += "\nTargets:\n";
         text += &self.target_table().text();
         text += "\nA target that was never restarted, at the quiet points between rounds:\n";
@@ -76,12 +78,20 @@ impl Report {
     }
 
     fn disturbance_table(&self) -> Table {
-        let mut table = Table::new(&["disturbance", "times", "connections", "refused"]);
+        let mut table = Table::new(&[
+            "disturbance",
+            "times",
+            "connections",
+            "refused",
+            "a named host is in after ms, at most",
+            "reads' p99 ms, at most",
+        ]);
         for (name, times) in &self.disturbances {
             let mut row = vec![name.clone(), times.to_string()];
             let attack = name.strip_prefix("attack: ").and_then(|kind| self.attacks.get(kind));
             if let Some(count) = attack {
                 row.extend([count.connections.to_string(), count.refused.to_string()]);
+                row.extend([count.entry_ms_max, count.read_p99_ms_max].map(|ms| format!("{ms:.1}")));
             }
             table.row(row);
         }

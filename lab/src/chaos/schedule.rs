@@ -107,6 +107,8 @@ impl Kind {
             Kind::Namespace | Kind::Resize => &[Role::Single, Role::Steady],
             Kind::DiskFull => &[Role::Steady],
             Kind::HostKill => &[Role::PairA],
+            // It writes where nobody checks, which only that one has; and it is about namespaces in memory.
+            Kind::Attack(attack::Kind::Copies) => &[Role::Steady],
             _ => &Role::ALL,
         }
     }

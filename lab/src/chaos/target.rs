@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use super::door;
 use super::process::{Process, last_word};
 use super::sample::{Metrics, Sample};
 use crate::network::target_address;
@@ -105,7 +106,11 @@ impl Role {
             let address = target_address(*link);
             format!("[[port]]\nid = {link}\naddress = \"{address}\"\nservice = {port}\n")
         });
-        let head = format!("[[subsystem]]\nnqn = \"{}\"\nallow_any_host = true\n", self.nqn());
+        let head = format!(
+            "[[subsystem]]\nnqn = \"{}\"\nallow_any_host = true\nhosts = {:?}\n",
+            self.nqn(),
+            door::host_nqns()
+        );
         ports.collect::<String>() + &head + &self.namespaces(data)
     }
 }
