@@ -63,6 +63,14 @@ lab chaos --minutes M --program PATH [OPTION]...
     --attackers N      hostile connections at a time (64)
     --output-format normal|json
 
+lab siege --address ADDR:PORT --nqn NQN [OPTION]...
+    ten thousand connections, two thousand discovery controllers, 1,600 Copy commands, one after the other, against a target that
+    runs: how long a host that it knows takes to get in meanwhile, and another one's reads
+    --nsid N           a namespace in memory of 64 MiB or more, whose data may be lost (1)
+    --block BYTES      512|4096, of its blocks (4096)
+    --seconds S        that each is watched, and as long before it (10)
+    --attack NAME      only discovery|connections|greetings|copies|controllers
+
 lab browser [OPTION]...
     a report's page and pictures in a headless Chromium: what they show, their keys, their names, on paper, without script
     --program PATH     Selvedge's program, which makes the reports; else the folder has one
@@ -144,6 +152,7 @@ fn main() -> ExitCode {
         "latency" => latency::main(rest),
         "links" => links::main(rest),
         "chaos" => chaos::main(rest),
+        "siege" => chaos::siege::main(rest),
         "paths" => paths::main(rest),
         "tuning" => tuning::main(rest),
         "help" | "-h" | "--help" => {

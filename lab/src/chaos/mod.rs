@@ -13,6 +13,7 @@ mod report;
 mod round;
 mod sample;
 mod schedule;
+pub(crate) mod siege;
 mod target;
 mod wire;
 
