@@ -73,11 +73,17 @@ fn run(door: &Door, span: Duration, kinds: &[Kind]) -> Result<(), String> {
             });
             stop.store(true, Ordering::Relaxed);
             seen
-        })?;
+        });
         let counts =
             [&tally.held_max, &tally.made, &tally.refused].map(|count| count.load(Ordering::Relaxed));
-        row(&mut table, kind.name(), counts, &Entries::of(&watched));
-        faults.extend(watched.fault().map(|reason| format!("beside `{}` {reason}", kind.name())));
+        let fault = match watched {
+            Ok(seen) => {
+                row(&mut table, kind.name(), counts, &Entries::of(&seen));
+                seen.fault()
+            }
+            Err(reason) => Some(reason),
+        };
+        faults.extend(fault.map(|reason| format!("beside `{}`: {reason}", kind.name())));
         std::thread::sleep(REST);
     }
     println!("{}", table.text());
