@@ -174,7 +174,8 @@ pub const RECEIVE_BUDGET: usize = 8;
 /// thousands come at once after a restart, which the queues that are there must not notice.
 pub const GREETINGS_PER_ROUND: usize = 4;
 /// Bytes that a connection may have copied, compared or checked in one of its turns: some hundred microseconds, after which the
-/// others of its reactor have theirs. A few bytes of command can ask for 16 MiB (`COPY_LENGTH_MAX`).
+/// others of its reactor have theirs. A few bytes of command can ask for 16 MiB (`COPY_LENGTH_MAX`). Connections that have work left
+/// share it in the rounds that follow, a `WORK_PIECE` each at least, so that a host gets no more of a reactor by more queues.
 pub const WORK_BYTES_PER_TURN: u64 = 1 << 20;
 /// The least that is worked on at a time, so that a turn's last bytes are no piece of their own.
 pub const WORK_PIECE: u64 = 64 << 10;

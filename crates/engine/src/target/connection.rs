@@ -105,6 +105,10 @@ pub(super) struct Connection {
     /// Commands that go on in the next turn, and the bytes that may still be worked on in this one.
     pub(super) deferred: VecDeque<u16>,
     pub(super) work_left: u64,
+    /// What of it goes to work that the last turn has left: others of its reactor have such work too.
+    pub(super) work_share: u64,
+    /// Whether it has a turn in the next round, whatever comes.
+    pub(super) is_due: bool,
     pub(super) contention: Contention,
     /// Where the second command of a fused pair finds its first.
     pub(super) pair: Pair,
@@ -167,6 +171,8 @@ impl Connection {
             held_back: VecDeque::new(),
             deferred: VecDeque::new(),
             work_left: WORK_BYTES_PER_TURN,
+            work_share: WORK_BYTES_PER_TURN,
+            is_due: false,
             contention: Contention::default(),
             pair: Pair::None,
             lanes: Vec::new(),

@@ -148,7 +148,9 @@ impl Connection {
 
     /// A turn begins: what the last one has left is gone on with.
     pub(super) fn begin_turn(&mut self, env: &mut Environment<'_>) {
-        self.work_left = WORK_BYTES_PER_TURN;
+        // With many such connections a round would else be long, however short their turns are.
+        let has_work = !self.deferred.is_empty();
+        self.work_left = if has_work { self.work_share.max(WORK_PIECE) } else { WORK_BYTES_PER_TURN };
         if self.terminated {
             return;
         }

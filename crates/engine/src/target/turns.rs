@@ -18,7 +18,7 @@ use super::half_open::HalfOpen;
 use super::mailbox::{Arrival, Mailbox, Message};
 use super::remains::Remains;
 use super::storage_watch::{QueueOwner, StorageWatch};
-use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS};
+use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS, WORK_BYTES_PER_TURN};
 use crate::ring::channel::Receiver;
 use crate::ring::{BufferPool, Event, Moment, Ring};
 
@@ -55,6 +55,8 @@ pub(super) struct Turns {
     /// Connections that are not queues yet, by their tokens.
     half_open: HalfOpen<u32>,
     greeted: usize,
+    /// Bytes of work that each connection may have done in this round which has some left from the last one.
+    work_share: u64,
     next_sweep: Moment,
     watch: StorageWatch,
     /// When the last round began, and no later was anything heard that the next sweep reports.
@@ -88,6 +90,7 @@ impl Turns {
             arrivals: HalfOpen::default(),
             half_open: HalfOpen::default(),
             greeted: 0,
+            work_share: WORK_BYTES_PER_TURN,
             next_sweep: Moment(0),
             watch: StorageWatch::default(),
             last_round: Moment(0),
@@ -113,7 +116,11 @@ impl Turns {
             // The two lists change places with a spare one, so that no round allocates.
             let mut tokens = std::mem::replace(&mut self.again, std::mem::take(&mut self.spare));
             self.greeted = 0;
+            self.work_share = WORK_BYTES_PER_TURN / tokens.len().max(1) as u64;
             for token in tokens.drain(..) {
+                if let Some(Some(connection)) = self.connections.get_mut(token as usize) {
+                    connection.is_due = false;
+                }
                 if self.has_its_turn(token) {
                     self.turn(token, now, Connection::on_readable);
                 }
@@ -162,7 +169,7 @@ impl Turns {
             return true;
         }
         if self.greeted >= GREETINGS_PER_ROUND {
-            self.again.push(token);
+            self.have_turn(token);
             return false;
         }
         self.greeted += 1;
@@ -317,6 +324,7 @@ impl Turns {
             return;
         };
         connection.dirty = false;
+        connection.work_share = self.work_share;
         let was_queue = connection.is_queue;
         let mut env = Environment {
             ring: &mut self.ring,
@@ -337,8 +345,8 @@ impl Turns {
         match verdict {
             Verdict::Close => self.close(token),
             _ if connection.has_drained() => self.leave(token, now),
-            Verdict::Again => self.again.push(token),
-            Verdict::Wait if wants_turn => self.again.push(token),
+            Verdict::Again => self.have_turn(token),
+            Verdict::Wait if wants_turn => self.have_turn(token),
             Verdict::Wait => {}
         }
     }
@@ -348,7 +356,16 @@ impl Turns {
         let Some(connection) = self.connections[token as usize].as_mut() else { return };
         release(&self.fabric, connection);
         connection.take_leave(now);
-        self.again.push(token);
+        self.have_turn(token);
+    }
+
+    /// Gives a connection a turn in the next round: one, however often it is asked for.
+    fn have_turn(&mut self, token: u32) {
+        if let Some(Some(connection)) = self.connections.get_mut(token as usize)
+            && !std::mem::replace(&mut connection.is_due, true)
+        {
+            self.again.push(token);
+        }
     }
 
     fn close(&mut self, token: u32) {
