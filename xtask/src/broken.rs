@@ -463,9 +463,9 @@ namespace.reservation_forbids(host_id, access) =>",
         name: "copy-from-the-first",
         about: "each range of a Copy is read from where the first one begins",
         file: "crates/engine/src/target/copy.rs",
-        find: r"    Some(Piece { from: source.offset + done, to, length })",
-        replace: r"    let first = copy_ranges(format, ranges, data).ok()?.next()?.0 << namespace.block_shift();
-    Some(Piece { from: if {on} { first } else { source.offset } + done, to, length })",
+        find: r"    Ok(Some(Piece { from: source.offset + done, to, length: length as usize }))",
+        replace: r"    let first = copy_ranges(format, ranges, data)?.next().map_or(0, |range| range.0) << namespace.block_shift();
+    Ok(Some(Piece { from: if {on} { first } else { source.offset } + done, to, length: length as usize }))",
     },
     Mutant {
         name: "deallocate-too-much",
