@@ -10,7 +10,7 @@ use engine::initiator::{
 };
 use engine::ring::{Engine, Ring, RingOptions};
 use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+    FabricConfig, NamespaceConfig, PortConfig, QosConfig, Reactors, SubsystemConfig, Target, TargetConfig,
 };
 use nvme::Status;
 use nvme::command::admin_opcode;
@@ -248,4 +248,26 @@ fn keep_alive_keeps_the_controller() {
     std::thread::sleep(Duration::from_millis(2500));
     controller.check().unwrap();
     controller.namespaces().unwrap();
+}
+
+#[test]
+fn a_request_longer_than_a_queue_that_times_out_ends() {
+    let (target, address) = target(Engine::Automatic);
+    let mut config = target.config();
+    config.subsystems[0].namespaces[0].qos = QosConfig { write_iops: Some(1), ..QosConfig::default() };
+    target.apply(&config).unwrap();
+    let controller = Controller::connect(ConnectOptions {
+        io_queues: 1,
+        queue_entries: 2,
+        command_timeout: Duration::from_millis(300),
+        ..options(address, Engine::Automatic)
+    })
+    .unwrap();
+    let namespace = Namespace::open(&controller, 1).unwrap();
+    // Several commands, of which one has a slot and the others wait for it.
+    let data = vec![1; 6 * controller.transfer_length_max()];
+    let (sender, outcome) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(namespace.write_at(0, &data)));
+    let outcome = outcome.recv_timeout(Duration::from_secs(10)).expect("who waits for a slot is told");
+    assert!(matches!(outcome, Err(InitiatorError::TimedOut { .. })), "{outcome:?}");
 }

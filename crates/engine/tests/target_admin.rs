@@ -413,6 +413,7 @@ fn features_keep_what_is_set_until_a_reset() {
         let granted = NumberOfQueues::decode(reply.result as u32).unwrap();
         assert_eq!(granted.submission.get(), IO_QUEUES_MAX, "as many as there are");
         assert_eq!(admin.set_property(property::CONFIGURATION, 0).status, Status::SUCCESS);
+        eventually("the reset is complete", || admin.property(property::STATUS, false).result == 0);
         host.enable();
         let reply = host.admin.get_feature(FeatureId::ARBITRATION, Select::Current, 0, 0);
         assert_eq!(reply.result, 0, "a reset brings the defaults back");
