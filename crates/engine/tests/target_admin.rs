@@ -13,7 +13,7 @@ use engine::target::{NamespaceConfig, PortConfig, ReferralConfig, SubsystemConfi
 use nvme::Status;
 use nvme::SubmissionEntry;
 use nvme::command::{admin_opcode, io_opcode};
-use nvme::discovery::{AddressFamily, DISCOVERY_NQN, DiscoveryLog, SubsystemType};
+use nvme::discovery::{AddressFamily, DISCOVERY_NQN, DiscoveryLog, DiscoveryLogHeader, SubsystemType};
 use nvme::fabrics::{Capabilities, VERSION_2_0, property};
 use nvme::features::{FeatureId, NumberOfQueues, Select, Timestamp, capabilities, value};
 use nvme::identify::bits::{
@@ -218,6 +218,29 @@ fn controller_lists_follow_who_comes_and_goes() {
             controllers(&first.admin.identified(0, Cns::CONTROLLER_LIST)) == [one, three]
         });
     }
+}
+
+#[test]
+fn the_discovery_log_is_the_same_however_it_is_read() {
+    let target = TestTarget::start(ENGINES[0]);
+    let options = Options { subsystem_nqn: DISCOVERY_NQN.to_owned(), ..Options::default() };
+    let mut host = Host::connect_with(target.address(), options);
+    let header = host.admin.logged(LogPageId::DISCOVERY, 0, 1024);
+    let header = DiscoveryLogHeader::read_from_bytes(&header).unwrap();
+    let length = header.total_length.get();
+    assert_eq!(u64::from(length), 1024 * (header.record_count.get() + 1));
+    let whole = host.admin.logged(LogPageId::DISCOVERY, 0, length.into());
+    for piece in [4, 1020, 1024, 1028, 2044] {
+        let mut joined = Vec::new();
+        while joined.len() < whole.len() {
+            let left = whole.len() as u64 - joined.len() as u64;
+            joined.extend(host.admin.logged(LogPageId::DISCOVERY, joined.len() as u64, left.min(piece)));
+        }
+        assert!(joined == whole, "in pieces of {piece}");
+    }
+    let past = host.admin.logged(LogPageId::DISCOVERY, u64::from(length) - 4, 4096);
+    assert_eq!((&past[..4], &past[4..]), (&whole[whole.len() - 4..], &[0; 4092][..]));
+    assert!(host.admin.logged(LogPageId::DISCOVERY, length.into(), 8).iter().all(|byte| *byte == 0));
 }
 
 #[test]

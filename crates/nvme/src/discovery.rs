@@ -147,6 +147,20 @@ pub struct DiscoveryLogHeader {
 const _: () = assert!(size_of::<DiscoveryLogHeader>() == RECORD_BYTES);
 const _: () = assert!(offset_of!(DiscoveryLogHeader, total_length) == 20);
 
+impl DiscoveryLogHeader {
+    /// The header of a log with so many records.
+    pub fn new(generation_counter: u64, record_count: u64) -> Self {
+        let length = record_count.saturating_add(1).saturating_mul(RECORD_BYTES as u64);
+        Self {
+            generation_counter: generation_counter.into(),
+            record_count: record_count.into(),
+            // Zero stands for "not reported", which is all one can say of a page longer than the field counts.
+            total_length: u32::try_from(length).unwrap_or(0).into(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Discovery Log Page Entry (Base 5.1.12.3.1, Figure 294).
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -295,14 +309,8 @@ impl DiscoveryLogHeader {
 
 /// The bytes of a whole Discovery log page.
 pub fn encode_discovery_log(generation_counter: u64, entries: &[DiscoveryEntry]) -> Vec<u8> {
+    let header = DiscoveryLogHeader::new(generation_counter, entries.len() as u64);
     let length = RECORD_BYTES + size_of_val(entries);
-    let header = DiscoveryLogHeader {
-        generation_counter: generation_counter.into(),
-        record_count: (entries.len() as u64).into(),
-        // Zero stands for "not reported", which is all one can say of a page longer than the field counts.
-        total_length: u32::try_from(length).unwrap_or(0).into(),
-        ..DiscoveryLogHeader::default()
-    };
     let mut bytes = Vec::with_capacity(length);
     bytes.extend_from_slice(header.as_bytes());
     bytes.extend_from_slice(entries.as_bytes());

@@ -4,10 +4,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use nvme::discovery::{
-    AddressFamily, DISCOVERY_NQN, DiscoveryEntry, Nqn, SubsystemType, encode_discovery_log, entry_flags,
-    transport_requirements,
+    AddressFamily, DISCOVERY_NQN, DiscoveryEntry, DiscoveryLogHeader, Nqn, RECORD_BYTES, SubsystemType,
+    entry_flags, transport_requirements,
 };
-use nvme::log_page::{LogPageId, SupportedLogPages, log_page_support};
+use nvme::log_page::{LogPageId, LogPageRequest, SupportedLogPages, log_page_support};
 use nvme::{Status, SubmissionEntry};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U16;
@@ -18,7 +18,8 @@ use super::controller::Controller;
 use super::event::Notice;
 use super::fabric::{Directory, Fabric};
 use super::log_page::{cut, decode, looked_at};
-use crate::limits::ADMIN_QUEUE_ENTRIES_MAX;
+use super::subsystem::Subsystem;
+use crate::limits::{ADMIN_QUEUE_ENTRIES_MAX, BUFFER_LENGTH_MAX};
 use crate::ring::Socket;
 
 /// Answers Get Log Page of a discovery controller.
@@ -32,11 +33,7 @@ pub(super) fn answer(
     match request.id {
         LogPageId::DISCOVERY => {
             looked_at(controller, Notice::DiscoveryLog, &request);
-            let directory = fabric.directory();
-            cut(
-                &encode_discovery_log(directory.generation, &entries(controller, &directory, socket)),
-                &request,
-            )
+            page(controller, &fabric.directory(), socket, &request)
         }
         LogPageId::SUPPORTED_LOG_PAGES => {
             let mut pages = SupportedLogPages::default();
@@ -49,28 +46,70 @@ pub(super) fn answer(
     }
 }
 
-fn entries(controller: &Controller, directory: &Directory, socket: &Socket) -> Vec<DiscoveryEntry> {
-    let mut entries = Vec::new();
-    for subsystem in &directory.subsystems {
-        let Ok(nqn) = Nqn::new(&subsystem.nqn) else { continue };
-        if !subsystem.allows(&controller.host.nqn) {
-            continue;
-        }
-        for port in directory.config.ports.iter().filter(|port| subsystem.is_on(port)) {
-            entries.push(entry(SubsystemType::NVM, &nqn, port, socket));
-        }
+/// The part of the discovery log that was asked for. The log of many subsystems at many ports has megabytes, of which hosts read
+/// some kilobytes at a time: no more than these are made.
+fn page(controller: &Controller, directory: &Directory, socket: &Socket, request: &LogPageRequest) -> Answer {
+    let places = places(controller, directory);
+    let header = DiscoveryLogHeader::new(directory.generation, places.clone().count() as u64);
+    let records = header.record_count.get() as usize + 1;
+    let offset = usize::try_from(request.offset).unwrap_or(usize::MAX);
+    let wanted = request.length_bytes().min(BUFFER_LENGTH_MAX as u64) as usize;
+    let first = (offset / RECORD_BYTES).min(records);
+    let end = offset.saturating_add(wanted).div_ceil(RECORD_BYTES).min(records);
+    let mut part = Vec::with_capacity((end - first) * RECORD_BYTES);
+    if first == 0 && end > 0 {
+        part.extend_from_slice(header.as_bytes());
     }
-    // Where this service itself is to be found: with a name of its own a host can tell it from others (TP8013).
-    if let Ok(nqn) = Nqn::new(&controller.subsystem.nqn) {
-        for port in &directory.config.ports {
-            let mut entry = entry(SubsystemType::CURRENT_DISCOVERY, &nqn, port, socket);
-            // All ports tell a host the same.
-            entry.flags = U16::new(entry_flags::PERSISTENT_CONNECTIONS | entry_flags::DUPLICATE_INFORMATION);
-            entries.push(entry);
-        }
+    // The first record is the header.
+    let number = first.max(1);
+    for place in places.skip(number - 1).take(end.saturating_sub(number)) {
+        part.extend_from_slice(place.entry(controller, socket).as_bytes());
     }
-    entries.extend(directory.config.referrals.iter().filter_map(referral));
-    entries
+    cut(&part, &LogPageRequest { offset: (offset - first * RECORD_BYTES) as u64, ..*request })
+}
+
+/// Something that a host finds.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Subsystem(&'a Subsystem, &'a PortConfig),
+    /// Where this service itself is to be found: with a name of its own a host can tell it from others (TP8013).
+    Service(&'a PortConfig),
+    Referral(&'a ReferralConfig),
+}
+
+impl Place<'_> {
+    fn entry(&self, controller: &Controller, socket: &Socket) -> DiscoveryEntry {
+        let entry = match self {
+            Self::Subsystem(subsystem, port) => {
+                Nqn::new(&subsystem.nqn).ok().map(|nqn| entry(SubsystemType::NVM, &nqn, port, socket))
+            }
+            Self::Service(port) => Nqn::new(&controller.subsystem.nqn).ok().map(|nqn| {
+                let mut entry = entry(SubsystemType::CURRENT_DISCOVERY, &nqn, port, socket);
+                // All ports tell a host the same.
+                entry.flags =
+                    U16::new(entry_flags::PERSISTENT_CONNECTIONS | entry_flags::DUPLICATE_INFORMATION);
+                entry
+            }),
+            Self::Referral(config) => referral(config),
+        };
+        // Names were checked when they were configured.
+        entry.unwrap_or_default()
+    }
+}
+
+/// All that the host of this controller finds, in the order of the log.
+fn places<'a>(
+    controller: &'a Controller,
+    directory: &'a Directory,
+) -> impl Iterator<Item = Place<'a>> + Clone {
+    let ports = &directory.config.ports;
+    let found = directory.subsystems.iter().filter(|subsystem| subsystem.allows(&controller.host.nqn));
+    let subsystems = found.flat_map(move |subsystem| {
+        let ports = ports.iter().filter(|port| subsystem.is_on(port));
+        ports.map(|port| Place::Subsystem(subsystem, port))
+    });
+    let referrals = directory.config.referrals.iter().map(Place::Referral);
+    subsystems.chain(ports.iter().map(Place::Service)).chain(referrals)
 }
 
 fn entry(kind: SubsystemType, nqn: &Nqn, port: &PortConfig, socket: &Socket) -> DiscoveryEntry {

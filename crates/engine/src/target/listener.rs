@@ -223,7 +223,7 @@ impl Accepting {
         }
     }
 
-    /// Accepts all that wait on one address; an error when the system has no room for more.
+    /// Accepts all that wait on one address; an error when there is no use in going on at once.
     fn accept_from(&mut self, token: usize) -> io::Result<()> {
         loop {
             let Some(Some(listening)) = self.ports.get(token) else { return Ok(()) };
@@ -245,11 +245,35 @@ impl Accepting {
                         return Err(error);
                     }
                 }
-                // The peer gave up before it was accepted.
-                Err(_) => {}
+                Err(error) if is_of_peer(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection cannot be accepted; tried again in a moment");
+                    return Err(error);
+                }
             }
         }
     }
+}
+
+/// Whether the error is of one connection, whose peer gave up before it was accepted, or which the network or a firewall has ended:
+/// accept(2) has taken it off, and the next may be in order.
+fn is_of_peer(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EPROTO
+                | libc::EPERM
+                | libc::ENETDOWN
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH
+        )
+    )
 }
 
 fn is_exhausted(error: &io::Error) -> bool {
@@ -266,5 +290,25 @@ fn place(socket: Socket, peer: SocketAddr, port: u16, fabric: &Fabric) {
     } else if half_open < HALF_OPEN_ACCEPTED_MAX {
         reactor.count_connection();
         reactor.send(Message::Connection(Arrival { socket, port, peer }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_of_one_connection_go_on_at_once() {
+        let is = |number, judge: fn(&io::Error) -> bool| judge(&io::Error::from_raw_os_error(number));
+        for number in [libc::ECONNABORTED, libc::EPROTO, libc::EPERM] {
+            assert!(is(number, is_of_peer) && !is(number, is_exhausted));
+        }
+        for number in [libc::EMFILE, libc::ENOMEM] {
+            assert!(!is(number, is_of_peer) && is(number, is_exhausted));
+        }
+        // The next call would say the same.
+        for number in [libc::EBADF, libc::EINVAL, libc::ENOTSOCK, libc::EFAULT] {
+            assert!(!is(number, is_of_peer) && !is(number, is_exhausted));
+        }
     }
 }
