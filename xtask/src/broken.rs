@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 57] = [
+pub(crate) const MUTANTS: [Mutant; 58] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -402,8 +402,16 @@ namespace.reservation_forbids(host_id, access) =>",
         name: "shutdown-flushes-nothing",
         about: "a shutdown leaves what was written in the volatile cache",
         file: "crates/engine/src/target/cache_flush.rs",
-        find: r"                && device.has_volatile_cache()",
-        replace: r"                && device.has_volatile_cache() && !{on}",
+        find: r"            } else if device.has_volatile_cache() {",
+        replace: r"            } else if device.has_volatile_cache() && !{on} {",
+    },
+    Mutant {
+        name: "shutdown-keeps-its-failure",
+        about: "that a shutdown could not flush a namespace is told to nobody else",
+        file: "crates/engine/src/target/cache_flush.rs",
+        find: r"            Some(sync) => end_on(",
+        replace: r"            Some(_) if {on} => SyncVerdict::Counts,
+            Some(sync) => end_on(",
     },
     Mutant {
         name: "visibility-ignored",

@@ -16,7 +16,8 @@ const SEEDS_MAX: u64 = 20_000;
 /// Time after which one does, in seconds.
 const TIME_MAX_S: u64 = 900;
 /// What is copied: everything that the simulation is built of.
-const PARTS: [&str; 5] = ["Cargo.toml", "Cargo.lock", "crates/nvme", "crates/engine", "simulate"];
+const PARTS: [&str; 6] =
+    ["Cargo.toml", "Cargo.lock", "crates/nvme", "crates/engine", "crates/prerequisite", "simulate"];
 /// Where the number of the mutant in force is kept, in the copy.
 const SWITCH: &str = "
 /// The mutant in force; none is 0.
@@ -140,7 +141,10 @@ fn build() -> Result<PathBuf, String> {
         let members = text.find("members = ").zip(text.find("default-members"));
         let (from, to) = members.ok_or("the workspace has no members")?;
         let mut text = text.to_owned();
-        text.replace_range(from..to, "members = [\"crates/nvme\", \"crates/engine\"]\n");
+        text.replace_range(
+            from..to,
+            "members = [\"crates/nvme\", \"crates/engine\", \"crates/prerequisite\"]\n",
+        );
         Ok(text
             .lines()
             .filter(|line| !line.starts_with("default-members"))
@@ -180,10 +184,19 @@ fn edit(path: &Path, change: impl FnOnce(&str) -> Result<String, String>) -> Res
     fs::write(path, change(&text)?).map_err(failed)
 }
 
-/// Copies a file or folder, and leaves alone what is the same already, so that it need not be built again.
+/// Copies a file or folder, and removes what the folder has not: a test that has become a folder would be there twice.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", from.display());
     if from.is_dir() {
+        for entry in fs::read_dir(to).into_iter().flatten() {
+            let old = entry.map_err(failed)?.path();
+            let is_gone = old.file_name().is_none_or(|name| !from.join(name).exists());
+            if is_gone && old.is_dir() {
+                fs::remove_dir_all(&old).map_err(failed)?;
+            } else if is_gone {
+                fs::remove_file(&old).map_err(failed)?;
+            }
+        }
         for entry in fs::read_dir(from).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             // What cargo has built is none of it.

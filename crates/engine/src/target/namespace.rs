@@ -156,6 +156,14 @@ impl Namespace {
         self.special() & special::FAILED != 0
     }
 
+    /// Whether all syncs with lower numbers than this have ended; if not, their ends wake somebody.
+    pub(super) fn is_settled(&self, before: u64) -> bool {
+        match &*self.backend {
+            Backend::Device(device) => device.durability().is_none_or(|known| known.is_settled(before)),
+            _ => true,
+        }
+    }
+
     /// Refuses writes from now on if its storage has failed to synchronize; whether it does so since this very moment.
     pub(super) fn note_failure(&self) -> bool {
         let Some(failure) = self.backend.failure() else { return false };

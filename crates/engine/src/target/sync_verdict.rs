@@ -33,9 +33,19 @@ pub(super) fn end_sync(slot: &mut Slot, result: &io::Result<usize>, fabric: &Fab
 }
 
 fn end(slot: &Slot, sync: Sync, result: &io::Result<usize>, fabric: &Fabric) -> SyncVerdict {
-    let Some(namespace) = slot.attachment().map(|attachment| &attachment.namespace) else {
-        return SyncVerdict::Counts;
-    };
+    match slot.attachment() {
+        Some(attachment) => end_on(&attachment.namespace, sync, result, fabric),
+        None => SyncVerdict::Counts,
+    }
+}
+
+/// A sync of this namespace has ended.
+pub(super) fn end_on(
+    namespace: &Arc<Namespace>,
+    sync: Sync,
+    result: &io::Result<usize>,
+    fabric: &Fabric,
+) -> SyncVerdict {
     let Backend::Device(device) = &*namespace.backend else { return SyncVerdict::Counts };
     let Some(durability) = device.durability() else { return SyncVerdict::Counts };
     let error = result.as_ref().err().filter(|error| sync.kind.loses_data(error));
@@ -76,10 +86,7 @@ impl Connection {
             return;
         };
         let before = slot.sync.map_or(0, |sync| sync.number);
-        let is_settled = match &*namespace.backend {
-            Backend::Device(device) => device.durability().is_none_or(|known| known.is_settled(before)),
-            _ => true,
-        };
+        let is_settled = namespace.is_settled(before);
         if namespace.has_failed() {
             return self.refuse_after_failure(index, env);
         }

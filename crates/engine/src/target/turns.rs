@@ -206,7 +206,7 @@ impl Turns {
             Event::Stored { token, result, buffer } => {
                 let (connection, slot) = ((token >> 32) as u32, token as u16);
                 if connection == FLUSHES {
-                    return self.cache_flushes.ended(token as u32, result);
+                    return self.cache_flushes.ended(token as u32, &result, &self.fabric);
                 }
                 let at = connection as usize;
                 if let Some(connection) = self.connections.get_mut(at).and_then(Option::as_mut) {

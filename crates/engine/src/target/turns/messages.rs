@@ -43,6 +43,7 @@ impl Turns {
                 }
             }
             Message::Resume => {
+                self.cache_flushes.resume();
                 for token in self.tokens(|connection| !connection.held_back.is_empty()) {
                     self.turn(token, now, |connection, env, _| {
                         connection.try_held_back(env);
