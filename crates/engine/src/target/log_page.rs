@@ -79,11 +79,13 @@ pub(super) fn answer(entry: &SubmissionEntry, controller: &Controller, fabric: &
             looked_at(controller, Notice::Ana, &request);
             ana(controller, request.specific_parameter & ANA_GROUPS_ONLY != 0)
         }
-        LogPageId::COMMANDS_SUPPORTED if request.command_set != CommandSet::NVM => {
-            return Status::INVALID_COMMAND_SET.do_not_retry().into();
-        }
         LogPageId::COMMANDS_SUPPORTED => {
-            commands(namespace_admin::is_offered(&controller.subsystem, fabric)).as_bytes().to_vec()
+            let mut log = commands(namespace_admin::is_offered(&controller.subsystem, fabric));
+            if request.command_set != CommandSet::NVM {
+                // No I/O command of another set is there. `nvme effects-log` asks for two of them, and takes no error.
+                log.io = [U32::ZERO; 256];
+            }
+            log.as_bytes().to_vec()
         }
         LogPageId::CROSS_CONTROLLER_RESET => return cross_resets(controller, &request),
         LogPageId::RESERVATION_NOTIFICATION => return reservation(controller, &request),
