@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 58] = [
+pub(crate) const MUTANTS: [Mutant; 57] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -294,13 +294,6 @@ namespace.reservation_forbids(host_id, access) =>",
         file: "crates/engine/src/target/fabrics.rs",
         find: r"        if env.fabric.directory().port(self.port).is_none() {",
         replace: r"        if env.fabric.directory().port(self.port).is_none() && !{on} {",
-    },
-    Mutant {
-        name: "gone-namespace-is-nameless",
-        about: "a namespace that goes while it is asked about is taken for one without a name",
-        file: "crates/engine/src/initiator/identify.rs",
-        find: r"            } else if reply.status.without_flags() == Status::INVALID_NAMESPACE {",
-        replace: r"            } else if reply.status.without_flags() == Status::INVALID_NAMESPACE && !{on} {",
     },
     Mutant {
         name: "wrong-offset-at-mdts-split",
