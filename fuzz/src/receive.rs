@@ -259,7 +259,9 @@ impl Pdu {
     fn check_data(&mut self, stream: &[u8], data: &[u8], digest_matches: bool) {
         let (begun, announced) = self.data.take().expect("data ends that never began");
         assert_eq!(data.len() - begun, announced, "other data than was announced");
-        let at = self.at + usize::from(stream[self.at + 3]);
+        // Where a host does not say where its data begins, it is behind the header.
+        let header = usize::from(stream[self.at + 2]) + if self.digests.header { DIGEST_LENGTH } else { 0 };
+        let at = self.at + if stream[self.at + 3] == 0 { header } else { usize::from(stream[self.at + 3]) };
         assert_eq!(&stream[at..at + announced], &data[begun..], "data from elsewhere");
         let digest = crc32c(&data[begun..]).to_le_bytes();
         let is_right = !self.digests.data || stream[at + announced..][..DIGEST_LENGTH] == digest;
