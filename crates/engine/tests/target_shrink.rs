@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
 use nvme::Status;
-use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges};
+use nvme::io::{CopyFormat, Fused, IoCommand, encode_copy_ranges};
 use raw_host::{Client, ENGINES, Give, Host, SIZE, SPACES, Space, TestTarget, assert_status, pattern};
 
 const FILE: Space = SPACES[5];
@@ -97,5 +97,26 @@ fn a_copy_that_leaves_something_out_has_failed() {
             assert_eq!(std::fs::metadata(target.file(FILE.nsid)).unwrap().len(), SIZE / 2, "{engine:?}");
             resize(&target, SIZE);
         }
+    }
+}
+
+#[test]
+fn a_pair_that_waits_for_its_data_is_refused_when_its_blocks_are_gone() {
+    for engine in ENGINES {
+        let (target, _host, mut queue) = start(engine);
+        let (old, new) = (vec![0; 64 << 10], pattern(64 << 10, 1));
+        let (start, blocks) = (FILE.blocks() - 16, 16);
+        let compare = IoCommand::Compare { start, blocks };
+        let write = IoCommand::Write { start, blocks, force_unit_access: false };
+        let compare = queue.submit(compare.encode_fused(FILE.nsid, Fused::First), Give::Asked(&old));
+        queue.submit(write.encode_fused(FILE.nsid, Fused::Second), Give::Asked(&new));
+        let requests = [queue.ready_to_transfer(), queue.ready_to_transfer()];
+        resize(&target, SIZE / 2);
+        requests.iter().for_each(|request| queue.answer(request));
+        let (first, second) = (queue.wait(), queue.wait());
+        assert_eq!(first.command_id, compare, "{engine:?}");
+        assert_status(first.status, Status::LBA_OUT_OF_RANGE, "its blocks are gone");
+        assert_status(second.status, Status::ABORTED_FAILED_FUSED, "the other one has failed");
+        assert_eq!(std::fs::metadata(target.file(FILE.nsid)).unwrap().len(), SIZE / 2, "{engine:?}");
     }
 }

@@ -118,6 +118,9 @@ impl Connection {
         if namespace.has_failed() {
             return self.refuse_after_failure(first, env);
         }
+        if let Err(status) = namespace.check_end(range) {
+            return self.finish(first, status, env);
+        }
         if namespace.is_spoiled(range) {
             return self.media_failure(first, Status::UNRECOVERED_READ_ERROR, env);
         }
