@@ -12,8 +12,8 @@ const PLACES: u64 = 7;
 const PLACE_BYTES: u64 = 4 << 10;
 /// Times that both are read: somebody may write meanwhile.
 const ROUNDS: usize = 3;
-/// A connection that takes longer is not worth the wait.
-const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(3);
+/// A connection or a read that takes longer is not worth the wait: other paths wait for their turn to join.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3);
 
 /// Where the blocks of two paths differ, in bytes from the beginning; `None` if they do not, or cannot be read.
 pub(super) fn difference(one: &ConnectOptions, other: &ConnectOptions, nsid: u32) -> Option<u64> {
@@ -30,9 +30,10 @@ pub(super) fn difference(one: &ConnectOptions, other: &ConnectOptions, nsid: u32
 fn compare(one: &ConnectOptions, other: &ConnectOptions, nsid: u32) -> Result<Option<u64>, InitiatorError> {
     // Controllers of their own, since the queues of those that are joined belong to the threads with commands.
     let open = |options: &ConnectOptions| {
-        let connect_timeout = options.connect_timeout.min(CONNECT_TIMEOUT_MAX);
-        let controller =
-            Controller::connect(ConnectOptions { io_queues: 1, connect_timeout, ..options.clone() })?;
+        let connect_timeout = options.connect_timeout.min(TIMEOUT_MAX);
+        let command_timeout = options.command_timeout.min(TIMEOUT_MAX);
+        let options = ConnectOptions { io_queues: 1, connect_timeout, command_timeout, ..options.clone() };
+        let controller = Controller::connect(options)?;
         Namespace::open(&controller, nsid)
     };
     let (one, other) = (open(one)?, open(other)?);
