@@ -15,7 +15,7 @@ use crate::config::size::{Size, parse_time};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   selvedge subsystem list
-  selvedge subsystem add nqn.2026-01.io.selvedge:disks --allow-any-host
+  selvedge subsystem add nqn.2026-01.org.example:disks --allow-any-host
   selvedge subsystem set nqn.2026-01.io.selvedge:disks --storage /srv/nvme --storage-max 1t")]
 pub(crate) struct SubsystemFlags {
     #[command(subcommand)]
@@ -26,7 +26,7 @@ pub(crate) struct SubsystemFlags {
 pub(crate) enum SubsystemAction {
     /// Add a subsystem
     #[command(after_help = "Example:
-  selvedge subsystem add nqn.2026-01.io.selvedge:disks --allow-host nqn.2014-08.org.nvmexpress:uuid:...")]
+  selvedge subsystem add nqn.2026-01.org.example:disks --allow-host nqn.2014-08.org.nvmexpress:uuid:...")]
     Add {
         /// Its NQN
         nqn: Nqn,
@@ -247,7 +247,7 @@ Examples:
 their last successful Flush may be lost. Check the storage first; reopening says that it is in order again.
 
 Example:
-  selvedge namespace reopen nqn.2026-01.io.selvedge:target 1"
+  selvedge namespace reopen nqn.2026-01.org.example:disks 1"
     )]
     Reopen {
         /// NQN of the subsystem
