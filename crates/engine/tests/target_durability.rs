@@ -169,6 +169,33 @@ fn after_a_failed_sync_nothing_is_written_until_the_namespace_is_reopened() {
     }
 }
 
+/// A namespace that hosts know by another name is another disk to them: Linux takes the one that it has away.
+#[test]
+fn what_is_opened_anew_keeps_its_name_where_only_its_place_tells_it_from_others() {
+    let disk = match LyingDisk::nameless() {
+        Ok(disk) => disk,
+        Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
+    };
+    let target = serve(ENGINES[0], &disk);
+    let mut hosts =
+        [[7; 16], [8; 16]].map(|host_id| Options { host_id, ..Options::default() }).map(|options| {
+            let host_nqn = format!("{HOST_NQN}-{}", options.host_id[0]);
+            Host::connect_with(target.address(), Options { host_nqn, ..options })
+        });
+    let mut queues = [hosts[0].io(1), hosts[1].io(1)];
+    // NGUID and UUID.
+    let mut names =
+        |host: usize| hosts[host].admin.identified(SPACE.nsid, Cns::NAMESPACE_DESCRIPTORS)[..40].to_vec();
+    let before = names(0);
+    assert_eq!(before, names(1));
+    lose_writes(&disk, &mut queues);
+    assert_eq!(names(0), before);
+    target.target().reopen(NQN, SPACE.nsid).unwrap();
+    assert_eq!((names(0), names(1)), (before.clone(), before));
+    assert_eq!((write(&mut queues[1], false), flush(&mut queues[1])), (Status::SUCCESS, Status::SUCCESS));
+    drop((queues, hosts));
+}
+
 /// Both hosts were told that the namespace is otherwise, and of the critical warning.
 fn events(hosts: &mut [Host; 2]) {
     for host in hosts {

@@ -327,7 +327,12 @@ impl Preparation<'_> {
         if let Some(Reopened { namespace: former, backend }) = self.reopened
             && (&former.nqn, former.nsid) == (&subsystem.nqn, config.nsid)
         {
-            let uuid = self.identities.namespace(&subsystem.nqn, config, backend)?;
+            // Also where nothing but its place is known of it, and the next start would give it another one.
+            let uuid = if former.backend.identity() == backend.identity() {
+                Uuid::from_bytes(former.uuid)
+            } else {
+                self.identities.namespace(&subsystem.nqn, config, backend)?
+            };
             let namespace = Namespace::on(&subsystem.nqn, config, uuid, backend.clone());
             namespace.succeed(former);
             return Ok(Arc::new(namespace));

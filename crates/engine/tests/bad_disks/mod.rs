@@ -26,6 +26,15 @@ pub(crate) struct LyingDisk {
 
 impl LyingDisk {
     pub(crate) fn new() -> Result<Self, String> {
+        Self::made_with(&[])
+    }
+
+    /// One that does not keep when its files were made, so that nothing tells them from others but their place.
+    pub(crate) fn nameless() -> Result<Self, String> {
+        Self::made_with(&["-I", "128"])
+    }
+
+    fn made_with(options: &[&str]) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut disk = Self { folder, device: None };
         for name in ["room", "disk"] {
@@ -37,7 +46,8 @@ impl LyingDisk {
         File::create(&image).and_then(|file| file.set_len(64 << 20)).map_err(|error| error.to_string())?;
         let device = run("losetup", &["--find", "--show", "--sector-size", "4096", &text(&image)])?;
         disk.device = Some(device.clone());
-        run("mkfs.ext4", &["-q", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard", &device])?;
+        let common = ["-q", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard"];
+        run("mkfs.ext4", &[&common, options, &[&device]].concat())?;
         run("mount", &["-o", "errors=continue", &device, &text(&disk.path("disk"))])?;
         Ok(disk)
     }
