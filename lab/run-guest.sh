@@ -9,6 +9,7 @@
 #   --processors N      default 2
 #   --forward H:G       connect port H of this machine's loopback to port G of the guest (repeatable)
 #   --file PATH         put a file beside the job, under /job (repeatable)
+#   --cards N           N more network cards, all on one wire that leads nowhere else (default 0)
 #   --console PATH      keep the guest's console there
 #
 # The job's output and standard input are this script's own, and its exit status becomes ours; 124 says
@@ -20,7 +21,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 guest=${SELVEDGE_LAB_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/selvedge-lab}/guest${SELVEDGE_LAB_KERNEL:+-$SELVEDGE_LAB_KERNEL}
 [[ ${SELVEDGE_LAB_KERNEL:-trixie} != trixie ]] || guest=${guest%-trixie}
 
-timeout_s=180 memory_mib=2048 processors=2 shell='' console_copy=''
+timeout_s=180 memory_mib=2048 processors=2 cards=0 shell='' console_copy=''
 forwards=() files=()
 qemu_pid='' scratch=''
 
@@ -43,6 +44,7 @@ parse() {
             --processors) processors=${2:?}; shift 2 ;;
             --forward) forwards+=("${2:?}"); shift 2 ;;
             --file) files+=("${2:?}"); shift 2 ;;
+            --cards) cards=${2:?}; shift 2 ;;
             --console) console_copy=${2:?}; shift 2 ;;
             --shell) shell=yes; shift ;;
             -*) usage ;;
@@ -90,6 +92,17 @@ network() {
     echo "$option"
 }
 
+# For network namespaces inside the guest: more cards behind its own, on a wire that no other machine is at.
+add_cards() {
+    local number
+    for ((number = 1; number <= cards; number++)); do
+        qemu+=(
+            -netdev "hubport,id=wire$number,hubid=0"
+            -device "virtio-net-pci,netdev=wire$number,romfile=,mac=52:54:00:77:00:0$number"
+        )
+    done
+}
+
 # No KVM on purpose: the emulated processor boots the same on every machine, nested or not.
 qemu_arguments() {
     qemu=(
@@ -101,6 +114,7 @@ qemu_arguments() {
         -device virtio-rng-pci
         -netdev "$(network)" -device virtio-net-pci,netdev=net0,romfile=
     )
+    add_cards
     [[ -z $shell ]] || return 0
     qemu+=(
         -serial "file:$scratch/console" -device virtio-serial-pci
