@@ -171,7 +171,8 @@ impl Namespace {
         let is_new = before & special::FAILED == 0;
         if is_new {
             tracing::error!(
-                "namespace {nsid} of {nqn}: {failure} on {place}; writes since the last successful Flush may be lost. It refuses                  writes and Flush from now on: check the storage, then run `selvedge namespace reopen {nqn} {nsid}`",
+                "namespace {nsid} of {nqn}: {failure} on {place}; writes since the last successful Flush may be lost. It \
+                 refuses writes and Flush from now on: check the storage, then run `selvedge namespace reopen {nqn} {nsid}`",
                 nsid = self.nsid,
                 nqn = self.nqn,
                 place = self.backend.place(),
