@@ -1,5 +1,6 @@
 //! The `kernel` suite: the Linux kernel in the guest is the initiator of our target, then the target of
-//! our initiator, then seen by our tuner. It keeps out what is checked inside the guest, which the jobs of lab/ say.
+//! our initiator, then seen by our tuner, then the host of two targets that are none of each other's business, and of one whose
+//! disk fails. It keeps out what is checked inside the guest, which the jobs of lab/ say.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ const BOOT_LIMIT: Duration = Duration::from_secs(240);
 const TARGET_START_LIMIT: Duration = Duration::from_secs(20);
 const TARGET_STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs both directions and the tuner, the later ones also when an earlier one failed.
+/// Runs all of them, the later ones also when an earlier one failed.
 pub(crate) fn run(options: &Options) -> Outcome {
     if !packages::is_root() {
         return Outcome::Skipped("loop devices need root".to_owned());
@@ -40,14 +41,17 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let results = [
         ("kernel as initiator", kernel_as_initiator(&program, &scratch.path)),
         ("kernel as target", kernel_as_target(&program, &scratch.path)),
-        ("kernel seen by the tuner", kernel_seen_by_tuner(&program, &scratch.path)),
+        ("kernel seen by the tuner", inside(&program, &scratch.path, &["--processors", "4"], "tune")),
+        ("two default targets", inside(&program, &scratch.path, &["--cards", "3"], "two-targets")),
+        ("a disk that fails", inside(&program, &scratch.path, &[], "failed-sync")),
     ];
     let failed: Vec<String> = results
         .iter()
         .filter_map(|(name, result)| result.as_ref().err().map(|reason| format!("{name}: {reason}")))
         .collect();
     if failed.is_empty() {
-        Outcome::Passed("kernel as initiator, as target, and seen by the tuner".to_owned())
+        let names: Vec<&str> = results.iter().map(|(name, _)| *name).collect();
+        Outcome::Passed(names.join(", "))
     } else {
         Outcome::Failed(failed.join("; "))
     }
@@ -235,14 +239,13 @@ fn kernel_as_target(program: &str, scratch: &Path) -> Result<(), String> {
     }
 }
 
-/// Our target and our tuner in the guest, with the kernel's initiator between them, on as many processors as one controller
-/// has queues.
-fn kernel_seen_by_tuner(program: &str, scratch: &Path) -> Result<(), String> {
+/// A job that has our program beside it, with all that it does in the guest.
+fn inside(program: &str, scratch: &Path, machine: &[&str], job: &str) -> Result<(), String> {
     let name = Path::new(program).file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| format!("{program} is no program"))?;
-    let console = scratch.join("console-tune").display().to_string();
-    let options = ["--processors", "4", "--file", program, "--console", &console];
-    let job = guest(&options, &["job-tune.sh", name]).run();
+    let console = scratch.join(format!("console-{job}")).display().to_string();
+    let options = [machine, &["--file", program, "--console", &console]].concat();
+    let job = guest(&options, &[&format!("job-{job}.sh"), name]).run();
     print_checks(&job.output);
     print_measurements(&job.output);
     if job.passed { Ok(()) } else { Err("checks in the guest failed".to_owned()) }

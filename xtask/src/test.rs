@@ -104,7 +104,7 @@ const SUITES: [Suite; 13] = [
     },
     Suite {
         name: "kernel",
-        about: "the Linux kernel, in a guest, as our target's initiator, as our initiator's target, as the tuner sees it",
+        about: "the Linux kernel, in a guest, as our target's initiator, as our initiator's target, as the tuner sees it; two default targets; a disk that fails",
         packages: &packages::GUEST,
         when: When::Always,
         run: guest::run,
