@@ -65,7 +65,10 @@ mount_disk() {
     sync -f /mnt/disk
 }
 
-write_disk() { head -c 65536 "$1" | dd of="$disk1" bs=64k seek="$2" oflag=direct conv=notrunc status=none; }
+# A pipe may give less at a time, which dd would write through the host's page cache.
+write_disk() {
+    dd if="$1" of="$disk1" bs=64k count=1 seek="$2" iflag=fullblock oflag=direct conv=notrunc status=none
+}
 
 read_disk() { dd if="$disk1" bs=64k skip="$1" count=1 iflag=direct status=none; }
 
