@@ -17,6 +17,7 @@ pub mod private_folder;
 pub mod ring;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+mod sync;
 pub mod target;
 #[cfg(not(feature = "simulation"))]
 pub mod topology;

@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use super::page_locks::{PAGES_PER_WORD, PageLocks, WORDS};
+use super::page_locks::{PAGES_PER_WORD, PageLocks, WORDS, Word};
 use crate::ring::Span;
 
 const WORD: usize = size_of::<u64>();
@@ -22,9 +22,9 @@ const ZEROED_PIECE: u64 = 2 << 20;
 const LOCKS: usize = WORDS * WORD;
 /// How much larger than it begins a memory may become, and what even a small one may.
 const RESERVED_TIMES: usize = 16;
-const RESERVED_MIN: usize = 64 << 30;
+const RESERVED_MIN: usize = if cfg!(miri) { 1 << 20 } else { 64 << 30 };
 /// From this many bytes on, zeroing gives the pages back instead of writing them.
-const RELEASE_AT: u64 = 64 << 10;
+const RELEASE_AT: u64 = if cfg!(miri) { u64::MAX } else { 64 << 10 };
 
 /// A stretch of anonymous memory. Blocks are multiples of 8 bytes, so all of it is reached as 64-bit atomics. Whoever reads
 /// or writes a page has its lock, so that a block is always of one write. A lock that somebody else has is not waited for:
@@ -62,8 +62,9 @@ impl Memory {
         let Some(length) = length.filter(|length| *length <= usize::MAX - LOCKS - PAGE as usize) else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the size is no whole number of blocks"));
         };
-        let (protection, flags) =
-            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // Miri knows no other mapping, and gives no advice.
+        let flags = if cfg!(miri) { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
         let map = |bytes: usize| {
             // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
             #[allow(unsafe_code)]
@@ -82,7 +83,8 @@ impl Memory {
         // Transparent huge pages where the system has them to spare: random reads then miss the TLB less often.
         // SAFETY: the advice concerns our own new mapping and changes no contents.
         #[allow(unsafe_code)]
-        let _ = unsafe { madvise(pointer.as_ptr(), reserved, Advice::LinuxHugepage) };
+        let _ =
+            cfg!(not(miri)).then(|| unsafe { madvise(pointer.as_ptr(), reserved, Advice::LinuxHugepage) });
         Ok(Self { pointer, length: AtomicUsize::new(length), reserved })
     }
 
@@ -283,7 +285,7 @@ impl Memory {
         // zero, as which they begin, is a value like any other.
         #[allow(unsafe_code)]
         let words =
-            unsafe { &*self.pointer.as_ptr().cast::<u8>().add(self.reserved).cast::<[AtomicU64; WORDS]>() };
+            unsafe { &*self.pointer.as_ptr().cast::<u8>().add(self.reserved).cast::<[Word; WORDS]>() };
         PageLocks::new(words)
     }
 

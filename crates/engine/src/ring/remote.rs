@@ -6,10 +6,10 @@ use std::fmt;
 use std::io;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{Event, StorageOp, Waker};
 use crate::limits::REMOTE_OPERATIONS_KEPT_MAX;
+use crate::sync::atomic::{AtomicPtr, Ordering};
 
 /// Storage that does operations on its own threads.
 pub trait RemoteStorage: Send + Sync + fmt::Debug {
@@ -212,7 +212,10 @@ impl Drop for Away {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, selvedge_loom))]
+mod races;
+
+#[cfg(all(test, not(selvedge_loom)))]
 mod tests {
     use super::*;
     use crate::ring::{Buffer, Engine, Ring, RingOptions};
@@ -326,6 +329,41 @@ mod tests {
                 assert!(events.is_empty(), "{events:?}");
             }
         }
+    }
+
+    #[test]
+    fn threads_give_back_what_they_wrote_with_or_without_a_ring() {
+        let (sender, operations) = channel::<RemoteOperation>();
+        let storage = Threads(Mutex::new(sender));
+        let mut away = Away::new(Waker::new().unwrap());
+        for round in 0..20u8 {
+            for token in 0..3 {
+                let buffer = Buffer::zeroed(16);
+                away.send(&storage, StorageOp::Read { buffer, offset: token }, token);
+            }
+            let threads = [(); 3].map(|()| operations.recv().unwrap()).map(|mut operation| {
+                thread::spawn(move || {
+                    let StorageOp::Read { buffer, offset } = operation.operation() else { panic!() };
+                    buffer.fill(*offset as u8 ^ round);
+                    operation.end(Ok(16));
+                })
+            });
+            let mut events = Vec::new();
+            while away.pending() > 0 && round < 19 {
+                away.falls_asleep();
+                away.take_back(&mut events);
+                thread::yield_now();
+            }
+            for event in events {
+                let Event::Stored { token, buffer, .. } = event else { panic!("{event:?}") };
+                assert!(buffer.unwrap().iter().all(|byte| *byte == token as u8 ^ round));
+            }
+            if round == 19 {
+                away = Away::new(Waker::new().unwrap());
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+        drop(away);
     }
 
     #[test]

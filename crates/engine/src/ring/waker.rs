@@ -5,9 +5,10 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Wakes one ring's `wait`. Cheap to clone, usable from any thread.
 #[derive(Clone, Debug)]
@@ -17,12 +18,21 @@ pub struct Waker(Arc<Inner>);
 struct Inner {
     event: OwnedFd,
     pending: AtomicBool,
+    /// What loom knows instead of the descriptor.
+    #[cfg(all(test, selvedge_loom))]
+    written: loom::sync::Notify,
 }
 
 impl Waker {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self(Arc::new(Inner { event, pending: AtomicBool::new(false) })))
+        let inner = Inner {
+            event,
+            pending: AtomicBool::new(false),
+            #[cfg(all(test, selvedge_loom))]
+            written: loom::sync::Notify::new(),
+        };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Makes the ring's current or next `wait` return with `Event::Woken`. Several calls before that are one.
@@ -30,6 +40,8 @@ impl Waker {
         if !self.0.pending.swap(true, Ordering::AcqRel) {
             // The counter has 64 bits, which as many writes as that do not fill in a process's life.
             let _ = rustix::io::write(&self.0.event, &1u64.to_ne_bytes());
+            #[cfg(all(test, selvedge_loom))]
+            self.0.written.notify();
         }
     }
 
@@ -37,6 +49,13 @@ impl Waker {
     pub(super) fn seen(&self) {
         // A swap, not a store: it also makes visible what other wakers, who found it pending, sent before.
         self.0.pending.swap(false, Ordering::AcqRel);
+    }
+
+    /// Waits as a ring does that hears of its descriptor: until it is written, or was since this was called last.
+    #[cfg(all(test, selvedge_loom))]
+    pub(crate) fn sleep(&self) {
+        self.0.written.wait();
+        self.seen();
     }
 
     pub(super) fn descriptor(&self) -> RawFd {
@@ -49,3 +68,6 @@ impl AsRawFd for Waker {
         self.descriptor()
     }
 }
+
+#[cfg(all(test, selvedge_loom))]
+mod races;

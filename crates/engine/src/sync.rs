@@ -1,0 +1,60 @@
+//! Atomics and locks of the places where threads meet without waiting for each other. They are the standard library's; in a
+//! build for it they are loom's, which plays every order in which the threads of a test may meet (`cargo xtask test races`).
+
+#[cfg(not(all(test, selvedge_loom)))]
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
+
+#[cfg(all(test, selvedge_loom))]
+pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
+
+use std::sync::PoisonError;
+
+/// A lock's content, also after a thread has panicked with it: nothing here is left half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Threads are stopped for another one in the middle so often at most: faults that need more are not known, and each further
+/// one multiplies the orders.
+#[cfg(all(test, selvedge_loom))]
+const PREEMPTIONS_MAX: usize = 3;
+
+/// Plays every order of what happens in `scene`.
+#[cfg(all(test, selvedge_loom))]
+pub(crate) fn model(scene: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    builder.check(scene);
+}
+
+/// Where threads of a model write and read as they do in a buffer: loom tells of two that are there at once.
+#[cfg(all(test, selvedge_loom))]
+pub(crate) struct Place(loom::cell::UnsafeCell<u64>);
+
+// SAFETY: whether threads use it one after the other is what models are about, and loom stops at the first that do not.
+#[cfg(all(test, selvedge_loom))]
+#[allow(unsafe_code)]
+unsafe impl Sync for Place {}
+
+#[cfg(all(test, selvedge_loom))]
+#[allow(unsafe_code)]
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(loom::cell::UnsafeCell::new(0))
+    }
+
+    /// Has it alone for as long as what is returned lives.
+    pub(crate) fn enter(&self) -> impl Drop {
+        self.0.get_mut()
+    }
+
+    pub(crate) fn write(&self, value: u64) {
+        // SAFETY: nobody else is there, or loom has stopped already.
+        self.0.with_mut(|place| unsafe { *place = value });
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        // SAFETY: nobody writes there, or loom has stopped already.
+        self.0.with(|place| unsafe { *place })
+    }
+}
