@@ -4,7 +4,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use nvme::Status;
 use nvme::cross_reset::ControllerInstance;
@@ -17,6 +16,7 @@ use super::namespace::{ByteRange, Namespace};
 use super::request::Asker;
 use super::reservation::HostId;
 use super::slot::{Slot, Slots, Stage};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Whose a connection's commands are, even when nothing but them is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,25 +114,40 @@ impl fmt::Debug for Then {
     }
 }
 
+/// How many reactors have not passed yet.
+#[derive(Debug)]
+pub(super) struct Left(AtomicUsize);
+
+impl Left {
+    pub(super) fn new(reactors: usize) -> Self {
+        Self(AtomicUsize::new(reactors))
+    }
+
+    /// One more has passed; whether it was the last, which sees all that the others did before they passed.
+    pub(super) fn pass(&self) -> bool {
+        self.0.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
 /// A wait for all reactors.
 #[derive(Debug)]
 pub(super) struct Fence {
     pub(super) fenced: Fenced,
-    left: AtomicUsize,
+    left: Left,
     then: Then,
 }
 
 impl Fence {
     /// Asks all reactors to pass.
     pub(super) fn raise(fabric: &Fabric, fenced: Fenced, then: Then) {
-        let left = AtomicUsize::new(fabric.reactors().len());
+        let left = Left::new(fabric.reactors().len());
         let fence = Arc::new(Self { fenced, left, then });
         fabric.tell_reactors(|| Message::Fence(fence.clone()));
     }
 
     /// A reactor has none of these commands any more. The last one passes the word on.
     pub(super) fn pass(&self, fabric: &Fabric) {
-        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+        if !self.left.pass() {
             return;
         }
         match &self.then {
@@ -161,7 +176,7 @@ pub(super) struct Claim {
 }
 
 /// The next claim's number.
-static TICKET: AtomicU64 = AtomicU64::new(1);
+static TICKET: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 impl Claim {
     /// Claims `range`, or `None` while somebody else has claimed a part of it.
@@ -189,3 +204,6 @@ impl Drop for Claim {
         self.fabric.tell_reactors(|| Message::Resume);
     }
 }
+
+#[cfg(all(test, selvedge_loom))]
+mod races;

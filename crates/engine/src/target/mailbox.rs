@@ -2,16 +2,16 @@
 //! What it then does is the reactor's.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use super::abort::Abort;
 use super::controller::Controller;
 use super::counters::ReactorTally;
 use super::fence::Fence;
-use super::subsystem::lock;
 use crate::ring::channel::Sender;
 use crate::ring::{Socket, Waker};
+use crate::sync::{Mutex, lock};
 
 /// Why commands are answered whose storage has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,3 +124,6 @@ impl Mailbox {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, selvedge_loom))]
+pub(super) mod races;

@@ -1,8 +1,8 @@
 //! A namespace: a backend seen as blocks, with its identity. Every block number from a host passes the check here.
 //! It starts no I/O.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use nvme::Status;
 use uuid::Uuid;
@@ -15,6 +15,8 @@ use super::subsystem::lock;
 use super::uncorrectable::Uncorrectable;
 use super::write_protection::WriteProtection;
 use crate::backend::{Backend, BackendConfig, BackendError};
+use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{self, Mutex};
 
 /// A namespace that is open.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub(super) struct Namespace {
     /// Ranges that fused pairs, and writes of closed connections, have for themselves, with their tickets.
     claims: Mutex<Vec<(u64, ByteRange)>>,
     /// Registrations and the reservation. Only the clerk changes them.
-    pub(super) reservations: Mutex<Reservations>,
+    pub(super) reservations: std::sync::Mutex<Reservations>,
     reservation_view: RwLock<Option<Arc<ReservationView>>>,
 }
 
@@ -89,8 +91,8 @@ impl Namespace {
             shaper: Arc::new(Shaper::new(&config.qos)),
             lateness: Lateness::default(),
             uncorrectable: Uncorrectable::default(),
-            claims: Mutex::default(),
-            reservations: Mutex::default(),
+            claims: Mutex::new(Vec::new()),
+            reservations: std::sync::Mutex::default(),
             reservation_view: RwLock::default(),
         };
         namespace.configure(config);
@@ -135,7 +137,8 @@ impl Namespace {
 
     /// What makes it anything but ordinary now.
     pub(super) fn special(&self) -> u8 {
-        self.special.load(Ordering::Relaxed)
+        // Acquire: who finds a claim gone comes after what its pair did.
+        self.special.load(Ordering::Acquire)
     }
 
     fn set_special(&self, bit: u8, set: bool) {
@@ -190,7 +193,7 @@ impl Namespace {
 
     /// Claims `range` under `ticket` for a fused pair; whether nobody had a part of it.
     pub(super) fn claim(&self, ticket: u64, range: ByteRange) -> bool {
-        let mut claims = lock(&self.claims);
+        let mut claims = sync::lock(&self.claims);
         if claims.iter().any(|(_, claimed)| claimed.overlaps(&range)) {
             return false;
         }
@@ -201,14 +204,14 @@ impl Namespace {
 
     /// Claims `range` under `ticket` for a write that has begun, whoever else has a part of it.
     pub(super) fn claim_beside_others(&self, ticket: u64, range: ByteRange) {
-        let mut claims = lock(&self.claims);
+        let mut claims = sync::lock(&self.claims);
         claims.push((ticket, range));
         self.set_special(special::CLAIMED, true);
     }
 
     /// Gives the claim under `ticket` back.
     pub(super) fn release(&self, ticket: u64) {
-        let mut claims = lock(&self.claims);
+        let mut claims = sync::lock(&self.claims);
         claims.retain(|(of, _)| *of != ticket);
         self.set_special(special::CLAIMED, !claims.is_empty());
     }
@@ -216,7 +219,7 @@ impl Namespace {
     /// Whether a fused pair, or a write of a closed connection, has a part of `range` for itself.
     pub(super) fn is_claimed(&self, range: &ByteRange) -> bool {
         self.special() & special::CLAIMED != 0
-            && lock(&self.claims).iter().any(|(_, claimed)| claimed.overlaps(range))
+            && sync::lock(&self.claims).iter().any(|(_, claimed)| claimed.overlaps(range))
     }
 
     /// Marks blocks that cannot be read from now on.
