@@ -81,10 +81,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(outcome) => {
-            let (Outcome::Passed(reason)
-            | Outcome::Failed(reason)
-            | Outcome::Skipped(reason)
-            | Outcome::LeftOut(reason)) = outcome;
+            let (Outcome::Passed(reason) | Outcome::Failed(reason) | Outcome::Skipped(reason)) = outcome;
             eprintln!("xtask: {reason}");
             ExitCode::FAILURE
         }

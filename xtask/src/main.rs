@@ -19,6 +19,7 @@ mod mutants;
 mod packages;
 mod pages;
 mod paths;
+mod races;
 mod simulate;
 mod source;
 mod test;
@@ -43,6 +44,7 @@ cargo xtask lab paths [ARG]...          TCP and MPTCP over many links (see lab/R
 cargo xtask simulate --seeds A..B       target and hosts in a world that follows from a seed (docs/simulation.md)
 cargo xtask simulate --mutants [NAME]   broken builds of the engine, each of which the simulation has to notice
 cargo xtask chaos --minutes M [ARG]...  real processes, killed, cut off and attacked under hosts that check (docs/chaos.md)
+cargo xtask miri                        what Miri can run of the unsafe code; it needs a nightly Rust with Miri
 cargo xtask fuzz [TARGET]... [ARG]...   fuzzers, for --seconds N or --runs N each; --list tells them (docs/fuzzing.md)
 cargo xtask bench roofline [ARG]...     the target against bare sockets, kept under bench-runs/
 cargo xtask bench iscsi [ARG]...        the same file over NVMe/TCP, iSCSI and NBD (docs/baselines.md)
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         "chaos" => chaos::run(rest),
         "fuzz" => fuzz::run(rest),
         "simulate" => simulate::run(rest),
+        "miri" => races::miri(rest),
         "help" | "-h" | "--help" => {
             println!("{HELP}");
             ExitCode::SUCCESS

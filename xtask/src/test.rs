@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::packages::{self, Package};
 use crate::{
-    ceph, chaos, check, commands, fuzz, guest, pages, paths, simulate, tune, usage_error, workspace,
+    ceph, chaos, check, commands, fuzz, guest, pages, paths, races, simulate, tune, usage_error, workspace,
 };
 
 /// How a suite ended, with what there is to say about it.
@@ -15,8 +15,6 @@ pub(crate) enum Outcome {
     Failed(String),
     /// It cannot run here.
     Skipped(String),
-    /// There was no time left for it.
-    LeftOut(String),
 }
 
 /// What the command line asks for.
@@ -25,116 +23,97 @@ pub(crate) struct Options {
     pub(crate) keep: bool,
 }
 
-/// When a suite runs if none is named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
-    Always,
-    /// While there is time: on a slow machine it must not keep the others from being told of.
-    WithTime,
-}
-
-/// After so long a time no suite is begun that runs `WithTime`.
-const TIME_FOR_ALL: Duration = Duration::from_secs(45 * 60);
-
 struct Suite {
     name: &'static str,
     about: &'static str,
     packages: &'static [Package],
-    when: When,
     run: fn(&Options) -> Outcome,
 }
 
 /// In the order in which they run: what fails soonest comes first.
-const SUITES: [Suite; 13] = [
+const SUITES: [Suite; 14] = [
     Suite {
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
         packages: &packages::CHECK,
-        when: When::Always,
         run: |_| check::outcome(),
     },
     Suite {
         name: "unit",
         about: "every crate's tests and documentation tests",
         packages: &packages::UNIT,
-        when: When::Always,
         run: unit,
     },
     Suite {
         name: "simulate",
         about: "target and hosts in simulated worlds that follow from seeds",
         packages: &[],
-        when: When::Always,
         run: simulate::suite,
+    },
+    Suite {
+        name: "races",
+        about: "threads that meet without locks, in every order in which they may",
+        packages: &[],
+        run: races::suite,
     },
     Suite {
         name: "mutants",
         about: "broken builds of the engine, each of which the simulation has to notice",
         packages: &[],
-        when: When::WithTime,
         run: simulate::mutants_suite,
     },
     Suite {
         name: "demo",
         about: "`selvedge demo` tells its story within a minute",
         packages: &[],
-        when: When::Always,
         run: demo,
     },
     Suite {
         name: "pages",
         about: "a report in a headless Chromium: its points, keys and names, wide and narrow, on paper, without script",
         packages: &packages::BROWSER,
-        when: When::Always,
         run: pages::suite,
     },
     Suite {
         name: "tune",
         about: "the tuner on interfaces with four queues: changes, counters, kill -9 at each write, what comes back",
         packages: &packages::TUNE,
-        when: When::Always,
         run: tune::suite,
     },
     Suite {
         name: "ceph",
         about: "images of a real Ceph and its failures; two gateways that are killed, stopped and cut off, under our host and the kernel's",
         packages: &packages::CEPH,
-        when: When::Always,
         run: ceph::suite,
     },
     Suite {
         name: "kernel",
         about: "the Linux kernel, in a guest, as our target's initiator, as our initiator's target, as the tuner sees it; two default targets; a disk that fails",
         packages: &packages::GUEST,
-        when: When::Always,
         run: guest::run,
     },
     Suite {
         name: "commands",
         about: "every nvme-cli command, with a second host and live changes, in two guests",
         packages: &packages::GUEST,
-        when: When::Always,
         run: commands::run,
     },
     Suite {
         name: "paths",
         about: "several paths: the Linux kernel's host over two ports of our target, with each policy",
         packages: &packages::GUEST,
-        when: When::Always,
         run: paths::run,
     },
     Suite {
         name: "chaos",
         about: "targets killed, stopped, cut off, filled and attacked under hosts that check every block",
         packages: &packages::CHAOS,
-        when: When::WithTime,
         run: chaos::suite,
     },
     Suite {
         name: "fuzz",
         about: "every fuzzer on the inputs it has kept, and on chance for a quarter of a minute",
         packages: &packages::FUZZ,
-        when: When::WithTime,
         run: fuzz::suite,
     },
 ];
@@ -157,14 +136,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     let are_named = !names.is_empty();
     let chosen = SUITES.iter().filter(|suite| !are_named || names.contains(&suite.name));
     let mut table = Table { rows: Vec::new(), ci: std::env::var("CI").is_ok_and(|ci| ci == "true") };
-    let begun = Instant::now();
     for suite in chosen {
-        if !are_named && suite.when == When::WithTime && begun.elapsed() > TIME_FOR_ALL {
-            let minutes = begun.elapsed().as_secs() / 60;
-            let reason = format!("{minutes} minutes have passed; run it by its name");
-            table.add(suite.name, Outcome::LeftOut(reason), Duration::ZERO);
-            continue;
-        }
         println!("\n== {}: {}", suite.name, suite.about);
         let started = Instant::now();
         let outcome = match packages::ensure(suite.packages) {
@@ -179,11 +151,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 fn list() {
     for suite in &SUITES {
-        let remark = match suite.when {
-            When::Always => "",
-            When::WithTime => " (if there is time)",
-        };
-        println!("{:8} {}{remark}", suite.name, suite.about);
+        println!("{:8} {}", suite.name, suite.about);
     }
 }
 
@@ -241,7 +209,6 @@ impl Table {
                 ("failed", format!("skipped, which CI never does: {reason}"))
             }
             Outcome::Skipped(reason) => ("skipped", reason),
-            Outcome::LeftOut(reason) => ("left out", reason),
         };
         self.rows.push(Row { name, result, elapsed, note });
     }
@@ -272,7 +239,6 @@ mod tests {
         let mut table = Table { rows: Vec::new(), ci };
         table.add("a", Outcome::Passed(String::new()), Duration::from_secs(1));
         table.add("b", Outcome::Skipped("no root".into()), Duration::ZERO);
-        table.add("c", Outcome::LeftOut("too late".into()), Duration::ZERO);
         table
     }
 
@@ -280,7 +246,6 @@ mod tests {
     fn the_last_line_counts() {
         assert!(table(false).text().ends_with("\n1 passed, 0 failed, 1 skipped\n"));
         assert!(table(false).text().contains("no root"));
-        assert!(table(true).text().contains("left out"));
     }
 
     #[test]
