@@ -13,6 +13,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::FallocateFlags;
 
+use super::transfer::Transfer;
 use super::{Buffer, Event, Readiness, Storage, StorageOp, Vital, Waker};
 use crate::limits::{STORAGE_THREADS, STORAGE_THREADS_PER_FILE};
 
@@ -270,22 +271,15 @@ fn work(desk: &Desk, done: &Sender<Done>, waker: &Waker) {
 fn perform(file: &OwnedFd, operation: StorageOp) -> (io::Result<usize>, Option<Buffer>) {
     match operation {
         StorageOp::Read { mut buffer, offset } => {
-            let mut moved = 0;
-            let result = loop {
-                match rustix::io::pread(file, &mut buffer[moved..], offset + moved as u64) {
-                    Ok(0) => break Ok(moved),
-                    Ok(read) => moved += read,
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => break Err(error.into()),
-                }
-                if moved == buffer.len() {
-                    break Ok(moved);
-                }
-            };
+            let whole = buffer.len();
+            let result =
+                move_all(whole, false, |at| rustix::io::pread(file, &mut buffer[at..], offset + at as u64));
             (result, Some(buffer))
         }
         StorageOp::Write { buffer, offset, durable } => {
-            let written = write_all(&buffer, |part, at| rustix::io::pwrite(file, part, offset + at as u64));
+            let written = move_all(buffer.len(), true, |at| {
+                rustix::io::pwrite(file, &buffer[at..], offset + at as u64)
+            });
             let synced = |moved| if durable { sync(file).map(|()| moved) } else { Ok(moved) };
             (written.and_then(synced), Some(buffer))
         }
@@ -297,22 +291,19 @@ fn perform(file: &OwnedFd, operation: StorageOp) -> (io::Result<usize>, Option<B
     }
 }
 
-/// Writes all of `buffer`, with as many calls as the system wants: each gets what is left, and where it begins.
-fn write_all(
-    buffer: &[u8],
-    mut write: impl FnMut(&[u8], usize) -> rustix::io::Result<usize>,
+/// Moves all of `whole` bytes, with as many calls as the system wants: each is told where what is left begins.
+fn move_all(
+    whole: usize,
+    writes: bool,
+    mut call: impl FnMut(usize) -> rustix::io::Result<usize>,
 ) -> io::Result<usize> {
-    let mut moved = 0;
-    while moved < buffer.len() {
-        match write(&buffer[moved..], moved) {
-            // Asked again it may say so for ever.
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => moved += written,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+    let mut transfer = Transfer::default();
+    loop {
+        let answer = call(transfer.moved()).map_err(rustix::io::Errno::raw_os_error);
+        if let Some(ended) = transfer.step(answer, whole, writes) {
+            return ended;
         }
     }
-    Ok(moved)
 }
 
 fn sync(file: &OwnedFd) -> io::Result<()> {
@@ -327,17 +318,15 @@ mod tests {
 
     #[test]
     fn a_write_that_moves_nothing_is_an_error_and_no_loop() {
-        let mut calls = Vec::new();
+        let mut places = Vec::new();
         let mut answers = vec![Ok(3), Err(Errno::INTR), Ok(2), Ok(0)].into_iter();
-        let outcome = write_all(b"0123456789", |part, at| {
-            calls.push((part.to_vec(), at));
+        let outcome = move_all(10, true, |at| {
+            places.push(at);
             answers.next().expect("it is not asked again")
         });
         assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::WriteZero);
-        assert_eq!(calls.last(), Some(&(b"56789".to_vec(), 5)));
-        assert_eq!(write_all(b"0123", |part, _| Ok(part.len())).unwrap(), 4);
-        assert_eq!(write_all(b"", |_, _| unreachable!()).unwrap(), 0);
-        assert_eq!(write_all(b"0", |_, _| Err(Errno::NOSPC)).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        assert_eq!(places, [0, 3, 3, 5]);
+        assert_eq!(move_all(4, true, |_| Err(Errno::NOSPC)).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
     }
 
     #[test]

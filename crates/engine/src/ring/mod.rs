@@ -21,6 +21,7 @@ mod span;
 #[cfg(not(feature = "simulation"))]
 mod storage;
 pub(crate) mod thread;
+pub(crate) mod transfer;
 #[cfg(not(feature = "simulation"))]
 mod uring;
 #[cfg(not(feature = "simulation"))]

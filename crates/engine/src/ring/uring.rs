@@ -9,6 +9,7 @@ use std::time::Duration;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, TimeoutFlags, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
+use super::transfer::Transfer;
 use super::{Buffer, Event, Readiness, Storage, StorageOp, Waker};
 use crate::limits::RING_ENTRIES;
 
@@ -48,7 +49,7 @@ struct Operation {
     kind: Kind,
     buffer: Option<Buffer>,
     offset: u64,
-    moved: usize,
+    transfer: Transfer,
     /// What the kernel waits for first. It lies still, wherever the operation is moved.
     delay: Option<Box<Timespec>>,
 }
@@ -150,7 +151,8 @@ impl Uring {
         };
         let held_back = if let Kind::Write { .. } = kind { storage.write_delay() } else { Duration::ZERO };
         let delay = (!held_back.is_zero()).then(|| Box::new(Timespec::from(held_back)));
-        let operation = Operation { token, descriptor, kind, buffer, offset, moved: 0, delay };
+        let operation =
+            Operation { token, descriptor, kind, buffer, offset, transfer: Transfer::default(), delay };
         let entry = operation.entry();
         self.start(operation, &entry);
     }
@@ -274,26 +276,21 @@ impl Uring {
 
     fn stored(&mut self, index: u32, result: i32, events: &mut Vec<Event>) {
         let Some(operation) = self.operations[index as usize].as_mut() else { return };
-        let moved = if let Ok(moved) = usize::try_from(result) {
-            operation.moved += moved;
-            let whole = operation.buffer.as_ref().map_or(0, |buffer| buffer.len());
-            if moved > 0 && operation.moved < whole {
-                let entry = operation.entry().user_data(STORED | u64::from(index));
-                match self.push(&entry) {
-                    Ok(()) => return,
-                    Err(error) => Err(error),
-                }
-            } else {
-                Ok(operation.moved)
-            }
-        } else if matches!(-result, libc::EAGAIN | libc::EINTR) && !matches!(operation.kind, Kind::Other) {
+        let answer = usize::try_from(result).map_err(|_| -result);
+        let whole = operation.buffer.as_ref().map_or(0, |buffer| buffer.len());
+        let ended = match operation.kind {
+            Kind::Read => operation.transfer.step(answer, whole, false),
+            Kind::Write { .. } => operation.transfer.step(answer, whole, true),
+            Kind::Other => Some(answer.map_err(io::Error::from_raw_os_error)),
+        };
+        let moved = if let Some(ended) = ended {
+            ended
+        } else {
             let entry = operation.entry().user_data(STORED | u64::from(index));
             match self.push(&entry) {
                 Ok(()) => return,
                 Err(error) => Err(error),
             }
-        } else {
-            Err(io::Error::from_raw_os_error(-result))
         };
         if let Some(Operation { token, buffer, .. }) = self.operations[index as usize].take() {
             self.free.push(index);
@@ -303,8 +300,16 @@ impl Uring {
 }
 
 impl Operation {
-    const fn other(token: u64, descriptor: RawFd) -> Self {
-        Self { token, descriptor, kind: Kind::Other, buffer: None, offset: 0, moved: 0, delay: None }
+    fn other(token: u64, descriptor: RawFd) -> Self {
+        Self {
+            token,
+            descriptor,
+            kind: Kind::Other,
+            buffer: None,
+            offset: 0,
+            transfer: Transfer::default(),
+            delay: None,
+        }
     }
 
     /// The entry that holds the next one back.
@@ -318,9 +323,9 @@ impl Operation {
     /// The entry for what is left to read or write.
     fn entry(&self) -> squeue::Entry {
         let Some(buffer) = &self.buffer else { return opcode::Nop::new().build() };
-        let rest = &buffer[self.moved..];
+        let rest = &buffer[self.transfer.moved()..];
         let (pointer, length) = (rest.as_ptr().cast_mut(), rest.len() as u32);
-        let offset = self.offset + self.moved as u64;
+        let offset = self.offset + self.transfer.moved() as u64;
         match self.kind {
             Kind::Write { durable } => opcode::Write::new(Fd(self.descriptor), pointer, length)
                 .offset(offset)
