@@ -9,6 +9,7 @@ mod plan;
 mod reservation;
 mod scene;
 mod shrink;
+mod storage;
 mod target;
 mod tenant;
 mod tenants;

@@ -9,6 +9,9 @@ use crate::leaver::LeaverPlan;
 use crate::tenants::TenantPlan;
 use crate::visitor::VisitorPlan;
 
+/// The longest Command Quiesce Time of scenes in which the storage may be late.
+const LATE_QUIESCE_MS_MAX: u16 = 2_000;
+
 /// Something that happens to somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -38,6 +41,10 @@ pub(crate) enum Fault {
     LosingStorage,
     /// The storage is full.
     FullStorage,
+    /// The storage gets full in the middle of what it does, and has some room again. Some need room for what is written again.
+    FillingStorage { copies_on_write: bool },
+    /// Now and then the storage takes longer than hosts are told that anything can take.
+    LateStorage,
     /// The storage and all targets lose their power.
     StorageLosesPower,
     /// The volume grows.
@@ -73,6 +80,8 @@ impl Fault {
             Self::FailingStorage => "storage failing",
             Self::LosingStorage => "storage losing",
             Self::FullStorage => "storage full",
+            Self::FillingStorage { .. } => "storage filling",
+            Self::LateStorage => "storage late",
             Self::StorageLosesPower => "storage's power lost",
             Self::Grow => "volume grown",
             Self::ChangeAna { .. } => "ANA state changed",
@@ -87,7 +96,11 @@ impl Fault {
     pub(crate) const fn lets_commands_fail(self) -> bool {
         matches!(
             self,
-            Self::FailingStorage | Self::LosingStorage | Self::FullStorage | Self::RemoveNamespace { .. }
+            Self::FailingStorage
+                | Self::LosingStorage
+                | Self::FullStorage
+                | Self::FillingStorage { .. }
+                | Self::RemoveNamespace { .. }
         )
     }
 }
@@ -134,6 +147,8 @@ pub(crate) struct Plan {
     pub(crate) hosts: Vec<HostPlan>,
     pub(crate) run_ms: u64,
     pub(crate) mishaps: Vec<Mishap>,
+    /// Of a thousand calls to the storage that could, so many move fewer bytes than asked.
+    pub(crate) short_moves: u64,
     /// Whether the volume is reserved by one host at a time.
     pub(crate) is_reserved: bool,
     /// Whether hosts hardly pause between their commands.
@@ -178,6 +193,7 @@ impl Plan {
             hosts,
             run_ms,
             mishaps: Vec::new(),
+            short_moves: 0,
             is_reserved,
             is_busy,
             visitor: None,
@@ -231,6 +247,35 @@ impl Plan {
                 keep_alive_ms: random.between(1, 3) as u32 * 1000,
             });
         }
+        self.vary_storage();
+    }
+
+    /// The same of what storage does.
+    fn vary_storage(&mut self) {
+        let mut random = Random::new(self.seed.wrapping_mul(0x51ed_270b).wrapping_add(11));
+        if random.chance(250) {
+            self.short_moves = *random.pick(&[100, 500, 950]);
+        }
+        let fault = match random.below(1000) {
+            ..120 => Fault::FillingStorage { copies_on_write: random.chance(700) },
+            120..400 if self.may_be_late() => Fault::LateStorage,
+            _ => return,
+        };
+        for _ in 0..random.between(1, 3) {
+            let at_us = random.between(50_000, self.run_ms * 1000);
+            let for_ms = random.between(50, 2_500);
+            self.mishaps.push(Mishap { at_us, for_ms, fault });
+        }
+        self.mishaps.sort_by_key(|mishap| mishap.at_us);
+    }
+
+    /// Whether what comes late must do no harm: what is left of a lost connection keeps others off its blocks at one target
+    /// for as long as that lives. Who goes to another one relies on the time, and so does who comes after a kill. A target
+    /// that is stopped waits for ten seconds.
+    fn may_be_late(&self) -> bool {
+        let kills =
+            |mishap: &Mishap| matches!(mishap.fault, Fault::KillTarget { .. } | Fault::PowerOffTarget { .. });
+        self.targets == 1 && self.quiesce_ms <= LATE_QUIESCE_MS_MAX && !self.mishaps.iter().any(kills)
     }
 
     /// Adds a mishap, and sometimes one that belongs to it: what goes wrong seldom does so alone.
@@ -377,7 +422,9 @@ impl Plan {
                 (_, true) => ", busy",
                 _ if self.leaver.is_some() => ", a leaver",
                 _ => "",
-            },
+            }
+            .to_owned()
+                + if self.short_moves > 0 { ", short moves" } else { "" },
             if mishaps.is_empty() { "no mishaps".to_owned() } else { mishaps.join(", ") }
         )
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::observation::Observation;
 use engine::ring::Moment;
-use engine::simulation::disk::{self, Mood};
+use engine::simulation::disk;
 use engine::simulation::{self, Direction, Judge, MachineId, Options, Outcome, ProcessId, sleep};
 use engine::target::{AnaGroupConfig, FabricConfig, GroupState};
 
@@ -30,8 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(200);
 /// twenty times.
 const TURNS_AT_FIRST: u64 = 1_500;
 const TURNS_PER_S: u64 = 400;
-/// Longest time a slow storage takes, as part of the time after which targets promise rest.
-const SLOW_SHARE: u64 = 3;
 
 /// A target as the director sees it.
 #[derive(Debug)]
@@ -186,6 +184,7 @@ impl Scene {
     }
 
     fn direct(self: Rc<Self>) {
+        disk::set_usual(self.usual_mood());
         for target in 0..self.targets.len() {
             self.start_target(target);
         }
@@ -240,7 +239,7 @@ impl Scene {
         !self.plan.mishaps.is_empty()
     }
 
-    fn wait_for(&self, patience: Duration, is_so: impl Fn() -> bool) -> bool {
+    pub(crate) fn wait_for(&self, patience: Duration, is_so: impl Fn() -> bool) -> bool {
         let until = simulation::now().after(patience);
         while !is_so() {
             if simulation::now() >= until {
@@ -278,13 +277,13 @@ impl Scene {
         }
     }
 
-    fn look_at_effects(&self) {
+    pub(crate) fn look_at_effects(&self) {
         let effects = disk::take_effects(Path::new(VOLUME));
         self.history.borrow().check_effects(&effects);
         self.reservation.borrow().check_effects(&effects, &self.writers.borrow());
     }
 
-    fn start_target(self: &Rc<Self>, number: usize) {
+    pub(crate) fn start_target(self: &Rc<Self>, number: usize) {
         let scene = self.clone();
         let seat = &self.targets[number];
         seat.ends.set(false);
@@ -305,7 +304,7 @@ impl Scene {
         seat.process.set(process);
     }
 
-    fn kill_target(&self, number: usize) {
+    pub(crate) fn kill_target(&self, number: usize) {
         let seat = &self.targets[number];
         simulation::kill(seat.process.get());
         self.has_gone(seat);
@@ -366,6 +365,8 @@ impl Scene {
             | Fault::FailingStorage
             | Fault::LosingStorage
             | Fault::FullStorage
+            | Fault::FillingStorage { .. }
+            | Fault::LateStorage
             | Fault::StorageLosesPower
             | Fault::Grow => {
                 if self.storage_is_busy.replace(true) {
@@ -491,75 +492,8 @@ impl Scene {
         }
     }
 
-    fn befall_storage(self: &Rc<Self>, fault: Fault, time: Duration) {
-        let volume = Path::new(VOLUME);
-        let slow = u64::from(self.plan.quiesce_ms) * 1000 / SLOW_SHARE;
-        let mood = match fault {
-            Fault::SlowStorage => Mood { delay_us: (slow / 4, slow), ..Mood::default() },
-            Fault::FailingStorage => Mood { failures: 200, ..Mood::default() },
-            Fault::LosingStorage => Mood { lossy_syncs: 300, ..Mood::default() },
-            Fault::FullStorage => Mood { is_full: true, ..Mood::default() },
-            Fault::Grow => {
-                self.cover(fault);
-                return self.grow();
-            }
-            _ => return self.lose_power(time),
-        };
-        self.cover(fault);
-        self.storage_is_bad.set(mood.failures > 0 || mood.lossy_syncs > 0);
-        disk::set_mood(volume, mood);
-        sleep(time);
-        disk::set_mood(volume, Mood::default());
-        self.storage_is_bad.set(false);
-    }
-
-    fn lose_power(self: &Rc<Self>, time: Duration) {
-        if self.targets.iter().any(|seat| seat.is_busy.get()) {
-            return;
-        }
-        self.cover(Fault::StorageLosesPower);
-        for (number, seat) in self.targets.iter().enumerate() {
-            seat.is_busy.set(true);
-            self.kill_target(number);
-        }
-        self.look_at_effects();
-        disk::lose_power(Path::new(VOLUME));
-        if let Some(content) = disk::content(Path::new(VOLUME)) {
-            self.history.borrow_mut().lose_power(&content);
-        }
-        sleep(time);
-        for (number, seat) in self.targets.iter().enumerate() {
-            self.start_target(number);
-            seat.is_busy.set(false);
-        }
-    }
-
-    fn grow(&self) {
-        if self.targets.iter().any(|seat| seat.is_busy.get()) {
-            return;
-        }
-        self.targets.iter().for_each(|seat| seat.is_busy.set(true));
-        let is_applied = |seat: &TargetSeat| seat.applied.get() >= seat.generation.get();
-        let are_applied = || self.targets.iter().all(is_applied);
-        // A namespace that was away may not be back yet, and only one that is there can grow.
-        if !self.wait_for(Duration::from_secs(20), are_applied) {
-            return simulation::fail("a target does not take its configuration");
-        }
-        let blocks = self.history.borrow().block_count() as usize + self.plan.blocks;
-        for number in 0..self.targets.len() {
-            self.change(number, |config| {
-                target::resize(config, (blocks * self.plan.block_size) as u64);
-            });
-        }
-        if !self.wait_for(Duration::from_secs(20), are_applied) {
-            return simulation::fail("a target does not take its new configuration");
-        }
-        self.history.borrow_mut().grow(blocks);
-        self.targets.iter().for_each(|seat| seat.is_busy.set(false));
-    }
-
     /// Takes note of what a fault has met.
-    fn cover(&self, fault: Fault) {
+    pub(crate) fn cover(&self, fault: Fault) {
         let mut coverage = self.coverage.borrow_mut();
         coverage.fault(fault.name());
         host::cover(self, fault.name(), &mut coverage);

@@ -93,8 +93,19 @@ pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
         }
         sleep(LOOK_INTERVAL);
     }
+    check_lateness(scene, number, &target);
     target.shutdown();
     scene.has_gone(seat);
+}
+
+/// Whether the operations that took too long were counted.
+fn check_lateness(scene: &Scene, number: usize, target: &Target) {
+    let subsystems = target.metrics().subsystems;
+    let volume = subsystems.iter().filter(|subsystem| subsystem.nqn == NQN);
+    let storage = volume.flat_map(|subsystem| &subsystem.namespaces).find_map(|namespace| namespace.storage);
+    if let Some(storage) = storage {
+        scene.check_lateness(number, storage.late_changes + storage.late_others);
+    }
 }
 
 /// What an operator does when the storage is well again: namespaces that have failed are opened anew.

@@ -25,6 +25,7 @@ pub struct File {
     storage: Storage,
     durability: Durability,
     length: AtomicU64,
+    block_size: u64,
     path: PathBuf,
 }
 
@@ -43,16 +44,16 @@ impl File {
             return Err(BackendError::TooSmall { path: path.to_owned(), length, wanted });
         }
         let length = size.unwrap_or(length);
-        Ok(Self::on(storage, length, path))
+        Ok(Self::on(storage, length, block_size.into(), path))
     }
 
-    fn on(storage: Storage, length: u64, path: &Path) -> Self {
+    fn on(storage: Storage, length: u64, block_size: u64, path: &Path) -> Self {
         let durability = Durability::default();
-        Self { storage, durability, length: AtomicU64::new(length), path: path.to_owned() }
+        Self { storage, durability, length: AtomicU64::new(length), block_size, path: path.to_owned() }
     }
 
     pub(super) fn reopen(&self, _: u32) -> Result<Self, BackendError> {
-        Ok(Self::on(self.storage.reopen(), self.length(), &self.path))
+        Ok(Self::on(self.storage.reopen(), self.length(), self.block_size, &self.path))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -71,9 +72,9 @@ impl File {
         &TimeBound::Unknown
     }
 
-    /// A simulated disk writes each block whole or not at all.
+    /// A simulated disk writes each block whole or not at all, and promises nothing of several.
     pub(super) const fn whole_bytes(&self) -> u64 {
-        u64::MAX
+        self.block_size
     }
 
     pub(super) fn open_device(path: &Path, block_size: u32, shared: bool) -> Result<Self, BackendError> {

@@ -1,16 +1,21 @@
-//! Disks: files that a power loss takes back to what was synchronized, with some of what was not, and that can be slow,
-//! full, or fail. A block is written as a whole or not at all; nothing more is promised. Who may open them belongs to the
-//! backend.
+//! Disks: files that a power loss takes back to what was synchronized, with some of what was not, and that can be slow, full,
+//! fail, or move fewer bytes than asked. A block is written as a whole or not at all; nothing more is promised. Who may open
+//! them belongs to the backend, and what a call that moved a part has to be followed by is the ring's.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::scheduler::{ProcessId, What, World};
 use super::{scheduler, with};
+use crate::ring::transfer::Transfer;
 use crate::ring::{Buffer, Moment, StorageOp};
+
+/// Shortest and longest time until the rest of a transfer that was cut short is moved, in microseconds.
+const REST_US: (u64, u64) = (5, 100);
 
 /// How a disk behaves from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +29,32 @@ pub struct Mood {
     /// Of a thousand syncs, so many lose what they were to make durable. It is still read until the power is lost; and each
     /// opening of the file is told once, with its next sync, as Linux does.
     pub lossy_syncs: u64,
+    /// Of a thousand calls that could move several blocks, so many move some of them only.
+    pub short_moves: u64,
+    /// Blocks for which there is room in places that nothing was written to; deallocated ones are such again. `None` for as
+    /// many as there are.
+    pub room_blocks: Option<u64>,
+    /// Whether what is written again takes another place, too, and the old one is free after the next sync.
+    pub copies_on_write: bool,
+    /// Of a thousand operations, so many take as long as `late_us` says.
+    pub late: u64,
+    /// Shortest and longest time of those, in microseconds.
+    pub late_us: (u64, u64),
 }
 
 impl Default for Mood {
     fn default() -> Self {
-        Self { delay_us: (20, 400), failures: 0, is_full: false, lossy_syncs: 0 }
+        Self {
+            delay_us: (20, 400),
+            failures: 0,
+            is_full: false,
+            lossy_syncs: 0,
+            short_moves: 0,
+            room_blocks: None,
+            copies_on_write: false,
+            late: 0,
+            late_us: (0, 0),
+        }
     }
 }
 
@@ -45,6 +71,19 @@ pub struct Effect {
     pub mark: u64,
 }
 
+/// An operation, and how long it has been at the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stay {
+    /// Whose it was.
+    pub process: ProcessId,
+    /// How long it took.
+    pub took: Duration,
+    /// Whether it only makes durable what is there.
+    pub is_sync: bool,
+    /// Whether it is there yet.
+    pub is_pending: bool,
+}
+
 #[derive(Debug)]
 struct DiskFile {
     path: PathBuf,
@@ -55,6 +94,11 @@ struct DiskFile {
     versions: BTreeMap<usize, Vec<(u64, Vec<u8>)>>,
     writes: u64,
     mood: Mood,
+    /// Blocks that have a place.
+    placed: Vec<bool>,
+    /// Places that are free after the next sync.
+    left_places: u64,
+    stays: Vec<Stay>,
     exclusive: usize,
     shared: usize,
     effects: Vec<Effect>,
@@ -69,6 +113,8 @@ struct Operation {
     token: u64,
     file: usize,
     operation: StorageOp,
+    begun: Moment,
+    transfer: Transfer,
     result: Option<io::Result<usize>>,
     /// Writes up to this one were there when it began.
     began_after: u64,
@@ -81,6 +127,8 @@ pub(super) struct Disks {
     files: Vec<DiskFile>,
     operations: Vec<Option<Operation>>,
     free: Vec<usize>,
+    /// How new files behave.
+    usual: Mood,
 }
 
 /// An open file.
@@ -147,7 +195,10 @@ impl Disks {
                 durable: vec![0; size],
                 versions: BTreeMap::new(),
                 writes: 0,
-                mood: Mood::default(),
+                mood: self.usual,
+                placed: vec![false; size / block_size],
+                left_places: 0,
+                stays: Vec::new(),
                 exclusive: 0,
                 shared: 0,
                 effects: Vec::new(),
@@ -169,6 +220,7 @@ impl Disks {
         file.content.resize(size, 0);
         file.durable.resize(size, 0);
         let blocks = size / file.block_size;
+        file.placed.resize(blocks, false);
         file.versions.retain(|block, _| *block < blocks);
     }
 
@@ -200,6 +252,37 @@ impl DiskFile {
         }
     }
 
+    /// Of so many blocks from `offset` on, those that find room, up to the first that does not. They have their places then.
+    fn place(&mut self, offset: usize, blocks: usize) -> usize {
+        let first = offset / self.block_size;
+        for block in first..first + blocks {
+            let is_placed = self.placed[block];
+            if (!is_placed || self.mood.copies_on_write)
+                && let Some(room) = &mut self.mood.room_blocks
+            {
+                if *room == 0 {
+                    return block - first;
+                }
+                *room -= 1;
+                self.left_places += u64::from(is_placed);
+            }
+            self.placed[block] = true;
+        }
+        blocks
+    }
+
+    /// Gives the places of deallocated blocks free.
+    fn leave(&mut self, offset: usize, length: usize) {
+        let blocks = offset / self.block_size..(offset + length) / self.block_size;
+        for placed in &mut self.placed[blocks] {
+            if std::mem::take(placed)
+                && let Some(room) = &mut self.mood.room_blocks
+            {
+                *room += 1;
+            }
+        }
+    }
+
     /// Forgets what was written up to a write without making it durable: a later sync has nothing to do with it.
     fn lose(&mut self, up_to: u64) {
         self.losses += 1;
@@ -211,6 +294,9 @@ impl DiskFile {
 
     /// Makes durable what was written up to a write.
     fn synchronize(&mut self, up_to: u64) {
+        if let Some(room) = &mut self.mood.room_blocks {
+            *room += std::mem::take(&mut self.left_places);
+        }
         let (size, durable) = (self.block_size, &mut self.durable);
         self.versions.retain(|block, versions| {
             let old = versions.iter().take_while(|(number, _)| *number <= up_to).count();
@@ -237,7 +323,10 @@ impl World {
             _ => 0,
         };
         let file = &self.disks.files[storage.file];
-        let (least, most) = file.mood.delay_us;
+        let (least, most) = match file.mood {
+            mood if mood.late > 0 && self.random.chance(mood.late) => mood.late_us,
+            mood => mood.delay_us,
+        };
         let began_after = file.writes;
         let process = self.running().expect("an operation belongs to a process");
         let told = storage.told.clone();
@@ -247,6 +336,8 @@ impl World {
             token,
             file: storage.file,
             operation,
+            begun: self.now,
+            transfer: Transfer::default(),
             result: None,
             began_after,
             told,
@@ -265,7 +356,7 @@ impl World {
         self.after(wait, What::Effect(number));
     }
 
-    /// A storage operation does what it does.
+    /// A storage operation does what it does, or a part of it.
     pub(super) fn take_effect(&mut self, number: usize) {
         let now = self.now;
         let Some(running) = &mut self.disks.operations[number] else { return };
@@ -274,20 +365,34 @@ impl World {
         let within = |offset: u64, length: usize, file: &DiskFile| {
             (offset as usize).checked_add(length).is_some_and(|end| end <= file.content.len())
         };
+        let moved = running.transfer.moved();
         let result = match &mut running.operation {
             _ if fails => Err(libc::EIO),
             StorageOp::Read { buffer, offset } => {
-                let from = (*offset as usize).min(file.content.len());
-                let length = buffer.len().min(file.content.len() - from);
-                buffer[..length].copy_from_slice(&file.content[from..from + length]);
+                let from = (*offset as usize + moved).min(file.content.len());
+                let mut length = (buffer.len() - moved).min(file.content.len() - from);
+                let (size, short) = (file.block_size, file.mood.short_moves);
+                if short > 0 && length > size && self.random.chance(short) {
+                    length = self.random.between(1, ((length - 1) / size) as u64) as usize * size;
+                }
+                buffer[moved..moved + length].copy_from_slice(&file.content[from..from + length]);
                 Ok(length)
             }
             StorageOp::Write { .. } if file.mood.is_full => Err(libc::ENOSPC),
             StorageOp::Write { buffer, offset, durable } if within(*offset, buffer.len(), file) => {
-                file.write(now, *offset as usize, buffer.len(), Some(buffer), *durable);
-                Ok(buffer.len())
+                let (from, size, short) = (*offset as usize + moved, file.block_size, file.mood.short_moves);
+                let mut blocks = (buffer.len() - moved) / size;
+                if short > 0 && blocks > 1 && self.random.chance(short) {
+                    blocks = self.random.between(1, blocks as u64 - 1) as usize;
+                }
+                let length = file.place(from, blocks) * size;
+                if length > 0 {
+                    file.write(now, from, length, Some(&buffer[moved..moved + length]), *durable);
+                }
+                if length > 0 || blocks == 0 { Ok(length) } else { Err(libc::ENOSPC) }
             }
             StorageOp::Allocate { offset, length, .. } if within(*offset, *length as usize, file) => {
+                file.leave(*offset as usize, *length as usize);
                 file.write(now, *offset as usize, *length as usize, None, false);
                 Ok(0)
             }
@@ -302,19 +407,33 @@ impl World {
                 if told < file.losses { Err(libc::EIO) } else { Ok(0) }
             }
         };
+        let ended = match &running.operation {
+            StorageOp::Read { buffer, .. } => running.transfer.step(result, buffer.len(), false),
+            StorageOp::Write { buffer, .. } => running.transfer.step(result, buffer.len(), true),
+            StorageOp::Sync | StorageOp::Allocate { .. } => {
+                Some(result.map_err(io::Error::from_raw_os_error))
+            }
+        };
+        if ended.is_none() {
+            let wait = self.random.between(REST_US.0 * 1000, REST_US.1 * 1000);
+            return self.after(wait, What::Effect(number));
+        }
         let (least, most) = file.mood.delay_us;
-        running.result = Some(result.map_err(io::Error::from_raw_os_error));
+        running.result = ended;
         let wait = self.random.between(least * 200, most * 200 + 1);
         self.after(wait, What::Stored(number));
     }
 
     /// A storage operation has ended.
     pub(super) fn end_operation(&mut self, number: usize) {
-        let Some(Operation { ring, token, operation, result, .. }) = self.disks.operations[number].take()
-        else {
-            return;
-        };
+        let Some(ended) = self.disks.operations[number].take() else { return };
         self.disks.free.push(number);
+        let file = &mut self.disks.files[ended.file];
+        let Operation { ring, token, operation, result, .. } = ended;
+        if file.mood.late > 0 || !file.stays.is_empty() {
+            let (took, is_sync) = (self.now.since(ended.begun), matches!(operation, StorageOp::Sync));
+            file.stays.push(Stay { process: ended.process, took, is_sync, is_pending: false });
+        }
         let buffer: Option<Buffer> = match operation {
             StorageOp::Read { buffer, .. } | StorageOp::Write { buffer, .. } => Some(buffer),
             StorageOp::Sync | StorageOp::Allocate { .. } => None,
@@ -359,6 +478,28 @@ pub fn set_mood(path: &Path, mood: Mood) {
             file.mood = mood;
         }
     });
+}
+
+/// How disks behave whose files are made from now on.
+pub fn set_usual(mood: Mood) {
+    with(|world| world.disks.usual = mood);
+}
+
+/// The operations that have ended since one could be late for the first time, and those that are under way.
+pub fn stays(path: &Path) -> Vec<Stay> {
+    with(|world| {
+        let Some(number) = world.disks.files.iter().position(|file| file.path == path) else {
+            return Vec::new();
+        };
+        let pending = world.disks.operations.iter().flatten().filter(|operation| operation.file == number);
+        let pending = pending.map(|operation| Stay {
+            process: operation.process,
+            took: world.now.since(operation.begun),
+            is_sync: matches!(operation.operation, StorageOp::Sync),
+            is_pending: true,
+        });
+        world.disks.files[number].stays.iter().copied().chain(pending).collect()
+    })
 }
 
 /// The disk with this file loses its power, and has it again. Whoever has it open should end first.
