@@ -171,16 +171,16 @@ impl PrivateFolder {
         let path = self.path.join(&new);
         let failed = |error: io::Error| PrivateFileError::io("write", &path, error);
         // One that was left behind, or that somebody put there to have it followed.
-        match unlinkat(&self.handle, new.as_str(), AtFlags::empty()) {
+        match self.unlink(OsStr::new(&new)) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(failed(error.into())),
         }
-        before(Step::Create).map_err(failed)?;
+        before(Step::Create, OsStr::new(&new), &[]).map_err(failed)?;
         let mut file = self.create_new(OsStr::new(&new))?;
         // Dropped on an error, it removes what there is of it: a full disk gets its bytes back.
         let replacement = Replacement { folder: self, name: name.to_owned() };
-        write(&mut file, bytes).map_err(failed)?;
-        before(Step::SyncFile).and_then(|()| file.sync_all()).map_err(failed)?;
+        write(&mut file, OsStr::new(&new), bytes).map_err(failed)?;
+        sync_file(&file, OsStr::new(&new)).map_err(failed)?;
         Ok(replacement)
     }
 
@@ -198,16 +198,21 @@ impl PrivateFolder {
     /// When it is there and cannot be removed.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> Result<(), PrivateFileError> {
         let name = name.as_ref();
-        match unlinkat(&self.handle, name, AtFlags::empty()) {
-            Ok(()) => self.sync(),
-            Err(Errno::NOENT) => Ok(()),
+        match self.unlink(name) {
+            // Somebody may have removed it and not got it onto the medium.
+            Ok(()) | Err(Errno::NOENT) => self.sync(),
             Err(error) => Err(PrivateFileError::io("remove", &self.path.join(name), error)),
         }
     }
 
+    fn unlink(&self, name: &OsStr) -> Result<(), Errno> {
+        before(Step::Remove, name, &[]).map_err(|_| Errno::IO)?;
+        unlinkat(&self.handle, name, AtFlags::empty())
+    }
+
     /// A name is on the medium only when its folder is.
     fn sync(&self) -> Result<(), PrivateFileError> {
-        let synced = before(Step::SyncFolder).and_then(|()| self.handle.sync_all());
+        let synced = before(Step::SyncFolder, OsStr::new(""), &[]).and_then(|()| self.handle.sync_all());
         synced.map_err(|error| PrivateFileError::io("synchronize", &self.path, error))
     }
 }
@@ -230,7 +235,7 @@ impl Replacement<'_> {
             Errno::ISDIR => wrong_kind(&self.folder.path.join(name), "a folder"),
             error => PrivateFileError::io("write", &self.folder.path.join(name), error),
         };
-        let renamed = before(Step::Rename).map_err(|_| Errno::IO);
+        let renamed = before(Step::Rename, OsStr::new(name), &[]).map_err(|_| Errno::IO);
         renamed.and_then(|()| renameat(folder, new.as_str(), folder, name)).map_err(is_folder)?;
         self.folder.sync()
     }
@@ -243,12 +248,12 @@ impl Replacement<'_> {
 impl Drop for Replacement<'_> {
     fn drop(&mut self) {
         // After a commit there is none, and what cannot be removed is removed the next time.
-        let _ = unlinkat(&self.folder.handle, self.new_name(), AtFlags::empty());
+        let _ = self.folder.unlink(OsStr::new(&self.new_name()));
     }
 }
 
-fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
-    if let Err(error) = before(Step::Write) {
+fn write(file: &mut File, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    if let Err(error) = before(Step::Write, name, bytes) {
         // A disk that is full has taken a part.
         file.write_all(&bytes[..bytes.len() / 2])?;
         return Err(error);
@@ -256,25 +261,34 @@ fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
+fn sync_file(file: &File, name: &OsStr) -> io::Result<()> {
+    before(Step::SyncFile, name, &[])?;
+    file.sync_all()
+}
+
 /// What putting a file in another's place consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(crate) enum Step {
+    Remove,
     Create,
     Write,
     SyncFile,
+    /// From the name with the suffix to the one without.
     Rename,
     SyncFolder,
 }
 
-/// Where tests let a step fail.
+/// Where tests let a step fail, and take note of what is on its way to the medium.
 #[cfg(not(test))]
 #[allow(clippy::unnecessary_wraps, reason = "in tests it fails")]
-const fn before(_: Step) -> io::Result<()> {
+const fn before(_: Step, _: &OsStr, _: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
 #[cfg(test)]
 use tests::before;
 
+#[cfg(test)]
+pub(crate) mod power;
 #[cfg(test)]
 mod tests;
