@@ -316,3 +316,7 @@ fn tell(fabric: &Fabric, namespace: &Arc<Namespace>, host_id: &HostId, kind: Res
         }
     }
 }
+
+#[cfg(test)]
+#[path = "clerk_tests.rs"]
+mod tests;
