@@ -237,7 +237,11 @@ impl Journal {
             records: Vec::new(),
             is_complete: false,
         };
-        journal.append(&head)?;
+        if let Err(error) = journal.append(&head) {
+            // An empty one would say that a plan is in effect.
+            let _ = journal.remove();
+            return Err(error);
+        }
         Ok(journal)
     }
 
@@ -300,12 +304,25 @@ impl Journal {
             if self.length > SYSTEM_FILE_BYTES_MAX {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
-            self.file.write_all(text.as_bytes())?;
+            let room = room_for(text.len());
+            self.file.write_all(&text.as_bytes()[..room])?;
+            if room < text.len() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             self.file.sync_data()
         });
         written.map_err(|error| JournalError::Io { path: self.path.display().to_string(), error })
     }
 }
+
+/// Where tests let a disk be full.
+#[cfg(not(test))]
+const fn room_for(length: usize) -> usize {
+    length
+}
+
+#[cfg(test)]
+use super::tests::room_for;
 
 /// The folder of a journal and its name there.
 fn split(path: &Path) -> Result<(&Path, OsString), JournalError> {

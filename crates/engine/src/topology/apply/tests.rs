@@ -203,6 +203,18 @@ impl Watch for Nobody {
     fn done(&mut self, _: &Step) {}
 }
 
+thread_local! {
+    /// Bytes for which the disk of journals has room.
+    static ROOM: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// For how many of so many bytes there is room.
+pub(super) fn room_for(length: usize) -> usize {
+    let room = ROOM.get();
+    ROOM.set(room.saturating_sub(length));
+    room.min(length)
+}
+
 fn steps() -> Vec<Step> {
     let interface = || "veth0".to_owned();
     let one = CpuSet::one;
@@ -284,6 +296,29 @@ fn an_end_at_any_write_can_be_undone_also_if_undoing_ends_too() {
             }
             assert_eq!(*memory.state.borrow(), before, "ended at {end}, then at {second_end}");
         }
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_anywhere_in_the_journal_leaves_everything_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    apply(&Memory::new(), &path, &steps(), &mut Nobody).unwrap();
+    let length = std::fs::metadata(&path).unwrap().len() as usize;
+    std::fs::remove_file(&path).unwrap();
+    // The head, each record and the last word, cut at their ends too.
+    for room in (0..length).step_by(23).chain([length - 1]) {
+        let memory = Memory::new();
+        let before = memory.state.borrow().clone();
+        ROOM.set(room);
+        let error = apply(&memory, &path, &steps(), &mut Nobody).expect_err("no room");
+        ROOM.set(usize::MAX);
+        assert!(matches!(error, ApplyError::Journal(JournalError::Io { .. })), "{room}: {error}");
+        assert_eq!(*memory.state.borrow(), before, "{room} bytes");
+        assert!(!path.exists(), "with {room} bytes of room a journal stays, as if a plan were in effect");
+        apply(&memory, &path, &steps(), &mut Nobody).unwrap();
+        revert(&memory, &path, &mut Nobody).unwrap();
+        assert_eq!(*memory.state.borrow(), before, "{room} bytes");
     }
 }
 
