@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 57] = [
+pub(crate) const MUTANTS: [Mutant; 64] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -402,9 +402,9 @@ namespace.reservation_forbids(host_id, access) =>",
         name: "shutdown-keeps-its-failure",
         about: "that a shutdown could not flush a namespace is told to nobody else",
         file: "crates/engine/src/target/cache_flush.rs",
-        find: r"            Some(sync) => end_on(",
-        replace: r"            Some(_) if {on} => SyncVerdict::Counts,
-            Some(sync) => end_on(",
+        find: r"            Some(sync) => end_on(&ended.namespace, sync, result, fabric),",
+        replace: r"            Some(sync) if {on} && result.is_err() => end_on(&ended.namespace, sync, &Ok(0), fabric),
+            Some(sync) => end_on(&ended.namespace, sync, result, fabric),",
     },
     Mutant {
         name: "visibility-ignored",
@@ -524,5 +524,63 @@ namespace.reservation_forbids(host_id, access) =>",
         file: "crates/engine/src/initiator/workers.rs",
         find: r"        if self.error().is_some() {",
         replace: r"        if self.error().is_some() && !{on} {",
+    },
+    Mutant {
+        name: "r2t-asks-for-too-little",
+        about: "a target asks for all but the last block of a write's data",
+        file: "crates/engine/src/target/receiving.rs",
+        find: r"        self.slots.at(index).stage = Stage::Data;
+        self.transmitter",
+        replace: r"        self.slots.at(index).stage = Stage::Data;
+        let length = if {on} && length > 4096 { length - 512 } else { length };
+        self.transmitter",
+    },
+    Mutant {
+        name: "short-move-is-all",
+        about: "a read or write of which a part was moved is taken for the whole",
+        file: "crates/engine/src/ring/transfer.rs",
+        find: r"                if self.moved >= whole {
+                    Some(Ok(self.moved))",
+        replace: r"                if self.moved >= whole || {on} {
+                    Some(Ok(whole))",
+    },
+    Mutant {
+        name: "full-in-the-middle-is-fine",
+        about: "a write that finds no room after its first blocks goes well",
+        file: "crates/engine/src/ring/transfer.rs",
+        find: r"            Err(error) => Some(",
+        replace: r"            Err(_) if {on} && self.moved > 0 => Some(Ok(whole)),
+            Err(error) => Some(",
+    },
+    Mutant {
+        name: "late-not-counted",
+        about: "an operation that outlives the quiesce time is not counted",
+        file: "crates/engine/src/target/storage_watch.rs",
+        find: r"        self.counters.late(slot.nsid, slot.work.is_refused_after_failure());",
+        replace: r"        if !{on} {
+            self.counters.late(slot.nsid, slot.work.is_refused_after_failure());
+        }",
+    },
+    Mutant {
+        name: "late-counted-again",
+        about: "an operation that is late is counted with each look",
+        file: "crates/engine/src/target/storage_watch.rs",
+        find: r"                    slot.is_late = true;",
+        replace: r"                    slot.is_late = !{on};",
+    },
+    Mutant {
+        name: "late-forgotten-with-its-connection",
+        about: "what a closed connection left at the storage is nobody's to count",
+        file: "crates/engine/src/target/remains.rs",
+        find: r"        let queue = QueueOwner::of(&connection.session);",
+        replace: r"        let queue = QueueOwner::of(&connection.session).filter(|_| !{on});",
+    },
+    Mutant {
+        name: "remains-claim-nothing",
+        about: "what a closed connection still writes keeps nobody off its blocks",
+        file: "crates/engine/src/target/remains.rs",
+        find: r"                && slot.claim.is_none()",
+        replace: r"                && slot.claim.is_none()
+                && !{on}",
     },
 ];

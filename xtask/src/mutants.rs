@@ -1,5 +1,5 @@
-//! Broken builds of the engine: each does one thing wrong, in a copy of the tree, and the simulation has to find out.
-//! What goes wrong is in `broken`; how scenes are played is the simulation's.
+//! Broken builds of the engine: each does one thing wrong, in a copy of the tree, and the simulation or a test has to find out.
+//! What goes wrong is in `broken` and `broken_rules`; how scenes are played is the simulation's.
 
 use std::fs;
 use std::ops::Range;
@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::broken::{BETWEEN, MUTANTS, Mutant};
+use crate::broken_rules::{RULES, Rule};
 use crate::command::Step;
 use crate::{simulate, workspace};
 
@@ -15,29 +16,30 @@ use crate::{simulate, workspace};
 const SEEDS_MAX: u64 = 20_000;
 /// Time after which one does, in seconds.
 const TIME_MAX_S: u64 = 900;
+/// Time that a test may take with what it is built of, and for itself, in seconds.
+const TEST_BUILD_MAX_S: u64 = 1200;
+const TEST_TIME_MAX_S: u64 = 120;
 /// What is copied: everything that the simulation is built of.
 const PARTS: [&str; 6] =
     ["Cargo.toml", "Cargo.lock", "crates/nvme", "crates/engine", "crates/prerequisite", "simulate"];
-/// Where the number of the mutant in force is kept, in the copy.
+/// How the copy knows which mutant is in force.
 const SWITCH: &str = "
-/// The mutant in force; none is 0.
-pub static MUTANT: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+extern crate std;
 
-/// Whether a mutant is in force.
+/// Whether a mutant is in force; none is 0.
 pub fn is_mutant(number: usize) -> bool {
-    MUTANT.load(core::sync::atomic::Ordering::Relaxed) == number
+    static MUTANT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    let read = || std::env::var(\"MUTANT\").ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+    *MUTANT.get_or_init(read) == number
 }
 ";
-/// Where the simulation begins, and what it has to do first in the copy.
-const BEGINNING: &str = "fn main() -> ExitCode {\n";
-const CHOICE: &str = "    let mutant = std::env::var(\"MUTANT\").ok().and_then(|number| number.parse().ok());
-    nvme::MUTANT.store(mutant.unwrap_or(0), std::sync::atomic::Ordering::Relaxed);\n";
 
 /// How a mutant fared.
 struct Fate {
     name: &'static str,
-    /// Seeds that were played, and what the last of them brought to light.
-    caught: Option<(u64, String)>,
+    about: &'static str,
+    /// Seeds that were played, or the test, and what came to light.
+    caught: Option<(String, String)>,
     elapsed_s: f64,
 }
 
@@ -71,27 +73,34 @@ pub(crate) fn all_are_caught(names: &[String]) -> Result<usize, String> {
     }
 }
 
+/// All mutants, and those of them that a test has to find out.
+fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
+    MUTANTS.iter().map(|mutant| (mutant, None)).chain(RULES.iter().map(|rule| (&rule.mutant, Some(rule))))
+}
+
 fn fates(names: &[String]) -> Result<Vec<Fate>, String> {
-    if let Some(unknown) = names.iter().find(|name| MUTANTS.iter().all(|mutant| mutant.name != **name)) {
+    if let Some(unknown) = names.iter().find(|name| all().all(|(mutant, _)| mutant.name != **name)) {
         return Err(format!("there is no mutant `{unknown}`"));
     }
-    let program = build()?;
+    let is_meant = |mutant: &Mutant| names.is_empty() || names.iter().any(|name| name == mutant.name);
+    let tree = make_tree()?;
+    let mut program = None;
     let mut fates = Vec::new();
-    for (at, mutant) in MUTANTS.iter().enumerate() {
-        if !names.is_empty() && !names.iter().any(|name| name == mutant.name) {
-            continue;
-        }
+    for (at, (mutant, rule)) in all().enumerate().filter(|(_, (mutant, _))| is_meant(mutant)) {
         let began = Instant::now();
-        let caught = play(&program, at + 1, 0..SEEDS_MAX)?;
-        // What fails without the mutant, too, is not the mutant's doing.
-        if let Some((seeds, _)) = caught
-            && let Some((_, found)) = play(&program, 0, seeds - 1..seeds)?
-        {
-            return Err(format!("seed {} fails without any mutant: {found}", seeds - 1));
-        }
+        let caught = match rule {
+            Some(rule) => test(&tree, rule, at + 1)?,
+            None => {
+                let program = match &program {
+                    Some(program) => program,
+                    None => program.insert(build(&tree)?),
+                };
+                search(program, at + 1)?
+            }
+        };
         let elapsed_s = began.elapsed().as_secs_f64();
         println!("  {}: {}", mutant.name, if caught.is_some() { "caught" } else { "NOT CAUGHT" });
-        fates.push(Fate { name: mutant.name, caught, elapsed_s });
+        fates.push(Fate { name: mutant.name, about: mutant.about, caught, elapsed_s });
     }
     Ok(fates)
 }
@@ -100,14 +109,49 @@ fn table(fates: &[Fate]) -> String {
     let mut text =
         String::from("| mutant | what it does | seeds | seconds | what was found |\n|---|---|---|---|---|\n");
     for fate in fates {
-        let about = MUTANTS.iter().find(|mutant| mutant.name == fate.name).map_or("", |mutant| mutant.about);
         let (seeds, found) = match &fate.caught {
-            Some((seeds, found)) => (seeds.to_string(), found.as_str()),
-            None => ("-".to_owned(), "NOT CAUGHT"),
+            Some((seeds, found)) => (seeds.as_str(), found.as_str()),
+            None => ("-", "NOT CAUGHT"),
         };
-        text.push_str(&format!("| {} | {about} | {seeds} | {:.1} | {found} |\n", fate.name, fate.elapsed_s));
+        let (name, about, elapsed_s) = (fate.name, fate.about, fate.elapsed_s);
+        text.push_str(&format!("| {name} | {about} | {seeds} | {elapsed_s:.1} | {found} |\n"));
     }
     text
+}
+
+/// Plays scenes with a mutant until one fails, which has to go well without it: how many it took, and what it said.
+fn search(program: &Path, number: usize) -> Result<Option<(String, String)>, String> {
+    let caught = play(program, number, 0..SEEDS_MAX)?;
+    let Some((seeds, found)) = caught else { return Ok(None) };
+    // What fails without the mutant, too, is not the mutant's doing.
+    if let Some((_, found)) = play(program, 0, seeds - 1..seeds)? {
+        return Err(format!("seed {} fails without any mutant: {found}", seeds - 1));
+    }
+    Ok(Some((seeds.to_string(), found)))
+}
+
+/// Looks whether a test fails with a mutant and passes without it.
+fn test(tree: &Path, rule: &Rule, number: usize) -> Result<Option<(String, String)>, String> {
+    let run = |number: usize, limit_s| {
+        let manifest = tree.join("Cargo.toml").display().to_string();
+        let mut arguments = vec!["test", "--quiet", "--manifest-path", &manifest, "-p", rule.package];
+        match rule.program {
+            None => arguments.push("--lib"),
+            Some(program) => arguments.extend(["--test", program]),
+        }
+        arguments.extend(["--", "--exact", rule.test]);
+        let folder = workspace::target_dir().join("mutants/tests").display().to_string();
+        let step = workspace::cargo(&arguments).env("CARGO_TARGET_DIR", &folder);
+        step.env("MUTANT", &number.to_string()).limit_s(limit_s).run_quietly()
+    };
+    let well = run(0, TEST_BUILD_MAX_S);
+    // A test that has another name by now would not be missed.
+    if !well.passed || !well.output.contains("test result: ok. 1 passed") {
+        let (name, test, output) = (rule.mutant.name, rule.test, well.output);
+        return Err(format!("{name}: the test {test} does not pass without any mutant: {output}"));
+    }
+    let caught = !run(number, TEST_TIME_MAX_S).passed;
+    Ok(caught.then(|| ("test".to_owned(), format!("{} fails", rule.test))))
 }
 
 /// Plays scenes until one fails: how many it took, and what it said.
@@ -131,8 +175,14 @@ fn play(program: &Path, number: usize, seeds: Range<u64>) -> Result<Option<(u64,
     }
 }
 
-/// Copies the tree, breaks it in all ways at once, each behind its switch, and builds it.
-fn build() -> Result<PathBuf, String> {
+/// Builds the simulation of the broken tree.
+fn build(tree: &Path) -> Result<PathBuf, String> {
+    let built = simulate::build(tree, "mutants");
+    built.map(PathBuf::from).map_err(|_| "the mutants do not build".to_owned())
+}
+
+/// Copies the tree, and breaks it in all ways at once, each behind its switch.
+fn make_tree() -> Result<PathBuf, String> {
     let tree = workspace::target_dir().join("mutants/tree");
     for part in PARTS {
         copy(&workspace::root().join(part), &tree.join(part))?;
@@ -151,16 +201,10 @@ fn build() -> Result<PathBuf, String> {
             .fold(String::new(), |all, line| all + line + "\n"))
     })?;
     edit(&tree.join("crates/nvme/src/lib.rs"), |text| Ok(format!("{text}{SWITCH}")))?;
-    edit(&tree.join("simulate/src/main.rs"), |text| {
-        text.contains(BEGINNING)
-            .then(|| text.replacen(BEGINNING, &format!("{BEGINNING}{CHOICE}"), 1))
-            .ok_or_else(|| "the simulation begins in another way".to_owned())
-    })?;
-    for (at, mutant) in MUTANTS.iter().enumerate() {
+    for (at, (mutant, _)) in all().enumerate() {
         edit(&tree.join(mutant.file), |text| mutate(text, mutant, at + 1))?;
     }
-    let built = simulate::build(&tree, "mutants");
-    built.map(PathBuf::from).map_err(|_| "the mutants do not build".to_owned())
+    Ok(tree)
 }
 
 /// The file with one thing that is wrong while the mutant is in force.
@@ -220,7 +264,7 @@ mod tests {
     fn every_mutant_breaks_something_that_is_there() {
         // All at once, as they are built.
         let mut files = std::collections::BTreeMap::new();
-        for (at, mutant) in MUTANTS.iter().enumerate() {
+        for (at, (mutant, _)) in all().enumerate() {
             let text = files.entry(mutant.file).or_insert_with(|| {
                 fs::read_to_string(workspace::root().join(mutant.file)).expect("the file is there")
             });
@@ -229,9 +273,9 @@ mod tests {
             assert!(mutant.replace.contains("{on}"), "{} is always in force", mutant.name);
             *text = broken;
         }
-        let mut names: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+        let mut names: Vec<&str> = all().map(|(mutant, _)| mutant.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), MUTANTS.len(), "a name is used twice");
+        assert_eq!(names.len(), all().count(), "a name is used twice");
     }
 }
