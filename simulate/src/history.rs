@@ -121,6 +121,12 @@ impl History {
             .all(|block| !block.is_written && block.busy_until.is_none_or(|until| until <= now))
     }
 
+    /// The name of a write that is not to happen.
+    pub(crate) fn name(&mut self) -> u64 {
+        self.last_mark += 1;
+        self.last_mark
+    }
+
     /// A write begins: its mark. Zeroes have the mark 0, and a name all the same.
     pub(crate) fn begin_write(&mut self, start: u64, count: u64, zeroes: bool) -> u64 {
         self.last_mark += 1;

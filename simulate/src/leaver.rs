@@ -32,6 +32,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What a Disconnect carries, which no write has for its mark.
 const LEAVING: u64 = u64::MAX;
+/// What the Compare of a fused pair carries, and what nobody has ever written.
+const COMPARING: u64 = u64::MAX - 1;
 
 /// What a leaver is like.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub(crate) struct LeaverPlan {
     pub(crate) io_queues: u16,
     pub(crate) writes: usize,
     pub(crate) keep_alive_ms: u32,
+    /// Of a thousand writes, so many are one half of a fused Compare and Write.
+    pub(crate) pairs: u64,
 }
 
 /// How it leaves.
@@ -93,6 +97,10 @@ struct Visit<'a> {
     events: Vec<Event>,
     scratch: Vec<u8>,
     begun: Vec<Begun>,
+    /// The last write that went well: where it is, and its name.
+    known: Option<(u64, u64, u64)>,
+    /// Writes that must not happen, since what they are fused with cannot be equal.
+    forbidden: Vec<u64>,
     /// Queues that have answered a Disconnect, by their tokens.
     disconnected: Vec<u32>,
 }
@@ -126,14 +134,25 @@ impl<'a> Visit<'a> {
             events: Vec::new(),
             scratch: vec![0; RECEIVE_LENGTH],
             begun: Vec::new(),
+            known: None,
+            forbidden: Vec::new(),
             disconnected: Vec::new(),
         }))
     }
 
     fn run(&mut self, random: &mut Random) -> Result<(), InitiatorError> {
         self.turn_until(|visit| visit.queues.iter().all(|queue| queue.state() == QueueState::Live))?;
+        if self.plan.pairs > 0 {
+            // What it has written it can compare.
+            self.write(0, random);
+            self.turn_until(|visit| visit.begun.is_empty())?;
+        }
         for number in 0..self.plan.writes {
-            self.write(number, random);
+            if self.plan.pairs > 0 && random.chance(self.plan.pairs) {
+                self.compare_and_write(number, random);
+            } else {
+                self.write(number, random);
+            }
         }
         self.queues.iter_mut().for_each(|queue| queue.flush(&mut self.ring));
         // Some are answered meanwhile, some wait for their data to be asked for, some are at the storage.
@@ -190,6 +209,45 @@ impl<'a> Visit<'a> {
         }
     }
 
+    /// Begins a Compare and a Write as one: of what it has written, which others may have written since, or of what nobody has.
+    fn compare_and_write(&mut self, number: usize, random: &mut Random) {
+        let at = number % self.queues.len();
+        let known = self.known.take().filter(|_| random.chance(700));
+        let (start, count, mark) = known.unwrap_or((0, 1, COMPARING));
+        let is_free = self.scene.history.borrow().is_free(start, count, simulation::now());
+        if !is_free || self.queues[at].free_slots() < 2 {
+            return;
+        }
+        let block_size = self.scene.plan.block_size;
+        let filled = |mark| {
+            let mut buffer = Buffer::zeroed(count as usize * block_size);
+            block::fill(&mut buffer, block_size, start, mark);
+            Data::Send(buffer)
+        };
+        let name = if known.is_some() {
+            let name = self.scene.history.borrow_mut().begin_write(start, count, false);
+            self.begun.push(Begun { start, count, name, durable: false });
+            name
+        } else {
+            // The history does not know of it: who reads it finds what should not be there.
+            let name = self.scene.history.borrow_mut().name();
+            self.forbidden.push(name);
+            name
+        };
+        let blocks = count as u32;
+        let pair = [
+            (IoCommand::Compare { start, blocks }, mark, COMPARING),
+            (IoCommand::Write { start, blocks, force_unit_access: false }, name, name),
+        ];
+        for (half, (command, mark, user)) in pair.into_iter().enumerate() {
+            let mut entry = command.encode(1);
+            entry.flags |= half as u8 + 1;
+            if self.queues[at].submit(Request { entry, data: filled(mark), user }).is_err() {
+                simulation::fail("a queue with two free slots does not take a pair");
+            }
+        }
+    }
+
     /// Serves the queues until `holds`.
     fn turn_until(&mut self, holds: impl Fn(&Self) -> bool) -> Result<(), InitiatorError> {
         let deadline = self.ring.now().after(PATIENCE);
@@ -233,6 +291,12 @@ impl<'a> Visit<'a> {
             while let Some(completion) = self.queues[at].pop() {
                 if completion.status == Status::HOST_PATH_ERROR {
                     // The connection is lost, and nobody has said that the command has ended.
+                } else if completion.user == COMPARING {
+                    // How its Write ends says it, too.
+                } else if self.forbidden.contains(&completion.user) {
+                    if completion.status.is_success() {
+                        simulation::fail("the Write of a pair went well whose Compare cannot have");
+                    }
                 } else if completion.user == LEAVING {
                     self.disconnected.push(self.queues[at].token());
                 } else {
@@ -295,6 +359,9 @@ impl<'a> Visit<'a> {
     fn end(&mut self, name: u64, status: Option<Status>, rest: Moment) {
         let Some(at) = self.begun.iter().position(|begun| begun.name == name) else { return };
         let Begun { start, count, durable, .. } = self.begun.swap_remove(at);
+        if status.is_some_and(|status| status.is_success()) {
+            self.known = Some((start, count, name));
+        }
         self.scene.history.borrow_mut().end_write((start, count), name, durable, status, rest);
     }
 }

@@ -233,6 +233,7 @@ impl Plan {
                 io_queues: random.between(1, 3) as u16,
                 writes: random.between(1, 12) as usize,
                 keep_alive_ms: random.between(1, 3) as u32 * 1000,
+                pairs: 0,
             });
         }
         for mishap in &mut self.mishaps {
@@ -250,11 +251,14 @@ impl Plan {
         self.vary_storage();
     }
 
-    /// The same of what storage does.
+    /// The same of what storage does, and of what leavers do beyond writes.
     fn vary_storage(&mut self) {
         let mut random = Random::new(self.seed.wrapping_mul(0x51ed_270b).wrapping_add(11));
         if random.chance(250) {
             self.short_moves = *random.pick(&[100, 500, 950]);
+        }
+        if let Some(leaver) = &mut self.leaver {
+            leaver.pairs = *random.pick(&[0, 200, 500]);
         }
         let fault = match random.below(1000) {
             ..120 => Fault::FillingStorage { copies_on_write: random.chance(700) },
