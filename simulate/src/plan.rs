@@ -274,12 +274,16 @@ impl Plan {
     }
 
     /// Whether what comes late must do no harm: what is left of a lost connection keeps others off its blocks at one target
-    /// for as long as that lives. Who goes to another one relies on the time, and so does who comes after a kill. A target
-    /// that is stopped waits for ten seconds.
+    /// for as long as that lives. Who goes to another one relies on the time, and so does who comes after a kill, or after
+    /// a stop, which cuts off what takes too long.
     fn may_be_late(&self) -> bool {
         let kills =
             |mishap: &Mishap| matches!(mishap.fault, Fault::KillTarget { .. } | Fault::PowerOffTarget { .. });
-        self.targets == 1 && self.quiesce_ms <= LATE_QUIESCE_MS_MAX && !self.mishaps.iter().any(kills)
+        // A second attempt that is refused, by a reservation for one, ends while the first may yet land.
+        self.targets == 1
+            && self.quiesce_ms <= LATE_QUIESCE_MS_MAX
+            && !self.lets_commands_fail()
+            && !self.mishaps.iter().any(kills)
     }
 
     /// Adds a mishap, and sometimes one that belongs to it: what goes wrong seldom does so alone.

@@ -13,6 +13,8 @@ use crate::target;
 
 /// Of a thousand operations of a late storage, so many are.
 const LATE: u64 = 150;
+/// By how much they are late at the most, in microseconds: longer than hosts wait for a lost controller's commands.
+const LATE_US_MAX: u64 = 8_000_000;
 /// How much later than promised those are at least, and how exactly a target knows, as it looks at its clock once a round.
 const LATE_MARGIN: Duration = Duration::from_millis(20);
 /// How long a target may take to see that an operation under way is late.
@@ -25,7 +27,7 @@ const SLOW_SHARE: u64 = 3;
 /// Shortest and longest time of a late operation, in microseconds.
 const fn late_us(quiesce_ms: u16) -> (u64, u64) {
     let quiesce_us = quiesce_ms as u64 * 1000;
-    (quiesce_us + 100_000, 2 * quiesce_us + 1_000_000)
+    (quiesce_us + 100_000, quiesce_us + LATE_US_MAX)
 }
 
 impl Scene {

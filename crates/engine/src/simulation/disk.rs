@@ -98,6 +98,8 @@ struct DiskFile {
     placed: Vec<bool>,
     /// Places that are free after the next sync.
     left_places: u64,
+    /// Whether operations can have been late.
+    was_late: bool,
     stays: Vec<Stay>,
     exclusive: usize,
     shared: usize,
@@ -198,6 +200,7 @@ impl Disks {
                 mood: self.usual,
                 placed: vec![false; size / block_size],
                 left_places: 0,
+                was_late: false,
                 stays: Vec::new(),
                 exclusive: 0,
                 shared: 0,
@@ -322,7 +325,8 @@ impl World {
             StorageOp::Write { .. } => u64::from(storage.write_delay_ms.load(Ordering::Relaxed)) * 1_000_000,
             _ => 0,
         };
-        let file = &self.disks.files[storage.file];
+        let file = &mut self.disks.files[storage.file];
+        file.was_late |= file.mood.late > 0;
         let (least, most) = match file.mood {
             mood if mood.late > 0 && self.random.chance(mood.late) => mood.late_us,
             mood => mood.delay_us,
@@ -430,7 +434,7 @@ impl World {
         self.disks.free.push(number);
         let file = &mut self.disks.files[ended.file];
         let Operation { ring, token, operation, result, .. } = ended;
-        if file.mood.late > 0 || !file.stays.is_empty() {
+        if file.was_late {
             let (took, is_sync) = (self.now.since(ended.begun), matches!(operation, StorageOp::Sync));
             file.stays.push(Stay { process: ended.process, took, is_sync, is_pending: false });
         }
