@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 64] = [
+pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -574,13 +574,5 @@ namespace.reservation_forbids(host_id, access) =>",
         file: "crates/engine/src/target/remains.rs",
         find: r"        let queue = QueueOwner::of(&connection.session);",
         replace: r"        let queue = QueueOwner::of(&connection.session).filter(|_| !{on});",
-    },
-    Mutant {
-        name: "remains-claim-nothing",
-        about: "what a closed connection still writes keeps nobody off its blocks",
-        file: "crates/engine/src/target/remains.rs",
-        find: r"                && slot.claim.is_none()",
-        replace: r"                && slot.claim.is_none()
-                && !{on}",
     },
 ];

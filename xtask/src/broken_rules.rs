@@ -22,7 +22,7 @@ const POWER_LOST: &str = "private_folder::power::whenever_the_power_is_lost_the_
 /// The same for reservations.
 const RESERVATION_KEPT: &str = "target::clerk::tests::a_reservation_that_was_acknowledged_outlives_the_power_and_one_that_was_refused_never_counts";
 
-pub(crate) const RULES: [Rule; 14] = [
+pub(crate) const RULES: [Rule; 15] = [
     Rule {
         mutant: Mutant {
             name: "r2t-more-than-asked",
@@ -223,5 +223,18 @@ pub(crate) const RULES: [Rule; 14] = [
         package: "engine",
         program: None,
         test: "topology::apply::tests::a_disk_that_is_full_anywhere_in_the_journal_leaves_everything_as_it_was",
+    },
+    Rule {
+        mutant: Mutant {
+            name: "remains-claim-nothing",
+            about: "what a closed connection still writes keeps nobody off its blocks",
+            file: "crates/engine/src/target/remains.rs",
+            find: r"                && slot.claim.is_none()",
+            replace: r"                && slot.claim.is_none()
+                && !{on}",
+        },
+        package: "engine",
+        program: Some("target_quiesce"),
+        test: "who_comes_back_on_another_connection_writes_after_what_the_lost_one_wrote",
     },
 ];
