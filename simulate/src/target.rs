@@ -58,6 +58,10 @@ pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
     let generation = seat.generation.get();
     let Some(target) = start(scene, number) else { return };
     seat.applied.set(generation);
+    if scene.plan.loses() {
+        // It has opened the volume anew, and hears nothing of what another one was told before.
+        scene.history.borrow_mut().may_have_lost();
+    }
     let (mut refused_since, mut failed_since) = (None, None);
     while !seat.ends.get() {
         let generation = seat.generation.get();
