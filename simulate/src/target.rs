@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Longest time in which a configuration may be refused.
 const APPLY_TIME_MAX: Duration = Duration::from_secs(15);
 /// Times it tries to start while something of its last life is in the way.
-const STARTS_MAX: usize = 100;
+const STARTS_MAX: usize = 1000;
 
 /// What a target serves at first.
 pub(crate) fn configuration(plan: &Plan, number: usize) -> FabricConfig {

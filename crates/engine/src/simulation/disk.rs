@@ -118,6 +118,8 @@ struct Operation {
     begun: Moment,
     transfer: Transfer,
     result: Option<io::Result<usize>>,
+    /// Whether nobody else may open the file meanwhile.
+    is_alone: bool,
     /// Writes up to this one were there when it began.
     began_after: u64,
     /// The losses that its opening of the file was told of.
@@ -209,8 +211,13 @@ impl Disks {
             });
             self.files.len() - 1
         });
+        // What a killed process has begun keeps the file open, and with it the lock.
+        let is_kept =
+            self.operations.iter().flatten().any(|operation| {
+                operation.file == number && operation.is_alone && operation.result.is_none()
+            });
         let file = &mut self.files[number];
-        if file.exclusive > 0 || (!is_shared && file.shared > 0) {
+        if is_kept || file.exclusive > 0 || (!is_shared && file.shared > 0) {
             return None;
         }
         *(if is_shared { &mut file.shared } else { &mut file.exclusive }) += 1;
@@ -343,6 +350,7 @@ impl World {
             begun: self.now,
             transfer: Transfer::default(),
             result: None,
+            is_alone: !storage.is_shared,
             began_after,
             told,
         };
