@@ -132,9 +132,11 @@ fn reopen(scene: &Scene, number: usize, target: &Target, failed_since: &mut Opti
 
 fn start(scene: &Rc<Scene>, number: usize) -> Option<Target> {
     let mut last = String::new();
+    // What is wanted meanwhile is a change of what has started.
+    let fabric = scene.targets[number].wanted.borrow().clone();
     for _ in 0..STARTS_MAX {
         let config = TargetConfig {
-            fabric: scene.targets[number].wanted.borrow().clone(),
+            fabric: fabric.clone(),
             reactors: Reactors::Count(scene.plan.reactors),
             engine: Engine::Automatic,
             poll_us_max: 0,
