@@ -13,8 +13,9 @@
 #   --console PATH      keep the guest's console there
 #
 # The job's output and standard input are this script's own, and its exit status becomes ours; 124 says
-# that the time-out was reached, 125 that the guest ended without reporting a status. The guest is
-# 10.0.2.15 on a network of its own; 10.0.2.2 there is this machine's loopback.
+# that the time-out was reached, 125 that the guest ended without reporting a status. A guest whose kernel
+# panics before the job begins is booted once more. The guest is 10.0.2.15 on a network of its own; 10.0.2.2
+# there is this machine's loopback.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -131,16 +132,16 @@ run_shell() {
     exit
 }
 
-run_job() {
-    local end=$((SECONDS + timeout_s)) timed_out='' status reader
-    # A terminal is never the job's input: QEMU would put it into raw mode.
-    [[ ! -t 0 ]] || exec </dev/null
+# One boot: leaves what the guest said of the job in `status`, and in `timed_out` whether it was ended for its time.
+boot() {
+    local reader
+    rm -f "$scratch/output" "$scratch/status" "$scratch/console"
     mkfifo "$scratch/output"
     # Opened for both, so that neither this reader nor QEMU waits for the other to open its end.
-    exec 3<&0 4<>"$scratch/output"
+    exec 4<>"$scratch/output"
     qemu-system-x86_64 "${qemu[@]}" <&3 3<&- 4<&- >"$scratch/qemu.log" 2>&1 &
     qemu_pid=$!
-    cat <"$scratch/output" 4<&- &
+    cat <"$scratch/output" 3<&- 4<&- &
     reader=$!
     while kill -0 "$qemu_pid" 2>/dev/null; do
         if ((SECONDS >= end)); then timed_out=yes; kill "$qemu_pid"; break; fi
@@ -149,10 +150,31 @@ run_job() {
     wait "$qemu_pid" 2>/dev/null
     qemu_pid=''
     # The last writer goes, and with it the reader, after it has passed on everything.
-    exec 4<&- 3<&-
+    exec 4<&-
     wait "$reader"
-    [[ -z $console_copy ]] || cat "$scratch/console" "$scratch/qemu.log" >"$console_copy"
+    [[ -z $console_copy ]] || cat "$scratch/console" "$scratch/qemu.log" >>"$console_copy"
     status=$(tr -cd '0-9' <"$scratch/status" 2>/dev/null)
+}
+
+# Whether the kernel panicked before the job began: on a busy machine QEMU's emulation of several processors lets it do so
+# now and then, while the kernel changes its own code. It says nothing of what is tried.
+panicked_at_boot() {
+    [[ ! -s $scratch/status ]] && grep -q 'Kernel panic' "$scratch/console" 2>/dev/null
+}
+
+run_job() {
+    local end=$((SECONDS + timeout_s)) timed_out='' status=''
+    # A terminal is never the job's input: QEMU would put it into raw mode.
+    [[ ! -t 0 ]] || exec </dev/null
+    [[ -z $console_copy ]] || : >"$console_copy"
+    exec 3<&0
+    boot
+    if panicked_at_boot; then
+        echo "run-guest.sh: the guest's kernel panicked before the job began; it is booted once more:" >&2
+        grep -m 1 'Kernel panic' "$scratch/console" >&2
+        boot
+    fi
+    exec 3<&-
     [[ -z $status ]] || exit "$status"
     {
         echo "run-guest.sh: the guest gave no status${timed_out:+ within $timeout_s s}; its console ends:"
