@@ -1,5 +1,6 @@
 //! What a namespace is made of may be wrong, in use, full or cut short: it is said why, and nobody else suffers.
 
+mod bad_disks;
 mod raw_host;
 
 use prerequisite::missing;
@@ -9,6 +10,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use bad_disks::run;
 use engine::backend::{BackendConfig, BackendError};
 use engine::ring::Engine;
 use engine::target::{
@@ -184,17 +186,6 @@ fn sizes_that_cannot_be_had_are_refused() {
     }
     let (error, _) = refusal(&config(BackendConfig::Memory { size: u64::MAX }, 512));
     assert!(matches!(error, BackendError::Memory { .. }), "{error:?}");
-}
-
-/// Runs a program of the system; its output, or why it is not to be had.
-fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output =
-        Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    } else {
-        Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
-    }
 }
 
 /// A loop device, given back at the end.

@@ -100,17 +100,23 @@ fn an_identifier_is_one_hosts_as_long_as_it_is_connected() {
     }
 }
 
+/// A target that keeps its state in `folder`, at which host 1 has registered with this namespace through power loss.
+fn start_and_register(engine: Engine, folder: &Path, nsid: u32) -> (Target, Party) {
+    let target = start(engine, Some(folder));
+    let mut a = Party::connect(target.ports()[0], 1);
+    let persistence = PersistenceChange::PersistThroughPowerLoss;
+    let status = a.register_with(nsid, RegisterAction::Register, (0, 7), persistence);
+    assert_status(status, Status::SUCCESS, "register");
+    (target, a)
+}
+
 /// Finding 12.
 #[test]
 fn an_identifier_is_one_hosts_as_long_as_it_is_registered() {
     for engine in ENGINES {
         let folder = tempfile::tempdir().unwrap();
-        let target = start(engine, Some(folder.path()));
+        let (target, a) = start_and_register(engine, folder.path(), 2);
         let address = target.ports()[0];
-        let mut a = Party::connect(address, 1);
-        let persistence = PersistenceChange::PersistThroughPowerLoss;
-        let status = a.register_with(2, RegisterAction::Register, (0, 7), persistence);
-        assert_status(status, Status::SUCCESS, "register");
         drop(a);
         eventually("A is gone", || target.status().controllers.is_empty());
         assert_in_use(address, &options(2, 1), "A is registered");
@@ -131,12 +137,8 @@ fn an_identifier_is_one_hosts_as_long_as_it_is_registered() {
 fn registrations_that_come_with_a_namespace_end_who_has_their_identifier() {
     for engine in ENGINES {
         let folder = tempfile::tempdir().unwrap();
-        let target = start(engine, Some(folder.path()));
+        let (target, _a) = start_and_register(engine, folder.path(), 1);
         let address = target.ports()[0];
-        let mut a = Party::connect(address, 1);
-        let persistence = PersistenceChange::PersistThroughPowerLoss;
-        let status = a.register_with(1, RegisterAction::Register, (0, 7), persistence);
-        assert_status(status, Status::SUCCESS, "register");
         let mut impostor = Host::connect_with(address, at(SECOND, options(2, 1)));
         let mut other = Host::connect_with(address, at(SECOND, options(2, 2)));
         let mut same = Host::connect_with(address, at(SECOND, options(1, 4)));

@@ -5,51 +5,22 @@ mod raw_host;
 
 use std::time::{Duration, Instant};
 
-use engine::ring::Engine;
 use engine::target::ControllerStatus;
 use nvme::Status;
 use nvme::cross_reset::IMMEDIATE_RESET_SUCCESSFUL;
 use nvme::fabrics::{configuration, controller_status, disconnect, property};
 use nvme::io::IoCommand;
+use raw_host::held_writes::{FILE, MEMORY, begin_write, each_engine, hold_back};
 use raw_host::resets::{identify, instance, reset};
 use raw_host::{
-    Client, ENGINES, Give, Host, Options, PATIENCE, Random, SPACES, Space, TestTarget, assert_status,
-    eventually, pattern,
+    Client, Give, Host, Options, PATIENCE, Random, TestTarget, assert_status, eventually, pattern,
 };
 
-const MEMORY: Space = SPACES[1];
-const FILE: Space = SPACES[5];
 /// So long are writes held back, in milliseconds: long enough for some commands meanwhile on a busy machine.
 const DELAY_MS: u32 = 1500;
 
 const ENABLED: u32 =
     configuration::ENABLE | configuration::SUBMISSION_ENTRY_SIZE | configuration::COMPLETION_ENTRY_SIZE;
-
-fn each_engine(test: fn(Engine)) {
-    std::thread::scope(|scope| {
-        for engine in ENGINES {
-            scope.spawn(move || test(engine));
-        }
-    });
-}
-
-/// Holds writes to the file back from now on.
-fn hold_back(target: &TestTarget, write_delay_ms: u32) {
-    target.apply(|fabric| {
-        let mut namespaces = fabric.subsystems[0].namespaces.iter_mut();
-        namespaces.find(|config| config.nsid == FILE.nsid).unwrap().write_delay_ms = write_delay_ms;
-    });
-}
-
-/// Sends a write, which is held back; when this returns the target has taken it.
-fn begin_write(queue: &mut Client, block: u64, data: &[u8]) -> u16 {
-    let write = IoCommand::Write { start: block, blocks: 1, force_unit_access: false };
-    let write = queue.submit(write.encode(FILE.nsid), Give::Capsule(data));
-    let read = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false };
-    let read = queue.submit(read.encode(MEMORY.nsid), Give::Room(MEMORY.block));
-    assert_eq!(queue.wait().command_id, read, "the write is held back, and nothing else");
-    write
-}
 
 fn configure(host: &mut Host, value: u32) {
     assert_eq!(host.admin.set_property(property::CONFIGURATION, value.into()).status, Status::SUCCESS);

@@ -19,16 +19,13 @@ use nvme::features::AsyncEvent;
 use nvme::identify::bits::optional_async_events;
 use nvme::io::IoCommand;
 use nvme::log_page::{CrossResetEntry, CrossResetStatus};
+use raw_host::held_writes::{FILE, MEMORY, begin_write, each_engine, hold_back};
 use raw_host::resets::{identify, instance, listen, log, reset};
 use raw_host::{
-    Client, ENGINES, Give, Host, Options, SPACES, Space, TestTarget, assert_status, eventually, pattern,
-    subsystem,
+    Client, ENGINES, Give, Host, Options, TestTarget, assert_status, eventually, pattern, subsystem,
 };
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// A namespace in memory, and one in a file.
-const MEMORY: Space = SPACES[1];
-const FILE: Space = SPACES[5];
 /// So long are writes held back, in milliseconds: long enough for some commands meanwhile on a busy machine.
 const DELAY_MS: u32 = 2000;
 
@@ -40,32 +37,6 @@ fn file_config(namespaces: &mut [NamespaceConfig]) -> &mut NamespaceConfig {
     namespaces.iter_mut().find(|namespace| namespace.nsid == FILE.nsid).unwrap()
 }
 
-/// Holds writes to the file back from now on.
-fn hold_back(target: &TestTarget, write_delay_ms: u32) {
-    let changes = target.apply(|fabric| {
-        file_config(&mut fabric.subsystems[0].namespaces).write_delay_ms = write_delay_ms;
-    });
-    assert!(matches!(&changes[..], [Change::NamespaceChanged { .. }]), "{changes:?}");
-}
-
-/// Sends a write, which is held back; when this returns the target has taken it.
-fn begin_write(queue: &mut Client, block: u64, data: &[u8]) -> u16 {
-    let write = IoCommand::Write { start: block, blocks: 1, force_unit_access: false };
-    let write = queue.submit(write.encode(FILE.nsid), Give::Capsule(data));
-    let read = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false };
-    let read = queue.submit(read.encode(MEMORY.nsid), Give::Room(MEMORY.block));
-    assert_eq!(queue.wait().command_id, read, "the write is held back, and nothing else");
-    write
-}
-
-fn each_engine(test: fn(Engine)) {
-    std::thread::scope(|scope| {
-        for engine in ENGINES {
-            scope.spawn(move || test(engine));
-        }
-    });
-}
-
 #[test]
 fn a_write_that_is_held_back_holds_nothing_else_up() {
     each_engine(|engine| {
@@ -74,7 +45,8 @@ fn a_write_that_is_held_back_holds_nothing_else_up() {
         let mut queue = host.io(1);
         let (old, new) = (pattern(4096, 1), pattern(4096, 2));
         assert_eq!(queue.write(FILE, 3, &old, true).status, Status::SUCCESS);
-        hold_back(&target, DELAY_MS);
+        let changes = hold_back(&target, DELAY_MS);
+        assert!(matches!(&changes[..], [Change::NamespaceChanged { .. }]), "{changes:?}");
         let began = Instant::now();
         let write = begin_write(&mut queue, 3, &new);
         let read = IoCommand::Read { start: 3, blocks: 1, force_unit_access: false };

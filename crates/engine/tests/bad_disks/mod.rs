@@ -8,7 +8,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+/// Runs a program of the system; its output, or why it is not to be had.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output =
         Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {

@@ -6,6 +6,7 @@
 
 pub(crate) mod admin;
 mod client;
+pub(crate) mod held_writes;
 pub(crate) mod host;
 pub(crate) mod resets;
 
