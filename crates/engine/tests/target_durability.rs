@@ -196,6 +196,35 @@ fn what_is_opened_anew_keeps_its_name_where_only_its_place_tells_it_from_others(
     drop((queues, hosts));
 }
 
+/// The operator says by reopening that the storage is in order, and may have put another file there.
+#[test]
+fn a_file_that_was_put_in_the_place_of_a_failed_one_is_another_disk() {
+    let disk = match LyingDisk::new() {
+        Ok(disk) => disk,
+        Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
+    };
+    let target = serve(ENGINES[0], &disk);
+    let mut host = Host::connect(target.address());
+    let mut queues = [host.io(1), host.io(2)];
+    let mut name = || host.admin.identified(SPACE.nsid, Cns::NAMESPACE_DESCRIPTORS)[..40].to_vec();
+    let before = name();
+    let spoil = IoCommand::WriteUncorrectable { start: 0, blocks: 8 };
+    assert_eq!(queues[0].run(spoil.encode(SPACE.nsid), Give::Nothing).status, Status::SUCCESS);
+    assert!(!queues[0].read(SPACE, 0, 8).status.is_success());
+    lose_writes(&disk, &mut queues);
+    let new = disk.file().with_extension("new");
+    std::fs::File::create(&new).and_then(|file| file.set_len(SIZE)).unwrap();
+    std::fs::rename(&new, disk.file()).unwrap();
+    target.target().reopen(NQN, SPACE.nsid).unwrap();
+    assert_ne!(name(), before);
+    let read = queues[0].read(SPACE, 0, 8);
+    assert_eq!(
+        (read.status, read.data),
+        (Status::SUCCESS, vec![0; 8 * 512]),
+        "the marks were the other one's"
+    );
+}
+
 /// Both hosts were told that the namespace is otherwise, and of the critical warning.
 fn events(hosts: &mut [Host; 2]) {
     for host in hosts {

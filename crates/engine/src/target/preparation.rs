@@ -334,7 +334,12 @@ impl Preparation<'_> {
                 self.identities.namespace(&subsystem.nqn, config, backend)?
             };
             let namespace = Namespace::on(&subsystem.nqn, config, uuid, backend.clone());
-            namespace.succeed(former);
+            if uuid.as_bytes() == &former.uuid {
+                namespace.succeed(former);
+            } else {
+                // What was put in its place is another disk, with marks and reservations of its own.
+                clerk::restore(self.archive, &subsystem.nqn, &namespace)?;
+            }
             return Ok(Arc::new(namespace));
         }
         // A file that another namespace gives up in the same change is taken over as it is open, which is good enough
