@@ -79,6 +79,11 @@ impl<'a> PageLocks<'a> {
         }
     }
 
+    /// The word with this page's lock.
+    pub(super) const fn word_of(self, page: u64) -> &'a Word {
+        &self.0[(page % PAGES / PAGES_PER_WORD) as usize]
+    }
+
     /// Changes the words of the pages from the first on as `taking` says, up to a page with one of the bits of `hindrance`.
     fn take(self, pages: Range<u64>, hindrance: u64, taking: impl Fn(u64, &Range<u64>) -> u64) -> u64 {
         let mut count = 0;
@@ -114,7 +119,7 @@ impl<'a> PageLocks<'a> {
             }
             let from = next % PAGES_PER_WORD;
             let to = PAGES_PER_WORD.min(from + (pages.end - next));
-            let word = &self.0[(next % PAGES / PAGES_PER_WORD) as usize];
+            let word = self.word_of(next);
             next += to - from;
             Some((word, from..to))
         })

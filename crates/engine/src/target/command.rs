@@ -83,8 +83,13 @@ impl Connection {
         if asks_for_protection(entry) {
             self.note_peculiarity(Peculiarity::ProtectionInformation, env);
         }
-        // Memory answers at once, and needs neither slot nor buffer unless a digest has to hold still.
         let namespace = &*attachment.namespace;
+        if let (Work::Read { range } | Work::Write { range, .. }, Backend::Memory(memory)) =
+            (checked.work, &*namespace.backend)
+        {
+            memory.foresee(range.offset);
+        }
+        // Memory answers at once, and needs neither slot nor buffer unless a digest has to hold still.
         let immediate = !self.digests.data
             && namespace.special() & special::SLOW == 0
             && checked.fused == Fused::No
