@@ -44,7 +44,7 @@ impl Place {
     }
 
     /// Has it alone for as long as what is returned lives.
-    pub(crate) fn enter(&self) -> impl Drop {
+    pub(crate) fn enter(&self) -> loom::cell::MutPtr<u64> {
         self.0.get_mut()
     }
 

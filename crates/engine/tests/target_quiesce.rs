@@ -10,7 +10,7 @@ use nvme::Status;
 use nvme::cross_reset::IMMEDIATE_RESET_SUCCESSFUL;
 use nvme::fabrics::{configuration, controller_status, disconnect, property};
 use nvme::io::IoCommand;
-use raw_host::held_writes::{FILE, MEMORY, begin_write, each_engine, hold_back};
+use raw_host::held_writes::{FILE, begin_write, each_engine, hold_back};
 use raw_host::resets::{identify, instance, reset};
 use raw_host::{
     Client, Give, Host, Options, PATIENCE, Random, TestTarget, assert_status, eventually, pattern,
