@@ -116,9 +116,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Brings the lock of the byte at `offset` near, for whoever holds or writes it soon. Under random load most locks are far
-    /// from the processor, and one that is waited for costs more than all the rest of locking.
-    pub fn foresee(&self, offset: u64) {
+    /// Prefetches the lock of the byte at `offset` for whoever holds or writes it soon: under random load most locks have left
+    /// the caches, and waiting for one costs more than all the rest of locking.
+    pub fn prefetch_lock(&self, offset: u64) {
         let lock = self.locks().word_of(offset / PAGE);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: it is a hint, and changes nothing.

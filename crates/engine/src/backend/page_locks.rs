@@ -13,7 +13,7 @@ pub(super) type Word = AtomicU64;
 /// Pages of a word.
 pub(super) const PAGES_PER_WORD: u64 = 8;
 /// Words of a memory's locks: its pages take turns with them, which costs two who use pages 1 GiB apart at the same moment
-/// another try.
+/// another try. Models use a few pages, and loom keeps an account of each word.
 pub(super) const WORDS: usize = if cfg!(all(test, selvedge_loom)) { 1 } else { 1 << 15 };
 const PAGES: u64 = WORDS as u64 * PAGES_PER_WORD;
 

@@ -87,7 +87,7 @@ impl Connection {
         if let (Work::Read { range } | Work::Write { range, .. }, Backend::Memory(memory)) =
             (checked.work, &*namespace.backend)
         {
-            memory.foresee(range.offset);
+            memory.prefetch_lock(range.offset);
         }
         // Memory answers at once, and needs neither slot nor buffer unless a digest has to hold still.
         let immediate = !self.digests.data
