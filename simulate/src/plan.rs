@@ -274,8 +274,8 @@ impl Plan {
     }
 
     /// Whether what comes late must do no harm: what is left of a lost connection keeps others off its blocks at one target
-    /// for as long as that lives. Who goes to another one relies on the time, and so does who comes after a kill, or after
-    /// a stop, which cuts off what takes too long.
+    /// for as long as that lives, and its file keeps the next one from starting before all has ended. Who goes to another
+    /// target relies on the time. Kills are left out.
     fn may_be_late(&self) -> bool {
         let kills =
             |mishap: &Mishap| matches!(mishap.fault, Fault::KillTarget { .. } | Fault::PowerOffTarget { .. });

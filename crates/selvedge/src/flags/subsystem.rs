@@ -16,7 +16,7 @@ use crate::config::size::{Size, parse_time};
 #[command(after_help = "Examples:
   selvedge subsystem list
   selvedge subsystem add nqn.2026-01.org.example:disks --allow-any-host
-  selvedge subsystem set nqn.2026-01.io.selvedge:disks --storage /srv/nvme --storage-max 1t")]
+  selvedge subsystem set nqn.2026-01.org.example:disks --storage /srv/nvme --storage-max 1t")]
 pub(crate) struct SubsystemFlags {
     #[command(subcommand)]
     pub(crate) action: SubsystemAction,
