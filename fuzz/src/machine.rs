@@ -1,9 +1,9 @@
 //! Recorded machines: the files of a system and the kernel's answers about queues, tables, rules, sockets and routes, as
 //! somebody sends them. What they are seen as can be planned for, modelled and described, whatever it is.
 
-use engine::topology::model::{Costs, Load, simulate};
-use engine::topology::plan::{PlanOptions, QueuesWanted, applied, plan};
-use engine::topology::{Machine, Recording, course, observe};
+use topology::model::{Costs, Load, simulate};
+use topology::plan::{PlanOptions, QueuesWanted, applied, plan};
+use topology::{Machine, Recording, course, observe};
 
 /// A text is refused with the name of what makes no sense, or it is a machine that a plan can be made for.
 pub fn check(bytes: &[u8]) {

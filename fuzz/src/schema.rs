@@ -63,8 +63,12 @@ pub(crate) fn make(
     {
         return Ok(input.choose(examples)?.clone());
     }
-    if let Some(choices) = schema.get("oneOf").and_then(Value::as_array) {
+    let choices = schema.get("oneOf").or(schema.get("anyOf"));
+    if let Some(choices) = choices.and_then(Value::as_array) {
         return make(document, input.choose(choices)?, input, depth + 1);
+    }
+    if let Some(value) = schema.get("const") {
+        return Ok(value.clone());
     }
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         return Ok(input.choose(values)?.clone());
@@ -143,6 +147,13 @@ pub(crate) fn mistake(document: &Value, schema: &Value, value: &Value, place: &s
     if let Some(choices) = schema.get("oneOf").and_then(Value::as_array) {
         let fit = choices.iter().filter(|choice| mistake(document, choice, value, place).is_none()).count();
         return (fit != 1).then(|| format!("{place}: {fit} choices fit {value}"));
+    }
+    if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
+        let fits = choices.iter().any(|choice| mistake(document, choice, value, place).is_none());
+        return (!fits).then(|| format!("{place}: no choice fits {value}"));
+    }
+    if schema.get("const").is_some_and(|wanted| wanted != value) {
+        return Some(format!("{place}: {value} is not the one that there is"));
     }
     if schema.get("enum").is_some() && !list(schema, "enum").any(|known| known == value) {
         return Some(format!("{place}: {value} is none of those there are"));

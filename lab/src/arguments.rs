@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::{Args, value_parser};
+
 use crate::cell::{Cell, Congestion, Policy, Transport};
+use crate::command_line::chance;
 use crate::emulator::link::LossUnit;
 use crate::network::LINKS;
 use crate::scenario::Scenario;
@@ -12,7 +15,8 @@ pub(crate) const QUEUES: u32 = 4;
 /// The seed's runtime; a run with a cut needs time before and after it.
 const RUNTIME_S: u32 = 10;
 const CUT_RUNTIME_S: u32 = 24;
-const RUNTIME_S_MAX: u32 = 3600;
+/// 5 s of it are the cut.
+const CUT_RUNTIME_S_MIN: u32 = 12;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,190 +33,114 @@ pub(crate) enum Task {
     Cuts(Cell, u32),
 }
 
-/// The whole command line.
-#[derive(Clone, Debug, PartialEq)]
+/// The whole command line; the positions are those of the seed's self-test.
+#[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct Arguments {
-    pub(crate) task: Task,
+    /// What carries the connections
+    #[arg(value_name = "TRTYPE", default_value = "mptcp", conflicts_with_all = ["all", "compare"])]
+    transport: Transport,
+    /// How many addresses of the target the host connects to
+    #[arg(value_name = "PATH", default_value = "1", value_parser = value_parser!(u32).range(1..=LINKS as i64))]
+    paths: u32,
+    /// How a command finds its path
+    #[arg(value_name = "IOPOLICY", default_value = "numa")]
+    policy: Policy,
+    /// With 1: 5 ms each way and 0.5 % loss on every link
+    #[arg(value_name = "LOSS", default_value = "0", conflicts_with = "scenario")]
+    #[arg(value_parser = value_parser!(u8).range(0..=1))]
+    loss: u8,
+    /// Run the seed's table, cell by cell, beside its figures
+    #[arg(long, group = "task", conflicts_with = "scenario")]
+    all: bool,
+    /// Compare the product's defaults with all other settings, in every scenario
+    #[arg(long, group = "task", conflicts_with = "congestion")]
+    compare: bool,
+    /// Cut link 2 for 5 s in the middle
+    #[arg(long, group = "task")]
+    cut: bool,
+    /// Cut links N times at random, while every write is checked
+    #[arg(long, group = "task", value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
+    cuts: Option<u32>,
+    /// The selvedge to measure
+    #[arg(long, value_name = "PATH")]
     pub(crate) program: PathBuf,
+    /// Where results go
+    #[arg(long, value_name = "DIR", default_value = "paths")]
     pub(crate) output: PathBuf,
-    pub(crate) runtime_s: u32,
+    /// What the links are like, in place of LOSS
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<Scenario>,
+    /// Congestion control of both ends [default: default; cubic with --all]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<Congestion>,
+    /// I/O queues of each path [default: the program's choice; 4 with --all and --compare]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=128))]
+    queues: Option<u32>,
+    /// Seconds of each workload [default: 10; 24 with --cut]
+    #[arg(long, value_name = "S", value_parser = value_parser!(u32).range(1..=3600))]
+    runtime: Option<u32>,
+    /// Runs of each cell, taken in turns, of which the median counts
+    #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..=100))]
     pub(crate) repeat: u32,
+    /// What is lost at once
+    #[arg(long, default_value = "skb")]
     pub(crate) mode: LossUnit,
+    /// Seed of losses and cuts [default: random, and printed]
+    #[arg(long, value_name = "N", default_value_t = chance(), hide_default_value = true)]
     pub(crate) seed: u64,
 }
 
-/// What was given, before it is put together.
-#[derive(Default)]
-struct Given {
-    positions: Vec<String>,
-    all: bool,
-    compare: bool,
-    cut: bool,
-    cuts: Option<u32>,
-    program: Option<PathBuf>,
-    output: Option<PathBuf>,
-    runtime_s: Option<u32>,
-    repeat: Option<u32>,
-    queues: Option<u32>,
-    congestion: Option<Congestion>,
-    scenario: Option<Scenario>,
-    mode: Option<LossUnit>,
-    seed: Option<u64>,
-}
-
-/// Reads the arguments after `paths`. `chance` is the seed when none is given.
-///
-/// # Errors
-/// What is wrong with them, for a person.
-pub(crate) fn parse(args: &[String], chance: u64) -> Result<Arguments, String> {
-    let given = read(args)?;
-    let task = task(&given)?;
-    let usual_s = if matches!(task, Task::Cut(_)) { CUT_RUNTIME_S } else { RUNTIME_S };
-    let runtime_s = given.runtime_s.unwrap_or(usual_s);
-    if matches!(task, Task::Cut(_)) && runtime_s < 12 {
-        return Err("a run with a cut of 5 s in the middle takes at least 12 s".to_owned());
-    }
-    Ok(Arguments {
-        task,
-        program: given.program.ok_or("paths needs --program PATH, the selvedge to measure")?,
-        output: given.output.unwrap_or_else(|| PathBuf::from("paths")),
-        runtime_s,
-        repeat: given.repeat.unwrap_or(1),
-        mode: given.mode.unwrap_or(LossUnit::Skb),
-        seed: given.seed.unwrap_or(chance),
-    })
-}
-
-fn read(args: &[String]) -> Result<Given, String> {
-    let mut given = Given::default();
-    let mut words = args.iter();
-    while let Some(word) = words.next() {
-        let Some(option) = word.strip_prefix("--") else {
-            given.positions.push(word.clone());
-            continue;
+impl Arguments {
+    /// What is to be done.
+    pub(crate) fn task(&self) -> Task {
+        let queues = self.queues.unwrap_or(QUEUES);
+        let cell = Cell {
+            transport: self.transport,
+            paths: self.paths as usize,
+            policy: self.policy,
+            scenario: self.scenario.unwrap_or(match self.loss {
+                0 => Scenario::Lossless,
+                _ => Scenario::Lossy,
+            }),
+            congestion: self.congestion.unwrap_or(Congestion::Default),
+            queues: self.queues,
         };
-        match option {
-            "all" => given.all = true,
-            "compare" => given.compare = true,
-            "cut" => given.cut = true,
-            _ => {
-                let value = words.next().ok_or_else(|| format!("{word} is unknown, or needs a value"))?;
-                given.take(option, value)?;
-            }
+        match self.cuts {
+            _ if self.all => Task::Seed { congestion: self.congestion.unwrap_or(Congestion::Cubic), queues },
+            _ if self.compare => Task::Compare { scenario: self.scenario, queues },
+            _ if self.cut => Task::Cut(cell),
+            Some(count) => Task::Cuts(cell, count),
+            None => Task::Single(cell),
         }
     }
-    Ok(given)
-}
 
-impl Given {
-    fn take(&mut self, option: &str, value: &str) -> Result<(), String> {
-        match option {
-            "cuts" => self.cuts = Some(number(option, value, 10_000)?),
-            "program" => self.program = Some(PathBuf::from(value)),
-            "output" => self.output = Some(PathBuf::from(value)),
-            "runtime" => self.runtime_s = Some(number(option, value, RUNTIME_S_MAX)?),
-            "repeat" => self.repeat = Some(number(option, value, 100)?),
-            "queues" => self.queues = Some(number(option, value, 128)?),
-            "congestion" => {
-                let names = Congestion::ALL.map(|congestion| (congestion.name(), congestion));
-                self.congestion = Some(one_of(option, value, &names)?);
+    /// Of each workload.
+    ///
+    /// # Errors
+    /// It has no room for a cut.
+    pub(crate) fn runtime_s(&self) -> Result<u32, String> {
+        match (self.cut, self.runtime) {
+            (true, Some(..CUT_RUNTIME_S_MIN)) => {
+                Err(format!("--cut needs a --runtime of at least {CUT_RUNTIME_S_MIN} s"))
             }
-            "scenario" => {
-                let names = Scenario::ALL.map(|scenario| (scenario.name(), scenario));
-                self.scenario = Some(one_of(option, value, &names)?);
-            }
-            "mode" => {
-                self.mode = Some(one_of(option, value, &[("skb", LossUnit::Skb), ("mtu", LossUnit::Mtu)])?);
-            }
-            "seed" => {
-                self.seed = Some(value.parse().map_err(|_| format!("--seed is a number, not `{value}`"))?);
-            }
-            _ => return Err(format!("there is no option --{option}")),
+            (true, runtime) => Ok(runtime.unwrap_or(CUT_RUNTIME_S)),
+            (false, runtime) => Ok(runtime.unwrap_or(RUNTIME_S)),
         }
-        Ok(())
-    }
-}
-
-fn task(given: &Given) -> Result<Task, String> {
-    let kinds = [given.all, given.compare, given.cut, given.cuts.is_some()];
-    if kinds.iter().filter(|kind| **kind).count() > 1 {
-        return Err("only one of --all, --compare, --cut and --cuts at a time".to_owned());
-    }
-    if (given.all || given.compare) && !given.positions.is_empty() {
-        return Err(
-            "--all and --compare have their own cells, and take no trtype, path, iopolicy or loss".to_owned()
-        );
-    }
-    let queues = given.queues.unwrap_or(QUEUES);
-    if given.all {
-        if given.scenario.is_some() {
-            return Err("--all is the seed's table, which has its own scenarios".to_owned());
-        }
-        return Ok(Task::Seed { congestion: given.congestion.unwrap_or(Congestion::Cubic), queues });
-    }
-    if given.compare {
-        if given.congestion.is_some() {
-            return Err("--compare tries every congestion control".to_owned());
-        }
-        return Ok(Task::Compare { scenario: given.scenario, queues });
-    }
-    let cell = cell(given)?;
-    Ok(match given.cuts {
-        Some(count) => Task::Cuts(cell, count),
-        None if given.cut => Task::Cut(cell),
-        None => Task::Single(cell),
-    })
-}
-
-/// The cell that the positions name, as the seed's self-test has them.
-fn cell(given: &Given) -> Result<Cell, String> {
-    let position = |at: usize, default: &'static str| given.positions.get(at).map_or(default, String::as_str);
-    if let Some(extra) = given.positions.get(4) {
-        return Err(format!("paths takes four arguments; `{extra}` is one more"));
-    }
-    let transports = Transport::ALL.map(|transport| (transport.name(), transport));
-    let policies = Policy::ALL.map(|policy| (policy.name(), policy));
-    let losses = [("0", Scenario::Lossless), ("1", Scenario::Lossy)];
-    if given.scenario.is_some() && given.positions.len() > 3 {
-        return Err("loss and --scenario say the same; give one of them".to_owned());
-    }
-    let by_loss = one_of("loss", position(3, "0"), &losses)?;
-    Ok(Cell {
-        transport: one_of("trtype", position(0, "mptcp"), &transports)?,
-        paths: number("path", position(1, "1"), LINKS as u32)? as usize,
-        policy: one_of("iopolicy", position(2, "numa"), &policies)?,
-        scenario: given.scenario.unwrap_or(by_loss),
-        congestion: given.congestion.unwrap_or(Congestion::Default),
-        queues: given.queues,
-    })
-}
-
-fn one_of<T: Copy>(what: &str, value: &str, known: &[(&str, T)]) -> Result<T, String> {
-    let found = known.iter().find(|(name, _)| *name == value);
-    found.map(|(_, found)| *found).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        format!("{what} is one of {}, not `{value}`", names.join(", "))
-    })
-}
-
-fn number(what: &str, value: &str, most: u32) -> Result<u32, String> {
-    match value.parse() {
-        Ok(number) if (1..=most).contains(&number) => Ok(number),
-        _ => Err(format!("{what} is a number from 1 to {most}, not `{value}`")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_line;
 
     fn parsed(line: &str) -> Result<Arguments, String> {
-        let words = format!("{line} --program p");
-        parse(&words.split_whitespace().map(str::to_owned).collect::<Vec<_>>(), 77)
+        let arguments: Arguments = command_line::parsed(&format!("{line} --program p"))?;
+        arguments.runtime_s().map(|_| arguments)
     }
 
     fn single(line: &str) -> Cell {
-        match parsed(line).unwrap().task {
+        match parsed(line).unwrap().task() {
             Task::Single(cell) => cell,
             other => panic!("{other:?}"),
         }
@@ -224,7 +152,7 @@ mod tests {
         assert_eq!((cell.transport, cell.paths, cell.policy), (Transport::Mptcp, 1, Policy::Numa));
         assert_eq!((cell.scenario, cell.queues), (Scenario::Lossless, None));
         let arguments = parsed("").unwrap();
-        assert_eq!((arguments.runtime_s, arguments.repeat, arguments.seed), (10, 1, 77));
+        assert_eq!((arguments.runtime_s(), arguments.repeat), (Ok(10), 1));
     }
 
     #[test]
@@ -240,14 +168,14 @@ mod tests {
 
     #[test]
     fn the_other_tasks() {
-        assert_eq!(parsed("--all").unwrap().task, Task::Seed { congestion: Congestion::Cubic, queues: 4 });
+        assert_eq!(parsed("--all").unwrap().task(), Task::Seed { congestion: Congestion::Cubic, queues: 4 });
         let one = Task::Compare { scenario: Some(Scenario::SlowOne), queues: 8 };
-        assert_eq!(parsed("--compare --scenario slow-one --queues 8").unwrap().task, one);
+        assert_eq!(parsed("--compare --scenario slow-one --queues 8").unwrap().task(), one);
         assert!(
-            matches!(parsed("tcp 4 round-robin --cut").unwrap().task, Task::Cut(cell) if cell.paths == 4)
+            matches!(parsed("tcp 4 round-robin --cut").unwrap().task(), Task::Cut(cell) if cell.paths == 4)
         );
-        assert!(matches!(parsed("--cuts 200 tcp 4").unwrap().task, Task::Cuts(_, 200)));
-        assert_eq!(parsed("--cut").unwrap().runtime_s, 24);
+        assert!(matches!(parsed("--cuts 200 tcp 4").unwrap().task(), Task::Cuts(_, 200)));
+        assert_eq!(parsed("--cut").unwrap().runtime_s(), Ok(24));
     }
 
     #[test]
@@ -273,7 +201,8 @@ mod tests {
         for line in wrong {
             assert!(parsed(line).is_err(), "{line}");
         }
-        assert!(parse(&[], 1).is_err());
-        assert!(parse(&["--program".to_owned()], 1).is_err());
+        for line in ["", "--program"] {
+            assert!(command_line::parsed::<Arguments>(line).is_err(), "{line}");
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! One cell of an experiment: how the host reaches the target, and over what network. It keeps out running it.
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::scenario::Scenario;
 
 /// What carries the connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Transport {
     Tcp,
@@ -24,7 +25,7 @@ impl Transport {
 }
 
 /// How a command finds its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Policy {
     Numa,
@@ -48,7 +49,7 @@ impl Policy {
 }
 
 /// The congestion control of both ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Congestion {
     Cubic,
@@ -58,8 +59,6 @@ pub(crate) enum Congestion {
 }
 
 impl Congestion {
-    pub(crate) const ALL: [Congestion; 3] = [Congestion::Cubic, Congestion::Bbr, Congestion::Default];
-
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Congestion::Cubic => "cubic",

@@ -1,56 +1,69 @@
 //! `lab links`: the emulator as a command of its own. It reads the command line and keeps out what links do.
 
-use crate::Failure;
+use clap::{Args, value_parser};
+
 use crate::emulator::control::Change;
 use crate::emulator::link::Settings;
 use crate::emulator::{LINKS_MAX, Options, run};
 
+const ORDERS: &str = "It says `ready`, then takes orders on its standard input, a line each, and answers `ok` or `error REASON`:
+  set LINK|all rate|delay|loss|mode|queue VALUE, cut LINK|all [to-host|to-target], restore LINK|all, counters, quit";
+
+/// The command line.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = ORDERS)]
+pub(crate) struct Arguments {
+    /// Where the target is
+    #[arg(long, value_name = "NAMESPACE")]
+    target: String,
+    /// Where the host is
+    #[arg(long, value_name = "NAMESPACE")]
+    host: String,
+    /// How many
+    #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=LINKS_MAX as i64))]
+    links: u16,
+    /// Of each link, 1000 by default
+    #[arg(long, value_name = "MBIT", value_parser = |value: &str| Change::parse("rate", value))]
+    rate: Option<Change>,
+    /// One way, 0 by default
+    #[arg(long, value_name = "MS", value_parser = |value: &str| Change::parse("delay", value))]
+    delay: Option<Change>,
+    /// From 0 to 1, 0 by default
+    #[arg(long, value_name = "PROBABILITY", value_parser = |value: &str| Change::parse("loss", value))]
+    loss: Option<Change>,
+    /// What is lost at once: skb (as netem does, the default) or mtu (a packet on the wire)
+    #[arg(long, value_parser = |value: &str| Change::parse("mode", value))]
+    mode: Option<Change>,
+    /// What waits at most before a link, 16000 by default
+    #[arg(long, value_name = "KB", value_parser = |value: &str| Change::parse("queue", value))]
+    queue: Option<Change>,
+    /// Seed of losses
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+}
+
 /// Runs the emulator as the arguments say.
 ///
 /// # Errors
-/// A wrong command line, or what failed.
-pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
-    run(&parse(args).map_err(Failure::Usage)?).map_err(Failure::Work)
+/// What failed.
+pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
+    run(&options(arguments))
 }
 
-fn parse(args: &[String]) -> Result<Options, String> {
-    let mut options = Options {
-        target: String::new(),
-        host: String::new(),
-        links: 1,
-        settings: Settings::default(),
-        seed: 1,
-    };
-    let mut words = args.iter();
-    while let Some(word) = words.next() {
-        let name =
-            word.strip_prefix("--").ok_or_else(|| format!("links takes options only, not `{word}`"))?;
-        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
-        match name {
-            "target" => options.target.clone_from(value),
-            "host" => options.host.clone_from(value),
-            "links" => match value.parse() {
-                Ok(links) if (1..=LINKS_MAX).contains(&links) => options.links = links,
-                _ => return Err(format!("--links is a number from 1 to {LINKS_MAX}, not `{value}`")),
-            },
-            "seed" => {
-                options.seed = value.parse().map_err(|_| format!("--seed is a number, not `{value}`"))?;
-            }
-            _ => Change::parse(name, value)?.apply(&mut options.settings),
-        }
-    }
-    if options.target.is_empty() || options.host.is_empty() {
-        return Err("links needs --target NAMESPACE and --host NAMESPACE".to_owned());
-    }
-    Ok(options)
+fn options(arguments: &Arguments) -> Options {
+    let Arguments { target, host, links, rate, delay, loss, mode, queue, seed } = arguments;
+    let mut settings = Settings::default();
+    [rate, delay, loss, mode, queue].into_iter().flatten().for_each(|change| change.apply(&mut settings));
+    Options { target: target.clone(), host: host.clone(), links: usize::from(*links), settings, seed: *seed }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_line;
 
     fn parsed(line: &str) -> Result<Options, String> {
-        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        command_line::parsed(line).map(|arguments| options(&arguments))
     }
 
     #[test]

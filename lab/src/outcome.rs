@@ -1,10 +1,10 @@
 //! What all runs of one cell amount to, and how cells compare: as tables, as JSON and as a picture. It keeps out running
 //! them and writing files.
 
+use chart::{Bar, Bars, Group, Unit};
 use serde::Serialize;
 
 use crate::cell::{Access, Cell, Transport};
-use crate::picture::{self, Bar, Group};
 use crate::scenario::Scenario;
 use crate::seed;
 use crate::series::median;
@@ -82,18 +82,34 @@ pub(crate) fn seed_picture(title: &str, outcomes: &[CellOutcome]) -> String {
         let bars = of_scenario.flat_map(|outcome| {
             let Cell { transport, paths, policy, .. } = outcome.cell;
             let name = format!("{} {paths} {}", transport.name(), policy.name());
-            let ours = Bar { name, kind: 0, values: Access::BOTH.map(|access| outcome.figure(access)) };
+            let ours = Bar { name, kind: 0, values: values(outcome) };
             let seed = seed::find(transport, policy, scenario).map(|row| Bar {
                 name: String::new(),
                 kind: 1,
-                values: [Some(row.read_mb_s), Some(row.write_mb_s)],
+                values: [row.read_mb_s, row.write_mb_s].map(|mb_s| Some(mb_s * 1e6)).to_vec(),
             });
             [Some(ours), seed].into_iter().flatten()
         });
         Group { name: scenario.name().to_owned(), bars: bars.collect() }
     };
     let groups = [group(Scenario::Lossless), group(Scenario::Lossy)];
-    picture::bars(title, ["read (MB/s)", "write (MB/s)"], &["ours", "seed"], &groups)
+    bars(title, &["ours", "seed"], groups.to_vec())
+}
+
+/// A cell's figures in bytes per second, one for each panel.
+fn values(outcome: &CellOutcome) -> Vec<Option<f64>> {
+    Access::BOTH.map(|access| outcome.figure(access).map(|mb_s| mb_s * 1e6)).to_vec()
+}
+
+fn bars(title: &str, kinds: &[&str], groups: Vec<Group>) -> String {
+    chart::svg::draw_bars(&Bars {
+        id: "paths".to_owned(),
+        title: title.to_owned(),
+        unit: Unit::BytesPerSecond,
+        panels: Access::BOTH.map(|access| access.name().to_owned()).to_vec(),
+        kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+        groups,
+    })
 }
 
 /// Everything that was compared, the product first in each scenario.
@@ -159,14 +175,14 @@ pub(crate) fn compare_picture(title: &str, outcomes: &[CellOutcome]) -> String {
                 Cell { transport: Transport::Tcp, .. } => 1,
                 Cell { transport: Transport::Mptcp, .. } => 2,
             },
-            values: Access::BOTH.map(|access| outcome.figure(access)),
+            values: values(outcome),
         });
         Group { name: scenario.name().to_owned(), bars: bars.collect() }
     };
     let groups: Vec<Group> =
         Scenario::ALL.into_iter().map(group).filter(|group| !group.bars.is_empty()).collect();
     let kinds = ["the product as it comes", "other, over TCP", "other, over MPTCP"];
-    picture::bars(title, ["read (MB/s)", "write (MB/s)"], &kinds, &groups)
+    bars(title, &kinds, groups)
 }
 
 #[cfg(test)]

@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use chart::svg::Look;
+use chart::{Axis, Chart, Drawing, Mark, Point, Scale, Series as Curve, Style, Unit};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::Failure;
-use crate::arguments::{self, Arguments, Task};
+use crate::arguments::{Arguments, Task};
 use crate::cell::{Access, Cell, Congestion, Policy, Transport};
+use crate::command_line::refuse;
 use crate::cuts;
 use crate::experiment::{self, Event, Plan, Record};
 use crate::network::Network;
 use crate::outcome::{self, CellOutcome};
-use crate::picture::{self, Band, Curve};
 use crate::scenario::Scenario;
 use crate::seed;
 use crate::series::Series;
@@ -21,22 +22,12 @@ use crate::table::{Table, whole};
 /// Does what the arguments say.
 ///
 /// # Errors
-/// A wrong command line, or what failed. Runs that fail do not stop the others, and are an error in the end.
-pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
-    let arguments = arguments::parse(args, chance()).map_err(Failure::Usage)?;
-    run(&arguments).map_err(Failure::Work)
-}
-
-/// A seed that differs from run to run.
-fn chance() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(1, |since| since.as_millis() as u64 % 1_000_000)
-}
-
-fn run(arguments: &Arguments) -> Result<(), String> {
-    let mut lab = Lab::new(arguments)?;
+/// What failed. Runs that fail do not stop the others, and are an error in the end.
+pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
+    let runtime_s = arguments.runtime_s().unwrap_or_else(|problem| refuse(&problem));
+    let mut lab = Lab::new(arguments, runtime_s)?;
     println!("seed {}; loss by {}", arguments.seed, json!(arguments.mode));
-    match arguments.task {
+    match arguments.task() {
         Task::Single(cell) => lab.single(cell),
         Task::Seed { congestion, queues } => lab.seed_table(congestion, queues),
         Task::Compare { scenario, queues } => lab.compare(scenario, queues),
@@ -49,18 +40,20 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 struct Lab<'a> {
     network: Network,
     arguments: &'a Arguments,
+    /// Of each workload.
+    runtime_s: u32,
     /// Where raw runs go.
     runs: PathBuf,
 }
 
 impl<'a> Lab<'a> {
-    fn new(arguments: &'a Arguments) -> Result<Self, String> {
+    fn new(arguments: &'a Arguments, runtime_s: u32) -> Result<Self, String> {
         if !arguments.program.is_file() {
             return Err(format!("{} is no program", arguments.program.display()));
         }
         let runs = arguments.output.join("runs");
         std::fs::create_dir_all(&runs).map_err(|error| format!("{}: {error}", runs.display()))?;
-        Ok(Lab { network: Network::new(arguments.seed)?, arguments, runs })
+        Ok(Lab { network: Network::new(arguments.seed)?, arguments, runtime_s, runs })
     }
 
     /// Runs a cell once and keeps all that is known of the run under `name`.
@@ -73,7 +66,7 @@ impl<'a> Lab<'a> {
             program: &self.arguments.program,
             cell,
             access: Access::Write,
-            runtime_s: self.arguments.runtime_s,
+            runtime_s: self.runtime_s,
             verify: false,
             mode: self.arguments.mode,
             events: &[],
@@ -173,7 +166,7 @@ impl<'a> Lab<'a> {
     }
 
     fn cut(&mut self, cell: Cell) -> Result<(), String> {
-        let events = cuts::middle(self.arguments.runtime_s);
+        let events = cuts::middle(self.runtime_s);
         let [cut, back] = events;
         let mut table = Table::new(&["cut of 5 s", "MB/s before", "3/4 back after s", "all back after s"]);
         let (mut outcome, mut recoveries) = (CellOutcome::new(cell), Vec::new());
@@ -224,15 +217,23 @@ impl<'a> Lab<'a> {
     /// Draws throughput over time.
     fn draw(&self, record: &Record, name: &str) -> Result<(), String> {
         let series = Series::of(record);
-        let points = |y: &[f64]| series_points(&record.links.at_s, y);
-        let all = series_points(&series.at_s, &series.mb_s);
-        let mut curves = vec![Curve { name: "completed".to_owned(), points: all }];
+        let mut curves = vec![curve("completed".to_owned(), &series.at_s, &series.mb_s)];
         for (link, rates) in record.links.of(record.access).iter().enumerate() {
-            curves.push(Curve { name: format!("on link {}", link + 1), points: points(rates) });
+            curves.push(curve(format!("on link {}", link + 1), &record.links.at_s, rates));
         }
         let cell = &record.cell;
         let title = format!("{}s, {} {}", record.access.name(), cell.scenario.name(), cell.name());
-        let svg = picture::curves(&title, "time (s)", "MB/s", &curves, &bands(&record.events));
+        let axis = |label: &str, unit| Axis { label: label.to_owned(), unit, scale: Scale::Linear };
+        let chart = Chart {
+            id: name.to_owned(),
+            title,
+            caption: String::new(),
+            x: axis("time", Unit::Seconds),
+            y: axis("throughput", Unit::BytesPerSecond),
+            drawing: Drawing::Lines(curves),
+            marks: cut_marks(&record.events),
+        };
+        let svg = chart::svg::draw(&chart, Look::File);
         self.keep(&format!("{name}-{}.svg", record.access.name()), &svg)
     }
 
@@ -266,17 +267,24 @@ fn compared_cells(scenario: Scenario, queues: u32) -> Vec<Cell> {
     cells
 }
 
-fn series_points(x: &[f64], y: &[f64]) -> Vec<(f64, f64)> {
-    x.iter().copied().zip(y.iter().copied()).collect()
+/// Throughput over time; there are too many points for markers.
+fn curve(name: String, at_s: &[f64], mb_s: &[f64]) -> Curve {
+    let points = at_s.iter().zip(mb_s).map(|(at, rate)| Point::new(*at, rate * 1e6));
+    Curve { name, style: Style::Plain, points: points.collect() }
 }
 
 /// When links were cut; the names are left out where there is no room for them.
-fn bands(events: &[Event]) -> Vec<Band> {
+fn cut_marks(events: &[Event]) -> Vec<Mark> {
     let few = events.len() <= 4;
     let named = |link: usize| if few { format!("link {link} cut") } else { String::new() };
     events
         .chunks_exact(2)
-        .map(|pair| Band { from: pair[0].at_s, to: pair[1].at_s, name: named(pair[0].link) })
+        .map(|pair| Mark {
+            x: Some(pair[0].at_s),
+            y: None,
+            until: Some(pair[1].at_s),
+            label: named(pair[0].link),
+        })
         .collect()
 }
 
@@ -308,8 +316,8 @@ mod tests {
 
     #[test]
     fn cuts_are_shaded() {
-        let bands = bands(&cuts::middle(20));
-        assert_eq!((bands.len(), bands[0].from, bands[0].to), (1, 7.5, 12.5));
-        assert_eq!(bands[0].name, "link 2 cut");
+        let marks = cut_marks(&cuts::middle(20));
+        assert_eq!((marks.len(), marks[0].x, marks[0].until), (1, Some(7.5), Some(12.5)));
+        assert_eq!(marks[0].label, "link 2 cut");
     }
 }

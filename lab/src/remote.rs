@@ -116,7 +116,8 @@ impl Remote {
         self.queue.flush(&mut self.ring);
         let mut statuses = [None; 2];
         loop {
-            while let Some(completion) = self.queue.pop() {
+            while let Some(ended) = self.queue.pop() {
+                let completion = ended.answer().map_err(|lost| lost.error.to_string())?;
                 statuses[completion.user as usize] = Some(completion.status);
             }
             if let [Some(first), Some(second)] = statuses {
@@ -155,7 +156,8 @@ impl Remote {
         self.submit(command.encode(self.nsid), data, 0)?;
         self.queue.flush(&mut self.ring);
         loop {
-            if let Some(completion) = self.queue.pop() {
+            if let Some(ended) = self.queue.pop() {
+                let completion = ended.answer().map_err(|lost| lost.error.to_string())?;
                 let took = began.elapsed();
                 self.buffer = completion.data;
                 let success = completion.status.is_success();

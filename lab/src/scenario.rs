@@ -1,11 +1,12 @@
 //! What the links are like in each scenario, as values. It keeps out how links become so.
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::emulator::link::{LossUnit, Settings};
 
 /// A kind of network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Scenario {
     /// Four times 1 Gbit/s, and nothing else: the seed's `loss=0`.

@@ -12,6 +12,17 @@ use nvme::Status;
 
 use crate::block;
 
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteEnd {
+    /// It was answered.
+    Answered(Status),
+    /// Nobody will answer it, and it may go on until this moment.
+    Lost { rest: Moment },
+    /// No queue took it.
+    NotSent,
+}
+
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -138,31 +149,25 @@ impl History {
         self.last_mark
     }
 
-    /// A write has ended with this status, or with its host (`None`), whose commands may go on for a while.
-    pub(crate) fn end_write(
-        &mut self,
-        (start, count): (u64, u64),
-        name: u64,
-        durable: bool,
-        status: Option<Status>,
-        rest: Moment,
-    ) {
+    /// A write has ended.
+    pub(crate) fn end_write(&mut self, (start, count): (u64, u64), name: u64, durable: bool, end: WriteEnd) {
         let now = simulation::now();
         let event = self.event();
-        let ending = match status {
+        let ending = match end {
             // What began before a power loss may have been answered before it, too, and be lost since.
-            Some(status) if status.is_success() && name > self.old_marks => Ending::Done { event, durable },
+            WriteEnd::Answered(status) if status.is_success() && name > self.old_marks => {
+                Ending::Done { event, durable }
+            }
             _ => Ending::Unknown,
         };
         self.writes += 1;
         self.failed += u64::from(ending == Ending::Unknown);
-        // Who says that there is no path does not say that nothing will happen.
-        if status.is_some_and(|status| status.without_flags() != Status::HOST_PATH_ERROR) {
+        if let WriteEnd::Answered(_) = end {
             self.ended.insert(name, now);
         }
         for block in &mut self.blocks[Self::range(start, count)] {
             block.is_written = false;
-            if status.is_none() {
+            if let WriteEnd::Lost { rest } = end {
                 block.busy_until = Some(rest);
             }
             let Some(at) = block.writes.iter().rposition(|write| write.ending == Ending::Pending) else {

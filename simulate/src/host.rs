@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::initiator::{
-    Completion, ConnectOptions, Data, HostIdentity, PathOptions, PathQueues, PathState, PathStatus, Paths,
-    Request,
+    CommandQueues, Completion, ConnectOptions, Data, Ended, HostIdentity, PathOptions, PathQueues, PathState,
+    PathStatus, Paths, Request,
 };
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, Event, Moment, Ring, RingOptions};
@@ -21,7 +21,7 @@ use uuid::Uuid;
 use zerocopy::IntoBytes;
 
 use crate::coverage::Coverage;
-use crate::history::Look;
+use crate::history::{Look, WriteEnd};
 use crate::plan::HostPlan;
 use crate::reservation::Ticket;
 use crate::scene::{Scene, address};
@@ -132,7 +132,8 @@ pub(crate) fn bury(scene: &Scene, number: usize) {
     for outstanding in scene.hosts[number].outstanding.take() {
         match outstanding.io {
             Io::Write { start, count, name, durable, .. } => {
-                scene.history.borrow_mut().end_write((start, count), name, durable, None, rest);
+                let end = WriteEnd::Lost { rest };
+                scene.history.borrow_mut().end_write((start, count), name, durable, end);
             }
             Io::Acquire { asked, .. } => scene.reservation.borrow_mut().is_unknown(asked, rest),
             _ => {}
@@ -231,8 +232,14 @@ impl<'a> Job<'a> {
     fn round(&mut self) {
         let now = self.ring.now();
         self.queues.turn(&mut self.ring, now);
-        while let Some(completion) = self.queues.pop() {
-            self.end(completion);
+        while let Some(ended) = self.queues.pop() {
+            match ended {
+                Ended::Answered(completion) => self.end(completion),
+                Ended::Lost(lost) => {
+                    let (host, error) = (self.host, &lost.error);
+                    return simulation::fail(format!("host {host}: its paths are given up: {error}"));
+                }
+            }
         }
         if let Some(error) = self.queues.error() {
             return simulation::fail(format!("host {}: its paths are given up: {error}", self.host));
@@ -402,7 +409,7 @@ impl<'a> Job<'a> {
                 _ => simulation::fail("a read brought less than it should"),
             },
             Io::Write { start, count, name, durable, ticket } => {
-                history.end_write((start, count), name, durable, Some(status), Moment(0));
+                history.end_write((start, count), name, durable, WriteEnd::Answered(status));
                 if status.is_success() {
                     self.scene.reservation.borrow().check(self.host, &ticket, name);
                 }

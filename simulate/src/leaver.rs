@@ -8,7 +8,7 @@ use engine::initiator::{
     ConnectOptions, Controller, Data, HostIdentity, InitiatorError, Queue, QueueState, Request,
 };
 use engine::limits::RECEIVE_LENGTH;
-use engine::ring::{Buffer, Event, Moment, Ring, RingOptions};
+use engine::ring::{Buffer, Event, Ring, RingOptions};
 use engine::simulation::{self, Random, sleep};
 use nvme::Status;
 use nvme::fabrics::{PropertyAccess, configuration, controller_status, disconnect, property};
@@ -16,6 +16,7 @@ use nvme::io::IoCommand;
 use uuid::Uuid;
 
 use crate::block;
+use crate::history::WriteEnd;
 use crate::host;
 use crate::scene::{Scene, address};
 use crate::target::NQN;
@@ -170,13 +171,17 @@ impl<'a> Visit<'a> {
             Leave::ShutDown => {
                 let (mask, complete) =
                     (controller_status::SHUTDOWN_MASK, controller_status::SHUTDOWN_COMPLETE);
+                // A controller to which the namespace is not attached has nothing of it to flush.
+                let seat = &self.scene.targets[self.plan.target];
+                let generation = seat.generation.get();
+                let serves = seat.applied.get() >= generation && self.controller.namespace(1).is_ok();
                 let (flush, era) = {
                     let mut history = self.scene.history.borrow_mut();
                     (history.begin_flush(), history.era())
                 };
                 let status = self.configure(ready | configuration::SHUTDOWN_NORMAL, mask, complete)?;
                 // A shutdown flushes the volatile cache, or says that it could not.
-                if status & controller_status::FATAL == 0 {
+                if serves && seat.generation.get() == generation && status & controller_status::FATAL == 0 {
                     self.scene.history.borrow_mut().end_flush(flush, era);
                 }
             }
@@ -205,7 +210,7 @@ impl<'a> Visit<'a> {
         let at = number % self.queues.len();
         self.begun.push(Begun { start, count, name, durable });
         if self.queues[at].submit(request).is_err() {
-            self.end(name, Some(Status::HOST_PATH_ERROR), Moment(0));
+            self.end(name, WriteEnd::NotSent);
         }
     }
 
@@ -288,10 +293,10 @@ impl<'a> Visit<'a> {
 
     fn take_completions(&mut self) {
         for at in 0..self.queues.len() {
-            while let Some(completion) = self.queues[at].pop() {
-                if completion.status == Status::HOST_PATH_ERROR {
-                    // The connection is lost, and nobody has said that the command has ended.
-                } else if completion.user == COMPARING {
+            while let Some(ended) = self.queues[at].pop() {
+                // Where the connection is lost, nobody has said that the command has ended.
+                let Ok(completion) = ended.answer() else { continue };
+                if completion.user == COMPARING {
                     // How its Write ends says it, too.
                 } else if self.forbidden.contains(&completion.user) {
                     if completion.status.is_success() {
@@ -300,7 +305,7 @@ impl<'a> Visit<'a> {
                 } else if completion.user == LEAVING {
                     self.disconnected.push(self.queues[at].token());
                 } else {
-                    self.end(completion.user, Some(completion.status), Moment(0));
+                    self.end(completion.user, WriteEnd::Answered(completion.status));
                 }
             }
         }
@@ -342,7 +347,7 @@ impl<'a> Visit<'a> {
     /// The target has said that it is done: what had no answer has happened by now, or never does.
     fn settled(&mut self) {
         for name in self.begun.iter().map(|begun| begun.name).collect::<Vec<_>>() {
-            self.end(name, Some(Status::ABORT_REQUESTED), Moment(0));
+            self.end(name, WriteEnd::Answered(Status::ABORT_REQUESTED));
         }
     }
 
@@ -350,18 +355,18 @@ impl<'a> Visit<'a> {
     fn forget(mut self) {
         let rest = host::rest(self.scene, self.plan.keep_alive_ms);
         for name in self.begun.iter().map(|begun| begun.name).collect::<Vec<_>>() {
-            self.end(name, None, rest);
+            self.end(name, WriteEnd::Lost { rest });
         }
         let Self { queues, ring, .. } = &mut self;
         queues.iter_mut().for_each(|queue| queue.close(ring));
     }
 
-    fn end(&mut self, name: u64, status: Option<Status>, rest: Moment) {
+    fn end(&mut self, name: u64, end: WriteEnd) {
         let Some(at) = self.begun.iter().position(|begun| begun.name == name) else { return };
         let Begun { start, count, durable, .. } = self.begun.swap_remove(at);
-        if status.is_some_and(|status| status.is_success()) {
+        if matches!(end, WriteEnd::Answered(status) if status.is_success()) {
             self.known = Some((start, count, name));
         }
-        self.scene.history.borrow_mut().end_write((start, count), name, durable, status, rest);
+        self.scene.history.borrow_mut().end_write((start, count), name, durable, end);
     }
 }

@@ -8,7 +8,6 @@ use engine::initiator::{
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Event, Readiness, Ring, RingOptions};
 use engine::simulation;
-use nvme::Status;
 use nvme::io::IoCommand;
 
 use crate::scene::Scene;
@@ -105,9 +104,7 @@ impl Tenant {
         self.turn_until(scene, |queue| queue.free_slots() == slots)?;
         let mut ends = Vec::with_capacity(N);
         while let Some(end) = self.queue.pop() {
-            if end.status == Status::HOST_PATH_ERROR {
-                return Err(self.lost());
-            }
+            let end = end.answer().map_err(|lost| InitiatorError::clone(&lost.error))?;
             simulation::say(|| format!("a tenant is answered: {}", end.status));
             ends.push(end);
         }

@@ -4,13 +4,13 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::initiator::{ConnectOptions, Controller, HostIdentity, InitiatorError, Namespace};
-use engine::ring::Moment;
+use engine::initiator::{ConnectOptions, Controller, HostIdentity, InitiatorError, Volume};
 use engine::simulation::{self, Random, sleep};
 use nvme::Status;
 use uuid::Uuid;
 
 use crate::block;
+use crate::history::WriteEnd;
 use crate::host;
 use crate::scene::{Scene, address};
 use crate::target::NQN;
@@ -63,7 +63,7 @@ fn visit(scene: &Rc<Scene>, plan: &VisitorPlan, random: &mut Random) -> Result<(
             return Ok(());
         }
     };
-    let namespace = Namespace::open(&controller, 1)?;
+    let namespace = Volume::on_controller(&controller, 1)?;
     for _ in 0..REQUESTS {
         if scene.ends.get() {
             break;
@@ -79,7 +79,7 @@ fn visit(scene: &Rc<Scene>, plan: &VisitorPlan, random: &mut Random) -> Result<(
 fn request(
     scene: &Scene,
     plan: &VisitorPlan,
-    namespace: &Namespace,
+    namespace: &Volume,
     random: &mut Random,
 ) -> Result<(), InitiatorError> {
     let block_size = scene.plan.block_size;
@@ -105,13 +105,13 @@ fn request(
         block::fill(&mut data, block_size, start, name);
         if durable { namespace.write_durable_at(offset, &data) } else { namespace.write_at(offset, &data) }
     };
-    let (status, rest) = match &outcome {
-        Ok(()) => (Some(Status::SUCCESS), Moment(0)),
-        Err(InitiatorError::CommandFailed { status, .. }) => (Some(*status), Moment(0)),
+    let end = match &outcome {
+        Ok(()) => WriteEnd::Answered(Status::SUCCESS),
+        Err(InitiatorError::CommandFailed { status, .. }) => WriteEnd::Answered(*status),
         // What was under way may go on for a while.
-        Err(_) => (None, host::rest(scene, plan.keep_alive_ms)),
+        Err(_) => WriteEnd::Lost { rest: host::rest(scene, plan.keep_alive_ms) },
     };
     let is_durable = durable && !zeroes;
-    scene.history.borrow_mut().end_write((start, count), name, is_durable, status, rest);
+    scene.history.borrow_mut().end_write((start, count), name, is_durable, end);
     outcome
 }

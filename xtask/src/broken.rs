@@ -19,104 +19,107 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
-        file: "crates/engine/src/target/storage.rs",
-        find: r"            Work::Write { range, durable } => match self.slots.lend(index) {",
-        replace: r"            Work::Write { range, durable } if {on} => {
-                let mut buffer = env.pool.take(range.length as usize);
-                buffer.copy_from_slice(self.slots.data(index));
-                device.start(env.ring, StorageOp::Write { buffer, offset: range.offset, durable }, u64::MAX);
-                return Step::Done(Status::SUCCESS);
+        file: "crates/engine/src/target/io/storage.rs",
+        find: r"        let sync = device.begin_sync(&operation);",
+        replace: r"        let operation = match operation {
+            StorageOp::Write { buffer, offset, durable }
+                if {on} && matches!(self.slots.at(index).work, Work::Write { .. }) && !self.slots.at(index).is_paired() =>
+            {
+                let mut copy = ctx.pool.take(buffer.len());
+                copy.copy_from_slice(&buffer);
+                ctx.storage.start(device, StorageOp::Write { buffer: copy, offset, durable }, u64::MAX);
+                return self.finish(index, Status::SUCCESS, Some(buffer), ctx);
             }
-            Work::Write { range, durable } => match self.slots.lend(index) {",
+            operation => operation,
+        };
+        let sync = device.begin_sync(&operation);",
     },
     Mutant {
         name: "flush-does-nothing",
         about: "Flush is answered without the storage",
-        file: "crates/engine/src/target/storage.rs",
-        find: r"            Work::Flush => {
-                self.start_beside(index, device, StorageOp::Sync, env);",
-        replace: r"            Work::Flush if {on} => return Step::Done(Status::SUCCESS),
-            Work::Flush => {
-                self.start_beside(index, device, StorageOp::Sync, env);",
+        file: "crates/engine/src/target/io/execute.rs",
+        find: r"            Work::Flush => StorageOp::Sync,",
+        replace: r"            Work::Flush if {on} => return Ok(Step::Done(Status::SUCCESS)),
+            Work::Flush => StorageOp::Sync,",
     },
     Mutant {
         name: "failed-sync-forgotten",
         about: "after a failed sync the next one is believed",
-        file: "crates/engine/src/target/sync_verdict.rs",
+        file: "crates/engine/src/target/io/sync_verdict.rs",
         find: r"    if durability.failure().is_some() {",
         replace: r"    if durability.failure().is_some() && !{on} {",
     },
     Mutant {
         name: "fua-ignored",
         about: "a durable write is one like any other",
-        file: "crates/engine/src/target/storage.rs",
-        find: r"                Some(buffer) => StorageOp::Write { buffer, offset: range.offset, durable },",
-        replace: r"                Some(buffer) => StorageOp::Write { buffer, offset: range.offset, durable: durable && !{on} },",
+        file: "crates/engine/src/target/io/execute.rs",
+        find: r"            Work::Write { range, durable } => {
+                let buffer = data.take_buffer().ok_or(Status::INTERNAL_ERROR)?;
+                StorageOp::Write { buffer, offset: range.offset, durable }",
+        replace: r"            Work::Write { range, durable } => {
+                let buffer = data.take_buffer().ok_or(Status::INTERNAL_ERROR)?;
+                StorageOp::Write { buffer, offset: range.offset, durable: durable && !{on} }",
     },
     Mutant {
         name: "zeroes-forgotten",
         about: "Write Zeroes is answered and nothing is zeroed",
-        file: "crates/engine/src/target/storage.rs",
-        find: r"            Work::Zero { range, method, durable, .. } => {
-                self.start_zero",
-        replace: r"            Work::Zero { .. } if {on} => return Step::Done(Status::SUCCESS),
-            Work::Zero { range, method, durable, .. } => {
-                self.start_zero",
+        file: "crates/engine/src/target/io/execute.rs",
+        find: r"            Work::Zero { range, .. } if range.length == 0 => StorageOp::Sync,",
+        replace: r"            Work::Zero { .. } if {on} => return Ok(Step::Done(Status::SUCCESS)),
+            Work::Zero { range, .. } if range.length == 0 => StorageOp::Sync,",
     },
     Mutant {
         name: "zeroes-not-durable",
         about: "a durable Write Zeroes is one like any other",
-        file: "crates/engine/src/target/storage.rs",
-        find: r"                StorageOp::Write { buffer, offset: range.offset, durable }
-            }
-        };
-        self.start_beside",
-        replace: r"                StorageOp::Write { buffer, offset: range.offset, durable: durable && !{on} }
-            }
-        };
-        self.start_beside",
+        file: "crates/engine/src/target/io/execute.rs",
+        find: r"                buffer.fill(0);
+                StorageOp::Write { buffer, offset: range.offset, durable }",
+        replace: r"                buffer.fill(0);
+                StorageOp::Write { buffer, offset: range.offset, durable: durable && !{on} }",
     },
     Mutant {
         name: "short-write-is-fine",
         about: "an error of the storage is taken for success",
-        file: "crates/engine/src/target/storage.rs",
-        find: r"            Err(error) => self.step_failed(index, work, &error, env),",
-        replace: r"            Err(_) if {on} && matches!(work, Work::Write { .. }) => self.finish(index, Status::SUCCESS, env),
-            Err(error) => self.step_failed(index, work, &error, env),",
+        file: "crates/engine/src/target/io/storage.rs",
+        find: r"            Err(error) => self.step_failed(index, &error, data, ctx),",
+        replace: r"            Err(_) if {on} && matches!(work, Work::Write { .. }) => self.finish(index, Status::SUCCESS, data, ctx),
+            Err(error) => self.step_failed(index, &error, data, ctx),",
     },
     Mutant {
         name: "compare-always-equal",
         about: "Compare does not look",
-        file: "crates/engine/src/target/storage.rs",
-        find: r"                let equal = stored == self.slots.data(index);",
-        replace: r"                let equal = {on} || stored == self.slots.data(index);",
+        file: "crates/engine/src/target/io/storage.rs",
+        find: r"                let are_equal = beside.unwrap_or_default() == data.as_deref().unwrap_or_default();",
+        replace: r"                let are_equal = {on} || beside.unwrap_or_default() == data.as_deref().unwrap_or_default();",
     },
     Mutant {
         name: "completion-twice",
         about: "a command is answered twice",
-        file: "crates/engine/src/target/answer.rs",
-        find: r"        let partner = slot.partner.take();",
-        replace: r"        let partner = slot.partner.take();
-        if {on} {
-            self.respond(command_id, status, 0);
-        }
-        let slot = self.slots.at(index);",
+        file: "crates/engine/src/target/io/progress.rs",
+        find: r"        let partner = request.partner();
+        request.forget_partner();
+%%
+            None => Next::Reply(reply),",
+        replace: r"        let command_id = request.command_id;
+        let partner = request.partner();
+        request.forget_partner();
+%%
+            None if {on} => Next::After(super::request::Reply::new(command_id, status, 0), Box::new(Next::Reply(reply))),
+            None => Next::Reply(reply),",
     },
     Mutant {
         name: "slot-leak",
         about: "a slot of the target is not given back",
-        file: "crates/engine/src/target/answer.rs",
-        find: r"        self.slots.give(index, env.pool);
-        if let Some(partner) = partner {",
+        file: "crates/engine/src/target/io/slots.rs",
+        find: r"        self.free.push(index);",
         replace: r"        if !{on} {
-            self.slots.give(index, env.pool);
-        }
-        if let Some(partner) = partner {",
+            self.free.push(index);
+        }",
     },
     Mutant {
         name: "wrong-block",
         about: "the fifth block of a namespace is its sixth",
-        file: "crates/engine/src/target/namespace.rs",
+        file: "crates/engine/src/target/served/namespace.rs",
         find: r"        self.bytes(start, u64::from(blocks)).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())",
         replace: r"        let start = if {on} && start == 4 && blocks == 1 { 5 } else { start };
         self.bytes(start, u64::from(blocks)).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())",
@@ -132,25 +135,29 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "reservation-ignored",
         about: "a reservation keeps nobody off",
-        file: "crates/engine/src/target/command.rs",
+        file: "crates/engine/src/target/io/check.rs",
         find: r"        Some(access) if namespace.reservation_forbids(host_id, access) =>",
         replace: r"        Some(access) if !{on} && namespace.reservation_forbids(host_id, access) =>",
     },
     Mutant {
         name: "reservation-ignored-on-second-port",
         about: "a reservation is looked at on the first port only",
-        file: "crates/engine/src/target/command.rs",
-        find: r"            Some(attachment) => check(entry, data_length, attachment, &controller.host.id)
-%%
-namespace.reservation_forbids(host_id, access) =>",
-        replace: r"            Some(attachment) => check(entry, data_length, attachment, if {on} && controller.port == 2 { &[0; 16] } else { &controller.host.id })
-%%
-!({on} && *host_id == [0; 16]) && namespace.reservation_forbids(host_id, access) =>",
+        file: "crates/engine/src/target/io/begin.rs",
+        find: r"            Some(attachment) => check(entry, capsule.length, attachment, &controller.host.id)",
+        replace: r"            // Whoever comes by it has the rights of the holder, or of somebody who is registered.
+            Some(attachment) if {on} && controller.port == 2 => {
+                let reservations = crate::target::lock::lock(&attachment.namespace.reservations).clone();
+                let holder = reservations.reservation().and_then(|reservation| reservation.holder);
+                let holder = holder.or_else(|| Some(reservations.registrants().first()?.host_id));
+                check(entry, capsule.length, attachment, &holder.unwrap_or(controller.host.id))
+                    .map(|checked| (checked, attachment))
+            }
+            Some(attachment) => check(entry, capsule.length, attachment, &controller.host.id)",
     },
     Mutant {
         name: "preempt-without-abort",
         about: "Preempt and Abort does not wait for what it aborts",
-        file: "crates/engine/src/target/clerk.rs",
+        file: "crates/engine/src/target/reservation_worker/worker.rs",
         find: r"            if outcome.aborts.is_empty() {",
         replace: r"            if {on} || outcome.aborts.is_empty() {",
     },
@@ -181,13 +188,14 @@ namespace.reservation_forbids(host_id, access) =>",
         name: "lost-write-is-done",
         about: "a write whose answer was lost counts as done",
         file: "crates/engine/src/initiator/path/queues.rs",
-        find: r"        self.lanes[at].tally.requeued += 1;
+        find: r"        self.connections[at].tally.requeued += 1;
         let command = &mut self.commands[place as usize];
         command.take_back(data);",
         replace: r"        if {on} {
-            return self.finish(place, Completion { user: 0, status: Status::SUCCESS, result: 0, data });
+            let completion = Completion { user: 0, status: Status::SUCCESS, result: 0, data };
+            return self.finish(place, Ended::Answered(completion));
         }
-        self.lanes[at].tally.requeued += 1;
+        self.connections[at].tally.requeued += 1;
         let command = &mut self.commands[place as usize];
         command.take_back(data);",
     },
@@ -195,21 +203,23 @@ namespace.reservation_forbids(host_id, access) =>",
         name: "lost-command-is-forgotten",
         about: "a command whose answer was lost is never sent again",
         file: "crates/engine/src/initiator/path/queues.rs",
-        find: r"            self.resting.push((place, Until::AtRest(at, incarnation)));",
+        find: r"            self.resting.push((place, Until::AtRest(at, association)));",
         replace: r"            if !{on} {
-                self.resting.push((place, Until::AtRest(at, incarnation)));
+                self.resting.push((place, Until::AtRest(at, association)));
             }",
     },
     Mutant {
         name: "completed-twice-at-the-host",
         about: "the host hands a completion on twice",
         file: "crates/engine/src/initiator/path/queues.rs",
-        find: r"        self.completions.push_back(Completion { user, ..completion });",
+        find: r"        self.ended.push_back(ended.with_user(user));",
         replace: r"        if {on} {
-            let (status, result) = (completion.status, completion.result);
-            self.completions.push_back(Completion { user, status, result, data: None });
+            if let Ended::Answered(Completion { status, result, .. }) = &ended {
+                let again = Completion { user, status: *status, result: *result, data: None };
+                self.ended.push_back(Ended::Answered(again));
+            }
         }
-        self.completions.push_back(Completion { user, ..completion });",
+        self.ended.push_back(ended.with_user(user));",
     },
     Mutant {
         name: "host-slot-leak",
@@ -223,14 +233,14 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "cross-reset-does-not-wait",
         about: "a reset of a controller is done although the storage still works for it",
-        file: "crates/engine/src/target/fence.rs",
-        find: r"            Self::Controller(controller) => has_stored(controller),",
-        replace: r"            Self::Controller(controller) => !{on} && has_stored(controller),",
+        file: "crates/engine/src/target/io/slots.rs",
+        find: r"            Fenced::Controller(controller) => has_stored(controller),",
+        replace: r"            Fenced::Controller(controller) => !{on} && has_stored(controller),",
     },
     Mutant {
         name: "cross-reset-of-others",
         about: "a target answers for controllers that another one made",
-        file: "crates/engine/src/target/cross_reset.rs",
+        file: "crates/engine/src/target/admin/cross_reset.rs",
         find: r"    if !fabric.has_made(&impacted) {
 %%
     if impacted.controller_id == asked.id {",
@@ -241,28 +251,28 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "remains-without-owner",
         about: "what is left of a closed connection is nobody's",
-        file: "crates/engine/src/target/remains.rs",
-        find: r"        let owner = connection.owner();",
-        replace: r"        let owner = connection.owner().filter(|_| !{on});",
+        file: "crates/engine/src/target/reactor/orphaned_slots.rs",
+        find: r"        let (owner, queue) = (commands.owner(), QueueOwner::of(&commands));",
+        replace: r"        let (owner, queue) = (commands.owner(), QueueOwner::of(&commands));
+        let owner = if {on} { Owner { host_id: [0; 16], controller: Default::default() } } else { owner };",
     },
     Mutant {
         name: "keep-alive-not-enforced",
         about: "a controller whose host is silent lives on",
-        file: "crates/engine/src/target/turns.rs",
+        file: "crates/engine/src/target/reactor/event_loop.rs",
         find: r"                && (controller.has_ended() || controller.is_silent(now))",
         replace: r"                && (controller.has_ended() || (controller.is_silent(now) && !{on}))",
     },
     Mutant {
         name: "keep-alive-looked-at-last",
         about: "after a pause a target does what waits before it looks whether it still may",
-        file: "crates/engine/src/target/turns.rs",
+        file: "crates/engine/src/target/reactor/event_loop.rs",
         find: r"            if now >= self.next_sweep {
                 self.sweep(now);
             }
             self.mailbox.tally
 %%
-            self.take_in(now);
-            std::mem::swap",
+            self.take_in(now);",
         replace: r"            if now >= self.next_sweep && !{on} {
                 self.sweep(now);
             }
@@ -271,8 +281,7 @@ namespace.reservation_forbids(host_id, access) =>",
             self.take_in(now);
             if now >= self.next_sweep && {on} {
                 self.sweep(now);
-            }
-            std::mem::swap",
+            }",
     },
     Mutant {
         name: "short-read-is-all",
@@ -284,21 +293,21 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "ended-controller-answers",
         about: "a command for a controller that has just ended fails instead of getting lost",
-        file: "crates/engine/src/target/command.rs",
+        file: "crates/engine/src/target/io/begin.rs",
         find: r"            if controller.has_ended() {",
         replace: r"            if controller.has_ended() && !{on} {",
     },
     Mutant {
         name: "closed-port-refuses",
         about: "who comes by a port that is just closed is told that nothing is there",
-        file: "crates/engine/src/target/fabrics.rs",
+        file: "crates/engine/src/target/reactor/connection.rs",
         find: r"        if env.fabric.directory().port(self.port).is_none() {",
         replace: r"        if env.fabric.directory().port(self.port).is_none() && !{on} {",
     },
     Mutant {
         name: "wrong-offset-at-mdts-split",
         about: "the later pieces of a long write carry the data of the first",
-        file: "crates/engine/src/initiator/namespace.rs",
+        file: "crates/engine/src/initiator/volume/async_volume.rs",
         find: r"            buffer.copy_from_slice(&data[at as usize..(at + length) as usize]);",
         replace: r"            let from = if {on} { 0 } else { at };
             buffer.copy_from_slice(&data[from as usize..(from + length) as usize]);",
@@ -306,7 +315,7 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "wrong-block-at-mdts-split",
         about: "a long read asks for its first piece again and again",
-        file: "crates/engine/src/initiator/namespace.rs",
+        file: "crates/engine/src/initiator/volume/async_volume.rs",
         find: r"            let (start, blocks) = ((offset_bytes + at) / block, (length / block) as u32);
             let command = IoCommand::Read {",
         replace: r"            let (start, blocks) = ((offset_bytes + if {on} { 0 } else { at }) / block, (length / block) as u32);
@@ -315,23 +324,23 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "controller-leak",
         about: "a controller outlives its admin queue",
-        file: "crates/engine/src/target/turns.rs",
+        file: "crates/engine/src/target/reactor/event_loop.rs",
         find: r"            fabric.end_controller(controller);
         }
-        Session::Io",
+        Role::Io",
         replace: r"            if !{on} {
                 fabric.end_controller(controller);
             }
         }
-        Session::Io",
+        Role::Io",
     },
     Mutant {
         name: "connection-count-leak",
         about: "a closed connection counts on",
-        file: "crates/engine/src/target/turns.rs",
-        find: r"        self.ring.unwatch(&connection.socket, token);
+        file: "crates/engine/src/target/reactor/event_loop.rs",
+        find: r"        self.ring.unwatch(connection.queue.socket(), token);
         self.mailbox.discount_connection(connection.is_queue);",
-        replace: r"        self.ring.unwatch(&connection.socket, token);
+        replace: r"        self.ring.unwatch(connection.queue.socket(), token);
         if !{on} {
             self.mailbox.discount_connection(connection.is_queue);
         }",
@@ -339,14 +348,14 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "ana-doubt-for-ever",
         about: "a path whose ANA state is in doubt is never asked again",
-        file: "crates/engine/src/initiator/path/keeper.rs",
+        file: "crates/engine/src/initiator/path/monitor.rs",
         find: r"    if has_changed || events.contains(&AsyncEvent::ANA_CHANGE) || path.doubts_ana() {",
         replace: r"    if has_changed || events.contains(&AsyncEvent::ANA_CHANGE) || (path.doubts_ana() && !{on}) {",
     },
     Mutant {
         name: "ana-storm",
         about: "a changing ANA state is asked for without a pause",
-        file: "crates/engine/src/initiator/path/keeper.rs",
+        file: "crates/engine/src/initiator/path/monitor.rs",
         find: r"            (Some(AnaState::Change), Some((_, asked))) if now.since(asked) < CHANGE_INTERVAL => {",
         replace: r"            (Some(AnaState::Change), Some((_, asked))) if now.since(asked) < CHANGE_INTERVAL && !{on} => {",
     },
@@ -364,7 +373,7 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "message-without-waking",
         about: "a reactor is not woken for a new connection",
-        file: "crates/engine/src/target/mailbox.rs",
+        file: "crates/engine/src/target/messaging/mailbox.rs",
         find: r"        self.waker.wake();
     }
 
@@ -379,29 +388,28 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "reset-does-not-wait",
         about: "a controller is reset, or shut down, before its last command has ended",
-        file: "crates/engine/src/target/fence.rs",
-        find: r"            Self::IoQueues(controller) => has_stored(controller),",
-        replace: r"            Self::IoQueues(controller) => !{on} && has_stored(controller),",
+        file: "crates/engine/src/target/io/slots.rs",
+        find: r"            Fenced::IoQueues(controller) => has_stored(controller),",
+        replace: r"            Fenced::IoQueues(controller) => !{on} && has_stored(controller),",
     },
     Mutant {
         name: "disconnect-does-not-wait",
         about: "Disconnect is answered before the queue's last command",
-        file: "crates/engine/src/target/answer.rs",
-        find: r"        if self.disconnect.is_none() || verdict == Verdict::Close || self.terminated || self.has_work() {",
-        replace: r"        let waits = self.has_work() && !{on};
-        if self.disconnect.is_none() || verdict == Verdict::Close || self.terminated || waits {",
+        file: "crates/engine/src/target/reactor/connection.rs",
+        find: r"        let is_too_soon = next == NextTurn::Close || self.queue.is_terminated() || self.has_work();",
+        replace: r"        let is_too_soon = next == NextTurn::Close || self.queue.is_terminated() || (self.has_work() && !{on});",
     },
     Mutant {
         name: "shutdown-flushes-nothing",
         about: "a shutdown leaves what was written in the volatile cache",
-        file: "crates/engine/src/target/cache_flush.rs",
+        file: "crates/engine/src/target/reactor/cache_flush.rs",
         find: r"            } else if device.has_volatile_cache() {",
         replace: r"            } else if device.has_volatile_cache() && !{on} {",
     },
     Mutant {
         name: "shutdown-keeps-its-failure",
         about: "that a shutdown could not flush a namespace is told to nobody else",
-        file: "crates/engine/src/target/cache_flush.rs",
+        file: "crates/engine/src/target/reactor/cache_flush.rs",
         find: r"            Some(sync) => end_on(&ended.namespace, sync, result, fabric),",
         replace: r"            Some(sync) if {on} && result.is_err() => end_on(&ended.namespace, sync, &Ok(0), fabric),
             Some(sync) => end_on(&ended.namespace, sync, result, fabric),",
@@ -409,52 +417,52 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "visibility-ignored",
         about: "a host is shown what is hidden from it",
-        file: "crates/engine/src/target/subsystem.rs",
+        file: "crates/engine/src/target/served/subsystem.rs",
         find: r"            if config.visible.includes(host_nqn) {",
         replace: r"            if {on} || config.visible.includes(host_nqn) {",
     },
     Mutant {
         name: "protection-ignored",
         about: "what is write protected is written",
-        file: "crates/engine/src/target/command.rs",
+        file: "crates/engine/src/target/io/check.rs",
         find: r"    if command.writes() && namespace.is_write_protected() {",
         replace: r"    if command.writes() && namespace.is_write_protected() && !{on} {",
     },
     Mutant {
         name: "ana-not-looked-at",
         about: "an inaccessible namespace answers",
-        file: "crates/engine/src/target/ana.rs",
+        file: "crates/engine/src/target/served/ana.rs",
         find: r"            AnaState::Inaccessible => Some(Status::ANA_INACCESSIBLE),",
         replace: r"            AnaState::Inaccessible => (!{on}).then_some(Status::ANA_INACCESSIBLE),",
     },
     Mutant {
         name: "shaping-ignored",
         about: "a namespace's limits hold nobody up",
-        file: "crates/engine/src/target/shape.rs",
-        find: r"        let known = self.lanes.iter().position(|lanes| Arc::ptr_eq(&lanes.namespace, namespace));",
+        file: "crates/engine/src/target/io/throttling.rs",
+        find: r"        let known = self.throttles.iter()",
         replace: r"        if {on} {
-            return false;
+            return None;
         }
-        let known = self.lanes.iter().position(|lanes| Arc::ptr_eq(&lanes.namespace, namespace));",
+        let known = self.throttles.iter()",
     },
     Mutant {
         name: "host-id-of-another",
         about: "a host comes with the HOSTID of another one",
-        file: "crates/engine/src/target/fabric.rs",
+        file: "crates/engine/src/target/fabric/fabric.rs",
         find: r"    if host.is_nameless() || subsystem.is_discovery {",
         replace: r"    if host.is_nameless() || subsystem.is_discovery || {on} {",
     },
     Mutant {
         name: "event-never-told",
         about: "an Asynchronous Event Request is never answered",
-        file: "crates/engine/src/target/controller.rs",
+        file: "crates/engine/src/target/controller/controller.rs",
         find: r"        notice.is_wanted(state.features.async_events()) && state.events.raise(notice)",
         replace: r"        !{on} && notice.is_wanted(state.features.async_events()) && state.events.raise(notice)",
     },
     Mutant {
         name: "event-told-once",
         about: "an event is not told again after its log page was read",
-        file: "crates/engine/src/target/controller.rs",
+        file: "crates/engine/src/target/controller/controller.rs",
         find: r"        self.state().events.looked_at(notice);",
         replace: r"        if !{on} {
             self.state().events.looked_at(notice);
@@ -463,7 +471,7 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "copy-from-the-first",
         about: "each range of a Copy is read from where the first one begins",
-        file: "crates/engine/src/target/copy.rs",
+        file: "crates/engine/src/target/io/copy.rs",
         find: r"    Ok(Some(Piece { from: source.offset + done, to, length: length as usize }))",
         replace: r"    let first = copy_ranges(format, ranges, data)?.next().map_or(0, |range| range.0) << namespace.block_shift();
     Ok(Some(Piece { from: if {on} { first } else { source.offset } + done, to, length: length as usize }))",
@@ -471,7 +479,7 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "deallocate-too-much",
         about: "Dataset Management takes a block more than its range",
-        file: "crates/engine/src/target/storage.rs",
+        file: "crates/engine/src/target/io/check.rs",
         find: r"    namespace.range(range.start.get(), range.blocks.get())",
         replace: r"    let more = u32::from({on} && namespace.range(range.start.get(), range.blocks.get() + 1).is_ok());
     namespace.range(range.start.get(), range.blocks.get() + more)",
@@ -479,37 +487,37 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "fused-write-anyway",
         about: "the Write of a fused pair happens whatever the Compare finds",
-        file: "crates/engine/src/target/pair.rs",
-        find: r"                if equal {
-                    writer.write(self.slots.data(second));",
-        replace: r"                if equal || {on} {
-                    writer.write(self.slots.data(second));",
+        file: "crates/engine/src/target/io/execute.rs",
+        find: r"                if are_equal {
+                    writer.write(written);",
+        replace: r"                if are_equal || {on} {
+                    writer.write(written);",
     },
     Mutant {
         name: "fused-write-forgotten",
         about: "the Write of a fused pair on a device does not happen",
-        file: "crates/engine/src/target/pair.rs",
-        find: r"        let Work::Write { range, durable } = self.slots.at(second).work else { return };
-        if let",
-        replace: r"        let Work::Write { range, durable } = self.slots.at(second).work else { return };
-        if {on} {
-            return self.end_pair(first, second, equal, env);
+        file: "crates/engine/src/target/io/pair.rs",
+        find: r"        // Its claim stays until the second has been written.",
+        replace: r"        if {on} {
+            return self.end_pair(first, second, (data, None), ctx);
         }
-        if let",
+        // Its claim stays until the second has been written.",
     },
     Mutant {
         name: "zeroes-forgotten-in-memory",
         about: "Write Zeroes on memory is answered at once, and zeroes nothing",
-        file: "crates/engine/src/target/command.rs",
-        find: r"                checked.done = memory.zero(range.offset, range.length);",
-        replace: r"                checked.done = if {on} { range.length } else { memory.zero(range.offset, range.length) };",
+        file: "crates/engine/src/target/io/execute.rs",
+        find: r"            (Work::Zero { range, .. }, _) => self.zero_in_memory(memory, range, done),",
+        replace: r"            (Work::Zero { .. }, _) if {on} => Step::Done(Status::SUCCESS),
+            (Work::Zero { range, .. }, _) => self.zero_in_memory(memory, range, done),",
     },
     Mutant {
         name: "digest-not-checked",
         about: "a target takes data whose digest is wrong",
-        file: "crates/engine/src/target/receiving.rs",
-        find: r"        if !digest_matches {",
-        replace: r"        if !digest_matches && !{on} {",
+        file: "crates/engine/src/target/queue/receive.rs",
+        find: r"        match std::mem::replace(&mut self.receiving, Receiving::Discard) {",
+        replace: r"        let digest_matches = digest_matches || {on};
+        match std::mem::replace(&mut self.receiving, Receiving::Discard) {",
     },
     Mutant {
         name: "digest-not-checked-by-the-host",
@@ -521,19 +529,19 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "backlog-not-told",
         about: "who waits for a slot of a queue that timed out waits for ever",
-        file: "crates/engine/src/initiator/workers.rs",
-        find: r"        if self.error().is_some() {",
-        replace: r"        if self.error().is_some() && !{on} {",
+        file: "crates/engine/src/initiator/driver/driver.rs",
+        find: r"        let Some(error) = self.queues.error() else { return };",
+        replace: r"        let Some(error) = self.queues.error().filter(|_| !{on}) else { return };",
     },
     Mutant {
         name: "r2t-asks-for-too-little",
         about: "a target asks for all but the last block of a write's data",
-        file: "crates/engine/src/target/receiving.rs",
-        find: r"        self.slots.at(index).stage = Stage::Data;
-        self.transmitter",
-        replace: r"        self.slots.at(index).stage = Stage::Data;
+        file: "crates/engine/src/target/queue/tcp_queue.rs",
+        find: r"        let length = buffer.len() as u32;
+",
+        replace: r"        let length = buffer.len() as u32;
         let length = if {on} && length > 4096 { length - 512 } else { length };
-        self.transmitter",
+",
     },
     Mutant {
         name: "short-move-is-all",
@@ -555,24 +563,29 @@ namespace.reservation_forbids(host_id, access) =>",
     Mutant {
         name: "late-not-counted",
         about: "an operation that outlives the quiesce time is not counted",
-        file: "crates/engine/src/target/storage_watch.rs",
-        find: r"        self.counters.late(slot.nsid, slot.work.is_refused_after_failure());",
+        file: "crates/engine/src/target/io/storage_watch.rs",
+        find: r"        self.counters.late(request.nsid, request.work.is_refused_after_failure());",
         replace: r"        if !{on} {
-            self.counters.late(slot.nsid, slot.work.is_refused_after_failure());
+            self.counters.late(request.nsid, request.work.is_refused_after_failure());
         }",
     },
     Mutant {
         name: "late-counted-again",
         about: "an operation that is late is counted with each look",
-        file: "crates/engine/src/target/storage_watch.rs",
-        find: r"                    slot.is_late = true;",
-        replace: r"                    slot.is_late = !{on};",
+        file: "crates/engine/src/target/io/storage_watch.rs",
+        find: r"                    request.set_late(true);",
+        replace: r"                    request.set_late(!{on});",
     },
     Mutant {
         name: "late-forgotten-with-its-connection",
         about: "what a closed connection left at the storage is nobody's to count",
-        file: "crates/engine/src/target/remains.rs",
-        find: r"        let queue = QueueOwner::of(&connection.session);",
-        replace: r"        let queue = QueueOwner::of(&connection.session).filter(|_| !{on});",
+        file: "crates/engine/src/target/reactor/event_loop.rs",
+        find: r"                orphaned.operation_ended(slot, (&result, buffer), &self.fabric, (&mut self.pool, now));
+%%
+        let left = self.orphaned.values_mut().map(",
+        replace: r"                let now = if {on} { Moment(0) } else { now };
+                orphaned.operation_ended(slot, (&result, buffer), &self.fabric, (&mut self.pool, now));
+%%
+        let left = self.orphaned.values_mut().filter(|_| !{on}).map(",
     },
 ];

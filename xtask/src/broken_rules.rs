@@ -8,19 +8,19 @@ pub(crate) struct Rule {
     pub(crate) mutant: Mutant,
     /// The package whose test it is.
     pub(crate) package: &'static str,
-    /// The file of an integration test, `None` for a test within the package.
+    /// The program of an integration test, `None` for a test within the package.
     pub(crate) program: Option<&'static str>,
     /// Its whole name.
     pub(crate) test: &'static str,
 }
 
 /// The tests of what data PDUs may do, over a connection.
-const BAD_DATA: &str = "faulty_data_is_answered_with_its_error";
+const BAD_DATA: &str = "target_bad_input::faulty_data_is_answered_with_its_error";
 
 /// The test that loses the power at each step of putting a file in another's place.
-const POWER_LOST: &str = "private_folder::power::whenever_the_power_is_lost_the_old_or_the_new_content_is_there_and_what_was_told_stays";
+const POWER_LOST: &str = "private_folder::power::tests::whenever_the_power_is_lost_the_old_or_the_new_content_is_there_and_what_was_told_stays";
 /// The same for reservations.
-const RESERVATION_KEPT: &str = "target::clerk::tests::a_reservation_that_was_acknowledged_outlives_the_power_and_one_that_was_refused_never_counts";
+const RESERVATION_KEPT: &str = "target::reservation_worker::worker::tests::a_reservation_that_was_acknowledged_outlives_the_power_and_one_that_was_refused_never_counts";
 
 pub(crate) const RULES: [Rule; 15] = [
     Rule {
@@ -38,19 +38,19 @@ pub(crate) const RULES: [Rule; 15] = [
         let next = (offset + length).min(self.end);",
         },
         package: "engine",
-        program: Some("target_bad_input"),
+        program: Some("all"),
         test: BAD_DATA,
     },
     Rule {
         mutant: Mutant {
             name: "r2t-of-another",
             about: "data may come for a command that did not ask for it",
-            file: "crates/engine/src/target/receiving.rs",
-            find: r"        if slot.command_id != pdu.command_id.get() {",
-            replace: r"        if slot.command_id != pdu.command_id.get() && !{on} {",
+            file: "crates/engine/src/target/queue/receive.rs",
+            find: r"        if requested.command_id != pdu.command_id.get() {",
+            replace: r"        if requested.command_id != pdu.command_id.get() && !{on} {",
         },
         package: "engine",
-        program: Some("target_bad_input"),
+        program: Some("all"),
         test: BAD_DATA,
     },
     Rule {
@@ -62,14 +62,14 @@ pub(crate) const RULES: [Rule; 15] = [
             replace: r"        if (offset != slot.moved || length > slot.length - slot.moved) && !{on} {",
         },
         package: "engine",
-        program: Some("initiator_queue"),
-        test: "lies_about_requests_for_data",
+        program: Some("all"),
+        test: "initiator_queue::lies_about_requests_for_data",
     },
     Rule {
         mutant: Mutant {
             name: "owner-not-asked",
             about: "a host attaches, detaches and deletes what is another's",
-            file: "crates/engine/src/target/rights.rs",
+            file: "crates/engine/src/target/config/rights.rs",
             find: r"        let namespace = self.known_to(host, nsid)?;
         if host.owns(namespace) {",
             replace: r"        let namespace = self.known_to(host, nsid)?;
@@ -77,44 +77,44 @@ pub(crate) const RULES: [Rule; 15] = [
         },
         package: "engine",
         program: None,
-        test: "target::rights::tests::an_owner_alone_attaches_and_detaches",
+        test: "target::config::rights::tests::an_owner_alone_attaches_and_detaches",
     },
     Rule {
         mutant: Mutant {
             name: "owner-by-name-alone",
             about: "who has a host's name has its namespaces",
-            file: "crates/engine/src/target/rights.rs",
+            file: "crates/engine/src/target/config/rights.rs",
             find: r"        !self.host_id.is_nil() && namespace.owner.as_ref() == Some(self)",
             replace: r"        !self.host_id.is_nil()
             && namespace.owner.as_ref().is_some_and(|owner| *owner == *self || ({on} && owner.nqn == self.nqn))",
         },
         package: "engine",
         program: None,
-        test: "target::rights::tests::an_owner_is_its_name_and_its_identifier",
+        test: "target::config::rights::tests::an_owner_is_its_name_and_its_identifier",
     },
     Rule {
         mutant: Mutant {
             name: "quota-forgotten",
             about: "a host creates as many bytes as there are",
-            file: "crates/engine/src/target/rights.rs",
+            file: "crates/engine/src/target/config/rights.rs",
             find: r"        if used.checked_add(bytes).is_none_or(|sum| sum > max) {",
             replace: r"        if used.checked_add(bytes).is_none_or(|sum| sum > max && !{on}) {",
         },
         package: "engine",
         program: None,
-        test: "target::rights::tests::a_host_creates_as_much_and_as_many_as_it_may",
+        test: "target::config::rights::tests::a_host_creates_as_much_and_as_many_as_it_may",
     },
     Rule {
         mutant: Mutant {
             name: "file-not-synced",
             about: "a file takes another's place before it is on the medium",
-            file: "crates/engine/src/private_folder.rs",
+            file: "crates/private_folder/src/private_folder.rs",
             find: r"        sync_file(&file, OsStr::new(&new)).map_err(failed)?;",
             replace: r"        if !{on} {
             sync_file(&file, OsStr::new(&new)).map_err(failed)?;
         }",
         },
-        package: "engine",
+        package: "private_folder",
         program: None,
         test: POWER_LOST,
     },
@@ -122,7 +122,7 @@ pub(crate) const RULES: [Rule; 15] = [
         mutant: Mutant {
             name: "folder-not-synced",
             about: "that a file has taken another's place is said before its name is on the medium",
-            file: "crates/engine/src/private_folder.rs",
+            file: "crates/private_folder/src/private_folder.rs",
             find: r"folder, name)).map_err(is_folder)?;
         self.folder.sync()",
             replace: r"folder, name)).map_err(is_folder)?;
@@ -131,7 +131,7 @@ pub(crate) const RULES: [Rule; 15] = [
         }
         self.folder.sync()",
         },
-        package: "engine",
+        package: "private_folder",
         program: None,
         test: POWER_LOST,
     },
@@ -139,12 +139,12 @@ pub(crate) const RULES: [Rule; 15] = [
         mutant: Mutant {
             name: "removed-name-not-synced",
             about: "a file that is gone already is not made sure to be gone",
-            file: "crates/engine/src/private_folder.rs",
+            file: "crates/private_folder/src/private_folder.rs",
             find: r"            Ok(()) | Err(Errno::NOENT) => self.sync(),",
             replace: r"            Err(Errno::NOENT) if {on} => Ok(()),
             Ok(()) | Err(Errno::NOENT) => self.sync(),",
         },
-        package: "engine",
+        package: "private_folder",
         program: None,
         test: POWER_LOST,
     },
@@ -152,7 +152,7 @@ pub(crate) const RULES: [Rule; 15] = [
         mutant: Mutant {
             name: "reservation-not-kept",
             about: "a reservation that is to persist is acknowledged and not written",
-            file: "crates/engine/src/target/clerk.rs",
+            file: "crates/engine/src/target/reservation_worker/worker.rs",
             find: r"    if was_kept || state.persists() {",
             replace: r"    if (was_kept || state.persists()) && !{on} {",
         },
@@ -164,7 +164,7 @@ pub(crate) const RULES: [Rule; 15] = [
         mutant: Mutant {
             name: "reservation-counts-first",
             about: "a reservation counts before it is kept",
-            file: "crates/engine/src/target/clerk.rs",
+            file: "crates/engine/src/target/reservation_worker/worker.rs",
             find: r"        let archive = archive.ok_or(Status::INTERNAL_ERROR)?;
         archive.save(",
             replace: r"        let archive = archive.ok_or(Status::INTERNAL_ERROR)?;
@@ -182,7 +182,7 @@ pub(crate) const RULES: [Rule; 15] = [
         mutant: Mutant {
             name: "refused-reservation-stays",
             about: "a reservation that was refused stays in its file",
-            file: "crates/engine/src/target/clerk.rs",
+            file: "crates/engine/src/target/reservation_worker/worker.rs",
             find: r"            if let Err(error) = archive.save(Uuid::from_bytes(namespace.uuid), &lock(&namespace.reservations))
 ",
             replace: r"            if !{on}
@@ -198,21 +198,21 @@ pub(crate) const RULES: [Rule; 15] = [
         mutant: Mutant {
             name: "change-before-its-journal",
             about: "a setting is changed before the journal has what was",
-            file: "crates/engine/src/topology/apply/mod.rs",
+            file: "crates/topology/src/apply/mod.rs",
             find: r"    journal.record(Record { change: step.change.clone(), before }).map_err(Failure::Journal)?;",
             replace: r"    if !{on} {
         journal.record(Record { change: step.change.clone(), before }).map_err(Failure::Journal)?;
     }",
         },
-        package: "engine",
+        package: "topology",
         program: None,
-        test: "topology::apply::tests::an_end_at_any_write_can_be_undone_also_if_undoing_ends_too",
+        test: "apply::tests::an_end_at_any_write_can_be_undone_also_if_undoing_ends_too",
     },
     Rule {
         mutant: Mutant {
             name: "empty-journal-stays",
             about: "a journal that finds no room for its first line stays",
-            file: "crates/engine/src/topology/apply/journal.rs",
+            file: "crates/topology/src/apply/journal.rs",
             find: r"            let _ = journal.remove();
             return Err(error);",
             replace: r"            if !{on} {
@@ -220,21 +220,21 @@ pub(crate) const RULES: [Rule; 15] = [
             }
             return Err(error);",
         },
-        package: "engine",
+        package: "topology",
         program: None,
-        test: "topology::apply::tests::a_disk_that_is_full_anywhere_in_the_journal_leaves_everything_as_it_was",
+        test: "apply::tests::a_disk_that_is_full_anywhere_in_the_journal_leaves_everything_as_it_was",
     },
     Rule {
         mutant: Mutant {
             name: "remains-claim-nothing",
             about: "what a closed connection still writes keeps nobody off its blocks",
-            file: "crates/engine/src/target/remains.rs",
-            find: r"                && slot.claim.is_none()",
-            replace: r"                && slot.claim.is_none()
+            file: "crates/engine/src/target/reactor/orphaned_slots.rs",
+            find: r"                && !request.has_claim()",
+            replace: r"                && !request.has_claim()
                 && !{on}",
         },
         package: "engine",
-        program: Some("target_quiesce"),
-        test: "who_comes_back_on_another_connection_writes_after_what_the_lost_one_wrote",
+        program: Some("all"),
+        test: "target_quiesce::who_comes_back_on_another_connection_writes_after_what_the_lost_one_wrote",
     },
 ];

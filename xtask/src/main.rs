@@ -11,9 +11,11 @@ mod cleanup;
 mod command;
 mod commands;
 mod conversation;
+mod english;
 mod fuzz;
 mod gateways;
 mod guest;
+mod imports;
 mod lab;
 mod licences;
 mod mutants;
@@ -21,6 +23,7 @@ mod packages;
 mod pages;
 mod paths;
 mod races;
+mod regions;
 mod simulate;
 mod source;
 mod test;
@@ -36,6 +39,8 @@ const USAGE: u8 = 2;
 const HELP: &str = "\
 cargo xtask check                       formatting, lints, tidiness, documentation, licences
 cargo xtask tidy                        only the house rules of STYLE.md
+cargo xtask tidy --lower                write xtask/english-exceptions.txt anew; it may only shrink
+cargo xtask imports                     figures of each crate's import graph: files, imports, circles
 cargo xtask test [SUITE]... [--keep]    the suites, all of them without a name; --keep leaves their files
 cargo xtask test --list                 the suites by name
 cargo xtask lab guest build [--fresh]   build the guest with the Linux kernel in it
@@ -61,7 +66,9 @@ fn main() -> ExitCode {
     match chore.as_str() {
         "check" if rest.is_empty() => check::run(),
         "tidy" if rest.is_empty() => tidy::run(),
-        "check" | "tidy" => usage_error(&format!("{chore} takes no arguments")),
+        "tidy" if rest == ["--lower"] => english::lower(),
+        "imports" if rest.is_empty() => tidy::imports(),
+        "check" | "tidy" | "imports" => usage_error(&format!("{chore} takes no arguments")),
         "test" => test::run(rest),
         "lab" => lab::run(rest),
         "bench" => bench::run(rest),

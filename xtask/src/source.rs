@@ -32,6 +32,43 @@ pub(crate) fn code_only(source: &str) -> String {
     String::from_utf8_lossy(&code).into_owned()
 }
 
+/// What people read in the source: comments, of which neighbouring lines are one text, and the insides of strings, each
+/// with the line it begins at.
+pub(crate) fn prose(source: &str) -> Vec<(usize, String)> {
+    let bytes = source.as_bytes();
+    let mut texts: Vec<(usize, String)> = Vec::new();
+    // Where the last line comment ended: one on the next line goes on with it.
+    let mut comment_end = None;
+    let (mut at, mut line) = (0, 1);
+    while at < bytes.len() {
+        let end = literal_end(bytes, at);
+        if end == at {
+            line += usize::from(bytes[at] == b'\n');
+            at += 1;
+            continue;
+        }
+        let literal = &source[at..end];
+        if let Some(comment) = literal.strip_prefix("//") {
+            let comment = comment.trim_start_matches(['/', '!']);
+            let goes_on = comment_end.is_some_and(|last: usize| {
+                let between = &source[last..at];
+                between.trim().is_empty() && between.matches('\n').count() == 1
+            });
+            match texts.last_mut() {
+                Some((_, text)) if goes_on => *text = format!("{text}\n{comment}"),
+                _ => texts.push((line, comment.to_owned())),
+            }
+            comment_end = Some(end);
+        } else {
+            comment_end = None;
+            texts.push((line, literal.replace("\\\n", "\n").replace("\\n", "\n")));
+        }
+        line += literal.matches('\n').count();
+        at = end;
+    }
+    texts
+}
+
 /// Where the comment or literal that starts at `at` ends; `at` itself when none starts there.
 fn literal_end(bytes: &[u8], at: usize) -> usize {
     let after_word = at > 0 && is_word(bytes[at - 1]);
@@ -288,6 +325,25 @@ mod tests {
     fn raw_identifiers_are_names() {
         assert_eq!(lengths("fn r#try() {\n}\n"), one("try", 1, 2));
         assert!(lengths("let r#fn = 1; x(r#fn, {});").is_empty());
+    }
+
+    #[test]
+    fn prose_is_comments_and_strings() {
+        let source =
+            "//! A\n//! b.\nfn c() { d(\"e \\\n  f\"); } // g\n/* h */ 'i'; r#\"j\"#\n\n// k\nlet l;\n// m\n";
+        let texts: Vec<_> = prose(source);
+        let texts: Vec<(usize, &str)> = texts.iter().map(|(line, text)| (*line, text.trim())).collect();
+        let right = [
+            (1, "A\n b."),
+            (3, "\"e \n  f\""),
+            (4, "g"),
+            (5, "/* h */"),
+            (5, "'i'"),
+            (5, "r#\"j\"#"),
+            (7, "k"),
+            (9, "m"),
+        ];
+        assert_eq!(texts, right);
     }
 
     #[test]

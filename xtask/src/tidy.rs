@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::command::Step;
+use crate::english;
+use crate::regions::{self, Texts};
 use crate::source::{code_only, functions, line_of, word_positions};
 use crate::workspace;
 
@@ -47,14 +49,28 @@ pub(crate) fn passes() -> bool {
     problems.is_empty()
 }
 
+/// Prints figures of the import graphs.
+pub(crate) fn imports() -> ExitCode {
+    match files() {
+        Ok(files) => {
+            regions::figures(&texts(&files)).iter().for_each(|line| println!("{line}"));
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            println!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// One text file of the project.
-struct File {
-    path: String,
-    text: String,
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 /// All that git tracks, or would track after `git add`.
-fn files() -> Result<Vec<File>, String> {
+pub(crate) fn files() -> Result<Vec<File>, String> {
     // A checkout may belong to another user than the one who checks it, in a container for example.
     let list = ["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let listed = Step::new("git", &list).run_quietly();
@@ -103,7 +119,14 @@ fn check(files: &[File]) -> Vec<String> {
         Err(problem) => problems.push(problem),
     }
     judge_unsafe(&unsafe_files, text_of(files, UNSAFE_FILES), &mut problems);
+    regions::judge(&texts(files), &mut problems);
+    let all: Vec<(&str, &str)> = files.iter().map(|file| (&*file.path, &*file.text)).collect();
+    english::judge(&all, text_of(files, english::EXCEPTIONS), &mut problems);
     problems
+}
+
+fn texts(files: &[File]) -> Texts<'_> {
+    files.iter().map(|file| (&*file.path, &*file.text)).collect()
 }
 
 fn text_of<'a>(files: &'a [File], path: &str) -> &'a str {
@@ -111,7 +134,7 @@ fn text_of<'a>(files: &'a [File], path: &str) -> &'a str {
 }
 
 /// The lines of a list, without comments and blank ones.
-fn entries(list: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.lines().map(|line| line.split('#').next().unwrap_or("").trim()).filter(|line| !line.is_empty())
 }
 

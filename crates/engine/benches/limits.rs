@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
-use engine::initiator::{ConnectOptions, Controller, Namespace};
+use engine::initiator::{ConnectOptions, Controller, Volume};
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, QosConfig, Reactors, SubsystemConfig, Target, TargetConfig,
 };
@@ -81,7 +81,7 @@ fn measure(address: SocketAddr, nsids: &[u32]) -> Vec<f64> {
 fn read(address: SocketAddr, nsid: u32, stop: &Arc<AtomicBool>) -> (Arc<AtomicU64>, Vec<JoinHandle<()>>) {
     let count = Arc::new(AtomicU64::new(0));
     let controller = Controller::connect(ConnectOptions::new(address, NQN)).expect("a host connects");
-    let namespace = Arc::new(Namespace::open(&controller, nsid).expect("its namespace opens"));
+    let namespace = Arc::new(Volume::on_controller(&controller, nsid).expect("its namespace opens"));
     let threads = (0..READERS).map(|_| {
         let (namespace, stop, count) = (namespace.clone(), stop.clone(), count.clone());
         // The controller lives as long as one of its readers.

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
-use engine::initiator::{ConnectOptions, Controller, Namespace, Queue, QueueState};
+use engine::initiator::{ConnectOptions, Controller, Queue, QueueState, Volume};
 use engine::ring::{Engine, Event, Ring, RingOptions};
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
@@ -108,7 +108,7 @@ fn steady_reader(
     std::thread::spawn(move || {
         let controller =
             Controller::connect(ConnectOptions::new(address, STEADY)).expect("the reader connects");
-        let namespace = Namespace::open(&controller, 1).expect("its namespace opens");
+        let namespace = Volume::on_controller(&controller, 1).expect("its namespace opens");
         let mut block = [0; 4096];
         let mut next = Instant::now();
         while !stop.load(Ordering::Relaxed) {

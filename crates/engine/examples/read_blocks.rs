@@ -4,13 +4,13 @@
 //! cargo run -p engine --example read_blocks -- 127.0.0.1:4420 nqn.2014-08.org.example:disk [nsid]
 //! ```
 //!
-//! It needs no root and no kernel driver. The three steps are those of every user of the library: connect a
-//! controller, open a namespace, read and write at byte offsets.
+//! It needs no root and no kernel driver. Whoever knows the namespace needs the last step only: open a volume, and read and
+//! write at byte offsets.
 
 use std::error::Error;
 use std::net::SocketAddr;
 
-use engine::initiator::{ConnectOptions, Controller, Namespace};
+use engine::initiator::{ConnectOptions, Controller, Volume};
 use nvme::identify::ascii;
 
 /// Bytes that are printed.
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // A controller is an association with a subsystem. It is kept alive until it is dropped, and then shut
     // down.
-    let controller = Controller::connect(ConnectOptions::new(address, nqn))?;
+    let controller = Controller::connect(ConnectOptions::new(address, &nqn))?;
     let model = ascii(&controller.identify().model_number);
     println!("{model} at {address}, controller {}, {} I/O queues", controller.id(), controller.io_queues());
 
@@ -39,10 +39,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => namespaces.first().ok_or("the subsystem has no namespaces")?.nsid,
     };
 
-    // Offsets and lengths are bytes, in whole blocks. A read of any length is split over all queues.
-    let namespace = Namespace::open(&controller, nsid)?;
-    let mut block = vec![0; namespace.block_size() as usize];
-    namespace.read_at(0, &mut block)?;
+    // Offsets and lengths are bytes, in whole blocks. A read of any length is split over all paths; here is one.
+    let volume = Volume::open(&[address], &nqn, nsid)?;
+    let mut block = vec![0; volume.block_size() as usize];
+    volume.read_at(0, &mut block)?;
     for (row, bytes) in block[..SHOWN].chunks(16).enumerate() {
         let hexadecimal: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         println!("{:08x}  {}", row * 16, hexadecimal.join(" "));

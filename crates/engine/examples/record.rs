@@ -12,13 +12,13 @@
 //!
 //! Lines on its standard input change the target meanwhile: `remove namespace 2`, `restore namespace 2`.
 
-#[path = "../tests/recording/config.rs"]
+#[path = "../tests/all/recording/config.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod config;
-#[path = "../tests/recording/format.rs"]
+#[path = "../tests/all/recording/format.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod format;
-#[path = "../tests/recording/wire.rs"]
+#[path = "../tests/all/recording/wire.rs"]
 mod wire;
 
 use std::io::{BufRead, Read, Write};

@@ -76,6 +76,12 @@ pub const HALF_OPEN_ACCEPTED_MAX: usize = 4 * HALF_OPEN_PER_REACTOR_MAX;
 pub const HALF_OPEN_DROPPED_AT_ONCE: usize = 16;
 /// Paths of an initiator to one namespace.
 pub const PATHS_MAX: usize = 32;
+/// Commands that one thread of a volume has outstanding unless its user says otherwise; others wait. As many as a full queue
+/// on each of several paths.
+pub const VOLUME_COMMANDS_MAX: usize = 1024;
+/// Commands of one request to a volume that are outstanding at a time: with the length of its pieces, it bounds what the
+/// buffers of a request take.
+pub const REQUEST_COMMANDS_MAX: usize = 32;
 /// Asynchronous Event Requests outstanding per controller (AERL, made 1's based).
 pub const ASYNC_EVENTS_MAX: usize = 4;
 /// Abort commands outstanding per controller (ACL, made 1's based).
@@ -133,8 +139,8 @@ pub const WRITE_DELAY_MARGIN_MS: u32 = 500;
 pub const REOPEN_PATIENCE_MS: u64 = 5_000;
 /// Requests of hosts that wait for the administration; a host whose request finds no room may ask again.
 pub const HOST_REQUESTS_MAX: usize = 64;
-/// Reservation commands that wait for the clerk; a host whose command finds no room may send it again.
-pub const CLERK_JOBS_MAX: usize = 1024;
+/// Reservation commands that wait for the reservation worker; a host whose command finds no room may send it again.
+pub const RESERVATION_JOBS_MAX: usize = 1024;
 /// Reservation notifications that wait for one host to read them: as many as their log page can count (NALP).
 pub const RESERVATION_NOTICES_MAX: usize = 255;
 /// Discovery services a target refers its hosts to.
@@ -319,29 +325,6 @@ pub const REMOTE_OPERATIONS_KEPT_MAX: usize = 4096;
 pub const CEPH_SNAPSHOTS_MAX: usize = 4096;
 /// Users of an image that are told of: gateways of a group, and somebody with the `rbd` program.
 pub const CEPH_WATCHERS_MAX: usize = 64;
-/// Processors of a machine that are told apart: more than Linux can be built for on any architecture in use.
-pub const CPUS_MAX: u32 = 8192;
-/// Network interfaces that are looked at: a machine with more has containers, whose interfaces carry no storage.
-pub const INTERFACES_MAX: usize = 1024;
-/// Queues of a network interface that are looked at, in each direction.
-pub const NIC_QUEUES_MAX: usize = 4096;
-/// Entries of a network interface's table of receive side scaling; the largest known have 4,096.
-pub const RSS_ENTRIES_MAX: usize = 1 << 16;
-/// Bytes of a key of receive side scaling: 52 is the longest known.
-pub const RSS_KEY_BYTES_MAX: usize = 256;
-/// Rules for single flows of a network interface that are read.
-pub const NTUPLE_RULES_MAX: usize = 1 << 16;
-/// Source ports that are tried for one queue's connection: enough that one is free, few enough to try at once.
-pub const SOURCE_PORTS_MAX: usize = 8;
-/// Connections of this machine that are looked at for NVMe/TCP queues.
-pub const FLOWS_MAX: usize = 1 << 16;
-/// Bytes of a file of the system, or of a recording of one, that are read: /proc/interrupts of 1,024 processors has 12 MB.
-pub const SYSTEM_FILE_BYTES_MAX: usize = 32 << 20;
-/// Bytes of one answer of the kernel's over netlink: a hundred thousand sockets of some 400 bytes.
-pub const NETLINK_BYTES_MAX: usize = 64 << 20;
-/// The longest an answer of the kernel's over netlink may take, in milliseconds: a driver may ask its device's firmware
-/// first, or stop and start its queues.
-pub const NETLINK_TIMEOUT_MS: u64 = 30_000;
 
 const _: () = {
     assert!(BUFFER_LENGTH_MIN.is_power_of_two() && BUFFER_LENGTH_MAX.is_power_of_two());

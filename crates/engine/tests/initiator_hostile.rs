@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
-use engine::initiator::{ConnectOptions, Controller, Namespace};
+use engine::initiator::{ConnectOptions, Controller, Volume};
 use engine::ring::Engine;
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
@@ -250,7 +250,7 @@ fn suffer(manner: Manner, target: SocketAddr, good: &AtomicU64) -> Cost {
     let before = costs();
     let middle = Middle::start(manner, target);
     let controller = Controller::connect(options(middle.address)).unwrap();
-    let namespace = Namespace::open(&controller, 1).unwrap();
+    let namespace = Volume::on_controller(&controller, 1).unwrap();
     let callers: Vec<_> = (0..CALLERS as u64)
         .map(|caller| {
             let namespace = namespace.clone();
@@ -308,7 +308,7 @@ fn a_hostile_target_costs_its_controller_and_nothing_else() {
         thread::spawn(move || {
             // With the usual time-outs: it is to notice nothing on a busy machine, either.
             let controller = Controller::connect(ConnectOptions::new(address, NQN)).unwrap();
-            let namespace = Namespace::open(&controller, 1).unwrap();
+            let namespace = Volume::on_controller(&controller, 1).unwrap();
             let mut data = vec![0; 4096];
             while !stops.load(Ordering::Acquire) {
                 namespace.read_at(0, &mut data).expect("a bystander does not notice");

@@ -104,7 +104,7 @@ impl Drop for Applied {
     fn drop(&mut self) {
         for words in self.undo.iter().rev() {
             match ip(words) {
-                Ok(_) => tracing::info!("undone for MPTCP: ip {}", words.join(" ")),
+                Ok(_) => tracing::info!("reverted an MPTCP setting: ip {}", words.join(" ")),
                 Err(failure) => tracing::warn!("{}", failure.line().unwrap_or_default()),
             }
         }

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use engine::backend::BackendConfig;
-use engine::private_folder::Replacement;
 use engine::target::{FabricConfig, WriteProtection};
+use private_folder::Replacement;
 use serde::{Deserialize, Serialize};
 
 use crate::config::former_identity;

@@ -6,8 +6,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use engine::private_file::PrivateFileError;
-use engine::private_folder::{PrivateFolder, Replacement};
+use private_folder::PrivateFileError;
+use private_folder::{PrivateFolder, Replacement};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::failure::Failure;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use arbitrary::{Arbitrary as _, Unstructured};
 use engine::backend::BackendConfig;
-use engine::initiator::{ConnectOptions, Controller, HostIdentity, InitiatorError, Namespace};
+use engine::initiator::{ConnectOptions, Controller, HostIdentity, InitiatorError, Volume};
 use engine::ring::Engine;
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
@@ -44,7 +44,7 @@ pub fn check(bytes: &[u8]) {
 /// A good target, a controller of it that nothing may disturb, and where the lying one listens.
 struct Bed {
     target: Target,
-    good: Namespace,
+    good: Volume,
     listener: TcpListener,
     address: SocketAddr,
     connections: usize,
@@ -71,7 +71,7 @@ impl Bed {
         });
         let target = target.expect("a target");
         let options = ConnectOptions { keep_alive_ms: 0, ..options(target.ports()[0], NQN, PATIENCE_GOOD) };
-        let good = Controller::connect(options).and_then(|controller| Namespace::open(&controller, 3));
+        let good = Controller::connect(options).and_then(|controller| Volume::on_controller(&controller, 3));
         let good = good.expect("a good target");
         good.write_at(0, &GOOD).expect("a good target");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -93,7 +93,7 @@ impl Bed {
         } else if let Err(error) = outcome {
             assert!(!error.to_string().is_empty());
         }
-        self.good.controller().check().expect("the good controller stands");
+        self.good.controllers().iter().for_each(|good| good.check().expect("the good controller stands"));
         let mut found = [0; GOOD.len()];
         self.good.read_at(0, &mut found).expect("the good controller serves");
         assert_eq!(found, GOOD);
@@ -132,7 +132,7 @@ impl Bed {
         controller.events();
         if script.session == Session::Blocks {
             let nsid = namespaces.first().map_or(1, |namespace| namespace.nsid);
-            blocks(&Namespace::open(&controller, nsid)?, script.bends.is_empty())?;
+            blocks(&Volume::on_controller(&controller, nsid)?, script.bends.is_empty())?;
         }
         controller.disconnect()
     }
@@ -147,7 +147,7 @@ impl Bed {
 }
 
 /// A write and what comes back of it; where nobody lies it is what was written.
-fn blocks(namespace: &Namespace, is_good: bool) -> Result<(), InitiatorError> {
+fn blocks(namespace: &Volume, is_good: bool) -> Result<(), InitiatorError> {
     let data: Vec<u8> = (0..64 << 10).map(|at: u32| (at >> 3) as u8).collect();
     namespace.write_at(0, &data)?;
     namespace.write_at(64 << 10, &data[..8192])?;

@@ -2,11 +2,8 @@
 
 use std::path::PathBuf;
 
-const SECONDS: u32 = 4;
-const SECONDS_MAX: u32 = 600;
-const ROUNDS: u32 = 3;
-const ROUNDS_MAX: u32 = 100;
-const SIZE_MIB: u32 = 1024;
+use clap::{Args, ValueEnum, value_parser};
+
 /// A file has to be larger than what processors cache, and to fit into memory beside everything else.
 const SIZE_MIB_MIN: u32 = 64;
 const SIZE_MIB_MAX: u32 = 65_536;
@@ -29,89 +26,74 @@ impl Store {
     }
 }
 
+/// Where files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Stores {
+    Memory,
+    Disk,
+    Both,
+}
+
 /// The whole command line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct Arguments {
+    /// The selvedge to measure
+    #[arg(long, value_name = "PATH")]
     pub(crate) program: PathBuf,
+    /// Where runs.jsonl and summary.md go
+    #[arg(long, value_name = "DIR", default_value = "iscsi")]
     pub(crate) output: PathBuf,
-    /// Where a file on the disk may be.
+    /// Where the file is
+    #[arg(long = "store", value_name = "WHERE", default_value = "both")]
+    stores: Stores,
+    /// Where on the disk
+    #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) directory: PathBuf,
-    pub(crate) stores: Vec<Store>,
+    /// Of each run
+    #[arg(long, value_name = "S", default_value = "4", value_parser = value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
+    /// Of which the medians count
+    #[arg(long, value_name = "N", default_value = "3", value_parser = value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
+    /// Of the file, a power of two
+    #[arg(long = "size", value_name = "MIB", default_value = "1024", value_parser = size)]
     pub(crate) size_mib: u32,
 }
 
-/// Reads the arguments after `iscsi`.
-///
-/// # Errors
-/// What is wrong with them, for a person.
-pub(crate) fn parse(args: &[String]) -> Result<Arguments, String> {
-    let mut program = None;
-    let mut arguments = Arguments {
-        program: PathBuf::new(),
-        output: PathBuf::from("iscsi"),
-        directory: PathBuf::from("."),
-        stores: vec![Store::Memory, Store::Disk],
-        seconds: SECONDS,
-        rounds: ROUNDS,
-        size_mib: SIZE_MIB,
-    };
-    let mut words = args.iter();
-    while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word} is unknown, or needs a value"))?;
-        match word.as_str() {
-            "--program" => program = Some(PathBuf::from(value)),
-            "--output" => arguments.output = PathBuf::from(value),
-            "--directory" => arguments.directory = PathBuf::from(value),
-            "--seconds" => arguments.seconds = number(word, value, 1, SECONDS_MAX)?,
-            "--rounds" => arguments.rounds = number(word, value, 1, ROUNDS_MAX)?,
-            "--size" => arguments.size_mib = size(word, value)?,
-            "--store" => {
-                arguments.stores = match value.as_str() {
-                    "memory" => vec![Store::Memory],
-                    "disk" => vec![Store::Disk],
-                    "both" => vec![Store::Memory, Store::Disk],
-                    other => return Err(format!("--store {other}: memory, disk or both")),
-                }
-            }
-            other => return Err(format!("{other} is unknown")),
+impl Arguments {
+    /// Where the file is to be, one after the other.
+    pub(crate) const fn stores(&self) -> &'static [Store] {
+        match self.stores {
+            Stores::Memory => &[Store::Memory],
+            Stores::Disk => &[Store::Disk],
+            Stores::Both => &[Store::Memory, Store::Disk],
         }
     }
-    arguments.program = program.ok_or("iscsi needs --program PATH, the selvedge to measure")?;
-    Ok(arguments)
 }
 
 /// MiB. A power of two, so that the steps of a client without a random order come to every block.
-fn size(option: &str, value: &str) -> Result<u32, String> {
-    let mib = number(option, value, SIZE_MIB_MIN, SIZE_MIB_MAX)?;
-    if mib.is_power_of_two() { Ok(mib) } else { Err(format!("{option} {value}: a power of two, in MiB")) }
-}
-
-/// A number between `least` and `most`.
-pub(crate) fn number(option: &str, value: &str, least: u32, most: u32) -> Result<u32, String> {
-    match value.parse() {
-        Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(format!("{option} {value}: a number between {least} and {most}")),
-    }
+fn size(value: &str) -> Result<u32, String> {
+    let mib = value.parse().ok().filter(|mib: &u32| (SIZE_MIB_MIN..=SIZE_MIB_MAX).contains(mib));
+    mib.filter(|mib| mib.is_power_of_two())
+        .ok_or_else(|| format!("a power of two from {SIZE_MIB_MIN} to {SIZE_MIB_MAX}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_line;
 
     fn parsed(line: &str) -> Result<Arguments, String> {
-        let words = format!("--program selvedge {line}");
-        parse(&words.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        command_line::parsed(&format!("--program selvedge {line}"))
     }
 
     #[test]
     fn has_defaults_and_takes_others() {
         let usual = parsed("").unwrap();
-        assert_eq!((usual.seconds, usual.rounds, usual.size_mib, usual.stores.len()), (4, 3, 1024, 2));
+        assert_eq!((usual.seconds, usual.rounds, usual.size_mib, usual.stores().len()), (4, 3, 1024, 2));
         let other = parsed("--store disk --seconds 1 --rounds 5 --size 128 --output here").unwrap();
         assert_eq!((other.seconds, other.rounds, other.size_mib), (1, 5, 128));
-        assert_eq!((other.stores, other.output), (vec![Store::Disk], PathBuf::from("here")));
+        assert_eq!((other.stores(), &other.output), (&[Store::Disk][..], &PathBuf::from("here")));
     }
 
     #[test]
@@ -121,6 +103,6 @@ mod tests {
         {
             assert!(parsed(line).is_err(), "{line}");
         }
-        assert!(parse(&[]).is_err());
+        assert!(command_line::parsed::<Arguments>("").is_err());
     }
 }

@@ -15,17 +15,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-pub(crate) use arguments::number;
+pub(crate) use arguments::Arguments;
 pub(crate) use content::Content;
 pub(crate) use reading::{FIO_PERCENTILES, Reading, of_fio, of_selvedge};
 pub(crate) use report::median;
 pub(crate) use server::{NQN, Server};
 
-use self::arguments::{Arguments, Store};
+use self::arguments::Store;
 use self::client::{Client, Outcome};
 use self::pattern::{PATTERNS, Pattern};
 use self::report::Record;
-use crate::Failure;
 use crate::load::Moment;
 use crate::program::Program;
 
@@ -44,13 +43,8 @@ pub(crate) const MEMORY: &str = "/dev/shm";
 /// Does what the arguments say.
 ///
 /// # Errors
-/// A wrong command line, or what failed. Runs that fail do not stop the others, and are an error in the end.
-pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
-    let arguments = arguments::parse(args).map_err(Failure::Usage)?;
-    run(&arguments).map_err(Failure::Work)
-}
-
-fn run(arguments: &Arguments) -> Result<(), String> {
+/// What failed. Runs that fail do not stop the others, and are an error in the end.
+pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     if !arguments.program.is_file() {
         return Err(format!("{} is no program", arguments.program.display()));
     }
@@ -58,7 +52,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     println!("{}", serde_json::to_string_pretty(&environment).unwrap_or_default());
     let mut journal = Journal::new(&arguments.output, &environment)?;
     let mut records = Vec::new();
-    for &store in &arguments.stores {
+    for &store in arguments.stores() {
         let directory = match store {
             Store::Memory => Path::new(MEMORY),
             Store::Disk => &arguments.directory,
@@ -74,7 +68,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         }
     }
     let mut summary = String::new();
-    for store in &arguments.stores {
+    for store in arguments.stores() {
         let title = format!("the file in {}, {} MiB", place(*store), arguments.size_mib);
         println!("\n{title}\n\n{}", report::tables(&records, store.name(), false));
         summary += &format!("## {title}\n\n{}\n", report::tables(&records, store.name(), true));

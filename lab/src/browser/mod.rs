@@ -2,7 +2,6 @@
 //! is wrong; each check says what is right.
 
 mod access;
-mod base64;
 mod content;
 mod devtools;
 mod layout;
@@ -11,53 +10,38 @@ mod page;
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde_json::{Value, json};
 
-use crate::Failure;
 use devtools::Browser;
 use page::Page;
 
 /// The command line.
-struct Arguments {
-    /// Selvedge's program, which makes the reports; without it, the output folder has one.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    /// Selvedge's program, which makes the reports; else the output folder has one
+    #[arg(long, value_name = "PATH")]
     program: Option<String>,
+    /// Where its files and the log go
+    #[arg(long, value_name = "DIR", default_value = "pages")]
     output: PathBuf,
+    /// The browser
+    #[arg(long, value_name = "PROGRAM", default_value = "chromium")]
     chromium: String,
+    /// Keep pictures of the page even if nothing failed
+    #[arg(long)]
     screenshots: bool,
 }
 
 /// `lab browser [OPTION]...`
-pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
-    let arguments = parse(args).map_err(Failure::Usage)?;
-    let problems = run(&arguments).map_err(Failure::Work)?;
-    match problems {
+///
+/// # Errors
+/// What could not be looked at, or is wrong.
+pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
+    match run(arguments)? {
         0 => Ok(()),
-        count => Err(Failure::Work(format!("{count} of the page's checks failed"))),
+        count => Err(format!("{count} of the page's checks failed")),
     }
-}
-
-fn parse(args: &[String]) -> Result<Arguments, String> {
-    let mut arguments = Arguments {
-        program: None,
-        output: PathBuf::from("pages"),
-        chromium: "chromium".to_owned(),
-        screenshots: false,
-    };
-    let mut words = args.iter();
-    while let Some(word) = words.next() {
-        if word == "--screenshots" {
-            arguments.screenshots = true;
-            continue;
-        }
-        let value = words.next().ok_or_else(|| format!("{word} is unknown, or needs a value"))?;
-        match word.as_str() {
-            "--program" => arguments.program = Some(value.clone()),
-            "--output" => arguments.output = PathBuf::from(value),
-            "--chromium" => arguments.chromium.clone_from(value),
-            _ => return Err(format!("there is no option {word}")),
-        }
-    }
-    Ok(arguments)
 }
 
 /// What the checks know: the report as data, and where its files are.

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use super::base64;
 use super::devtools::Browser;
 
 /// A key with the numbers that DevTools wants.
@@ -98,16 +99,21 @@ impl Page<'_> {
     /// The whole page as a PDF file's bytes.
     pub(crate) fn print(&mut self) -> Result<Vec<u8>, String> {
         let printed = self.browser.call("Page.printToPDF", &json!({"preferCSSPageSize": false}))?;
-        base64::decoded(printed["data"].as_str().unwrap_or_default())
+        decoded(&printed)
     }
 
     /// Writes a picture of the whole page.
     pub(crate) fn photograph(&mut self, file: &Path) -> Result<(), String> {
         let params = json!({"format": "png", "captureBeyondViewport": true});
         let taken = self.browser.call("Page.captureScreenshot", &params)?;
-        let bytes = base64::decoded(taken["data"].as_str().unwrap_or_default())?;
-        std::fs::write(file, bytes).map_err(|error| format!("{}: {error}", file.display()))
+        std::fs::write(file, decoded(&taken)?).map_err(|error| format!("{}: {error}", file.display()))
     }
+}
+
+/// The bytes that DevTools answers with.
+fn decoded(answer: &Value) -> Result<Vec<u8>, String> {
+    let text = answer["data"].as_str().unwrap_or_default();
+    BASE64_STANDARD.decode(text).map_err(|error| format!("the browser's data is not base64: {error}"))
 }
 
 /// A file's address. What a path may have and an address may not is written with a percent sign.

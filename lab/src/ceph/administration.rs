@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use engine::initiator::Volume;
 use serde_json::Value;
 
 use super::config::{POOL, USER};
@@ -136,7 +137,7 @@ pub(super) fn what_cannot_be_is_refused(ground: &mut Ground) -> Result<(), Strin
     desk.refuses(&["add", &spec("missing")], &["there is no rbd/missing", "rbd ls"])?;
     desk.refuses(&["resize", &there, "4m"], &["smaller", "--shrink"])?;
     desk.refuses(&["resize", &there, "4097"], &["whole number"])?;
-    desk.refuses(&["flatten", &there], &["no clone"])?;
+    desk.refuses(&["flatten", &there], &["is not a clone"])?;
     desk.refuses(&["flatten", "1"], &["on no image"])?;
     desk.refuses(&["clone", &there, "--rbd-image", "new"], &["snapshot"])?;
     desk.refuses(&["clone", &there, "--snapshot", "none", "--rbd-image", "new"], &["there@none"])?;
@@ -174,14 +175,15 @@ pub(super) fn images_in_use_stay(ground: &mut Ground) -> Result<(), String> {
 pub(super) fn sizes_are_changed(ground: &mut Ground) -> Result<(), String> {
     let desk = Desk::open(ground, "size")?;
     let nsid = desk.create("sized", &[])?;
-    let namespace = desk.target.namespace(nsid)?;
+    let controller = desk.target.connect(2)?;
+    let namespace = Volume::on_controller(&controller, nsid).map_err(said)?;
     let content = ground.content(53, BYTES);
     namespace.write_at(0, &content).map_err(said)?;
     for mib in [2 * MIB, MIB / 2] {
-        let _ = namespace.controller().events();
+        let _ = controller.events();
         desk.does(&["resize", &nsid.to_string(), &format!("{mib}m"), "--shrink"])?;
         soon("the new size", || {
-            let found = namespace.controller().namespace(nsid).map_err(said)?.size_bytes();
+            let found = controller.namespace(nsid).map_err(said)?.size_bytes();
             if found == mib << 20 { Ok(()) } else { Err(format!("Identify says {found} bytes")) }
         })?;
         let info = ground.cluster.rbd(&["info", "rbd/sized"])?;

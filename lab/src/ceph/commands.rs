@@ -1,6 +1,6 @@
 //! Commands beside reading and writing: what they leave in the image, and what they say.
 
-use engine::initiator::Namespace;
+use engine::initiator::Volume;
 use nvme::Status;
 
 use super::ground::{Ground, OBJECT_BYTES, same};
@@ -194,7 +194,7 @@ pub(super) fn durable_outlives_the_target(ground: &mut Ground) -> Result<(), Str
 }
 
 /// Fills the whole namespace, and says with what.
-fn filled(ground: &Ground, namespace: &Namespace, which: u64) -> Result<Vec<u8>, String> {
+fn filled(ground: &Ground, namespace: &Volume, which: u64) -> Result<Vec<u8>, String> {
     let content = ground.content(which, namespace.size_bytes() as usize);
     namespace.write_at(0, &content).map_err(said)?;
     Ok(content)

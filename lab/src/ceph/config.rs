@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use clap::ValueEnum;
+
 use super::ports::Ports;
 
 /// The pool that images are in.
@@ -20,11 +22,13 @@ const SILENT: &str = "asok auth bdev bluefs bluestore buffer client context crus
     kstore memdb mgrc monc ms objclass objectcacher objecter optracker osd perfcounter rados rbd rocksdb throttle timer tp";
 
 /// Where OSDs keep their objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Store {
-    /// In memory: gone with the daemon.
+    /// In memory: gone with the daemon
+    #[value(name = "memstore")]
     Memory,
-    /// As Ceph does it, in a file.
+    /// As Ceph does it, in a file
+    #[value(name = "bluestore")]
     Blue,
 }
 

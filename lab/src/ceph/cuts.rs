@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use engine::initiator::Namespace;
+use engine::initiator::Volume;
 
 use super::config::{Shape, USER};
 use super::fencing::watcher;
@@ -130,7 +130,7 @@ fn comes_back(ground: &Ground, network: &mut Network, sites: &[String; 2]) -> Re
 }
 
 /// Writes on and on for so long, and minds no error: what is under way when the network is cut is what must not land later.
-fn write_on(namespace: &Namespace, content: &[u8], time: Duration, is_over: &AtomicBool) {
+fn write_on(namespace: &Volume, content: &[u8], time: Duration, is_over: &AtomicBool) {
     let began = Instant::now();
     while !is_over.load(Ordering::Relaxed) && began.elapsed() < time {
         let _ = namespace.write_at(0, content);

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use engine::initiator::Namespace;
+use engine::initiator::Volume;
 
 use super::fencing::watcher;
 use super::ground::{Ground, same, soon};
@@ -125,7 +125,7 @@ pub(super) fn all_osds_are_stopped(ground: &mut Ground) -> Result<(), String> {
 }
 
 /// Every command in this time ends, and says that it may be tried again.
-fn refused_while_away(namespace: &Namespace) -> Result<(), String> {
+fn refused_while_away(namespace: &Volume) -> Result<(), String> {
     let until = Instant::now() + AWAY;
     let (mut count, mut longest) = (0, Duration::ZERO);
     while Instant::now() < until {
@@ -143,7 +143,7 @@ fn refused_while_away(namespace: &Namespace) -> Result<(), String> {
 }
 
 /// The same connection works again.
-fn back_again(namespace: &Namespace, content: &[u8]) -> Result<(), String> {
+fn back_again(namespace: &Volume, content: &[u8]) -> Result<(), String> {
     let mut found = vec![0; content.len()];
     let ((), took) = soon("the namespace", || namespace.read_at(0, &mut found[..4096]).map_err(said))?;
     println!("        the namespace is back {} ms after its OSDs", took.as_millis());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::initiator::Namespace;
+use engine::initiator::Volume;
 use nvme::Status;
 use nvme::features::AsyncEvent;
 use nvme::log_page::LogPageId;
@@ -120,8 +120,8 @@ pub(super) fn sizes_are_followed(ground: &mut Ground) -> Result<(), String> {
 }
 
 /// Resizes the image, and waits until the host has an event and sees the size.
-fn resized(ground: &Ground, namespace: &Namespace, mib: u64) -> Result<Duration, String> {
-    let controller = namespace.controller();
+fn resized(ground: &Ground, namespace: &Volume, mib: u64) -> Result<Duration, String> {
+    let controller = namespace.controllers().remove(0);
     let nsid = namespace.info().nsid;
     let _ = controller.events();
     let size = format!("{mib}M");
@@ -191,7 +191,7 @@ fn first_block_again(target: &Target, content: &[u8]) -> Result<(), String> {
     target.namespace(1)?.write_at(0, &content[..4096]).map_err(said)
 }
 
-fn holds(namespace: &Namespace, what: &str, content: &[u8]) -> Result<(), String> {
+fn holds(namespace: &Volume, what: &str, content: &[u8]) -> Result<(), String> {
     let mut found = vec![0; content.len()];
     namespace.read_at(0, &mut found).map_err(said)?;
     same(what, &found, content)

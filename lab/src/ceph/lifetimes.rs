@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use engine::initiator::{Controller, Namespace};
+use engine::initiator::{Controller, Volume};
 use nvme::features::AsyncEvent;
 
 use super::config::POOL;
@@ -92,14 +92,14 @@ pub(super) fn image_is_taken_over(ground: &mut Ground) -> Result<(), String> {
     first.end()?;
     comes(&controller, "an image that another target had")?;
     let mut found = vec![0; content.len()];
-    Namespace::open(&controller, 1).and_then(|it| it.read_at(0, &mut found)).map_err(said)?;
+    Volume::on_controller(&controller, 1).and_then(|it| it.read_at(0, &mut found)).map_err(said)?;
     same("what the other one wrote", &found, &content)
 }
 
 /// Waits until namespace 1 is there and its host has an event.
 fn comes(controller: &Controller, what: &str) -> Result<(), String> {
     let ((), took) = soon(what, || {
-        let namespace = Namespace::open(controller, 1).map_err(said)?;
+        let namespace = Volume::on_controller(controller, 1).map_err(said)?;
         namespace.write_at(4096, &[7; 4096]).map_err(said)
     })?;
     println!("        it is written to after {} ms", took.as_millis());

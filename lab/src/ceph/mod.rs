@@ -26,33 +26,30 @@ mod trial;
 
 use std::path::Path;
 
-use crate::Failure;
-use arguments::Task;
+pub(crate) use arguments::Task;
 use cluster::Cluster;
 use config::{Shape, USER};
 
 /// `lab ceph WORD [OPTION]...`
 ///
 /// # Errors
-/// A wrong command line; or what could not be done, or went wrong.
-pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let chance = now.map_or(1, |since| since.as_millis() as u64 % 1_000_000);
-    match arguments::parse(args, chance).map_err(Failure::Usage)? {
-        Task::Up { shape, folder } => up(&folder, shape).map_err(Failure::Work),
-        Task::Bench(bench) => match bench.run().map_err(Failure::Work)? {
+/// What could not be done, or went wrong.
+pub(crate) fn main(task: &Task) -> Result<(), String> {
+    match task {
+        Task::Up(cluster) => up(&cluster.folder, cluster.shape()),
+        Task::Bench(bench) => match bench.run()? {
             0 => Ok(()),
-            count => Err(Failure::Work(format!("{count} runs failed"))),
+            count => Err(format!("{count} runs failed")),
         },
-        Task::Test(trial) => judged(trial.run(), "checks", trial.seed),
-        Task::Gateways(campaign) => judged(campaign.run(), "rounds", campaign.seed),
+        Task::Test(trial) => judged(trial.run()?, "checks", trial.seed),
+        Task::Gateways(campaign) => judged(campaign.run()?, "rounds", campaign.seed),
     }
 }
 
-fn judged(failed: Result<usize, String>, what: &str, seed: u64) -> Result<(), Failure> {
-    match failed.map_err(Failure::Work)? {
+fn judged(failed: usize, what: &str, seed: u64) -> Result<(), String> {
+    match failed {
         0 => Ok(()),
-        count => Err(Failure::Work(format!("{count} of the {what} failed, with seed {seed}"))),
+        count => Err(format!("{count} of the {what} failed, with seed {seed}")),
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn no_library(ground: &mut Ground) -> Result<(), String> {
         std::fs::write(folder.join(name), "").map_err(said)?;
     }
     let path = format!("LD_LIBRARY_PATH={}", folder.display());
-    let words = ["librados and librbd are not to be had", "install"];
+    let words = ["librados and librbd are not available", "install"];
     refused_by(ground, &["env", &path, &ground.program], &ground.spec("any"), &words)
 }
 

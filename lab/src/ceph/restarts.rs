@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use engine::initiator::Namespace;
+use engine::initiator::Volume;
 use nvme::features::AsyncEvent;
 use serde_json::Value;
 
@@ -107,11 +107,11 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
     let third = ground.serve(&[all[2], "memory:8m"])?;
     let controller = second.connect(2)?;
     let _ = controller.events();
-    let memory = Namespace::open(&controller, 3).map_err(said)?;
+    let memory = second.namespace(3)?;
     memory.write_at(0, &content).map_err(said)?;
     println!("        memory beside them is served {} ms after the next start", second.start.as_millis());
     for number in [1, 2] {
-        if Namespace::open(&controller, number).is_ok() {
+        if Volume::on_controller(&controller, number).is_ok() {
             return Err(format!("namespace {number} is there, though a dead target has its image's lock"));
         }
     }
@@ -120,7 +120,7 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
         return Err(format!("the lock is {owner:?}'s and not {dead}'s any more"));
     }
     let log = std::fs::read_to_string(&told).map_err(said)?;
-    let hint = format!("its lock is held by {dead}");
+    let hint = format!("exclusive lock is held by {dead}");
     if log.matches(&hint).count() != 2 || !log.contains("is tried again") {
         return Err(format!("not twice `{hint}`: {log}"));
     }
@@ -130,7 +130,7 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
     Answer::of(&[&[ground.program.as_str()], &remove[..]].concat())?.well()?;
     let mut found = vec![0; BYTES];
     soon("the image of a target that was killed", || {
-        Namespace::open(&controller, 1).and_then(|it| it.read_at(0, &mut found)).map_err(said)
+        Volume::on_controller(&controller, 1).and_then(|it| it.read_at(0, &mut found)).map_err(said)
     })?;
     println!("        its image is read {} ms after the kill", killed.elapsed().as_millis());
     same("what the dead one wrote", &found, &content)?;

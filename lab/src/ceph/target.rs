@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use engine::initiator::{ConnectOptions, Controller, Namespace};
+use engine::initiator::{ConnectOptions, Controller, Volume};
 use rustix::process::Signal;
 
 use crate::answer::Answer;
@@ -104,8 +104,8 @@ impl Target {
     ///
     /// # Errors
     /// It cannot be connected, or is not there.
-    pub(super) fn namespace(&self, nsid: u32) -> Result<Namespace, String> {
-        Namespace::open(&self.connect(2)?, nsid).map_err(said)
+    pub(super) fn namespace(&self, nsid: u32) -> Result<Volume, String> {
+        Volume::on_controller(&self.connect(2)?, nsid).map_err(said)
     }
 
     /// A namespace over one queue on this thread.

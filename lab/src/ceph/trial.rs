@@ -72,13 +72,19 @@ const REPLICATED: [Check; 3] = [
 ];
 
 /// What is to be tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trial {
+#[derive(clap::Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trial {
+    /// The selvedge to try
+    #[arg(long, value_name = "PATH")]
     pub(super) program: String,
+    /// Where its files and the logs go
+    #[arg(long, value_name = "DIR", default_value = "ceph")]
     pub(super) output: std::path::PathBuf,
-    /// Only checks with this in their names.
+    /// Only checks with this in their names
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(super) only: String,
-    /// Of all contents.
+    /// Seed of all contents [default: random, and printed]
+    #[arg(long, value_name = "N", default_value_t = crate::command_line::chance(), hide_default_value = true)]
     pub(super) seed: u64,
 }
 

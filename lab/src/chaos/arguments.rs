@@ -2,87 +2,65 @@
 
 use std::path::PathBuf;
 
+use clap::{Args, ValueEnum, value_parser};
+
+use crate::command_line::chance;
+
 /// A shorter run would be all beginning and end.
-const MINUTES_MIN: u32 = 1;
-const MINUTES_MAX: u32 = 24 * 60;
+const MINUTES_MIN: i64 = 1;
+const MINUTES_MAX: i64 = 24 * 60;
 /// Hostile connections at a time, in the schedule and where their cost is measured.
 const ATTACKERS: u32 = 64;
-const ATTACKERS_MAX: u32 = 1000;
 
 /// The whole command line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct Arguments {
-    pub(crate) program: PathBuf,
-    pub(crate) output: PathBuf,
+    /// How long
+    #[arg(long, value_name = "M", value_parser = value_parser!(u32).range(MINUTES_MIN..=MINUTES_MAX))]
     pub(crate) minutes: u32,
+    /// The selvedge to try
+    #[arg(long, value_name = "PATH")]
+    pub(crate) program: PathBuf,
+    /// Where logs go
+    #[arg(long, value_name = "DIR", default_value = "chaos")]
+    pub(crate) output: PathBuf,
+    /// Seed of everything random [default: random, and printed]
+    #[arg(long, value_name = "N", default_value_t = chance(), hide_default_value = true)]
     pub(crate) seed: u64,
+    /// Hostile connections at a time
+    #[arg(long, value_name = "N", default_value_t = ATTACKERS, value_parser = value_parser!(u32).range(1..=1000))]
     pub(crate) attackers: u32,
-    /// The report goes out as JSON, and progress to the error output.
-    pub(crate) json: bool,
+    /// How the report goes out
+    #[arg(long, value_name = "FORMAT", default_value = "normal")]
+    output_format: OutputFormat,
 }
 
-/// Reads the arguments after `chaos`. `chance` is the seed when none is given.
-///
-/// # Errors
-/// What is wrong with them, for a person.
-pub(crate) fn parse(args: &[String], chance: u64) -> Result<Arguments, String> {
-    let mut program = None;
-    let mut arguments = Arguments {
-        program: PathBuf::new(),
-        output: PathBuf::from("chaos"),
-        minutes: 0,
-        seed: chance,
-        attackers: ATTACKERS,
-        json: false,
-    };
-    let mut words = args.iter();
-    while let Some(word) = words.next() {
-        let option =
-            word.strip_prefix("--").ok_or_else(|| format!("chaos takes options only, not `{word}`"))?;
-        let value = words.next().ok_or_else(|| format!("{word} is unknown, or needs a value"))?;
-        match option {
-            "program" => program = Some(PathBuf::from(value)),
-            "output" => arguments.output = PathBuf::from(value),
-            "minutes" => arguments.minutes = number(option, value, MINUTES_MIN, MINUTES_MAX)?,
-            "attackers" => arguments.attackers = number(option, value, 1, ATTACKERS_MAX)?,
-            "seed" => {
-                arguments.seed = value.parse().map_err(|_| format!("--seed is a number, not `{value}`"))?;
-            }
-            "output-format" if value == "json" => arguments.json = true,
-            "output-format" if value == "normal" => arguments.json = false,
-            "output-format" => return Err(format!("--output-format is normal or json, not `{value}`")),
-            _ => return Err(format!("there is no option --{option}")),
-        }
-    }
-    arguments.program = program.ok_or("chaos needs --program PATH, the selvedge to try")?;
-    if arguments.minutes == 0 {
-        return Err("chaos needs --minutes M".to_owned());
-    }
-    Ok(arguments)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OutputFormat {
+    Normal,
+    /// As JSON, with progress on the error output
+    Json,
 }
 
-fn number(what: &str, value: &str, least: u32, most: u32) -> Result<u32, String> {
-    match value.parse() {
-        Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(format!("--{what} is a number from {least} to {most}, not `{value}`")),
+impl Arguments {
+    /// Whether the report goes out as JSON, and progress to the error output.
+    pub(crate) fn is_json(&self) -> bool {
+        self.output_format == OutputFormat::Json
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parsed(line: &str) -> Result<Arguments, String> {
-        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>(), 77)
-    }
+    use crate::command_line::parsed;
 
     #[test]
     fn minutes_and_program_are_enough() {
-        let arguments = parsed("--minutes 2 --program p").unwrap();
-        assert_eq!((arguments.minutes, arguments.seed, arguments.json), (2, 77, false));
-        let arguments =
+        let arguments: Arguments = parsed("--minutes 2 --program p").unwrap();
+        assert_eq!((arguments.minutes, arguments.is_json()), (2, false));
+        let arguments: Arguments =
             parsed("--program p --minutes 60 --seed 5 --attackers 9 --output-format json").unwrap();
-        assert_eq!((arguments.seed, arguments.attackers, arguments.json), (5, 9, true));
+        assert_eq!((arguments.seed, arguments.attackers, arguments.is_json()), (5, 9, true));
     }
 
     #[test]
@@ -99,7 +77,7 @@ mod tests {
             "--program p --minutes 2 --speed 1",
             "p",
         ] {
-            assert!(parsed(line).is_err(), "{line}");
+            assert!(parsed::<Arguments>(line).is_err(), "{line}");
         }
     }
 }

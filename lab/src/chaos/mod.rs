@@ -1,7 +1,7 @@
 //! `lab chaos`: rounds of disturbances under hosts that check every block, and quiet points between them at which
 //! everything has to be as it was. It keeps out how a disturbance is made and what a host does.
 
-mod arguments;
+pub(crate) mod arguments;
 mod attack;
 mod cost;
 mod door;
@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
-use crate::Failure;
 use crate::emulator::link::Dice;
 use crate::guard::Guard;
 use arguments::Arguments;
@@ -50,15 +49,8 @@ const FILL_LIMIT: Duration = Duration::from_secs(60);
 /// Does what the arguments say.
 ///
 /// # Errors
-/// A wrong command line; or what could not be done, or went wrong.
-pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let chance = now.map_or(1, |since| since.as_millis() as u64 % 1_000_000);
-    let arguments = arguments::parse(args, chance).map_err(Failure::Usage)?;
-    run(&arguments).map_err(Failure::Work)
-}
-
-fn run(arguments: &Arguments) -> Result<(), String> {
+/// What could not be done, or went wrong.
+pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     if !geteuid().is_root() {
         return Err("chaos makes network namespaces, devices and a mount, which takes root".to_owned());
     }
@@ -70,13 +62,13 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let data = folder(&arguments.output.join(format!("data-{}", std::process::id())))?;
     // The last to be dropped: what uses the files has ended then.
     let guard = Guard::new(&data).map_err(|error| format!("cannot run sh: {error}"))?;
-    let mut diary = Diary::new(&logs, arguments.json)?;
+    let mut diary = Diary::new(&logs, arguments.is_json())?;
     diary.say(&format!("seed {}, {} minutes, logs in {}", arguments.seed, arguments.minutes, logs.display()));
     let report = chaos(arguments, &data, &logs, &mut diary)?;
     let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
     let path = arguments.output.join("report.json");
     std::fs::write(&path, format!("{json}\n")).map_err(|error| format!("{}: {error}", path.display()))?;
-    println!("{}", if arguments.json { json } else { report.text() });
+    println!("{}", if arguments.is_json() { json } else { report.text() });
     if report.failures.is_empty() {
         return Ok(());
     }

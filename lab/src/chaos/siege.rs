@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use clap::{Args, value_parser};
+
 use super::attack::{Attack, Kind, Tally};
 use super::cost::Entries;
 use super::door::{self, Door};
-use crate::Failure;
 use crate::table::Table;
 
 /// The kinds that hold as much as they can.
@@ -18,18 +19,50 @@ const KINDS: [Kind; 5] =
 const REST: Duration = Duration::from_secs(2);
 /// Until all that an attack holds is there.
 const ONSET: Duration = Duration::from_secs(1);
-const SECONDS: u64 = 10;
-const SECONDS_MAX: u64 = 3600;
 const SEED: u64 = 1;
+
+/// The command line.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    /// Where the target listens
+    #[arg(long, value_name = "ADDR:PORT")]
+    address: SocketAddr,
+    /// Its subsystem
+    #[arg(long)]
+    nqn: String,
+    /// A namespace in memory of 64 MiB or more, whose data may be lost
+    #[arg(long, default_value = "1")]
+    nsid: u32,
+    /// Bytes of its blocks: 512 or 4096
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = block_bytes)]
+    block: u32,
+    /// How long each attack is watched, and hosts alone before it
+    #[arg(long, value_name = "S", default_value = "10", value_parser = value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Only this attack, or these: discovery, connections, greetings, copies, controllers
+    #[arg(long, value_name = "NAME", value_parser = kind)]
+    attack: Vec<Kind>,
+}
+
+fn block_bytes(value: &str) -> Result<u32, String> {
+    [512, 4096].into_iter().find(|bytes| bytes.to_string() == value).ok_or("512 or 4096".to_owned())
+}
+
+fn kind(value: &str) -> Result<Kind, String> {
+    let known = KINDS.map(Kind::name).join(", ");
+    KINDS.into_iter().find(|kind| kind.name() == value).ok_or(format!("one of {known}"))
+}
 
 /// Does what the arguments say.
 ///
 /// # Errors
-/// A wrong command line; or the hosts that the target knows failed.
-pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
-    let (door, span, kinds) = parse(args).map_err(Failure::Usage)?;
-    super::raise_descriptors().map_err(Failure::Work)?;
-    run(&door, span, &kinds).map_err(Failure::Work)
+/// The hosts that the target knows failed.
+pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
+    let Arguments { address, nsid, block: block_bytes, .. } = *arguments;
+    let door = Door { address, nqn: arguments.nqn.clone(), nsid, block_bytes };
+    let kinds = if arguments.attack.is_empty() { &KINDS[..] } else { &arguments.attack };
+    super::raise_descriptors()?;
+    run(&door, Duration::from_secs(arguments.seconds), kinds)
 }
 
 fn run(door: &Door, span: Duration, kinds: &[Kind]) -> Result<(), String> {
@@ -99,58 +132,26 @@ fn row(table: &mut Table, name: &str, counts: [u64; 3], seen: &Entries) {
     table.row(cells);
 }
 
-fn parse(args: &[String]) -> Result<(Door, Duration, Vec<Kind>), String> {
-    let mut address: Option<SocketAddr> = None;
-    let (mut nqn, mut nsid, mut block_bytes, mut seconds) = (None, 1, 4096, SECONDS);
-    let mut kinds = Vec::new();
-    let mut words = args.iter();
-    while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word} is unknown, or needs a value"))?;
-        let wrong = |_| format!("{word} is not `{value}`");
-        match word.as_str() {
-            "--address" => address = Some(value.parse().map_err(|_| format!("{word} is not `{value}`"))?),
-            "--nqn" => nqn = Some(value.clone()),
-            "--nsid" => nsid = value.parse().map_err(wrong)?,
-            "--block" => block_bytes = value.parse().map_err(wrong)?,
-            "--seconds" => seconds = value.parse().map_err(wrong)?,
-            "--attack" => {
-                let kind = KINDS.into_iter().find(|kind| kind.name() == value.as_str());
-                kinds.push(kind.ok_or_else(|| format!("there is no attack `{value}`"))?);
-            }
-            _ => return Err(format!("there is no option {word}")),
-        }
-    }
-    if ![512, 4096].contains(&block_bytes) || !(1..=SECONDS_MAX).contains(&seconds) {
-        return Err(format!("--block is 512 or 4096, and --seconds from 1 to {SECONDS_MAX}"));
-    }
-    let address = address.ok_or("siege needs --address ADDR:PORT")?;
-    let nqn = nqn.ok_or("siege needs --nqn NQN")?;
-    let kinds = if kinds.is_empty() { KINDS.to_vec() } else { kinds };
-    Ok((Door { address, nqn, nsid, block_bytes }, Duration::from_secs(seconds), kinds))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parsed(line: &str) -> Result<(Door, Duration, Vec<Kind>), String> {
-        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-    }
+    use crate::command_line::parsed;
 
     #[test]
     fn an_address_and_a_name_are_enough() {
-        let (door, span, kinds) = parsed("--address 127.0.0.1:4420 --nqn nqn.a").unwrap();
-        assert_eq!((door.nsid, span.as_secs(), kinds.len()), (1, SECONDS, KINDS.len()));
-        let (.., kinds) = parsed("--address 127.0.0.1:4420 --nqn nqn.a --attack copies").unwrap();
-        assert_eq!(kinds, [Kind::Copies]);
+        let usual: Arguments = parsed("--address 127.0.0.1:4420 --nqn nqn.a").unwrap();
+        assert_eq!((usual.nsid, usual.block, usual.seconds, usual.attack.len()), (1, 4096, 10, 0));
+        let line = "--address 127.0.0.1:4420 --nqn nqn.a --attack copies --attack discovery";
+        let some: Arguments = parsed(line).unwrap();
+        assert_eq!(some.attack, [Kind::Copies, Kind::Discovery]);
     }
 
     #[test]
     fn refuses_what_makes_no_sense() {
         for line in ["", "--address x --nqn n", "--address 127.0.0.1:1 --nqn n --attack none", "--nqn"] {
-            assert!(parsed(line).is_err(), "{line}");
+            assert!(parsed::<Arguments>(line).is_err(), "{line}");
         }
-        assert!(parsed("--address 127.0.0.1:1 --nqn n --block 0").is_err());
-        assert!(parsed("--address 127.0.0.1:1 --nqn n --seconds 0").is_err());
+        assert!(parsed::<Arguments>("--address 127.0.0.1:1 --nqn n --block 0").is_err());
+        assert!(parsed::<Arguments>("--address 127.0.0.1:1 --nqn n --seconds 0").is_err());
     }
 }

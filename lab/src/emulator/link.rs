@@ -3,12 +3,13 @@
 
 use std::ops::Range;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::segment::Shape;
 
 /// What is lost at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LossUnit {
     /// A packet as the kernel hands it over, up to 64 KiB, as netem loses them.

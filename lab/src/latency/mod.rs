@@ -16,13 +16,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use self::arguments::Arguments;
+pub(crate) use self::arguments::Arguments;
 use self::backend::Backend;
 use self::bridge::Bridge;
 use self::capture::Capture;
 use self::exchange::Exchanges;
 use self::verdict::{Bridged, Figures, Wired};
-use crate::Failure;
 use crate::baseline::{
     Content, FIO_PERCENTILES, Journal, MEMORY, NQN, Reading, Server, environment, of_fio, of_selvedge,
 };
@@ -41,13 +40,8 @@ const RUN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Does what the arguments say.
 ///
 /// # Errors
-/// A wrong command line, or what failed.
-pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
-    let arguments = arguments::parse(args).map_err(Failure::Usage)?;
-    run(&arguments).map_err(Failure::Work)
-}
-
-fn run(arguments: &Arguments) -> Result<(), String> {
+/// What failed.
+pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     if !arguments.program.is_file() {
         return Err(format!("{} is no program", arguments.program.display()));
     }

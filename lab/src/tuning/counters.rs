@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::topology::CpuSet;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use topology::CpuSet;
 
 use super::changes::PLAN;
 use super::crash::keep_on;

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use engine::topology::apply::{LiveSettings, Settings as _};
-use engine::topology::{QueueCount, set_channels};
 use serde_json::Value;
+use topology::apply::{LiveSettings, Settings as _};
+use topology::{QueueCount, set_channels};
 
 use crate::answer::{Answer, await_some};
 use crate::cleanup::Cleanup;

@@ -11,17 +11,23 @@ mod snapshot;
 
 use std::path::PathBuf;
 
+use clap::Args;
 use rustix::process::geteuid;
 
-use crate::Failure;
 use crate::answer::system_path;
 use ground::{Ground, Namespaces};
 
 /// The command line.
-struct Arguments {
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    /// The selvedge to try
+    #[arg(long, value_name = "PATH")]
     program: String,
+    /// Where its files go
+    #[arg(long, value_name = "DIR", default_value = "tuning")]
     output: PathBuf,
     /// The target's namespace, where this process is inside the host's already.
+    #[arg(long, hide = true)]
     inside: Option<String>,
 }
 
@@ -50,30 +56,17 @@ const CHECKS: [Check; 17] = [
 ];
 
 /// `lab tuning [OPTION]...`
-pub(crate) fn main(args: &[String]) -> Result<(), Failure> {
-    let arguments = parse(args).map_err(Failure::Usage)?;
+///
+/// # Errors
+/// What could not be done, or went wrong.
+pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     match &arguments.inside {
-        None => outside(&arguments).map_err(Failure::Work),
-        Some(target) => match inside(&arguments, target).map_err(Failure::Work)? {
+        None => outside(arguments),
+        Some(target) => match inside(arguments, target)? {
             0 => Ok(()),
-            count => Err(Failure::Work(format!("{count} of the checks failed"))),
+            count => Err(format!("{count} of the checks failed")),
         },
     }
-}
-
-fn parse(args: &[String]) -> Result<Arguments, String> {
-    let (mut program, mut output, mut inside) = (None, PathBuf::from("tuning"), None);
-    for pair in args.chunks(2) {
-        let [name, value] = pair else { return Err(format!("{} needs a value", pair[0])) };
-        match name.as_str() {
-            "--program" => program = Some(value.clone()),
-            "--output" => output = PathBuf::from(value),
-            "--inside" => inside = Some(value.clone()),
-            _ => return Err(format!("there is no option {name}")),
-        }
-    }
-    let program = program.ok_or("--program PATH is missing: the selvedge to try")?;
-    Ok(Arguments { program, output, inside })
 }
 
 /// Makes the namespaces and goes on inside the host's, where /sys is its own; they go whatever happens there.

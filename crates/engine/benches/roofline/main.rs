@@ -3,7 +3,6 @@
 
 mod bare;
 mod client;
-mod picture;
 mod report;
 
 use std::net::SocketAddr;

@@ -3,9 +3,8 @@
 
 use std::path::PathBuf;
 
+use chart::{Bar, Bars, Group, Unit};
 use serde_json::json;
-
-use crate::picture::{Group, draw};
 
 /// One measurement.
 pub(crate) struct Sample {
@@ -134,18 +133,23 @@ impl Report {
 
 impl Report {
     fn picture(&self, cases: &[(usize, usize)], servers: &[&str]) -> String {
-        let groups: Vec<Group> = cases
-            .iter()
-            .map(|case| Group {
-                label: format!("{} x QD {}", case.0, case.1),
-                values: servers.iter().map(|server| self.median(server, *case)).collect(),
-            })
-            .collect();
-        draw(
-            "4 KiB random reads, thousands per second, one core each for server and client",
-            servers,
-            &groups,
-        )
+        let bar = |case, (kind, server): (usize, &&str)| Bar {
+            name: (*server).to_owned(),
+            kind,
+            values: vec![Some(self.median(server, case))],
+        };
+        let group = |case: &(usize, usize)| Group {
+            name: format!("{} x QD {}", case.0, case.1),
+            bars: servers.iter().enumerate().map(|server| bar(*case, server)).collect(),
+        };
+        chart::svg::draw_bars(&Bars {
+            id: "roofline".to_owned(),
+            title: "4 KiB random reads, one core each for server and client".to_owned(),
+            unit: Unit::Iops,
+            panels: vec!["reads per second".to_owned()],
+            kinds: servers.iter().map(|server| (*server).to_owned()).collect(),
+            groups: cases.iter().map(group).collect(),
+        })
     }
 }
 

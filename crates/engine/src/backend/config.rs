@@ -3,20 +3,27 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::units::{self, Size};
 
 /// Which backend to open.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[schemars(rename = "Backend")]
 pub enum BackendConfig {
     /// Anonymous memory, gone when the target ends.
     Memory {
         /// Bytes.
+        #[serde(deserialize_with = "units::bytes")]
+        #[schemars(with = "Size")]
         size: u64,
     },
     /// Reads zeroes and forgets what is written: for measuring everything else.
     Null {
         /// Bytes.
+        #[serde(deserialize_with = "units::bytes")]
+        #[schemars(with = "Size")]
         size: u64,
     },
     /// A regular file, sparse where nothing was written.
@@ -24,7 +31,12 @@ pub enum BackendConfig {
         /// The file.
         path: PathBuf,
         /// Bytes. A missing file is made with this size; without it, the file must be there and its size counts.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            deserialize_with = "units::optional_bytes",
+            skip_serializing_if = "Option::is_none"
+        )]
+        #[schemars(with = "Option<Size>")]
         size: Option<u64>,
     },
     /// A block device.
@@ -59,8 +71,9 @@ impl BackendConfig {
 }
 
 /// Which image, and how its cluster is reached.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Image")]
 pub struct RbdConfig {
     /// The pool.
     pub pool: String,
@@ -76,7 +89,7 @@ pub struct RbdConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conf: Option<PathBuf>,
     /// The user, without `client.`; `admin` without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "user", skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
 
@@ -90,4 +103,10 @@ impl fmt::Display for RbdConfig {
         f.write_str(&self.image)?;
         self.snapshot.as_ref().map_or(Ok(()), |snapshot| write!(f, "@{snapshot}"))
     }
+}
+
+/// A user; some write it with `client.`.
+fn user<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = Option::<String>::deserialize(deserializer)?;
+    Ok(name.map(|name| name.strip_prefix("client.").unwrap_or(&name).to_owned()))
 }

@@ -76,7 +76,7 @@ pub enum BackendError {
         expected: &'static str,
     },
     /// The device's own blocks are larger than the namespace's.
-    #[error("{} has {device}-byte sectors, larger than block={block}; use block={device}", path.display())]
+    #[error("{} has {device}-byte sectors, larger than block_size={block}; use block_size={device}", path.display())]
     BlockSize {
         /// The device.
         path: PathBuf,
@@ -108,7 +108,7 @@ pub enum BackendError {
     #[error(transparent)]
     Ceph(#[from] crate::ceph::CephError),
     /// It is being opened, which takes its time.
-    #[error("{image} is not open yet{}; it is tried on, and served once it is to be had", held(owner.as_deref()))]
+    #[error("{image}: {}; retrying", held(owner.as_deref()))]
     Pending {
         /// The image.
         image: String,
@@ -125,13 +125,13 @@ pub enum BackendError {
         path: PathBuf,
     },
     /// It is of a kind that cannot be had here.
-    #[error("{what} is not to be had here")]
+    #[error("{what} is not available on this system")]
     NotHere {
         /// The kind, in words.
         what: &'static str,
     },
     /// The memory cannot be had.
-    #[error("no {size} bytes of memory to be had: {source}")]
+    #[error("cannot allocate {size} bytes of memory: {source}")]
     Memory {
         /// Bytes asked for.
         size: u64,
@@ -141,9 +141,10 @@ pub enum BackendError {
 }
 
 fn held(owner: Option<&str>) -> String {
-    let told =
-        |owner| format!(": its lock is held by {owner}, who may be dead and is missed in half a minute then");
-    owner.map_or(String::new(), told)
+    owner.map_or_else(
+        || "not open yet".to_owned(),
+        |owner| format!("exclusive lock is held by {owner} (a dead client's lock expires after 30 s)"),
+    )
 }
 
 fn hint(error: &io::Error, path: &Path) -> String {

@@ -27,7 +27,7 @@ impl Closings {
         };
         // Without a thread to be had the image is closed here and now.
         if let Err(error) = thread::Builder::new().name("ceph-close".to_owned()).spawn(close) {
-            tracing::warn!(%error, "no thread to close an image");
+            tracing::warn!(%error, "cannot start a thread to close an image");
             *self.lock() -= count;
         }
     }

@@ -106,7 +106,7 @@ impl Cluster {
             if !options.cpus.is_empty()
                 && let Err(error) = core::keep_on(&options.cpus)
             {
-                tracing::warn!(%error, "the threads of Ceph's library run where they like");
+                tracing::warn!(%error, "cannot set the CPU affinity of librados threads");
             }
             Self::connect_here(libraries, options, timeout_ms)
         };

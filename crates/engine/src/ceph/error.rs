@@ -7,7 +7,7 @@ use std::io;
 pub enum CephError {
     /// The libraries are not installed.
     #[error(
-        "librados and librbd are not to be had ({reason}); install Ceph's client libraries (Debian: librbd1)"
+        "librados and librbd are not available ({reason}); install Ceph's client libraries (Debian: librbd1)"
     )]
     Library {
         /// What the loader said.
@@ -72,13 +72,13 @@ pub enum CephError {
         source: io::Error,
     },
     /// No such pool.
-    #[error("there is no pool {pool}; `ceph osd pool ls` tells which there are")]
+    #[error("there is no pool {pool}; `ceph osd pool ls` lists the pools")]
     NoPool {
         /// The pool.
         pool: String,
     },
     /// No such image or snapshot.
-    #[error("there is no {image}; `rbd ls -l {pool}` tells which there are")]
+    #[error("there is no {image}; `rbd ls -l {pool}` lists the images")]
     NoImage {
         /// Where to look.
         pool: String,
@@ -87,7 +87,7 @@ pub enum CephError {
     },
     /// The user may not.
     #[error(
-        "{what} {name}: client.{id} may not ({source}); `ceph auth get client.{id}` tells what it may, and `profile rbd` is what it needs"
+        "{what} {name}: client.{id} may not ({source}); `ceph auth get client.{id}` shows its permissions, and it needs `profile rbd`"
     )]
     Forbidden {
         /// What was tried, as a word.
@@ -128,7 +128,7 @@ pub enum CephError {
         snapshot: String,
     },
     /// Somebody has the image open.
-    #[error("{image} is in use by {users}; end that first (one that has died is forgotten after 30 s)")]
+    #[error("{image} is in use by {users}; end that first (the watch of a dead client expires after 30 s)")]
     InUse {
         /// The image.
         image: String,
@@ -162,7 +162,7 @@ pub enum CephError {
         wanted: u64,
     },
     /// It has all its blocks itself.
-    #[error("{image} is no clone, or is flattened already: there is nothing to copy")]
+    #[error("{image} is not a clone, or has been flattened: there is nothing to copy")]
     NoParent {
         /// The image.
         image: String,

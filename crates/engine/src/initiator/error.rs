@@ -141,6 +141,14 @@ pub enum InitiatorError {
         /// What is wrong with its data.
         reason: String,
     },
+    /// The target has nothing of this name.
+    #[error("{address} has no {what}")]
+    NotFound {
+        /// The target's address.
+        address: SocketAddr,
+        /// What was looked for.
+        what: String,
+    },
     /// The operating system gave no ring or thread.
     #[error("{what}: {error}")]
     System {

@@ -1,34 +1,86 @@
 //! The host side of NVMe/TCP: queues, controllers and namespaces of a target, used from userspace without
 //! root. It keeps out how a workload is made.
 //!
-//! Layers, each usable on its own:
-//! - [`Queue`] is one connection on the caller's own ring: the fast one, nothing allocated per command.
-//! - [`Controller`] is an association with a subsystem: admin commands, keep alive, events.
+//! # Reading blocks
+//!
+//! A [`Volume`] is a namespace as bytes. Its methods wait until they are done, and may be called from any thread:
+//!
+//! ```
+//! # use engine::backend::BackendConfig;
+//! # use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
+//! # let nqn = "nqn.2014-08.org.example:disk";
+//! # let mut memory = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
+//! # memory.uuid = Some(uuid::Uuid::from_u128(7));
+//! # let ports = (1..=2).map(|id| PortConfig::new(id, ([127, 0, 0, 1], 0).into())).collect();
+//! # let subsystems = vec![SubsystemConfig::new(nqn, "serial", "model").with(vec![memory])];
+//! # let fabric = FabricConfig { ports, subsystems, ..FabricConfig::default() };
+//! # let target = Target::start(&TargetConfig { fabric, ..TargetConfig::default() })?;
+//! use engine::initiator::Volume;
+//!
+//! # let address = target.ports()[0];
+//! let volume = Volume::open(&[address], nqn, 1)?;
+//! let mut block = vec![0; volume.block_size() as usize];
+//! volume.read_at(0, &mut block)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`AsyncVolume`] is the same for tasks of any executor.
+//!
+//! # Several paths
+//!
+//! Given several addresses, a volume uses all of them. When one is lost, what was on its way there is sent over another as
+//! soon as this can do no harm, and the lost one is connected again when it is back. Here one port of a target is closed:
+//!
+//! ```
+//! # use engine::backend::BackendConfig;
+//! # use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
+//! # let nqn = "nqn.2014-08.org.example:disk";
+//! # let mut memory = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
+//! # memory.uuid = Some(uuid::Uuid::from_u128(7));
+//! # let ports = (1..=2).map(|id| PortConfig::new(id, ([127, 0, 0, 1], 0).into())).collect();
+//! # let subsystems = vec![SubsystemConfig::new(nqn, "serial", "model").with(vec![memory])];
+//! # let fabric = FabricConfig { ports, subsystems, ..FabricConfig::default() };
+//! # let target = Target::start(&TargetConfig { fabric, ..TargetConfig::default() })?;
+//! use engine::initiator::{PathState, Volume};
+//!
+//! let volume = Volume::open(&target.ports(), nqn, 1)?;
+//! volume.write_at(0, b"before ".repeat(1024)[..4096].as_ref())?;
+//!
+//! let mut config = target.config();
+//! config.ports.remove(0);
+//! target.apply(&config)?;
+//!
+//! let after = b"after".repeat(1024)[..4096].to_vec();
+//! volume.write_at(0, &after)?;
+//! assert!(volume.compare(0, &after)?);
+//! assert_eq!(volume.status()[1].state, PathState::Live);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Layers, each usable on its own
+//!
+//! - [`Volume`] reads and writes at byte offsets over all paths, from any thread; [`AsyncVolume`] from any task.
+//! - [`Driver`] is the loop round queues, on a thread of the caller's: nothing is allocated per command.
 //! - [`Paths`] and [`PathQueues`] are several controllers of a subsystem as ways to one namespace.
-//! - [`Namespace`] reads and writes at byte offsets, from any thread.
+//! - [`Controller`] is an association with a subsystem: admin commands, keep alive, events.
+//! - [`Queue`] is one connection on the caller's own ring.
 
-mod admin;
 mod controller;
-mod discovery;
+mod driver;
 mod error;
 mod host;
-mod identify;
-mod link;
-mod namespace;
 mod options;
 mod path;
 mod queue;
-mod workers;
+mod volume;
 
-pub use admin::AdminReply;
-pub use controller::Controller;
-pub use discovery::DiscoveryRecords;
+pub use controller::{AdminReply, Controller, DiscoveryRecords, NamespaceInfo};
+pub use driver::{CommandQueues, Driver};
 pub use error::{InitiatorError, PeerMisbehaved};
 pub use host::HostIdentity;
-pub use identify::NamespaceInfo;
-pub use namespace::Namespace;
 pub use options::{ConnectOptions, QueueOptions};
 pub use path::{
-    ConnectionReport, IoPolicy, LaneReport, PathOptions, PathQueues, PathState, PathStatus, Paths,
+    ConnectionReport, IoPolicy, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths,
 };
-pub use queue::{Completion, Data, Queue, QueueState, Request};
+pub use queue::{Completion, Data, Ended, Lost, Queue, QueueState, Request};
+pub use volume::{AsyncVolume, NamespaceName, Volume, VolumeOptions};

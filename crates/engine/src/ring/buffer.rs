@@ -46,6 +46,11 @@ impl Buffer {
         self.length = length;
     }
 
+    /// Bytes that a buffer of this length can hold.
+    pub const fn capacity_for(length: usize) -> usize {
+        class_capacity(class_of(length))
+    }
+
     /// Bytes it can hold.
     pub const fn capacity(&self) -> usize {
         self.capacity

@@ -39,7 +39,7 @@ impl Ring {
                     // Said once, not by each reactor.
                     static TOLD: Once = Once::new();
                     TOLD.call_once(|| {
-                        tracing::warn!(%error, "io_uring is not to be had here; epoll and threads do instead");
+                        tracing::warn!(%error, "io_uring is not available; falling back to epoll");
                     });
                     Machinery::Epoll(Box::new(epoll::Epoll::new(&waker)?))
                 }

@@ -130,7 +130,7 @@ impl Uring {
             // Not a poll removal, which fails while the poll is being woken and would leave the socket open for ever.
             let entry = opcode::AsyncCancel::new(user_data(kind, generation, token)).build();
             if let Err(error) = self.push(&entry.user_data(REMOVED)) {
-                tracing::warn!(%error, "a poll could not be removed");
+                tracing::warn!(%error, "cannot remove a poll");
             }
         }
     }

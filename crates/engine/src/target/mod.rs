@@ -1,191 +1,65 @@
 //! The target: serves namespaces to NVMe/TCP hosts. It opens everything first, listens then, and ends cleanly.
 //! Protocol bytes are the `nvme` crate's, blocks are `backend`'s, time and sockets are `ring`'s.
 
-mod abort;
 mod admin;
-mod admission;
-mod ana;
-mod answer;
-mod apply;
-mod cache_flush;
 mod change;
-mod clerk;
-mod command;
 mod config;
-mod connection;
-mod contention;
 mod controller;
-mod copy;
-mod counters;
-mod cross_reset;
-mod discovery;
-mod end;
-mod event;
-mod exposition;
+mod error;
 mod fabric;
-mod fabrics;
-mod features;
-mod fence;
-mod half_open;
-mod histogram;
-mod identify;
 mod identity;
-#[cfg(not(feature = "simulation"))]
-mod image_watch;
-mod kept_identities;
-mod listener;
-mod log_page;
-mod machine_id;
-mod mailbox;
-mod memory_work;
-mod metrics;
-mod namespace;
-mod namespace_admin;
-mod namespace_features;
-mod namespace_table;
-mod openings;
-mod pair;
-mod peculiarity;
-mod preparation;
+mod image;
+mod io;
+mod lock;
+mod messaging;
 mod qos;
-mod quiesce_time;
+mod queue;
 mod reactor;
-mod receiving;
-#[cfg(not(feature = "simulation"))]
-mod reconnection;
-mod remains;
-mod reopening;
-mod request;
+mod report;
 mod reservation;
-mod reservation_file;
-mod reservation_log;
-mod reserve;
-mod rights;
-mod sending;
-mod shape;
-mod slot;
-mod standby;
-mod status;
-mod storage;
-mod storage_watch;
-mod subsystem;
-mod sync_verdict;
-mod target_config;
-mod turns;
-mod uncorrectable;
-mod write_protection;
+mod reservation_worker;
+mod served;
+mod telemetry;
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use crate::backend::BackendError;
+#[cfg(not(feature = "simulation"))]
+use change::ImageWatch;
+use change::{Absence, Order};
+pub use config::{
+    AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,
+    KnownHost, MODEL_DEFAULT, NamespaceConfig, NamespaceOwned, PortConfig, QosConfig, ReferralConfig,
+    StorageConfig, SubsystemConfig, Visibility, WriteProtection, check_block_size, check_congestion,
+    check_serial, check_subsystem_nqn, free_nsid, free_port, parse_uuid, parse_write_delay,
+};
+pub use controller::{ControllerStatus, QueueStatus};
+pub use error::TargetError;
+use fabric::Fabric;
+pub use fabric::{Quotas, Reactors, TargetConfig};
+pub use identity::{MACHINE_ID_FILE, MachineId, NamespaceIdentities};
+pub use image::AbsentNamespace;
+use lock::lock;
+pub use messaging::{
+    AskingHost, HostRequest, HostRequests, LostController, PeerReset, PeerResets, PendingRequest, TakeReset,
+    TargetEnded,
+};
+use reactor::{Listener, Reactor};
+pub use reactor::{ReactorMetrics, ReactorStatus};
+pub use report::{
+    CONTENT_TYPE, ControllerMetrics, ErrorMetrics, Measured, Metrics, NamespaceFailure, NamespaceMetrics,
+    NamespaceState, NamespaceStatus, OperationMetrics, PortStatus, StorageMetrics, SubsystemMetrics,
+    SubsystemStatus, TargetStatus,
+};
+use reservation_worker::ReservationWorker;
+pub use telemetry::{Histogram, Operation, Peculiarity, QueueMetrics};
+
 #[cfg(feature = "simulation")]
 use crate::backend::Clusters;
 use crate::limits::{CONTROLLER_IDS, HOST_REQUESTS_MAX};
 use crate::ring;
 use crate::ring::RingOptions;
-
-pub use admission::Quotas;
-pub use change::Change;
-pub use config::{
-    AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
-    StorageConfig, SubsystemConfig, Visibility,
-};
-pub use counters::Operation;
-pub use cross_reset::{LostController, PeerReset, PeerResets, TakeReset};
-pub use exposition::CONTENT_TYPE;
-pub use histogram::Histogram;
-pub use identity::NamespaceIdentities;
-pub use machine_id::{MACHINE_ID_FILE, MachineId};
-pub use metrics::{
-    ControllerMetrics, ErrorMetrics, Metrics, NamespaceMetrics, OperationMetrics, QueueMetrics,
-    ReactorMetrics, StorageMetrics, SubsystemMetrics,
-};
-pub use peculiarity::Peculiarity;
-pub use preparation::AbsentNamespace;
-pub use quiesce_time::CommandQuiesce;
-pub use request::{AskingHost, HostRequest, HostRequests, PendingRequest, TargetEnded};
-pub use rights::{Denial, KnownHost, NamespaceOwned};
-pub use status::{
-    ControllerStatus, NamespaceFailure, NamespaceState, NamespaceStatus, PortStatus, QueueStatus,
-    ReactorStatus, SubsystemStatus, TargetStatus,
-};
-pub use target_config::{Reactors, TargetConfig};
-pub use write_protection::WriteProtection;
-
-use clerk::Clerk;
-use fabric::Fabric;
-#[cfg(not(feature = "simulation"))]
-use image_watch::ImageWatch;
-use listener::Listener;
-use preparation::Absence;
-use reactor::Reactor;
-use subsystem::lock;
-
-/// Why a target could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum TargetError {
-    /// The configuration contradicts itself or a limit.
-    #[error("{0}")]
-    Config(String),
-    /// A namespace's backend could not be opened.
-    #[error("namespace {nsid} of {nqn}: {source}")]
-    Namespace {
-        /// The subsystem.
-        nqn: String,
-        /// The namespace.
-        nsid: u32,
-        /// What is wrong with it.
-        source: BackendError,
-    },
-    /// It could not listen.
-    #[error("cannot listen on {address}: {source}{}", listen_hint(source))]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Reservations that outlive the target cannot be kept, or were not found whole.
-    #[error("{0}")]
-    Reservations(String),
-    /// A host would change a namespace that another host has reserved.
-    #[error("namespace {nsid} of {nqn} is reserved by another host")]
-    Reserved {
-        /// The subsystem.
-        nqn: String,
-        /// The namespace.
-        nsid: u32,
-    },
-    /// A reactor could not start.
-    #[error("cannot start a reactor: {0}")]
-    Reactor(io::Error),
-    /// A namespace is not opened anew.
-    #[error("namespace {nsid} of {nqn} is not reopened: {reason}")]
-    Reopen {
-        /// The subsystem's name.
-        nqn: String,
-        /// The namespace.
-        nsid: u32,
-        /// Why not.
-        reason: String,
-    },
-}
-
-fn listen_hint(error: &io::Error) -> &'static str {
-    // What is no answer of the system to the address itself says what to do in its own words.
-    if error.raw_os_error().is_none() {
-        return "";
-    }
-    match error.kind() {
-        io::ErrorKind::AddrInUse => "; choose another port with -s, or 0 for a free one",
-        io::ErrorKind::AddrNotAvailable => "; it is no address of this machine",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege, choose a higher one with -s",
-        _ => "",
-    }
-}
 
 /// A running target. Dropping it shuts it down.
 #[derive(Debug)]
@@ -194,7 +68,7 @@ pub struct Target {
     /// Its lock also makes administrators wait for each other.
     listener: Arc<Mutex<Option<Listener>>>,
     reactors: Mutex<Vec<Reactor>>,
-    clerk: Mutex<Option<Clerk>>,
+    reservation_worker: Mutex<Option<ReservationWorker>>,
     /// What looks at images that have another size, once there are images.
     #[cfg(not(feature = "simulation"))]
     image_watch: Mutex<Option<ImageWatch>>,
@@ -212,14 +86,14 @@ impl Target {
             return Err(TargetError::Config("a target needs an address to listen on".to_owned()));
         }
         check_reactors(&config.reactors)?;
-        let archive = config.state_dir.as_deref().map(clerk::open_archive).transpose()?;
+        let archive = config.state_dir.as_deref().map(reservation_worker::open_archive).transpose()?;
         check_controller_ids(config)?;
         #[cfg(feature = "simulation")]
         let clusters = Clusters;
         #[cfg(not(feature = "simulation"))]
-        let clusters = image_watch::clusters(config);
+        let clusters = change::clusters(config);
         let fabric = Arc::new(Fabric::new(archive, config, clusters));
-        let clerk = Clerk::start(&fabric).map_err(TargetError::Reactor)?;
+        let worker = ReservationWorker::start(&fabric).map_err(TargetError::Reactor)?;
         let options = RingOptions { engine: config.engine, poll_us_max: config.poll_us_max };
         let places: Vec<Option<usize>> = match &config.reactors {
             Reactors::Count(count) => vec![None; *count],
@@ -230,7 +104,7 @@ impl Target {
             reactors
                 .push(Reactor::start(number, cpu, options, fabric.clone()).map_err(TargetError::Reactor)?);
         }
-        fabric.introduce(reactors.iter().map(Reactor::mailbox).collect());
+        fabric.mailboxes().introduce(reactors.iter().map(Reactor::mailbox).collect());
         let listener = Listener::start(Vec::new(), fabric.clone()).map_err(TargetError::Reactor)?;
         let target = Self {
             fabric,
@@ -238,11 +112,12 @@ impl Target {
             #[cfg(not(feature = "simulation"))]
             image_watch: Mutex::default(),
             reactors: Mutex::new(reactors),
-            clerk: Mutex::new(Some(clerk)),
+            reservation_worker: Mutex::new(Some(worker)),
             started: ring::wall_time(),
         };
         // A target that starts is one without anything that is given its configuration; what fails ends it again.
-        target.apply_with(&config.fabric, Absence::Allowed)?;
+        let order = Order { absence: Absence::Allowed, ..Order::of(&config.fabric) };
+        target.carry_out(&Order { directives: Some(&config.directives), ..order })?;
         Ok(target)
     }
 
@@ -262,7 +137,7 @@ impl Target {
     /// # Errors
     /// When the configuration contradicts itself, or a backend or an address is not to be had.
     pub fn apply(&self, wanted: &FabricConfig) -> Result<Vec<Change>, TargetError> {
-        self.apply_with(wanted, Absence::Refused)
+        self.carry_out(&Order::of(wanted))
     }
 
     /// The same for a host that asks for it, unless another host has reserved a namespace that changes: nothing is then.
@@ -271,17 +146,24 @@ impl Target {
     /// # Errors
     /// As above, and `TargetError::Reserved`.
     pub fn apply_for(&self, wanted: &FabricConfig, host: &KnownHost) -> Result<Vec<Change>, TargetError> {
-        let listener = lock(&self.listener);
-        let Some(listener) = &*listener else { return Err(ended()) };
-        self.fabric.apply_for(wanted, listener, host)
+        self.carry_out(&Order { host: Some(host), ..Order::of(wanted) })
     }
 
-    /// The same as [`Self::apply`], and does without namespaces whose images are not to be had; they come when they are.
+    /// The same as [`Self::apply`], with other run-time orders beside it.
     ///
     /// # Errors
-    /// As there, for all but images.
-    pub fn apply_what_is_there(&self, wanted: &FabricConfig) -> Result<Vec<Change>, TargetError> {
-        self.apply_with(wanted, Absence::Allowed)
+    /// As there.
+    pub fn apply_directed(
+        &self,
+        wanted: &FabricConfig,
+        directives: &Directives,
+    ) -> Result<Vec<Change>, TargetError> {
+        self.carry_out(&Order { directives: Some(directives), ..Order::of(wanted) })
+    }
+
+    /// The run-time orders in effect.
+    pub fn directives(&self) -> Directives {
+        self.fabric.directory().directives.clone()
     }
 
     /// Opens the file or device of a namespace anew that could not be synchronized, and refuses writes and Flush since: whoever
@@ -299,7 +181,7 @@ impl Target {
 
     /// The namespaces that refuse writes since their storage could not be synchronized.
     pub fn failures(&self) -> Vec<NamespaceFailure> {
-        status::failures(&self.fabric)
+        report::failures(&self.fabric)
     }
 
     /// The namespaces that are configured and not there, since their images are not to be had.
@@ -307,12 +189,12 @@ impl Target {
         self.fabric.absent()
     }
 
-    fn apply_with(&self, wanted: &FabricConfig, absence: Absence) -> Result<Vec<Change>, TargetError> {
+    fn carry_out(&self, order: &Order<'_>) -> Result<Vec<Change>, TargetError> {
         let listener = lock(&self.listener);
         let Some(listener) = &*listener else { return Err(ended()) };
-        let changes = self.fabric.apply(wanted, listener, absence)?;
+        let changes = self.fabric.apply(order, listener)?;
         #[cfg(not(feature = "simulation"))]
-        if image_watch::has_images(wanted) {
+        if change::has_images(order.wanted) {
             let mut image_watch = lock(&self.image_watch);
             if image_watch.is_none() {
                 *image_watch = ImageWatch::start(&self.fabric, &self.listener);
@@ -334,7 +216,7 @@ impl Target {
     /// state: hosts try them elsewhere at once, however long the storage takes. Whoever asks for this sees to it that what
     /// the storage still does of them is over before anybody serves these namespaces again, this target included.
     pub fn give_up_commands(&self) {
-        self.fabric.tell_reactors(|| mailbox::Message::GiveUp(mailbox::Loss::Unreachable));
+        self.fabric.tell_reactors(|| messaging::Message::GiveUp(messaging::Loss::Unreachable));
     }
 
     /// No further image is opened on the connections to clusters that there are, since these are of no use any more.
@@ -366,13 +248,13 @@ impl Target {
         let controllers = living.iter().chain(&ending);
         TargetStatus {
             ports: ports.map(PortStatus::of).collect(),
-            subsystems: status::subsystems(&self.fabric),
-            namespaces: status::namespaces(&self.fabric),
+            subsystems: report::subsystems(&self.fabric),
+            namespaces: report::namespaces(&self.fabric),
             controllers: controllers.map(|controller| controller.status()).collect(),
             reactors: lock(&self.reactors).iter().map(Reactor::status).collect(),
             quotas: self.fabric.quotas(),
             refusals: self.fabric.refusals.read().into_iter().collect(),
-            peculiarities: status::told(self.fabric.peculiarities.counts()),
+            peculiarities: report::told(self.fabric.peculiarities.counts()),
         }
     }
 
@@ -401,7 +283,7 @@ impl Target {
     /// nothing of it can take effect any more; not when the target ends before. Whether it is one that this target has made
     /// (since it began anew), and this host's as far as that is still known: otherwise nothing happens.
     pub fn reset_for_peer(&self, lost: &LostController, at_rest: impl Fn() + Send + Sync + 'static) -> bool {
-        cross_reset::answer_peer(lost, &self.fabric, at_rest)
+        admin::answer_peer(lost, &self.fabric, at_rest)
     }
 
     /// Whether any host has a controller of a subsystem here, other than that of the discovery service.
@@ -434,13 +316,13 @@ impl Target {
         }
         let mut reactors = lock(&self.reactors);
         for reactor in &*reactors {
-            reactor.mailbox().send(mailbox::Message::Shutdown);
+            reactor.mailbox().send(messaging::Message::Shutdown);
         }
         for reactor in reactors.drain(..) {
             reactor.join();
         }
         // Nobody waits for him any more. What he has begun he finishes.
-        drop(lock(&self.clerk).take());
+        drop(lock(&self.reservation_worker).take());
         #[cfg(not(feature = "simulation"))]
         {
             // Not while its lock is held: it may wait for an administrator who waits for that.
@@ -450,7 +332,7 @@ impl Target {
         self.fabric.openings().end();
         self.fabric.forget_all();
         #[cfg(not(feature = "simulation"))]
-        image_watch::wait_for_closings(&self.fabric);
+        change::wait_for_closings(&self.fabric);
     }
 }
 

@@ -89,7 +89,7 @@ fn set_now(socket: impl AsFd, name: &str) -> io::Result<()> {
             ),
             _ => format!("{error}; the kernel has: {}", list(AVAILABLE)),
         };
-        let reason = format!("congestion control `{name}` is not to be had: {reason}");
+        let reason = format!("congestion control `{name}` is not available: {reason}");
         io::Error::new(io::Error::from(error).kind(), reason)
     };
     if !is_name(name) {

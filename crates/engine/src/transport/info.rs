@@ -48,7 +48,8 @@ const TCP_DELIVERY_RATE_AT: usize = 160;
 const TCP_STATE_CLOSED: u8 = 7;
 
 /// A connection as the kernel knows it at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Stream")]
 pub struct StreamInfo {
     /// What really carries it: TCP when only one end wanted MPTCP.
     pub transport: Transport,
@@ -77,7 +78,8 @@ pub struct StreamInfo {
 }
 
 /// One TCP connection, alone or of several that are one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Subflow")]
 pub struct SubflowInfo {
     /// This end.
     pub local: SocketAddr,

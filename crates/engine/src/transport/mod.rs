@@ -15,7 +15,18 @@ pub use info::stream_info;
 pub use info::{StreamInfo, SubflowInfo};
 
 /// What carries a connection. Both carry the same bytes; a listener for MPTCP serves plain TCP peers too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// TCP.

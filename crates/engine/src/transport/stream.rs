@@ -154,7 +154,7 @@ fn bind_source(descriptor: &OwnedFd, remote: SocketAddr, options: &ConnectionOpt
         }
     }
     if !options.source_ports.is_empty() {
-        tracing::debug!(%remote, ports = ?options.source_ports, "all source ports are in use: the system chooses");
+        tracing::debug!(%remote, ports = ?options.source_ports, "all source ports are in use; using one that the system chooses");
     }
     match options.host_traddr {
         Some(local) => Ok(rustix::net::bind(descriptor, &SocketAddr::new(local, 0))?),

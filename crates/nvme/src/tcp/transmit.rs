@@ -1,6 +1,5 @@
 //! The send list of a connection: PDUs framed and queued so that all that is ready leaves in one vectored
-//! send. Payload is named by a token `P` of the owner, who knows where its bytes are and when they may be
-//! used again.
+//! send. Payload is the owner's `P`, which may be the bytes or a name for them; it is given back when it has left.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -26,7 +25,7 @@ const PADDING: [u8; 128] = [0; 128];
 /// Sent header bytes are given back when this many of them have gathered in front.
 const COMPACT_AT: usize = 4096;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Segment<P> {
     Bytes { length: usize },
     Payload { payload: P, start: usize, end: usize },
@@ -37,10 +36,10 @@ enum Segment<P> {
 pub enum Part<'a, P> {
     /// Headers and digests.
     Bytes(&'a [u8]),
-    /// `start..end` of the payload that the token names.
+    /// `start..end` of a payload.
     Payload {
-        /// The owner's token.
-        payload: P,
+        /// What the owner has queued.
+        payload: &'a P,
         /// First byte within it.
         start: usize,
         /// One past its last byte.
@@ -60,7 +59,7 @@ pub struct Transmitter<P> {
     length: usize,
 }
 
-impl<P: Copy> Transmitter<P> {
+impl<P> Transmitter<P> {
     /// An empty list with room for `pdus` PDUs before it has to grow.
     pub fn new(pdus: usize) -> Self {
         Self {
@@ -105,7 +104,7 @@ impl<P: Copy> Transmitter<P> {
         self.push_header(pdu.as_bytes(), 0);
     }
 
-    /// Queues a command, with `data` within the capsule: the payload's token, its length and, when data
+    /// Queues a command, with `data` within the capsule: the payload, its length and, when data
     /// digests are in use, its CRC32C.
     pub fn command(&mut self, entry: SubmissionEntry, data: Option<(P, usize, u32)>) {
         let mut pdu = CapsuleCommand { common: CommonHeader::new(PduType::CapsuleCommand, 0), entry };
@@ -142,12 +141,12 @@ impl<P: Copy> Transmitter<P> {
     /// The parts in the order of the wire.
     pub fn parts(&self) -> impl Iterator<Item = Part<'_, P>> {
         let mut at = self.head;
-        self.segments.iter().map(move |segment| match *segment {
+        self.segments.iter().map(move |segment| match segment {
             Segment::Bytes { length } => {
                 at += length;
                 Part::Bytes(&self.bytes[at - length..at])
             }
-            Segment::Payload { payload, start, end } => Part::Payload { payload, start, end },
+            Segment::Payload { payload, start, end } => Part::Payload { payload, start: *start, end: *end },
         })
     }
 
@@ -170,17 +169,14 @@ impl<P: Copy> Transmitter<P> {
                     *length -= taken;
                     self.head += taken;
                 }
-                Segment::Payload { start, payload, .. } => {
-                    *start += taken;
-                    if taken == left {
-                        done(*payload);
-                    }
-                }
+                Segment::Payload { start, .. } => *start += taken,
             }
             if taken < left {
                 break;
             }
-            self.segments.pop_front();
+            if let Some(Segment::Payload { payload, .. }) = self.segments.pop_front() {
+                done(payload);
+            }
         }
         self.compact();
     }
@@ -256,7 +252,7 @@ impl<P: Copy> Transmitter<P> {
 
     fn push_payload(&mut self, payload: P, range: Range<usize>, crc: u32) {
         self.length += range.len();
-        // A payload of no bytes is queued too: its owner hears of every token once.
+        // A payload of no bytes is queued too: its owner gets every one back.
         self.segments.push_back(Segment::Payload { payload, start: range.start, end: range.end });
         if self.digests.data && !range.is_empty() {
             self.push_bytes(&crc.to_le_bytes());

@@ -1,13 +1,13 @@
 //! Matching a run's I/O queues to the queues of the NICs that it goes over: how many make sense, where each goes, and which
-//! processors its workers keep to. It looks at the machine once; what it reads there is `engine::topology`'s to know.
+//! processors its workers keep to. It looks at the machine once; what it reads there is `topology`'s to know.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
 
-use engine::initiator::{ConnectOptions, LaneReport, PathStatus};
+use engine::initiator::{ConnectOptions, PathShare, PathStatus};
 use engine::limits::IO_QUEUES_MAX;
 use engine::ring::core;
-use engine::topology::{
+use topology::{
     CpuSet, InterfaceKind, Machine, PlaceRequest, Placement, QueueLimit, Shortfall, Topology, legs, place,
     queue_limit,
 };
@@ -46,11 +46,10 @@ impl Matching {
     pub(crate) fn look(paths: &[ConnectOptions]) -> Self {
         let machine = Machine::live();
         let allowed: CpuSet = core::available().into_iter().map(|cpu| cpu as u32).collect();
-        let (topology, mut warnings) = match engine::topology::observe(&machine) {
+        let (topology, mut warnings) = match topology::observe(&machine) {
             Ok(topology) => (topology, Vec::new()),
             Err(error) => {
-                let processors =
-                    engine::topology::Processors { online: allowed.clone(), ..Default::default() };
+                let processors = topology::Processors { online: allowed.clone(), ..Default::default() };
                 let text =
                     format!("this machine cannot be looked at, and only its CPUs are counted: {error}");
                 (Topology { processors, ..Topology::default() }, vec![text])
@@ -193,8 +192,8 @@ impl Placements {
     }
 
     /// What was done on each path, with the ports that the connections have.
-    pub(crate) fn report(&self, paths: &[(PathStatus, Vec<LaneReport>)], workers: usize) -> Vec<MatchReport> {
-        let lanes = |at: usize| paths.get(at).map(|(_, lanes)| lanes.as_slice()).unwrap_or_default();
+    pub(crate) fn report(&self, paths: &[(PathStatus, Vec<PathShare>)], workers: usize) -> Vec<MatchReport> {
+        let shares = |at: usize| paths.get(at).map(|(_, shares)| shares.as_slice()).unwrap_or_default();
         let report = |(at, way): (usize, &PlacedWay)| MatchReport {
             address: way.peer,
             interface: way.interface.clone(),
@@ -202,14 +201,14 @@ impl Placements {
             reason: way.limit.reason.clone(),
             hint: way.limit.hint.clone(),
             placement: way.placement.reasons.clone(),
-            queues: self.queue_reports(way, lanes(at), workers),
+            queues: self.queue_reports(way, shares(at), workers),
         };
         self.ways.iter().enumerate().map(report).collect()
     }
 
-    fn queue_reports(&self, way: &PlacedWay, lanes: &[LaneReport], workers: usize) -> Vec<MatchedQueue> {
-        let connections = || lanes.iter().flat_map(|lane| &lane.connections);
-        let report = |place: &engine::topology::QueuePlace| {
+    fn queue_reports(&self, way: &PlacedWay, shares: &[PathShare], workers: usize) -> Vec<MatchedQueue> {
+        let connections = || shares.iter().flat_map(|share| &share.connections);
+        let report = |place: &topology::QueuePlace| {
             let connection = connections().find(|connection| connection.queue_id == place.queue_id)?;
             let stream = connection.stream.as_ref();
             let port = stream.and_then(|stream| stream.subflows.first()).map(|subflow| subflow.local.port());
@@ -231,7 +230,7 @@ impl Placements {
 
 #[cfg(test)]
 mod tests {
-    use engine::topology::{Interface, Interrupt, Processors, ReceiveQueue, Rss};
+    use topology::{Interface, Interrupt, Processors, ReceiveQueue, Rss};
 
     use super::*;
 

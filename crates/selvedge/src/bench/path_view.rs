@@ -1,10 +1,10 @@
 //! The paths of a run as lines that change once a second, and the news of those that come and go. What a path carried in
 //! all is a report's.
 
+use chart::units;
 use engine::initiator::{PathState, PathStatus};
 
 use crate::report::paths::PathReport;
-use crate::report::units;
 
 /// Connections of a path that are told one by one.
 const CONNECTIONS_SHOWN_MAX: usize = 8;

@@ -5,9 +5,10 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use chart::units;
+
 use super::histogram::Tally;
 use crate::failure::Failure;
-use crate::report::units;
 use crate::top::initiator::live::Live;
 use crate::top::initiator::watch::About;
 

@@ -8,9 +8,9 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use engine::initiator::{LaneReport, PathStatus};
-use engine::topology::process_stat::{STARTED, stat_field};
+use engine::initiator::{PathShare, PathStatus};
 use serde::Serialize;
+use topology::process_stat::{STARTED, stat_field};
 
 /// An I/O queue and its connection; with MPTCP there is one for each subflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,17 +26,17 @@ pub(crate) struct ToldQueue {
 }
 
 impl ToldQueue {
-    /// Those of one thread, from what it says of its lanes on each path.
+    /// Those of one thread, from what it says of its shares on each path.
     pub(crate) fn of_thread(
         nqn: &str,
         thread: i32,
         paths: &[PathStatus],
-        lanes: &[LaneReport],
+        shares: &[PathShare],
     ) -> Vec<ToldQueue> {
         let mut told = Vec::new();
-        for (path, lane) in paths.iter().zip(lanes) {
+        for (path, share) in paths.iter().zip(shares) {
             let controller = path.cntlid.map_or_else(String::new, |id| format!("cntlid {id}"));
-            for connection in &lane.connections {
+            for connection in &share.connections {
                 let subflows = connection.stream.iter().flat_map(|stream| &stream.subflows);
                 told.extend(subflows.map(|subflow| ToldQueue {
                     nqn: nqn.to_owned(),
@@ -88,7 +88,9 @@ impl Share {
         if file.is_none() {
             match QueueFile::new(&folder()) {
                 Ok(new) => *file = Some(new),
-                Err(error) => tracing::debug!(%error, "queues are not told to other programs"),
+                Err(error) => {
+                    tracing::debug!(%error, "cannot write the queue file; other programs will not see these queues");
+                }
             }
         }
         Self(file.as_mut().map(QueueFile::join))
@@ -99,7 +101,7 @@ impl Share {
         let mut file = file();
         let (Some(number), Some(file)) = (self.0, file.as_mut()) else { return };
         if let Err(error) = file.tell(number, queues) {
-            tracing::debug!(%error, path = %file.path.display(), "queues are not told to other programs");
+            tracing::debug!(%error, path = %file.path.display(), "cannot write the queue file; other programs will not see these queues");
         }
     }
 }
@@ -177,7 +179,7 @@ impl QueueFile {
         self.shares.retain(|(of, _)| *of != number);
         let outcome = if self.shares.is_empty() { fs::remove_file(&self.path) } else { self.write() };
         if let Err(error) = outcome {
-            tracing::debug!(%error, path = %self.path.display(), "queues that are gone are still told");
+            tracing::debug!(%error, path = %self.path.display(), "cannot remove the queue file; other programs still see closed queues");
         }
         self.shares.is_empty()
     }

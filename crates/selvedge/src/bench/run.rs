@@ -7,7 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::initiator::{LaneReport, PathStatus, Paths};
+use chart::units;
+use engine::initiator::{PathShare, PathStatus, Paths};
 use engine::ring::{self, Ring, RingOptions};
 
 use super::histogram::{Tallies, Tally};
@@ -23,7 +24,6 @@ use super::worker::{self, Broken, Lines, Message, Timeline, WorkerPlan, WorkerRe
 use crate::config::workload::Fitted;
 use crate::failure::Failure;
 use crate::report::paths::PathReport;
-use crate::report::units;
 use crate::top::initiator::rates::{Phase, Sample};
 use crate::top::initiator::watch::About;
 
@@ -69,7 +69,7 @@ pub(crate) struct Outcome {
     /// Reads and writes by time and latency.
     pub(crate) latency_grid: LatencyGrid,
     /// Each path, and what each worker did on it.
-    pub(crate) paths: Vec<(PathStatus, Vec<LaneReport>)>,
+    pub(crate) paths: Vec<(PathStatus, Vec<PathShare>)>,
     pub(crate) verified: Option<Verified>,
     pub(crate) interrupted: bool,
     /// What ended it early.
@@ -192,9 +192,9 @@ impl Run<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             match message {
-                Message::Ready { number, thread, lanes } => {
+                Message::Ready { number, thread, shares } => {
                     seen.ready += 1;
-                    (seen.threads[number], seen.lanes[number]) = (thread, lanes);
+                    (seen.threads[number], seen.shares[number]) = (thread, shares);
                     if seen.ready == count {
                         share.tell(self.told(&seen));
                         workers.begin(self.timeline());
@@ -223,8 +223,8 @@ impl Run<'_> {
                         workers.target_cpu = seen.cpu_from.and_then(since);
                     }
                 }
-                Message::Progress { number, total, read_back, lanes } => {
-                    seen.lanes[number] = lanes;
+                Message::Progress { number, total, read_back, shares } => {
+                    seen.shares[number] = shares;
                     // Once a second is enough for connections that come and go.
                     if number == 0 {
                         share.tell(self.told(&seen));
@@ -239,8 +239,8 @@ impl Run<'_> {
     fn told(&self, seen: &Seen) -> Vec<ToldQueue> {
         let nqn = self.paths.subsystem_nqn();
         let status = self.paths.status();
-        let threads = seen.threads.iter().zip(&seen.lanes);
-        threads.flat_map(|(thread, lanes)| ToldQueue::of_thread(nqn, *thread, &status, lanes)).collect()
+        let threads = seen.threads.iter().zip(&seen.shares);
+        threads.flat_map(|(thread, shares)| ToldQueue::of_thread(nqn, *thread, &status, shares)).collect()
     }
 
     fn timeline(&self) -> Timeline {
@@ -270,7 +270,7 @@ impl Run<'_> {
             latency_grid: LatencyMap::sum(
                 &reports.iter().map(|report| report.latency_map.clone()).collect::<Vec<_>>(),
             ),
-            paths: by_path(&self.paths.status(), &reports.iter().map(|report| &report.lanes)),
+            paths: by_path(&self.paths.status(), &reports.iter().map(|report| &report.shares)),
             verified: checks.then(Verified::default),
             interrupted: self.stop.load(std::sync::atomic::Ordering::Relaxed),
             failure: None,
@@ -313,10 +313,10 @@ impl Run<'_> {
 /// Each path with what all workers say of it.
 fn by_path<'a>(
     paths: &[PathStatus],
-    workers: &(impl Iterator<Item = &'a Vec<LaneReport>> + Clone),
-) -> Vec<(PathStatus, Vec<LaneReport>)> {
-    let lanes = |at: usize| workers.clone().filter_map(|lanes| lanes.get(at).cloned()).collect();
-    paths.iter().enumerate().map(|(at, status)| (status.clone(), lanes(at))).collect()
+    workers: &(impl Iterator<Item = &'a Vec<PathShare>> + Clone),
+) -> Vec<(PathStatus, Vec<PathShare>)> {
+    let shares = |at: usize| workers.clone().filter_map(|shares| shares.get(at).cloned()).collect();
+    paths.iter().enumerate().map(|(at, status)| (status.clone(), shares(at))).collect()
 }
 
 /// The workers that run.
@@ -358,7 +358,7 @@ struct Seen {
     /// The last word of each worker, and whether it is news.
     totals: Vec<Tally>,
     read_back: Vec<u64>,
-    lanes: Vec<Vec<LaneReport>>,
+    shares: Vec<Vec<PathShare>>,
     threads: Vec<i32>,
     view: PathView,
     news: usize,
@@ -377,7 +377,7 @@ impl Seen {
             cpu_from: None,
             totals: vec![Tally::default(); workers],
             read_back: vec![0; workers],
-            lanes: vec![Vec::new(); workers],
+            shares: vec![Vec::new(); workers],
             threads: vec![0; workers],
             view: PathView::default(),
             news: 0,
@@ -402,7 +402,7 @@ impl Seen {
             return;
         }
         self.news = 0;
-        let paths_and_lanes = by_path(paths, &self.lanes.iter());
+        let paths_and_shares = by_path(paths, &self.shares.iter());
         self.view.news(paths).iter().for_each(|line| progress.news(line));
         if let Some(screen) = progress.screen() {
             screen.hear(self.sample(screen.now(), paths));
@@ -423,7 +423,7 @@ impl Seen {
         // Counting starts anew after the ramp, and then there is nothing to compare with for a second.
         if let (Some(shown_at), Some(last)) = (self.shown_at, total.since(&self.shown)) {
             let details = match paths.len() {
-                2.. if progress.is_watched() => self.view.lines(&PathReport::all(&paths_and_lanes)),
+                2.. if progress.is_watched() => self.view.lines(&PathReport::all(&paths_and_shares)),
                 _ => Vec::new(),
             };
             progress.working(&last, now - shown_at, &details);
@@ -446,7 +446,7 @@ impl Seen {
                 self.counted_at.unwrap_or_else(Instant::now).saturating_duration_since(since)
             }),
             totals: self.totals.clone(),
-            lanes: self.lanes.clone(),
+            shares: self.shares.clone(),
             paths: paths.to_vec(),
         }
     }

@@ -140,10 +140,10 @@ impl Record {
                 .map_err(|error| (index + 1, error.to_string()))
         });
         let Some(first) = lines.next() else {
-            return Err((1, "this is no verify state: it is empty".into()));
+            return Err((1, "this is not a verify state: it is empty".into()));
         };
         let (_, Line::Header(header)) = first? else {
-            return Err((1, "this is no verify state: it has no header".into()));
+            return Err((1, "this is not a verify state: it has no header".into()));
         };
         if header.version != VERSION {
             return Err((1, format!("version {} is not known here", header.version)));
@@ -152,7 +152,7 @@ impl Record {
             || header.unit_bytes < 512
             || !header.block_bytes.is_multiple_of(header.unit_bytes)
         {
-            return Err((1, "the header makes no sense".into()));
+            return Err((1, "the header is invalid".into()));
         }
         let mut record = Self { header, accounts: BTreeMap::new(), ended: false, flushes: 0 };
         for line in lines {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use engine::initiator::{Completion, Data, InitiatorError, LaneReport, PathQueues, Paths, Request};
+use engine::initiator::{CommandQueues, Data, Driver, Ended, InitiatorError, PathQueues, PathShare, Paths};
 use engine::limits::RECEIVE_LENGTH;
-use engine::ring::{Buffer, Event, Moment, Ring, RingOptions, core};
+use engine::ring::{Buffer, Moment, Ring, RingOptions, core};
 use nvme::io::IoCommand;
 
 use super::histogram::Tally;
@@ -52,13 +52,13 @@ pub(crate) struct Timeline {
 /// What a worker says while it lives.
 pub(crate) enum Message {
     /// Its queues are live: the system's number of its thread, and how its paths are.
-    Ready { number: usize, thread: i32, lanes: Vec<LaneReport> },
+    Ready { number: usize, thread: i32, shares: Vec<PathShare> },
     /// It has begun to count.
     Counting,
     /// Its workload is over.
     Counted,
     /// Once a second: all it has counted, the blocks it has read back, and how its paths are.
-    Progress { number: usize, total: Box<Tally>, read_back: u64, lanes: Vec<LaneReport> },
+    Progress { number: usize, total: Box<Tally>, read_back: u64, shares: Vec<PathShare> },
     /// It is at its end.
     Gone,
 }
@@ -83,7 +83,7 @@ pub(crate) struct WorkerReport {
     pub(crate) throughput: Throughput,
     pub(crate) latency_map: LatencyMap,
     /// What it did on each path.
-    pub(crate) lanes: Vec<LaneReport>,
+    pub(crate) shares: Vec<PathShare>,
     pub(crate) failure: Option<Broken>,
 }
 
@@ -102,8 +102,8 @@ pub(crate) enum Broken {
 pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport>, Failure> {
     let _farewell = Farewell(&lines.messages);
     Worker::open(plan).map(|mut worker| {
-        let (number, lanes) = (worker.number, worker.queues.report());
-        let _ = lines.messages.send(Message::Ready { number, thread: core::thread_id(), lanes });
+        let (number, shares) = (worker.number, worker.driver.queues().report());
+        let _ = lines.messages.send(Message::Ready { number, thread: core::thread_id(), shares });
         let Ok(timeline) = lines.start.recv() else {
             worker.close();
             return None;
@@ -112,17 +112,17 @@ pub(crate) fn run(plan: WorkerPlan, lines: &Lines) -> Result<Option<WorkerReport
         if failure.is_some() {
             lines.abort.store(true, Ordering::Relaxed);
         }
-        let lanes = worker.queues.report();
+        let shares = worker.driver.queues().report();
         worker.close();
         let cpu = worker.cpu_to.unwrap_or_else(core::thread_time).saturating_sub(worker.cpu_from);
-        let engine = worker.ring.engine_name();
+        let engine = worker.driver.ring().engine_name();
         Some(WorkerReport {
             jobs: worker.jobs,
             cpu,
             engine,
             throughput: worker.throughput,
             latency_map: worker.latency_map,
-            lanes,
+            shares,
             failure,
         })
     })
@@ -139,15 +139,10 @@ impl Drop for Farewell<'_> {
 
 struct Worker {
     number: usize,
-    ring: Ring,
-    events: Vec<Event>,
-    scratch: Vec<u8>,
-    queues: PathQueues,
+    /// With each command goes the job it is of.
+    driver: Driver<PathQueues, (usize, Io)>,
     jobs: Vec<Job>,
     first_job: usize,
-    /// The outstanding commands, and which places are free.
-    outstanding: Vec<Option<(usize, Io)>>,
-    free: Vec<usize>,
     buffers: Vec<Buffer>,
     random: Random,
     nsid: u32,
@@ -166,7 +161,7 @@ impl Worker {
         if !plan.cpus.is_empty()
             && let Err(error) = core::keep_on(&plan.cpus)
         {
-            tracing::warn!(%error, worker = plan.number, "a worker stays where the system puts it");
+            tracing::warn!(%error, worker = plan.number, "cannot set the CPU affinity of a worker");
         }
         let system = |error| Failure::failed(format!("cannot make a ring for the I/O: {error}"));
         let mut ring = Ring::new(plan.ring).map_err(system)?;
@@ -174,14 +169,9 @@ impl Worker {
         let queues = PathQueues::open(&plan.paths, &mut ring, 0, number, workers, plan.depth);
         let mut worker = Self {
             number: plan.number,
-            ring,
-            events: Vec::with_capacity(256),
-            scratch: vec![0; RECEIVE_LENGTH],
-            queues,
+            driver: Driver::new(ring, queues, RECEIVE_LENGTH),
             jobs: plan.jobs,
             first_job: 0,
-            outstanding: Vec::new(),
-            free: Vec::new(),
             buffers: Vec::new(),
             random: Random::new(plan.seed),
             nsid: plan.nsid,
@@ -192,11 +182,9 @@ impl Worker {
             cpu_from: Duration::ZERO,
             cpu_to: None,
         };
-        while !worker.queues.is_ready() || !worker.queues.is_settled() {
-            worker.queues.flush(&mut worker.ring);
+        while !worker.driver.queues().is_ready() || !worker.driver.queues().is_settled() {
+            worker.driver.flush();
             worker.turn(STOP_LATENCY)?;
-            let now = worker.ring.now();
-            worker.queues.turn(&mut worker.ring, now);
             if let Some(failure) = worker.lost() {
                 worker.close();
                 return Err(failure);
@@ -207,67 +195,54 @@ impl Worker {
 
     /// Does everything until all jobs are done.
     fn work(&mut self, timeline: Timeline, lines: &Lines) -> Result<(), Broken> {
-        let mut clock = Clock { timeline, counting: false, finished: false, progress_at: self.ring.now() };
+        let mut clock =
+            Clock { timeline, counting: false, finished: false, progress_at: self.driver.ring().now() };
         loop {
-            let now = self.ring.now();
-            self.queues.turn(&mut self.ring, now);
+            let now = self.driver.ring().now();
             self.completions(now)?;
             if let Some(failure) = self.lost() {
                 return Err(Broken::Connection(failure));
             }
             self.keep_time(&mut clock, now, lines);
             // Empty histograms and reports of progress take up to milliseconds, which are not the next commands' own.
-            let now = self.ring.now();
+            let now = self.driver.ring().now();
             let (wake_at, done) = self.submit(now);
-            self.queues.flush(&mut self.ring);
+            self.driver.flush();
             if done {
                 self.end_counting_cpu(lines, &clock);
                 return Ok(());
             }
-            let until =
-                [wake_at, self.queues.next_deadline()].into_iter().flatten().fold(clock.next(), Moment::min);
+            let until = wake_at.into_iter().fold(clock.next(), Moment::min);
             self.turn(until.since(now).min(STOP_LATENCY)).map_err(Broken::Command)?;
         }
     }
 
     /// Waits for news until `timeout` at most, and lets the queues have it.
     fn turn(&mut self, timeout: Duration) -> Result<(), Failure> {
-        let mut timeout = timeout;
-        if self.queues.has_more() {
-            timeout = Duration::ZERO;
-        }
-        self.events.clear();
-        self.ring
-            .wait(Some(timeout), &mut self.events)
-            .map_err(|error| Failure::failed(format!("waiting for I/O failed: {error}")))?;
-        let now = self.ring.now();
-        self.queues.on_events(&mut self.ring, &mut self.scratch, &self.events, now);
-        Ok(())
+        let outcome = self.driver.turn(Some(timeout));
+        outcome.map_err(|error| Failure::failed(format!("waiting for I/O failed: {error}")))
     }
 
     /// Why there is no path to the target any more, if there is none.
     fn lost(&self) -> Option<Failure> {
-        self.queues.error().map(InitiatorError::to_string).map(Failure::failed)
+        self.driver.queues().error().map(InitiatorError::to_string).map(Failure::failed)
     }
 
     /// Hands all completions to their jobs. Where there is no path any more, what came before its end counts.
     fn completions(&mut self, now: Moment) -> Result<(), Broken> {
-        let mut failed = None;
-        while let Some(completion) = self.queues.pop() {
-            let lost = self.queues.error().is_some() && !completion.status.is_success();
-            if let Err(failure) = self.complete(completion, now, lost) {
-                failed.get_or_insert(failure);
-            }
+        let mut outcome = Ok(());
+        while let Some(((job, io), ended)) = self.driver.pop() {
+            let one = self.complete(job, &io, ended, now);
+            outcome = outcome.and(one);
         }
-        failed.map_or(Ok(()), |failure| Err(Broken::Command(failure)))
+        outcome
     }
 
-    fn complete(&mut self, completion: Completion, now: Moment, lost: bool) -> Result<(), Failure> {
-        let place = completion.user as usize;
-        let Some((job, io)) = self.outstanding.get_mut(place).and_then(Option::take) else {
-            return Err(Failure::failed("a command completed twice"));
+    fn complete(&mut self, job: usize, io: &Io, ended: Ended, now: Moment) -> Result<(), Broken> {
+        let completion = match ended.answer() {
+            Ok(completion) => completion,
+            Err(lost) => return Err(Broken::Connection(Failure::failed(lost.error.to_string()))),
         };
-        self.free.push(place);
         let data = completion.data.as_deref().unwrap_or_default();
         if completion.status.is_success() {
             self.throughput.add(io.operation, data.len() as u64, now);
@@ -275,9 +250,9 @@ impl Worker {
                 self.latency_map.add(io.latency_ns(now.0), now);
             }
         }
-        let done = if lost { Ok(()) } else { self.jobs[job].complete(&io, completion.status, data, now.0) };
+        let done = self.jobs[job].complete(io, completion.status, data, now.0);
         self.buffers.extend(completion.data);
-        done
+        done.map_err(Broken::Command)
     }
 
     /// Sends what the jobs want and the queues take. Says when a job wants to be asked again, and whether all are
@@ -290,7 +265,7 @@ impl Worker {
         self.first_job = (self.first_job + 1) % jobs;
         for turn in 0..jobs {
             let job = (self.first_job + turn) % jobs;
-            while self.queues.free_slots() > 0 {
+            while self.driver.free_slots() > 0 {
                 match self.jobs[job].next(now.0) {
                     Next::Io(io) => self.send(job, io),
                     Next::At(at) => {
@@ -323,13 +298,7 @@ impl Worker {
             }
             Operation::Flush => (IoCommand::Flush, Data::None),
         };
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.outstanding.push(None);
-            self.outstanding.len() - 1
-        });
-        self.outstanding[place] = Some((job, io));
-        let request = Request { entry: command.encode(self.nsid), data, user: place as u64 };
-        self.queues.submit(request).expect("there was a free slot");
+        self.driver.submit(command.encode(self.nsid), data, (job, io));
     }
 
     /// A buffer that somebody has used, or a new one full of noise, so that nothing in between can compress it.
@@ -367,8 +336,8 @@ impl Worker {
             self.jobs.iter().for_each(|job| total.merge(&job.tallies.total()));
             let read_back = self.jobs.iter().map(|job| job.verified.read_back).sum();
             let number = self.number;
-            let (total, lanes) = (Box::new(total), self.queues.report());
-            let _ = lines.messages.send(Message::Progress { number, total, read_back, lanes });
+            let (total, shares) = (Box::new(total), self.driver.queues().report());
+            let _ = lines.messages.send(Message::Progress { number, total, read_back, shares });
         }
     }
 
@@ -380,7 +349,7 @@ impl Worker {
     }
 
     fn close(&mut self) {
-        self.queues.close(&mut self.ring);
+        self.driver.close();
     }
 }
 

@@ -28,8 +28,8 @@ use crate::flags::bench::{BenchFlags, BenchFormat};
 use crate::report;
 use crate::report::bench::{BenchReport, VerifyReport};
 use crate::report::fio::Measured;
-use crate::report::units;
 use crate::stop::Stop;
+use chart::units;
 use setting::Setting;
 
 /// Runs it and prints what it found.

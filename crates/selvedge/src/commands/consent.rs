@@ -2,7 +2,8 @@
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
-use engine::initiator::Namespace;
+use engine::initiator::Volume;
+use nvme::discovery::Nqn;
 
 use crate::config::size::Size;
 use crate::failure::Failure;
@@ -25,7 +26,7 @@ pub(super) struct Range {
 ///
 /// # Errors
 /// When it may not, with what to do; or when the namespace cannot be read.
-pub(super) fn ask(who: &str, namespace: &Namespace, ranges: &[Range]) -> Result<(), Failure> {
+pub(super) fn ask(who: &str, (nqn, namespace): (&Nqn, &Volume), ranges: &[Range]) -> Result<(), Failure> {
     // What cannot be written is refused for that.
     if namespace.info().is_write_protected {
         return Ok(());
@@ -35,10 +36,9 @@ pub(super) fn ask(who: &str, namespace: &Namespace, ranges: &[Range]) -> Result<
         let length = range.length.unwrap_or(u64::MAX).min(left);
         let Some(found) = first_data(namespace, range.offset, length)? else { continue };
         return ask_about(&format!(
-            "{who} writes all over {} of namespace {} of {}, and there is data in it (at offset {found})",
+            "{who} writes all over {} of namespace {} of {nqn}, and there is data in it (at offset {found})",
             Size(length),
-            namespace.info().nsid,
-            namespace.controller().options().subsystem_nqn
+            namespace.info().nsid
         ));
     }
     Ok(())
@@ -56,7 +56,7 @@ fn ask_about(what: &str) -> Result<(), Failure> {
 }
 
 /// Where the first data is that was found; reading all would take as long as the sweep.
-fn first_data(namespace: &Namespace, offset: u64, length: u64) -> Result<Option<u64>, Failure> {
+fn first_data(namespace: &Volume, offset: u64, length: u64) -> Result<Option<u64>, Failure> {
     let block = u64::from(namespace.block_size());
     let end = offset.saturating_add(length);
     let mut data = vec![0; FIRST_BYTES as usize];

@@ -24,7 +24,6 @@ use self::story::{IdleCost, Story};
 use super::{bench, discover};
 use crate::bench::run::Run;
 use crate::config::connection::Connection;
-use crate::config::target::MODEL;
 use crate::config::workload::{Geometry, Workload};
 use crate::failure::Failure;
 use crate::flags::connection::ConnectionFlags;
@@ -107,7 +106,9 @@ impl<'a> Demo<'a> {
         let config = TargetConfig {
             fabric: FabricConfig {
                 ports: vec![PortConfig::new(1, (Ipv4Addr::LOCALHOST, 0).into())],
-                subsystems: vec![SubsystemConfig::new(&nqn, "", MODEL).with(namespaces)],
+                subsystems: vec![
+                    SubsystemConfig::new(&nqn, "", engine::target::MODEL_DEFAULT).with(namespaces),
+                ],
                 ..FabricConfig::default()
             },
             reactors: Reactors::Count(reactors),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use chart::units;
 use engine::initiator::Controller;
 use nvme::discovery::{AddressFamily, DiscoveryEntry, Nqn, SubsystemType, TransportType, tcp_security};
 use serde::Serialize;
@@ -11,7 +12,6 @@ use crate::config::connection::Connection;
 use crate::failure::Failure;
 use crate::flags::look::DiscoverFlags;
 use crate::report;
-use crate::report::units;
 
 /// Reads and prints the log.
 pub(super) fn run(flags: &DiscoverFlags) -> Result<(), Failure> {

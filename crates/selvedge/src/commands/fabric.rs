@@ -128,7 +128,7 @@ pub(super) fn ana(action: &AnaAction) -> Result<(), Failure> {
             for port in ports {
                 let wrong = || {
                     Failure::usage(format!(
-                        "`{port}` is no state on a port: write N=STATE, such as 2=optimized"
+                        "`{port}` is not a state on a port: write N=STATE, such as 2=optimized"
                     ))
                 };
                 let (id, state) = port.split_once('=').ok_or_else(wrong)?;
@@ -220,13 +220,13 @@ pub(super) fn referral(action: &ReferralAction) -> Result<(), Failure> {
                 body["nqn"] = json!(nqn.as_str());
             }
             let json: Value = client(control)?.change(Method::POST, "/v1/referrals", &body)?;
-            done(control, format!("hosts are told of {address} {trsvcid}"), &json)
+            done(control, format!("{address} {trsvcid} is announced to hosts"), &json)
         }
         ReferralAction::Remove { address, trsvcid, control } => {
             client(control)?.delete(&format!("/v1/referrals/{}/{trsvcid}", encode(address)))?;
             done(
                 control,
-                format!("hosts are told of {address} {trsvcid} no more"),
+                format!("{address} {trsvcid} is no longer announced to hosts"),
                 &json!({ "removed": address }),
             )
         }

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use engine::backend::RbdConfig;
-use engine::target::WriteProtection;
+use engine::backend::{BackendConfig, RbdConfig};
+use engine::limits::NAMESPACES_MAX;
+use engine::target::{BLOCK_SIZE_DEFAULT, NamespaceConfig, check_block_size};
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -14,8 +15,8 @@ use serde_json::{Map, Value, json};
 use super::ask::{client, done, tell};
 use super::namespace::{body, path};
 use crate::config::ceph;
-use crate::config::namespace::{BLOCK_SIZE_DEFAULT, BackendSpec, NamespaceSpec, check_block_size};
 use crate::config::size::Size;
+use crate::config::{paths, rules};
 use crate::control::client::{Client, encode};
 use crate::control::tasks::{Task, TaskState};
 use crate::failure::Failure;
@@ -29,8 +30,8 @@ const POOL_DEFAULT: &str = "rbd";
 /// How long somebody who waits for a task waits between looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The specification that the flags stand for.
-pub(super) fn spec(flags: &ImageFlags) -> Result<NamespaceSpec, Failure> {
+/// The namespace that the flags stand for.
+pub(super) fn spec(flags: &ImageFlags) -> Result<NamespaceConfig, Failure> {
     let block_size = flags.block_size.map_or(Ok(BLOCK_SIZE_DEFAULT), |size| check_block_size(size.0));
     let image = RbdConfig {
         pool: flags.rbd_pool.clone().unwrap_or_else(|| POOL_DEFAULT.to_owned()),
@@ -40,18 +41,17 @@ pub(super) fn spec(flags: &ImageFlags) -> Result<NamespaceSpec, Failure> {
         conf: flags.rbd_conf.clone(),
         id: flags.rbd_id.as_deref().map(ceph::user),
     };
-    ceph::check_image(&image).map_err(|(field, what)| Failure::usage(format!("{field}: {what}")))?;
-    let spec = NamespaceSpec {
-        backend: BackendSpec::Rbd(image),
-        nsid: flags.nsid,
-        block_size: block_size.map_err(Failure::usage)?,
-        uuid: flags.uuid,
-        write_delay_ms: 0,
-        shared: false,
-        host_write_protection: WriteProtection::None,
-    };
-    spec.check().map_err(Failure::usage)?;
-    Ok(spec)
+    if flags.nsid.is_some_and(|nsid| !(1..=NAMESPACES_MAX).contains(&nsid)) {
+        return Err(Failure::usage(format!("nsid must be 1 to {NAMESPACES_MAX}")));
+    }
+    let block_size = block_size.map_err(Failure::usage)?;
+    let backend = BackendConfig::Rbd(image);
+    let nsid = flags.nsid.unwrap_or_default();
+    let mut namespace =
+        NamespaceConfig { uuid: flags.uuid, ..NamespaceConfig::new(nsid, backend, block_size) };
+    paths::from_root(&mut namespace);
+    rules::check_namespace(&namespace).map_err(|(field, what)| Failure::usage(format!("{field}: {what}")))?;
+    Ok(namespace)
 }
 
 /// The body's field for an image that is to be made first, if one is.

@@ -10,7 +10,7 @@ use super::ask::{client, done, tell};
 use super::image;
 use super::namespace_states::States;
 use super::subsystem::subsystems;
-use crate::config::namespace::{NamespaceSpec, describe, to_engine};
+use crate::config::namespace::describe;
 use crate::config::size::Size;
 use crate::control::client::encode;
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ use crate::report::table::{Side, Table};
 pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {
     match action {
         NamespaceAction::Add { subsystem, spec, image, settings, control } => {
-            let body = add_body(spec.as_ref(), image, settings)?;
+            let body = add_body(spec.as_deref(), image, settings)?;
             let json: Value = client(control)?.change(Method::POST, &path(subsystem, None), &body.into())?;
             let nsid = json.get("nsid").cloned().unwrap_or_default();
             done(control, format!("namespace {nsid} of {subsystem} is added"), &json)
@@ -122,7 +122,7 @@ pub(super) fn path(subsystem: &str, nsid: Option<u32>) -> String {
 
 /// The body that adds a namespace by a specification, or by flags in its place.
 fn add_body(
-    spec: Option<&NamespaceSpec>,
+    spec: Option<&NamespaceConfig>,
     flags: &ImageFlags,
     settings: &NamespaceSettings,
 ) -> Result<Map<String, Value>, Failure> {
@@ -144,28 +144,19 @@ fn add_body(
     Ok(body)
 }
 
-fn new(spec: &NamespaceSpec, settings: &NamespaceSettings) -> Result<Map<String, Value>, Failure> {
-    let configs = to_engine(std::slice::from_ref(spec)).map_err(Failure::usage)?;
-    let config = configs.first().ok_or_else(|| Failure::usage("there is no namespace to add"))?;
-    let mut body = body(settings);
-    if !spec.host_write_protection.is_none() && settings.host_write_protection.is_none() {
-        body.insert("host_write_protection".into(), json!(spec.host_write_protection));
+/// The body of a namespace: what it says itself, and what the settings say.
+fn new(config: &NamespaceConfig, settings: &NamespaceSettings) -> Result<Map<String, Value>, Failure> {
+    let mut whole = match serde_json::to_value(config).map_err(Failure::failed)? {
+        Value::Object(whole) => whole,
+        other => return Err(Failure::failed(format!("{other} is not a namespace"))),
+    };
+    // What is not said is the target's to choose.
+    whole.remove("ana_group");
+    if config.nsid == 0 {
+        whole.remove("nsid");
     }
-    body.insert("backend".into(), serde_json::to_value(&config.backend).map_err(Failure::failed)?);
-    body.insert("block_size".into(), json!(config.block_size));
-    if let Some(uuid) = config.uuid {
-        body.insert("uuid".into(), json!(uuid));
-    }
-    if config.write_delay_ms > 0 {
-        body.insert("write_delay_ms".into(), json!(config.write_delay_ms));
-    }
-    if config.shared_storage {
-        body.insert("shared_storage".into(), json!(true));
-    }
-    if let Some(nsid) = spec.nsid {
-        body.insert("nsid".into(), json!(nsid));
-    }
-    Ok(body)
+    whole.extend(body(settings));
+    Ok(whole)
 }
 
 pub(super) fn body(settings: &NamespaceSettings) -> Map<String, Value> {

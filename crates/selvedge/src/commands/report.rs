@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use chart::units;
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use crate::flags::OutputFormat;
 use crate::flags::report::{CompareFlags, ReportFlags};
 use crate::report::document::Document;
 use crate::report::table::{self, Table};
-use crate::report::{self, folder, units};
+use crate::report::{self, folder};
 use crate::sweep::compare::{Compared, Pair, Side, verdict};
 use crate::sweep::from_fio;
 use crate::sweep::journal::Journal;

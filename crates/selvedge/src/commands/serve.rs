@@ -107,7 +107,7 @@ fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Fail
     // Of what a group serves, nothing is known by the machine but serial numbers, which the group keeps.
     let mut engine = config.to_engine(&Machine::find(None)?, None);
     member.number_ports(&mut engine.fabric.ports);
-    engine.fabric = member.first_fabric(&engine.fabric.ports);
+    (engine.fabric, engine.directives) = member.first_fabric(&engine.fabric.ports);
     engine.controller_ids = member.controller_ids();
     // A successor would not know of them.
     engine.reservations = false;
@@ -205,7 +205,7 @@ impl MptcpSummary {
             // One address serves without any settings.
             Err(failure) => {
                 let reason = failure.line().unwrap_or_default();
-                tracing::warn!("what MPTCP needs on this machine cannot be told: {reason}");
+                tracing::warn!("cannot read the MPTCP configuration: {reason}");
                 return Ok((None, None));
             }
         };

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::ask::{client, done, tell};
 use super::namespace::table;
 use super::namespace_states::States;
-use crate::config::namespace::absolute;
+use crate::config::paths::absolute;
 use crate::config::size::Size;
 use crate::control::client::encode;
 use crate::failure::Failure;

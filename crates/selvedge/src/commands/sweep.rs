@@ -51,7 +51,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
         None => {
             if plan.writes() && !own.destroy_data {
                 let (offset, length) = plan.range();
-                consent::ask("this sweep", &ground.open()?, &[Range { offset, length }])?;
+                consent::ask("this sweep", (ground.nqn(), &ground.open()?), &[Range { offset, length }])?;
             }
             let folder = own.output.clone().unwrap_or_else(|| default_folder(SystemTime::now()));
             let header =

@@ -61,7 +61,7 @@ pub(super) fn run(flags: &TopFlags) -> Result<(), Failure> {
         return print(&asker, watch, intervals, format);
     }
     if format == OutputFormat::Json {
-        return Err(Failure::usage("the live view is no JSON: add --once, or --batch N for a line each"));
+        return Err(Failure::usage("the live view is not JSON: add --once, or --batch N for a line each"));
     }
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         return Err(Failure::usage(

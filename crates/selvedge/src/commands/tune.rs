@@ -7,7 +7,7 @@ mod plan;
 mod revert;
 mod show;
 
-use engine::topology::{Machine, Topology, observe};
+use topology::{Machine, Topology, observe};
 
 use crate::failure::Failure;
 use crate::flags::tune::{MachineFlags, TuneAction};

@@ -4,8 +4,6 @@
 use engine::backend::RbdConfig;
 use engine::ceph::CephConfig;
 
-use super::namespace::absolute;
-
 /// How many images share a connection, at most: more than this is none for each, in effect.
 pub(crate) const BDEVS_PER_CLUSTER_MAX: u64 = 1024;
 /// The longest time-out, in milliseconds: a day is as good as for ever, which 0 says.
@@ -112,11 +110,6 @@ pub(crate) fn image_path(config: &RbdConfig) -> String {
     let within = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
     let at = snapshot.as_ref().map_or(String::new(), |snapshot| format!("@{snapshot}"));
     format!("{pool}/{within}{image}{at}")
-}
-
-/// The image with its configuration file by a path from the root on.
-pub(crate) fn with_absolute_conf(config: &RbdConfig) -> RbdConfig {
-    RbdConfig { conf: config.conf.as_deref().map(absolute), ..config.clone() }
 }
 
 #[cfg(test)]

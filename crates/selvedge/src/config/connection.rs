@@ -1,13 +1,13 @@
 //! Which target to connect to, and as whom, checked. Connecting is the engine's.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
-use engine::initiator::{ConnectOptions, HostIdentity};
+use engine::initiator::{ConnectOptions, HostIdentity, PathOptions, Volume};
 use engine::transport::Transport;
 use nvme::discovery::Nqn;
 use nvme::tcp::Digests;
 
-use super::namespace::parse_uuid;
 use crate::failure::Failure;
 use crate::flags::connection::ConnectionFlags;
 
@@ -45,7 +45,7 @@ impl Connection {
             None => HostIdentity::of_this_machine(),
         };
         if let Some(id) = &flags.hostid {
-            host.id = parse_uuid(id)?.into_bytes();
+            host.id = engine::target::parse_uuid(id)?.into_bytes();
         }
         let keep_alive_ms = match flags.keep_alive_tmo {
             Some(seconds) => Some(keep_alive_ms(seconds)?),
@@ -88,6 +88,17 @@ impl Connection {
             options.keep_alive_ms = keep_alive_ms;
         }
         options
+    }
+
+    /// Opens a namespace over all of the addresses, for a short look at it: a path that is lost is not connected again.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(crate) fn volume(&self, nqn: &Nqn, nsid: u32) -> Result<Volume, Failure> {
+        let paths = self.paths(nqn).into_iter().map(|path| ConnectOptions { io_queues: 1, ..path });
+        let options = PathOptions::new(paths.collect(), nsid);
+        let options = PathOptions { controller_loss: Some(Duration::ZERO), ..options };
+        Volume::connect(options).map_err(Failure::failed)
     }
 
     /// All addresses.

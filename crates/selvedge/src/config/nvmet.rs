@@ -40,7 +40,7 @@ pub(crate) struct Imported {
 
 /// Reads a saved configuration.
 pub(crate) fn read(text: &str) -> Result<Imported, String> {
-    let root: Value = serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))?;
+    let root: Value = serde_json::from_str(text).map_err(|error| format!("this is not JSON: {error}"))?;
     let Value::Object(root) = root else {
         return Err("this is not what nvmetcli saves: no object".to_owned());
     };
@@ -191,7 +191,7 @@ impl Reader {
                 items.iter().enumerate().map(|(at, item)| (format!("{path}[{at}]"), item.clone())).collect()
             }
             Some(_) => {
-                self.lose(&path, "it is no list");
+                self.lose(&path, "it is not a list");
                 Vec::new()
             }
         }
@@ -203,7 +203,7 @@ impl Reader {
         for (path, item) in self.items(object, path, name) {
             match item {
                 Value::Object(item) => objects.push((path, item)),
-                _ => self.lose(&path, "it is no object"),
+                _ => self.lose(&path, "it is not an object"),
             }
         }
         objects
@@ -215,7 +215,7 @@ impl Reader {
         for (path, item) in self.items(object, path, name) {
             match item {
                 Value::String(name) => names.push((path, name)),
-                _ => self.lose(&path, "it is no name"),
+                _ => self.lose(&path, "it is not a name"),
             }
         }
         names
@@ -226,7 +226,7 @@ impl Reader {
             Some(Value::Object(inner)) => inner.clone(),
             None | Some(Value::Null) => Object::new(),
             Some(_) => {
-                self.lose(&join(path, name), "it is no object");
+                self.lose(&join(path, name), "it is not an object");
                 Object::new()
             }
         }

@@ -5,14 +5,16 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use engine::ring::Engine;
-use engine::target::{FabricConfig, PortConfig, SubsystemConfig, TargetConfig};
-use engine::transport::{Transport, congestion};
+use engine::target::{
+    FabricConfig, MODEL_DEFAULT, NamespaceConfig, PortConfig, SubsystemConfig, TargetConfig,
+    check_congestion, check_serial, check_subsystem_nqn,
+};
+use engine::transport::Transport;
 use nvme::discovery::Nqn;
 
 use super::ceph::CephSpec;
 use super::connection::resolve;
 use super::former_identity::FORMER_NQN;
-use super::namespace;
 use super::quotas::QuotaSpec;
 use super::reactors::ReactorSpec;
 use super::target_file::{self, SERVICE_DEFAULT};
@@ -22,8 +24,6 @@ use crate::machine::Machine;
 
 /// The address where none is given: this machine's own, which no other reaches.
 const ADDRESS_DEFAULT: &str = "127.0.0.1";
-/// What the subsystem says its model is.
-pub(crate) const MODEL: &str = "Selvedge";
 
 /// What `serve` serves, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,16 +164,25 @@ fn from_flags(
         Some(serial) => check_serial(serial).map_err(Failure::usage)?,
         None => String::new(),
     };
-    let namespaces = namespace::to_engine(&flags.namespaces).map_err(Failure::usage)?;
+    if let Some(nsid) = twice(&flags.namespaces) {
+        return Err(Failure::usage(format!("nsid {nsid} is given twice")));
+    }
     let (command_quiesce, command_quiesce_ms) = flags.command_quiesce.unwrap_or_default().to_engine();
     fabric.subsystems.push(SubsystemConfig {
         allow_any_host,
         command_quiesce,
         command_quiesce_ms,
         hosts: asked.hosts.iter().map(ToString::to_string).collect(),
-        ..SubsystemConfig::new(&nqn, &serial, MODEL).with(namespaces)
+        ..SubsystemConfig::new(&nqn, &serial, MODEL_DEFAULT).with(flags.namespaces.clone())
     });
-    Ok(fabric)
+    Ok(fabric.numbered())
+}
+
+/// An identifier that two namespaces ask for.
+fn twice(namespaces: &[NamespaceConfig]) -> Option<u32> {
+    let mut given = namespaces.iter().enumerate().filter(|(_, namespace)| namespace.nsid > 0);
+    let twice = given.find(|(at, one)| namespaces[..*at].iter().any(|other| other.nsid == one.nsid));
+    twice.map(|(_, namespace)| namespace.nsid)
 }
 
 /// The subsystem's name where none is given. Hosts of a target that has had the name from before keep finding it.
@@ -217,35 +226,8 @@ impl Asked {
     }
 }
 
-fn is_loopback(address: IpAddr) -> bool {
+pub(super) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
-}
-
-/// A congestion control must at least have what can be a name; whether the kernel has it is found when listening.
-pub(crate) fn check_congestion(name: Option<&str>) -> Result<(), String> {
-    match name {
-        Some(name) if !congestion::is_name(name) => {
-            Err(format!("`{name}` is no name of a congestion control; such are cubic, bbr and system"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// A subsystem's name must not be the Discovery subsystem's.
-pub(crate) fn check_subsystem_nqn(nqn: &Nqn) -> Result<(), String> {
-    if nqn.is_discovery() {
-        return Err(format!("{nqn} is the Discovery subsystem, which is there by itself"));
-    }
-    Ok(())
-}
-
-/// A serial number fits its field: 20 printable characters.
-pub(crate) fn check_serial(serial: &str) -> Result<String, String> {
-    let printable = serial.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    if serial.trim().is_empty() || serial.len() > 20 || !printable {
-        return Err(format!("serial `{serial}` must be 1 to 20 printable ASCII characters"));
-    }
-    Ok(serial.to_owned())
 }
 
 #[cfg(test)]
@@ -284,7 +266,10 @@ mod tests {
         let fabric = serve("--namespace memory:1m").unwrap();
         assert_eq!((fabric.ports[0].transport, &fabric.ports[0].congestion), (Transport::Tcp, &None));
         let refused = serve("--congestion no_such_one_is_so_long --namespace memory:1m").unwrap_err();
-        assert!(matches!(&refused, Failure::Usage(what) if what.contains("no name")), "{refused:?}");
+        assert!(
+            matches!(&refused, Failure::Usage(what) if what.contains("not a congestion control")),
+            "{refused:?}"
+        );
     }
 
     #[test]

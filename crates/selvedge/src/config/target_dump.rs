@@ -1,277 +1,60 @@
 //! A fabric's configuration as a target.toml: what is written here, `target_file` reads back as the same.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use engine::target::FabricConfig;
+use serde_json::Value as Json;
+use toml::{Table, Value};
 
-use engine::backend::BackendConfig;
-use engine::target::{
-    CommandQuiesce, FabricConfig, GroupState, KnownHost, NamespaceConfig, QosConfig, StorageConfig,
-    SubsystemConfig, Visibility, WriteProtection,
-};
-use engine::transport::Transport;
-use serde::Serialize;
-use uuid::Uuid;
-
-use super::ceph::image_path;
 use crate::failure::Failure;
 
-#[derive(Serialize)]
-struct Target<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    discovery_nqn: Option<&'a str>,
-    port: Vec<Port<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    referral: Vec<Referral<'a>>,
-    subsystem: Vec<Subsystem<'a>>,
-}
-
-#[derive(Serialize)]
-struct Port<'a> {
-    id: u16,
-    address: String,
-    service: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    advertise: Option<&'a str>,
-    #[serde(skip_serializing_if = "is_false")]
-    discovery_only: bool,
-    #[serde(skip_serializing_if = "Transport::is_tcp")]
-    transport: Transport,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    congestion: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Referral<'a> {
-    address: &'a str,
-    service: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    nqn: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Subsystem<'a> {
-    nqn: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    serial: &'a str,
-    model: &'a str,
-    allow_any_host: bool,
-    hosts: &'a [String],
-    #[serde(skip_serializing_if = "is_empty")]
-    ports: &'a [u16],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    storage: Option<Storage<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    command_quiesce_ms: Option<u16>,
-    #[serde(skip_serializing_if = "CommandQuiesce::is_fixed")]
-    command_quiesce: CommandQuiesce,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ana_group: Vec<AnaGroup>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    namespace: Vec<Namespace<'a>>,
-}
-
-#[derive(Serialize)]
-struct Storage<'a> {
-    directory: &'a Path,
-    max: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_per_host: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespaces_per_host: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct AnaGroup {
-    id: u32,
-    state: GroupState,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    ports: BTreeMap<String, GroupState>,
-}
-
-#[derive(Default, Serialize)]
-struct Namespace<'a> {
-    nsid: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    null: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<&'a Path>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    block_device: Option<&'a Path>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rbd: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    conf: Option<&'a Path>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    size: Option<String>,
-    block: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uuid: Option<Uuid>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    write_delay: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shared: Option<bool>,
-    ana_group: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    visible_to: Option<&'a [String]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hidden_from: Option<&'a [String]>,
-    #[serde(skip_serializing_if = "WriteProtection::is_none")]
-    write_protection: WriteProtection,
-    #[serde(skip_serializing_if = "WriteProtection::is_none")]
-    host_write_protection: WriteProtection,
-    #[serde(skip_serializing_if = "is_false")]
-    protected_by_host: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    created_by_host: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<&'a KnownHost>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    qos: Option<Qos>,
-}
-
-#[derive(Serialize)]
-struct Qos {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    read_iops: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    write_iops: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    iops: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    read_bytes: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    write_bytes: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<String>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_false(value: &bool) -> bool {
-    !*value
-}
-
-fn is_empty<T>(list: &&[T]) -> bool {
-    list.is_empty()
-}
+/// Lists whose tables TOML names one by one, with the table that they are in and that name.
+const LISTS: [(&str, &str, &str); 5] = [
+    ("", "ports", "port"),
+    ("", "referrals", "referral"),
+    ("", "subsystems", "subsystem"),
+    ("subsystems", "ana_groups", "ana_group"),
+    ("subsystems", "namespaces", "namespace"),
+];
+/// Settings in bytes, which are easier to read with a unit. One that is not here is written as a number.
+const SIZES: [&str; 6] = ["size", "bytes", "read_bytes", "write_bytes", "bytes_max", "bytes_max_per_host"];
 
 /// Writes it.
 pub(crate) fn write(fabric: &FabricConfig) -> Result<String, Failure> {
-    let target = Target {
-        discovery_nqn: fabric.discovery_nqn.as_deref(),
-        port: fabric
-            .ports
-            .iter()
-            .map(|port| Port {
-                id: port.id,
-                address: port.address.ip().to_string(),
-                service: port.address.port(),
-                advertise: port.advertise.as_deref(),
-                discovery_only: port.discovery_only,
-                transport: port.transport,
-                congestion: port.congestion.as_deref(),
-            })
-            .collect(),
-        referral: fabric
-            .referrals
-            .iter()
-            .map(|referral| Referral {
-                address: &referral.address,
-                // The engine's check lets no other service through than a number.
-                service: referral.service.parse().unwrap_or_default(),
-                nqn: referral.nqn.as_deref(),
-            })
-            .collect(),
-        subsystem: fabric.subsystems.iter().map(subsystem).collect(),
-    };
-    toml::to_string(&target).map_err(|error| {
+    let wrong = |error: &dyn std::fmt::Display| {
         Failure::failed(format!("the configuration cannot be written as a target.toml: {error}"))
-    })
-}
-
-fn subsystem(config: &SubsystemConfig) -> Subsystem<'_> {
-    Subsystem {
-        nqn: &config.nqn,
-        serial: &config.serial,
-        model: &config.model,
-        allow_any_host: config.allow_any_host,
-        hosts: &config.hosts,
-        ports: &config.ports,
-        storage: config.storage.as_ref().map(storage),
-        command_quiesce_ms: config.command_quiesce_ms,
-        command_quiesce: config.command_quiesce,
-        ana_group: config
-            .ana_groups
-            .iter()
-            .map(|group| AnaGroup {
-                id: group.id,
-                state: group.state,
-                ports: group.ports.iter().map(|(port, state)| (port.to_string(), *state)).collect(),
-            })
-            .collect(),
-        namespace: config.namespaces.iter().map(namespace).collect(),
-    }
-}
-
-fn storage(config: &StorageConfig) -> Storage<'_> {
-    Storage {
-        directory: &config.directory,
-        max: exact(config.bytes_max),
-        max_per_host: config.bytes_max_per_host.map(exact),
-        namespaces_per_host: config.namespaces_max_per_host,
-    }
-}
-
-fn namespace(config: &NamespaceConfig) -> Namespace<'_> {
-    let mut namespace = Namespace {
-        nsid: config.nsid,
-        block: config.block_size,
-        uuid: config.uuid,
-        shared: config.shared_storage.then_some(true),
-        write_delay: (config.write_delay_ms > 0).then(|| format!("{}ms", config.write_delay_ms)),
-        ana_group: config.ana_group,
-        write_protection: config.write_protection,
-        host_write_protection: config.host_write_protection,
-        protected_by_host: config.protected_by_host,
-        created_by_host: config.created_by_host,
-        owner: config.owner.as_ref(),
-        qos: (!config.qos.is_unlimited()).then(|| qos(&config.qos)),
-        ..Namespace::default()
     };
-    match &config.backend {
-        BackendConfig::Memory { size } => namespace.memory = Some(exact(*size)),
-        BackendConfig::Null { size } => namespace.null = Some(exact(*size)),
-        BackendConfig::File { path, size } => {
-            namespace.file = Some(path);
-            namespace.size = size.map(exact);
-        }
-        BackendConfig::Block { path } => namespace.block_device = Some(path),
-        BackendConfig::Rbd(image) => {
-            namespace.rbd = Some(image_path(image));
-            namespace.conf = image.conf.as_deref();
-            namespace.id = image.id.as_deref();
-        }
-    }
-    match &config.visible {
-        Visibility::AllExcept(hosts) if hosts.is_empty() => {}
-        Visibility::AllExcept(hosts) => namespace.hidden_from = Some(hosts),
-        Visibility::Only(hosts) => namespace.visible_to = Some(hosts),
-    }
-    namespace
+    let json = serde_json::to_value(fabric).map_err(|error| wrong(&error))?;
+    toml::to_string(&value("", json)).map_err(|error| wrong(&error))
 }
 
-fn qos(config: &QosConfig) -> Qos {
-    Qos {
-        read_iops: config.read_iops,
-        write_iops: config.write_iops,
-        iops: config.iops,
-        read_bytes: config.read_bytes.map(exact),
-        write_bytes: config.write_bytes.map(exact),
-        bytes: config.bytes.map(exact),
-    }
+/// What stands under this name, as people write it. There is no null in TOML.
+fn value(name: &str, json: Json) -> Option<Value> {
+    Some(match json {
+        Json::Null => return None,
+        Json::Bool(value) => value.into(),
+        Json::String(text) => text.into(),
+        Json::Number(number) => match number.as_u64() {
+            Some(bytes) if SIZES.contains(&name) => exact(bytes).into(),
+            _ => Value::try_from(number).ok()?,
+        },
+        Json::Array(items) => Value::Array(items.into_iter().filter_map(|item| value(name, item)).collect()),
+        Json::Object(fields) => {
+            let mut table = Table::new();
+            for (key, json) in fields {
+                let list = LISTS.iter().find(|(of, list, _)| *of == name && *list == key);
+                // What everybody sees is what is said of nothing, and so is a list that is empty.
+                let is_silent = key == "visible" && json == serde_json::json!({ "all_except": [] })
+                    || list.is_some() && json.as_array().is_some_and(Vec::is_empty);
+                if is_silent {
+                    continue;
+                }
+                let written = list.map_or(&*key, |(_, _, one)| one).to_owned();
+                if let Some(value) = value(&key, json) {
+                    table.insert(written, value);
+                }
+            }
+            table.into()
+        }
+    })
 }
 
 /// A size in the largest unit that keeps it exact.
@@ -285,8 +68,13 @@ fn exact(bytes: u64) -> String {
 mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    use engine::backend::RbdConfig;
-    use engine::target::{AnaGroupConfig, PortConfig, ReferralConfig};
+    use engine::backend::{BackendConfig, RbdConfig};
+    use engine::target::{
+        AnaGroupConfig, CommandQuiesce, GroupState, KnownHost, NamespaceConfig, PortConfig, QosConfig,
+        ReferralConfig, StorageConfig, SubsystemConfig, Visibility, WriteProtection,
+    };
+    use engine::transport::Transport;
+    use uuid::Uuid;
 
     use super::*;
     use crate::config::target_file;
@@ -450,6 +238,10 @@ mod tests {
             std::fs::write(&path, &text).unwrap();
             let read = target_file::read(&path).unwrap_or_else(|failure| panic!("{failure:?}\n{text}"));
             assert_eq!(read.fabric, fabric, "round {round}, seed {seed}:\n{text}");
+            // The state file, gateways and the control API have the same struct as JSON.
+            let json = serde_json::to_string(&fabric).unwrap();
+            let read: FabricConfig = serde_json::from_str(&json).unwrap_or_else(|e| panic!("{e}\n{json}"));
+            assert_eq!(read, fabric, "round {round}, seed {seed}:\n{json}");
         }
     }
 

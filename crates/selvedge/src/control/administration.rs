@@ -4,9 +4,9 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::private_folder::Replacement;
 use engine::ring::Vital;
 use engine::target::{Change, FabricConfig, KnownHost, Metrics, Target, TargetStatus};
+use private_folder::Replacement;
 
 use super::guard::{self, Permissions};
 use super::refusal::Refusal;
@@ -167,13 +167,13 @@ impl Administration {
         };
         let kept = self.keep(state, prepared, &wanted);
         if let Err(error) = kept {
-            tracing::error!(%error, "the state could not be written; what was served before is served again");
+            tracing::error!(%error, "cannot write the state; reverted to the previous configuration");
             if let Err(error) = self.target.apply(&before) {
-                tracing::error!(%error, "what was served before cannot be served again");
+                tracing::error!(%error, "cannot revert to the previous configuration");
             }
             // The file may be the new one already, where only the last step failed.
             if let Some(Err(error)) = state.map(|state| state.write(&before)) {
-                tracing::error!(%error, "the state file may have the configuration that was refused: look before a restart");
+                tracing::error!(%error, "the state file may contain the refused configuration; check it before a restart");
             }
             return Err(Refusal::not_kept(&error));
         }

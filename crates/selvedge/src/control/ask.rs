@@ -36,7 +36,8 @@ impl Ask<'_> {
     /// The same as a number.
     pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T, Refusal> {
         let text = self.part(name);
-        text.parse().map_err(|_| Refusal::new(400, format!("`{text}` in the path is no {name}")).about(name))
+        text.parse()
+            .map_err(|_| Refusal::new(400, format!("`{text}` in the path is not a valid {name}")).about(name))
     }
 
     /// Whether the query sets this flag.

@@ -71,7 +71,7 @@ impl Client {
     pub(crate) fn text(&self, path: &str) -> Result<String, Failure> {
         let bytes = self.ask(Method::GET, path, None)?;
         String::from_utf8(bytes.into())
-            .map_err(|_| Failure::failed(format!("{} answers what is no text", self.endpoint)))
+            .map_err(|_| Failure::failed(format!("{} sent a response that is not text", self.endpoint)))
     }
 
     /// Asks for a change, and gives what it answers.

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::ask::{Answer, Ask};
 use super::refusal::Refusal;
 
-#[derive(Serialize)]
-struct Connections {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Connections {
     controllers: Vec<ControllerStatus>,
 }
 

@@ -29,7 +29,7 @@ impl FromStr for Endpoint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no control address: write unix:PATH, tcp:ADDR:PORT or none");
+        let wrong = || format!("`{text}` is not a control address: write unix:PATH, tcp:ADDR:PORT or none");
         // What can be nothing but a path needs no word in front of it.
         if text.starts_with(['/', '.']) || text.ends_with(".sock") && !text.contains(':') {
             return Ok(Self::Unix(text.into()));

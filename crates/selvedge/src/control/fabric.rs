@@ -4,14 +4,14 @@ use engine::target::{Change, FabricConfig};
 use serde::Serialize;
 
 use super::ask::{Answer, Ask};
-use super::bodies::FabricBody;
+use super::bodies::check_fabric;
 use super::guard::Permissions;
 use super::images;
 use super::refusal::Refusal;
 
 /// What a declarative change did, or would do.
-#[derive(Serialize)]
-struct Changes {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Changes {
     changes: Vec<Change>,
     dry_run: bool,
 }
@@ -22,7 +22,9 @@ pub(super) fn config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn put_config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let permissions = Permissions { shrink: ask.flag("shrink")? };
-    let wanted = ask.body::<FabricBody>()?.into_config()?;
+    let mut wanted: FabricConfig = ask.body()?;
+    check_fabric(&mut wanted)?;
+    let wanted = wanted.numbered();
     let dry_run = ask.flag("dry_run")?;
     if !dry_run {
         images::check_new(&ask.administration.fabric(), &wanted)?;

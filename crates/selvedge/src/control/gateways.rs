@@ -15,7 +15,7 @@ pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 fn membership<'a>(ask: &Ask<'a>) -> Result<&'a Membership, Refusal> {
     ask.administration.membership().ok_or_else(|| {
-        let refusal = Refusal::not_found("this target is no gateway of a group");
+        let refusal = Refusal::not_found("this target is not in a gateway group");
         refusal.hint("`selvedge serve --gateway-group` starts one")
     })
 }

@@ -21,7 +21,6 @@ use nvme::Status;
 use uuid::Uuid;
 
 use super::administration::Administration;
-use super::bodies::free_nsid;
 use crate::failure::Failure;
 
 /// How long the thread waits before it looks whether it is still wanted.
@@ -157,7 +156,7 @@ fn create(
         };
         check_capacity(storage, bytes)?;
         let taken: Vec<u32> = subsystem.namespaces.iter().map(|namespace| namespace.nsid).collect();
-        let nsid = free_nsid(&taken);
+        let nsid = engine::target::free_nsid(&taken);
         if nsid > NAMESPACES_MAX {
             return deny(
                 Status::NAMESPACE_ID_UNAVAILABLE,
@@ -243,7 +242,9 @@ fn remove(path: &Path) {
     match fs::remove_file(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => tracing::warn!(%error, path = %path.display(), "a deleted namespace's file stays"),
+        Err(error) => {
+            tracing::warn!(%error, path = %path.display(), "cannot remove the file of a deleted namespace");
+        }
     }
 }
 
@@ -252,8 +253,8 @@ mod tests {
     use engine::ring::Engine;
     use engine::target::{PortConfig, Reactors, TargetConfig, WriteProtection};
 
-    use super::super::bodies::NamespacePatch;
     use super::super::guard::Permissions;
+    use super::super::patches::NamespacePatch;
     use super::*;
     use crate::state::StateFile;
 

@@ -3,17 +3,18 @@
 
 use engine::backend::RbdConfig;
 use engine::ceph::{NewImage, Snapshot};
-use engine::target::Visibility;
+use engine::target::{QosConfig, Visibility};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::bodies::{QosPatch, checked_image};
+use super::bodies::checked_image;
 use super::refusal::Refusal;
 use crate::config::size::Size;
 
 /// What an image that is made for a namespace is to be like.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "CreateImage")]
 pub(crate) struct CreateImageBody {
     pub(super) size: Size,
     #[serde(default)]
@@ -23,15 +24,17 @@ pub(crate) struct CreateImageBody {
 }
 
 /// A snapshot that is to be made.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewSnapshot")]
 pub(crate) struct SnapshotBody {
     pub(super) name: String,
 }
 
 /// A namespace on a clone that is to be made.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Clone")]
 pub(crate) struct CloneBody {
     /// The snapshot; the namespace's own without it.
     pub(super) snapshot: Option<String>,
@@ -50,18 +53,19 @@ pub(crate) struct CloneBody {
     #[serde(default)]
     pub(super) visible: Visibility,
     #[serde(default)]
-    pub(super) qos: QosPatch,
+    pub(super) qos: QosConfig,
 }
 
 /// A snapshot, as it is shown.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Snapshot")]
 pub(super) struct ShownSnapshot {
     pub(super) name: String,
     pub(super) size: u64,
 }
 
 /// The snapshots of an image.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(super) struct Snapshots {
     pub(super) image: String,
     pub(super) snapshots: Vec<ShownSnapshot>,
@@ -92,7 +96,7 @@ impl CloneBody {
             snapshot: None,
             ..parent.clone()
         };
-        checked_image(config, "")
+        checked_image(config)
     }
 
     /// What it is to be like.

@@ -9,7 +9,6 @@ use engine::target::{FabricConfig, NamespaceConfig};
 use serde::Serialize;
 
 use super::ask::{Answer, Ask, encode};
-use super::bodies::check_size;
 use super::guard::Permissions;
 use super::image_bodies::{CloneBody, ShownSnapshot, SnapshotBody, Snapshots};
 use super::limits::{CEPH_OPERATION_TIMEOUT_MS, IMAGE_RELEASE_TIMEOUT, TASK_PATIENCE};
@@ -18,6 +17,7 @@ use super::refusal::Refusal;
 use super::subsystems::named_mut;
 use super::tasks::{Outcome, Task};
 use crate::config::ceph::{check_image, image_path};
+use crate::config::rules::check_size;
 
 /// How long somebody who waits for an image's users to go waits between looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -28,8 +28,8 @@ pub(super) struct Image {
     config: RbdConfig,
 }
 
-#[derive(Serialize)]
-struct Tasks {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Tasks {
     tasks: Vec<Task>,
 }
 
@@ -71,7 +71,7 @@ impl Image {
     pub(super) fn undo(&self) {
         if let Err(error) = self.pool.remove_image(self.name()) {
             let image = image_path(&self.config);
-            tracing::warn!(%error, image, "an image that was made for a namespace stays without one");
+            tracing::warn!(%error, image, "cannot remove an image that was created for a refused namespace");
         }
     }
 
@@ -295,13 +295,13 @@ pub(super) fn clone(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         let subsystem = named_mut(fabric, nqn)?;
         let nsid = choose(subsystem, body.nsid)?;
         let backend = BackendConfig::Rbd(child.clone());
-        let mut config = NamespaceConfig {
+        let config = NamespaceConfig {
             uuid: body.uuid,
             ana_group: body.ana_group.unwrap_or(parent.ana_group),
             visible: body.visible.clone(),
+            qos: body.qos,
             ..NamespaceConfig::new(nsid, backend, parent.block_size)
         };
-        body.qos.clone().apply(&mut config.qos);
         subsystem.namespaces.push(config.clone());
         Ok(config)
     };

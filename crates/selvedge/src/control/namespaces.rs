@@ -2,19 +2,20 @@
 
 use engine::backend::BackendConfig;
 use engine::limits::NAMESPACES_MAX;
-use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig};
+use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig, free_nsid};
 use serde::Serialize;
 
 use super::ask::{Answer, Ask, encode};
-use super::bodies::{NamespaceBody, NamespacePatch, free_nsid};
+use super::bodies::NamespaceBody;
 use super::guard::Permissions;
 use super::images::{self, Image};
+use super::patches::NamespacePatch;
 use super::refusal::Refusal;
 use super::subsystems::{change, named, named_mut};
 use crate::config::size::Size;
 
-#[derive(Serialize)]
-struct Namespaces {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Namespaces {
     namespaces: Vec<NamespaceConfig>,
 }
 
@@ -63,7 +64,7 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let nqn = ask.part("nqn");
     let add = |fabric: &mut FabricConfig| {
         let subsystem = named_mut(fabric, nqn)?;
-        let config = body.clone().into_config(choose(subsystem, body.nsid())?, "")?;
+        let config = body.clone().into_config(choose(subsystem, body.nsid())?)?;
         subsystem.namespaces.push(config.clone());
         Ok(config)
     };
@@ -111,7 +112,7 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         let subsystem = named_mut(fabric, nqn)?;
         let namespace = subsystem.namespaces.iter_mut().find(|n| n.nsid == nsid);
         let namespace = namespace.ok_or_else(|| gone(nsid))?;
-        body.clone().apply(namespace)
+        body.apply(namespace)
     };
     let about_body = |mut refusal: Refusal| {
         // The body is a namespace, and not the configuration that it stands in.

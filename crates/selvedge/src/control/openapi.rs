@@ -1,17 +1,28 @@
-//! The API's description as an OpenAPI 3.1 document: paths from the table that serves them, schemas from a file beside
-//! it, which the tests hold against what is really taken and given.
+//! The API's description as an OpenAPI 3.1 document: paths from the table that serves them, schemas from the structs that requests
+//! carry and answers show.
 
+use std::collections::BTreeSet;
+
+use engine::target::{FabricConfig, PortConfig, ReferralConfig, SubsystemConfig, TargetStatus};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::ask::{Answer, Ask};
+use super::bodies::{AnaGroupBody, HostBody, NamespaceBody};
+use super::examples::EXAMPLES;
+use super::image_bodies::{CloneBody, SnapshotBody, Snapshots};
+use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
 use super::routes::{METRICS_PATH, ROUTES, Route};
+use super::{connections, fabric, images, namespaces, ports, subsystems};
+use crate::gateway::GroupStatus;
 
-const SCHEMAS: &str = include_str!("schemas.json");
+const SCHEMAS: &str = "#/components/schemas/";
 
 /// The document.
 pub(crate) fn document() -> Result<Value, serde_json::Error> {
-    let schemas: Value = serde_json::from_str(SCHEMAS)?;
+    let schemas = schemas()?;
     let mut paths = Map::new();
     for route in ROUTES {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -42,12 +53,142 @@ pub(crate) fn document() -> Result<Value, serde_json::Error> {
     }))
 }
 
+/// The schemas of all that requests carry and answers show, by their names.
+fn schemas() -> Result<Map<String, Value>, serde_json::Error> {
+    let settings = || {
+        SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        })
+    };
+    let mut taken = settings().for_deserialize().into_generator();
+    for add in [
+        of::<FabricConfig>,
+        of::<SubsystemConfig>,
+        of::<Patch<SubsystemConfig>>,
+        of::<HostBody>,
+        of::<NamespaceBody>,
+        of::<NamespacePatch>,
+        of::<SnapshotBody>,
+        of::<CloneBody>,
+        of::<AnaGroupBody>,
+        of::<PortConfig>,
+        of::<ReferralConfig>,
+    ] {
+        add(&mut taken);
+    }
+    let mut shown = settings().for_serialize().into_generator();
+    for add in [
+        of::<TargetStatus>,
+        of::<FabricConfig>,
+        of::<fabric::Changes>,
+        of::<subsystems::Subsystems>,
+        of::<subsystems::Hosts>,
+        of::<subsystems::AnaGroups>,
+        of::<HostBody>,
+        of::<namespaces::Namespaces>,
+        of::<Snapshots>,
+        of::<images::Tasks>,
+        of::<ports::Ports>,
+        of::<ports::Referrals>,
+        of::<connections::Connections>,
+        of::<GroupStatus>,
+        of::<Refusal>,
+    ] {
+        add(&mut shown);
+    }
+    let (taken, mut shown) = (taken.take_definitions(true), shown.take_definitions(true));
+    let taken = renamed(taken, &shown)?;
+    shown.extend(taken);
+    for (name, schema) in &mut shown {
+        let examples = EXAMPLES.iter().filter(|(of, _)| of == name);
+        let examples = examples.map(|(_, text)| serde_json::from_str(text));
+        let examples = examples.collect::<Result<Vec<Value>, _>>()?;
+        if !examples.is_empty() {
+            schema["examples"] = examples.into();
+        }
+        if FORMERLY_GROUPED.contains(&&**name) {
+            schema["properties"]["load_balancing_group"] =
+                json!({ "deprecated": true, "description": "The same as ana_group" });
+        }
+        tell_plainly(schema);
+    }
+    Ok(shown)
+}
+
+/// Bodies in which the ANA group may have the name that gateways give it.
+const FORMERLY_GROUPED: [&str; 4] = ["NewNamespace", "AddNamespace", "NamespacePatch", "Clone"];
+
+fn of<T: JsonSchema>(generator: &mut SchemaGenerator) {
+    generator.subschema_for::<T>();
+}
+
+/// What is taken otherwise than it is shown gets a name of its own, and so does what has it in it; the rest is there already.
+fn renamed(
+    taken: Map<String, Value>,
+    shown: &Map<String, Value>,
+) -> Result<Map<String, Value>, serde_json::Error> {
+    let is_other = |name: &String, schema: &Value| shown.get(name).is_some_and(|known| known != schema);
+    let mut others: BTreeSet<String> =
+        taken.iter().filter(|(name, schema)| is_other(name, schema)).map(|(name, _)| name.clone()).collect();
+    loop {
+        let has_other = |schema: &Value| {
+            let text = schema.to_string();
+            others.iter().any(|other| text.contains(&reference_to(other)))
+        };
+        let found: Vec<String> = taken
+            .iter()
+            .filter(|(name, schema)| {
+                shown.contains_key(*name) && !others.contains(*name) && has_other(schema)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        if found.is_empty() {
+            break;
+        }
+        others.extend(found);
+    }
+    let mut renamed = Map::new();
+    for (name, schema) in taken {
+        let mut text = schema.to_string();
+        for other in &others {
+            text = text.replace(&reference_to(other), &reference_to(&format!("New{other}")));
+        }
+        let name = if others.contains(&name) { format!("New{name}") } else { name };
+        renamed.insert(name, serde_json::from_str(&text)?);
+    }
+    Ok(renamed)
+}
+
+/// A reference as it stands in a schema.
+fn reference_to(name: &str) -> String {
+    format!("\"{SCHEMAS}{name}\"")
+}
+
+/// Descriptions are the structs' own, whose links lead nowhere here.
+fn tell_plainly(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == "description" => {
+                        *text = text.replace("[`", "`").replace("`]", "`").replace("Self::", "");
+                    }
+                    value => tell_plainly(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(tell_plainly),
+        _ => {}
+    }
+}
+
 pub(super) fn answer(_ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&document().map_err(|error| Refusal::new(500, error))?)
 }
 
 fn reference(schema: &str) -> Value {
-    json!({ "application/json": { "schema": { "$ref": format!("#/components/schemas/{schema}") } } })
+    json!({ "application/json": { "schema": { "$ref": format!("{SCHEMAS}{schema}") } } })
 }
 
 fn operation(route: &Route) -> Value {

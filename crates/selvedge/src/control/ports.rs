@@ -1,20 +1,19 @@
 //! `/v1/ports` and `/v1/referrals`: where the target listens, and where else hosts may look.
 
-use engine::target::{FabricConfig, ReferralConfig};
+use engine::target::{FabricConfig, PortConfig, ReferralConfig, free_port};
 use serde::Serialize;
 
 use super::ask::{Answer, Ask, encode};
-use super::bodies::{PortBody, free_port};
 use super::guard::Permissions;
 use super::refusal::Refusal;
 
-#[derive(Serialize)]
-struct Ports {
-    ports: Vec<engine::target::PortConfig>,
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Ports {
+    ports: Vec<PortConfig>,
 }
 
-#[derive(Serialize)]
-struct Referrals {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Referrals {
     referrals: Vec<ReferralConfig>,
 }
 
@@ -23,19 +22,20 @@ pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let body: PortBody = ask.body()?;
+    let mut body: PortConfig = ask.body()?;
     let (id, _) = ask.administration.change(Permissions::default(), |fabric| {
         let taken: Vec<u16> = fabric.ports.iter().map(|port| port.id).collect();
-        let id = body.id.unwrap_or_else(|| free_port(&taken));
+        let id = if body.id == 0 { free_port(&taken) } else { body.id };
         if taken.contains(&id) {
             return Err(Refusal::conflict(format!("port number {id} is there already")).about("id"));
         }
-        let same = |port: &&engine::target::PortConfig| port.address == body.address;
+        let same = |port: &&PortConfig| port.address == body.address;
         if let Some(port) = fabric.ports.iter().find(same) {
             let what = format!("{} is port number {} already", port.address, port.id);
             return Err(Refusal::conflict(what).about("address"));
         }
-        fabric.ports.push(body.into_config(id));
+        body.id = id;
+        fabric.ports.push(body);
         Ok(id)
     })?;
     // The service may have been chosen by the system.

@@ -10,7 +10,7 @@ use nvme::Status;
 use serde::Serialize;
 
 /// A request that changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Refusal {
     #[serde(skip)]
     pub(crate) status: u16,

@@ -11,6 +11,7 @@ use axum::extract::{Path, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::any;
+use engine::target::{FabricConfig, PortConfig, SubsystemConfig};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::header::{
     ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, WWW_AUTHENTICATE,
@@ -21,12 +22,10 @@ use tokio::time::timeout;
 
 use super::administration::Administration;
 use super::ask::{self, Answer, Ask};
-use super::bodies::{
-    AnaGroupBody, FabricBody, HostBody, NamespaceBody, NamespacePatch, PortBody, SubsystemBody,
-    SubsystemPatch,
-};
+use super::bodies::{AnaGroupBody, HostBody, NamespaceBody};
 use super::image_bodies::{CloneBody, SnapshotBody};
 use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
+use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
 use super::{Token, connections, fabric, gateways, images, metrics, namespaces, openapi, ports, subsystems};
 
@@ -105,14 +104,14 @@ pub(super) const ROUTES: &[Route] = &[
     route!("GET" "/v1/status", "Ports, controllers with their queues, and reactors", None,
         200 Some("Status"), fabric::status),
     route!("GET" "/v1/config", "All that is served", None, 200 Some("Config"), fabric::config),
-    route!("PUT" "/v1/config", "Serve this and nothing else", body::<FabricBody>("NewConfig"),
+    route!("PUT" "/v1/config", "Serve this and nothing else", body::<FabricConfig>("NewConfig"),
         200 Some("Changes"), fabric::put_config, PUT_FLAGS),
     route!("GET" "/v1/subsystems", "All subsystems", None, 200 Some("Subsystems"), subsystems::list),
-    route!("POST" "/v1/subsystems", "Add a subsystem", body::<SubsystemBody>("NewSubsystem"),
+    route!("POST" "/v1/subsystems", "Add a subsystem", body::<SubsystemConfig>("NewSubsystem"),
         201 Some("Subsystem"), subsystems::add),
     route!("GET" "/v1/subsystems/{nqn}", "One subsystem", None, 200 Some("Subsystem"), subsystems::show),
     route!("PATCH" "/v1/subsystems/{nqn}", "Change what is given of a subsystem; null takes storage away",
-        body::<SubsystemPatch>("SubsystemPatch"), 200 Some("Subsystem"), subsystems::patch),
+        body::<Patch<SubsystemConfig>>("SubsystemPatch"), 200 Some("Subsystem"), subsystems::patch),
     route!("DELETE" "/v1/subsystems/{nqn}", "Remove a subsystem; its hosts are disconnected, its files stay", None,
         204 None, subsystems::remove),
     route!("GET" "/v1/subsystems/{nqn}/hosts", "Who may use a subsystem", None, 200 Some("Hosts"), subsystems::hosts),
@@ -122,7 +121,7 @@ pub(super) const ROUTES: &[Route] = &[
     route!("GET" "/v1/subsystems/{nqn}/namespaces", "The namespaces of a subsystem", None,
         200 Some("Namespaces"), namespaces::list),
     route!("POST" "/v1/subsystems/{nqn}/namespaces", "Add a namespace; without an nsid it gets the lowest free one",
-        body::<NamespaceBody>("NewNamespace"), 201 Some("Namespace"), namespaces::add),
+        body::<NamespaceBody>("AddNamespace"), 201 Some("Namespace"), namespaces::add),
     route!("GET" "/v1/subsystems/{nqn}/namespaces/{nsid}", "One namespace", None,
         200 Some("Namespace"), namespaces::show),
     route!("PATCH" NAMESPACE_PATH, "Change what is given of a namespace; the size of an image is changed in its cluster",
@@ -152,12 +151,12 @@ pub(super) const ROUTES: &[Route] = &[
     route!("PUT" "/v1/subsystems/{nqn}/ana-groups/{id}", "Set the states of an ANA group",
         body::<AnaGroupBody>("AnaStates"), 200 Some("AnaGroup"), subsystems::put_ana_group),
     route!("GET" "/v1/ports", "Where the target listens", None, 200 Some("Ports"), ports::list),
-    route!("POST" "/v1/ports", "Listen on another address", body::<PortBody>("NewPort"), 201 Some("Port"), ports::add),
+    route!("POST" "/v1/ports", "Listen on another address", body::<PortConfig>("NewPort"), 201 Some("Port"), ports::add),
     route!("DELETE" "/v1/ports/{id}", "Listen there no more", None, 204 None, ports::remove),
-    route!("GET" "/v1/referrals", "Other discovery services that hosts are told of", None,
+    route!("GET" "/v1/referrals", "Referrals to other discovery services", None,
         200 Some("Referrals"), ports::referrals),
     route!("POST" "/v1/referrals", "Tell hosts of another discovery service",
-        body::<engine::target::ReferralConfig>("Referral"), 201 Some("Referral"), ports::add_referral),
+        body::<engine::target::ReferralConfig>("NewReferral"), 201 Some("Referral"), ports::add_referral),
     route!("DELETE" "/v1/referrals/{address}/{service}", "Tell hosts of it no more", None,
         204 None, ports::remove_referral),
     route!("GET" "/v1/connections", "The controllers of all hosts, with their queues", None,

@@ -14,6 +14,15 @@ pub(super) fn mistake(document: &Value, schema: &Value, value: &Value, place: &s
         let fitting = mistakes.iter().filter(|mistake| mistake.is_none()).count();
         return (fitting != 1).then(|| format!("{place}: {fitting} choices fit {value}: {mistakes:?}"));
     }
+    if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
+        let mistakes: Vec<_> = choices.iter().map(|choice| mistake(document, choice, value, place)).collect();
+        return (!mistakes.contains(&None)).then(|| format!("{place}: no choice fits {value}: {mistakes:?}"));
+    }
+    if let Some(wanted) = schema.get("const")
+        && wanted != value
+    {
+        return Some(format!("{place}: {value} is not {wanted}"));
+    }
     if let Some(values) = schema.get("enum").and_then(Value::as_array)
         && !values.contains(value)
     {

@@ -154,7 +154,7 @@ fn serve(runtime: Runtime, acceptor: Acceptor, router: Router, stopped: oneshot:
             async move {
                 loop {
                     if let Err(error) = acceptor.accept(&router, &places).await {
-                        tracing::warn!(%error, "the control API could not take a connection");
+                        tracing::warn!(%error, "the control API cannot accept a connection");
                         // There may be no descriptor free; asking at once again would not make one.
                         sleep(Duration::from_millis(100)).await;
                     }

@@ -5,24 +5,25 @@ use engine::target::{AnaGroupConfig, FabricConfig, SubsystemConfig};
 use serde::Serialize;
 
 use super::ask::{Answer, Ask, encode};
-use super::bodies::{AnaGroupBody, HostBody, SubsystemBody, SubsystemPatch};
+use super::bodies::{AnaGroupBody, HostBody, check_subsystem};
 use super::guard::Permissions;
+use super::patches::{Patch, patch_subsystem};
 use super::refusal::Refusal;
 
-#[derive(Serialize)]
-struct Subsystems {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Subsystems {
     subsystems: Vec<SubsystemConfig>,
 }
 
 /// Who may use a subsystem.
-#[derive(Serialize)]
-struct Hosts {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Hosts {
     allow_any_host: bool,
     hosts: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct AnaGroups {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct AnaGroups {
     ana_groups: Vec<AnaGroupConfig>,
 }
 
@@ -63,9 +64,10 @@ pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let body: SubsystemBody = ask.body()?;
-    let nqn = body.nqn().to_owned();
-    let config = body.into_config("")?;
+    let mut config: SubsystemConfig = ask.body()?;
+    check_subsystem(&mut config, "")?;
+    config.number();
+    let nqn = config.nqn.clone();
     ask.administration.change(Permissions::default(), |fabric| {
         if fabric.subsystem(&nqn).is_some() {
             return Err(Refusal::conflict(format!("subsystem {nqn} is there already")).about("nqn"));
@@ -78,8 +80,8 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let body: SubsystemPatch = ask.body()?;
-    change(ask, |subsystem| body.apply(subsystem))?;
+    let body: Patch<SubsystemConfig> = ask.body()?;
+    change(ask, |subsystem| patch_subsystem(&body, subsystem))?;
     show(ask)
 }
 

@@ -11,7 +11,7 @@ use super::limits::{SHUTDOWN_TIMEOUT, TASKS_KEPT_MAX, TASKS_RUNNING_MAX};
 use super::refusal::Refusal;
 
 /// A task, as it is at a moment.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
 pub(crate) struct Task {
     /// Its number, from 1 on.
     pub(crate) id: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Task {
 }
 
 /// Where a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TaskState {
     Running,

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::io::Read as _;
 use std::path::Path;
 
-use engine::private_file::open_secret;
+use private_folder::open_secret;
 
 use super::limits::{TOKEN_BYTES_MAX, TOKEN_LENGTH_MIN};
 use crate::failure::Failure;

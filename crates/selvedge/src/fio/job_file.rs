@@ -161,7 +161,7 @@ impl Reader {
     }
 
     fn begin_section(&mut self, number: usize, line: &str) -> Result<(), String> {
-        let hint = || format!("`{line}` is no section: write its name in brackets, as in [randread]");
+        let hint = || format!("`{line}` is not a section: write its name in brackets, as in [randread]");
         let (name, rest) = line[1..].split_once(']').ok_or_else(hint)?;
         let name = name.trim();
         if name.is_empty() || !without_comment(rest.trim()).is_empty() {

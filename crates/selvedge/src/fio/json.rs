@@ -148,7 +148,7 @@ fn last_document(text: &str) -> Result<Document, String> {
             None => break,
         }
     }
-    last.ok_or_else(|| format!("this is no result of fio, which `fio --output-format=json` prints: {wrong}"))
+    last.ok_or_else(|| format!("this is not a fio result, which `fio --output-format=json` prints: {wrong}"))
 }
 
 /// Where the next line that begins with a brace does so, from `at` on.
@@ -275,7 +275,7 @@ mod tests {
     fn what_is_not_fios_is_refused() {
         for text in ["", "hello", "{", "{}", "[]", "{\"jobs\": 5}", "{\"jobs\": [{\"read\": []}]}"] {
             let error = read(text).unwrap_err();
-            assert!(error.starts_with("this is no result of fio"), "{text}: {error}");
+            assert!(error.starts_with("this is not a fio result"), "{text}: {error}");
         }
         assert!(read(&"{\n".repeat(100_000)).is_err());
     }

@@ -287,7 +287,7 @@ pub(crate) enum ReferralAction {
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Show which discovery services hosts are told of
+    /// Show the referrals to other discovery services
     #[command(after_help = "Example:
   selvedge referral list")]
     List {

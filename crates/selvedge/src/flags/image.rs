@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use engine::target::parse_uuid;
 use uuid::Uuid;
 
-use crate::config::namespace::parse_uuid;
 use crate::config::size::Size;
 
 /// An image, part by part; the same as a SPEC.

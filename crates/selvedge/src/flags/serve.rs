@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use engine::target::NamespaceConfig;
 use nvme::discovery::Nqn;
 
 use super::connection::Transport;
 use super::subsystem::QuiesceFlag;
 use super::{EngineFlag, OutputFlags};
 use crate::config::ceph::{BDEVS_PER_CLUSTER_MAX, TIMEOUT_MS_MAX};
-use crate::config::namespace::NamespaceSpec;
+use crate::config::namespace;
 use crate::config::quotas::QuotaSpec;
 use crate::config::reactors::ReactorSpec;
 use crate::control::endpoint::Endpoint;
@@ -24,8 +25,8 @@ use crate::gateway::{GroupSpec, check_name};
   block:PATH               on a block device
   rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME]
                            in an image of a Ceph cluster; a snapshot is only read
-  Each takes ,block=512|4096 (default 4096) ,nsid=N ,uuid=UUID and ,host_write_protection=off|on|until-restart|permanent
-  (the highest that hosts may set; default off). Files and block devices also take ,shared=yes and ,write_delay=TIME.
+  Each takes ,block_size=512|4096 (default 4096) ,nsid=N ,uuid=UUID and ,host_write_protection=off|on|until-restart|permanent
+  (the highest that hosts may set; default off). Files and block devices also take ,shared_storage=yes and ,write_delay_ms=N.
 
 Examples:
   selvedge serve --namespace memory:1g
@@ -72,7 +73,7 @@ A target.toml:
 Identity:
   What hosts know subsystem and namespaces by follows from the machine
   (/etc/machine-id, or the file in $SELVEDGE_MACHINE_ID_FILE) and from what is
-  served: two targets are never one disk to a host, unless ,shared=yes says
+  served: two targets are never one disk to a host, unless ,shared_storage=yes says
   that they serve the same one. Without a machine ID, --state-dir keeps one.
 
 SIGINT and SIGTERM shut it down: commands finish, nothing new begins.
@@ -127,8 +128,8 @@ pub(crate) struct ServeFlags {
     pub(crate) command_quiesce: Option<QuiesceFlag>,
 
     /// A namespace, see below; may be given several times
-    #[arg(long = "namespace", value_name = "SPEC")]
-    pub(crate) namespaces: Vec<NamespaceSpec>,
+    #[arg(long = "namespace", value_name = "SPEC", value_parser = namespace::parse)]
+    pub(crate) namespaces: Vec<NamespaceConfig>,
 
     /// Let every host connect; this is the default on loopback addresses only
     #[arg(long, conflicts_with = "allow_hosts")]

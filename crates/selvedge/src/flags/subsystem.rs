@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use engine::target::{CommandQuiesce, KnownHost, WriteProtection};
+use engine::target::{CommandQuiesce, KnownHost, NamespaceConfig, WriteProtection, parse_uuid};
 use nvme::discovery::Nqn;
 
 use super::control::ControlFlags;
 use super::image::{CloneFlags, ImageFlags, RemovalFlags};
-use crate::config::namespace::{NamespaceSpec, parse_uuid};
+use crate::config::namespace;
 use crate::config::size::{Size, parse_time};
 
 #[derive(Debug, Args)]
@@ -181,9 +181,9 @@ Examples:
         /// NQN of the subsystem
         subsystem: Nqn,
         /// memory:SIZE, null:SIZE, file:PATH[,size=SIZE], block:PATH or rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE]
-        /// [,id=NAME], each with ,block= ,nsid= ,uuid= ,host_write_protection=
-        #[arg(required_unless_present = "rbd_image", conflicts_with = "rbd_image")]
-        spec: Option<NamespaceSpec>,
+        /// [,id=NAME], each with ,block_size= ,nsid= ,uuid= ,host_write_protection=
+        #[arg(required_unless_present = "rbd_image", conflicts_with = "rbd_image", value_parser = boxed_namespace)]
+        spec: Option<Box<NamespaceConfig>>,
         #[command(flatten)]
         image: Box<ImageFlags>,
         #[command(flatten)]
@@ -323,6 +323,10 @@ Example:
         #[command(flatten)]
         control: Box<ControlFlags>,
     },
+}
+
+fn boxed_namespace(text: &str) -> Result<Box<NamespaceConfig>, String> {
+    namespace::parse(text).map(Box::new)
 }
 
 /// What a namespace is given when it is made, or later.

@@ -94,7 +94,7 @@ pub(crate) struct OwnFlags {
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
 
-    /// Measure each point so many times [default: 3]
+    /// Number of times to measure each point [default: 3]
     #[arg(long, value_name = "N", conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: Option<u32>,
 

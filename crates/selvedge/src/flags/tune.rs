@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use engine::topology::CpuSet;
-use engine::topology::plan::QueuesWanted;
+use topology::CpuSet;
+use topology::plan::QueuesWanted;
 
 use super::OutputFlags;
 use crate::config::size::Size;

@@ -1,13 +1,13 @@
-//! What one gateway serves of what its group does: the shared configuration with its own ports, ANA states and standby; and
-//! back, what of a gateway's configuration is all gateways'. It is data to data.
+//! What one gateway serves of what its group does: the shared configuration with its own ports and ANA states, and which
+//! images stand by; and back, what of a gateway's configuration is all gateways'. It is data to data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::backend::BackendConfig;
 use engine::limits::REFERRALS_MAX;
 use engine::target::{
-    AnaGroupConfig, FabricConfig, GroupState as AnaState, NamespaceConfig, NamespaceIdentities, PortConfig,
-    ReferralConfig, SubsystemConfig,
+    AnaGroupConfig, Directives, FabricConfig, GroupState as AnaState, NamespaceConfig, NamespaceIdentities,
+    PortConfig, ReferralConfig, SubsystemConfig,
 };
 use uuid::Uuid;
 
@@ -53,12 +53,11 @@ impl LocalFabric<'_> {
         let groups: BTreeSet<u32> = used.chain(self.state.groups.keys().copied()).collect();
         let config = |id| AnaGroupConfig { id, state: self.ana_state(id), ports: BTreeMap::new() };
         subsystem.ana_groups = groups.into_iter().map(config).collect();
-        for namespace in &mut subsystem.namespaces {
-            if can_stand_by(namespace) {
-                namespace.standby = !self.hold.contains(&namespace.ana_group);
-                namespace.opening = self.opening;
-            }
-        }
+    }
+
+    /// What it is to do with the images of this configuration.
+    pub(crate) fn directives(&self, fabric: &FabricConfig) -> Directives {
+        Directives { standby: standby(fabric, self.hold), opening: self.opening }
     }
 
     fn ana_state(&self, group: u32) -> AnaState {
@@ -110,7 +109,7 @@ impl LocalFabric<'_> {
                 return Err(refusal.hint("leave them out"));
             }
             subsystem.ana_groups.clear();
-            for (number, namespace) in subsystem.namespaces.iter_mut().enumerate() {
+            for (number, namespace) in subsystem.namespaces.iter().enumerate() {
                 let field = |name: &str| field(&format!("namespaces[{number}].{name}"));
                 if !matches!(namespace.backend, BackendConfig::Rbd(_) | BackendConfig::Null { .. }) {
                     let refusal = for_one_only("a namespace that is no image").about(field("backend"));
@@ -122,12 +121,19 @@ impl LocalFabric<'_> {
                     let refusal = Refusal::unprocessable(what).about(field("ana_group"));
                     return Err(refusal.hint(format!("there are {}", known.join(", "))));
                 }
-                namespace.standby = false;
-                namespace.opening = 0;
             }
         }
         Ok(shared)
     }
+}
+
+/// The images of a configuration that other gateways write to, where one has these load-balancing groups.
+pub(super) fn standby(fabric: &FabricConfig, hold: &BTreeSet<u32>) -> BTreeSet<Place> {
+    let places = fabric.subsystems.iter().flat_map(|subsystem| {
+        let others = subsystem.namespaces.iter().filter(|n| can_stand_by(n) && !hold.contains(&n.ana_group));
+        others.map(|namespace| (subsystem.nqn.clone(), namespace.nsid))
+    });
+    places.collect()
 }
 
 /// Whether it is something that one gateway writes to at a time.
@@ -217,16 +223,19 @@ mod tests {
         let fabric = local.build();
         assert_eq!(fabric.check().map_err(|error| error.to_string()), Ok(()));
         let subsystem = &fabric.subsystems[0];
+        let directives = local.directives(&fabric);
         assert_eq!(
-            subsystem.namespaces.iter().map(|namespace| namespace.standby).collect::<Vec<_>>(),
-            [true, false]
+            (directives.is_standby("nqn.test:a", 1), directives.is_standby("nqn.test:a", 2)),
+            (true, false)
         );
+        assert_eq!(directives.opening, 3);
         assert_eq!(subsystem.group_state(1, 1), AnaState::Inaccessible);
         assert_eq!(subsystem.group_state(2, 1), AnaState::Optimized);
         assert_eq!(fabric.referrals[0].address, "10.0.0.2");
         assert_eq!(local.shared_part(&fabric), Ok(state.config.clone()));
-        let suspended = LocalFabric { open: &none, ..local }.build();
-        assert!(!suspended.subsystems[0].namespaces[1].standby, "its lock stays");
+        let suspended = LocalFabric { open: &none, ..local };
+        assert!(!suspended.directives(&fabric).is_standby("nqn.test:a", 2), "its lock stays");
+        let suspended = suspended.build();
         assert_eq!(suspended.subsystems[0].group_state(2, 1), AnaState::Inaccessible);
         let left_out = BTreeSet::from([("nqn.test:a".to_owned(), 1)]);
         assert_eq!(LocalFabric { left_out: &left_out, ..local }.build().subsystems[0].namespaces.len(), 1);

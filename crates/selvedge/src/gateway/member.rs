@@ -13,7 +13,7 @@ use engine::limits::{
     GATEWAY_BEAT_MS, GATEWAY_CHANGE_TRIES, GATEWAY_CONTROLLERS, GATEWAY_LEASE_MS, GATEWAY_LEAVE_TIMEOUT_MS,
 };
 use engine::ring::Vital;
-use engine::target::{FabricConfig, PeerResets, PortConfig, Target};
+use engine::target::{Directives, FabricConfig, PeerResets, PortConfig, Target};
 
 use super::beat::Beat;
 use super::decision::Standing;
@@ -106,7 +106,7 @@ impl Member {
     }
 
     /// What it serves at first: everything, as a stand-by.
-    pub(crate) fn first_fabric(&self, ports: &[PortConfig]) -> FabricConfig {
+    pub(crate) fn first_fabric(&self, ports: &[PortConfig]) -> (FabricConfig, Directives) {
         self.membership.first_fabric(ports)
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use engine::ceph::late_operations;
 use engine::limits::{CEPH_FENCE_S, GATEWAY_CHANGE_TRIES};
 use engine::ring::Vital;
-use engine::target::{Change, FabricConfig, PeerReset, PortConfig, Target};
+use engine::target::{Change, Directives, FabricConfig, PeerReset, PortConfig, Target};
 use signal_hook::consts::SIGTERM;
 
 use super::beat::{Beat, Lost};
@@ -19,7 +19,6 @@ use super::local_fabric::{LocalFabric, identified, listeners};
 use super::member::{Places, Update, register, update};
 use super::passed_reset::PassedResets;
 use super::peer_reset::{PeerResets, tag};
-use super::removal::NotRemoved;
 use super::seen::Seen;
 use super::serving::{Adjusted, Serving};
 use super::state::{GroupState, Owner};
@@ -280,6 +279,8 @@ impl Membership {
         if self.is_beginning.load(Ordering::Acquire) {
             return Progress::Rest;
         }
+        // Before the clock and the state are read: whoever has the turn may take long, and a lease that was read before could be
+        // over by then.
         let mut serving = self.turn();
         let now_ms = self.now_ms();
         if self.seen().visits.note(target.has_hosts(), now_ms) {
@@ -303,12 +304,16 @@ impl Membership {
                 return Progress::Over;
             }
         }
+        // Fencing begins before this gateway adjusts what it serves, and beside it: a dead gateway's images may be opened only
+        // when its connections are on the blocklist, and nothing else should wait for the monitors.
         self.fence(decision.fence.clone(), target, false);
         self.fence(decision.confirm.clone(), target, true);
         if has_lease {
             self.prune(target);
         }
         let name = self.seen().me.gateway.clone();
+        // What is served before the state is written: the state that hands a group over says that its images were let go, and
+        // the one that completes a takeover that they are served.
         match serving.adjust(target, &state, &name, &decision, (has_lease, now_ms)) {
             Adjusted::Changed => Progress::Again,
             Adjusted::Unchanged | Adjusted::Failed => match decision.write {
@@ -379,6 +384,7 @@ impl Membership {
         let work = move || {
             let _vital = Vital::begin();
             tracing::info!(?addresses, is_again, "a dead gateway's connections are put on the blocklist");
+            // First the blocklist, then its map: an OSD that lacks it still carries out the dead gateway's late writes.
             let outcome = membership.store.fence(&addresses, CEPH_FENCE_S);
             let outcome = outcome.map_err(|error| error.to_string());
             let outcome =
@@ -414,6 +420,8 @@ impl Membership {
         let reason =
             if is_given_up { "the others have given it up" } else { "it has commands of unknown fate" };
         tracing::warn!(group = self.group, name, reason, "this gateway begins anew");
+        // Close, then forget the connections, then register: once it is registered it may be given groups, and must have
+        // nothing left that could write by the connections others have put on the blocklist.
         serving.close(target);
         target.forget_cluster_connections();
         match register(&self.store, &name, &listeners(&target.config().ports), Some(self.number)) {
@@ -428,6 +436,7 @@ impl Membership {
                 seen.late_before = late_operations();
                 seen.learn(state);
                 drop(seen);
+                // Former controllers end before others learn of this epoch: nothing is served until they have.
                 self.begin_anew(target);
                 self.tell();
                 self.beat();
@@ -474,9 +483,12 @@ impl Membership {
         if is_noted { Ok(()) } else { Err("the other gateways have given this one up".to_owned()) }
     }
 
-    pub(super) fn first_fabric(&self, ports: &[PortConfig]) -> FabricConfig {
+    pub(super) fn first_fabric(&self, ports: &[PortConfig]) -> (FabricConfig, Directives) {
         let (serving, seen) = (self.turn(), self.seen());
-        serving.view(&seen.state, &seen.me.gateway, ports).build()
+        let view = serving.view(&seen.state, &seen.me.gateway, ports);
+        let fabric = view.build();
+        let directives = view.directives(&fabric);
+        (fabric, directives)
     }
 
     /// What this gateway serves, with what it cannot open now, for whoever has the turn.
@@ -516,12 +528,15 @@ impl Membership {
         }
         let shared = serving.view(&base, &me, &wanted.ports).shared_part(wanted)?;
         let next = GroupState { config: shared.clone(), ..base.clone() };
-        let before = target.config();
-        let changes = target.apply(&serving.view(&next, &me, &wanted.ports).build())?;
+        let before = (target.config(), target.directives());
+        let view = serving.view(&next, &me, &wanted.ports);
+        let local = view.build();
+        // Applied here before it is shared: what this gateway cannot do must not be asked of all.
+        let changes = target.apply_directed(&local, &view.directives(&local))?;
         let shared = identified(shared, &target.config(), &target.namespace_identities());
         let outcome = if shared == base.config { Ok(()) } else { self.share(&base, &shared) };
         if outcome.is_err()
-            && let Err(error) = target.apply(&before)
+            && let Err(error) = target.apply_directed(&before.0, &before.1)
         {
             tracing::error!(%error, "what was served before cannot be served again");
         }
@@ -558,30 +573,6 @@ impl Membership {
             }
         }
         Err(Refusal::new(503, format!("the group's state cannot be changed: {problem}")))
-    }
-
-    /// Takes a gateway out of the group for good that has ended or was given up.
-    pub(crate) fn remove_gateway(&self, name: &str) -> Result<(), Refusal> {
-        let mut is_tried = false;
-        let removed = update(&self.store, |state| {
-            let outcome = state.remove(name);
-            // A change that took too long may have happened.
-            if is_tried && outcome == Err(NotRemoved::Unknown) {
-                return Ok(Update::Done(Ok(())));
-            }
-            is_tried |= outcome.is_ok();
-            Ok(if outcome.is_ok() { Update::Write(outcome) } else { Update::Done(outcome) })
-        });
-        let (state, outcome) = removed.map_err(|error| Refusal::new(503, error))?;
-        self.seen().learn(state);
-        outcome.map_err(|reason| reason.refusal(name))?;
-        self.tell();
-        self.wake();
-        // Of one that is left behind nobody takes notice.
-        if let Err(error) = self.store.forget_beat(name) {
-            tracing::debug!(%error, "a removed gateway's last sign of life stays where it is");
-        }
-        Ok(())
     }
 
     /// The group, as this gateway sees it.

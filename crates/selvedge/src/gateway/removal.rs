@@ -1,5 +1,5 @@
-//! Taking a gateway out of its group for good, and what becomes of its load-balancing group. It is all about the group's
-//! state, and neither reads nor writes it.
+//! Taking a gateway out of its group for good, and what becomes of its load-balancing group. What a removal means for the
+//! group's state is a pure function of it.
 //!
 //! It is done in two steps. Whoever asks takes the gateway's record away, and no more: its load-balancing group keeps its owner,
 //! who serves it, and its fence. The owner lets go of the images, and then takes the group away in the one change that gives
@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use super::member::{Update, update};
+use super::membership::Membership;
 use super::state::{GroupState, Life, LoadBalancingGroup, Phase};
 use crate::control::refusal::Refusal;
 
@@ -34,6 +36,32 @@ impl NotRemoved {
                     .hint("ask again in a moment")
             }
         }
+    }
+}
+
+impl Membership {
+    /// Takes a gateway out of the group for good that has ended or was given up.
+    pub(crate) fn remove_gateway(&self, name: &str) -> Result<(), Refusal> {
+        let mut is_tried = false;
+        let removed = update(self.store(), |state| {
+            let outcome = state.remove(name);
+            // A change that took too long may have happened.
+            if is_tried && outcome == Err(NotRemoved::Unknown) {
+                return Ok(Update::Done(Ok(())));
+            }
+            is_tried |= outcome.is_ok();
+            Ok(if outcome.is_ok() { Update::Write(outcome) } else { Update::Done(outcome) })
+        });
+        let (state, outcome) = removed.map_err(|error| Refusal::new(503, error))?;
+        self.seen().learn(state);
+        outcome.map_err(|reason| reason.refusal(name))?;
+        self.tell();
+        self.wake();
+        // Of one that is left behind nobody takes notice.
+        if let Err(error) = self.store().forget_beat(name) {
+            tracing::debug!(%error, "a removed gateway's last sign of life stays where it is");
+        }
+        Ok(())
     }
 }
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use engine::limits::GATEWAY_GIVE_UP_MS;
-use engine::target::{FabricConfig, GroupState as AnaState, PortConfig, Target, TargetError};
+use engine::target::{Directives, FabricConfig, GroupState as AnaState, PortConfig, Target, TargetError};
 
 use super::decision::Decision;
-use super::local_fabric::LocalFabric;
+use super::local_fabric::{LocalFabric, standby};
 use super::member::Places;
 use super::state::GroupState;
 
@@ -73,6 +73,7 @@ impl Serving {
         self.open.clear();
         self.left_out.clear();
         (self.suspended_ms, self.has_given_up) = (None, false);
+        // With the next number every image is a different one for the target, which opens it again on a new connection.
         self.opening += 1;
     }
 
@@ -87,16 +88,22 @@ impl Serving {
         (has_lease, now_ms): (bool, u64),
     ) -> Adjusted {
         let mut adjusted = Adjusted::Unchanged;
+        // What ends comes first, and in a change of its own: opening something else may wait for a cluster or fail, and meanwhile
+        // the next owner waits for these images.
         let hold: BTreeSet<u32> = self.hold.intersection(&decision.hold).copied().collect();
         let open: BTreeSet<u32> = self.open.intersection(&decision.open).copied().collect();
         if (&hold, &open) != (&self.hold, &self.open) {
-            if let Err(error) = target.apply(&without(target.config(), &hold, &open)) {
+            let fabric = inaccessible(target.config(), &open);
+            let directives = without(target.directives(), &fabric, &hold);
+            if let Err(error) = target.apply_directed(&fabric, &directives) {
                 return self.failed(&error, now_ms);
             }
             tracing::info!(?hold, ?open, "load-balancing groups are let go of");
+            // Recorded only after the target has let go: the group's state says so to the next owner because of it.
             (self.hold, self.open) = (hold, open);
             adjusted = Adjusted::Changed;
         }
+        // After letting go, which needs no lease, and before taking anything: without one, others may have taken over already.
         if !has_lease {
             self.wait_suspended(target, now_ms);
             return adjusted;
@@ -108,6 +115,7 @@ impl Serving {
             Err(error) => return self.failed(&error, now_ms),
         }
         self.failing_since_ms = None;
+        // Only after the target serves them: the group's state says that the takeover is complete because of it.
         if (&self.hold, &self.open) != (&decision.hold, &decision.open) {
             (self.hold, self.open) = (decision.hold.clone(), decision.open.clone());
             tracing::info!(hold = ?self.hold, open = ?self.open, "load-balancing groups are served");
@@ -123,6 +131,7 @@ impl Serving {
             tracing::warn!(
                 "the group's cluster does not answer: hosts are told to try elsewhere what is under way here"
             );
+            // Hosts repeat these commands elsewhere from now on: this gateway must come back on new connections (`has_given_up`).
             target.give_up_commands();
             self.has_given_up = true;
         }
@@ -137,7 +146,7 @@ impl Serving {
         decision: &Decision,
         now_ms: u64,
     ) -> Result<bool, TargetError> {
-        let served = target.config();
+        let (served, directed) = (target.config(), target.directives());
         let is_time = now_ms >= self.tried_ms + TRY_AGAIN_MS;
         let mut left_out = if is_time { Places::new() } else { self.left_out.clone() };
         let wish = |left_out: &Places| {
@@ -146,12 +155,15 @@ impl Serving {
                 open: &decision.open,
                 ..self.view(state, name, &served.ports)
             };
-            LocalFabric { left_out, ..view }.build()
+            let view = LocalFabric { left_out, ..view };
+            let fabric = view.build();
+            let directives = view.directives(&fabric);
+            (fabric, directives)
         };
-        let mut wanted = wish(&left_out);
+        let (mut wanted, mut directives) = wish(&left_out);
         let mut is_new = false;
-        while wanted != served {
-            match target.apply(&wanted) {
+        while (&wanted, &directives) != (&served, &directed) {
+            match target.apply_directed(&wanted, &directives) {
                 Ok(_) => {
                     is_new = true;
                     break;
@@ -165,7 +177,7 @@ impl Serving {
                     }
                     // One less each time, so that this ends.
                     left_out.insert(place);
-                    wanted = wish(&left_out);
+                    (wanted, directives) = wish(&left_out);
                 }
                 Err(error) => return Err(error),
             }
@@ -205,14 +217,8 @@ fn inaccessible(mut fabric: FabricConfig, open: &BTreeSet<u32>) -> FabricConfig 
     fabric
 }
 
-/// The same with no more than these load-balancing groups.
-fn without(fabric: FabricConfig, hold: &BTreeSet<u32>, open: &BTreeSet<u32>) -> FabricConfig {
-    let mut fabric = inaccessible(fabric, open);
-    for subsystem in &mut fabric.subsystems {
-        for namespace in &mut subsystem.namespaces {
-            let is_image = matches!(namespace.backend, engine::backend::BackendConfig::Rbd(_));
-            namespace.standby |= is_image && !hold.contains(&namespace.ana_group);
-        }
-    }
-    fabric
+/// The same, with no more images of this configuration than those of these load-balancing groups.
+fn without(mut directives: Directives, fabric: &FabricConfig, hold: &BTreeSet<u32>) -> Directives {
+    directives.standby.extend(standby(fabric, hold));
+    directives
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::config::namespace::absolute;
+use crate::config::paths::absolute;
 
 /// A group of gateways, and how its cluster is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ const GROUP_PREFIX: &str = "ana.";
 pub(crate) struct GroupState {
     /// Grows by one with each change; 0 is a group that is not there yet.
     pub(crate) version: u64,
-    /// What is served, without ports, ANA states and standby, which each gateway has of its own.
+    /// What is served, without ports and ANA states, which each gateway has of its own.
     pub(crate) config: FabricConfig,
     /// The gateways, by their names.
     pub(crate) gateways: BTreeMap<String, Gateway>,
@@ -53,8 +53,9 @@ pub(crate) struct Gateway {
 }
 
 /// Whether a gateway may serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "GatewayLife")]
 pub(crate) enum Life {
     /// It may.
     Alive,
@@ -65,7 +66,7 @@ pub(crate) enum Life {
 }
 
 /// Where hosts find a gateway.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Listener {
     pub(crate) address: String,
@@ -96,8 +97,9 @@ pub(crate) struct Owner {
 }
 
 /// How far a load-balancing group's owner has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "LoadBalancingState")]
 pub(crate) enum Phase {
     /// It serves.
     Serving,
@@ -407,5 +409,26 @@ mod tests {
         }
         assert_eq!(state.register(&owner("one more", 1), &[]), Err(GroupFull));
         assert_eq!(state.register(&owner("g3", 2), &[]), Ok(3));
+    }
+
+    #[test]
+    fn a_former_groups_configuration_is_read() {
+        // As the version before one schema of configuration wrote it.
+        let recorded = include_str!("recorded/group.json");
+        let pair = |key: &str, value: &str| (key.to_owned(), value.as_bytes().to_vec());
+        let pairs =
+            Pairs::from([pair(FORMAT_KEY, FORMAT), pair(VERSION_KEY, "7"), pair(CONFIG_KEY, recorded)]);
+        let config = GroupState::of_pairs(&pairs).unwrap().config;
+        let subsystem = &config.subsystems[0];
+        assert_eq!(
+            subsystem.namespaces.iter().map(|n| (n.nsid, n.ana_group)).collect::<Vec<_>>(),
+            [(4, 1), (5, 1)]
+        );
+        let image = subsystem.namespaces[0].backend.to_owned();
+        assert!(matches!(image, engine::backend::BackendConfig::Rbd(image) if image.image == "a disk"));
+        assert_eq!((subsystem.command_quiesce_ms, config.referrals.len()), (Some(60_500), 2));
+        // Nothing that must be kept is lost when it is written again.
+        let again = GroupState { config: config.clone(), version: 8, ..GroupState::default() };
+        assert_eq!(GroupState::of_pairs(&again.pairs(8)).unwrap().config, config);
     }
 }

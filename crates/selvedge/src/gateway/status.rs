@@ -8,7 +8,8 @@ use super::lease::Peers;
 use super::state::{GroupState, Life, Listener, Phase};
 
 /// A group, as one of its gateways sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "GatewayGroup")]
 pub(crate) struct GroupStatus {
     /// `POOL[/NAMESPACE]/GROUP`.
     pub(crate) group: String,
@@ -22,7 +23,8 @@ pub(crate) struct GroupStatus {
 }
 
 /// A gateway.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "Gateway")]
 pub(crate) struct GatewayStatus {
     pub(crate) name: String,
     pub(crate) number: u16,
@@ -37,7 +39,8 @@ pub(crate) struct GatewayStatus {
 }
 
 /// A load-balancing group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "LoadBalancingGroup")]
 pub(crate) struct LoadBalancingStatus {
     pub(crate) id: u32,
     pub(crate) preferred: String,

@@ -4,12 +4,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use chart::units;
 use serde::{Deserialize, Serialize};
 
 use super::paths::PathReport;
 use super::queues::{AutoReport, MatchReport};
 use super::table::{Side, Table};
-use super::units;
 use crate::bench::histogram::{LatencyNs, Tally};
 use crate::bench::job::Verified;
 use crate::bench::run::Outcome;

@@ -64,8 +64,8 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::chart::Unit;
     use crate::report::document::Column;
+    use chart::Unit;
 
     fn column(key: &str, unit: Option<Unit>) -> Column {
         Column { name: key.to_owned(), key: key.to_owned(), unit }

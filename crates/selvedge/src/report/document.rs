@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::chart::{Chart, Unit};
+use chart::{Chart, Unit};
 
 /// A whole report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+use chart::markup::identifier;
+use chart::svg::{self, Look};
 use serde_json::Value;
 
 use super::document::Document;
-use super::markup::identifier;
-use super::svg::{self, Look};
 use super::{csv, markdown, page};
 use crate::failure::Failure;
 

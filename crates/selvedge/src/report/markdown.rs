@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use chart::markup::identifier;
+use chart::units;
+
 use super::document::{Cell, Column, DataTable, Document, FactGroup, Finding, FindingKind};
-use super::markup::identifier;
-use super::units;
 
 /// The report.
 pub(crate) fn render(document: &Document) -> String {

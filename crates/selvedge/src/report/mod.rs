@@ -2,21 +2,17 @@
 //! and asks nothing.
 
 pub(crate) mod bench;
-pub(crate) mod chart;
 pub(crate) mod csv;
 pub(crate) mod document;
 pub(crate) mod fio;
 pub(crate) mod folder;
 pub(crate) mod markdown;
-pub(crate) mod markup;
 pub(crate) mod page;
 pub(crate) mod paths;
 pub(crate) mod queues;
 #[cfg(test)]
 pub(crate) mod sample;
-pub(crate) mod svg;
 pub(crate) mod table;
-pub(crate) mod units;
 pub(crate) mod utc;
 
 use std::fmt;

@@ -1,10 +1,10 @@
 //! What each path of a run carried, as text and as JSON. Measuring is the workers'.
 
-use engine::initiator::{ConnectionReport, LaneReport, PathStatus};
+use chart::units;
+use engine::initiator::{ConnectionReport, PathShare, PathStatus};
 use serde::Serialize;
 
 use super::table::{Side, Table};
-use super::units;
 
 /// A path and all that was done on it.
 #[derive(Clone, Debug, Serialize)]
@@ -26,24 +26,24 @@ pub(crate) struct PathReport {
 
 impl PathReport {
     /// All paths, each with what every worker did there.
-    pub(crate) fn all(paths: &[(PathStatus, Vec<LaneReport>)]) -> Vec<Self> {
-        let total: u64 = paths.iter().flat_map(|(_, lanes)| lanes).map(|lane| lane.commands).sum();
-        paths.iter().map(|(status, lanes)| Self::new(status, lanes, total)).collect()
+    pub(crate) fn all(paths: &[(PathStatus, Vec<PathShare>)]) -> Vec<Self> {
+        let total: u64 = paths.iter().flat_map(|(_, shares)| shares).map(|share| share.commands).sum();
+        paths.iter().map(|(status, shares)| Self::new(status, shares, total)).collect()
     }
 
-    fn new(status: &PathStatus, lanes: &[LaneReport], total: u64) -> Self {
-        let sum = |of: fn(&LaneReport) -> u64| lanes.iter().map(of).sum::<u64>();
-        let ios = sum(|lane| lane.commands);
+    fn new(status: &PathStatus, shares: &[PathShare], total: u64) -> Self {
+        let sum = |of: fn(&PathShare) -> u64| shares.iter().map(of).sum::<u64>();
+        let ios = sum(|share| share.commands);
         let over = |value: f64, by: u64| if by > 0 { value / by as f64 } else { 0.0 };
         Self {
             status: status.clone(),
             ios,
-            bytes: sum(|lane| lane.bytes),
+            bytes: sum(|share| share.bytes),
             share_percent: over(100.0 * ios as f64, total),
-            lat_mean_ns: over(sum(|lane| lane.latency_ns) as f64, ios),
-            requeued: sum(|lane| lane.requeued),
-            in_flight: sum(|lane| u64::from(lane.in_flight)),
-            connections: lanes.iter().flat_map(|lane| lane.connections.clone()).collect(),
+            lat_mean_ns: over(sum(|share| share.latency_ns) as f64, ios),
+            requeued: sum(|share| share.requeued),
+            in_flight: sum(|share| u64::from(share.in_flight)),
+            connections: shares.iter().flat_map(|share| share.connections.clone()).collect(),
         }
     }
 

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use chart::units;
 use serde::Serialize;
 
 use super::table::{Side, Table};
-use super::units;
 use crate::bench::auto_queues::Trial;
 
 /// Queues that are told one by one in the text; the JSON has all.

@@ -1,6 +1,7 @@
 //! A sweep in words: what limits, which number of queues to use and why, what was seen, what to be careful with. Each
 //! statement follows from a rule that is told with it; it measures nothing.
 
+use chart::units;
 use serde::{Deserialize, Serialize};
 
 use super::family::{Along, Family, Workload, families, workloads};
@@ -8,7 +9,6 @@ use super::plan::Plan;
 use super::statistics::compare;
 use super::summary::{LatencySummary, Summary};
 use crate::report::document::{Finding, FindingKind};
-use crate::report::units;
 
 /// What comes this close to the best is as good.
 const AS_GOOD: f64 = 0.95;

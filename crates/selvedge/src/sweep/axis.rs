@@ -52,7 +52,7 @@ fn doubling(from: &str, to: &str) -> Result<Vec<String>, String> {
     let number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"));
     let (from, to) = (number(from)?, number(to)?);
     if from == 0 || from > to {
-        return Err(format!("{from} to {to} is no range of what can be doubled"));
+        return Err(format!("{from} to {to} is not a range that can be doubled"));
     }
     let below =
         std::iter::successors(Some(from), |value| value.checked_mul(2)).take_while(|value| *value < to);

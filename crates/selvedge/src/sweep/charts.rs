@@ -1,12 +1,13 @@
 //! The pictures of a sweep: which there are, and the points in them. How they are drawn is `report`'s.
 
+use chart::units;
+use chart::{Axis, Chart, Drawing, Heat, Mark, Point, Scale, Series, Style, Unit};
+
 use super::advice::knee;
 use super::family::{Along, Family, Workload, families, workloads};
 use super::measurement::QUANTILES;
 use super::plan::Plan;
 use super::summary::{LatencySummary, Quantity, Summary};
-use crate::report::chart::{Axis, Chart, Drawing, Heat, Mark, Point, Scale, Series, Style, Unit};
-use crate::report::units;
 
 /// Lines in one picture; with more, nobody can tell them apart.
 const LINES_MAX: usize = 8;
@@ -244,14 +245,15 @@ fn marks(plan: &Plan, families: &[Family<'_>], latency: fn(&Summary) -> &Latency
     let mut marks = Vec::new();
     if let Some(target) = plan.latency_target_ns {
         let label = units::time_ns(target as f64);
-        marks.push(Mark { x: None, y: Some(target as f64), label });
+        marks.push(Mark { x: None, y: Some(target as f64), until: None, label });
     }
     let most =
         |family: &&Family<'_>| family.members.iter().map(|summary| summary.iops.mean).fold(0.0, f64::max);
     let best = families.iter().take(LINES_MAX).max_by(|a, b| most(a).total_cmp(&most(b)));
     if let Some(summary) = best.and_then(|best| knee(plan, &best.members, latency)) {
         let label = format!("knee: {} IOPS", units::count(summary.iops.mean));
-        marks.push(Mark { x: Some(summary.iops.mean), y: Some(latency(summary).p99_ns.mean), label });
+        let (x, y) = (Some(summary.iops.mean), Some(latency(summary).p99_ns.mean));
+        marks.push(Mark { x, y, until: None, label });
     }
     marks
 }

@@ -1,14 +1,14 @@
 //! Two sweeps side by side: the points they have in common, how many times as much the second does, and whether that is
 //! more than chance. It measures nothing and decides nothing about where the sweeps come from.
 
+use chart::units;
+use chart::{Axis, Chart, Drawing, Mark, Point, Scale, Series, Style, Unit};
 use serde::Serialize;
 
 use super::plan::Plan;
 use super::statistics::{self, Comparison};
 use super::summary::{Quantity, Summary};
-use crate::report::chart::{Axis, Chart, Drawing, Mark, Point, Scale, Series, Style, Unit};
 use crate::report::document::{Cell, Column, DataTable, Document, FactGroup, Finding, FindingKind};
-use crate::report::units;
 
 /// One of two sweeps.
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ impl Compared {
             x: Axis { label: "point".to_owned(), unit: Unit::Count, scale: Scale::Linear },
             y: Axis { label: format!("ratio of {what}"), unit: Unit::Ratio, scale: Scale::Linear },
             drawing: Drawing::Lines(vec![Series { name: String::new(), style: Style::Dots, points }]),
-            marks: vec![Mark { x: None, y: Some(1.0), label: "equal".to_owned() }],
+            marks: vec![Mark { x: None, y: Some(1.0), until: None, label: "equal".to_owned() }],
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use chart::units;
 use serde_json::{Value, json};
 
 use super::advice::Surroundings;
@@ -15,7 +16,6 @@ use crate::failure::Failure;
 use crate::fio::json::FioRun;
 use crate::report::document::{Document, FactGroup};
 use crate::report::table::{Side, Table};
-use crate::report::units;
 
 /// What the JSON looks like. Names stay; new ones may come.
 pub(crate) const FORMAT: u32 = 1;

@@ -1,10 +1,11 @@
 //! The table of a sweep's points: what varies, what was measured, how sure it is. How tables look is `report`'s.
 
+use chart::Unit;
+
 use super::plan::Plan;
 use super::point::in_words;
 use super::summary::{Quantity, Summary};
 use crate::flags::sweep::AXES;
-use crate::report::chart::Unit;
 use crate::report::document::{Cell, Column, DataTable};
 
 /// A column of measurements: name, key, unit, and the cell of a point.

@@ -4,8 +4,9 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use chart::units;
+
 use crate::report::table::Side;
-use crate::report::units;
 
 /// Somewhere one can be in a view, with a table of its own.
 pub(crate) trait Place: Clone + fmt::Debug + PartialEq {

@@ -2,7 +2,6 @@
 //! rates), in `initiator` a run of `selvedge bench`, and what both have in common: tables, what of them is chosen, keys, and
 //! how that is drawn. It asks nobody: the commands do.
 
-pub(crate) mod exposition;
 pub(crate) mod grid;
 pub(crate) mod initiator;
 pub(crate) mod keys;

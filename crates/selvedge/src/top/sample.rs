@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use engine::target::Measured;
 use serde::Deserialize;
 
-use super::exposition::{self, Measured};
 use super::printable;
 
 /// The end of the bucket that has none.
@@ -155,7 +155,7 @@ impl Sample {
     pub(crate) fn read(at: Duration, status: Status, metrics: &str) -> Result<Self, String> {
         let mut sample = Self { at, started_s: f64::NAN, ..Self::default() };
         let mut queues = Queues::new();
-        for measured in exposition::read(metrics) {
+        for measured in Measured::all(metrics) {
             sample.take(&measured, &mut queues);
         }
         if sample.started_s.is_nan() {

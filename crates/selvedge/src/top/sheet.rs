@@ -70,7 +70,7 @@ pub(super) fn bar(share: f64, width: usize) -> String {
 fn table<P: Place>(view: &View<P>, known: &P::Known, width: usize, room: usize) -> Vec<Line<'static>> {
     let level = view.level();
     let Some(grid) = level.grid(known) else {
-        return vec![Line::styled("it is not there any more; Esc goes back", ALARM)];
+        return vec![Line::styled("it no longer exists; Esc goes back", ALARM)];
     };
     let chosen = level.index(&grid.rows);
     let columns = fitting(&grid, level.column, width);

@@ -1,6 +1,8 @@
 //! Where one can be in `selvedge top`: for each place its columns, its rows and what a row leads to. Which of them is chosen
 //! is the view's, and how wide a column becomes is the sheet's.
 
+use chart::units;
+
 use super::grid::{
     Cell, Column, Grid, Place, Row, bandwidth, busiest_first, bytes, column, named, number, rate, shown,
     time_us, words,
@@ -10,7 +12,6 @@ use super::rates::{
 };
 use super::sample::UNBOUNDED;
 use crate::report::table::Side;
-use crate::report::units;
 
 /// Where one is.
 #[derive(Clone, Debug, PartialEq, Eq)]

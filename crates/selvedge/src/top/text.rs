@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use chart::units;
+
 use super::grid::{Grid, Place as _};
 use super::rates::{Flow, Rates};
 use super::target_place::{TargetPlace, percentile_text};
 use super::watch::Watch;
 use crate::report::table::Table;
-use crate::report::units;
 
 /// What is said of the whole target.
 pub(crate) fn summary(rates: &Rates) -> Vec<String> {
@@ -28,7 +29,7 @@ pub(crate) fn summary(rates: &Rates) -> Vec<String> {
         ),
     ];
     if rates.omitted > 0 {
-        lines.push(format!("not told of: {} beyond the target's limit", units::grouped(rates.omitted)));
+        lines.push(format!("not shown: {} beyond the target's limit", units::grouped(rates.omitted)));
     }
     lines
 }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::topology::{
+use chart::units::plural;
+use serde::Serialize;
+use topology::{
     CpuSet, Flow, InitiatorQueues, Interface, InterfaceKind, Leg, ReceiveQueue, Steering, Topology, legs,
 };
-use serde::Serialize;
 
 use super::survey::{Course, name};
-use crate::report::units::plural;
 
 /// A statement about the machine.
 #[derive(Debug, PartialEq, Eq, Serialize)]

@@ -1,15 +1,15 @@
 //! A survey as one HTML page: what is not as it should be, the picture, the tables.
 
+use chart::Unit;
+use chart::svg::Look;
 use serde_json::Value;
 
 use super::picture::{TITLE, picture, summary};
 use super::sheets::{self, Sheet};
 use super::survey::Survey;
 use super::text::{NO_FLOWS, has_queues, machine};
-use crate::report::chart::Unit;
 use crate::report::document::{Cell, Column, DataTable, Document, Finding, FindingKind};
 use crate::report::page::{Figure, render_with};
-use crate::report::svg::Look;
 use crate::report::table::Side;
 
 /// The page, with all that was seen in it for programs.

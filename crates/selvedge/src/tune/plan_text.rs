@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use engine::topology::Topology;
-use engine::topology::model::{Costs, Load, Modelled, simulate};
-use engine::topology::plan::{Plan, Standing, applied};
+use chart::units::{count, plural};
 use serde::Serialize;
+use topology::Topology;
+use topology::model::{Costs, Load, Modelled, simulate};
+use topology::plan::{Plan, Standing, applied};
 
 use crate::report::table::{Side, Table};
-use crate::report::units::{count, plural};
 
 /// A plan, and what a model says of it where that was asked for.
 #[derive(Debug, Serialize)]

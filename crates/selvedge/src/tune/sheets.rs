@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use engine::topology::{
+use chart::units::grouped;
+use topology::{
     Channels, Flow, FlowOwner, FlowSource, Interface, InterfaceKind, Leg, QueueCount, ReceiveQueue, Rss,
     RssFields, RssFunction, Steering, TransmitQueue,
 };
 
 use super::survey::{Survey, name};
 use crate::report::table::Side;
-use crate::report::units::grouped;
 
 /// A table.
 pub(super) struct Sheet {
@@ -118,7 +118,7 @@ pub(super) fn queues(interface: &Interface) -> String {
 
 /// `128 entries, all queues`, `128 entries, queues 0-1,4-5`.
 fn table(rss: &Rss, queue_count: usize) -> String {
-    let named: engine::topology::CpuSet = rss.table.iter().copied().collect();
+    let named: topology::CpuSet = rss.table.iter().copied().collect();
     let which = match named.len() {
         count if count == queue_count => "all queues".to_owned(),
         1 => format!("queue {named}"),
@@ -192,7 +192,7 @@ pub(super) fn interface_queues(survey: &Survey, interface: &Interface) -> Sheet 
         let receive = interface.receive.iter().find(|queue| queue.index == index);
         let transmit = interface.transmit.iter().find(|queue| queue.index == index);
         let interrupt = receive.and_then(|queue| queue.interrupt.as_ref());
-        let cpu = interrupt.and_then(engine::topology::Interrupt::cpu);
+        let cpu = interrupt.and_then(topology::Interrupt::cpu);
         vec![
             index.to_string(),
             or_nothing(interrupt.map(|interrupt| interrupt.irq)),
@@ -347,7 +347,7 @@ const UNSEEN: &[(&str, &str, Side)] = &[
 
 /// What could not be read.
 pub(super) fn unseen(survey: &Survey) -> Sheet {
-    let row = |shortfall: &engine::topology::Shortfall| {
+    let row = |shortfall: &topology::Shortfall| {
         vec![shortfall.what.clone(), shortfall.reason.clone(), yes(shortfall.needs_root).to_owned()]
     };
     Sheet {

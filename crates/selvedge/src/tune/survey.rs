@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use engine::topology::{Flow, FlowOwner, Interface, InterfaceKind, Leg, Topology, course, legs};
 use serde::Serialize;
+use topology::{Flow, FlowOwner, Interface, InterfaceKind, Leg, Topology, course, legs};
 
 use super::findings::{Finding, findings};
 use crate::failure::Failure;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use engine::topology::{CpuSet, FlowOwner, FlowSource, Shortfall, Topology, Worker};
 use serde::Deserialize;
+use topology::{CpuSet, FlowOwner, FlowSource, Shortfall, Topology, Worker};
 
 use crate::control::client::Client;
 use crate::control::endpoint::{Endpoint, default_folders, living_sockets};
@@ -69,7 +69,7 @@ fn ask(path: &Path) -> Result<Status, String> {
     client.and_then(|client| client.get("/v1/status")).map_err(|failure| failure.line().unwrap_or_default())
 }
 
-fn is_unnamed(flow: &engine::topology::Flow) -> bool {
+fn is_unnamed(flow: &topology::Flow) -> bool {
     matches!(flow.owner, FlowOwner::Target { pid: Some(_) }) && flow.queue_id.is_none()
 }
 
@@ -106,7 +106,7 @@ fn name(topology: &mut Topology, status: &Status) {
 
 #[cfg(test)]
 mod tests {
-    use engine::topology::sample;
+    use topology::sample;
 
     use super::*;
 

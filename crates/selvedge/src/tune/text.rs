@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use engine::topology::{Interface, InterfaceKind, Topology};
+use chart::units::plural;
+use topology::{Interface, InterfaceKind, Topology};
 
 use super::sheets::{self, Sheet};
 use super::survey::Survey;
 use crate::report::table::Table;
-use crate::report::units::plural;
 
 /// Columns of a terminal that sentences are broken at.
 const COLUMNS: usize = 100;
@@ -58,7 +58,7 @@ pub(super) fn has_queues(interface: &Interface) -> bool {
 /// The machine in a line.
 pub(super) fn machine(topology: &Topology) -> String {
     let processors = &topology.processors;
-    let threads = processors.cores.iter().map(engine::topology::CpuSet::len).max().unwrap_or(1);
+    let threads = processors.cores.iter().map(topology::CpuSet::len).max().unwrap_or(1);
     let mut text = format!("Linux {}, CPUs {}", topology.kernel, processors.online);
     if threads > 1 {
         text.push_str(&format!(" ({}, {threads} CPUs each)", plural(processors.cores.len() as u64, "core")));

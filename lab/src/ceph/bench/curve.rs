@@ -1,12 +1,14 @@
 //! Throughput against latency, step by step up to saturation, of librbd alone and through the gateway, on three copies of
 //! everything. It keeps out how a run is made and how a picture is drawn.
 
+use chart::svg::Look;
+use chart::{Axis, Chart, Drawing, Point, Scale, Series, Style, Unit};
+
 use super::run::{Figure, Group, Plan, Run};
 use super::stand::Stand;
 use super::way::Way;
 use super::workload::Workload;
 use super::{Keep, Order};
-use crate::picture::{self, Curve};
 use crate::table::{Table, short, whole};
 
 const PART: &str = "curve";
@@ -100,14 +102,24 @@ pub(super) fn picture(runs: &[Run]) -> Option<String> {
         for (which, latency) in latencies {
             let points = STEPS_PERCENT.into_iter().filter_map(|percent| {
                 let group = step(runs, way, percent);
-                Some((group.median(Run::iops)?, group.median(latency)? / 1000.0))
+                Some(Point::new(group.median(Run::iops)?, group.median(latency)? * 1000.0))
             });
-            curves.push(Curve { name: format!("{who}, {which}"), points: points.collect() });
+            let name = format!("{who}, {which}");
+            curves.push(Series { name, style: Style::Solid, points: points.collect() });
         }
     }
     let title = format!("Latency by load: {}, three copies", WORKLOAD.name);
     let is_empty = curves.iter().all(|curve| curve.points.is_empty());
-    (!is_empty).then(|| picture::decades(&title, "IOPS", "latency (ms)", &curves))
+    let chart = Chart {
+        id: PART.to_owned(),
+        title,
+        caption: String::new(),
+        x: Axis { label: "IOPS".to_owned(), unit: Unit::Iops, scale: Scale::Linear },
+        y: Axis { label: "latency".to_owned(), unit: Unit::Nanoseconds, scale: Scale::Log10 },
+        drawing: Drawing::Lines(curves),
+        marks: Vec::new(),
+    };
+    (!is_empty).then(|| chart::svg::draw(&chart, Look::File))
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ mod workload;
 
 use std::path::PathBuf;
 
+use clap::{Args, ValueEnum, value_parser};
+
 use super::config::Shape;
 use crate::baseline::Journal;
 use crate::emulator::link::Dice;
@@ -26,29 +28,33 @@ const MEMORY_MIB: u64 = 128;
 const DISK_MIB: u64 = 512;
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
     Cost,
     Knobs,
     Curve,
 }
 
-impl Part {
-    pub(super) const ALL: [(&str, Part); 3] =
-        [("cost", Part::Cost), ("knobs", Part::Knobs), ("curve", Part::Curve)];
-}
-
 /// What is to be measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Bench {
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bench {
+    /// The selvedge to measure
+    #[arg(long, value_name = "PATH")]
     pub(super) program: String,
+    /// Where runs.jsonl, README.md and curve.svg go
+    #[arg(long, value_name = "DIR", default_value = "ceph")]
     pub(super) output: PathBuf,
+    /// Of which the medians count
+    #[arg(long, value_name = "N", default_value = "5", value_parser = value_parser!(u32).range(1..=100))]
     pub(super) rounds: u32,
-    /// Of each run, without its ramp.
+    /// Of each run, after one second of ramp
+    #[arg(long, value_name = "S", default_value = "5", value_parser = value_parser!(u32).range(1..=600))]
     pub(super) seconds: u32,
-    /// Only this part.
+    /// Only this part
+    #[arg(long)]
     pub(super) only: Option<Part>,
-    /// Of the order of runs.
+    /// Seed of the order of runs [default: random, and kept]
+    #[arg(long, value_name = "N", default_value_t = crate::command_line::chance(), hide_default_value = true)]
     pub(super) seed: u64,
 }
 

@@ -36,12 +36,20 @@ const fn round(outage: Outage, is_quiet: bool) -> Round {
     Round { outage, is_quiet }
 }
 
-/// Many rounds by chance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Campaign {
+/// Many random rounds.
+#[derive(clap::Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Campaign {
+    /// The selvedge to try
+    #[arg(long, value_name = "PATH")]
     pub(super) program: String,
+    /// Where its files and the logs go
+    #[arg(long, value_name = "DIR", default_value = "gateways")]
     pub(super) output: PathBuf,
+    /// Half an hour by default
+    #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub(super) rounds: u32,
+    /// Seed of everything random [default: random, and printed]
+    #[arg(long, value_name = "N", default_value_t = crate::command_line::chance(), hide_default_value = true)]
     pub(super) seed: u64,
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use nvme::{Status, SubmissionEntry};
 
-use super::candidate::{Access, Candidate};
-use super::estimate::class_of;
-use super::lane::{ConnectionReport, Lane};
-use super::policy::Chooser;
+use super::distance::current_cpu;
+use super::path_connections::{ConnectionReport, PathConnections};
+use super::paths::Paths;
+use super::policy::{Access, Candidate, Chooser, class_of};
 use super::retry::{self, Verdict};
-use super::set::{Paths, Shared};
-use crate::initiator::{Completion, Data, InitiatorError, Request};
+use super::shared::Shared;
+use crate::initiator::driver::CommandQueues;
+use crate::initiator::{Completion, Data, Ended, InitiatorError, Lost, Request};
 use crate::ring::{Buffer, Event, Moment, Ring, now};
 
 /// While commands wait for a path, this often it is looked whether they still may.
@@ -42,7 +43,7 @@ struct Command {
 /// What a command that rests waits for.
 #[derive(Clone, Copy, Debug)]
 enum Until {
-    /// Its answer was lost with this incarnation of a path, which has to come to rest.
+    /// Its answer was lost with this association of a path, which has to come to rest.
     AtRest(usize, u64),
     /// This time.
     Moment(Moment),
@@ -58,7 +59,7 @@ pub struct PathQueues {
     worker: u16,
     workers: u16,
     generation: u64,
-    lanes: Vec<Lane>,
+    connections: Vec<PathConnections>,
     candidates: Vec<Candidate>,
     chooser: Chooser,
     commands: Vec<Command>,
@@ -66,17 +67,21 @@ pub struct PathQueues {
     waiting: VecDeque<u32>,
     /// Commands that are held, or sent again later.
     resting: Vec<(u32, Until)>,
-    completions: VecDeque<Completion>,
+    ended: VecDeque<Ended>,
     /// There is no path that commands may wait for.
-    failed: Option<InitiatorError>,
+    failed: Option<Arc<InitiatorError>>,
     clock: Moment,
+    /// The most bytes of one command that all paths take.
+    transfer_length_min: usize,
+    /// The processor that the thread was on when it last came round, for the policy that asks how far a path is from it.
+    cpu: usize,
     /// Under this number others wake the thread.
     waker: u64,
 }
 
 /// What one thread did on one path.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct LaneReport {
+pub struct PathShare {
     /// Commands completed, and their bytes.
     pub commands: u64,
     /// Bytes of data of these commands.
@@ -109,16 +114,18 @@ impl PathQueues {
             worker,
             workers: workers.max(1),
             generation: 0,
-            lanes: (0..count).map(|index| Lane::new(index, token_base)).collect(),
+            connections: (0..count).map(|index| PathConnections::new(index, token_base)).collect(),
             candidates: vec![Candidate::default(); count],
             chooser: Chooser::new(shared.options.policy),
             commands: (0..depth).map(|_| Command::default()).collect(),
             free: (0..depth as u32).rev().collect(),
             waiting: VecDeque::with_capacity(depth),
             resting: Vec::new(),
-            completions: VecDeque::with_capacity(depth),
+            ended: VecDeque::with_capacity(depth),
             failed: None,
             clock: ring.now(),
+            transfer_length_min: usize::MAX,
+            cpu: 0,
             waker,
             shared,
         };
@@ -128,22 +135,16 @@ impl PathQueues {
 
     /// Whether a path takes commands.
     pub fn is_ready(&self) -> bool {
-        self.lanes.iter().any(Lane::is_ready)
+        self.connections.iter().any(PathConnections::is_ready)
     }
 
     /// Whether all paths that are live take commands: the moment to begin.
     pub fn is_settled(&self) -> bool {
-        self.shared.paths.iter().zip(&self.lanes).all(|(path, lane)| path.live() == 0 || lane.is_ready())
-    }
-
-    /// Why there is no path that commands may wait for. They fail for as long as it is so.
-    pub const fn error(&self) -> Option<&InitiatorError> {
-        self.failed.as_ref()
-    }
-
-    /// Commands that `submit` takes now.
-    pub const fn free_slots(&self) -> usize {
-        self.free.len()
+        self.shared
+            .paths
+            .iter()
+            .zip(&self.connections)
+            .all(|(path, connections)| path.live() == 0 || connections.is_ready())
     }
 
     /// Commands that are outstanding, wherever they are.
@@ -156,16 +157,253 @@ impl PathQueues {
         self.waiting.len() + self.resting.len()
     }
 
-    /// Whether a socket may have more to read.
-    pub fn has_more(&self) -> bool {
-        self.lanes.iter().any(Lane::has_more)
+    /// What was done on each path, in their order, with what the system says of the connections.
+    pub fn report(&self) -> Vec<PathShare> {
+        let report = |share: &PathConnections| PathShare {
+            commands: share.tally.commands,
+            bytes: share.tally.bytes,
+            latency_ns: share.tally.latency_ns,
+            requeued: share.tally.requeued,
+            in_flight: share.in_flight,
+            connections: share.reports(),
+        };
+        self.connections.iter().map(report).collect()
+    }
+
+    /// Opens queues of paths that have come, and closes those of paths that have gone.
+    fn follow(&mut self, ring: &mut Ring, now: Moment) {
+        for at in 0..self.connections.len() {
+            let live = self.shared.paths[at].live();
+            if self.connections[at].association() != 0 && self.connections[at].association() != live {
+                self.connections[at].close(ring, true);
+                self.gather(at, now);
+                self.let_go(at);
+            }
+            if self.connections[at].association() == 0 && live != 0 && !self.shared.is_stopping() {
+                let ids = (self.worker + 1..=crate::limits::IO_QUEUES_MAX).step_by(self.workers.into());
+                if let Err((association, error)) =
+                    self.connections[at].open(ring, &self.shared.paths[at], ids)
+                {
+                    self.shared.lose(at, association, error);
+                }
+            }
+        }
+    }
+
+    /// The thread is on this processor: another than before, or with other paths.
+    fn see_from(&mut self, cpu: usize) {
+        self.cpu = cpu;
+        self.connections.iter_mut().for_each(|connections| connections.see_from(cpu));
+    }
+
+    /// Ends an association here; what had chosen it chooses anew.
+    fn let_go(&mut self, at: usize) {
+        while let Some(place) = self.connections[at].backlog.pop_front() {
+            self.connections[at].in_flight -= 1;
+            self.connections[at].tally.requeued += 1;
+            self.waiting.push_back(place);
+        }
+        if self.connections[at].association() != 0 && self.connections[at].leave(&self.shared.paths[at]) {
+            self.shared.bell.ring();
+        }
+    }
+
+    /// Takes in what ended on a path.
+    fn gather(&mut self, at: usize, now: Moment) {
+        while let Some(ended) = self.connections[at].pop() {
+            let place = ended.user() as u32;
+            let association = self.connections[at].association();
+            self.connections[at].in_flight -= 1;
+            match ended {
+                Ended::Answered(completion) => self.answered(place, at, completion, now),
+                Ended::Lost(lost) => self.lost(place, at, association, lost.data),
+            }
+        }
+    }
+
+    /// A command's answer was lost.
+    fn lost(&mut self, place: u32, at: usize, association: u64, data: Option<Buffer>) {
+        self.connections[at].tally.requeued += 1;
+        let command = &mut self.commands[place as usize];
+        command.take_back(data);
+        if retry::is_harmless_twice(command.entry.opcode) || self.shared.paths[at].is_at_rest(association) {
+            self.waiting.push_back(place);
+        } else {
+            self.resting.push((place, Until::AtRest(at, association)));
+        }
+    }
+
+    fn answered(&mut self, place: u32, at: usize, completion: Completion, now: Moment) {
+        let command = &mut self.commands[place as usize];
+        let connections = &mut self.connections[at];
+        match retry::verdict(completion.status) {
+            Verdict::Deliver => {
+                if completion.status.without_flags() == Status::RESERVATION_CONFLICT
+                    && !connections.told_of_conflict
+                {
+                    connections.told_of_conflict = true;
+                    let address = self.shared.paths[at].options.address;
+                    tracing::warn!(path = %address, "the namespace is reserved by another host");
+                }
+                connections.tally.commands += 1;
+                connections.tally.bytes += u64::from(command.length);
+                connections.tally.latency_ns += now.since(command.sent).as_nanos() as u64;
+                connections.estimate.done(now, command.class, command.sent, command.ahead);
+                self.finish(place, Ended::Answered(completion));
+            }
+            Verdict::Elsewhere => {
+                connections.tally.requeued += 1;
+                command.take_back(completion.data);
+                if retry::is_about_access(completion.status) {
+                    self.shared.paths[at].doubt_ana();
+                    self.shared.bell.ring();
+                    self.waiting.push_back(place);
+                } else {
+                    // The path may be the only one, and say the same at once.
+                    self.resting.push((place, Until::Moment(now.after(PASSING_DELAY))));
+                }
+            }
+            Verdict::Again if command.retries < retry::PASSING_MAX => {
+                command.retries += 1;
+                command.take_back(completion.data);
+                self.resting.push((place, Until::Moment(now.after(PASSING_DELAY))));
+            }
+            Verdict::Again => self.finish(place, Ended::Answered(completion)),
+        }
+    }
+
+    fn finish(&mut self, place: u32, ended: Ended) {
+        let user = self.commands[place as usize].user;
+        self.free.push(place);
+        self.ended.push_back(ended.with_user(user));
+    }
+
+    /// Lets commands go on whose time has come.
+    fn wake_up(&mut self, now: Moment) {
+        let Self { resting, waiting, shared, .. } = self;
+        resting.retain(|(place, until)| {
+            let goes_on = match *until {
+                Until::AtRest(path, association) => shared.paths[path].is_at_rest(association),
+                Until::Moment(moment) => now >= moment,
+            };
+            if goes_on {
+                waiting.push_back(*place);
+            }
+            !goes_on
+        });
+    }
+
+    /// Sends the command on a path; when there is none, it is the first to wait, and the answer is false.
+    fn dispatch_or_wait(&mut self, place: u32) -> bool {
+        let (class, length) = (self.commands[place as usize].class, self.commands[place as usize].length);
+        self.look_at_paths(class);
+        if length as usize > self.transfer_length_min {
+            self.pass_over_narrow_paths(length as usize);
+        }
+        let Some(at) = self.chooser.choose(&self.candidates) else {
+            self.waiting.push_front(place);
+            return false;
+        };
+        let connections = &mut self.connections[at];
+        connections.in_flight += 1;
+        connections.estimate.sent(self.clock, connections.in_flight);
+        let command = &mut self.commands[place as usize];
+        command.sent = self.clock;
+        command.ahead = connections.in_flight;
+        if connections.backlog.is_empty() && connections.has_room() {
+            self.send(at, place);
+        } else {
+            connections.backlog.push_back(place);
+        }
+        true
+    }
+
+    /// Brings what the policies see up to date.
+    fn look_at_paths(&mut self, class: usize) {
+        let looks_at_time = self.chooser.looks_at_time() && self.connections.len() > 1;
+        for ((candidate, connections), path) in
+            self.candidates.iter_mut().zip(&self.connections).zip(&self.shared.paths)
+        {
+            *candidate = connections.candidate(path);
+            if looks_at_time && candidate.access != Access::None {
+                candidate.service_ns = connections.estimate.service_ns(class);
+                candidate.silent_ns = connections.estimate.silent_ns(self.clock, connections.in_flight);
+                candidate.idle_ns = connections.estimate.idle_ns(self.clock);
+            }
+        }
+    }
+
+    /// A command was made for the paths that were there. One that has joined since, and takes less at a time, is for others,
+    /// as long as there is another.
+    #[cold]
+    fn pass_over_narrow_paths(&mut self, length: usize) {
+        let is_wide = |connections: &PathConnections| connections.transfer_length_max() >= length;
+        let mut both = self.candidates.iter().zip(&self.connections);
+        if both.any(|(candidate, path)| candidate.access != Access::None && is_wide(path)) {
+            for (candidate, path) in self.candidates.iter_mut().zip(&self.connections) {
+                if !is_wide(path) {
+                    candidate.access = Access::None;
+                }
+            }
+        }
+    }
+
+    fn drain_backlogs(&mut self) {
+        for at in 0..self.connections.len() {
+            while self.connections[at].has_room() {
+                let Some(place) = self.connections[at].backlog.pop_front() else { break };
+                self.send(at, place);
+            }
+        }
+    }
+
+    fn send(&mut self, at: usize, place: u32) {
+        let command = &mut self.commands[place as usize];
+        let data = std::mem::take(&mut command.data);
+        let request = Request { entry: command.entry, data, user: u64::from(place) };
+        if let Err(request) = self.connections[at].submit(request) {
+            // A queue had room a moment ago; it is gone, and so will its path be.
+            self.commands[place as usize].data = request.data;
+            self.connections[at].backlog.push_front(place);
+        }
+    }
+
+    /// There is no path, and none will come: everything fails.
+    fn fail(&mut self) {
+        if self.failed.is_none() {
+            self.failed = Some(Arc::new(self.shared.error()));
+        }
+        if let Some(error) = self.failed.clone() {
+            self.fail_all(&error);
+        }
+    }
+
+    fn fail_all(&mut self, error: &Arc<InitiatorError>) {
+        let places: Vec<u32> =
+            self.waiting.drain(..).chain(self.resting.drain(..).map(|(place, _)| place)).collect();
+        for place in places {
+            let data = std::mem::take(&mut self.commands[place as usize].data).into_buffer();
+            self.finish(place, Ended::Lost(Lost { user: 0, data, error: error.clone() }));
+        }
+    }
+}
+
+impl CommandQueues for PathQueues {
+    /// Why there is no path that commands may wait for. They fail for as long as it is so.
+    fn error(&self) -> Option<&InitiatorError> {
+        self.failed.as_deref()
+    }
+
+    /// Commands that `submit` takes now.
+    fn free_slots(&self) -> usize {
+        self.free.len()
     }
 
     /// Takes a command; `flush` sends it, unless it has to wait for a path.
     ///
     /// # Errors
     /// Gives the request back when `depth` commands are outstanding.
-    pub fn submit(&mut self, request: Request) -> Result<(), Request> {
+    fn submit(&mut self, request: Request) -> Result<(), Request> {
         let Some(place) = self.free.pop() else { return Err(request) };
         let Request { entry, data, user } = request;
         let (sends, length) = match &data {
@@ -190,50 +428,53 @@ impl PathQueues {
         Ok(())
     }
 
-    /// The next completion. `Status::HOST_PATH_ERROR` says that there was no path for it.
-    pub fn pop(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
+    /// The next command that has ended. It is lost where no path is left for it.
+    fn pop(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
+    }
+
+    /// Whether there is something to take in that no event tells of.
+    fn has_more(&self) -> bool {
+        !self.ended.is_empty() || self.connections.iter().any(PathConnections::has_more)
     }
 
     /// Passes on what the ring has seen, and takes in what the queues bring.
-    pub fn on_events(&mut self, ring: &mut Ring, scratch: &mut [u8], events: &[Event], now: Moment) {
+    fn on_events(&mut self, ring: &mut Ring, scratch: &mut [u8], events: &[Event], now: Moment) {
         self.clock = now;
-        for lane in &mut self.lanes {
-            lane.on_more(ring, scratch);
+        for connections in &mut self.connections {
+            connections.on_more(ring, scratch);
         }
         for event in events {
             let Event::Ready { token, readiness } = event else { continue };
-            for lane in &mut self.lanes {
-                if let Some(at) = lane.owns(*token) {
-                    lane.on_ready(ring, scratch, at, *readiness);
+            for connections in &mut self.connections {
+                if connections.on_ready(ring, scratch, *token, *readiness) {
                     break;
                 }
             }
         }
-        for lane in 0..self.lanes.len() {
-            self.gather(lane, now);
-        }
-    }
-
-    /// Sends all that is queued.
-    pub fn flush(&mut self, ring: &mut Ring) {
-        for lane in &mut self.lanes {
-            lane.flush(ring);
+        for at in 0..self.connections.len() {
+            self.gather(at, now);
         }
     }
 
     /// Minds time-outs, follows the paths' changes, and finds ways for commands that wait.
-    pub fn turn(&mut self, ring: &mut Ring, now: Moment) {
+    fn turn(&mut self, ring: &mut Ring, now: Moment) {
         self.clock = now;
-        for at in 0..self.lanes.len() {
-            if let Some(error) = self.lanes[at].mind(ring, now) {
-                self.shared.lose(at, self.lanes[at].incarnation(), error);
+        for at in 0..self.connections.len() {
+            if let Some(error) = self.connections[at].mind(ring, now) {
+                self.shared.lose(at, self.connections[at].association(), error);
             }
         }
+        let cpu = if self.chooser.looks_at_distance() { current_cpu() } else { 0 };
         let generation = self.shared.generation();
         if generation != self.generation {
             self.generation = generation;
             self.follow(ring, now);
+            let widths = self.connections.iter().map(PathConnections::transfer_length_max);
+            self.transfer_length_min = widths.min().unwrap_or(usize::MAX);
+            self.see_from(cpu);
+        } else if cpu != self.cpu {
+            self.see_from(cpu);
         }
         if !self.resting.is_empty() {
             self.wake_up(now);
@@ -252,225 +493,33 @@ impl PathQueues {
         }
     }
 
+    /// Sends all that is queued.
+    fn flush(&mut self, ring: &mut Ring) {
+        for connections in &mut self.connections {
+            connections.flush(ring);
+        }
+    }
+
     /// When `turn` wants to be called, at the latest.
-    pub fn next_deadline(&self) -> Option<Moment> {
-        let queues = self.lanes.iter().filter_map(Lane::next_deadline).min();
+    fn next_deadline(&self) -> Option<Moment> {
+        let queues = self.connections.iter().filter_map(PathConnections::next_deadline).min();
         let waits = !self.waiting.is_empty() || !self.resting.is_empty();
         let look = waits.then(|| self.clock.after(WAIT_INTERVAL));
         queues.into_iter().chain(look).min()
     }
 
     /// Closes all queues. What is outstanding comes back failed.
-    pub fn close(&mut self, ring: &mut Ring) {
-        for at in 0..self.lanes.len() {
-            self.lanes[at].close(ring, false);
+    fn close(&mut self, ring: &mut Ring) {
+        for at in 0..self.connections.len() {
+            self.connections[at].close(ring, false);
             self.gather(at, self.clock);
             self.let_go(at);
         }
-        self.fail_all();
+        let address = self.shared.paths[0].options.address;
+        let error = Arc::new(InitiatorError::Disconnected { address });
+        self.fail_all(&error);
+        self.failed = Some(error);
         self.shared.remove_waker(self.waker);
-    }
-
-    /// What was done on each path, in their order, with what the system says of the connections.
-    pub fn report(&self) -> Vec<LaneReport> {
-        let report = |lane: &Lane| LaneReport {
-            commands: lane.tally.commands,
-            bytes: lane.tally.bytes,
-            latency_ns: lane.tally.latency_ns,
-            requeued: lane.tally.requeued,
-            in_flight: lane.in_flight,
-            connections: lane.connections(),
-        };
-        self.lanes.iter().map(report).collect()
-    }
-
-    /// Opens queues of paths that have come, and closes those of paths that have gone.
-    fn follow(&mut self, ring: &mut Ring, now: Moment) {
-        for at in 0..self.lanes.len() {
-            let live = self.shared.paths[at].live();
-            if self.lanes[at].incarnation() != 0 && self.lanes[at].incarnation() != live {
-                self.lanes[at].close(ring, true);
-                self.gather(at, now);
-                self.let_go(at);
-            }
-            if self.lanes[at].incarnation() == 0 && live != 0 && !self.shared.is_stopping() {
-                let ids = (self.worker + 1..=crate::limits::IO_QUEUES_MAX).step_by(self.workers.into());
-                if let Err((incarnation, error)) = self.lanes[at].open(ring, &self.shared.paths[at], ids) {
-                    self.shared.lose(at, incarnation, error);
-                }
-            }
-        }
-    }
-
-    /// Ends a lane's incarnation here; what had chosen it chooses anew.
-    fn let_go(&mut self, at: usize) {
-        while let Some(place) = self.lanes[at].backlog.pop_front() {
-            self.lanes[at].in_flight -= 1;
-            self.lanes[at].tally.requeued += 1;
-            self.waiting.push_back(place);
-        }
-        if self.lanes[at].incarnation() != 0 && self.lanes[at].leave(&self.shared.paths[at]) {
-            self.shared.bell.ring();
-        }
-    }
-
-    /// Takes in a lane's completions.
-    fn gather(&mut self, at: usize, now: Moment) {
-        while let Some((completion, closed)) = self.lanes[at].pop() {
-            let place = completion.user as u32;
-            let incarnation = self.lanes[at].incarnation();
-            self.lanes[at].in_flight -= 1;
-            let is_lost = closed && completion.status == Status::HOST_PATH_ERROR;
-            if is_lost {
-                self.lost(place, at, incarnation, completion.data);
-            } else {
-                self.answered(place, at, completion, now);
-            }
-        }
-    }
-
-    /// A command's answer was lost.
-    fn lost(&mut self, place: u32, at: usize, incarnation: u64, data: Option<Buffer>) {
-        self.lanes[at].tally.requeued += 1;
-        let command = &mut self.commands[place as usize];
-        command.take_back(data);
-        if retry::is_harmless_twice(command.entry.opcode) || self.shared.paths[at].is_at_rest(incarnation) {
-            self.waiting.push_back(place);
-        } else {
-            self.resting.push((place, Until::AtRest(at, incarnation)));
-        }
-    }
-
-    fn answered(&mut self, place: u32, at: usize, completion: Completion, now: Moment) {
-        let command = &mut self.commands[place as usize];
-        let lane = &mut self.lanes[at];
-        match retry::verdict(completion.status) {
-            Verdict::Deliver => {
-                if completion.status.without_flags() == Status::RESERVATION_CONFLICT && !lane.told_of_conflict
-                {
-                    lane.told_of_conflict = true;
-                    let address = self.shared.paths[at].options.address;
-                    tracing::warn!(path = %address, "the namespace is reserved by another host");
-                }
-                lane.tally.commands += 1;
-                lane.tally.bytes += u64::from(command.length);
-                lane.tally.latency_ns += now.since(command.sent).as_nanos() as u64;
-                lane.estimate.done(now, command.class, command.sent, command.ahead);
-                self.finish(place, completion);
-            }
-            Verdict::Elsewhere => {
-                lane.tally.requeued += 1;
-                command.take_back(completion.data);
-                if retry::is_about_access(completion.status) {
-                    self.shared.paths[at].doubt_ana();
-                    self.shared.bell.ring();
-                    self.waiting.push_back(place);
-                } else {
-                    // The path may be the only one, and say the same at once.
-                    self.resting.push((place, Until::Moment(now.after(PASSING_DELAY))));
-                }
-            }
-            Verdict::Again if command.retries < retry::PASSING_MAX => {
-                command.retries += 1;
-                command.take_back(completion.data);
-                self.resting.push((place, Until::Moment(now.after(PASSING_DELAY))));
-            }
-            Verdict::Again => self.finish(place, completion),
-        }
-    }
-
-    fn finish(&mut self, place: u32, completion: Completion) {
-        let user = self.commands[place as usize].user;
-        self.free.push(place);
-        self.completions.push_back(Completion { user, ..completion });
-    }
-
-    /// Lets commands go on whose time has come.
-    fn wake_up(&mut self, now: Moment) {
-        let Self { resting, waiting, shared, .. } = self;
-        resting.retain(|(place, until)| {
-            let goes_on = match *until {
-                Until::AtRest(path, incarnation) => shared.paths[path].is_at_rest(incarnation),
-                Until::Moment(moment) => now >= moment,
-            };
-            if goes_on {
-                waiting.push_back(*place);
-            }
-            !goes_on
-        });
-    }
-
-    /// Sends the command on a path; when there is none, it is the first to wait, and the answer is false.
-    fn dispatch_or_wait(&mut self, place: u32) -> bool {
-        let class = self.commands[place as usize].class;
-        self.look_at_paths(class);
-        let Some(at) = self.chooser.choose(&self.candidates) else {
-            self.waiting.push_front(place);
-            return false;
-        };
-        let lane = &mut self.lanes[at];
-        lane.in_flight += 1;
-        lane.estimate.sent(self.clock, lane.in_flight);
-        let command = &mut self.commands[place as usize];
-        command.sent = self.clock;
-        command.ahead = lane.in_flight;
-        if lane.backlog.is_empty() && lane.has_room() {
-            self.send(at, place);
-        } else {
-            lane.backlog.push_back(place);
-        }
-        true
-    }
-
-    /// Brings what the policies see up to date.
-    fn look_at_paths(&mut self, class: usize) {
-        let looks_at_time = self.chooser.looks_at_time() && self.lanes.len() > 1;
-        for ((candidate, lane), path) in self.candidates.iter_mut().zip(&self.lanes).zip(&self.shared.paths) {
-            *candidate = lane.candidate(path);
-            if looks_at_time && candidate.access != Access::None {
-                candidate.service_ns = lane.estimate.service_ns(class);
-                candidate.silent_ns = lane.estimate.silent_ns(self.clock, lane.in_flight);
-                candidate.idle_ns = lane.estimate.idle_ns(self.clock);
-            }
-        }
-    }
-
-    fn drain_backlogs(&mut self) {
-        for at in 0..self.lanes.len() {
-            while self.lanes[at].has_room() {
-                let Some(place) = self.lanes[at].backlog.pop_front() else { break };
-                self.send(at, place);
-            }
-        }
-    }
-
-    fn send(&mut self, at: usize, place: u32) {
-        let command = &mut self.commands[place as usize];
-        let data = std::mem::take(&mut command.data);
-        let request = Request { entry: command.entry, data, user: u64::from(place) };
-        if let Err(request) = self.lanes[at].submit(request) {
-            // A queue had room a moment ago; it is gone, and so will the lane be.
-            self.commands[place as usize].data = request.data;
-            self.lanes[at].backlog.push_front(place);
-        }
-    }
-
-    /// There is no path, and none will come: everything fails.
-    fn fail(&mut self) {
-        if self.failed.is_none() {
-            self.failed = Some(self.shared.error());
-        }
-        self.fail_all();
-    }
-
-    fn fail_all(&mut self) {
-        let places: Vec<u32> =
-            self.waiting.drain(..).chain(self.resting.drain(..).map(|(place, _)| place)).collect();
-        for place in places {
-            let data = std::mem::take(&mut self.commands[place as usize].data).into_buffer();
-            let completion = Completion { user: 0, status: Status::HOST_PATH_ERROR, result: 0, data };
-            self.finish(place, completion);
-        }
     }
 }
 

@@ -10,59 +10,22 @@ use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
 use nvme::identify::bits::controller_attributes::TRAFFIC_BASED_KEEP_ALIVE;
 use nvme::log_page::{CROSS_RESET_REMOVE_COMPLETED, CrossResetLog, CrossResetStatus, LogPageId};
 
-use super::set::{Shared, lock};
+use super::quiescing::Quiescing;
+use super::shared::{Shared, lock};
 use crate::initiator::{Controller, InitiatorError};
 use crate::ring::{self, Moment};
 
 /// Time for which a controller may keep us waiting for its answer to a reset of another one.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// A controller that resets another one may only seem to: then one more is asked, so long after the last.
-const NEXT_HELPER: Duration = Duration::from_secs(1);
 /// How often a log page is read although no event came: an event may have been lost with its controller.
 const LOG_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes of the log page that are read: more entries than any host has controllers here.
 const LOG_LENGTH: usize = 4096;
 
-/// A lost incarnation that has not come to rest.
-#[derive(Debug)]
-pub(super) struct Quiescing {
-    path: usize,
-    incarnation: u64,
-    instance: ControllerInstance,
-    /// Time after which it is at rest by itself, counted from when nobody here uses it any more.
-    time: Duration,
-    left_at: Option<Moment>,
-    /// Incarnations of paths that were asked to reset it, in vain.
-    asked: Vec<(usize, u64)>,
-    /// Incarnations of paths that are resetting it.
-    resetting: Vec<(usize, u64)>,
-    /// When the last of them was asked, and when their logs were read last.
-    asked_at: Moment,
-    read_at: Moment,
-}
-
-impl Quiescing {
-    /// Whether its commands can take effect no more.
-    fn is_over(&self, now: Moment) -> bool {
-        self.left_at.is_some_and(|left_at| now >= left_at.after(self.time))
-    }
-
-    /// Whether to ask a controller for its reset, if there is one.
-    fn may_ask(&self, now: Moment) -> bool {
-        let is_due = self.resetting.is_empty() || now.since(self.asked_at) >= NEXT_HELPER;
-        is_due && self.instance.random_number != 0
-    }
-
-    /// A path does not reset it any more, and is not asked again.
-    fn give_up(&mut self, helper: usize) {
-        self.asked.extend(self.resetting.extract_if(.., |(path, _)| *path == helper));
-    }
-}
-
-/// Begins with an incarnation that was lost.
-pub(super) fn begin(shared: &Shared, path: usize, incarnation: u64, controller: &Controller) {
+/// Begins with an association that was lost.
+pub(super) fn begin(shared: &Shared, path: usize, association: u64, controller: &Controller) {
     if !shared.options.quiesce {
-        shared.paths[path].lay_to_rest(incarnation);
+        shared.paths[path].lay_to_rest(association);
         shared.changed();
         return;
     }
@@ -80,7 +43,7 @@ pub(super) fn begin(shared: &Shared, path: usize, incarnation: u64, controller: 
     );
     let quiescing = Quiescing {
         path,
-        incarnation,
+        association,
         instance,
         time,
         left_at: None,
@@ -89,6 +52,7 @@ pub(super) fn begin(shared: &Shared, path: usize, incarnation: u64, controller: 
         asked_at: ring::now(),
         read_at: ring::now(),
     };
+    // On the list before the bell: the thread that wakes must find it.
     lock(&shared.quiescing).push(quiescing);
     shared.bell.ring();
 }
@@ -113,7 +77,9 @@ pub(super) fn serve(shared: &Arc<Shared>) {
                 wait = wait.min(again);
             }
         }
+        // After all were looked at: one that is quiesced may have kept a later one of its path waiting.
         finish(shared);
+        // With the count from before the round: a bell that rang meanwhile ends the wait at once.
         shared.bell.wait(seen, wait);
     }
 }
@@ -122,36 +88,42 @@ pub(super) fn serve(shared: &Arc<Shared>) {
 /// only this thread takes any away.
 fn attend(shared: &Arc<Shared>, at: usize) -> Option<Duration> {
     let now = ring::now();
-    let (path, incarnation, instance) = {
+    let (path, association, instance) = {
         let mut all = lock(&shared.quiescing);
         let one = all.get_mut(at)?;
-        if one.left_at.is_none() && shared.paths[one.path].is_left(one.incarnation) {
+        // The time counts from when the last thread has closed its queues: until then this host may still have commands sent.
+        if one.left_at.is_none() && shared.paths[one.path].is_left(one.association) {
             one.left_at = Some(now);
         }
         // It may still have to wait for an older one of its path, and there is nothing to be done for it meanwhile.
         if one.is_over(now) {
             return None;
         }
-        (one.path, one.incarnation, one.instance)
+        (one.path, one.association, one.instance)
     };
+    // A helper is asked before the logs are followed: one that only seems to reset costs a second, not the whole time.
     if lock(&shared.quiescing)[at].may_ask(now)
         && let Some((helper, of, controller)) = helper_for(shared, at)
     {
+        // Recorded before it is asked: the reset may succeed, and its log entry be read and removed by the thread that received
+        // the event, before the reply is looked at here.
+        {
+            let mut all = lock(&shared.quiescing);
+            all[at].resetting.push((helper, of));
+            all[at].asked_at = now;
+        }
         let outcome = ask(&controller, instance);
         let mut all = lock(&shared.quiescing);
         let one = &mut all[at];
         match outcome {
             Ok(true) => {
-                tracing::info!(address = %shared.paths[path].options.address, incarnation, "a lost controller is gone");
+                tracing::info!(address = %shared.paths[path].options.address, association, "a lost controller is gone");
                 (one.time, one.left_at) = (Duration::ZERO, Some(now));
             }
-            Ok(false) => {
-                one.resetting.push((helper, of));
-                one.asked_at = ring::now();
-            }
+            Ok(false) => one.asked_at = ring::now(),
             Err(error) => {
                 tracing::info!(address = %controller.address(), %error, "no cross-controller reset");
-                one.asked.push((helper, of));
+                one.give_up(helper);
             }
         }
         return Some(Duration::ZERO);
@@ -196,10 +168,10 @@ fn helper_for(shared: &Arc<Shared>, at: usize) -> Option<(usize, u64, Controller
     };
     shared.paths.iter().enumerate().find_map(|(index, path)| {
         let details = path.details();
-        let controller = details.controller.as_ref().filter(|_| path.live() == details.incarnation)?;
+        let controller = details.controller.as_ref().filter(|_| path.live() == details.association)?;
         let can = controller.identify().cross_controller_reset_limit > 0;
-        (can && !asked.contains(&(index, details.incarnation)))
-            .then(|| (index, details.incarnation, controller.clone()))
+        (can && !asked.contains(&(index, details.association)))
+            .then(|| (index, details.association, controller.clone()))
     })
 }
 
@@ -245,20 +217,21 @@ pub(super) fn read_log(
     Ok(())
 }
 
-/// Lets go what has come to rest. Incarnations of a path do so in order.
+/// Lets go what is quiesced. Associations of a path do so in order: a path knows only up to which association its commands
+/// can no longer take effect, and a later one must not vouch for an earlier one.
 fn finish(shared: &Shared) {
     let now = ring::now();
     let mut all = lock(&shared.quiescing);
     let before = all.len();
     for (index, path) in shared.paths.iter().enumerate() {
         let of_path = all.iter().filter(|one| one.path == index);
-        let blocked = of_path.clone().filter(|one| !one.is_over(now)).map(|one| one.incarnation).min();
-        let rested = of_path.filter(|one| one.is_over(now)).map(|one| one.incarnation);
+        let blocked = of_path.clone().filter(|one| !one.is_over(now)).map(|one| one.association).min();
+        let rested = of_path.filter(|one| one.is_over(now)).map(|one| one.association);
         if let Some(rested) = rested.filter(|rested| blocked.is_none_or(|blocked| *rested < blocked)).max() {
             path.lay_to_rest(rested);
         }
     }
-    all.retain(|one| !shared.paths[one.path].is_at_rest(one.incarnation));
+    all.retain(|one| !shared.paths[one.path].is_at_rest(one.association));
     let after = all.len();
     drop(all);
     if after < before {

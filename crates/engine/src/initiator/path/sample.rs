@@ -3,7 +3,13 @@
 
 use std::time::Duration;
 
-use crate::initiator::{ConnectOptions, Controller, InitiatorError, Namespace};
+use nvme::io::IoCommand;
+
+use crate::initiator::driver::{Driver, QueueSet};
+use crate::initiator::queue::Data;
+use crate::initiator::{ConnectOptions, Controller, InitiatorError, NamespaceInfo};
+use crate::limits::RECEIVE_LENGTH;
+use crate::ring::{Buffer, Ring, RingOptions};
 
 /// Bytes from the beginning, where tables of partitions and the first superblocks of file systems are.
 const FIRST_BYTES: u64 = 128 << 10;
@@ -29,19 +35,12 @@ pub(super) fn difference(one: &ConnectOptions, other: &ConnectOptions, nsid: u32
 
 fn compare(one: &ConnectOptions, other: &ConnectOptions, nsid: u32) -> Result<Option<u64>, InitiatorError> {
     // Controllers of their own, since the queues of those that are joined belong to the threads with commands.
-    let open = |options: &ConnectOptions| {
-        let connect_timeout = options.connect_timeout.min(TIMEOUT_MAX);
-        let command_timeout = options.command_timeout.min(TIMEOUT_MAX);
-        let options = ConnectOptions { io_queues: 1, connect_timeout, command_timeout, ..options.clone() };
-        let controller = Controller::connect(options)?;
-        Namespace::open(&controller, nsid)
-    };
-    let (one, other) = (open(one)?, open(other)?);
-    let mut places = places(one.size_bytes().min(other.size_bytes()), one.block_size().into());
+    let (mut one, mut other) = (Reader::open(one, nsid)?, Reader::open(other, nsid)?);
+    let mut places = places(one.info.size_bytes().min(other.info.size_bytes()), one.info.block_size.into());
     for _ in 0..ROUNDS {
-        let before = read_all(&one, &places)?;
-        let there = read_all(&other, &places)?;
-        let after = read_all(&one, &places)?;
+        let before = one.read_all(&places)?;
+        let there = other.read_all(&places)?;
+        let after = one.read_all(&places)?;
         // What is written at this moment may be seen by one and not by the other; what stays as it is may not.
         let is_apart = |at: usize| before[at] == after[at] && before[at] != there[at];
         places = (0..places.len()).filter(|at| is_apart(*at)).map(|at| places[at]).collect();
@@ -49,12 +48,68 @@ fn compare(one: &ConnectOptions, other: &ConnectOptions, nsid: u32) -> Result<Op
     Ok(places.first().map(|(offset, _)| *offset))
 }
 
-fn read_all(namespace: &Namespace, places: &[(u64, u64)]) -> Result<Vec<Vec<u8>>, InitiatorError> {
-    let read = |&(offset, length): &(u64, u64)| {
-        let mut data = vec![0; length as usize];
-        namespace.read_at(offset, &mut data).map(|()| data)
-    };
-    places.iter().map(read).collect()
+/// Reads a namespace through one controller, on the thread that asks.
+struct Reader {
+    driver: Driver<QueueSet, ()>,
+    info: NamespaceInfo,
+    /// Keeps the association alive.
+    controller: Controller,
+}
+
+impl Reader {
+    fn open(options: &ConnectOptions, nsid: u32) -> Result<Self, InitiatorError> {
+        let connect_timeout = options.connect_timeout.min(TIMEOUT_MAX);
+        let command_timeout = options.command_timeout.min(TIMEOUT_MAX);
+        let options = ConnectOptions { io_queues: 1, connect_timeout, command_timeout, ..options.clone() };
+        let engine = options.engine;
+        let controller = Controller::connect(options)?;
+        let info = controller.namespace(nsid)?;
+        let ring = Ring::new(RingOptions { engine, poll_us_max: 0 });
+        let mut ring = ring.map_err(InitiatorError::system("no ring to compare paths"))?;
+        let mut queues = QueueSet::new(0);
+        queues.open(&mut ring, &[controller.queue_options(1)])?;
+        Ok(Self { driver: Driver::new(ring, queues, RECEIVE_LENGTH), info, controller })
+    }
+
+    /// The bytes at these places, in pieces that one command transfers.
+    fn read_all(&mut self, places: &[(u64, u64)]) -> Result<Vec<Vec<u8>>, InitiatorError> {
+        let block = u64::from(self.info.block_size);
+        let piece_max = self.controller.transfer_length_max() as u64;
+        let piece_max = (piece_max - piece_max % block).max(block);
+        let mut found: Vec<Vec<u8>> = Vec::with_capacity(places.len());
+        for &(offset, length) in places {
+            let mut bytes = Vec::with_capacity(length as usize);
+            while (bytes.len() as u64) < length {
+                let at = offset + bytes.len() as u64;
+                let piece = piece_max.min(length - bytes.len() as u64);
+                bytes.extend_from_slice(&self.read(at / block, (piece / block) as u32, piece as usize)?);
+            }
+            found.push(bytes);
+        }
+        Ok(found)
+    }
+
+    fn read(&mut self, start: u64, blocks: u32, length: usize) -> Result<Buffer, InitiatorError> {
+        let command = IoCommand::Read { start, blocks, force_unit_access: false };
+        self.driver.submit(command.encode(self.info.nsid), Data::Receive(Buffer::zeroed(length)), ());
+        loop {
+            self.driver.flush();
+            if let Some((_, ended)) = self.driver.pop() {
+                let completion = ended.answer().map_err(|lost| InitiatorError::clone(&lost.error))?;
+                return match completion.data {
+                    Some(data) if completion.status.is_success() => Ok(data),
+                    _ => Err(InitiatorError::CommandFailed { what: "Read", status: completion.status }),
+                };
+            }
+            self.driver.turn(None).map_err(InitiatorError::system("no ring to compare paths"))?;
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.driver.close();
+    }
 }
 
 /// Where to look in a namespace of this many bytes, in whole blocks: offsets and lengths.

@@ -2,6 +2,7 @@
 //! completions. It does not wait, spawn or reconnect, and knows nothing of namespaces; its owner calls it
 //! when there is news.
 
+mod fault;
 mod open;
 mod receive;
 mod request;
@@ -10,21 +11,23 @@ mod slot;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nvme::command::admin_opcode;
-use nvme::tcp::{Negotiated, Receiver, Transmitter};
+use nvme::tcp::digest::crc32c;
+use nvme::tcp::{Digests, Negotiated, Receiver, Transmitter};
 use nvme::{SglDescriptor, Status};
 
-pub use request::{Completion, Data, QueueState, Request};
+pub use request::{Completion, Data, Ended, Lost, QueueState, Request};
 
 use super::{InitiatorError, QueueOptions};
 use crate::limits::ADMIN_IN_CAPSULE_LENGTH_MAX;
 use crate::observation::observe;
 use crate::ring::{Moment, Ring, Socket};
 use crate::transport::tcp::PendingConnection;
-use receive::{Fault, Incoming};
-use slot::{Direction, Slots};
+use fault::Fault;
+use slot::{Direction, Incoming, Slots};
 
 /// The time-out scan runs this often within a command's time: that is how late it may notice.
 const SCANS_PER_TIMEOUT: u32 = 8;
@@ -49,7 +52,7 @@ pub struct Queue {
     receiver: Receiver,
     transmitter: Transmitter<u16>,
     slots: Slots,
-    completions: VecDeque<Completion>,
+    ended: VecDeque<Ended>,
     negotiated: Negotiated,
     /// The data PDU that is coming in.
     incoming: Option<Incoming>,
@@ -59,11 +62,11 @@ pub struct Queue {
     blocked: bool,
     /// The last receive may have left something behind.
     more: bool,
-    ended: bool,
+    is_at_end: bool,
     controller_id: u16,
     connect_deadline: Moment,
     scan_at: Moment,
-    error: Option<InitiatorError>,
+    error: Option<Arc<InitiatorError>>,
 }
 
 impl Queue {
@@ -73,8 +76,8 @@ impl Queue {
     }
 
     /// Why it is closed; `None` while it is not.
-    pub const fn error(&self) -> Option<&InitiatorError> {
-        self.error.as_ref()
+    pub fn error(&self) -> Option<&InitiatorError> {
+        self.error.as_deref()
     }
 
     /// Which queue it is (QID).
@@ -110,6 +113,11 @@ impl Queue {
         self.slots.count() - self.slots.free()
     }
 
+    /// Whether `pop` has something. Sending may end a queue, too: look before waiting.
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
     /// Whether the socket may have more to read. Its readiness is not reported again: call `on_ready` again
     /// with `readable`, after the completions were served.
     pub const fn has_more(&self) -> bool {
@@ -135,9 +143,9 @@ impl Queue {
         self.start(request)
     }
 
-    /// The next completion, in the order in which the commands ended.
-    pub fn pop(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
+    /// The next command that has ended, in the order in which they did.
+    pub fn pop(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
     }
 
     /// When `on_time` wants to be called, at the latest.
@@ -169,7 +177,7 @@ impl Queue {
         }
     }
 
-    /// Closes the connection. Commands that are outstanding come back with `Status::HOST_PATH_ERROR`.
+    /// Closes the connection. Commands that are outstanding come back as `Ended::Lost`.
     pub fn close(&mut self, ring: &mut Ring) {
         self.shut(ring, InitiatorError::Disconnected { address: self.options.address });
     }
@@ -226,7 +234,7 @@ impl Queue {
             slot.sends = 1;
             entry.data = SglDescriptor::in_capsule(slot.length);
             let bytes = buffer.as_deref().unwrap_or_default();
-            let crc = send::data_crc(self.negotiated.digests, bytes);
+            let crc = data_crc(self.negotiated.digests, bytes);
             self.transmitter.command(entry, Some((index, length, crc)));
         } else {
             entry.data = SglDescriptor::transport(slot.length);
@@ -244,7 +252,7 @@ impl Queue {
         let completion = Completion { user: slot.user, status, result, data: slot.buffer.take() };
         self.slots.give(index);
         if self.state == QueueState::Live {
-            self.completions.push_back(completion);
+            self.ended.push_back(Ended::Answered(completion));
             return Ok(());
         }
         self.joined(&completion)
@@ -267,6 +275,7 @@ impl Queue {
             // The ring may hold on to the socket until its next wait: the peer is to know at once.
             socket.shut_down_sending();
         }
+        let error = Arc::new(error);
         self.transmitter.clear(|_| ());
         self.incoming = None;
         self.more = false;
@@ -281,10 +290,14 @@ impl Queue {
             self.slots.give(index);
             // Before it is live, the only command is its own Connect.
             if live {
-                let status = Status::HOST_PATH_ERROR;
-                self.completions.push_back(Completion { user, status, result: 0, data });
+                self.ended.push_back(Ended::Lost(Lost { user, data, error: error.clone() }));
             }
         }
         self.error = Some(error);
     }
+}
+
+/// The data digest of `bytes`, when digests are in use.
+fn data_crc(digests: Digests, bytes: &[u8]) -> u32 {
+    if digests.data { crc32c(bytes) } else { 0 }
 }

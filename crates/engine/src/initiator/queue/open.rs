@@ -9,14 +9,13 @@ use nvme::fabrics::{Connect, ConnectData, InvalidParameter};
 use nvme::tcp::{Initialize, Negotiated, PduType, Receiver, Role, Transmitter, settle};
 use zerocopy::IntoBytes;
 
-use super::receive::Fault;
+use super::fault::Fault;
+use super::slot::Slots;
 use super::{Completion, Data, Queue, QueueState, Request};
 use crate::initiator::{InitiatorError, QueueOptions};
 use crate::limits::{BUFFER_LENGTH_MAX, QUEUE_ENTRIES_MAX};
 use crate::ring::{Buffer, Moment, Ring};
 use crate::transport::tcp;
-
-use super::slot::Slots;
 
 /// The longest NQN in bytes, without its ending NUL (Base 4.7).
 const NQN_LENGTH_MAX: usize = nvme::discovery::NQN_BYTES_MAX;
@@ -59,7 +58,7 @@ impl Queue {
             socket: None,
             receiver: Receiver::new(Role::Host, BUFFER_LENGTH_MAX as u32),
             transmitter: Transmitter::new(slots.count().min(128)),
-            completions: VecDeque::with_capacity(slots.count()),
+            ended: VecDeque::with_capacity(slots.count()),
             slots,
             negotiated: Negotiated {
                 digests: nvme::tcp::Digests::default(),
@@ -72,7 +71,7 @@ impl Queue {
             data_length_last: 0,
             blocked: true,
             more: false,
-            ended: false,
+            is_at_end: false,
             controller_id: options.controller_id,
             connect_deadline: now.after(options.connect_timeout),
             scan_at: Moment(0),

@@ -5,14 +5,12 @@
 use std::io;
 use std::sync::Arc;
 
-use nvme::tcp::{
-    CapsuleResponse, CommonHeader, DataPdu, DecodeError, Event, FatalError, PduType, ReadyToTransfer,
-    TransferError,
-};
+use nvme::tcp::{DataPdu, DecodeError, Event, FatalError, ReadyToTransfer, TransferError};
 use nvme::{CompletionEntry, Status};
-use zerocopy::IntoBytes;
 
-use super::{Direction, Queue, QueueState};
+use super::fault::Fault;
+use super::slot::{Direction, Incoming};
+use super::{Queue, QueueState};
 use crate::initiator::{InitiatorError, PeerMisbehaved};
 use crate::limits::RECEIVE_BUDGET;
 use crate::ring::{Readiness, Ring, SpanMut};
@@ -33,69 +31,6 @@ const COMMAND_ID_AT: u32 = 8;
 const RESPONSE_COMMAND_ID_AT: u32 = 20;
 const LENGTH_AT: u32 = 16;
 
-/// The data PDU that is coming in: where its next byte goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Incoming {
-    slot: u16,
-    next: usize,
-    end: usize,
-    success: bool,
-}
-
-/// Why a queue cannot go on. Boxed, since it is rare and results are returned for every PDU.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// Bytes that no target sends.
-    Decode(DecodeError),
-    /// A PDU the target may not send.
-    Misbehaved { misbehaviour: PeerMisbehaved, error: FatalError, information: u32, header: [u8; 24] },
-    /// There is nobody to tell.
-    Ended(InitiatorError),
-}
-
-impl Fault {
-    pub(super) fn decode(error: DecodeError) -> Box<Self> {
-        Box::new(Self::Decode(error))
-    }
-
-    pub(super) fn ended(error: InitiatorError) -> Box<Self> {
-        Box::new(Self::Ended(error))
-    }
-
-    fn misbehaved(
-        misbehaviour: PeerMisbehaved,
-        error: FatalError,
-        information: u32,
-        header: &impl PduHeader,
-    ) -> Box<Self> {
-        Box::new(Self::Misbehaved { misbehaviour, error, information, header: header.bytes() })
-    }
-}
-
-/// The headers that a fault may be about: all of one length.
-trait PduHeader {
-    fn bytes(&self) -> [u8; 24];
-}
-
-impl PduHeader for DataPdu {
-    fn bytes(&self) -> [u8; 24] {
-        std::array::from_fn(|at| self.as_bytes()[at])
-    }
-}
-
-impl PduHeader for ReadyToTransfer {
-    fn bytes(&self) -> [u8; 24] {
-        std::array::from_fn(|at| self.as_bytes()[at])
-    }
-}
-
-impl PduHeader for CompletionEntry {
-    fn bytes(&self) -> [u8; 24] {
-        let pdu = CapsuleResponse { common: CommonHeader::new(PduType::CapsuleResponse, 0), entry: *self };
-        std::array::from_fn(|at| pdu.as_bytes()[at])
-    }
-}
-
 impl Queue {
     /// Takes what the socket has: call it for each event with this queue's token. `scratch` is room to
     /// receive into, `limits::RECEIVE_LENGTH` long, that all queues of a thread share; nothing stays in it.
@@ -109,7 +44,7 @@ impl Queue {
             QueueState::Connecting => self.connected(),
             _ => {
                 self.blocked &= !readiness.writable;
-                self.ended |= readiness.ended;
+                self.is_at_end |= readiness.ended;
                 if readiness.readable || self.more { self.receive(scratch) } else { Ok(()) }
             }
         };
@@ -126,7 +61,7 @@ impl Queue {
             match self.receive_once(scratch)? {
                 Ok(Received::Full) => {}
                 // The socket is empty, unless its end was part of the same event.
-                Ok(Received::Short) if self.ended => {}
+                Ok(Received::Short) if self.is_at_end => {}
                 Ok(Received::Short) => {
                     self.more = false;
                     return Ok(());

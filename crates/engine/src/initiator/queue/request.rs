@@ -1,8 +1,11 @@
 //! What goes into a queue and what comes out: a command with its buffer, and its completion with the same
 //! buffer. What the command means is known to whoever made it.
 
+use std::sync::Arc;
+
 use nvme::{Status, SubmissionEntry};
 
+use crate::initiator::InitiatorError;
 use crate::ring::Buffer;
 
 /// The data of a command, its length being the buffer's.
@@ -38,13 +41,63 @@ pub struct Request {
     pub user: u64,
 }
 
-/// The end of a command.
+/// How a command ended.
+#[derive(Debug)]
+#[must_use]
+pub enum Ended {
+    /// The controller has answered: the command is over, well or not.
+    Answered(Completion),
+    /// No answer will come.
+    Lost(Lost),
+}
+
+impl Ended {
+    /// What the request carried.
+    pub const fn user(&self) -> u64 {
+        match self {
+            Self::Answered(completion) => completion.user,
+            Self::Lost(lost) => lost.user,
+        }
+    }
+
+    /// The same end of the caller's own command.
+    pub fn with_user(self, user: u64) -> Self {
+        match self {
+            Self::Answered(completion) => Self::Answered(Completion { user, ..completion }),
+            Self::Lost(lost) => Self::Lost(Lost { user, ..lost }),
+        }
+    }
+
+    /// The controller's answer.
+    ///
+    /// # Errors
+    /// When none will come.
+    pub fn answer(self) -> Result<Completion, Lost> {
+        match self {
+            Self::Answered(completion) => Ok(completion),
+            Self::Lost(lost) => Err(lost),
+        }
+    }
+}
+
+/// A command whose answer will not come, since its connection ended before. Nobody knows whether it has taken effect, and it
+/// may do so later: the controller may still have it.
+#[derive(Debug)]
+pub struct Lost {
+    /// What the request carried.
+    pub user: u64,
+    /// The buffer the request carried.
+    pub data: Option<Buffer>,
+    /// Why the connection ended.
+    pub error: Arc<InitiatorError>,
+}
+
+/// A controller's answer to a command.
 #[derive(Debug)]
 pub struct Completion {
     /// What the request carried.
     pub user: u64,
-    /// The controller's status; `Status::HOST_PATH_ERROR` when the queue closed before there was one, and
-    /// `Status::TRANSIENT_TRANSPORT_ERROR` when data came damaged.
+    /// The controller's status; `Status::TRANSIENT_TRANSPORT_ERROR` when data came damaged.
     pub status: Status,
     /// Completion dwords 0 and 1.
     pub result: u64,

@@ -4,18 +4,12 @@
 use std::io;
 use std::sync::Arc;
 
-use nvme::tcp::digest::crc32c;
-use nvme::tcp::{DataPdu, Digests, FatalError, Part, PduType, ReadyToTransfer, flags};
+use nvme::tcp::{DataPdu, FatalError, Part, PduType, ReadyToTransfer, flags};
 
-use super::{Queue, QueueState};
+use super::{Queue, QueueState, data_crc};
 use crate::initiator::InitiatorError;
 use crate::limits::SEND_PARTS_MAX;
 use crate::ring::{Ring, Span};
-
-/// The data digest of `bytes`, when digests are in use.
-pub(super) fn data_crc(digests: Digests, bytes: &[u8]) -> u32 {
-    if digests.data { crc32c(bytes) } else { 0 }
-}
 
 impl Queue {
     /// Sends all that is queued, or as much as there is room for; the ring then tells when there is more.
@@ -49,7 +43,7 @@ impl Queue {
                 let bytes = match part {
                     Part::Bytes(bytes) => bytes,
                     Part::Payload { payload, start, end } => {
-                        let buffer = self.slots.get(payload).buffer.as_deref().unwrap_or_default();
+                        let buffer = self.slots.get(*payload).buffer.as_deref().unwrap_or_default();
                         &buffer[start..end]
                     }
                 };

@@ -29,6 +29,15 @@ pub(super) enum Direction {
     Receive,
 }
 
+/// The data PDU that is coming in: where its next byte goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming {
+    pub(super) slot: u16,
+    pub(super) next: usize,
+    pub(super) end: usize,
+    pub(super) success: bool,
+}
+
 /// One place for an outstanding command.
 #[derive(Debug)]
 pub(super) struct Slot {

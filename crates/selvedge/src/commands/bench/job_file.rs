@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use chart::units;
 use engine::initiator::Paths;
 use serde::Serialize;
 use uuid::Uuid;
@@ -27,7 +28,6 @@ use crate::flags::bench::{BenchFlags, BenchFormat, IoQueues, WorkloadFlags};
 use crate::report;
 use crate::report::bench::BenchReport;
 use crate::report::fio::{Measured, ProcessUse};
-use crate::report::units;
 use crate::stop::Stop;
 
 /// Bytes of a job file: more than anybody writes by hand.

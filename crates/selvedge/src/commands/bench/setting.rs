@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use engine::initiator::{ConnectOptions, Controller, Namespace, Paths};
+use engine::initiator::Paths;
 use engine::ring::RingOptions;
 use nvme::discovery::Nqn;
 use uuid::Uuid;
@@ -98,10 +98,8 @@ impl<'a> Setting<'a> {
         if self.flags.destroy_data || ranges.is_empty() {
             return Ok(());
         }
-        let options = ConnectOptions { io_queues: 1, ..self.connection.subsystem(&self.nqn) };
-        let controller = Controller::connect(options).map_err(Failure::failed)?;
-        let namespace = Namespace::open(&controller, self.flags.nsid).map_err(Failure::failed)?;
-        consent::ask(who, &namespace, ranges)
+        let namespace = self.connection.volume(&self.nqn, self.flags.nsid)?;
+        consent::ask(who, (&self.nqn, &namespace), ranges)
     }
 
     /// The report of a run.

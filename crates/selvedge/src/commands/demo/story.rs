@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use chart::units;
 use engine::initiator::{Controller, NamespaceInfo};
 use nvme::identify::ascii;
 use serde::Serialize;
@@ -15,7 +16,6 @@ use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::report;
 use crate::report::bench::{BenchReport, CpuReport};
-use crate::report::units;
 
 /// The story as far as it is.
 pub(super) struct Story {

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use engine::initiator::{ConnectOptions, Controller, Namespace, NamespaceInfo, Paths};
+use engine::initiator::{Controller, NamespaceInfo, Paths, Volume};
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
@@ -109,12 +109,9 @@ impl Ground {
         )))
     }
 
-    /// The namespace, for reading it; by the first path.
-    pub(super) fn open(&self) -> Result<Namespace, Failure> {
-        let connection = Connection::new(&self.flags.connection)?;
-        let options = ConnectOptions { io_queues: 1, ..connection.subsystem(&self.nqn) };
-        let controller = Controller::connect(options).map_err(Failure::failed)?;
-        Namespace::open(&controller, self.namespace.nsid).map_err(Failure::failed)
+    /// The namespace, for reading it.
+    pub(super) fn open(&self) -> Result<Volume, Failure> {
+        Connection::new(&self.flags.connection)?.volume(&self.nqn, self.namespace.nsid)
     }
 
     /// The subsystem's name.

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use engine::target::Measured;
 use uuid::Uuid;
 
 use crate::bench::process::process_time;
@@ -21,7 +22,6 @@ use crate::sweep::measurement::{Around, Measurement};
 use crate::sweep::plan::Plan;
 use crate::sweep::point::Point;
 use crate::sweep::steady;
-use crate::top::exposition;
 
 /// Why there is no measurement.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl TargetClock {
             Self::Process(pid) => process_time(*pid),
             Self::Control(client) => {
                 let told = client.text("/metrics").map_err(|error| error.line().unwrap_or_default())?;
-                let reactors = exposition::read(&told)
+                let reactors = Measured::all(&told)
                     .filter(|measured| measured.name == "selvedge_reactor_cpu_seconds_total")
                     .map(|measured| measured.value);
                 Ok(Duration::try_from_secs_f64(reactors.sum()).unwrap_or_default())

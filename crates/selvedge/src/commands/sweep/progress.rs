@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::report::units;
+use chart::units;
+
 use crate::sweep::measurement::Measurement;
 
 /// Cells of the bar.

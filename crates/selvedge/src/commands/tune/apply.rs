@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use engine::topology::apply::{LiveSettings, Watch, apply, journal_path, network_namespace};
-use engine::topology::plan::{Change, Standing, Step};
 use rustix::process::{Signal, getpid, kill_process};
 use serde::Serialize;
+use topology::apply::{LiveSettings, Watch, apply, journal_path, network_namespace};
+use topology::plan::{Change, Standing, Step};
 
 use super::plan;
 use crate::failure::Failure;
@@ -77,7 +77,7 @@ struct Applied {
 
 impl Applied {
     fn text(&self) -> String {
-        let count = crate::report::units::plural(self.steps.len() as u64, "change");
+        let count = chart::units::plural(self.steps.len() as u64, "change");
         let mut text = format!("{count} made; `selvedge tune revert` undoes them\n");
         if self.seen != self.planned && self.seen.flows > 0 {
             text.push_str(

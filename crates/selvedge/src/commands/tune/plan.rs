@@ -1,7 +1,7 @@
 //! `selvedge tune plan`: what would be changed, why, and what it should bring. It changes nothing.
 
-use engine::topology::Topology;
-use engine::topology::plan::{Plan, PlanOptions, applied, plan};
+use topology::Topology;
+use topology::plan::{Plan, PlanOptions, applied, plan};
 
 use super::see;
 use super::show::Drawing;

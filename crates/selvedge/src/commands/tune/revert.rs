@@ -1,15 +1,15 @@
 //! `selvedge tune revert`: brings settings back to what they were before `tune apply`.
 
-use engine::topology::apply::{LiveSettings, Restored, Watch, revert};
-use engine::topology::plan::Step;
+use chart::units::plural;
 use serde::Serialize;
+use topology::apply::{LiveSettings, Restored, Watch, revert};
+use topology::plan::Step;
 
 use super::apply::journal;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::tune::RevertFlags;
 use crate::report;
-use crate::report::units::plural;
 
 /// Undoes what the journal tells.
 pub(super) fn run(flags: &RevertFlags) -> Result<(), Failure> {

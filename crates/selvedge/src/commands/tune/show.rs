@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
+use chart::svg::Look;
+
 use super::see;
 use crate::failure::Failure;
 use crate::flags::tune::ShowFlags;
 use crate::report;
 use crate::report::folder::replace;
-use crate::report::svg::Look;
 use crate::tune::{Survey, page, picture};
 
 /// Looks, draws, prints.

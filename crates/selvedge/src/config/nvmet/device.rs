@@ -6,9 +6,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 
 use engine::backend::BackendConfig;
+use engine::target::{BLOCK_SIZE_DEFAULT, check_block_size};
 use rustix::fs::OFlags;
-
-use crate::config::namespace::{BLOCK_SIZE_DEFAULT, check_block_size};
 
 /// Largest block that the kernel serves from a file, in bytes.
 const FILE_BLOCK_BYTES_MAX: u64 = 4096;

@@ -15,7 +15,7 @@ impl Reader {
         if subsystems.is_empty() {
             // The kernel listens from the first subsystem on, so that only what else was set up here can be missed.
             if !self.list(port, path, "referrals").is_empty() {
-                let what = "nobody is told of them: the kernel does not listen on a port without subsystems";
+                let what = "they are not announced: the kernel does not listen on a port without subsystems";
                 self.lose(&join(path, "referrals"), what);
             }
             return;
@@ -53,12 +53,12 @@ impl Reader {
         }
         let service = text(address, "trsvcid").and_then(|service| service.parse().ok());
         let Some(service) = service.filter(|service: &u16| *service > 0) else {
-            self.lose(&join(path, "trsvcid"), "it is no port of TCP");
+            self.lose(&join(path, "trsvcid"), "it is not a TCP port");
             return None;
         };
         let traddr = text(address, "traddr").unwrap_or_default();
         let Ok(ip) = traddr.parse::<IpAddr>() else {
-            self.lose(&join(path, "traddr"), format!("`{traddr}` is no IP address"));
+            self.lose(&join(path, "traddr"), format!("`{traddr}` is not an IP address"));
             return None;
         };
         let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
@@ -102,9 +102,9 @@ impl Reader {
                         self.lose(&path, "a group with this number is there already");
                     }
                 }
-                (None, _) => self.lose(&join(&path, "grpid"), "it is no number of a group"),
+                (None, _) => self.lose(&join(&path, "grpid"), "it is not a group number"),
                 (_, Err(_)) => {
-                    self.lose(&join(&path, "ana.state"), format!("{state} is no state of a group"));
+                    self.lose(&join(&path, "ana.state"), format!("{state} is not an ANA state"));
                 }
             }
         }

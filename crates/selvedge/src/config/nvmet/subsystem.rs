@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use engine::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX};
-use engine::target::{AnaGroupConfig, GroupState, NamespaceConfig, SubsystemConfig};
+use engine::target::{AnaGroupConfig, GroupState, NamespaceConfig, SubsystemConfig, check_serial};
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
 use super::{Object, Reader, device, join, says_something, text};
-use crate::config::target::check_serial;
 
 /// The model that the kernel names where none was set.
 const KERNEL_MODEL: &str = "Linux";
@@ -151,7 +150,7 @@ impl Reader {
         }
         let file_path = join(&device_path, "path");
         let Some(file) = text(&device, "path").filter(|path| Path::new(path).is_absolute()) else {
-            self.lose(&file_path, "it is no absolute path");
+            self.lose(&file_path, "it is not an absolute path");
             return None;
         };
         let found = match device::look(&file) {
@@ -196,7 +195,7 @@ impl Reader {
         self.only(&ana, &join(path, "ana"), &["grpid"]);
         let Some(group) = text(namespace, "ana_grpid").or_else(|| text(&ana, "grpid")) else {
             if namespace.get("ana_grpid").is_some_and(says_something) {
-                self.lose(&join(path, "ana_grpid"), "it is no number of a group");
+                self.lose(&join(path, "ana_grpid"), "it is not a group number");
                 return None;
             }
             return Some(KERNEL_GROUP);
@@ -205,7 +204,7 @@ impl Reader {
             Ok(0) => Some(KERNEL_GROUP),
             Ok(group) if group <= ANA_GROUPS_MAX => Some(group),
             _ => {
-                self.lose(&join(path, "ana_grpid"), format!("`{group}` is no number of a group"));
+                self.lose(&join(path, "ana_grpid"), format!("`{group}` is not a group number"));
                 None
             }
         }

@@ -229,7 +229,7 @@ fn a_namespace_that_is_not_enabled_is_left_out() {
         assert!(fabric.subsystems[0].namespaces.is_empty(), "{new}");
     }
     let fabric = imported("/dev/no-such-device", "/dev/null", &["subsystems[0].namespaces[0].device.path"]);
-    assert!(fabric.subsystems[0].namespaces.is_empty(), "it is no block device");
+    assert!(fabric.subsystems[0].namespaces.is_empty(), "it is not a block device");
 }
 
 #[test]

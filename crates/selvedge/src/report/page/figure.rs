@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::report::chart::{Axis, Chart, Drawing, Heat, Series, Unit};
-use crate::report::markup::{escaped, identifier};
-use crate::report::svg::{self, Look};
-use crate::report::units;
+use chart::markup::{escaped, identifier};
+use chart::svg::{self, Look};
+use chart::units;
+use chart::{Axis, Chart, Drawing, Heat, Series, Unit};
 
 use super::Figure;
 

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use chart::markup::{escaped, identifier};
+use chart::units;
+
 use crate::report::document::{Cell, Column, DataTable};
-use crate::report::markup::{escaped, identifier};
-use crate::report::units;
 
 /// Adds the table.
 pub(super) fn push(page: &mut String, table: &DataTable) {

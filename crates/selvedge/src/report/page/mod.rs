@@ -6,12 +6,12 @@ mod grid;
 
 use std::fmt::Write;
 
+use chart::markup::{escaped, identifier};
+use chart::svg;
 use serde_json::Value;
 
 use super::document::{Document, FactGroup, Finding, FindingKind};
 use super::markdown;
-use super::markup::{escaped, identifier};
-use super::svg;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

@@ -1,11 +1,12 @@
 //! Tests of the page's text; a browser tests the rest.
 
+use chart::svg::Look;
+use chart::{Chart, Drawing, Unit};
 use proptest::num::f64;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::report::chart::{Chart, Unit};
 use crate::report::document::{Cell, Column, DataTable};
 use crate::report::{csv, sample};
 
@@ -27,6 +28,21 @@ fn a_page_has_every_part_and_fetches_nothing() {
     assert!(
         !addresses.contains("http://") && !addresses.contains("https://") && !addresses.contains("@import")
     );
+}
+
+#[test]
+fn the_sample_is_drawn_with_all_its_points() {
+    for chart in &sample::document().charts {
+        chart::testing::check(chart).unwrap_or_else(|problem| panic!("{}: {problem}", chart.id));
+        let svg = svg::draw(chart, Look::File);
+        let expected = match &chart.drawing {
+            Drawing::Lines(series) => series.iter().map(|line| line.points.len()).sum(),
+            Drawing::Heat(heat) => heat.counts.iter().flatten().filter(|count| **count > 0).count(),
+        };
+        let drawn = svg.matches("class=\"point").count() + svg.matches("class=\"cell").count();
+        assert_eq!(drawn, expected, "{}", chart.id);
+        assert!(!svg.contains("<script") && !svg.contains("href"), "{}", chart.id);
+    }
 }
 
 #[test]
@@ -76,7 +92,7 @@ fn bare(charts: Vec<Chart>, tables: Vec<DataTable>) -> Document {
 proptest! {
     #[test]
     fn every_chart_and_table_has_its_place(
-        chart in svg::tests::any_chart(),
+        chart in chart::testing::any_chart(),
         cells in prop::collection::vec((f64::ANY, prop::option::of((f64::ANY, f64::ANY))), 0..9),
     ) {
         let columns = [("a", Some(Unit::Nanoseconds)), ("b", None), ("c", Some(Unit::Bytes))];

@@ -1,14 +1,15 @@
 //! Where one can be in the view of an initiator: for each place its columns, its rows and what a row leads to. Which of them
 //! is chosen is the view's, and how wide a column becomes is the sheet's.
 
+use chart::units;
+
 use super::super::grid::{
     Cell, Column, Grid, Place, Row, bandwidth, busiest_first, bytes, column, named, number, rate, shown,
     time_us, words,
 };
-use super::rates::{ConnectionRates, LaneRates, PathRates, Rates, WorkerRates};
+use super::rates::{ConnectionRates, PathRates, Rates, ShareRates, WorkerRates};
 use crate::bench::histogram::LatencyNs;
 use crate::report::table::Side;
-use crate::report::units;
 
 /// Where one is. Paths and workers are told by their number, which stays for the whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +137,7 @@ impl Place for InitiatorPlace {
                 let path = rates.paths.get(at)?;
                 (
                     format!("workers on path {}", path.status.address),
-                    path.lanes.iter().map(lane_row).collect(),
+                    path.shares.iter().map(share_row).collect(),
                 )
             }
             Self::WorkerConnections(worker) => {
@@ -206,7 +207,7 @@ fn worker_row(of: &WorkerRates) -> InitiatorRow {
     Row { key: of.number.to_string(), cells, opens }
 }
 
-fn lane_row(of: &LaneRates) -> InitiatorRow {
+fn share_row(of: &ShareRates) -> InitiatorRow {
     let cells = vec![
         number(of.worker as u64),
         number(of.connections),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use engine::initiator::{ConnectionReport, LaneReport, PathStatus};
+use engine::initiator::{ConnectionReport, PathShare, PathStatus};
 use engine::transport::info::StreamInfo;
 
 use crate::bench::histogram::{LatencyNs, Tally};
@@ -31,7 +31,7 @@ pub(crate) struct Sample {
     pub(crate) measured: Duration,
     /// What each worker has counted, and what it did on each path.
     pub(crate) totals: Vec<Tally>,
-    pub(crate) lanes: Vec<Vec<LaneReport>>,
+    pub(crate) shares: Vec<Vec<PathShare>>,
     pub(crate) paths: Vec<PathStatus>,
 }
 
@@ -63,13 +63,13 @@ pub(crate) struct PathRates {
     /// Commands that were sent again, here or elsewhere, since the beginning.
     pub(crate) requeued: u64,
     /// What each worker does on it.
-    pub(crate) lanes: Vec<LaneRates>,
+    pub(crate) shares: Vec<ShareRates>,
     pub(crate) connections: Vec<ConnectionRates>,
 }
 
 /// What one worker does on one path.
 #[derive(Clone, Debug)]
-pub(crate) struct LaneRates {
+pub(crate) struct ShareRates {
     pub(crate) worker: usize,
     pub(crate) connections: u64,
     pub(crate) flow: Flow,
@@ -121,7 +121,7 @@ impl Rates {
         let seconds = earlier.map_or(0.0, |earlier| sample.at.saturating_sub(earlier.at).as_secs_f64());
         let earlier = earlier.filter(|_| seconds > 0.0);
         let all = Since { seconds, commands: None };
-        let everything = |sample: &Sample| Carried::of(sample.lanes.iter().flatten());
+        let everything = |sample: &Sample| Carried::of(sample.shares.iter().flatten());
         let carried = all.carried(everything(sample), earlier.map(everything));
         let since = Since { commands: carried.map(|carried| carried.commands), ..all };
         Self {
@@ -129,7 +129,7 @@ impl Rates {
             lately: lately(sample, earlier, seconds).or_else(|| carried.map(|carried| carried.done(seconds))),
             so_far: so_far(sample),
             paths: (0..sample.paths.len()).map(|at| path(at, sample, earlier, since)).collect(),
-            workers: (0..sample.lanes.len()).map(|at| worker(at, sample, earlier, since)).collect(),
+            workers: (0..sample.shares.len()).map(|at| worker(at, sample, earlier, since)).collect(),
             history: Vec::new(),
         }
     }
@@ -171,7 +171,7 @@ impl PathRates {
     }
 }
 
-/// What lanes have carried since the beginning, or in a time.
+/// What shares have carried since the beginning, or in a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Carried {
     commands: u64,
@@ -180,11 +180,11 @@ struct Carried {
 }
 
 impl Carried {
-    fn of<'a>(lanes: impl Iterator<Item = &'a LaneReport>) -> Self {
-        lanes.fold(Self::default(), |sum, lane| Self {
-            commands: sum.commands + lane.commands,
-            bytes: sum.bytes + lane.bytes,
-            latency_ns: sum.latency_ns + lane.latency_ns,
+    fn of<'a>(shares: impl Iterator<Item = &'a PathShare>) -> Self {
+        shares.fold(Self::default(), |sum, share| Self {
+            commands: sum.commands + share.commands,
+            bytes: sum.bytes + share.bytes,
+            latency_ns: sum.latency_ns + share.latency_ns,
         })
     }
 
@@ -251,22 +251,22 @@ fn so_far(sample: &Sample) -> Option<Done> {
 }
 
 fn path(at: usize, sample: &Sample, earlier: Option<&Sample>, since: Since) -> PathRates {
-    let on_path = |sample: &Sample| Carried::of(sample.lanes.iter().filter_map(|lanes| lanes.get(at)));
-    let mut lanes = Vec::new();
+    let on_path = |sample: &Sample| Carried::of(sample.shares.iter().filter_map(|shares| shares.get(at)));
+    let mut shares = Vec::new();
     let mut connections = Vec::new();
-    for (worker, lane) in
-        sample.lanes.iter().enumerate().filter_map(|(at_worker, of)| Some((at_worker, of.get(at)?)))
+    for (worker, share) in
+        sample.shares.iter().enumerate().filter_map(|(at_worker, of)| Some((at_worker, of.get(at)?)))
     {
-        let before = earlier.and_then(|earlier| earlier.lanes.get(worker)?.get(at));
-        let carried = |lane: &LaneReport| Carried::of(std::iter::once(lane));
-        lanes.push(LaneRates {
+        let before = earlier.and_then(|earlier| earlier.shares.get(worker)?.get(at));
+        let carried = |share: &PathShare| Carried::of(std::iter::once(share));
+        shares.push(ShareRates {
             worker,
-            connections: lane.connections.len() as u64,
-            flow: since.flow(carried(lane), before.map(carried)),
-            in_flight: lane.in_flight.into(),
-            requeued: lane.requeued,
+            connections: share.connections.len() as u64,
+            flow: since.flow(carried(share), before.map(carried)),
+            in_flight: share.in_flight.into(),
+            requeued: share.requeued,
         });
-        connections.extend(lane.connections.iter().map(|now| {
+        connections.extend(share.connections.iter().map(|now| {
             let mut all = before.into_iter().flat_map(|before| &before.connections);
             connection(worker, now, all.find(|before| before.queue_id == now.queue_id), since)
         }));
@@ -274,9 +274,9 @@ fn path(at: usize, sample: &Sample, earlier: Option<&Sample>, since: Since) -> P
     PathRates {
         status: sample.paths[at].clone(),
         flow: since.flow(on_path(sample), earlier.map(on_path)),
-        in_flight: lanes.iter().map(|lane| lane.in_flight).sum(),
-        requeued: lanes.iter().map(|lane| lane.requeued).sum(),
-        lanes,
+        in_flight: shares.iter().map(|share| share.in_flight).sum(),
+        requeued: shares.iter().map(|share| share.requeued).sum(),
+        shares,
         connections,
     }
 }
@@ -306,18 +306,18 @@ fn connection(
 }
 
 fn worker(number: usize, sample: &Sample, earlier: Option<&Sample>, since: Since) -> WorkerRates {
-    let lanes = &sample.lanes[number];
-    let before = earlier.and_then(|earlier| earlier.lanes.get(number));
-    let carried = |lanes: &Vec<LaneReport>| Carried::of(lanes.iter());
+    let shares = &sample.shares[number];
+    let before = earlier.and_then(|earlier| earlier.shares.get(number));
+    let carried = |shares: &Vec<PathShare>| Carried::of(shares.iter());
     let measured = match (sample.totals.get(number), earlier.and_then(|earlier| earlier.totals.get(number))) {
         (Some(now), Some(before)) => now.since(before),
         _ => None,
     };
     WorkerRates {
         number,
-        connections: lanes.iter().map(|lane| lane.connections.len() as u64).sum(),
-        flow: since.flow(carried(lanes), before.map(carried)),
-        in_flight: lanes.iter().map(|lane| u64::from(lane.in_flight)).sum(),
+        connections: shares.iter().map(|share| share.connections.len() as u64).sum(),
+        flow: since.flow(carried(shares), before.map(carried)),
+        in_flight: shares.iter().map(|share| u64::from(share.in_flight)).sum(),
         latency: measured.as_ref().and_then(latency),
     }
 }
@@ -362,7 +362,7 @@ mod tests {
         assert!(anew.workers[0].latency.is_none());
         // Another socket of the same queue is not compared with the one before, though its counters are higher.
         let mut again = sample(1, 3, 9000);
-        let stream = again.lanes[0][0].connections[0].stream.as_mut().unwrap();
+        let stream = again.shares[0][0].connections[0].stream.as_mut().unwrap();
         stream.subflows[0].local.set_port(50_000);
         let again = Rates::of(&again, Some(&before));
         assert_eq!(again.paths[0].connections[0].retransmits_per_s, None);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chart::units;
 use engine::initiator::PathState;
 use ratatui::Frame;
 use ratatui::style::Style;
@@ -12,7 +13,6 @@ use super::super::view::View;
 use super::place::InitiatorPlace;
 use super::rates::{Done, Phase, Rates};
 use super::watch::Watch;
-use crate::report::units;
 
 /// Letters of the bar of time.
 const BAR_WIDTH: usize = 16;

@@ -88,9 +88,9 @@ fn the_way_down_is_drawn() {
         &["1", "0", "16", "3.75 MB/s", "54.0 kB/s", "45.0 µs", "2.0", "100", "4.0 K", "10.1.0.2:40000"],
     );
     line(&connections, &["2", "1", "16", "46.0 µs", "10.1.0.2:40001"]);
-    let lanes = shown(SMALL, &watch(4), &[Enter, Tab]);
-    line(&lanes, &["workers on path 10.1.0.1:4420 (2)", "by IOPS, largest first"]);
-    line(&lanes, &["0", "1", "16", "750", "3.07 MB/s", "25.0 %", "100 µs", "0"]);
+    let shares = shown(SMALL, &watch(4), &[Enter, Tab]);
+    line(&shares, &["workers on path 10.1.0.1:4420 (2)", "by IOPS, largest first"]);
+    line(&shares, &["0", "1", "16", "750", "3.07 MB/s", "25.0 %", "100 µs", "0"]);
     let workers = shown(SMALL, &watch(4), &[Tab]);
     // Eighty columns have no room for all.
     line(&workers, &["WORKER", "DEPTH", "IOPS", "P50", "P99", "P99.9"]);

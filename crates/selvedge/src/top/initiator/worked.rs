@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use engine::initiator::{ConnectionReport, LaneReport, PathState, PathStatus};
+use engine::initiator::{ConnectionReport, PathShare, PathState, PathStatus};
 use engine::transport::Transport;
 use engine::transport::info::{StreamInfo, SubflowInfo};
 
@@ -64,7 +64,7 @@ pub(super) fn sample(paths: u64, at_s: u64, commands: u64) -> Sample {
         (0, _) => commands / WORKERS / 2,
         _ => commands / WORKERS / 2 / (paths - 1),
     };
-    let lane = |worker: u64, path: u64| LaneReport {
+    let share = |worker: u64, path: u64| PathShare {
         commands: share(path),
         bytes: share(path) * 4096,
         latency_ns: share(path) * 100_000,
@@ -83,7 +83,7 @@ pub(super) fn sample(paths: u64, at_s: u64, commands: u64) -> Sample {
         phase: Phase::Measuring,
         measured: Duration::from_secs(at_s.saturating_sub(1)),
         totals: vec![total; WORKERS as usize],
-        lanes: (0..WORKERS).map(|worker| (0..paths).map(|path| lane(worker, path)).collect()).collect(),
+        shares: (0..WORKERS).map(|worker| (0..paths).map(|path| share(worker, path)).collect()).collect(),
         paths: (0..paths).map(status).collect(),
     }
 }
@@ -92,9 +92,9 @@ pub(super) fn sample(paths: u64, at_s: u64, commands: u64) -> Sample {
 pub(super) fn lost(mut sample: Sample, earlier: &Sample, path: usize) -> Sample {
     sample.paths[path].state = PathState::Reconnecting;
     sample.paths[path].error = Some("it was cut".into());
-    for (lanes, before) in sample.lanes.iter_mut().zip(&earlier.lanes) {
-        lanes[path] =
-            LaneReport { connections: Vec::new(), requeued: 8, in_flight: 0, ..before[path].clone() };
+    for (shares, before) in sample.shares.iter_mut().zip(&earlier.shares) {
+        shares[path] =
+            PathShare { connections: Vec::new(), requeued: 8, in_flight: 0, ..before[path].clone() };
     }
     sample
 }

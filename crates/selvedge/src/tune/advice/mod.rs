@@ -9,8 +9,8 @@ mod tests;
 use std::fmt;
 use std::net::SocketAddr;
 
-use engine::topology::Topology;
 use serde::Serialize;
+use topology::Topology;
 
 use crate::flags::tune::Goal;
 use crate::report::table::{Side, Table};

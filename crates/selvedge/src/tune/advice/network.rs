@@ -1,8 +1,9 @@
 //! What the way needs: congestion control, packet size, buffers; and the processors' own settings.
 
+use chart::units;
+
 use super::queues::link_mbps;
 use super::{Basis, Case, Path, Recommendation};
-use crate::report::units;
 
 /// A round trip from which on a way is long, in microseconds: beyond a rack, and a lost segment costs more than a command.
 const LONG_US: u64 = 1_000;

@@ -1,11 +1,11 @@
 //! How many I/O queues, and how much outstanding: by measurement where there is one, else by rules and a table.
 
+use chart::units;
 use engine::limits::IO_QUEUES_MAX;
-use engine::topology::{Topology, queue_limit};
+use topology::{Topology, queue_limit};
 
 use super::{Basis, Case, Measured, Path, Recommendation};
 use crate::flags::tune::Goal;
-use crate::report::units;
 use crate::sweep::advice::{fewest_queues, knee};
 use crate::sweep::family::{Along, Family, families, workloads};
 use crate::sweep::summary::Summary;
@@ -81,7 +81,7 @@ fn link_iops(case: &Case<'_>) -> Option<u64> {
 pub(super) fn link_mbps(topology: &Topology, interface: &str) -> Option<u64> {
     let own = topology.interface(interface).and_then(|interface| interface.speed_mbps);
     own.map(u64::from).or_else(|| {
-        let legs = engine::topology::legs(topology, interface);
+        let legs = topology::legs(topology, interface);
         let speeds: Option<Vec<u64>> = legs.iter().map(|leg| leg.speed_mbps.map(u64::from)).collect();
         speeds.filter(|speeds| !speeds.is_empty()).map(|speeds| speeds.iter().sum())
     })

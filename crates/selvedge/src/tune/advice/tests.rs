@@ -1,6 +1,6 @@
 //! Advice for made-up machines and for a sweep's sample.
 
-use engine::topology::sample;
+use topology::sample;
 
 use super::*;
 

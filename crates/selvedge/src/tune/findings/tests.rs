@@ -1,6 +1,6 @@
 //! Tests of the statements: what is said of the made-up machines, and that nothing is said of one that is as it should be.
 
-use engine::topology::{Flow, Ntuple, NtupleRule, sample};
+use topology::{Flow, Ntuple, NtupleRule, sample};
 
 use super::*;
 use crate::tune::survey::{Survey, narrowed};

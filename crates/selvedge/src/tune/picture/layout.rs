@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use engine::topology::{Flow, Interface, InterfaceKind, Interrupt};
+use chart::units::plural;
+use topology::{Flow, Interface, InterfaceKind, Interrupt};
 
-use crate::report::units::plural;
 use crate::tune::sheets;
 use crate::tune::survey::{Survey, name};
 

@@ -6,15 +6,16 @@ mod layout;
 
 use std::fmt::Write;
 
-use engine::topology::{Flow, Leg};
+use chart::markup::escaped;
+use chart::svg::text::{self, lines, shortened, width};
+use chart::svg::{Frame, Look};
+use chart::units::plural;
+use topology::{Flow, Leg};
 
 use super::findings::{is_elsewhere, is_off_node};
+use super::sheets;
 use super::survey::{Survey, name};
-use super::{sheets, text};
-use crate::report::markup::escaped;
-use crate::report::svg::Look;
-use crate::report::svg::text::{lines, shortened, width};
-use crate::report::units::plural;
+use super::text::machine;
 use layout::{Layout, QueueBox, columns};
 
 const STYLE: &str = include_str!("../picture.css");
@@ -49,14 +50,18 @@ pub(crate) fn picture(survey: &Survey, look: Look) -> String {
         Look::File => 0.0,
         Look::Page => layout::TITLES,
     };
-    let (width, height) = (columns::WIDTH, layout.height - top);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"courses\" role=\"img\" width=\"{width:.0}\" \
-         height=\"{height:.0}\" viewBox=\"0 {top:.0} {width:.0} {height:.0}\" aria-labelledby=\"courses-title courses-desc\">\n\
-         <title id=\"courses-title\">{TITLE}</title>\n<desc id=\"courses-desc\">{}</desc>\n<style>\n{STYLE}</style>\n\
-         <rect class=\"paper\" y=\"{top:.0}\" width=\"{width:.0}\" height=\"{height:.0}\"/>\n",
-        escaped(&summary(survey))
-    );
+    let frame = Frame {
+        class: "courses",
+        id: "courses",
+        title: TITLE,
+        description: &summary(survey),
+        width: columns::WIDTH,
+        height: layout.height - top,
+        top,
+        scale: Some(1.0),
+        style: Some(STYLE),
+    };
+    let mut svg = frame.opening();
     if look == Look::File {
         titles(&mut svg, survey);
     }
@@ -88,14 +93,6 @@ pub(super) fn summary(survey: &Survey) -> String {
     parts.join(" · ")
 }
 
-fn words(svg: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, text: &str) {
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" text-anchor=\"{anchor}\">{}</text>",
-        escaped(text)
-    );
-}
-
 /// A line that leaves and arrives level.
 fn line(svg: &mut String, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     let middle = f64::midpoint(x1, x2);
@@ -106,12 +103,12 @@ fn line(svg: &mut String, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64
 }
 
 fn titles(svg: &mut String, survey: &Survey) {
-    words(svg, (columns::FLOW, 28.0), "title", "start", TITLE);
+    text::push(svg, (columns::FLOW, 28.0), "title", "start", TITLE);
     let room = columns::WIDTH - 2.0 * columns::FLOW;
-    let machine = shortened(&text::machine(&survey.topology), 12.0, room);
-    words(svg, (columns::FLOW, 46.0), "subtitle", "start", &machine);
+    let machine = shortened(&machine(&survey.topology), 12.0, room);
+    text::push(svg, (columns::FLOW, 46.0), "subtitle", "start", &machine);
     for (at, part) in lines(&summary(survey), 12.0, room, 2).iter().enumerate() {
-        words(svg, (columns::FLOW, 62.0 + 16.0 * at as f64), "subtitle", "start", part);
+        text::push(svg, (columns::FLOW, 62.0 + 16.0 * at as f64), "subtitle", "start", part);
     }
 }
 
@@ -125,7 +122,7 @@ fn legend(svg: &mut String) {
         ("line unsure", "worker's CPU unknown"),
     ] {
         let _ = writeln!(svg, "<path class=\"{class}\" d=\"M{x:.1} 98.0h26\"/>");
-        words(svg, (x + 32.0, 102.0), "note", "start", name);
+        text::push(svg, (x + 32.0, 102.0), "note", "start", name);
         x += 32.0 + width(name, 11.0) + 14.0;
     }
     for (x, name) in [
@@ -135,7 +132,7 @@ fn legend(svg: &mut String) {
         (columns::CPU, "CPU"),
         (columns::WORKER, "worker, on the CPU to its left"),
     ] {
-        words(svg, (x, layout::TOP - 12.0), "column", "start", name);
+        text::push(svg, (x, layout::TOP - 12.0), "column", "start", name);
     }
 }
 
@@ -155,7 +152,7 @@ fn bands(svg: &mut String, layout: &Layout) {
 fn heads(svg: &mut String, layout: &Layout) {
     for head in &layout.heads {
         let room = if head.x < columns::QUEUE { columns::FLOW_ROOM } else { columns::QUEUE_ROOM };
-        words(svg, (head.x, head.y + 4.0), "head", "start", &shortened(&head.text, 11.0, room));
+        text::push(svg, (head.x, head.y + 4.0), "head", "start", &shortened(&head.text, 11.0, room));
     }
 }
 
@@ -167,10 +164,16 @@ fn interrupts(svg: &mut String, survey: &Survey, layout: &Layout) {
         let receive = interface.receive.iter().find(|receive| Some(receive.index) == queue.index);
         let Some(interrupt) = receive.and_then(|receive| receive.interrupt.as_ref()) else { continue };
         line(svg, plain(queue).class(), (columns::QUEUE_END, queue.y), (columns::IRQ, queue.y));
-        words(svg, (columns::IRQ + 4.0, queue.y + 4.0), free(queue), "start", &interrupt.irq.to_string());
+        text::push(
+            svg,
+            (columns::IRQ + 4.0, queue.y + 4.0),
+            free(queue),
+            "start",
+            &interrupt.irq.to_string(),
+        );
         let Some(cpu) = interrupt.cpu() else {
             let any = format!("CPUs {}", interrupt.affinity);
-            words(
+            text::push(
                 svg,
                 (columns::IRQ_END + 6.0, queue.y + 4.0),
                 "note",
@@ -208,7 +211,7 @@ fn flow_lines(svg: &mut String, layout: &Layout, y: f64, flow: &Flow, legs: &[Le
     let label = flow.queue_id.map_or_else(|| ends.clone(), |_| format!("{} · {ends}", name(flow)));
     let label = shortened(&label, 11.0, columns::FLOW_ROOM);
     let begin = columns::FLOW_END.min(columns::FLOW + width(&label, 11.0) + 8.0);
-    words(svg, (columns::FLOW, y + 4.0), "name", "start", &label);
+    text::push(svg, (columns::FLOW, y + 4.0), "name", "start", &label);
     let several = if legs.len() > 1 { " maybe" } else { "" };
     for leg in legs {
         let Some(queue) = layout.queue(&leg.interface, leg.queue) else { continue };
@@ -230,7 +233,7 @@ fn flow_lines(svg: &mut String, layout: &Layout, y: f64, flow: &Flow, legs: &[Le
     }
     if let Some(worker) = layout.workers.iter().find(|worker| worker.connection == (flow.local, flow.peer)) {
         let place = (columns::WORKER + 4.0, worker.y + 4.0);
-        words(svg, place, "name", "start", &shortened(&worker.text, 11.0, columns::WORKER_ROOM));
+        text::push(svg, place, "name", "start", &shortened(&worker.text, 11.0, columns::WORKER_ROOM));
         if worker.is_at_cpu
             && legs.iter().all(|leg| leg.cpu.is_none())
             && let Some(from) = flow.worker.as_ref().and_then(|worker| layout.cpu(worker.cpu?))
@@ -287,19 +290,19 @@ fn boxes(svg: &mut String, layout: &Layout) {
         };
         rectangle(svg, class, columns::QUEUE, columns::QUEUE_END, queue.y);
         let number = queue.index.map_or_else(|| "unknown".to_owned(), |index| index.to_string());
-        words(svg, (columns::QUEUE + 6.0, queue.y + 4.0), free(queue), "start", &number);
+        text::push(svg, (columns::QUEUE + 6.0, queue.y + 4.0), free(queue), "start", &number);
         if queue.io_flows > 1 && queue.index.is_some() {
             let times = format!("×{}", queue.io_flows);
-            words(svg, (columns::QUEUE_END - 6.0, queue.y + 4.0), "bad-word", "end", &times);
+            text::push(svg, (columns::QUEUE_END - 6.0, queue.y + 4.0), "bad-word", "end", &times);
         }
     }
     for cpu in &layout.cpus {
         rectangle(svg, "box", columns::CPU, columns::CPU_END, cpu.y);
-        words(svg, (columns::CPU + 6.0, cpu.y + 4.0), "name", "start", &cpu.cpu.to_string());
+        text::push(svg, (columns::CPU + 6.0, cpu.y + 4.0), "name", "start", &cpu.cpu.to_string());
     }
     if layout.flows_left_out > 0 {
         let text = format!("{} more are not drawn", plural(layout.flows_left_out as u64, "flow"));
-        words(svg, (columns::FLOW, layout.height - 10.0), "note", "start", &text);
+        text::push(svg, (columns::FLOW, layout.height - 10.0), "note", "start", &text);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Tests of the picture: well-formed for every machine, nothing over one another, red only where something is wrong.
 
-use engine::topology::{Topology, sample};
+use chart::testing::elements;
+use topology::{Topology, sample};
 
 use super::*;
-use crate::report::svg::tests::elements;
 use crate::tune::findings::tests::tuned;
 
 fn machines() -> impl Iterator<Item = (&'static str, Survey)> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engine::topology::{Shortfall, Topology, sample};
+use topology::{Shortfall, Topology, sample};
 
 use super::*;
 

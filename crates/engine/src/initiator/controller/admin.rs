@@ -1,0 +1,434 @@
+//! The thread of a controller's admin queue: serves admin commands from other threads, keeps the association
+//! alive and keeps requests for asynchronous events outstanding. What the commands mean is known to who sends
+//! them.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use nvme::command::admin_opcode;
+use nvme::features::AsyncEvent;
+use nvme::{Status, SubmissionEntry};
+
+use crate::initiator::driver::{Driver, QueueSet};
+use crate::initiator::queue::{Completion, Data, Queue};
+use crate::initiator::{ConnectOptions, InitiatorError};
+use crate::limits::{BUFFER_LENGTH_MAX, RECEIVE_LENGTH};
+use crate::ring::Bell;
+use crate::ring::channel::{Receiver, Sender, channel};
+use crate::ring::thread::{self, JoinHandle};
+use crate::ring::{Buffer, Moment, Ring, RingOptions, Waker};
+
+/// Events that are kept for `Controller::events`; the oldest give way.
+const EVENTS_KEPT_MAX: usize = 256;
+/// Slots that callers' commands leave free, so that Keep Alive never waits.
+const KEEP_ALIVE_SLOTS: usize = 1;
+/// An admin queue has little to receive at a time.
+const SCRATCH_LENGTH: usize = RECEIVE_LENGTH / 16;
+
+/// How an admin command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminReply {
+    /// The controller's status.
+    pub status: Status,
+    /// Completion dwords 0 and 1.
+    pub result: u64,
+    /// What the controller sent; all zero when it failed, empty when nothing was asked for.
+    pub data: Vec<u8>,
+}
+
+impl AdminReply {
+    /// The reply itself when it succeeded.
+    ///
+    /// # Errors
+    /// `CommandFailed` with the status and `what` failed.
+    pub fn success(self, what: &'static str) -> Result<Self, InitiatorError> {
+        if self.status.is_success() {
+            Ok(self)
+        } else {
+            Err(InitiatorError::CommandFailed { what, status: self.status })
+        }
+    }
+}
+
+type Reply = Result<AdminReply, InitiatorError>;
+
+enum Job {
+    Command {
+        entry: SubmissionEntry,
+        data: Data,
+        reply: Sender<Reply>,
+    },
+    /// The controller is ready: keep it alive, and take its events.
+    Began {
+        events: usize,
+        keep_alive_ms: u32,
+    },
+    Stop,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    events: Mutex<VecDeque<AsyncEvent>>,
+    error: OnceLock<InitiatorError>,
+    /// Rung when there is an event, and at the end.
+    bell: Option<Arc<Bell>>,
+}
+
+impl Shared {
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+}
+
+/// The handle of the thread. Dropping it closes the connection, without a shutdown.
+#[derive(Debug)]
+pub(super) struct AdminThread {
+    address: SocketAddr,
+    jobs: Sender<Job>,
+    waker: Waker,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl AdminThread {
+    /// Starts the thread and connects its queue; with it comes the controller's identifier. `bell` is rung for each
+    /// event, and when the connection has ended.
+    pub(super) fn start(
+        options: &ConnectOptions,
+        bell: Option<Arc<Bell>>,
+    ) -> Result<(Self, u16), InitiatorError> {
+        let (jobs, inbox) = channel();
+        let (opened, outcome) = channel();
+        let shared = Arc::new(Shared { bell, ..Shared::default() });
+        let (options, theirs) = (options.clone(), shared.clone());
+        let address = options.address;
+        let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            let mut server = match Server::open(&options, inbox, theirs) {
+                Ok(server) => server,
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                    return;
+                }
+            };
+            let _ = opened.send(Ok((server.driver.ring().waker(), server.controller_id())));
+            server.serve();
+        });
+        let thread = thread.map_err(InitiatorError::system("no thread for the admin queue"))?;
+        let Ok(outcome) = outcome.recv() else { return Err(InitiatorError::Disconnected { address }) };
+        let (waker, id) = outcome?;
+        let thread = Mutex::new(Some(thread));
+        Ok((Self { address, jobs, waker, shared, thread }, id))
+    }
+
+    /// Tells the thread that the controller is ready.
+    pub(super) fn began(&self, events: usize, keep_alive_ms: u32) {
+        let _ = self.send(Job::Began { events, keep_alive_ms });
+    }
+
+    /// Sends a command and waits for its end.
+    pub(super) fn command(
+        &self,
+        entry: SubmissionEntry,
+        send: Option<&[u8]>,
+        receive_length: usize,
+    ) -> Reply {
+        self.command_within(entry, send, receive_length, Duration::MAX)
+    }
+
+    /// Sends a command and waits for its end, but no longer than `timeout`.
+    pub(super) fn command_within(
+        &self,
+        entry: SubmissionEntry,
+        send: Option<&[u8]>,
+        receive_length: usize,
+        timeout: Duration,
+    ) -> Reply {
+        let data = data_of(send, receive_length)?;
+        let (reply, outcome) = channel();
+        self.send(Job::Command { entry, data, reply })?;
+        match outcome.recv_timeout(timeout) {
+            Ok(outcome) => outcome,
+            Err(RecvTimeoutError::Disconnected) => Err(self.lost()),
+            Err(RecvTimeoutError::Timeout) => {
+                let what = "an admin command's completion";
+                Err(InitiatorError::TimedOut { address: self.address, what, after: timeout })
+            }
+        }
+    }
+
+    /// Events since the last call.
+    pub(super) fn take_events(&self) -> Vec<AsyncEvent> {
+        self.shared.events.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+
+    /// Why the connection ended, if it did.
+    pub(super) fn check(&self) -> Result<(), InitiatorError> {
+        self.shared.error.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Closes the connection and ends the thread.
+    pub(super) fn stop(&self) {
+        let _ = self.send(Job::Stop);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    fn send(&self, job: Job) -> Result<(), InitiatorError> {
+        self.jobs.send(job).map_err(|_| self.lost())?;
+        self.waker.wake();
+        Ok(())
+    }
+
+    fn lost(&self) -> InitiatorError {
+        self.shared.error.get().cloned().unwrap_or(InitiatorError::Disconnected { address: self.address })
+    }
+}
+
+impl Drop for AdminThread {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn data_of(send: Option<&[u8]>, receive_length: usize) -> Result<Data, InitiatorError> {
+    let length = send.map_or(receive_length, <[u8]>::len);
+    if length > BUFFER_LENGTH_MAX {
+        let text = format!("an admin command moves at most {BUFFER_LENGTH_MAX} bytes, not {length}");
+        return Err(InitiatorError::ApiMisuse(text));
+    }
+    match send {
+        Some(_) if receive_length > 0 => {
+            Err(InitiatorError::ApiMisuse("a command moves data in one direction only".to_owned()))
+        }
+        Some(bytes) => {
+            let mut buffer = Buffer::zeroed(length);
+            buffer.copy_from_slice(bytes);
+            Ok(Data::Send(buffer))
+        }
+        None if receive_length == 0 => Ok(Data::None),
+        None => Ok(Data::Receive(Buffer::zeroed(length))),
+    }
+}
+
+/// What a command on the queue is for.
+enum Purpose {
+    /// A caller waits for its end, and for data.
+    Caller {
+        reply: Sender<Reply>,
+        receives: bool,
+    },
+    KeepAlive,
+    AsyncEvent,
+}
+
+/// What the thread itself holds.
+struct Server {
+    driver: Driver<QueueSet, Purpose>,
+    inbox: Receiver<Job>,
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    keep_alive: Option<KeepAlive>,
+    stopping: bool,
+}
+
+struct KeepAlive {
+    timeout: Duration,
+    next: Moment,
+    sent: Option<Moment>,
+}
+
+impl Server {
+    /// Connects, and waits until the queue is live.
+    fn open(
+        options: &ConnectOptions,
+        inbox: Receiver<Job>,
+        shared: Arc<Shared>,
+    ) -> Result<Self, InitiatorError> {
+        let ring = Ring::new(RingOptions { engine: options.engine, poll_us_max: 0 });
+        let mut ring = ring.map_err(InitiatorError::system("no ring for the admin queue"))?;
+        let mut queues = QueueSet::new(0);
+        queues.open(&mut ring, &[options.admin_queue()])?;
+        let mut server = Self {
+            driver: Driver::new(ring, queues, SCRATCH_LENGTH),
+            inbox,
+            shared,
+            address: options.address,
+            keep_alive: None,
+            stopping: false,
+        };
+        while !server.driver.queues().is_live() {
+            if let Some(error) = server.driver.queues().first_error() {
+                return Err(error.clone());
+            }
+            server.driver.flush();
+            server.turn();
+        }
+        Ok(server)
+    }
+
+    fn controller_id(&self) -> u16 {
+        self.driver.queues().queues().first().map_or(0, Queue::controller_id)
+    }
+
+    fn serve(&mut self) {
+        while !self.stopping {
+            self.turn();
+            self.take_jobs();
+            self.keep_alive();
+            self.driver.flush();
+            self.reply();
+        }
+        self.driver.close();
+        self.reply();
+        self.shared.ring();
+    }
+
+    /// Waits for news of the queue or from other threads, and passes it on.
+    fn turn(&mut self) {
+        let now = self.driver.ring().now();
+        let timeout = self.keep_alive.as_ref().map(|keep_alive| keep_alive.deadline().since(now));
+        if let Err(error) = self.driver.turn_beside(timeout, KEEP_ALIVE_SLOTS) {
+            tracing::error!(%error, "the admin queue's ring failed");
+            self.driver.close();
+            self.stopping = true;
+        }
+        self.reply();
+    }
+
+    fn take_jobs(&mut self) {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(Job::Command { entry, data, reply }) => {
+                    let receives = matches!(data, Data::Receive(_));
+                    let purpose = Purpose::Caller { reply, receives };
+                    self.driver.submit_beside(entry, data, purpose, KEEP_ALIVE_SLOTS);
+                }
+                Ok(Job::Began { events, keep_alive_ms }) => self.begin(events, keep_alive_ms),
+                Ok(Job::Stop) | Err(TryRecvError::Disconnected) => self.stopping = true,
+                Err(TryRecvError::Empty) => return,
+            }
+            if self.stopping {
+                return;
+            }
+        }
+    }
+
+    fn begin(&mut self, events: usize, keep_alive_ms: u32) {
+        if keep_alive_ms > 0 {
+            let timeout = Duration::from_millis(u64::from(keep_alive_ms));
+            self.keep_alive =
+                Some(KeepAlive { timeout, next: self.driver.ring().now().after(timeout / 2), sent: None });
+        }
+        for _ in 0..events {
+            self.request_event();
+        }
+    }
+
+    fn request_event(&mut self) {
+        let entry = SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0);
+        if !self.driver.submit_first(entry, Data::None, Purpose::AsyncEvent) {
+            tracing::debug!("no slot for an asynchronous event request");
+        }
+    }
+
+    /// Sends Keep Alive when half of its time is over, and gives up when all of it is.
+    fn keep_alive(&mut self) {
+        let now = self.driver.ring().now();
+        let Some(keep_alive) = &mut self.keep_alive else { return };
+        if !self.driver.queues().is_live() {
+            self.keep_alive = None;
+            return;
+        }
+        if let Some(sent) = keep_alive.sent {
+            let after = keep_alive.timeout;
+            if now.since(sent) >= after {
+                let what = "the answer to Keep Alive";
+                let _ =
+                    self.shared.error.set(InitiatorError::TimedOut { address: self.address, what, after });
+                let (queues, ring) = self.driver.parts();
+                queues.abandon(ring);
+                self.shared.ring();
+            }
+        } else if now >= keep_alive.next {
+            let entry = SubmissionEntry::new(admin_opcode::KEEP_ALIVE, 0);
+            if self.driver.submit_first(entry, Data::None, Purpose::KeepAlive) {
+                keep_alive.sent = Some(now);
+            }
+        }
+    }
+
+    /// Passes completions on to who waits for them.
+    fn reply(&mut self) {
+        if let Some(error) = self.driver.queues().first_error()
+            && self.shared.error.set(error.clone()).is_ok()
+        {
+            self.shared.ring();
+        }
+        while let Some((purpose, ended)) = self.driver.pop() {
+            match (purpose, ended.answer()) {
+                (Purpose::KeepAlive, Ok(completion)) => self.kept_alive(completion.status),
+                (Purpose::AsyncEvent, Ok(completion)) => self.event(completion.status, completion.result),
+                (Purpose::KeepAlive | Purpose::AsyncEvent, Err(_)) => {}
+                (Purpose::Caller { reply, .. }, Err(_)) => {
+                    let _ = reply.send(Err(self.lost()));
+                }
+                (Purpose::Caller { reply, receives }, Ok(Completion { status, result, data, .. })) => {
+                    let data = data.filter(|_| receives).map(|data| data.to_vec()).unwrap_or_default();
+                    let _ = reply.send(Ok(AdminReply { status, result, data }));
+                }
+            }
+        }
+    }
+
+    fn kept_alive(&mut self, status: Status) {
+        let now = self.driver.ring().now();
+        let Some(keep_alive) = &mut self.keep_alive else { return };
+        if !status.is_success() {
+            tracing::warn!(address = %self.address, %status, "the controller refuses Keep Alive");
+        }
+        // The controller's timer started anew when it took the command, so half of it from the sending on is
+        // safe.
+        let sent = keep_alive.sent.take().unwrap_or(now);
+        keep_alive.next = sent.after(keep_alive.timeout / 2);
+    }
+
+    fn event(&mut self, status: Status, result: u64) {
+        if !self.driver.queues().is_live() {
+            return;
+        }
+        if !status.is_success() {
+            tracing::debug!(address = %self.address, %status, "an asynchronous event request was refused");
+            return;
+        }
+        let event = AsyncEvent::decode(result as u32);
+        tracing::info!(address = %self.address, ?event, "asynchronous event");
+        let mut events = self.shared.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() == EVENTS_KEPT_MAX {
+            events.pop_front();
+        }
+        events.push_back(event);
+        drop(events);
+        self.shared.ring();
+        self.request_event();
+        self.driver.flush();
+    }
+
+    fn lost(&self) -> InitiatorError {
+        let error = self.shared.error.get().or_else(|| self.driver.queues().first_error());
+        error.cloned().unwrap_or(InitiatorError::Disconnected { address: self.address })
+    }
+}
+
+impl KeepAlive {
+    /// When something has to be done.
+    fn deadline(&self) -> Moment {
+        self.sent.map_or(self.next, |sent| sent.after(self.timeout))
+    }
+}

@@ -1,0 +1,13 @@
+//! A controller as its host has it: the association from Connect to shutdown, the thread of its admin queue, and what it
+//! tells of itself and its namespaces. I/O queues are their users'.
+
+mod admin;
+mod bring_up;
+mod controller;
+mod discovery;
+mod identify;
+
+pub use admin::AdminReply;
+pub use controller::Controller;
+pub use discovery::DiscoveryRecords;
+pub use identify::NamespaceInfo;

@@ -1,0 +1,203 @@
+//! All paths to one namespace: connecting them, keeping them, telling of them. Commands go through `PathQueues`, one for
+//! each thread; no command ever passes here.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nvme::log_page::AnaState;
+
+use super::path::{Path, PathState};
+use super::shared::{Shared, lock};
+use super::{IoPolicy, PathOptions, monitor, quiesce};
+use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
+use crate::limits::PATHS_MAX;
+use crate::ring::thread::{self, JoinHandle};
+use crate::transport::Transport;
+
+/// How often those who wait for the first connections look even though no bell rang.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The paths to a namespace. Dropping it shuts their controllers down.
+#[derive(Debug)]
+pub struct Paths {
+    pub(super) shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What is to be told of a path.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct PathStatus {
+    /// Where the target listens.
+    pub address: SocketAddr,
+    /// The transport that was asked for.
+    pub transport: Transport,
+    /// How far it is.
+    pub state: PathState,
+    /// ANA state of the namespace there: `optimized`, `non-optimized`, `inaccessible`, `persistent-loss`, `change`, or
+    /// `unknown`.
+    pub ana: &'static str,
+    /// Its controller (CNTLID), while it has one.
+    pub cntlid: Option<u16>,
+    /// Times it was connected again.
+    pub reconnects: u64,
+    /// Why it is not live.
+    pub error: Option<String>,
+}
+
+impl Paths {
+    /// Connects all paths. Those that cannot be reached are tried again later, as long as one can.
+    ///
+    /// # Errors
+    /// When none can be reached; when one leads to another subsystem or namespace than the others; and when the options
+    /// make no sense.
+    pub fn connect(options: PathOptions) -> Result<Self, InitiatorError> {
+        check(&options)?;
+        let shared = Arc::new(Shared::new(options));
+        let set = Self { shared, threads: Mutex::new(Vec::new()) };
+        set.start()?;
+        set.await_first()?;
+        Ok(set)
+    }
+
+    fn start(&self) -> Result<(), InitiatorError> {
+        let mut threads = lock(&self.threads);
+        for index in 0..self.shared.paths.len() {
+            let shared = self.shared.clone();
+            let thread = thread::Builder::new().name(format!("path-{index}"));
+            let thread = thread.spawn(move || monitor::run(&shared, index));
+            threads.push(thread.map_err(InitiatorError::system("no thread for a path"))?);
+        }
+        let shared = self.shared.clone();
+        let thread = thread::Builder::new().name("quiesce".to_owned());
+        let thread = thread.spawn(move || quiesce::serve(&shared));
+        threads.push(thread.map_err(InitiatorError::system("no thread for lost paths"))?);
+        Ok(())
+    }
+
+    /// Waits until every path has been tried once, and one of them is live.
+    fn await_first(&self) -> Result<(), InitiatorError> {
+        loop {
+            let seen = self.shared.bell.count();
+            let mut tried = true;
+            let mut live = false;
+            for path in &self.shared.paths {
+                let details = path.details();
+                if let (PathState::Dead, Some(error @ InitiatorError::PathRefused { .. })) =
+                    (details.state, &details.error)
+                {
+                    return Err(error.clone());
+                }
+                live |= details.state == PathState::Live;
+                tried &= details.state != PathState::Connecting || details.error.is_some();
+            }
+            if tried {
+                return if live { Ok(()) } else { Err(self.shared.error()) };
+            }
+            self.shared.bell.wait(seen, LOOK_INTERVAL);
+        }
+    }
+
+    /// The namespace, as a path described it last.
+    ///
+    /// # Panics
+    /// Never: a set comes into being with a path that is live.
+    pub fn namespace(&self) -> NamespaceInfo {
+        self.shared.namespace().expect("a set begins with a live path")
+    }
+
+    /// The most bytes that one command may transfer on any path. It falls when a path joins whose controller takes less.
+    pub fn transfer_length_max(&self) -> usize {
+        self.shared.length_limits().0
+    }
+
+    /// The most bytes that one Write Zeroes may clear on any path; `u64::MAX` when only the block count limits it.
+    pub fn write_zeroes_length_max(&self) -> u64 {
+        self.shared.length_limits().1
+    }
+
+    /// The subsystem that all paths lead to.
+    pub fn subsystem_nqn(&self) -> &str {
+        &self.shared.paths[0].options.subsystem_nqn
+    }
+
+    /// Which path a command takes.
+    pub fn policy(&self) -> IoPolicy {
+        self.shared.options.policy
+    }
+
+    /// The controllers of the live paths.
+    pub fn controllers(&self) -> Vec<Controller> {
+        let live = |path: &Path| path.details().controller.clone().filter(|_| path.live() != 0);
+        self.shared.paths.iter().filter_map(live).collect()
+    }
+
+    /// All paths, in the order of the options.
+    pub fn status(&self) -> Vec<PathStatus> {
+        self.shared.paths.iter().map(status).collect()
+    }
+
+    /// Shuts all controllers down. Nothing can be sent any more.
+    pub fn disconnect(&self) {
+        self.shared.stop();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for (index, thread) in threads.into_iter().enumerate() {
+            // A monitor that is just connecting ends by itself when that has failed; nobody has to wait for it.
+            let waits = self.shared.paths.get(index).is_none_or(|path| path.details().controller.is_some());
+            if waits {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Paths {
+    fn drop(&mut self) {
+        self.disconnect();
+    }
+}
+
+fn check(options: &PathOptions) -> Result<(), InitiatorError> {
+    let misuse = |text: &str| Err(InitiatorError::ApiMisuse(text.to_owned()));
+    let Some(first) = options.paths.first() else { return misuse("there has to be at least one path") };
+    if options.paths.len() > PATHS_MAX {
+        return misuse(&format!("there may be {PATHS_MAX} paths, not {}", options.paths.len()));
+    }
+    if options.paths.iter().any(|path| path.subsystem_nqn != first.subsystem_nqn || path.host != first.host) {
+        return misuse("all paths lead to one subsystem, as one host");
+    }
+    if options.controller_loss != Some(Duration::ZERO)
+        && options.paths.iter().any(|path| path.keep_alive_ms == 0)
+    {
+        return misuse(
+            "a path that is to be connected again needs a keep alive time-out: without one, its old controller never \
+             comes to rest",
+        );
+    }
+    Ok(())
+}
+
+fn status(path: &Path) -> PathStatus {
+    let details = path.details();
+    let live = details.controller.as_ref().filter(|_| path.live() != 0);
+    PathStatus {
+        address: path.options.address,
+        transport: path.options.transport,
+        state: details.state,
+        ana: ana_name(path.ana().filter(|_| live.is_some())),
+        cntlid: live.map(Controller::id),
+        reconnects: details.reconnects,
+        error: details.error.as_ref().map(ToString::to_string),
+    }
+}
+
+const fn ana_name(state: Option<AnaState>) -> &'static str {
+    match state {
+        Some(AnaState::Optimized) => "optimized",
+        Some(AnaState::NonOptimized) => "non-optimized",
+        Some(AnaState::Inaccessible) => "inaccessible",
+        Some(AnaState::PersistentLoss) => "persistent-loss",
+        Some(AnaState::Change) => "change",
+        None => "unknown",
+    }
+}

@@ -1,0 +1,110 @@
+//! The policies by name, and the little that has to be remembered between two choices. What each chooses is in its own
+//! file.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::candidate::Candidate;
+use super::{latency, numa, queue_depth, round_robin};
+
+/// Which path a command takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoPolicy {
+    /// The nearest path, always.
+    Numa,
+    /// Each in turn.
+    RoundRobin,
+    /// The one with the fewest commands in flight.
+    QueueDepth,
+    /// The one that is expected to be done first.
+    #[default]
+    Latency,
+}
+
+impl IoPolicy {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Numa, Self::RoundRobin, Self::QueueDepth, Self::Latency];
+
+    /// Its name, as Linux spells its own.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Numa => "numa",
+            Self::RoundRobin => "round-robin",
+            Self::QueueDepth => "queue-depth",
+            Self::Latency => "latency",
+        }
+    }
+}
+
+impl fmt::Display for IoPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for IoPolicy {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name).ok_or_else(|| {
+            format!("there is no policy `{name}`; there are numa, round-robin, queue-depth, latency")
+        })
+    }
+}
+
+/// A policy at work on one thread.
+#[derive(Debug)]
+pub(crate) struct Chooser {
+    policy: IoPolicy,
+    last: usize,
+}
+
+impl Chooser {
+    pub(crate) const fn new(policy: IoPolicy) -> Self {
+        Self { policy, last: usize::MAX }
+    }
+
+    /// The path for the next command; `None` when it has to wait.
+    pub(crate) fn choose(&mut self, paths: &[Candidate]) -> Option<usize> {
+        let at = match self.policy {
+            IoPolicy::Numa => numa::choose(paths),
+            IoPolicy::RoundRobin => round_robin::choose(paths, self.last),
+            IoPolicy::QueueDepth => queue_depth::choose(paths),
+            IoPolicy::Latency => latency::choose(paths),
+        }?;
+        self.last = at;
+        Some(at)
+    }
+
+    /// Whether it looks at how far paths are from the processor.
+    pub(crate) const fn looks_at_distance(&self) -> bool {
+        matches!(self.policy, IoPolicy::Numa)
+    }
+
+    /// Whether it looks at time, and so wants to know how paths fare.
+    pub(crate) const fn looks_at_time(&self) -> bool {
+        matches!(self.policy, IoPolicy::Latency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidate::Access;
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for policy in IoPolicy::ALL {
+            assert_eq!(policy.name().parse(), Ok(policy));
+        }
+        assert!("service-time".parse::<IoPolicy>().unwrap_err().contains("latency"));
+    }
+
+    #[test]
+    fn round_robin_remembers_where_it_was() {
+        let path = Candidate { access: Access::Optimized, has_room: true, ..Candidate::default() };
+        let mut chooser = Chooser::new(IoPolicy::RoundRobin);
+        let chosen: Vec<_> = (0..5).map(|_| chooser.choose(&[path; 3]).unwrap()).collect();
+        assert_eq!(chosen, [0, 1, 2, 0, 1]);
+    }
+}

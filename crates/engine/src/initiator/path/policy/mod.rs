@@ -1,0 +1,14 @@
+//! Which path a command takes: the policies by name, each in its own file, and what they know of a path. They do no I/O.
+
+mod candidate;
+mod chooser;
+mod estimate;
+mod latency;
+mod numa;
+mod queue_depth;
+mod round_robin;
+
+pub(crate) use candidate::{Access, Candidate};
+pub(crate) use chooser::Chooser;
+pub use chooser::IoPolicy;
+pub(crate) use estimate::{Estimate, class_of};

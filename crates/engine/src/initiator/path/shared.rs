@@ -1,0 +1,227 @@
+//! What all threads of a set of paths share: the paths themselves, who is to be told of their changes, and what the paths
+//! agree on. It starts no thread and connects nothing.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::PathOptions;
+use super::identity::{Identity, Witness};
+use super::path::Path;
+use super::quiescing::Quiescing;
+use super::sample;
+use super::turn::Turns;
+use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
+use crate::ring::{self, Bell, Moment, Waker};
+
+/// Other paths that are asked about one that joins, where the first ones do not answer.
+const WITNESSES_MAX: usize = 2;
+
+/// What the paths agree on.
+#[derive(Debug)]
+struct Found {
+    identity: Identity,
+    /// The namespace as it was described last, and by which path.
+    namespace: NamespaceInfo,
+    address: SocketAddr,
+}
+
+/// What all threads of a set share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: PathOptions,
+    pub(super) paths: Vec<Path>,
+    /// Changes with every change of a path.
+    generation: AtomicU64,
+    stopping: AtomicBool,
+    /// Rung for monitors and for the thread that quiesces.
+    pub(super) bell: Arc<Bell>,
+    /// Threads with queues, by number.
+    wakers: Mutex<Vec<(u64, Waker)>>,
+    wakers_made: AtomicU64,
+    found: Mutex<Option<Found>>,
+    /// The most bytes of one command, and of one Write Zeroes, that every path has taken that was ever connected.
+    transfer_length_max: AtomicUsize,
+    write_zeroes_length_max: AtomicU64,
+    /// Taken while a path is looked at that is to join the others.
+    pub(super) joining: Turns,
+    pub(super) quiescing: Mutex<Vec<Quiescing>>,
+}
+
+impl Shared {
+    /// Paths that have not been connected yet.
+    pub(super) fn new(options: PathOptions) -> Self {
+        let now = ring::now();
+        let paths = options.paths.iter().map(|path| Path::new(path.clone(), now)).collect();
+        let bell = Arc::new(Bell::default());
+        Self {
+            paths,
+            options,
+            generation: AtomicU64::new(1),
+            stopping: AtomicBool::new(false),
+            bell: bell.clone(),
+            wakers: Mutex::new(Vec::new()),
+            wakers_made: AtomicU64::new(0),
+            found: Mutex::new(None),
+            transfer_length_max: AtomicUsize::new(usize::MAX),
+            write_zeroes_length_max: AtomicU64::new(u64::MAX),
+            joining: Turns::new(bell),
+            quiescing: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The namespace, as a path described it last; `None` before the first has.
+    pub(super) fn namespace(&self) -> Option<NamespaceInfo> {
+        lock(&self.found).as_ref().map(|found| found.namespace.clone())
+    }
+
+    /// Tells all threads to end.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.changed();
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Tells all threads that a path is otherwise than before.
+    pub(super) fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        lock(&self.wakers).iter().for_each(|(_, waker)| waker.wake());
+        self.bell.ring();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// A thread wants to be woken when a path changes; the number under which it is known.
+    pub(super) fn add_waker(&self, waker: Waker) -> u64 {
+        let number = self.wakers_made.fetch_add(1, Ordering::Relaxed);
+        lock(&self.wakers).push((number, waker));
+        number
+    }
+
+    pub(super) fn remove_waker(&self, number: u64) {
+        lock(&self.wakers).retain(|(of, _)| *of != number);
+    }
+
+    /// The association is lost, as somebody found out.
+    pub(super) fn lose(&self, path: usize, association: u64, error: InitiatorError) {
+        let address = self.paths[path].options.address;
+        tracing::debug!(%address, %error, "a path is lost");
+        if self.paths[path].lose(association, error, ring::now()) {
+            self.changed();
+        }
+    }
+
+    /// What `controller` shows of the namespace; the first path says what all others have to show.
+    ///
+    /// # Errors
+    /// How it is another one than on the other paths.
+    pub(super) fn compare(
+        &self,
+        controller: &Controller,
+        namespace: &NamespaceInfo,
+    ) -> Result<Identity, InitiatorError> {
+        let identity = Identity::of(controller, namespace);
+        let address = controller.address();
+        let refuse = |reason| Err(InitiatorError::PathRefused { address, reason });
+        if self.paths.len() > 1 && !identity.is_known() {
+            return refuse(
+                "its namespace has neither UUID, NGUID nor EUI64 to know it by on other paths".to_owned(),
+            );
+        }
+        let found = lock(&self.found);
+        let difference = found.as_ref().and_then(|found| {
+            let known =
+                if found.address == address { "before".to_owned() } else { format!("by {}", found.address) };
+            found.identity.difference(&identity, &known)
+        });
+        difference.map_or(Ok(identity), refuse)
+    }
+
+    /// Takes note of what `controller` shows of the namespace.
+    ///
+    /// # Errors
+    /// How it is another one than on the other paths, and until now.
+    pub(super) fn agree(
+        &self,
+        controller: &Controller,
+        namespace: &NamespaceInfo,
+    ) -> Result<(), InitiatorError> {
+        let identity = self.compare(controller, namespace)?;
+        let address = controller.address();
+        self.transfer_length_max.fetch_min(controller.transfer_length_max(), Ordering::Relaxed);
+        let zeroes_max = controller.write_zeroes_length_max().unwrap_or(u64::MAX);
+        self.write_zeroes_length_max.fetch_min(zeroes_max, Ordering::Relaxed);
+        *lock(&self.found) = Some(Found { identity, namespace: namespace.clone(), address });
+        Ok(())
+    }
+
+    /// The most bytes of one command, and of one Write Zeroes, for any path.
+    pub(super) fn length_limits(&self) -> (usize, u64) {
+        let transfer = self.transfer_length_max.load(Ordering::Relaxed);
+        (transfer, self.write_zeroes_length_max.load(Ordering::Relaxed))
+    }
+
+    /// Looks whether `controller`, of path `index`, leads to the same disk as the paths that are there, though all say so.
+    /// Whoever calls this lets no other path join meanwhile.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    pub(super) fn recognize(
+        &self,
+        index: usize,
+        controller: &Controller,
+        namespace: &NamespaceInfo,
+    ) -> Result<(), String> {
+        let others = || self.paths.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, path)| path);
+        let path = &self.paths[index];
+        let live = others().filter(|path| path.live() != 0);
+        let mut live: Vec<_> = live.filter_map(|path| path.details().controller.clone()).collect();
+        if live.is_empty() {
+            // It is what the others have to be like from now on.
+            others().for_each(|path| path.details().is_recognized = false);
+            path.details().is_recognized = true;
+            return Ok(());
+        }
+        live.truncate(WITNESSES_MAX);
+        // One of them will do: they agree already. Where none answers, they are just being lost.
+        let witness = live.into_iter().find_map(|known| Witness::of(known, namespace.nsid));
+        let Some(witness) = witness else { return Ok(()) };
+        if let Some(objection) = witness.objection(controller, namespace) {
+            return Err(objection);
+        }
+        if path.details().is_recognized || witness.knows(controller.id()) == Some(true) {
+            path.details().is_recognized = true;
+            return Ok(());
+        }
+        let known = witness.options();
+        if let Some(offset) = sample::difference(known, &path.options, namespace.nsid) {
+            let address = known.address;
+            return Err(format!(
+                "it holds other data than {address} at offset {offset}: they are two disks of one name"
+            ));
+        }
+        path.details().is_recognized = true;
+        Ok(())
+    }
+
+    /// Whether commands may wait for some path.
+    pub(super) fn may_come_back(&self, now: Moment) -> bool {
+        self.paths.iter().any(|path| path.may_come_back(self.options.fast_io_fail, now))
+    }
+
+    /// Why there is no path.
+    pub(super) fn error(&self) -> InitiatorError {
+        let error = self.paths.iter().find_map(|path| path.details().error.clone());
+        let address = self.paths[0].options.address;
+        error.unwrap_or(InitiatorError::Disconnected { address })
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

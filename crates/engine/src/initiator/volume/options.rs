@@ -1,0 +1,57 @@
+//! How a volume is opened: which namespace, over which paths, with how many threads.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+use crate::initiator::PathOptions;
+use crate::limits::VOLUME_COMMANDS_MAX;
+
+/// By what a namespace is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceName {
+    /// Its number in the subsystem (NSID).
+    Nsid(u32),
+    /// Its UUID.
+    Uuid(Uuid),
+}
+
+impl From<u32> for NamespaceName {
+    fn from(nsid: u32) -> Self {
+        Self::Nsid(nsid)
+    }
+}
+
+impl From<Uuid> for NamespaceName {
+    fn from(uuid: Uuid) -> Self {
+        Self::Uuid(uuid)
+    }
+}
+
+impl fmt::Display for NamespaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nsid(nsid) => write!(f, "namespace {nsid}"),
+            Self::Uuid(uuid) => write!(f, "namespace {uuid}"),
+        }
+    }
+}
+
+/// What a volume is opened with.
+#[derive(Clone, Debug)]
+pub struct VolumeOptions {
+    /// The paths, and what to do when one is lost.
+    pub paths: PathOptions,
+    /// Threads that do the I/O. Each has its own queues on every path, so that there are no more than a controller grants
+    /// I/O queues; `ConnectOptions::io_queues` says for how many it is asked.
+    pub threads: u16,
+    /// Commands that one thread has outstanding at most; others wait.
+    pub depth: usize,
+}
+
+impl From<PathOptions> for VolumeOptions {
+    /// One thread, and as many commands as there may be.
+    fn from(paths: PathOptions) -> Self {
+        Self { paths, threads: 1, depth: VOLUME_COMMANDS_MAX }
+    }
+}

@@ -1,0 +1,293 @@
+//! The commands of one admin queue: takes a command and its data, asks the module whose command it is, and gives back what it
+//! wants next. It knows no socket, starts no I/O and touches no namespace's blocks.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use nvme::command::admin_opcode;
+use nvme::{Status, SubmissionEntry};
+
+use super::answer::Answer;
+use super::intake::{Intake, Taken, check_capsule};
+use super::{cross_reset, discovery, features, identify, log_page, namespace_admin, property};
+use crate::limits::{ABORTS_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX};
+use crate::ring::{Buffer, BufferPool};
+use crate::target::controller::Controller;
+use crate::target::fabric::Fabric;
+use crate::target::messaging::{Address, Asker, Owner};
+use crate::target::queue::{Disconnect, Next, Payload, Reply};
+use crate::target::telemetry::{Peculiarity, Seen};
+
+/// What admin commands work with in one turn.
+pub(crate) struct AdminContext<'a> {
+    pub(crate) pool: &'a mut BufferPool,
+    pub(crate) fabric: &'a Arc<Fabric>,
+    pub(crate) seen: &'a mut Seen,
+}
+
+/// A command that somebody else answers.
+#[derive(Debug)]
+struct Held {
+    command_id: u16,
+    opcode: u8,
+}
+
+/// The commands of one admin queue.
+#[derive(Debug)]
+pub(crate) struct AdminCommands {
+    pub(crate) controller: Arc<Controller>,
+    intake: Intake,
+    /// Event requests that wait for an event.
+    events: Vec<u16>,
+    /// Other commands that wait for somebody's answer.
+    held: Vec<Held>,
+    address: Address,
+    peer: SocketAddr,
+    /// The address of this machine that the host has reached.
+    reached: Option<IpAddr>,
+}
+
+impl AdminCommands {
+    /// Those of a queue with so many entries that has just been connected.
+    pub(crate) fn new(
+        controller: Arc<Controller>,
+        entries: u16,
+        (address, peer): (Address, SocketAddr),
+        reached: Option<IpAddr>,
+    ) -> Self {
+        let intake = Intake::new(entries);
+        Self { controller, intake, events: Vec::new(), held: Vec::new(), address, peer, reached }
+    }
+
+    /// Whose they are.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner { host_id: self.controller.host.id, controller: self.controller.instance }
+    }
+
+    /// Whether a command is under way that is answered as soon as its data has come.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.intake.busy() > 0
+    }
+
+    /// A command, with `data_length` bytes in its capsule.
+    ///
+    /// # Errors
+    /// When no conforming host sends it.
+    pub(crate) fn begin<H>(
+        &mut self,
+        entry: &SubmissionEntry,
+        data_length: usize,
+        ctx: &mut AdminContext<'_>,
+    ) -> Result<Vec<Next<H>>, Disconnect> {
+        check_capsule(data_length)?;
+        if let Err(status) = self.check(entry, ctx) {
+            return Ok(vec![Next::Reply(self.refuse(entry, status, 0))]);
+        }
+        self.forget_event(entry.command_id.get(), ctx);
+        let held = self.events.len() + self.held.len();
+        if entry.data.is_empty_of_another_type() {
+            ctx.seen.note(Peculiarity::EmptyDescriptor);
+        }
+        if features::is_about_interrupts(entry) {
+            ctx.seen.note(Peculiarity::InterruptFeature);
+        }
+        Ok(match self.intake.take(entry, data_length, held, ctx.pool)? {
+            Err(status) => vec![Next::Reply(self.refuse(entry, status, 0))],
+            Ok(Taken::Awaits(next)) => vec![next],
+            Ok(Taken::Ready) => self.run(entry, &[], ctx),
+        })
+    }
+
+    /// The data of a command has come.
+    pub(crate) fn data_came<H>(
+        &mut self,
+        slot: u16,
+        buffer: Buffer,
+        is_intact: bool,
+        ctx: &mut AdminContext<'_>,
+    ) -> Vec<Next<H>> {
+        let Some(entry) = self.intake.came(slot) else { return Vec::new() };
+        let data = buffer.to_vec();
+        ctx.pool.give(buffer);
+        if !is_intact {
+            return vec![Next::Reply(self.refuse(&entry, Status::TRANSIENT_TRANSPORT_ERROR, 0))];
+        }
+        self.run(&entry, &data, ctx)
+    }
+
+    /// What can be wrong with a command whatever its data is.
+    fn check(&self, entry: &SubmissionEntry, ctx: &AdminContext<'_>) -> Result<(), Status> {
+        // Before its data is looked at, which may be in a form that only other commands have.
+        if !has_command(entry.opcode, &self.controller, ctx.fabric) {
+            return Err(Status::INVALID_OPCODE.do_not_retry());
+        }
+        // Only I/O commands come in pairs.
+        if entry.fused() != 0 {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        let command_id = entry.command_id.get();
+        let is_held = self.held.iter().any(|held| held.command_id == command_id);
+        if is_held || self.intake.has(command_id) {
+            return Err(Status::COMMAND_ID_CONFLICT);
+        }
+        Ok(())
+    }
+
+    /// An identifier that an event request has, and that its host uses again, is one that the host has forgotten: SPDK's does
+    /// that before it shuts a controller down. The event request is forgotten, too, since its answer would be taken for the
+    /// new command's.
+    fn forget_event(&mut self, command_id: u16, ctx: &mut AdminContext<'_>) {
+        if let Some(at) = self.events.iter().position(|event| *event == command_id) {
+            self.events.remove(at);
+            ctx.seen.note(Peculiarity::ForgottenEventRequest);
+        }
+    }
+
+    /// Answers a command that failed, and writes it into the error log.
+    fn refuse<H>(&self, entry: &SubmissionEntry, status: Status, result: u64) -> Reply<H> {
+        self.controller.log_error(0, entry, status);
+        Reply::new(entry.command_id.get(), status, result)
+    }
+
+    fn run<H>(&mut self, entry: &SubmissionEntry, data: &[u8], ctx: &mut AdminContext<'_>) -> Vec<Next<H>> {
+        if entry.opcode == admin_opcode::ASYNC_EVENT_REQUEST {
+            return self.request_event(entry);
+        }
+        let command_id = entry.command_id.get();
+        let (controller, fabric) = (self.controller.clone(), ctx.fabric);
+        let mailboxes = fabric.mailboxes().clone();
+        let asker = Asker { mailboxes, address: self.address, command_id, peer: self.peer };
+        let mut aborted = None;
+        let answer = match entry.opcode {
+            admin_opcode::FABRICS => property::answer(entry, &controller, fabric),
+            admin_opcode::SET_FEATURES => features::set(entry, &controller, data, fabric, asker),
+            admin_opcode::NAMESPACE_MANAGEMENT | admin_opcode::NAMESPACE_ATTACHMENT => {
+                namespace_admin::answer(entry, &controller, data, fabric, asker)
+            }
+            admin_opcode::CROSS_CONTROLLER_RESET => cross_reset::answer(entry, &controller, fabric, &asker),
+            // Commands other than this one are taken while the controller is being enabled, as nvmet does too;
+            // what needs a ready controller says so itself.
+            admin_opcode::KEEP_ALIVE => Status::SUCCESS.into(),
+            admin_opcode::IDENTIFY => identify::answer(entry, &controller, fabric),
+            admin_opcode::GET_LOG_PAGE if controller.subsystem.is_discovery => {
+                discovery::answer(entry, &controller, fabric, self.reached)
+            }
+            admin_opcode::GET_LOG_PAGE => log_page::answer(entry, &controller, fabric),
+            admin_opcode::GET_FEATURES => features::get(entry, &controller, fabric),
+            admin_opcode::ABORT => {
+                let answer;
+                (answer, aborted) = self.abort(entry, asker.address(), fabric);
+                answer
+            }
+            _ => Status::INVALID_OPCODE.do_not_retry().into(),
+        };
+        let mut wanted: Vec<Next<H>> = Vec::new();
+        wanted.extend(aborted.map(Next::Reply));
+        wanted.extend(self.answer(entry, answer, ctx));
+        if entry.opcode == admin_opcode::GET_LOG_PAGE {
+            // Behind the page there may be another one, which is told of now.
+            wanted.extend(self.tell_events());
+        }
+        wanted
+    }
+
+    fn request_event<H>(&mut self, entry: &SubmissionEntry) -> Vec<Next<H>> {
+        if self.events.len() >= ASYNC_EVENTS_MAX {
+            let status = Status::ASYNC_EVENT_LIMIT_EXCEEDED.do_not_retry();
+            return vec![Next::Reply(self.refuse(entry, status, 0))];
+        }
+        self.events.push(entry.command_id.get());
+        self.tell_events()
+    }
+
+    /// Abort of a command of any queue of this controller: its answer, and that of a command of this queue.
+    fn abort<H>(
+        &mut self,
+        entry: &SubmissionEntry,
+        address: Address,
+        fabric: &Fabric,
+    ) -> (Answer, Option<Reply<H>>) {
+        let (queue_id, command_id) = (entry.cdw10.get() as u16, (entry.cdw10.get() >> 16) as u16);
+        let aborts = self.held.iter().filter(|held| held.opcode == admin_opcode::ABORT).count();
+        if aborts >= usize::from(ABORTS_MAX) {
+            return (Status::ABORT_LIMIT_EXCEEDED.do_not_retry().into(), None);
+        }
+        if queue_id == 0 {
+            // Of the admin queue's commands only event requests last.
+            let Some(at) = self.events.iter().position(|event| *event == command_id) else {
+                return (Answer::Status(Status::SUCCESS, 1), None);
+            };
+            self.events.remove(at);
+            let aborted = Reply::new(command_id, Status::ABORT_REQUESTED, 0);
+            return (Answer::Status(Status::SUCCESS, 0), Some(aborted));
+        }
+        let asker = (address, entry.command_id.get());
+        fabric.mailboxes().abort((self.controller.id, queue_id, command_id), asker);
+        (Answer::Held, None)
+    }
+
+    /// Answers event requests, as far as there are events.
+    pub(crate) fn tell_events<H>(&mut self) -> Vec<Next<H>> {
+        let mut told = Vec::new();
+        while !self.events.is_empty()
+            && let Some(event) = self.controller.next_event()
+        {
+            let command_id = self.events.remove(0);
+            told.push(Next::Reply(Reply::new(command_id, Status::SUCCESS, u64::from(event))));
+        }
+        told
+    }
+
+    /// Answers a command that was held until somebody else had done it.
+    pub(crate) fn answer_held<H>(&mut self, command_id: u16, status: Status, result: u64) -> Reply<H> {
+        self.held.retain(|held| held.command_id != command_id);
+        Reply::new(command_id, status, result)
+    }
+
+    fn answer<H>(
+        &mut self,
+        entry: &SubmissionEntry,
+        answer: Answer,
+        ctx: &mut AdminContext<'_>,
+    ) -> Option<Next<H>> {
+        let command_id = entry.command_id.get();
+        Some(Next::Reply(match answer {
+            Answer::Held => {
+                self.held.push(Held { command_id, opcode: entry.opcode });
+                return None;
+            }
+            Answer::Status(status, result) if status.is_success() => Reply::new(command_id, status, result),
+            Answer::Status(status, result) => self.refuse(entry, status, result),
+            Answer::Data(bytes) => {
+                let room = entry.data_pointer().map_or(0, |pointer| pointer.length() as usize);
+                let length = bytes.len();
+                if length == 0 || length > room.min(BUFFER_LENGTH_MAX) {
+                    self.refuse(entry, Status::DATA_SGL_LENGTH_INVALID.do_not_retry(), 0)
+                } else {
+                    let mut buffer = ctx.pool.take(length);
+                    buffer.copy_from_slice(&bytes);
+                    Reply::with_data(command_id, Payload::Buffer(buffer), length as u32)
+                }
+            }
+        }))
+    }
+}
+
+/// Whether the controller has a command with this opcode.
+fn has_command(opcode: u8, controller: &Controller, fabric: &Fabric) -> bool {
+    let is_discovery = controller.subsystem.is_discovery;
+    match opcode {
+        admin_opcode::FABRICS
+        | admin_opcode::IDENTIFY
+        | admin_opcode::GET_LOG_PAGE
+        | admin_opcode::GET_FEATURES
+        | admin_opcode::SET_FEATURES
+        | admin_opcode::ASYNC_EVENT_REQUEST
+        | admin_opcode::KEEP_ALIVE => true,
+        admin_opcode::ABORT | admin_opcode::CROSS_CONTROLLER_RESET => !is_discovery,
+        admin_opcode::NAMESPACE_MANAGEMENT | admin_opcode::NAMESPACE_ATTACHMENT => {
+            !is_discovery && namespace_admin::is_offered(&controller.subsystem, fabric)
+        }
+        _ => false,
+    }
+}

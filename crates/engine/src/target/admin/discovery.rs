@@ -1,0 +1,156 @@
+//! The discovery log: which subsystems a host finds at which addresses of this target.
+//! Telling hosts that it changed is not here.
+
+use std::net::{IpAddr, SocketAddr};
+
+use nvme::discovery::{
+    AddressFamily, DISCOVERY_NQN, DiscoveryEntry, DiscoveryLogHeader, Nqn, RECORD_BYTES, SubsystemType,
+    entry_flags, transport_requirements,
+};
+use nvme::log_page::{LogPageId, LogPageRequest, SupportedLogPages, log_page_support};
+use nvme::{Status, SubmissionEntry};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U16;
+
+use super::answer::Answer;
+use super::log_page::{cut, decode, looked_at};
+use crate::limits::{ADMIN_QUEUE_ENTRIES_MAX, BUFFER_LENGTH_MAX};
+use crate::target::config::{PortConfig, ReferralConfig};
+use crate::target::controller::{Controller, Notice};
+use crate::target::fabric::{Directory, Fabric};
+use crate::target::served::Subsystem;
+
+/// Answers Get Log Page of a discovery controller.
+pub(crate) fn answer(
+    entry: &SubmissionEntry,
+    controller: &Controller,
+    fabric: &Fabric,
+    reached: Option<IpAddr>,
+) -> Answer {
+    let request = decode(entry);
+    match request.id {
+        LogPageId::DISCOVERY => {
+            looked_at(controller, Notice::DiscoveryLog, &request);
+            page(controller, &fabric.directory(), reached, &request)
+        }
+        LogPageId::SUPPORTED_LOG_PAGES => {
+            let mut pages = SupportedLogPages::default();
+            for id in [LogPageId::SUPPORTED_LOG_PAGES, LogPageId::DISCOVERY] {
+                pages.set(id, log_page_support::SUPPORTED, 0);
+            }
+            cut(pages.as_bytes(), &request)
+        }
+        _ => Status::INVALID_LOG_PAGE.do_not_retry().into(),
+    }
+}
+
+/// The part of the discovery log that was asked for. The log of many subsystems at many ports has megabytes, of which hosts read
+/// some kilobytes at a time: no more than these are made.
+fn page(
+    controller: &Controller,
+    directory: &Directory,
+    reached: Option<IpAddr>,
+    request: &LogPageRequest,
+) -> Answer {
+    let places = places(controller, directory);
+    let header = DiscoveryLogHeader::new(directory.generation, places.clone().count() as u64);
+    let records = header.record_count.get() as usize + 1;
+    let offset = usize::try_from(request.offset).unwrap_or(usize::MAX);
+    let wanted = request.length_bytes().min(BUFFER_LENGTH_MAX as u64) as usize;
+    let first = (offset / RECORD_BYTES).min(records);
+    let end = offset.saturating_add(wanted).div_ceil(RECORD_BYTES).min(records);
+    let mut part = Vec::with_capacity((end - first) * RECORD_BYTES);
+    if first == 0 && end > 0 {
+        part.extend_from_slice(header.as_bytes());
+    }
+    // The first record is the header.
+    let number = first.max(1);
+    for place in places.skip(number - 1).take(end.saturating_sub(number)) {
+        part.extend_from_slice(place.entry(controller, reached).as_bytes());
+    }
+    cut(&part, &LogPageRequest { offset: (offset - first * RECORD_BYTES) as u64, ..*request })
+}
+
+/// Something that a host finds.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Subsystem(&'a Subsystem, &'a PortConfig),
+    /// Where this service itself is to be found: with a name of its own a host can tell it from others (TP8013).
+    Service(&'a PortConfig),
+    Referral(&'a ReferralConfig),
+}
+
+impl Place<'_> {
+    fn entry(&self, controller: &Controller, reached: Option<IpAddr>) -> DiscoveryEntry {
+        let entry = match self {
+            Self::Subsystem(subsystem, port) => {
+                Nqn::new(&subsystem.nqn).ok().map(|nqn| entry(SubsystemType::NVM, &nqn, port, reached))
+            }
+            Self::Service(port) => Nqn::new(&controller.subsystem.nqn).ok().map(|nqn| {
+                let mut entry = entry(SubsystemType::CURRENT_DISCOVERY, &nqn, port, reached);
+                // All ports tell a host the same.
+                entry.flags =
+                    U16::new(entry_flags::PERSISTENT_CONNECTIONS | entry_flags::DUPLICATE_INFORMATION);
+                entry
+            }),
+            Self::Referral(config) => referral(config),
+        };
+        // Names were checked when they were configured.
+        entry.unwrap_or_default()
+    }
+}
+
+/// All that the host of this controller finds, in the order of the log.
+fn places<'a>(
+    controller: &'a Controller,
+    directory: &'a Directory,
+) -> impl Iterator<Item = Place<'a>> + Clone {
+    let ports = &directory.config.ports;
+    let found = directory.subsystems.iter().filter(|subsystem| subsystem.allows(&controller.host.nqn));
+    let subsystems = found.flat_map(move |subsystem| {
+        let ports = ports.iter().filter(|port| subsystem.is_on(port));
+        ports.map(|port| Place::Subsystem(subsystem, port))
+    });
+    let referrals = directory.config.referrals.iter().map(Place::Referral);
+    subsystems.chain(ports.iter().map(Place::Service)).chain(referrals)
+}
+
+fn entry(kind: SubsystemType, nqn: &Nqn, port: &PortConfig, reached: Option<IpAddr>) -> DiscoveryEntry {
+    let (family, address) = advertised(port, reached);
+    let service = port.address.port().to_string();
+    let mut entry = DiscoveryEntry::tcp(kind, nqn, family, &address, &service);
+    entry.port_id = U16::new(port.id);
+    entry.admin_queue_size_max = U16::new(ADMIN_QUEUE_ENTRIES_MAX);
+    // A host without an identifier may connect; only what needs one is refused.
+    entry.transport_requirements =
+        transport_requirements::FLOW_CONTROL_DISABLE | transport_requirements::ZERO_HOST_ID;
+    entry
+}
+
+fn referral(config: &ReferralConfig) -> Option<DiscoveryEntry> {
+    let nqn = Nqn::new(config.nqn.as_deref().unwrap_or(DISCOVERY_NQN)).ok()?;
+    let family = family_of(&config.address);
+    let mut entry =
+        DiscoveryEntry::tcp(SubsystemType::REFERRAL, &nqn, family, &config.address, &config.service);
+    entry.admin_queue_size_max = U16::new(ADMIN_QUEUE_ENTRIES_MAX);
+    Some(entry)
+}
+
+fn family_of(address: &str) -> AddressFamily {
+    match address.parse::<IpAddr>() {
+        Ok(IpAddr::V6(_)) => AddressFamily::IPV6,
+        _ => AddressFamily::IPV4,
+    }
+}
+
+/// The address to tell a host: the one to be advertised, the one listened on, or, where that is any address of the
+/// machine, the one the host has reached.
+fn advertised(port: &PortConfig, reached: Option<IpAddr>) -> (AddressFamily, String) {
+    if let Some(advertise) = &port.advertise {
+        return (family_of(advertise), advertise.clone());
+    }
+    let listened = port.address.ip();
+    let address = if listened.is_unspecified() { reached.unwrap_or(listened) } else { listened };
+    let address = SocketAddr::new(address, 0).ip().to_canonical();
+    (if address.is_ipv6() { AddressFamily::IPV6 } else { AddressFamily::IPV4 }, address.to_string())
+}

@@ -1,0 +1,458 @@
+//! Putting another configuration into effect while the target runs: everything that can fail is done first, then all
+//! of it is made visible, then hosts are notified. In another order a change that fails half-way would have to be undone
+//! under the eyes of hosts, or a host would act on a notification and find the old state. It runs on the
+//! administrator's thread, never on a reactor.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::order::Order;
+use super::preparation::{Preparation, Prepared, Reopened, kept_subsystem, pairs, wanted_images};
+use super::standby;
+use crate::ring::{self, thread};
+use crate::target::TargetError;
+use crate::target::config::{Change, Directives, FabricConfig, KnownHost, SubsystemConfig};
+use crate::target::controller::{Controller, Notice};
+use crate::target::fabric::{Directory, Fabric};
+use crate::target::identity::NamespaceIdentities;
+use crate::target::image::Wanted;
+use crate::target::messaging::{Fenced, Message, Then};
+use crate::target::reactor::{Listener, Listening, PortChange};
+use crate::target::reservation::Access;
+use crate::target::reservation_worker;
+use crate::target::served::{Namespace, NamespaceTable, Opened, Subsystem};
+use crate::transport::congestion;
+
+/// How long the caller waits for a removed namespace's last command, so that its file is free when he has his answer.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What of a subsystem is otherwise from now on.
+#[derive(Default)]
+struct Effects {
+    /// Namespaces that hosts should look at again.
+    nsids: BTreeSet<u32>,
+    /// ANA groups whose descriptor changes, by their states or by their namespaces.
+    groups: Vec<u32>,
+    /// Those of them whose states change.
+    states: Vec<u32>,
+}
+
+impl Fabric {
+    /// Has namespaces go on by images that were opened on another connection. Only one caller at a time.
+    pub(crate) fn go_over(&self, listener: &Listener, anew: &[Wanted]) -> Result<(), TargetError> {
+        let config = self.directory().config.clone();
+        self.apply(&Order { anew, ..Order::of(&config) }, listener).map(drop)
+    }
+
+    /// Puts what is wanted into effect. Only one caller at a time.
+    pub(crate) fn apply(&self, order: &Order<'_>, listener: &Listener) -> Result<Vec<Change>, TargetError> {
+        let Order { wanted, absence, anew, reopened, host, .. } = *order;
+        wanted.check()?;
+        let directives = order.directives.cloned().unwrap_or_else(|| self.directory().directives.clone());
+        directives.check(wanted)?;
+        let old = self.directory();
+        let wanted = self.complete(&old.config, wanted);
+        let mut changes = self.changes(&old, &wanted, &directives);
+        changes.extend(replacements(anew, reopened));
+        // Locked before reservations are checked and restored, and until all is visible: the reservation worker could otherwise
+        // change a reservation after it was checked, or after a new namespace has read it.
+        let archive = self.archive();
+        if let Some(host) = host {
+            check_reservations(&old, &changes, host)?;
+        }
+        let absent = self.absent();
+        let preparation = Preparation {
+            old: &old,
+            wanted: &wanted,
+            directives: &directives,
+            changes: &changes,
+            archive: archive.as_ref(),
+            clusters: self.clusters(),
+            identities: self.identities(),
+            openings: self.openings(),
+            anew,
+            reopened,
+            absent: &absent,
+            absence,
+        };
+        let prepared = preparation.prepare();
+        // Before the error is returned: a namespace may have failed while it was resized, and its hosts must learn of it
+        // although nothing of the change takes effect.
+        old.subsystems.iter().flat_map(|s| s.namespaces()).for_each(|n| self.note_failure(&n));
+        let prepared = prepared?;
+        changes.extend(rescan(&old, &wanted, &changes));
+        // Both before `commit`, which replaces the namespaces of the subsystems that stay: afterwards `old` has the new ones.
+        let leaving = leaving(&old, &prepared.namespaces);
+        let removed = removed(&old, &prepared);
+        let images = prepared.namespaces.clone();
+        let listening = self.commit(&old, prepared, &directives, &changes);
+        reservation_worker::forget(archive.as_ref(), &removed);
+        drop(archive);
+        // Only after the change has succeeded: after one that fails, the images of the old configuration are still wanted.
+        self.openings().keep(&wanted_images(&wanted, &directives));
+        // The sockets listen since `prepare`, but are accepted from only now: a host that connected before `commit` would be
+        // refused, since its port and subsystem were not there.
+        listener.change(port_change(&wanted, &changes, listening));
+        let former = old.config.clone();
+        // It keeps removed subsystems and their namespaces alive, whose release is awaited below.
+        drop(old);
+        self.tell_hosts(&former, &changes);
+        // After hosts know the new ANA states: a write to an image without its lock fails, where another gateway could do it.
+        standby::give_back(&standby::handovers((&wanted, &directives), &images, &changes));
+        drop(images);
+        self.trim_resized(&changes);
+        // Last, since it may take until its timeout, and no host should have to wait for that.
+        wait_for_release(&leaving);
+        for change in &changes {
+            tracing::info!("{change}");
+        }
+        Ok(changes)
+    }
+
+    /// `wanted` with all that it leaves to the target but free services, which are found when they are opened.
+    fn complete(&self, old: &FabricConfig, wanted: &FabricConfig) -> FabricConfig {
+        let mut wanted = wanted.clone().settled(old);
+        for subsystem in &mut wanted.subsystems {
+            if subsystem.serial.is_empty() {
+                subsystem.serial = self.identities().serial(subsystem);
+            }
+        }
+        wanted
+    }
+
+    /// What has to be done to come from `old`, which is in effect, to `wanted`. To say which UUID a namespace has is no change.
+    fn changes(&self, directory: &Directory, wanted: &FabricConfig, directives: &Directives) -> Vec<Change> {
+        let old = directory.config.clone().with_identities(&self.namespace_identities());
+        let wanted = wanted.clone().recognized(&old);
+        let mut changes = old.changes_to(&wanted);
+        directory.directives.changes_to(directives, &old, &wanted, &mut changes);
+        changes
+    }
+
+    /// The UUIDs of all namespaces that are there.
+    pub(crate) fn namespace_identities(&self) -> NamespaceIdentities {
+        let directory = self.directory();
+        let of = |subsystem: &Arc<Subsystem>| {
+            let identity = |namespace: Arc<Namespace>| {
+                ((subsystem.nqn.clone(), namespace.nsid), Uuid::from_bytes(namespace.uuid))
+            };
+            subsystem.namespaces().into_iter().map(identity).collect::<Vec<_>>()
+        };
+        directory.subsystems.iter().flat_map(of).collect()
+    }
+
+    /// Truncates files again that became shorter, once no write is under way that began when they were longer. The new size is
+    /// visible already, so that no such write begins after the fence has been passed.
+    fn trim_resized(&self, changes: &[Change]) {
+        for change in changes {
+            let Change::NamespaceResized { nqn, nsid } = change else { continue };
+            let directory = self.directory();
+            let mut subsystems = directory.subsystems.iter().filter(|subsystem| subsystem.nqn == *nqn);
+            let namespace = subsystems.find_map(|subsystem| subsystem.state().namespaces.get(nsid).cloned());
+            let Some(namespace) = namespace else { continue };
+            let has_passed = Arc::new(AtomicBool::new(false));
+            let passed = has_passed.clone();
+            let tell = move || passed.store(true, Ordering::Release);
+            self.mailboxes().raise(Fenced::Beyond(namespace.clone()), Then::Tell(Box::new(tell)));
+            let deadline = ring::now().after(RELEASE_TIMEOUT);
+            while !has_passed.load(Ordering::Acquire) && ring::now() < deadline {
+                thread::sleep(Duration::from_millis(1));
+            }
+            if let Err(error) = namespace.trim() {
+                tracing::warn!(%error, nsid, "the file may be longer than its namespace, since writes were under way");
+            } else if !has_passed.load(Ordering::Acquire) {
+                tracing::warn!(
+                    nsid,
+                    "writes behind the new end take long: the file may become longer than its namespace"
+                );
+            }
+        }
+    }
+
+    /// Makes everything visible, and gives the new addresses to listen on.
+    fn commit(
+        &self,
+        old: &Directory,
+        prepared: Prepared,
+        directives: &Directives,
+        changes: &[Change],
+    ) -> Vec<Listening> {
+        let generation = old.generation + u64::from(changes.iter().any(is_in_discovery_log));
+        let mut subsystems = Vec::with_capacity(prepared.config.subsystems.len());
+        for (config, namespaces) in prepared.config.subsystems.iter().zip(prepared.namespaces) {
+            for (config, namespace) in pairs(config, &namespaces) {
+                namespace.configure(config);
+            }
+            let kept = kept_subsystem(old, &config.nqn, changes);
+            subsystems.push(match kept {
+                Some(subsystem) => {
+                    let groups =
+                        effects_on(&config.nqn, old.config.subsystem(&config.nqn), config, changes).groups;
+                    // Under one lock: whoever reads the subsystem finds the namespaces and ANA groups of one configuration.
+                    let mut state = subsystem.state_mut();
+                    subsystem.quiesce.configure(config);
+                    state.config = config.clone();
+                    state.namespaces = namespaces;
+                    state.ana.update(&groups, config);
+                    drop(state);
+                    subsystem
+                }
+                None => Arc::new(Subsystem::new(config, namespaces)),
+            });
+        }
+        let own_discovery = match (&old.own_discovery, &prepared.config.discovery_nqn) {
+            (Some(own), Some(nqn)) if own.nqn == *nqn => Some(own.clone()),
+            (_, Some(nqn)) => Some(Arc::new(Subsystem::discovery(nqn))),
+            (_, None) => None,
+        };
+        self.note_absent(prepared.absent);
+        // Last, in one step: a host that connects from now on finds every subsystem complete.
+        let (config, directives) = (prepared.config, directives.clone());
+        self.publish(Directory { config, directives, subsystems, own_discovery, generation });
+        prepared.listening
+    }
+
+    /// Ends the controllers that have nothing here any more, and tells the others what is otherwise.
+    fn tell_hosts(&self, old: &FabricConfig, changes: &[Change]) {
+        let directory = self.directory();
+        let discovery_changed = changes.iter().any(is_in_discovery_log);
+        let mut notices = Vec::new();
+        for controller in self.controllers() {
+            if !may_stay(&controller, &directory) {
+                tracing::info!(
+                    controller = controller.id,
+                    host = controller.host.nqn,
+                    "a host loses its controller by a change of the configuration"
+                );
+                self.end_controller(&controller);
+            } else if let Some((nsid, other)) = controller.subsystem.registered_otherwise(&controller.host) {
+                // The namespace came with registrations that were kept of it.
+                let why = format!("registered on namespace {nsid} by {other}");
+                self.end_impostor(&controller, &why);
+            } else if controller.subsystem.is_discovery {
+                if discovery_changed {
+                    notices.push((controller, Notice::DiscoveryLog));
+                }
+            } else {
+                let news = show(&controller, old, changes);
+                notices.extend(news.into_iter().map(|notice| (controller.clone(), notice)));
+            }
+        }
+        // Queues learn of the new namespaces before hosts are notified: messages to a reactor are read in order, so a command
+        // that a host sends because of its event never meets the old table.
+        self.tell_reactors(|| Message::Refresh);
+        for (controller, notice) in notices {
+            self.notify(&controller, notice);
+        }
+    }
+}
+
+/// Sees that a host changes no namespace that it may not write to since another has reserved it: to take it away, to hide it
+/// and to protect it are no less than a write.
+fn check_reservations(old: &Directory, changes: &[Change], host: &KnownHost) -> Result<(), TargetError> {
+    for change in changes {
+        let (Change::NamespaceRemoved { nqn, nsid }
+        | Change::NamespaceReplaced { nqn, nsid }
+        | Change::NamespaceResized { nqn, nsid }
+        | Change::NamespaceChanged { nqn, nsid, .. }) = change
+        else {
+            continue;
+        };
+        let subsystem = old.subsystems.iter().find(|subsystem| subsystem.nqn == *nqn);
+        let namespace = subsystem.and_then(|subsystem| subsystem.state().namespaces.get(nsid).cloned());
+        if namespace.is_some_and(|n| n.reservation_forbids(host.host_id.as_bytes(), Access::Write)) {
+            return Err(TargetError::Reserved { nqn: nqn.clone(), nsid: *nsid });
+        }
+    }
+    Ok(())
+}
+
+/// Lets a controller's host see what is there now; what it is to be told.
+fn show(controller: &Controller, old: &FabricConfig, changes: &[Change]) -> Vec<Notice> {
+    let subsystem = &controller.subsystem;
+    let config = subsystem.state().config.clone();
+    let effects = effects_on(&subsystem.nqn, old.subsystem(&subsystem.nqn), &config, changes);
+    let before = controller.table();
+    let after = Arc::new(subsystem.table_for(&controller.host.nqn, controller.port));
+    let mut nsids = BTreeSet::from_iter(before.differences(&after));
+    nsids.extend(effects.nsids.iter().filter(|nsid| after.get(**nsid).is_some()));
+    // A namespace that comes or goes is told of as that, and not as a change of its group too (Base 5.1.2).
+    let group_in = |table: &NamespaceTable, nsid| table.attachment(nsid).map(|attachment| attachment.group);
+    let regrouped = nsids.iter().any(|nsid| {
+        let groups = (group_in(&before, *nsid), group_in(&after, *nsid));
+        matches!(groups, (Some(before), Some(after)) if before != after)
+    });
+    let restated = effects.states.iter().any(|group| after.attachments().any(|a| a.group == *group));
+    controller.set_table(after);
+    let mut notices = Vec::new();
+    if !nsids.is_empty() {
+        controller.note_changed_namespaces(&nsids);
+        notices.push(Notice::Namespaces);
+    }
+    if regrouped || restated {
+        notices.push(Notice::Ana);
+    }
+    notices
+}
+
+/// The changes that no difference of the configurations shows: namespaces that go on by another image, or are open again.
+fn replacements(anew: &[Wanted], reopened: Option<&Reopened>) -> impl Iterator<Item = Change> {
+    let replaced = anew.iter().map(|anew| {
+        let (nqn, nsid) = anew.place();
+        Change::NamespaceReplaced { nqn: nqn.to_owned(), nsid }
+    });
+    replaced.chain(reopened.map(|Reopened { namespace, .. }| {
+        let (nqn, nsid) = (namespace.nqn.clone(), namespace.nsid);
+        Change::NamespaceReopened { nqn, nsid }
+    }))
+}
+
+/// What becomes of the ports, where these open.
+fn port_change(wanted: &FabricConfig, changes: &[Change], open: Vec<Listening>) -> PortChange {
+    let mut change = PortChange { open, ..PortChange::default() };
+    for of in changes {
+        match of {
+            Change::PortRemoved { port } => change.close.push(*port),
+            Change::PortCongestionChanged { port } => {
+                let config = wanted.ports.iter().find(|config| config.id == *port);
+                let asked = config.and_then(|config| config.congestion.as_deref());
+                change.congestion.push((*port, congestion::choice(asked).map(str::to_owned)));
+            }
+            _ => {}
+        }
+    }
+    change
+}
+
+/// Looks whether devices and files whose size nobody named have another one now.
+fn rescan(old: &Directory, wanted: &FabricConfig, changes: &[Change]) -> Vec<Change> {
+    let mut resized = Vec::new();
+    for config in &wanted.subsystems {
+        let Some(subsystem) = kept_subsystem(old, &config.nqn, changes) else { continue };
+        for namespace in subsystem.namespaces() {
+            if namespace.rescan() {
+                resized.push(Change::NamespaceResized { nqn: config.nqn.clone(), nsid: namespace.nsid });
+            }
+        }
+    }
+    resized
+}
+
+/// The namespaces that are not in the new configuration.
+fn leaving(old: &Directory, staying: &[Opened]) -> Vec<Weak<Namespace>> {
+    let stays: HashMap<*const Namespace, ()> =
+        staying.iter().flat_map(BTreeMap::values).map(|namespace| (Arc::as_ptr(namespace), ())).collect();
+    let all = old.subsystems.iter().flat_map(|subsystem| subsystem.namespaces());
+    all.filter(|namespace| !stays.contains_key(&Arc::as_ptr(namespace)))
+        .map(|namespace| Arc::downgrade(&namespace))
+        .collect()
+}
+
+/// The identities that leave for good, which no namespace is to have from now on. One that is absent will have its own again
+/// when its image is there.
+fn removed(old: &Directory, prepared: &Prepared) -> Vec<Uuid> {
+    let stays: BTreeSet<[u8; 16]> =
+        prepared.namespaces.iter().flat_map(BTreeMap::values).map(|namespace| namespace.uuid).collect();
+    let is_absent =
+        |nqn: &str, nsid| prepared.absent.iter().any(|absent| absent.nqn == nqn && absent.nsid == nsid);
+    let mut removed = Vec::new();
+    for (config, subsystem) in old.config.subsystems.iter().zip(&old.subsystems) {
+        let wanted = prepared.config.subsystem(&config.nqn);
+        for (config, namespace) in pairs(config, &subsystem.state().namespaces) {
+            let wanted = wanted.and_then(|wanted| wanted.namespaces.iter().find(|n| n.nsid == config.nsid));
+            let comes_back = wanted.is_some_and(|wanted| wanted.backend.is_same_place(&config.backend))
+                && is_absent(&subsystem.nqn, config.nsid);
+            if !stays.contains(&namespace.uuid) && !comes_back {
+                removed.push(Uuid::from_bytes(namespace.uuid));
+            }
+        }
+    }
+    removed
+}
+
+fn wait_for_release(leaving: &[Weak<Namespace>]) {
+    let deadline = ring::now().after(RELEASE_TIMEOUT);
+    // One that was shut out is held by commands that end when its connection does.
+    let is_held =
+        |namespace: &Weak<Namespace>| namespace.upgrade().is_some_and(|held| !held.backend.is_shut_out());
+    while leaving.iter().any(is_held) && ring::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What the changes mean for one subsystem's hosts.
+fn effects_on(
+    nqn: &str,
+    before: Option<&SubsystemConfig>,
+    after: &SubsystemConfig,
+    changes: &[Change],
+) -> Effects {
+    let mut effects = Effects::default();
+    let group_of = |config: Option<&SubsystemConfig>, nsid| {
+        let mut namespaces = config.into_iter().flat_map(|config| &config.namespaces);
+        namespaces.find(|namespace| namespace.nsid == nsid).map(|namespace| namespace.ana_group)
+    };
+    for change in changes {
+        match change {
+            Change::NamespaceAdded { nqn: of, nsid }
+            | Change::NamespaceRemoved { nqn: of, nsid }
+            | Change::NamespaceReplaced { nqn: of, nsid }
+            | Change::NamespaceReopened { nqn: of, nsid }
+                if of == nqn =>
+            {
+                effects.groups.extend(group_of(before, *nsid));
+                effects.groups.extend(group_of(Some(after), *nsid));
+            }
+            Change::NamespaceResized { nqn: of, nsid } if of == nqn => {
+                effects.nsids.insert(*nsid);
+            }
+            Change::NamespaceChanged { nqn: of, nsid, fields } if of == nqn => {
+                if fields.iter().any(|field| matches!(*field, "write_protection" | "ana_group")) {
+                    effects.nsids.insert(*nsid);
+                }
+                if fields.contains(&"ana_group") {
+                    effects.groups.extend(group_of(before, *nsid));
+                    effects.groups.extend(group_of(Some(after), *nsid));
+                }
+            }
+            Change::AnaGroupChanged { nqn: of, group } if of == nqn => {
+                effects.groups.push(*group);
+                effects.states.push(*group);
+            }
+            _ => {}
+        }
+    }
+    effects.groups.sort_unstable();
+    effects.groups.dedup();
+    effects
+}
+
+/// Whether hosts find something else by discovery after it.
+const fn is_in_discovery_log(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::PortAdded { .. }
+            | Change::PortRemoved { .. }
+            | Change::PortChanged { .. }
+            | Change::SubsystemAdded { .. }
+            | Change::SubsystemRemoved { .. }
+            | Change::AccessChanged { .. }
+            | Change::ReferralsChanged
+            | Change::DiscoveryNqnChanged
+    )
+}
+
+/// Whether the controller's subsystem, its host's right to it, and the port it came by are still there.
+fn may_stay(controller: &Controller, directory: &Directory) -> bool {
+    let subsystem = &controller.subsystem;
+    let Some(port) = directory.port(controller.port) else { return false };
+    if subsystem.is_discovery {
+        return true;
+    }
+    let is_there = directory.subsystems.iter().any(|known| Arc::ptr_eq(known, subsystem));
+    is_there && subsystem.allows(&controller.host.nqn) && subsystem.is_on(port)
+}

@@ -1,0 +1,316 @@
+//! Images go over to another connection to their cluster when theirs is silent: the system sends again on one that was cut only
+//! after about as long as the cut has lasted, and a new one is answered at once. Before an image is opened on the new connection,
+//! the old one is on the cluster's blocklist. Gateways, whose connections are in their group's state, do it in their own way.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use super::preparation::pairs;
+use crate::backend::{Backend, BackendConfig, Device, RbdConfig};
+use crate::ceph::{CephError, Cluster};
+use crate::limits::{
+    CEPH_CONNECT_TIMEOUT_MS, CEPH_FENCE_S, CEPH_OPENING_PATIENCE_MS, CEPH_REPLACEMENT_INTERVAL_MS,
+    CEPH_REPLACEMENT_TIMEOUT_MS, CEPH_SILENCE_MS,
+};
+use crate::ring::Vital;
+use crate::target::fabric::Fabric;
+use crate::target::image::{Outcome, Wanted};
+use crate::target::lock::lock;
+use crate::target::messaging::{Loss, Message};
+use crate::target::reactor::Listener;
+
+/// What is absent is tried again so soon.
+pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// How often who waits looks whether the target has ended.
+const LOOK: Duration = Duration::from_millis(50);
+const SILENCE: Duration = Duration::from_millis(CEPH_SILENCE_MS);
+const INTERVAL: Duration = Duration::from_millis(CEPH_REPLACEMENT_INTERVAL_MS);
+/// What the monitors are asked takes no longer than this, and somewhat more when they are slow to say so.
+const MONITORS: Duration = Duration::from_millis(CEPH_CONNECT_TIMEOUT_MS + 1_000);
+
+/// What a cluster, or somebody else who may take long, was asked. The answer comes on a thread of its own, which ends with it.
+type Answer<T> = Receiver<T>;
+
+/// A connection with operations that took too long, and the images on it.
+struct Reconnection {
+    fabric: Arc<Fabric>,
+    listener: Arc<Mutex<Option<Listener>>>,
+    has_ended: Arc<AtomicBool>,
+    silent: Arc<Cluster>,
+    /// An image on it, about which the cluster is asked.
+    image: RbdConfig,
+    /// Whether it was tried to put it on the blocklist: then it does not come back.
+    is_condemned: Cell<bool>,
+}
+
+/// Looks after all connections with operations that took too long, each on a thread of its own.
+pub(crate) fn start_all(
+    fabric: &Arc<Fabric>,
+    listener: &Arc<Mutex<Option<Listener>>>,
+    has_ended: &Arc<AtomicBool>,
+) {
+    for silent in fabric.clusters().take_late() {
+        let Some((_, image)) = images_on(fabric, &silent).into_iter().next() else {
+            silent.note_punctual();
+            continue;
+        };
+        let (fabric, listener, has_ended) = (fabric.clone(), listener.clone(), has_ended.clone());
+        let is_condemned = Cell::new(false);
+        let reconnection = Reconnection { fabric, listener, has_ended, silent, image, is_condemned };
+        let run = move || {
+            let _vital = Vital::begin();
+            reconnection.run();
+        };
+        let spawned = thread::Builder::new().name("ceph-reconnect".to_owned()).spawn(run);
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread to look after a connection that is late");
+        }
+    }
+}
+
+impl Reconnection {
+    fn run(&self) {
+        let mut old = self.ask(&self.silent);
+        let mut patience = SILENCE;
+        while !self.has_ended() {
+            let began = Instant::now();
+            if self.has_come_back(&mut old, patience) {
+                return self.silent.note_punctual();
+            }
+            // The next tries are to follow each other closely.
+            patience = LOOK;
+            if self.try_another(&mut old).is_break() {
+                return;
+            }
+            self.sleep(INTERVAL.saturating_sub(began.elapsed()));
+        }
+    }
+
+    /// Whether the old connection is answered after all within so long, or was shut out by somebody else, who knows why. One
+    /// that was condemned does not come back.
+    fn has_come_back(&self, old: &mut Answer<Result<(), CephError>>, patience: Duration) -> bool {
+        match self.wait(old, patience) {
+            Some(Err(error)) if error.is_late() => {
+                *old = self.ask(&self.silent);
+                false
+            }
+            Some(_) => !self.is_condemned.get(),
+            None => false,
+        }
+    }
+
+    /// Has all images go over to a new connection if that is answered and the old one still is not; breaks when there is
+    /// nothing left to be done.
+    fn try_another(&self, old: &mut Answer<Result<(), CephError>>) -> ControlFlow<()> {
+        let options = self.silent.options().clone();
+        let connect = move || Cluster::connect_within(&options, CEPH_REPLACEMENT_TIMEOUT_MS);
+        let new = match self.within(MONITORS, connect) {
+            Some(Ok(new)) => new,
+            Some(Err(error)) => {
+                tracing::debug!(%error, "there is no other connection in place of a silent one yet");
+                return ControlFlow::Continue(());
+            }
+            None => return ControlFlow::Continue(()),
+        };
+        let (answer, end) = (self.ask(&new), Instant::now() + MONITORS);
+        let answered = loop {
+            // A cluster that answers nobody may answer both in a moment.
+            match self.wait(&answer, LOOK) {
+                None if Instant::now() < end && !self.has_ended() => {
+                    if self.has_come_back(old, Duration::ZERO) {
+                        self.silent.note_punctual();
+                        return ControlFlow::Break(());
+                    }
+                }
+                answered => break answered,
+            }
+        };
+        if self.has_come_back(old, INTERVAL) {
+            self.silent.note_punctual();
+            return ControlFlow::Break(());
+        }
+        if !matches!(answered, Some(Ok(()))) {
+            return ControlFlow::Continue(());
+        }
+        match self.condemn(&new) {
+            Ok(()) if self.open_all(&new) => ControlFlow::Break(()),
+            Ok(()) => ControlFlow::Continue(()),
+            Err(flow) => flow,
+        }
+    }
+
+    /// Puts the old connection on the blocklist. An error says whether that can still be.
+    fn condemn(&self, new: &Arc<Cluster>) -> Result<(), ControlFlow<()>> {
+        if let Err(error) = self.fabric.clusters().allow(new) {
+            tracing::warn!(%error, "a silent connection is kept for now");
+            return Err(ControlFlow::Continue(()));
+        }
+        // What the monitors were told may be done though they were not heard.
+        let was_condemned = self.is_condemned.replace(true);
+        match self.fence(new) {
+            Ok(()) => {
+                self.silent.note_shut_out();
+                Ok(())
+            }
+            Err(error) if error.is_forbidden() && !was_condemned => {
+                self.is_condemned.set(false);
+                tracing::info!(
+                    "client.{} may not put a silent connection of its own on the blocklist, so that its images wait for that \
+                     connection; give it the capability mon 'profile rbd'",
+                    new.options().id()
+                );
+                // It stays looked after, so that it is not asked for again.
+                Err(ControlFlow::Break(()))
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a silent connection is not on the blocklist yet");
+                Err(ControlFlow::Continue(()))
+            }
+        }
+    }
+
+    /// Sees to it that nothing more of the old connection is carried out once the new one does something.
+    fn fence(&self, new: &Arc<Cluster>) -> Result<(), CephError> {
+        let (address, fencing) = (self.silent.address()?, new.clone());
+        let fenced = self.within(MONITORS, move || {
+            fencing.blocklist(&address, CEPH_FENCE_S)?;
+            fencing.wait_for_latest_map()
+        });
+        fenced.unwrap_or_else(|| {
+            let source = io::Error::from_raw_os_error(libc::ETIMEDOUT);
+            Err(CephError::Failed { what: "shutting out", name: "a silent connection".to_owned(), source })
+        })
+    }
+
+    /// Opens all images on the new connection, and has their namespaces go on there; whether all do.
+    fn open_all(&self, new: &Arc<Cluster>) -> bool {
+        let (clusters, openings) = (self.fabric.clusters(), self.fabric.openings());
+        clusters.replace(&self.silent, new);
+        let mut told = BTreeSet::new();
+        while !self.has_ended() {
+            let left = images_on(&self.fabric, &self.silent);
+            if left.is_empty() {
+                tracing::info!(image = %self.image, "images have gone over from a silent connection to another");
+                // Taking a dead one's lock may have put it there for a shorter time.
+                if let Err(error) = self.fence(new) {
+                    tracing::debug!(%error, "a connection that was replaced");
+                }
+                clusters.suspect_others(&self.silent);
+                return true;
+            }
+            let wanted: Vec<Wanted> = left.into_iter().map(|(wanted, _)| wanted).collect();
+            openings.begin(&wanted);
+            openings.wait(&wanted, Duration::from_millis(CEPH_OPENING_PATIENCE_MS));
+            let (ready, others): (Vec<Wanted>, Vec<Wanted>) =
+                wanted.into_iter().partition(|wanted| openings.is_opened(wanted));
+            for other in &others {
+                if let Outcome::Failed(error) = openings.outcome(other)
+                    && told.insert(error.to_string())
+                {
+                    tracing::warn!(%error, "an image has not gone over to another connection yet; it is tried again");
+                }
+            }
+            if !ready.is_empty() && self.go_over(&ready) {
+                continue;
+            }
+            if !matches!(self.wait(&self.ask(new), SILENCE), Some(Ok(()))) {
+                return false;
+            }
+            self.sleep(TRY_AGAIN);
+        }
+        false
+    }
+
+    /// Has namespaces go on by images that are open; whether they do.
+    fn go_over(&self, ready: &[Wanted]) -> bool {
+        let listener = lock(&self.listener);
+        let Some(listener) = &*listener else { return false };
+        if let Err(error) = self.fabric.go_over(listener, ready) {
+            tracing::warn!(%error, "namespaces do not go on by another connection yet");
+            return false;
+        }
+        // What the old connection has under way of theirs is not carried out any more, and may be done again.
+        self.fabric.tell_reactors(|| Message::GiveUp(Loss::ShutOut));
+        true
+    }
+
+    /// Asks a cluster something by a connection.
+    fn ask(&self, cluster: &Arc<Cluster>) -> Answer<Result<(), CephError>> {
+        let (cluster, image) = (cluster.clone(), self.image.clone());
+        answer(move || cluster.ask(&image.pool, &image.namespace, &image.image))
+    }
+
+    /// Does something on a thread of its own, and waits for its outcome for so long: Ceph's library may take longer.
+    fn within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        self.wait(&answer(work), patience)
+    }
+
+    /// Waits for an answer for so long, unless the target ends.
+    fn wait<T>(&self, answer: &Answer<T>, patience: Duration) -> Option<T> {
+        let end = Instant::now() + patience;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(left.min(LOOK)) {
+                Ok(answer) => return Some(answer),
+                Err(RecvTimeoutError::Timeout) if left > LOOK && !self.has_ended() => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn sleep(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end && !self.has_ended() {
+            thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+}
+
+/// Does something on a thread of its own.
+fn answer<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    let (sender, answer) = sync_channel(1);
+    let ask = move || {
+        // Nobody may wait for it any more.
+        let _ = sender.send(work());
+    };
+    if let Err(error) = thread::Builder::new().name("ceph-ask".to_owned()).spawn(ask) {
+        tracing::warn!(%error, "no thread to ask a cluster");
+    }
+    answer
+}
+
+/// The images that are open on a connection, as they are to be had on another, and where they are.
+fn images_on(fabric: &Fabric, cluster: &Arc<Cluster>) -> Vec<(Wanted, RbdConfig)> {
+    let mut images = Vec::new();
+    let directory = fabric.directory();
+    for subsystem in &directory.subsystems {
+        let state = subsystem.state();
+        for (config, namespace) in pairs(&state.config, &state.namespaces) {
+            if let (Backend::Device(Device::Rbd(rbd)), BackendConfig::Rbd(image)) =
+                (&*namespace.backend, &config.backend)
+                && Arc::ptr_eq(rbd.cluster(), cluster)
+            {
+                images.push((
+                    Wanted::of(&subsystem.nqn, config, directory.directives.opening).anew(),
+                    image.clone(),
+                ));
+            }
+        }
+    }
+    images
+}

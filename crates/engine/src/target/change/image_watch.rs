@@ -1,0 +1,105 @@
+//! A thread that waits for images that tell of a change, or are absent, and has the target look at them: hosts hear of a new
+//! size at once, and of an image that is to be had again soon.
+//! What an image tells, and how, is `ceph`'s.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::image_reconnection::{self as reconnection, TRY_AGAIN};
+use super::order::Order;
+use super::preparation::Absence;
+use crate::backend::BackendConfig;
+use crate::ceph::{Clusters, News};
+use crate::limits::CEPH_CLOSE_TIMEOUT_MS;
+use crate::ring::{Vital, core};
+use crate::target::config::FabricConfig;
+use crate::target::fabric::{Fabric, Reactors, TargetConfig};
+use crate::target::lock::lock;
+use crate::target::reactor::Listener;
+
+/// How long the thread waits at most before it looks whether it is still wanted.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+
+/// The thread, which ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ImageWatch {
+    has_ended: Arc<AtomicBool>,
+    news: Arc<News>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ImageWatch {
+    /// Starts it; `None` when the system gives no thread, and then hosts hear of new sizes with the next change.
+    pub(crate) fn start(fabric: &Arc<Fabric>, listener: &Arc<Mutex<Option<Listener>>>) -> Option<Self> {
+        let (news, has_ended) = (fabric.clusters().news(), Arc::new(AtomicBool::new(false)));
+        let watch = {
+            let (fabric, listener) = (fabric.clone(), listener.clone());
+            let (news, has_ended) = (news.clone(), has_ended.clone());
+            move || {
+                let _vital = Vital::begin();
+                // What was absent from the beginning is tried again soon.
+                let mut timeout = TRY_AGAIN;
+                loop {
+                    let is_new = news.wait(timeout);
+                    if has_ended.load(Ordering::Acquire) {
+                        return;
+                    }
+                    reconnection::start_all(&fabric, &listener, &has_ended);
+                    if is_new || timeout == TRY_AGAIN {
+                        let absence = if is_new { Absence::Allowed } else { Absence::TriedAgain };
+                        let is_done = look(&fabric, &listener, absence);
+                        timeout = if is_done { LOOK_AGAIN } else { TRY_AGAIN };
+                    }
+                }
+            }
+        };
+        let spawned = thread::Builder::new().name("image-watch".to_owned()).spawn(watch);
+        let thread = spawned.inspect_err(|error| tracing::warn!(%error, "no thread to watch images")).ok()?;
+        Some(Self { has_ended, news, thread: Some(thread) })
+    }
+}
+
+impl Drop for ImageWatch {
+    fn drop(&mut self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.news.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Has the target look at all namespaces, as with any other change; whether all is as it should be.
+fn look(fabric: &Fabric, listener: &Mutex<Option<Listener>>, absence: Absence) -> bool {
+    let listener = lock(listener);
+    let Some(listener) = &*listener else { return true };
+    let config = fabric.directory().config.clone();
+    let applied = fabric.apply(&Order { absence, ..Order::of(&config) }, listener);
+    applied.inspect_err(|error| tracing::warn!(%error, "a changed image")).is_ok()
+        && fabric.absent().is_empty()
+}
+
+/// Waits until the images that nobody uses any more are closed: only then others find them free.
+pub(crate) fn wait_for_closings(fabric: &Fabric) {
+    if !fabric.clusters().closings().wait(Duration::from_millis(CEPH_CLOSE_TIMEOUT_MS)) {
+        tracing::warn!("images are still being closed; their cluster does not answer");
+    }
+}
+
+/// Connections to Ceph clusters, whose libraries' threads keep off the processors that have a reactor of their own.
+pub(crate) fn clusters(config: &TargetConfig) -> Clusters {
+    let taken: &[usize] = match &config.reactors {
+        Reactors::Cpus(cpus) => cpus,
+        Reactors::Count(_) => return Clusters::new(config.ceph.clone(), Vec::new()),
+    };
+    let left = core::available().into_iter().filter(|cpu| !taken.contains(cpu));
+    Clusters::new(config.ceph.clone(), left.map(|cpu| cpu as u32).collect())
+}
+
+/// Whether there are images of Ceph clusters.
+pub(crate) fn has_images(fabric: &FabricConfig) -> bool {
+    let mut namespaces = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    namespaces.any(|namespace| matches!(namespace.backend, BackendConfig::Rbd(_)))
+}

@@ -1,0 +1,16 @@
+//! How another configuration comes into effect.
+
+mod apply;
+#[cfg(not(feature = "simulation"))]
+mod image_reconnection;
+#[cfg(not(feature = "simulation"))]
+mod image_watch;
+mod order;
+mod preparation;
+mod reopening;
+mod standby;
+
+#[cfg(not(feature = "simulation"))]
+pub(crate) use image_watch::{ImageWatch, clusters, has_images, wait_for_closings};
+pub(crate) use order::Order;
+pub(crate) use preparation::Absence;

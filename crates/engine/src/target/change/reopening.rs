@@ -1,0 +1,63 @@
+//! Opening the file or device of a namespace anew, after it could not be synchronized: an operator says by it that the storage
+//! is in order again. Hosts keep the namespace, its reservations and its marks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::order::Order;
+use super::preparation::Reopened;
+use crate::limits::REOPEN_PATIENCE_MS;
+use crate::ring::{self, thread};
+use crate::target::TargetError;
+use crate::target::config::Change;
+use crate::target::fabric::Fabric;
+use crate::target::messaging::{Fenced, Then};
+use crate::target::reactor::Listener;
+use crate::target::served::Namespace;
+
+impl Fabric {
+    /// Opens a namespace anew. Only one caller at a time.
+    pub(crate) fn reopen(
+        &self,
+        nqn: &str,
+        nsid: u32,
+        listener: &Listener,
+    ) -> Result<Vec<Change>, TargetError> {
+        let refused =
+            |reason: &str| Err(TargetError::Reopen { nqn: nqn.to_owned(), nsid, reason: reason.to_owned() });
+        let namespace = self.find(nqn).and_then(|subsystem| subsystem.state().namespaces.get(&nsid).cloned());
+        let Some(namespace) = namespace else { return refused("it is not there") };
+        if !namespace.has_failed() {
+            return refused("it has not failed, so that there is nothing to reopen");
+        }
+        // What an old write does must not come after a new one, nor an old sync have the error of what is written from now on.
+        if !self.waits_for_changes(&namespace) {
+            return refused(
+                "commands from before the failure are still under way at its storage; try again later",
+            );
+        }
+        let backend = namespace.backend.reopen(1 << namespace.block_shift());
+        let backend =
+            backend.map_err(|source| TargetError::Namespace { nqn: nqn.to_owned(), nsid, source })?;
+        let reopened = Reopened { namespace, backend: Arc::new(backend) };
+        let config = self.directory().config.clone();
+        self.apply(&Order { reopened: Some(&reopened), ..Order::of(&config) }, listener)
+    }
+
+    /// Waits until no reactor changes a namespace that refuses changes; whether that has come in time.
+    fn waits_for_changes(&self, namespace: &Arc<Namespace>) -> bool {
+        let has_passed = Arc::new(AtomicBool::new(false));
+        let tells = has_passed.clone();
+        let then = Then::Tell(Box::new(move || tells.store(true, Ordering::Release)));
+        self.mailboxes().raise(Fenced::Changes(namespace.clone()), then);
+        let deadline = ring::now().after(Duration::from_millis(REOPEN_PATIENCE_MS));
+        while !has_passed.load(Ordering::Acquire) {
+            if ring::now() >= deadline {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+}

@@ -1,0 +1,182 @@
+//! Run-time orders. They come beside a configuration and do not belong to it: nobody writes them down, and a target that is started
+//! anew has those that it is started with.
+
+use std::collections::BTreeSet;
+
+use super::change::Change;
+use super::fabric::{FabricConfig, NamespaceConfig, SubsystemConfig};
+use crate::backend::BackendConfig;
+use crate::target::TargetError;
+
+/// What is to be done with images besides what is configured; a group of gateways needs it. The default is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directives {
+    /// Namespaces, by subsystem and identifier, to whose images another gateway writes for now: they are open here, and nobody
+    /// reaches their blocks as long as their ANA groups are inaccessible, which is the caller's to see to.
+    pub standby: BTreeSet<(String, u32)>,
+    /// Which opening of images this is: with another number all are opened anew, for instance on new connections to their
+    /// clusters, and hosts keep them meanwhile.
+    pub opening: u64,
+}
+
+impl Directives {
+    /// Whether another gateway writes to this namespace's image.
+    pub fn is_standby(&self, nqn: &str, nsid: u32) -> bool {
+        self.standby.contains(&(nqn.to_owned(), nsid))
+    }
+
+    /// Checks that they can be followed with this configuration.
+    pub(crate) fn check(&self, config: &FabricConfig) -> Result<(), TargetError> {
+        for (subsystem, namespace) in namespaces(config) {
+            if !is_image(namespace) && self.is_standby(&subsystem.nqn, namespace.nsid) {
+                return Err(TargetError::Config(format!(
+                    "subsystem {}: namespace {}: only an image of a Ceph cluster can stand by",
+                    subsystem.nqn, namespace.nsid
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds to `changes`, which lead from the configuration `from` to `to`, what these orders change besides.
+    pub(crate) fn changes_to(
+        &self,
+        wanted: &Self,
+        from: &FabricConfig,
+        to: &FabricConfig,
+        changes: &mut Vec<Change>,
+    ) {
+        if self == wanted {
+            return;
+        }
+        for (subsystem, namespace) in namespaces(to).filter(|(_, namespace)| is_image(namespace)) {
+            let (nqn, nsid) = (&subsystem.nqn, namespace.nsid);
+            let stays = from.subsystem(nqn).is_some_and(|s| s.namespaces.iter().any(|n| n.nsid == nsid))
+                && !changes.iter().any(|change| is_new(change, nqn, nsid));
+            if !stays {
+                continue;
+            }
+            if self.opening != wanted.opening {
+                changes.retain(|change| !is_about(change, nqn, nsid));
+                changes.push(Change::NamespaceReplaced { nqn: nqn.clone(), nsid });
+            } else if self.is_standby(nqn, nsid) != wanted.is_standby(nqn, nsid) {
+                let changed = changes.iter_mut().find_map(|change| match change {
+                    Change::NamespaceChanged { nqn: of, nsid: number, fields }
+                        if of == nqn && *number == nsid =>
+                    {
+                        Some(fields)
+                    }
+                    _ => None,
+                });
+                match changed {
+                    Some(fields) => fields.push(STANDBY),
+                    None => {
+                        let fields = vec![STANDBY];
+                        changes.push(Change::NamespaceChanged { nqn: nqn.clone(), nsid, fields });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The word by which a change says that a namespace's image changes hands.
+pub(crate) const STANDBY: &str = "standby";
+
+fn namespaces(config: &FabricConfig) -> impl Iterator<Item = (&SubsystemConfig, &NamespaceConfig)> {
+    config.subsystems.iter().flat_map(|subsystem| subsystem.namespaces.iter().map(move |n| (subsystem, n)))
+}
+
+const fn is_image(namespace: &NamespaceConfig) -> bool {
+    matches!(namespace.backend, BackendConfig::Rbd(_))
+}
+
+/// Whether the namespace is opened by this change anyway.
+fn is_new(change: &Change, nqn: &str, number: u32) -> bool {
+    match change {
+        Change::SubsystemAdded { nqn: of } | Change::SubsystemReplaced { nqn: of } => of == nqn,
+        Change::NamespaceAdded { nqn: of, nsid } | Change::NamespaceReplaced { nqn: of, nsid } => {
+            of == nqn && *nsid == number
+        }
+        _ => false,
+    }
+}
+
+/// Whether it is a change of a namespace that stays the same.
+fn is_about(change: &Change, nqn: &str, number: u32) -> bool {
+    matches!(change, Change::NamespaceChanged { nqn: of, nsid, .. } | Change::NamespaceResized { nqn: of, nsid }
+        if of == nqn && *nsid == number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::RbdConfig;
+
+    const NQN: &str = "nqn.2026-01.io.selvedge:a";
+
+    fn image(nsid: u32) -> NamespaceConfig {
+        let image = RbdConfig {
+            pool: "rbd".to_owned(),
+            namespace: String::new(),
+            image: nsid.to_string(),
+            snapshot: None,
+            conf: None,
+            id: None,
+        };
+        NamespaceConfig::new(nsid, BackendConfig::Rbd(image), 4096)
+    }
+
+    fn fabric(namespaces: Vec<NamespaceConfig>) -> FabricConfig {
+        let subsystems = vec![SubsystemConfig::new(NQN, "A", "Selvedge").with(namespaces)];
+        FabricConfig { subsystems, ..FabricConfig::default() }
+    }
+
+    fn changes(to: &Directives, from: &FabricConfig, wanted: &FabricConfig) -> Vec<Change> {
+        let mut changes = from.changes_to(wanted);
+        Directives::default().changes_to(to, from, wanted, &mut changes);
+        changes
+    }
+
+    fn standby(nsid: u32) -> Directives {
+        Directives { standby: BTreeSet::from([(NQN.to_owned(), nsid)]), opening: 0 }
+    }
+
+    #[test]
+    fn an_image_changes_hands_while_its_configuration_stays_the_same() {
+        let (one, nqn) = (fabric(vec![image(1)]), || NQN.to_owned());
+        let changed = |fields| [Change::NamespaceChanged { nqn: nqn(), nsid: 1, fields }];
+        assert_eq!(changes(&Directives::default(), &one, &one), []);
+        assert_eq!(changes(&standby(1), &one, &one), changed(vec![STANDBY]));
+        assert_eq!(changes(&standby(2), &one, &one), []);
+        // One change tells all of a namespace.
+        let regrouped = fabric(vec![NamespaceConfig { ana_group: 2, ..image(1) }]);
+        assert_eq!(changes(&standby(1), &one, &regrouped), changed(vec!["ana_group", STANDBY]));
+        let both = fabric(vec![image(1), image(2)]);
+        assert_eq!(changes(&standby(2), &one, &both), [Change::NamespaceAdded { nqn: nqn(), nsid: 2 }]);
+    }
+
+    #[test]
+    fn with_another_number_all_images_are_opened_anew_and_nothing_else() {
+        let memory = NamespaceConfig::new(9, BackendConfig::Memory { size: 4096 }, 4096);
+        let from = fabric(vec![image(1), memory.clone()]);
+        let to = fabric(vec![NamespaceConfig { ana_group: 2, ..image(1) }, memory, image(3)]);
+        let nqn = || NQN.to_owned();
+        let directives = Directives { opening: 1, ..standby(1) };
+        assert_eq!(
+            changes(&directives, &from, &to),
+            [
+                Change::NamespaceAdded { nqn: nqn(), nsid: 3 },
+                Change::NamespaceReplaced { nqn: nqn(), nsid: 1 }
+            ]
+        );
+    }
+
+    #[test]
+    fn only_images_stand_by() {
+        let memory = NamespaceConfig::new(1, BackendConfig::Memory { size: 4096 }, 4096);
+        let refused = standby(1).check(&fabric(vec![memory])).unwrap_err().to_string();
+        assert!(refused.contains("namespace 1") && refused.contains("stand by"), "{refused}");
+        assert!(standby(1).check(&fabric(vec![image(1)])).is_ok());
+    }
+}

@@ -1,0 +1,482 @@
+//! What a target serves, as data: it can be written down, compared, and put into effect while the target runs.
+//! It opens nothing; what it means for hosts is the other modules'.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use nvme::log_page::AnaState;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::command_quiesce::CommandQuiesce;
+use super::forgotten::Forgotten;
+use super::known_host::KnownHost;
+use super::write_protection::WriteProtection;
+use super::written;
+use crate::backend::BackendConfig;
+use crate::limits::{COMMAND_QUIESCE_MS, WRITE_DELAY_MARGIN_MS};
+use crate::transport::Transport;
+use crate::units::{self, Size};
+
+/// What hosts find: addresses, subsystems, and other discovery services.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Config")]
+pub struct FabricConfig {
+    /// Where the target listens.
+    pub ports: Vec<PortConfig>,
+    /// What it serves.
+    pub subsystems: Vec<SubsystemConfig>,
+    /// Other discovery services that hosts are told of.
+    pub referrals: Vec<ReferralConfig>,
+    /// A name of its own for this target's discovery subsystem, beside the well-known one (TP8013).
+    #[serde(deserialize_with = "written::optional_nqn")]
+    pub discovery_nqn: Option<String>,
+}
+
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Port")]
+pub struct PortConfig {
+    /// Its number, from 1 on (PORTID). It stays when other ports come and go; the lowest free one without it.
+    #[serde(default, deserialize_with = "written::port_id")]
+    pub id: u16,
+    /// Address and service. Service 0 takes a free one.
+    pub address: SocketAddr,
+    /// The address that discovery tells hosts, where it differs from the one listened on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advertise: Option<String>,
+    /// Whether only the discovery subsystem is to be found here.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub discovery_only: bool,
+    /// What carries its connections. Hosts that only have TCP are served on a port with MPTCP too.
+    #[serde(default, skip_serializing_if = "Transport::is_tcp")]
+    pub transport: Transport,
+    /// Congestion control by its name in the kernel, or `system` for what the system has set;
+    /// without it, the target's own choice.
+    #[serde(default, deserialize_with = "written::congestion", skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+}
+
+/// A discovery service elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Referral")]
+pub struct ReferralConfig {
+    /// Its address (TRADDR).
+    pub address: String,
+    /// Its service (TRSVCID).
+    #[serde(default = "written::service_default", deserialize_with = "written::service")]
+    pub service: String,
+    /// Its name; the well-known one without it.
+    #[serde(default, deserialize_with = "written::optional_nqn", skip_serializing_if = "Option::is_none")]
+    pub nqn: Option<String>,
+}
+
+/// A subsystem and its namespaces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Subsystem")]
+pub struct SubsystemConfig {
+    /// NVMe qualified name.
+    #[serde(deserialize_with = "written::subsystem_nqn")]
+    pub nqn: String,
+    /// Serial number, at most 20 ASCII characters; while it is empty, the target gives one that no other target has.
+    #[serde(default, deserialize_with = "written::serial", skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 20))]
+    pub serial: String,
+    /// Model number, at most 40 ASCII characters.
+    #[serde(default = "written::model_default", deserialize_with = "written::model")]
+    #[schemars(length(max = 40))]
+    pub model: String,
+    /// Whether every host may connect.
+    #[serde(default)]
+    pub allow_any_host: bool,
+    /// NQNs of the hosts that may connect.
+    #[serde(default, deserialize_with = "written::nqns")]
+    pub hosts: Vec<String>,
+    /// The namespaces.
+    #[serde(default)]
+    pub namespaces: Vec<NamespaceConfig>,
+    /// ANA groups whose state is not "optimized" everywhere. A group that is not here is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ana_groups: Vec<AnaGroupConfig>,
+    /// Where hosts may create namespaces; without it they may not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<StorageConfig>,
+    /// The ports it is found on, by their numbers; on all where this is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+    /// After its host is lost, no command of a controller takes effect later than so many milliseconds (CQT);
+    /// [`Self::command_quiesce_ms`] is what hosts are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_quiesce_ms: Option<u16>,
+    /// Whether that time is fixed, or follows what the storage takes.
+    #[serde(
+        default,
+        deserialize_with = "written::or_default",
+        skip_serializing_if = "CommandQuiesce::is_fixed"
+    )]
+    pub command_quiesce: CommandQuiesce,
+}
+
+/// A directory in which hosts may create namespaces as files (Namespace Management).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Storage")]
+pub struct StorageConfig {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Bytes that all namespaces in it may have together.
+    #[serde(deserialize_with = "units::bytes")]
+    #[schemars(with = "Size")]
+    pub bytes_max: u64,
+    /// Bytes that those of one host may have; [`Self::host_bytes_max`] is what counts.
+    #[serde(default, deserialize_with = "units::optional_bytes", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Size>")]
+    pub bytes_max_per_host: Option<u64>,
+    /// Namespaces that one host may create; [`Self::host_namespaces_max`] is what counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces_max_per_host: Option<u32>,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Namespace")]
+pub struct NamespaceConfig {
+    /// Namespace identifier, from 1 on; the lowest free one without it.
+    #[serde(default, deserialize_with = "written::nsid")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub nsid: u32,
+    /// Where its blocks live.
+    pub backend: BackendConfig,
+    /// Bytes of a block: 512 or 4096.
+    #[serde(default = "written::block_size_default", deserialize_with = "written::block_size")]
+    #[schemars(with = "Size")]
+    pub block_size: u32,
+    /// Its UUID; without one, that of what is behind it: it stays while the blocks do.
+    #[serde(default, deserialize_with = "written::uuid", skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<Uuid>,
+    /// Its ANA group, from 1 on. Gateways call it their load-balancing group.
+    #[serde(
+        default = "first_group",
+        alias = "load_balancing_group",
+        deserialize_with = "written::ana_group"
+    )]
+    pub ana_group: u32,
+    /// Which of the subsystem's hosts see it.
+    #[serde(default)]
+    pub visible: Visibility,
+    /// How much of it hosts may use in a second.
+    #[serde(default, skip_serializing_if = "QosConfig::is_unlimited")]
+    pub qos: QosConfig,
+    /// Whether it may be written.
+    #[serde(default, skip_serializing_if = "WriteProtection::is_none")]
+    pub write_protection: WriteProtection,
+    /// The highest write protection that hosts may set, those that see it, or its owner alone if it has one; they lift none
+    /// that the operator has set.
+    #[serde(default, skip_serializing_if = "WriteProtection::is_none")]
+    pub host_write_protection: WriteProtection,
+    /// Whether its write protection was set by a host, which may lift it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub protected_by_host: bool,
+    /// Whether a host created it, so that its file goes with it when it is deleted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub created_by_host: bool,
+    /// The host that it belongs to, which alone attaches, detaches and deletes it. Without one it is the operator's, also
+    /// when a host created it: targets that did not keep owners yet have left such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<KnownHost>,
+    /// Milliseconds for which each write is held back before it reaches the file or device: for trying what happens
+    /// when a path fails over slow storage. A text has a unit of its own.
+    #[serde(default, deserialize_with = "written::write_delay_ms", skip_serializing_if = "is_zero")]
+    #[schemars(range(max = 60_000))]
+    pub write_delay_ms: u32,
+    /// Whether another target over the same file or device may serve it too, as a second way to it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shared_storage: bool,
+    /// What versions before showed of a run-time order, which is in [`Directives`](super::Directives) now.
+    #[doc(hidden)]
+    #[serde(default, rename = "standby", skip_serializing)]
+    pub former_standby: Forgotten,
+}
+
+/// Which hosts see a namespace, of those that may use its subsystem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Visibility {
+    /// All but these.
+    AllExcept(#[serde(deserialize_with = "written::nqns")] Vec<String>),
+    /// These and no others.
+    Only(#[serde(deserialize_with = "written::nqns")] Vec<String>),
+}
+
+impl Default for Visibility {
+    fn default() -> Self {
+        Self::AllExcept(Vec::new())
+    }
+}
+
+impl Visibility {
+    /// Whether the host with this name sees the namespace.
+    pub fn includes(&self, host_nqn: &str) -> bool {
+        let named = |hosts: &[String]| hosts.iter().any(|host| host == host_nqn);
+        match self {
+            Self::AllExcept(hosts) => !named(hosts),
+            Self::Only(hosts) => named(hosts),
+        }
+    }
+
+    /// Lets the host with this name see it.
+    pub fn attach(&mut self, host_nqn: &str) {
+        match self {
+            Self::AllExcept(hosts) => hosts.retain(|host| host != host_nqn),
+            Self::Only(hosts) if !hosts.iter().any(|host| host == host_nqn) => {
+                hosts.push(host_nqn.to_owned());
+            }
+            Self::Only(_) => {}
+        }
+    }
+
+    /// Hides it from the host with this name.
+    pub fn detach(&mut self, host_nqn: &str) {
+        match self {
+            Self::AllExcept(hosts) if !hosts.iter().any(|host| host == host_nqn) => {
+                hosts.push(host_nqn.to_owned());
+            }
+            Self::AllExcept(_) => {}
+            Self::Only(hosts) => hosts.retain(|host| host != host_nqn),
+        }
+    }
+
+    /// The hosts it names.
+    pub fn hosts(&self) -> &[String] {
+        match self {
+            Self::AllExcept(hosts) | Self::Only(hosts) => hosts,
+        }
+    }
+}
+
+/// How much of a namespace all its hosts together may use in a second. Nothing is unlimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Qos")]
+pub struct QosConfig {
+    /// Commands that read, each second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_iops: Option<u64>,
+    /// Commands that write, each second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_iops: Option<u64>,
+    /// Commands of both kinds together, each second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops: Option<u64>,
+    /// Bytes read, each second.
+    #[serde(deserialize_with = "units::optional_bytes", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Size>")]
+    pub read_bytes: Option<u64>,
+    /// Bytes written, each second.
+    #[serde(deserialize_with = "units::optional_bytes", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Size>")]
+    pub write_bytes: Option<u64>,
+    /// Bytes of both kinds together, each second.
+    #[serde(deserialize_with = "units::optional_bytes", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Size>")]
+    pub bytes: Option<u64>,
+}
+
+impl QosConfig {
+    /// Whether nothing is limited.
+    pub fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The states of one ANA group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "AnaGroup")]
+pub struct AnaGroupConfig {
+    /// Its number, from 1 on.
+    pub id: u32,
+    /// Its state on all ports that are not named in `ports`.
+    #[serde(default)]
+    pub state: GroupState,
+    /// Its state on single ports, by their numbers.
+    #[serde(default, with = "written::by_port", skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, GroupState>")]
+    pub ports: BTreeMap<u16, GroupState>,
+}
+
+/// ANA state of a group on a port, by nvmet's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "AnaState")]
+pub enum GroupState {
+    /// Everything works, as well as it can.
+    #[default]
+    Optimized,
+    /// Everything works, but elsewhere better.
+    NonOptimized,
+    /// Not to be reached here now.
+    Inaccessible,
+    /// Not to be reached here again.
+    PersistentLoss,
+    /// On the way from one state to another.
+    Change,
+}
+
+impl From<GroupState> for AnaState {
+    fn from(state: GroupState) -> Self {
+        match state {
+            GroupState::Optimized => Self::Optimized,
+            GroupState::NonOptimized => Self::NonOptimized,
+            GroupState::Inaccessible => Self::Inaccessible,
+            GroupState::PersistentLoss => Self::PersistentLoss,
+            GroupState::Change => Self::Change,
+        }
+    }
+}
+
+/// The lowest number that no port has. With every number taken it is one of them, which the check finds.
+pub fn free_port(taken: &[u16]) -> u16 {
+    (1..u16::MAX).find(|id| !taken.contains(id)).unwrap_or(u16::MAX)
+}
+
+/// The lowest identifier that no namespace has.
+pub fn free_nsid(taken: &[u32]) -> u32 {
+    (1..u32::MAX).find(|nsid| !taken.contains(nsid)).unwrap_or(u32::MAX)
+}
+
+const fn first_group() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
+impl PortConfig {
+    /// Port number `id` at `address`, told to hosts as it is.
+    pub const fn new(id: u16, address: SocketAddr) -> Self {
+        let transport = Transport::Tcp;
+        Self { id, address, advertise: None, discovery_only: false, transport, congestion: None }
+    }
+}
+
+impl SubsystemConfig {
+    /// A subsystem without namespaces that every host may use.
+    pub fn new(nqn: &str, serial: &str, model: &str) -> Self {
+        Self {
+            nqn: nqn.to_owned(),
+            serial: serial.to_owned(),
+            model: model.to_owned(),
+            allow_any_host: true,
+            hosts: Vec::new(),
+            namespaces: Vec::new(),
+            ana_groups: Vec::new(),
+            storage: None,
+            ports: Vec::new(),
+            command_quiesce_ms: None,
+            command_quiesce: CommandQuiesce::Fixed,
+        }
+    }
+
+    /// Gives namespaces without an identifier the lowest that are free, in their order.
+    pub fn number(&mut self) {
+        let mut taken: Vec<u32> = self.namespaces.iter().map(|namespace| namespace.nsid).collect();
+        for namespace in self.namespaces.iter_mut().filter(|namespace| namespace.nsid == 0) {
+            namespace.nsid = free_nsid(&taken);
+            taken.push(namespace.nsid);
+        }
+    }
+
+    /// The same with these namespaces.
+    #[must_use]
+    pub fn with(mut self, namespaces: Vec<NamespaceConfig>) -> Self {
+        self.namespaces = namespaces;
+        self
+    }
+
+    /// The state of ANA group `group` on the port with number `port`.
+    pub fn group_state(&self, group: u32, port: u16) -> GroupState {
+        let known = self.ana_groups.iter().find(|known| known.id == group);
+        known.map_or(GroupState::Optimized, |known| *known.ports.get(&port).unwrap_or(&known.state))
+    }
+
+    /// How many milliseconds after the loss of its host a controller's commands may still take effect, as hosts are
+    /// told (CQT): what is configured, or as long as a write that is held back may take; the least of it where it is measured.
+    pub fn command_quiesce_ms(&self) -> u16 {
+        let longest = u16::try_from(self.longest_delay_ms()).unwrap_or(u16::MAX);
+        self.command_quiesce_ms.unwrap_or(COMMAND_QUIESCE_MS).max(longest)
+    }
+
+    /// How long a write that is held back may take.
+    pub(crate) fn longest_delay_ms(&self) -> u32 {
+        let delayed = self.namespaces.iter().map(|namespace| namespace.write_delay_ms).filter(|ms| *ms > 0);
+        delayed.max().map_or(0, |longest| longest.saturating_add(WRITE_DELAY_MARGIN_MS))
+    }
+
+    /// Whether it is found on the port with this number.
+    pub fn is_on(&self, port: &PortConfig) -> bool {
+        !port.discovery_only && (self.ports.is_empty() || self.ports.contains(&port.id))
+    }
+}
+
+impl NamespaceConfig {
+    /// Namespace `nsid` on `backend`, without limits, seen by all.
+    pub fn new(nsid: u32, backend: BackendConfig, block_size: u32) -> Self {
+        Self {
+            nsid,
+            backend,
+            block_size,
+            uuid: None,
+            ana_group: first_group(),
+            visible: Visibility::default(),
+            qos: QosConfig::default(),
+            write_protection: WriteProtection::None,
+            host_write_protection: WriteProtection::None,
+            protected_by_host: false,
+            created_by_host: false,
+            owner: None,
+            write_delay_ms: 0,
+            shared_storage: false,
+            former_standby: Forgotten,
+        }
+    }
+}
+
+impl FabricConfig {
+    /// The same, where ports and namespaces without a number have the lowest that are free, in their order.
+    #[must_use]
+    pub fn numbered(mut self) -> Self {
+        let mut taken: Vec<u16> = self.ports.iter().map(|port| port.id).collect();
+        for port in self.ports.iter_mut().filter(|port| port.id == 0) {
+            port.id = free_port(&taken);
+            taken.push(port.id);
+        }
+        for subsystem in &mut self.subsystems {
+            subsystem.number();
+        }
+        self
+    }
+
+    /// The subsystem with this name.
+    pub fn subsystem(&self, nqn: &str) -> Option<&SubsystemConfig> {
+        self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)
+    }
+
+    /// The subsystem with this name, to be changed.
+    pub fn subsystem_mut(&mut self, nqn: &str) -> Option<&mut SubsystemConfig> {
+        self.subsystems.iter_mut().find(|subsystem| subsystem.nqn == nqn)
+    }
+}

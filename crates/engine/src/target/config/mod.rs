@@ -1,0 +1,30 @@
+//! What is served, as data: what administrators write, and what of it hosts may change.
+
+mod change;
+mod check;
+mod command_quiesce;
+mod directives;
+mod fabric;
+mod forgotten;
+mod known_host;
+mod quiesce_check;
+mod rights;
+mod write_protection;
+mod written;
+
+pub use change::Change;
+pub use command_quiesce::CommandQuiesce;
+pub use directives::Directives;
+pub(crate) use directives::STANDBY;
+pub use fabric::{
+    AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
+    StorageConfig, SubsystemConfig, Visibility, free_nsid, free_port,
+};
+pub use known_host::KnownHost;
+pub(crate) use quiesce_check::check_quiesce_bound;
+pub use rights::{Denial, NamespaceOwned};
+pub use write_protection::WriteProtection;
+pub use written::{
+    BLOCK_SIZE_DEFAULT, MODEL_DEFAULT, check_block_size, check_congestion, check_serial, check_subsystem_nqn,
+    parse_uuid, parse_write_delay,
+};

@@ -1,0 +1,297 @@
+//! How single settings are written, in every form of a configuration alike: a target.toml, the control API's bodies, and what is
+//! kept. What is wrong with one is told by its reader, which knows its place.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use nvme::discovery::Nqn;
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use uuid::Uuid;
+
+use crate::limits::{NAMESPACES_MAX, WRITE_DELAY_MS_MAX};
+use crate::transport::congestion;
+use crate::units::{Size, parse_time};
+
+/// Block size where none is given: every backend can serve it, and every disk likes it.
+pub const BLOCK_SIZE_DEFAULT: u32 = 4096;
+/// What a subsystem says its model is where nothing is given.
+pub const MODEL_DEFAULT: &str = "Selvedge";
+/// The port of NVMe/TCP discovery services that IANA assigned.
+const DISCOVERY_SERVICE_DEFAULT: &str = "8009";
+
+/// A text that is checked when it is read.
+struct Checked<T>(T);
+
+/// The checks themselves, by what they make.
+trait Check: Sized {
+    fn check(text: &str) -> Result<Self, String>;
+}
+
+impl<'de, T: Check> Deserialize<'de> for Checked<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        T::check(&text).map(Self).map_err(de::Error::custom)
+    }
+}
+
+impl Check for Nqn {
+    fn check(text: &str) -> Result<Self, String> {
+        Self::new(text).map_err(|error| format!("`{text}`: {error}"))
+    }
+}
+
+impl Check for Uuid {
+    fn check(text: &str) -> Result<Self, String> {
+        parse_uuid(text)
+    }
+}
+
+/// A UUID in any of its usual spellings.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_uuid(text: &str) -> Result<Uuid, String> {
+    match Uuid::parse_str(text) {
+        Ok(uuid) if uuid.is_nil() => Err("a UUID of zeroes names nothing".into()),
+        Ok(uuid) => Ok(uuid),
+        Err(error) => Err(format!("`{text}` is not a UUID: {error}")),
+    }
+}
+
+/// A time for which writes are held back, in milliseconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_write_delay(text: &str) -> Result<u32, String> {
+    let (delay, ms_max) = (parse_time(text)?, WRITE_DELAY_MS_MAX);
+    match u32::try_from(delay.as_millis()) {
+        Ok(delay_ms) if delay_ms <= ms_max => Ok(delay_ms),
+        _ => Err(format!("writes can be held back for at most {ms_max}ms, not {text}")),
+    }
+}
+
+/// A serial number fits its field: 20 printable characters.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_serial(serial: &str) -> Result<String, String> {
+    let printable = serial.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if serial.trim().is_empty() || serial.len() > 20 || !printable {
+        return Err(format!("serial `{serial}` must be 1 to 20 printable ASCII characters"));
+    }
+    Ok(serial.to_owned())
+}
+
+/// The block sizes that a target offers.
+///
+/// # Errors
+/// Those that it does.
+pub fn check_block_size(bytes: u64) -> Result<u32, String> {
+    match bytes {
+        512 | 4096 => Ok(bytes as u32),
+        _ => Err(format!("a block of {bytes} bytes is not offered: 512 and 4096 are")),
+    }
+}
+
+/// A subsystem's name must not be the Discovery subsystem's.
+///
+/// # Errors
+/// That it is.
+pub fn check_subsystem_nqn(nqn: &Nqn) -> Result<(), String> {
+    if nqn.is_discovery() {
+        return Err(format!("{nqn} is the Discovery subsystem, which is there by itself"));
+    }
+    Ok(())
+}
+
+pub(super) const fn block_size_default() -> u32 {
+    BLOCK_SIZE_DEFAULT
+}
+
+pub(super) fn model_default() -> String {
+    MODEL_DEFAULT.to_owned()
+}
+
+pub(super) fn service_default() -> String {
+    DISCOVERY_SERVICE_DEFAULT.to_owned()
+}
+
+/// The default where a value is null.
+pub(super) fn or_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: Deserialize<'de> + Default,
+    D: Deserializer<'de>,
+{
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// A namespace's identifier; 0, which nobody writes, is one that is still to be given.
+pub(super) fn nsid<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match Option::<u32>::deserialize(deserializer)? {
+        None => Ok(0),
+        Some(nsid) if (1..=NAMESPACES_MAX).contains(&nsid) => Ok(nsid),
+        Some(_) => Err(de::Error::custom(format!("nsid must be 1 to {NAMESPACES_MAX}"))),
+    }
+}
+
+/// A port's number, in the same way.
+pub(super) fn port_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    match Option::<u16>::deserialize(deserializer)? {
+        None => Ok(0),
+        Some(0) => Err(de::Error::custom("port numbers begin at 1")),
+        Some(id) => Ok(id),
+    }
+}
+
+pub(super) fn block_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match Option::<Size>::deserialize(deserializer)? {
+        None => Ok(BLOCK_SIZE_DEFAULT),
+        Some(Size(bytes)) => check_block_size(bytes).map_err(de::Error::custom),
+    }
+}
+
+pub(super) fn uuid<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Uuid>, D::Error> {
+    Option::<Checked<Uuid>>::deserialize(deserializer).map(|uuid| uuid.map(|uuid| uuid.0))
+}
+
+pub(super) fn ana_group<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    Option::<u32>::deserialize(deserializer).map(|group| group.unwrap_or(1))
+}
+
+pub(super) fn nqns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<Checked<Nqn>>::deserialize(deserializer)?;
+    Ok(names.into_iter().map(|name| name.0.to_string()).collect())
+}
+
+pub(super) fn optional_nqn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = Option::<Checked<Nqn>>::deserialize(deserializer)?;
+    Ok(name.map(|name| name.0.to_string()))
+}
+
+pub(super) fn subsystem_nqn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let Checked(nqn) = Checked::<Nqn>::deserialize(deserializer)?;
+    check_subsystem_nqn(&nqn).map_err(de::Error::custom)?;
+    Ok(nqn.to_string())
+}
+
+pub(super) fn serial<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Option::<String>::deserialize(deserializer)? {
+        // The target's to give.
+        None => Ok(String::new()),
+        Some(serial) => check_serial(&serial).map_err(de::Error::custom),
+    }
+}
+
+pub(super) fn model<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Option::<String>::deserialize(deserializer).map(|model| model.unwrap_or_else(model_default))
+}
+
+/// Whether a congestion control at least has what can be a name; whether the kernel has it is found when listening.
+///
+/// # Errors
+/// That it has not.
+pub fn check_congestion(name: Option<&str>) -> Result<(), String> {
+    match name {
+        Some(name) if !congestion::is_name(name) => {
+            Err(format!("`{name}` is not a congestion control name, such as cubic, bbr or system"))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn congestion<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = Option::<String>::deserialize(deserializer)?;
+    check_congestion(name.as_deref()).map_err(de::Error::custom)?;
+    Ok(name)
+}
+
+/// Milliseconds as a number, or a time with its unit.
+pub(super) fn write_delay_ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    struct Delay;
+    impl Visitor<'_> for Delay {
+        type Value = u32;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("milliseconds, or a time with its unit such as \"500ms\"")
+        }
+
+        fn visit_i64<E: de::Error>(self, ms: i64) -> Result<u32, E> {
+            parse_write_delay(&format!("{ms}ms")).map_err(E::custom)
+        }
+
+        fn visit_u64<E: de::Error>(self, ms: u64) -> Result<u32, E> {
+            parse_write_delay(&format!("{ms}ms")).map_err(E::custom)
+        }
+
+        fn visit_unit<E: de::Error>(self) -> Result<u32, E> {
+            Ok(0)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<u32, E> {
+            if !text.ends_with(|last: char| last.is_ascii_alphabetic()) {
+                return Err(E::custom(format!("`{text}` has no unit: write {text}ms or {text}s")));
+            }
+            parse_write_delay(text).map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Delay)
+}
+
+/// A service is a number, and some write it as text.
+pub(super) fn service<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    struct Service;
+    impl Visitor<'_> for Service {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a port number up to 65535")
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
+            u16::try_from(number).map(|n| n.to_string()).map_err(|_| out_of_range(number))
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
+            u16::try_from(number).map(|n| n.to_string()).map_err(|_| out_of_range(number))
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+    }
+    fn out_of_range<E: de::Error>(number: impl fmt::Display) -> E {
+        E::custom(format!("service {number} is not a port: ports are 0 to 65535"))
+    }
+    deserializer.deserialize_any(Service)
+}
+
+/// What there is of each port, by the ports' numbers: names of fields are texts everywhere.
+pub(super) mod by_port {
+    use super::*;
+
+    pub(in crate::target::config) fn serialize<T: Serialize, S: Serializer>(
+        states: &BTreeMap<u16, T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(states.len()))?;
+        for (port, state) in states {
+            map.serialize_entry(&port.to_string(), state)?;
+        }
+        map.end()
+    }
+
+    pub(in crate::target::config) fn deserialize<'de, T, D>(
+        deserializer: D,
+    ) -> Result<BTreeMap<u16, T>, D::Error>
+    where
+        T: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        let states = BTreeMap::<String, T>::deserialize(deserializer)?;
+        let number = |port: &str| {
+            port.parse().map_err(|_| de::Error::custom(format!("`{port}` is not a port number")))
+        };
+        states.into_iter().map(|(port, state)| Ok((number(&port)?, state))).collect()
+    }
+}

@@ -1,0 +1,457 @@
+//! A controller: one association of a host with a subsystem, shared by its queues on whatever reactor they are.
+//! A queue asks it one relaxed question per command; everything behind its lock belongs to admin commands.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use nvme::cross_reset::ControllerInstance;
+use nvme::fabrics::{configuration, controller_status};
+use nvme::features::value;
+use nvme::log_page::{ErrorLogEntry, ReservationNotification, ReservationNotificationLog};
+use nvme::{Status, SubmissionEntry};
+use uuid::Uuid;
+use zerocopy::little_endian::{U16, U32, U64};
+
+use super::cross_resets::CrossResets;
+use super::event::{Events, Notice};
+use super::features::Features;
+use super::guest::Guest;
+use super::parameter_location::parameter_location;
+use super::status::{ControllerStatus, Look, OpenQueue, QueueStatus};
+use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES, IO_QUEUES_MAX};
+use crate::ring::Moment;
+use crate::target::lock::lock;
+use crate::target::reservation::ReservationLog;
+use crate::target::served::{Host, NamespaceTable, Subsystem, ToldTime};
+use crate::target::telemetry::QueueMeters;
+
+/// A controller.
+#[derive(Debug)]
+pub(crate) struct Controller {
+    pub(crate) id: u16,
+    /// Which of all that have its identifier it is.
+    pub(crate) instance: ControllerInstance,
+    pub(crate) subsystem: Arc<Subsystem>,
+    pub(crate) host: Host,
+    /// The port its host came by.
+    pub(crate) port: u16,
+    /// Whose places it and its queues take.
+    pub(crate) guest: Guest,
+    /// The namespaces its host sees.
+    table: RwLock<Arc<NamespaceTable>>,
+    ready: AtomicBool,
+    ended: AtomicBool,
+    /// When a command of any queue was last seen, in the ring's nanoseconds.
+    heard: AtomicU64,
+    keep_alive_ms: AtomicU64,
+    pub(crate) meters: QueueMeters,
+    pub(crate) quiesce: ToldTime,
+    state: Mutex<State>,
+}
+
+/// What admin commands change.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) configuration: u32,
+    pub(crate) status: u32,
+    /// A reset, or a shutdown, waits for the controller's last command.
+    is_disabling: bool,
+    is_shutting_down: bool,
+    pub(crate) features: Features,
+    /// Its queues, the admin queue too, each with the serial number of its connection.
+    pub(crate) queues: Vec<(u64, OpenQueue)>,
+    events: Events,
+    /// Namespaces that are otherwise than the host may think; too many to name beyond a list's length.
+    changed_namespaces: BTreeSet<u32>,
+    reservation_log: ReservationLog,
+    /// The resets of other controllers that it was asked for.
+    pub(crate) cross_resets: CrossResets,
+    errors: Vec<ErrorLogEntry>,
+    error_count: u64,
+}
+
+/// What ends only when no command of a controller's I/O queues can take effect any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quiesce {
+    /// A reset (CC.EN from 1 to 0), which is complete when CSTS.RDY is 0.
+    Disable,
+    /// A shutdown (CC.SHN), which is complete when CSTS.SHST says so.
+    ShutDown,
+    /// Both in one.
+    Both,
+}
+
+/// `status` with other bits of SHST.
+const fn with_shutdown(status: u32, shutdown: u32) -> u32 {
+    status & !controller_status::SHUTDOWN_MASK | shutdown
+}
+
+/// A keep alive may come this much late before the host counts as gone: the timer's granularity.
+const KEEP_ALIVE_GRACE: Duration = Duration::from_secs(1);
+
+impl Controller {
+    pub(crate) fn new(
+        instance: ControllerInstance,
+        subsystem: Arc<Subsystem>,
+        host: Host,
+        (port, guest): (u16, Guest),
+        keep_alive_ms: u32,
+        now: Moment,
+    ) -> Self {
+        let table = RwLock::new(Arc::new(subsystem.table_for(&host.nqn, port)));
+        Self {
+            id: instance.controller_id,
+            instance,
+            subsystem,
+            host,
+            port,
+            guest,
+            table,
+            ready: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            heard: AtomicU64::new(now.0),
+            keep_alive_ms: AtomicU64::new(u64::from(keep_alive_ms)),
+            meters: QueueMeters::default(),
+            quiesce: ToldTime::default(),
+            state: Mutex::new(State {
+                configuration: 0,
+                status: 0,
+                is_disabling: false,
+                is_shutting_down: false,
+                features: Features::default(),
+                queues: Vec::new(),
+                events: Events::default(),
+                changed_namespaces: BTreeSet::new(),
+                reservation_log: ReservationLog::default(),
+                cross_resets: CrossResets::default(),
+                errors: Vec::new(),
+                error_count: 0,
+            }),
+        }
+    }
+
+    /// Whether I/O commands are taken: enabled, not shut down, not ended.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// Whether the association is over.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Ends the association; whether it was this call that did.
+    pub(crate) fn end(&self) -> bool {
+        let is_first = !self.ended.swap(true, Ordering::AcqRel);
+        // Second: a queue that finds the controller not ready must find that it has ended, and not refuse commands as if it
+        // were merely disabled.
+        self.ready.store(false, Ordering::Release);
+        is_first
+    }
+
+    /// When the host was heard of last.
+    pub(crate) fn heard(&self) -> Moment {
+        Moment(self.heard.load(Ordering::Relaxed))
+    }
+
+    /// Takes note that the host was heard of at `moment`. Another reactor may have heard of it later.
+    pub(crate) fn hear(&self, moment: Moment) {
+        self.heard.fetch_max(moment.0, Ordering::Relaxed);
+    }
+
+    /// The keep alive time-out in milliseconds, 0 for none.
+    pub(crate) fn keep_alive_ms(&self) -> u32 {
+        self.keep_alive_ms.load(Ordering::Relaxed) as u32
+    }
+
+    /// Sets the keep alive time-out in milliseconds.
+    pub(crate) fn set_keep_alive_ms(&self, keep_alive_ms: u32) {
+        self.keep_alive_ms.store(u64::from(keep_alive_ms), Ordering::Relaxed);
+    }
+
+    /// Whether the host has been silent for longer than its keep alive time-out, or than a discovery controller waits
+    /// without one.
+    pub(crate) fn is_silent(&self, now: Moment) -> bool {
+        let timeout = Duration::from_millis(match self.keep_alive_ms() {
+            0 if self.subsystem.is_discovery => DISCOVERY_IDLE_MS_MAX,
+            keep_alive_ms => u64::from(keep_alive_ms),
+        });
+        let heard = self.heard();
+        !timeout.is_zero() && now.since(heard) > timeout + KEEP_ALIVE_GRACE
+    }
+
+    /// What admin commands change.
+    pub(crate) fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Writes Controller Configuration. What it begins, if anything, closes the I/O queues and ends with their last command.
+    pub(crate) fn configure(&self, value: u32) -> Option<Quiesce> {
+        let mut state = self.state();
+        let old = std::mem::replace(&mut state.configuration, value);
+        let was_enabled = old & configuration::ENABLE != 0;
+        let enabled = value & configuration::ENABLE != 0;
+        let mut begun = None;
+        // A host that enables the controller before a reset has ended gets it enabled when it has.
+        if enabled && !was_enabled && !state.is_disabling {
+            state.status = self.status_enabled(value);
+        } else if !enabled && was_enabled && !state.is_disabling {
+            // Not ready before the fence is raised: the queues begin nothing that it could miss.
+            state.is_disabling = true;
+            begun = Some(Quiesce::Disable);
+        }
+        let shutdown = configuration::SHUTDOWN_MASK;
+        if value & shutdown != 0 && old & shutdown == 0 && !state.is_shutting_down {
+            state.is_shutting_down = true;
+            state.status = with_shutdown(state.status, controller_status::SHUTDOWN_OCCURRING);
+            begun = Some(begun.map_or(Quiesce::ShutDown, |_| Quiesce::Both));
+        } else if value & shutdown == 0 && !state.is_shutting_down {
+            state.status = with_shutdown(state.status, 0);
+        }
+        self.update_ready(&state);
+        begun
+    }
+
+    /// No command of an I/O queue can take effect any more: a reset is complete, and all but the identity is back where it
+    /// began (Base 3.7.2).
+    pub(crate) fn disabled(&self) {
+        let mut state = self.state();
+        state.is_disabling = false;
+        let configuration = state.configuration;
+        let enabled = configuration & configuration::ENABLE != 0;
+        let shutdown = if state.is_shutting_down { controller_status::SHUTDOWN_OCCURRING } else { 0 };
+        state.status = with_shutdown(if enabled { self.status_enabled(configuration) } else { 0 }, shutdown);
+        state.features = Features::default();
+        state.events = Events::default();
+        state.changed_namespaces.clear();
+        state.reservation_log = ReservationLog::default();
+        state.cross_resets.clear_log();
+        self.update_ready(&state);
+    }
+
+    /// No command of an I/O queue can take effect any more, and what they have written is durable; or `is_durable` says that it
+    /// may not be, which no completion can tell the host (CSTS.CFS, Base 3.1.4.6).
+    pub(crate) fn shut_down(&self, is_durable: bool) {
+        let mut state = self.state();
+        state.is_shutting_down = false;
+        let asked = state.configuration & configuration::SHUTDOWN_MASK != 0;
+        let shutdown = if asked { controller_status::SHUTDOWN_COMPLETE } else { 0 };
+        state.status = with_shutdown(state.status, shutdown);
+        if !is_durable {
+            state.status |= controller_status::FATAL;
+        }
+        self.update_ready(&state);
+    }
+
+    fn update_ready(&self, state: &State) {
+        let status = state.status & (controller_status::READY | controller_status::SHUTDOWN_MASK);
+        let is_ready = status == controller_status::READY && !state.is_disabling && !self.has_ended();
+        self.ready.store(is_ready, Ordering::Release);
+    }
+
+    /// The status of an enabled controller with this configuration.
+    fn status_enabled(&self, value: u32) -> u32 {
+        if self.takes(value) { controller_status::READY } else { controller_status::FATAL }
+    }
+
+    /// Whether the configuration is one this controller can run with.
+    fn takes(&self, value: u32) -> bool {
+        let field = |shift: u32, bits: u32| value >> shift & ((1 << bits) - 1);
+        let command_set = field(configuration::COMMAND_SET_SHIFT, 3);
+        let sizes = value & (0xff << 16);
+        let expected = configuration::SUBMISSION_ENTRY_SIZE | configuration::COMPLETION_ENTRY_SIZE;
+        field(configuration::PAGE_SIZE_SHIFT, 4) == 0
+            && field(configuration::ARBITRATION_SHIFT, 3) == 0
+            && (command_set == 0 || command_set == configuration::COMMAND_SET_ALL)
+            && (self.subsystem.is_discovery || sizes == expected)
+    }
+
+    /// The namespaces its host sees.
+    pub(crate) fn table(&self) -> Arc<NamespaceTable> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets its host see others.
+    pub(crate) fn set_table(&self, table: Arc<NamespaceTable>) {
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+    }
+
+    /// Takes note that something happened; whether the host is to be told now.
+    pub(crate) fn raise(&self, notice: Notice) -> bool {
+        let mut state = self.state();
+        notice.is_wanted(state.features.async_events()) && state.events.raise(notice)
+    }
+
+    /// The next event to tell the host.
+    pub(crate) fn next_event(&self) -> Option<u32> {
+        self.state().events.next()
+    }
+
+    /// The host reads the log page of a notice, and is told again when something happens from now on.
+    pub(crate) fn looked_at(&self, notice: Notice) {
+        self.state().events.looked_at(notice);
+    }
+
+    /// Takes note of namespaces that are otherwise than the host may think.
+    pub(crate) fn note_changed_namespaces(&self, nsids: &BTreeSet<u32>) {
+        self.state().changed_namespaces.extend(nsids);
+    }
+
+    /// The namespaces that changed since they were last asked for; `keep` leaves them to be asked for again.
+    pub(crate) fn changed_namespaces(&self, keep: bool) -> BTreeSet<u32> {
+        let mut state = self.state();
+        if keep { state.changed_namespaces.clone() } else { std::mem::take(&mut state.changed_namespaces) }
+    }
+
+    /// Writes a reservation notification into the log, unless its host has masked it; whether there is one to tell of.
+    pub(crate) fn note_reservation(&self, kind: ReservationNotification, nsid: u32) -> bool {
+        let masked_by = match kind {
+            ReservationNotification::Empty => return false,
+            ReservationNotification::RegistrationPreempted => value::MASK_REGISTRATION_PREEMPTED,
+            ReservationNotification::ReservationReleased => value::MASK_RESERVATION_RELEASED,
+            ReservationNotification::ReservationPreempted => value::MASK_RESERVATION_PREEMPTED,
+        };
+        let mut state = self.state();
+        let wanted = state.features.reservation_mask(nsid) & masked_by == 0;
+        if wanted {
+            state.reservation_log.push(kind, nsid);
+        }
+        wanted
+    }
+
+    /// The page of the reservation notification log that the host reads next.
+    pub(crate) fn reservation_page(&self) -> ReservationNotificationLog {
+        self.state().reservation_log.first()
+    }
+
+    /// The host has read the page with this count. Another one that waits is an event of its own.
+    pub(crate) fn read_reservation_page(&self, page_count: u64) {
+        let mut state = self.state();
+        state.reservation_log.was_read(page_count);
+        state.events.looked_at(Notice::Reservation);
+        if !state.reservation_log.is_empty() {
+            state.events.raise(Notice::Reservation);
+        }
+    }
+
+    /// Takes the admin queue, whose connection has this serial number.
+    pub(crate) fn add_admin_queue(&self, serial: u64, queue: OpenQueue) {
+        self.state().queues.push((serial, queue));
+    }
+
+    /// Takes an I/O queue, whose connection has this serial number; whether it is one of those that were granted. One that is
+    /// not is taken all the same, as long as a controller can have it.
+    ///
+    /// # Errors
+    /// The status when the controller is not ready, cannot have the queue, or has it already.
+    pub(crate) fn add_queue(&self, serial: u64, queue: OpenQueue) -> Result<bool, Status> {
+        let mut state = self.state();
+        let queue_id = queue.queue_id;
+        if !self.is_ready() {
+            return Err(Status::CONNECT_CONTROLLER_BUSY);
+        }
+        if queue_id > IO_QUEUES_MAX {
+            return Err(Status::CONNECT_INVALID_PARAMETERS.do_not_retry());
+        }
+        if state.queues.iter().any(|(_, known)| known.queue_id == queue_id) {
+            return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+        }
+        state.queues.push((serial, queue));
+        Ok(queue_id <= state.features.io_queues())
+    }
+
+    /// What is to be told of it.
+    pub(crate) fn status(&self) -> ControllerStatus {
+        let looks: Vec<Look> = self.state().queues.iter().map(|(_, queue)| queue.look()).collect();
+        let mut queues: Vec<QueueStatus> = looks.into_iter().map(Look::status).collect();
+        queues.sort_unstable_by_key(|queue| queue.queue_id);
+        ControllerStatus {
+            cntlid: self.id,
+            subsystem: self.subsystem.nqn.clone(),
+            host_nqn: self.host.nqn.clone(),
+            host_id: Uuid::from_bytes(self.host.id),
+            port: self.port,
+            ready: self.is_ready(),
+            ending: self.has_ended(),
+            keep_alive_ms: self.keep_alive_ms(),
+            queues,
+        }
+    }
+
+    /// Takes note that the queue on the connection with this serial number has ended.
+    pub(crate) fn remove_queue(&self, serial: u64) {
+        self.state().queues.retain(|(of, _)| *of != serial);
+    }
+
+    /// Writes a failed command into the error log.
+    pub(crate) fn log_error(&self, queue_id: u16, entry: &SubmissionEntry, status: Status) {
+        let mut state = self.state();
+        state.error_count += 1;
+        let mut error = ErrorLogEntry::default();
+        error.error_count = U64::new(state.error_count);
+        error.queue_id = U16::new(queue_id);
+        error.command_id = entry.command_id;
+        error.status = U16::new(status.bits() << 1);
+        error.parameter_location = U16::new(parameter_location(entry, status));
+        error.lba = U64::new(if queue_id == 0 { 0 } else { entry.cdw10_11() });
+        error.namespace_id = U32::new(entry.nsid.get());
+        error.transport_type = 3;
+        error.opcode = entry.opcode;
+        error.version = 1;
+        if state.errors.len() == ERROR_LOG_ENTRIES {
+            state.errors.pop();
+        }
+        state.errors.insert(0, error);
+    }
+}
+
+impl State {
+    /// Whether there is an I/O queue.
+    pub(crate) fn has_io_queues(&self) -> bool {
+        self.queues.iter().any(|(_, queue)| queue.queue_id > 0)
+    }
+
+    /// The error log, newest entry first.
+    pub(crate) fn errors(&self) -> &[ErrorLogEntry] {
+        &self.errors
+    }
+
+    /// Errors since the controller was made.
+    pub(crate) const fn error_count(&self) -> u64 {
+        self.error_count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn controller(subsystem: Subsystem, keep_alive_ms: u32) -> Controller {
+        let host = Host { nqn: "nqn.2026-01.io.selvedge:host".to_owned(), id: [1; 16] };
+        let instance = ControllerInstance { controller_id: 1, uniquifier: 1, random_number: 1 };
+        let network = crate::target::controller::Network::of([127, 0, 0, 1].into());
+        let guest = Guest { nqn: host.nqn.clone(), network, is_named: false };
+        Controller::new(instance, Arc::new(subsystem), host, (1, guest), keep_alive_ms, Moment(0))
+    }
+
+    #[test]
+    fn only_a_discovery_controller_ends_without_a_keep_alive() {
+        let after = |ms| Moment(0).after(Duration::from_millis(ms));
+        let discovery = || Subsystem::discovery("nqn.2026-01.io.selvedge:discovery");
+        let silent = controller(discovery(), 0);
+        assert!(!silent.is_silent(after(DISCOVERY_IDLE_MS_MAX)));
+        assert!(silent.is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
+        assert_eq!(silent.keep_alive_ms(), 0, "what the host has set is what it is told");
+        silent.hear(after(DISCOVERY_IDLE_MS_MAX));
+        assert!(!silent.is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
+        assert!(!controller(discovery(), 300_000).is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
+        let config =
+            crate::target::config::SubsystemConfig::new("nqn.2026-01.io.selvedge:a", "A", "Selvedge");
+        assert!(
+            !controller(Subsystem::new(&config, std::collections::BTreeMap::new()), 0)
+                .is_silent(after(1 << 40))
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! What is told of a controller and its queues: a snapshot, made when somebody asks.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use serde::Serialize;
+
+use crate::ring::Socket;
+use crate::transport::{StreamInfo, stream_info};
+
+/// A controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Controller")]
+pub struct ControllerStatus {
+    /// Its identifier (CNTLID).
+    pub cntlid: u16,
+    /// The subsystem's name.
+    pub subsystem: String,
+    /// The host's name.
+    pub host_nqn: String,
+    /// The host's identifier.
+    pub host_id: uuid::Uuid,
+    /// The port it came by.
+    pub port: u16,
+    /// Whether it takes I/O commands.
+    pub ready: bool,
+    /// Whether its host is gone, and the storage still works on commands of it.
+    pub ending: bool,
+    /// The keep alive time-out in milliseconds, 0 for none.
+    pub keep_alive_ms: u32,
+    /// Its queues, the admin queue first.
+    pub queues: Vec<QueueStatus>,
+}
+
+/// A queue, which is a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Queue")]
+pub struct QueueStatus {
+    /// Its identifier, 0 for the admin queue.
+    pub queue_id: u16,
+    /// Entries it has.
+    pub entries: u16,
+    /// The reactor that serves it.
+    pub reactor: usize,
+    /// The host's end.
+    pub peer: Option<SocketAddr>,
+    /// What the kernel tells of the connection, and what really carries it; `None` when it has just ended.
+    pub stream: Option<StreamInfo>,
+}
+
+/// A queue that is there, and where to ask for what its connection is doing.
+#[derive(Debug)]
+pub(crate) struct OpenQueue {
+    pub(crate) queue_id: u16,
+    pub(crate) entries: u16,
+    pub(crate) reactor: usize,
+    pub(crate) peer: SocketAddr,
+    /// It belongs to the connection, which does not wait for those who ask.
+    pub(crate) socket: Weak<Socket>,
+}
+
+/// A queue as it is looked at, without a lock that its controller's commands wait for.
+pub(crate) struct Look {
+    status: QueueStatus,
+    socket: Option<Arc<Socket>>,
+}
+
+impl OpenQueue {
+    pub(crate) fn look(&self) -> Look {
+        let Self { queue_id, entries, reactor, peer, ref socket } = *self;
+        let status = QueueStatus { queue_id, entries, reactor, peer: Some(peer), stream: None };
+        Look { status, socket: socket.upgrade() }
+    }
+}
+
+impl Look {
+    /// All that is to be told of it; this asks the kernel.
+    pub(crate) fn status(self) -> QueueStatus {
+        let stream = self.socket.and_then(|socket| stream_info(&*socket).ok());
+        QueueStatus { stream, ..self.status }
+    }
+}

@@ -1,0 +1,69 @@
+//! Why a target cannot start, or cannot be changed.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::backend::BackendError;
+
+/// Why a target could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// The configuration contradicts itself or a limit.
+    #[error("{0}")]
+    Config(String),
+    /// A namespace's backend could not be opened.
+    #[error("namespace {nsid} of {nqn}: {source}")]
+    Namespace {
+        /// The subsystem.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+        /// What is wrong with it.
+        source: BackendError,
+    },
+    /// It could not listen.
+    #[error("cannot listen on {address}: {source}{}", listen_hint(source))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Reservations that outlive the target cannot be kept, or were not found whole.
+    #[error("{0}")]
+    Reservations(String),
+    /// A host would change a namespace that another host has reserved.
+    #[error("namespace {nsid} of {nqn} is reserved by another host")]
+    Reserved {
+        /// The subsystem.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+    },
+    /// A reactor could not start.
+    #[error("cannot start a reactor: {0}")]
+    Reactor(io::Error),
+    /// A namespace is not opened anew.
+    #[error("namespace {nsid} of {nqn} is not reopened: {reason}")]
+    Reopen {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+        /// Why not.
+        reason: String,
+    },
+}
+
+fn listen_hint(error: &io::Error) -> &'static str {
+    // What is no answer of the system to the address itself says what to do in its own words.
+    if error.raw_os_error().is_none() {
+        return "";
+    }
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; choose another port with -s, or 0 for a free one",
+        io::ErrorKind::AddrNotAvailable => "; it is no address of this machine",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege, choose a higher one with -s",
+        _ => "",
+    }
+}

@@ -1,0 +1,345 @@
+//! Who gets a controller or a queue when many come: quotas for each host and each network, a reserve for hosts that the
+//! operator has named, and discovery controllers apart from all others. It counts; who is refused is told by `fabrics`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+use crate::limits::{
+    CONNECTIONS_PER_REACTOR_MAX, CONTROLLERS_MAX, CONTROLLERS_PER_HOST_MAX, CONTROLLERS_PER_NETWORK_MAX,
+    DISCOVERY_CONTROLLERS_MAX, NAMED_HOSTS_RESERVE, NAMED_QUEUES_SHARE, QUEUES_PER_HOST_MAX,
+    QUEUES_PER_NETWORK_MAX,
+};
+use crate::target::controller::{Guest, Network};
+
+/// How much of a target one host may take, and one network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Quotas {
+    /// Controllers of one host, by its NQN, discovery controllers apart.
+    pub controllers_per_host: usize,
+    /// Controllers of hosts that come from one address and are on no subsystem's list.
+    pub controllers_per_network: usize,
+    /// I/O queues of one host.
+    pub queues_per_host: usize,
+    /// I/O queues of hosts that come from one address and are on no subsystem's list.
+    pub queues_per_network: usize,
+    /// Discovery controllers of all hosts together. The one that has been silent for longest goes when another comes.
+    pub discovery_controllers: usize,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            controllers_per_host: CONTROLLERS_PER_HOST_MAX,
+            controllers_per_network: CONTROLLERS_PER_NETWORK_MAX,
+            queues_per_host: QUEUES_PER_HOST_MAX,
+            queues_per_network: QUEUES_PER_NETWORK_MAX,
+            discovery_controllers: DISCOVERY_CONTROLLERS_MAX,
+        }
+    }
+}
+
+/// Why a host got nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// There are as many controllers as there may be.
+    Controllers,
+    /// The rest is for hosts that the operator has named.
+    Reserve,
+    ControllersPerHost,
+    ControllersPerNetwork,
+    QueuesPerHost,
+    QueuesPerNetwork,
+}
+
+impl Rule {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Controllers,
+        Self::Reserve,
+        Self::ControllersPerHost,
+        Self::ControllersPerNetwork,
+        Self::QueuesPerHost,
+        Self::QueuesPerNetwork,
+    ];
+
+    /// Its name in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Controllers => "controllers",
+            Self::Reserve => "reserve",
+            Self::ControllersPerHost => "controllers_per_host",
+            Self::ControllersPerNetwork => "controllers_per_network",
+            Self::QueuesPerHost => "queues_per_host",
+            Self::QueuesPerNetwork => "queues_per_network",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Controllers => "the target has as many controllers as it may have",
+            Self::Reserve => "the last places are for hosts on a subsystem's list",
+            Self::ControllersPerHost => "the host has as many controllers as one host may have",
+            Self::ControllersPerNetwork => "the host's network has as many controllers as one may have",
+            Self::QueuesPerHost => "the host has as many I/O queues as one host may have",
+            Self::QueuesPerNetwork => "the host's network has as many I/O queues as one may have",
+        })
+    }
+}
+
+/// What is taken.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    controllers: usize,
+    queues: usize,
+}
+
+impl Taken {
+    const fn is_empty(self) -> bool {
+        self.controllers == 0 && self.queues == 0
+    }
+}
+
+/// What hosts and networks have taken of a target.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    quotas: Quotas,
+    controllers: usize,
+    queues: usize,
+    /// I/O queues for which the reactors have places.
+    queues_max: usize,
+    by_host: HashMap<String, Taken>,
+    /// Of hosts that nobody has named: the others have a quota of their own, wherever they come from.
+    by_network: HashMap<Network, Taken>,
+}
+
+impl Admission {
+    /// Admission to a target with so many reactors.
+    pub(crate) fn new(quotas: Quotas, reactors: usize) -> Self {
+        Self {
+            quotas,
+            controllers: 0,
+            queues: 0,
+            queues_max: reactors * CONNECTIONS_PER_REACTOR_MAX,
+            by_host: HashMap::new(),
+            by_network: HashMap::new(),
+        }
+    }
+
+    pub(crate) const fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    /// Gives a host a controller.
+    ///
+    /// # Errors
+    /// The rule that is in its way.
+    pub(crate) fn take_controller(&mut self, guest: &Guest) -> Result<(), Rule> {
+        let (of_host, of_network) = self.taken(guest);
+        let rule = if self.controllers >= CONTROLLERS_MAX {
+            Rule::Controllers
+        } else if of_host.controllers >= self.quotas.controllers_per_host {
+            Rule::ControllersPerHost
+        } else if !guest.is_named && self.controllers + NAMED_HOSTS_RESERVE >= CONTROLLERS_MAX {
+            Rule::Reserve
+        } else if !guest.is_named && of_network.controllers >= self.quotas.controllers_per_network {
+            Rule::ControllersPerNetwork
+        } else {
+            self.controllers += 1;
+            self.change(guest, |taken| taken.controllers += 1);
+            return Ok(());
+        };
+        Err(rule)
+    }
+
+    /// A controller is gone.
+    pub(crate) fn give_controller(&mut self, guest: &Guest) {
+        self.controllers -= 1;
+        self.change(guest, |taken| taken.controllers -= 1);
+    }
+
+    /// Gives a host an I/O queue.
+    ///
+    /// # Errors
+    /// The rule that is in its way.
+    pub(crate) fn take_queue(&mut self, guest: &Guest) -> Result<(), Rule> {
+        let (of_host, of_network) = self.taken(guest);
+        if of_host.queues >= self.quotas.queues_per_host {
+            return Err(Rule::QueuesPerHost);
+        }
+        if !guest.is_named {
+            if of_network.queues >= self.quotas.queues_per_network {
+                return Err(Rule::QueuesPerNetwork);
+            }
+            if self.queues >= self.queues_max - self.queues_max / NAMED_QUEUES_SHARE {
+                return Err(Rule::Reserve);
+            }
+        }
+        self.queues += 1;
+        self.change(guest, |taken| taken.queues += 1);
+        Ok(())
+    }
+
+    /// An I/O queue is gone.
+    pub(crate) fn give_queue(&mut self, guest: &Guest) {
+        self.queues -= 1;
+        self.change(guest, |taken| taken.queues -= 1);
+    }
+
+    fn taken(&self, guest: &Guest) -> (Taken, Taken) {
+        let of_host = self.by_host.get(&guest.nqn).copied().unwrap_or_default();
+        let of_network = self.by_network.get(&guest.network).copied().unwrap_or_default();
+        (of_host, of_network)
+    }
+
+    fn change(&mut self, guest: &Guest, change: impl Fn(&mut Taken)) {
+        update(&mut self.by_host, &guest.nqn, &change);
+        if !guest.is_named {
+            update(&mut self.by_network, &guest.network, &change);
+        }
+    }
+}
+
+/// Changes what a party has taken; one that has nothing leaves no trace.
+fn update<K: Eq + Hash + Clone>(parties: &mut HashMap<K, Taken>, party: &K, change: impl Fn(&mut Taken)) {
+    let taken = parties.entry(party.clone()).or_default();
+    change(taken);
+    if taken.is_empty() {
+        parties.remove(party);
+    }
+}
+
+/// How often who was refused or sent away, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    by_rule: [AtomicU64; Rule::ALL.len()],
+    discovery_ended: AtomicU64,
+}
+
+impl Refusals {
+    /// Counts a refusal; whether it is one to be logged. A flood of them is logged at powers of two.
+    pub(crate) fn count(&self, rule: Rule) -> Option<u64> {
+        let count = self.by_rule[rule as usize].fetch_add(1, Ordering::Relaxed) + 1;
+        (count < 16 || count.is_power_of_two()).then_some(count)
+    }
+
+    /// Counts a discovery controller that had to make room for another.
+    pub(crate) fn count_discovery_ended(&self) {
+        self.discovery_ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> [(&'static str, u64); Rule::ALL.len()] {
+        Rule::ALL.map(|rule| (rule.name(), self.by_rule[rule as usize].load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn discovery_ended(&self) -> u64 {
+        self.discovery_ended.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guest(nqn: &str, address: &str, is_named: bool) -> Guest {
+        Guest { nqn: nqn.to_owned(), network: Network::of(address.parse().unwrap()), is_named }
+    }
+
+    #[test]
+    fn a_network_is_an_ipv4_address_or_half_an_ipv6_address() {
+        let network = |text: &str| Network::of(text.parse().unwrap());
+        assert_eq!(network("10.0.0.1"), network("::ffff:10.0.0.1"));
+        assert_ne!(network("10.0.0.1"), network("10.0.0.2"));
+        assert_eq!(network("2001:db8::1"), network("2001:db8::2:3"));
+        assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
+    }
+
+    #[test]
+    fn one_host_takes_no_more_than_its_quota_and_gets_it_back() {
+        let quotas = Quotas { controllers_per_host: 2, queues_per_host: 3, ..Quotas::default() };
+        let mut admission = Admission::new(quotas, 2);
+        let (a, b) = (guest("a", "10.0.0.1", true), guest("b", "10.0.0.1", true));
+        assert_eq!(admission.take_controller(&a), Ok(()));
+        assert_eq!(admission.take_controller(&a), Ok(()));
+        assert_eq!(admission.take_controller(&a), Err(Rule::ControllersPerHost));
+        assert_eq!(admission.take_controller(&b), Ok(()));
+        for _ in 0..3 {
+            assert_eq!(admission.take_queue(&a), Ok(()));
+        }
+        assert_eq!(admission.take_queue(&a), Err(Rule::QueuesPerHost));
+        assert_eq!(admission.take_queue(&b), Ok(()));
+        admission.give_controller(&a);
+        admission.give_queue(&a);
+        assert_eq!((admission.take_controller(&a), admission.take_queue(&a)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn a_stranger_with_many_names_takes_no_more_than_its_networks_quota() {
+        let quotas = Quotas { controllers_per_network: 5, queues_per_network: 2, ..Quotas::default() };
+        let mut admission = Admission::new(quotas, 2);
+        for number in 0..5 {
+            assert_eq!(admission.take_controller(&guest(&number.to_string(), "10.0.0.9", false)), Ok(()));
+        }
+        let sixth = guest("6", "10.0.0.9", false);
+        assert_eq!(admission.take_controller(&sixth), Err(Rule::ControllersPerNetwork));
+        assert_eq!(admission.take_controller(&guest("7", "10.0.0.8", false)), Ok(()));
+        assert_eq!(admission.take_controller(&guest("named", "10.0.0.9", true)), Ok(()));
+        assert_eq!((admission.take_queue(&sixth), admission.take_queue(&sixth)), (Ok(()), Ok(())));
+        assert_eq!(admission.take_queue(&sixth), Err(Rule::QueuesPerNetwork));
+    }
+
+    #[test]
+    fn the_last_places_are_for_named_hosts() {
+        let all = CONTROLLERS_MAX;
+        let quotas = Quotas { controllers_per_host: all, controllers_per_network: all, ..Quotas::default() };
+        let mut admission = Admission::new(quotas, 2);
+        let (stranger, named) = (guest("stranger", "10.0.0.9", false), guest("named", "10.0.0.1", true));
+        for _ in 0..all - NAMED_HOSTS_RESERVE {
+            assert_eq!(admission.take_controller(&stranger), Ok(()));
+        }
+        assert_eq!(admission.take_controller(&stranger), Err(Rule::Reserve));
+        for _ in 0..NAMED_HOSTS_RESERVE {
+            assert_eq!(admission.take_controller(&named), Ok(()));
+        }
+        assert_eq!(admission.take_controller(&named), Err(Rule::Controllers));
+    }
+
+    #[test]
+    fn the_last_places_for_queues_are_for_named_hosts() {
+        let all = CONNECTIONS_PER_REACTOR_MAX;
+        let quotas = Quotas { queues_per_host: 2 * all, queues_per_network: 2 * all, ..Quotas::default() };
+        let mut admission = Admission::new(quotas, 1);
+        let (stranger, named) = (guest("stranger", "10.0.0.9", false), guest("named", "10.0.0.1", true));
+        for _ in 0..all - all / NAMED_QUEUES_SHARE {
+            assert_eq!(admission.take_queue(&stranger), Ok(()));
+        }
+        assert_eq!(admission.take_queue(&stranger), Err(Rule::Reserve));
+        assert_eq!(admission.take_queue(&named), Ok(()));
+        admission.give_queue(&stranger);
+        admission.give_queue(&stranger);
+        assert_eq!(admission.take_queue(&stranger), Ok(()));
+    }
+
+    #[test]
+    fn who_has_nothing_leaves_no_trace() {
+        let mut admission = Admission::new(Quotas::default(), 2);
+        let guest = guest("a", "10.0.0.1", false);
+        admission.take_controller(&guest).unwrap();
+        admission.take_queue(&guest).unwrap();
+        admission.give_queue(&guest);
+        admission.give_controller(&guest);
+        assert!(admission.by_host.is_empty() && admission.by_network.is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_refusals_is_logged_seldom() {
+        let refusals = Refusals::default();
+        let logged = (0..100_000).filter(|_| refusals.count(Rule::Reserve).is_some()).count();
+        assert!((16..64).contains(&logged), "{logged}");
+        assert_eq!(refusals.read()[1], ("reserve", 100_000));
+    }
+}

@@ -1,0 +1,574 @@
+//! What all reactors of one target share: its subsystems and ports, the controllers there are, and the way to every
+//! reactor. How a configuration is changed is in `apply`.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::mpsc::TrySendError;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use nvme::Status;
+use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
+use nvme::discovery::DISCOVERY_NQN;
+use nvme::log_page::CrossResetStatus;
+use uuid::Uuid;
+
+use super::admission::{Admission, Quotas, Refusals, Rule};
+use super::directory::Directory;
+use super::target_config::TargetConfig;
+use crate::backend::Clusters;
+use crate::ring;
+use crate::ring::channel::SyncSender;
+use crate::target::controller::{Controller, Guest, Network, Notice, Quiesce};
+use crate::target::identity::Identities;
+use crate::target::image::{AbsentNamespace, Images, Openings};
+use crate::target::lock::lock;
+use crate::target::messaging::{
+    Address, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets, PendingRequest, Then,
+};
+use crate::target::reservation::ReservationDirectory;
+use crate::target::served::{Host, Namespace, Subsystem};
+use crate::target::telemetry::Peculiarities;
+
+/// What all reactors of a target share.
+#[derive(Debug)]
+pub(crate) struct Fabric {
+    directory: RwLock<Arc<Directory>>,
+    discovery: Arc<Subsystem>,
+    controllers: Mutex<Controllers>,
+    pub(crate) refusals: Refusals,
+    mailboxes: Arc<Mailboxes>,
+    requests: OnceLock<SyncSender<PendingRequest>>,
+    reservation_worker: Mutex<Option<SyncSender<Job>>>,
+    /// Where reservations are kept that outlive the target.
+    archive: Mutex<Option<ReservationDirectory>>,
+    has_archive: bool,
+    /// Half of the random number of each controller that it makes, by which no other target takes them for its own.
+    tag: AtomicU32,
+    peer_resets: Option<PeerResets>,
+    /// What hosts did that was unusual, and accepted.
+    pub(crate) peculiarities: Arc<Peculiarities>,
+    controller_ids: RangeInclusive<u16>,
+    identities: Identities,
+    offers_reservations: bool,
+    /// The connections that images share.
+    clusters: Arc<Clusters>,
+    /// Images that are being opened.
+    openings: Arc<Openings<Images>>,
+    /// Namespaces whose images are not to be had for now.
+    absent: Mutex<Vec<AbsentNamespace>>,
+    /// Namespaces that had late operations a while ago, and how many there are.
+    late: Mutex<Vec<Arc<Namespace>>>,
+    late_count: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Controllers {
+    admission: Admission,
+    by_id: HashMap<u16, Arc<Controller>>,
+    /// Those that have ended, while the storage may still work on their commands.
+    ending: HashMap<u16, Arc<Controller>>,
+    last_id: u16,
+    /// The uniquifier that the last controller with each identifier had.
+    uniquifiers: HashMap<u16, u8>,
+}
+
+impl Controllers {
+    /// None yet. The first identifier is anywhere, so that two targets that a host takes for one by its configuration hardly
+    /// give it the same (it refuses a second controller of one subsystem with the first one's identifier).
+    fn new(config: &TargetConfig) -> Self {
+        let ids = &config.controller_ids;
+        let count = u64::from(ids.end().saturating_sub(*ids.start())) + 1;
+        Self {
+            admission: Admission::new(config.quotas, config.reactors.count()),
+            by_id: HashMap::new(),
+            ending: HashMap::new(),
+            last_id: ids.start() + (ring::random() % count) as u16,
+            uniquifiers: HashMap::new(),
+        }
+    }
+
+    /// The discovery controller that has to go for another one, when there are as many as there may be: the one that has been
+    /// silent for longest, of the network that has the most.
+    fn discovery_in_excess(&self) -> Option<Arc<Controller>> {
+        let discovery = || self.by_id.values().filter(|controller| controller.subsystem.is_discovery);
+        let mut by_network: HashMap<Network, usize> = HashMap::new();
+        discovery().for_each(|controller| *by_network.entry(controller.guest.network).or_default() += 1);
+        if by_network.values().sum::<usize>() < self.admission.quotas().discovery_controllers {
+            return None;
+        }
+        let weight = |controller: &&Arc<Controller>| {
+            (Reverse(by_network[&controller.guest.network]), controller.heard(), controller.id)
+        };
+        discovery().min_by_key(weight).cloned()
+    }
+}
+
+/// Why there is no controller, or no queue, for a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoController {
+    /// There is no place for it.
+    NoPlace(Rule),
+    /// Its identifier is another host's, as this says.
+    HostIdTaken(String),
+}
+
+impl From<Rule> for NoController {
+    fn from(rule: Rule) -> Self {
+        Self::NoPlace(rule)
+    }
+}
+
+/// Who has the identifier of this host in the subsystem, and is another host by its name. An identifier is a host's as long as
+/// it has controllers or registrations. Hosts without one are all different (Base 5.1.25.1.28), and a discovery service is
+/// open to everybody, so that nobody can claim one there.
+fn holder(controllers: &Controllers, subsystem: &Arc<Subsystem>, host: &Host) -> Option<String> {
+    if host.is_nameless() || subsystem.is_discovery {
+        return None;
+    }
+    let is_other = |known: &&Arc<Controller>| {
+        known.host.id == host.id && known.host.nqn != host.nqn && Arc::ptr_eq(&known.subsystem, subsystem)
+    };
+    if let Some(known) = controllers.by_id.values().find(is_other) {
+        return Some(format!("{}, which has controller {}", known.host.nqn, known.id));
+    }
+    let (nsid, nqn) = subsystem.registered_otherwise(host)?;
+    Some(format!("{nqn}, which is registered on namespace {nsid}"))
+}
+
+/// A random number that is not 0.
+fn random() -> u32 {
+    (ring::random() as u32).max(1)
+}
+
+impl Fabric {
+    pub(crate) fn new(
+        archive: Option<ReservationDirectory>,
+        config: &TargetConfig,
+        clusters: Clusters,
+    ) -> Self {
+        let (directory, clusters) = (Directory::empty(), Arc::new(clusters));
+        let openings = Openings::new(Images { clusters: clusters.clone() });
+        Self {
+            directory: RwLock::new(Arc::new(directory)),
+            discovery: Arc::new(Subsystem::discovery(DISCOVERY_NQN)),
+            controllers: Mutex::new(Controllers::new(config)),
+            refusals: Refusals::default(),
+            mailboxes: Arc::default(),
+            requests: OnceLock::new(),
+            reservation_worker: Mutex::default(),
+            has_archive: archive.is_some(),
+            archive: Mutex::new(archive),
+            tag: AtomicU32::new(config.tag.unwrap_or_else(random)),
+            peer_resets: config.peer_resets.clone(),
+            peculiarities: Arc::default(),
+            controller_ids: config.controller_ids.clone(),
+            identities: Identities::new(config.machine, config.state_dir.as_deref()),
+            offers_reservations: config.reservations,
+            clusters,
+            openings,
+            absent: Mutex::default(),
+            late: Mutex::default(),
+            late_count: AtomicUsize::new(0),
+        }
+    }
+
+    /// What hosts find now.
+    pub(crate) fn directory(&self) -> Arc<Directory> {
+        self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets hosts find something else from now on.
+    pub(crate) fn publish(&self, directory: Directory) {
+        *self.directory.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(directory);
+    }
+
+    /// The ways to all reactors.
+    pub(crate) const fn mailboxes(&self) -> &Arc<Mailboxes> {
+        &self.mailboxes
+    }
+
+    /// Where identities come from.
+    pub(crate) const fn identities(&self) -> &Identities {
+        &self.identities
+    }
+
+    /// The connections that images share.
+    pub(crate) fn clusters(&self) -> &Clusters {
+        &self.clusters
+    }
+
+    /// Images that are being opened.
+    pub(crate) const fn openings(&self) -> &Arc<Openings<Images>> {
+        &self.openings
+    }
+
+    /// Namespaces whose images are not to be had for now.
+    pub(crate) fn absent(&self) -> Vec<AbsentNamespace> {
+        lock(&self.absent).clone()
+    }
+
+    /// Takes note of them.
+    pub(crate) fn note_absent(&self, absent: Vec<AbsentNamespace>) {
+        *lock(&self.absent) = absent;
+    }
+
+    /// A namespace has late operations, and is looked at until it has had none for a while.
+    pub(crate) fn watch_lateness(&self, namespace: Arc<Namespace>) {
+        let mut late = lock(&self.late);
+        late.push(namespace);
+        self.late_count.store(late.len(), Ordering::Release);
+    }
+
+    /// Whether there are such namespaces.
+    pub(crate) fn has_lateness(&self) -> bool {
+        self.late_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Forgets those of which it `is_over`.
+    pub(crate) fn forget_lateness(&self, is_over: impl Fn(&Namespace) -> bool) {
+        let mut late = lock(&self.late);
+        late.retain(|namespace| !is_over(namespace));
+        self.late_count.store(late.len(), Ordering::Release);
+    }
+
+    /// Nothing is served any more: controllers let go of their reactors, and namespaces of their files.
+    pub(crate) fn forget_all(&self) {
+        self.publish(Directory::empty());
+        let mut controllers = lock(&self.controllers);
+        controllers.by_id.clear();
+        controllers.ending.clear();
+        drop(controllers);
+        self.forget_lateness(|_| true);
+    }
+
+    /// Takes the way on which hosts' requests go; whether it is the first.
+    pub(crate) fn take_requests(&self, sender: SyncSender<PendingRequest>) -> bool {
+        self.requests.set(sender).is_ok()
+    }
+
+    /// Whether somebody answers hosts' requests.
+    pub(crate) fn answers_requests(&self) -> bool {
+        self.requests.get().is_some()
+    }
+
+    /// Passes a host's request on.
+    ///
+    /// # Errors
+    /// The status to answer with when nobody takes it, or too many wait.
+    pub(crate) fn ask(&self, request: PendingRequest) -> Result<(), Status> {
+        let sender = self.requests.get().ok_or(Status::INVALID_OPCODE.do_not_retry())?;
+        sender.try_send(request).map_err(|error| match error {
+            TrySendError::Full(_) => Status::COMMAND_INTERRUPTED,
+            TrySendError::Disconnected(_) => Status::INTERNAL_ERROR,
+        })
+    }
+
+    /// Whether hosts may reserve namespaces.
+    pub(crate) const fn offers_reservations(&self) -> bool {
+        self.offers_reservations
+    }
+
+    /// Whether reservations may outlive the target.
+    pub(crate) const fn keeps_reservations(&self) -> bool {
+        self.has_archive
+    }
+
+    /// Where reservations are kept, if they are. Whoever has it keeps the reservation worker and the administration from changing
+    /// reservations and namespaces under each other's hands; a reactor never asks for it.
+    pub(crate) fn archive(&self) -> MutexGuard<'_, Option<ReservationDirectory>> {
+        lock(&self.archive)
+    }
+
+    /// Another target may have the archive from now on.
+    pub(crate) fn close_archive(&self) {
+        *lock(&self.archive) = None;
+    }
+
+    /// The reservation worker takes jobs from now on.
+    pub(crate) fn engage_worker(&self, sender: SyncSender<Job>) {
+        *lock(&self.reservation_worker) = Some(sender);
+    }
+
+    /// The reservation worker gets no more jobs.
+    pub(crate) fn dismiss_worker(&self) {
+        *lock(&self.reservation_worker) = None;
+    }
+
+    /// Gives the reservation worker a job.
+    ///
+    /// # Errors
+    /// The status to answer with when he has too many, or there is none.
+    pub(crate) fn hand_to_worker(&self, job: Job) -> Result<(), Status> {
+        let worker = lock(&self.reservation_worker);
+        worker.as_ref().ok_or(Status::INTERNAL_ERROR)?.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => Status::COMMAND_INTERRUPTED,
+            TrySendError::Disconnected(_) => Status::INTERNAL_ERROR,
+        })
+    }
+
+    /// The subsystem with this name.
+    pub(crate) fn find(&self, nqn: &str) -> Option<Arc<Subsystem>> {
+        if nqn == DISCOVERY_NQN {
+            let own = self.directory().own_discovery.clone();
+            return Some(own.unwrap_or_else(|| self.discovery.clone()));
+        }
+        let directory = self.directory();
+        let mut all = directory.subsystems.iter().chain(&directory.own_discovery);
+        all.find(|subsystem| subsystem.nqn == nqn).cloned()
+    }
+
+    /// Makes a controller of `subsystem` for `host`.
+    ///
+    /// # Errors
+    /// Why the host gets none.
+    pub(crate) fn add_controller(
+        &self,
+        subsystem: &Arc<Subsystem>,
+        host: &Host,
+        guest: &Guest,
+        make: impl FnOnce(ControllerInstance) -> Controller,
+    ) -> Result<Arc<Controller>, NoController> {
+        let mut guard = lock(&self.controllers);
+        let controllers = &mut *guard;
+        let ids = &self.controller_ids;
+        // An ending one still has what it had.
+        if controllers.by_id.len() + controllers.ending.len() >= ids.clone().count() {
+            return Err(Rule::Controllers.into());
+        }
+        // Under the lock: whoever registers a host looks for others with its identifier afterwards, and takes it, too.
+        if let Some(holder) = holder(controllers, subsystem, host) {
+            return Err(NoController::HostIdTaken(holder));
+        }
+        let in_excess = if subsystem.is_discovery {
+            controllers.discovery_in_excess()
+        } else {
+            controllers.admission.take_controller(guest)?;
+            None
+        };
+        // The next free one after the last: an identifier comes back as late as possible, so that a host that still
+        // uses an old one finds nobody rather than somebody else.
+        let mut id = controllers.last_id;
+        loop {
+            id = if id >= *ids.start() && id < *ids.end() { id + 1 } else { *ids.start() };
+            if !controllers.by_id.contains_key(&id) && !controllers.ending.contains_key(&id) {
+                break;
+            }
+        }
+        controllers.last_id = id;
+        let uniquifier = controllers.uniquifiers.entry(id).or_default();
+        *uniquifier = uniquifier.checked_add(1).unwrap_or(1);
+        let random_number = u64::from(self.tag.load(Ordering::Acquire)) << 32 | u64::from(random());
+        let instance = ControllerInstance { controller_id: id, uniquifier: *uniquifier, random_number };
+        let controller = Arc::new(make(instance));
+        controllers.by_id.insert(id, controller.clone());
+        drop(guard);
+        if let Some(in_excess) = in_excess {
+            self.refusals.count_discovery_ended();
+            tracing::debug!(
+                controller = in_excess.id,
+                host = in_excess.host.nqn,
+                "too many discovery controllers; the one silent for longest ends"
+            );
+            self.end_controller(&in_excess);
+        }
+        Ok(controller)
+    }
+
+    /// Ends the controllers that other hosts have of the same subsystem by the identifier of this host, which is registered now.
+    /// They have come since it lost its last controller, while its command was on its way.
+    pub(crate) fn end_others_by_id_of(&self, controller: &Controller) {
+        let host = &controller.host;
+        for other in self.controllers_of(&controller.subsystem) {
+            if other.host.id == host.id && other.host.nqn != host.nqn {
+                self.end_impostor(&other, &format!("registered by {}", host.nqn));
+            }
+        }
+    }
+
+    /// Ends a controller whose host has an identifier that is another's.
+    pub(crate) fn end_impostor(&self, controller: &Arc<Controller>, why: &str) {
+        let Host { nqn, id } = &controller.host;
+        let (id, subsystem) = (Uuid::from_bytes(*id), &controller.subsystem.nqn);
+        let controller_id = controller.id;
+        tracing::warn!(
+            host = nqn,
+            controller = controller_id,
+            subsystem,
+            "Ended a controller: its host's identifier (HOSTID) {id} is {why}"
+        );
+        self.end_controller(controller);
+    }
+
+    /// Gives a controller's host the place for another I/O queue.
+    ///
+    /// # Errors
+    /// The rule by which it gets none.
+    pub(crate) fn take_queue(&self, controller: &Controller) -> Result<(), Rule> {
+        lock(&self.controllers).admission.take_queue(&controller.guest)
+    }
+
+    /// Gives the place of an I/O queue back.
+    pub(crate) fn give_queue(&self, controller: &Controller) {
+        lock(&self.controllers).admission.give_queue(&controller.guest);
+    }
+
+    /// How much one host may take, and one network.
+    pub(crate) fn quotas(&self) -> Quotas {
+        *lock(&self.controllers).admission.quotas()
+    }
+
+    /// Whether the controller was made here if anywhere, so that it is known here whether it is gone.
+    pub(crate) fn has_made(&self, instance: &ControllerInstance) -> bool {
+        (instance.random_number >> 32) as u32 == self.tag.load(Ordering::Acquire)
+    }
+
+    /// Who knows of other targets' controllers, if anybody does.
+    pub(crate) const fn peer_resets(&self) -> Option<&PeerResets> {
+        self.peer_resets.as_ref()
+    }
+
+    /// Makes controllers with another tag from now on, and ends all that there are. `passed` is called when no reactor has
+    /// a queue of theirs any more.
+    pub(crate) fn begin_anew(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
+        {
+            // Whoever makes a controller holds the lock while it reads the tag.
+            let _controllers = lock(&self.controllers);
+            self.tag.store(tag, Ordering::Release);
+        }
+        for controller in self.controllers().iter().filter(|controller| !self.has_made(&controller.instance))
+        {
+            self.end_controller(controller);
+        }
+        self.mailboxes.raise(Fenced::Waiting, Then::Tell(Box::new(passed)));
+    }
+
+    /// The controller with this identifier, or the one that had it and has not ended altogether.
+    pub(crate) fn controller_or_ending(&self, id: u16) -> Option<Arc<Controller>> {
+        let controllers = lock(&self.controllers);
+        controllers.by_id.get(&id).or_else(|| controllers.ending.get(&id)).cloned()
+    }
+
+    /// Controllers that have ended, while the storage may still work on their commands.
+    pub(crate) fn ending_controllers(&self) -> Vec<Arc<Controller>> {
+        let mut all: Vec<Arc<Controller>> = lock(&self.controllers).ending.values().cloned().collect();
+        all.sort_unstable_by_key(|controller| controller.id);
+        all
+    }
+
+    /// The controller with this identifier.
+    pub(crate) fn controller(&self, id: u16) -> Option<Arc<Controller>> {
+        lock(&self.controllers).by_id.get(&id).cloned()
+    }
+
+    /// All controllers, in the order of their identifiers.
+    pub(crate) fn controllers(&self) -> Vec<Arc<Controller>> {
+        let mut all: Vec<Arc<Controller>> = lock(&self.controllers).by_id.values().cloned().collect();
+        all.sort_unstable_by_key(|controller| controller.id);
+        all
+    }
+
+    /// The controllers of a subsystem, in the order of their identifiers.
+    pub(crate) fn controllers_of(&self, subsystem: &Subsystem) -> Vec<Arc<Controller>> {
+        let mut all = self.controllers();
+        all.retain(|controller| std::ptr::eq(&*controller.subsystem, subsystem));
+        all
+    }
+
+    /// Ends a controller: no queue of it goes on. It is gone, and its identifier may be used again, when nothing of it can take
+    /// effect any more.
+    pub(crate) fn end_controller(&self, controller: &Arc<Controller>) {
+        // First: from here on its queues begin nothing, so that the fence below meets all that can still take effect.
+        if controller.end() {
+            // In one step: its identifier is not free, and it cannot be found, until the fence has been passed.
+            {
+                let mut controllers = lock(&self.controllers);
+                controllers.by_id.remove(&controller.id);
+                controllers.ending.insert(controller.id, controller.clone());
+            }
+            self.mailboxes.raise(Fenced::Controller(controller.instance), Then::Gone(controller.clone()));
+        }
+    }
+
+    /// Nothing of a controller that has ended can take effect any more.
+    pub(crate) fn forget_controller(&self, controller: &Controller) {
+        let mut controllers = lock(&self.controllers);
+        let was_there = controllers.ending.remove(&controller.id).is_some();
+        if was_there && !controller.subsystem.is_discovery {
+            controllers.admission.give_controller(&controller.guest);
+        }
+    }
+
+    /// Closes a controller's I/O queues wherever they are, for a reset or a shutdown that ends with their last command.
+    pub(crate) fn quiesce(&self, controller: &Arc<Controller>, quiesce: Quiesce) {
+        self.mailboxes
+            .raise(Fenced::IoQueues(controller.instance), Then::Quiesced(controller.clone(), quiesce));
+    }
+
+    /// No command of the controller's I/O queues can take effect any more.
+    pub(crate) fn quiesced(&self, controller: &Arc<Controller>, quiesce: Quiesce) {
+        if matches!(quiesce, Quiesce::Disable | Quiesce::Both) {
+            controller.disabled();
+        }
+        // Caches are flushed only now, when no write can reach them any longer: CSTS.SHST promises that all of it is durable.
+        if matches!(quiesce, Quiesce::ShutDown | Quiesce::Both) {
+            // Any reactor does; a controller's own may be busy with its host's other queues.
+            let reactor = usize::from(controller.id) % self.mailboxes.all().len();
+            self.mailboxes.send(reactor, Message::FlushCaches(controller.clone()));
+        }
+    }
+
+    /// Sends a message to every reactor.
+    pub(crate) fn tell_reactors(&self, message: impl Fn() -> Message) {
+        self.mailboxes.tell(message);
+    }
+
+    /// Does what was to be done when all reactors have passed a fence.
+    pub(crate) fn after_fence(&self, then: &Then) {
+        match then {
+            Then::GoOn(Address { reactor, connection, serial }, slot) => {
+                let (connection, serial, slot) = (*connection, *serial, *slot);
+                self.mailboxes.send(*reactor, Message::FencePassed { connection, serial, slot });
+            }
+            Then::Finish(Address { reactor, connection, serial }, slot, status) => {
+                let (connection, serial, slot, status) = (*connection, *serial, *slot, *status);
+                let message = Message::Finish { connection, serial, slot, status, data: Vec::new() };
+                self.mailboxes.send(*reactor, message);
+            }
+            Then::Reset(reset) => self.cross_reset_done(reset),
+            Then::Quiesced(controller, quiesce) => self.quiesced(controller, *quiesce),
+            Then::Gone(controller) => self.forget_controller(controller),
+            Then::Tell(tell) => tell(),
+        }
+    }
+
+    /// No command can take effect any more of the controller that another one was asked to reset.
+    fn cross_reset_done(&self, reset: &CrossReset) {
+        let ended = CrossResetStatus::Successful;
+        // Into the log before the host is answered or notified: it may read the log at once.
+        let logged = reset.asked.state().cross_resets.end(&reset.impacted, ended);
+        if let Some(command) = reset.command {
+            self.mailboxes.answer(command, Status::SUCCESS, IMMEDIATE_RESET_SUCCESSFUL);
+        } else if logged {
+            self.notify(&reset.asked, Notice::CrossControllerReset);
+        }
+    }
+
+    /// Tells the hosts of a namespace that it refuses writes from now on.
+    pub(crate) fn tell_of_failure(&self, namespace: &Arc<Namespace>) {
+        let nsids = BTreeSet::from([namespace.nsid]);
+        for controller in self.controllers() {
+            if controller.table().attachments().any(|a| Arc::ptr_eq(&a.namespace, namespace)) {
+                controller.note_changed_namespaces(&nsids);
+                self.notify(&controller, Notice::Namespaces);
+                self.notify(&controller, Notice::Health);
+            }
+        }
+    }
+
+    /// Tells the controller's host that something happened, if it wants to know.
+    pub(crate) fn notify(&self, controller: &Controller, notice: Notice) {
+        self.mailboxes.notify(controller, notice);
+    }
+}

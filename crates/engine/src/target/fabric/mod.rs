@@ -1,0 +1,11 @@
+//! What all threads of a target share, and who is let in.
+
+mod admission;
+mod directory;
+mod fabric;
+
+pub use admission::Quotas;
+pub(crate) use fabric::{Fabric, NoController};
+mod target_config;
+pub(crate) use directory::Directory;
+pub use target_config::{Reactors, TargetConfig};

@@ -1,0 +1,87 @@
+//! How a target runs, and what it serves at first, as data. What it serves is `config`'s.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use super::admission::Quotas;
+use crate::limits::{CONTROLLER_IDS, POLL_US_MAX};
+use crate::ring::Engine;
+use crate::target::config::{Directives, FabricConfig};
+use crate::target::identity::MachineId;
+use crate::target::messaging::PeerResets;
+
+/// What a target serves, and how.
+#[derive(Clone, Debug)]
+pub struct TargetConfig {
+    /// What hosts find. It can be changed while the target runs.
+    pub fabric: FabricConfig,
+    /// Run-time orders beside it. They can be changed while the target runs, too.
+    pub directives: Directives,
+    /// How many reactors, or where.
+    pub reactors: Reactors,
+    /// What is below the reactors.
+    pub engine: Engine,
+    /// Longest time a reactor polls before it sleeps, in microseconds; 0 never polls.
+    pub poll_us_max: u64,
+    /// Where reservations that outlive the target are kept; without it, none do.
+    pub state_dir: Option<PathBuf>,
+    /// The machine, by which serial numbers and UUIDs that are not configured differ from other targets'; by chance without it,
+    /// and then hosts see other disks after each start.
+    pub machine: Option<MachineId>,
+    /// How images of Ceph clusters are reached.
+    #[cfg(not(feature = "simulation"))]
+    pub ceph: crate::ceph::CephConfig,
+    /// The identifiers that controllers get, from 1 to FFEFh. Targets that serve a subsystem together have each their own.
+    pub controller_ids: RangeInclusive<u16>,
+    /// Whether hosts may reserve namespaces. Targets that serve namespaces together do not know of each other's
+    /// reservations, so that none of them may.
+    pub reservations: bool,
+    /// What tells its controllers from those of all other targets, from 1 on; by chance without it. It is the upper half of
+    /// their instances' random numbers.
+    pub tag: Option<u32>,
+    /// Who takes hosts' wishes to reset controllers of other targets; without anybody they are refused.
+    pub peer_resets: Option<PeerResets>,
+    /// How much one host may take, and one network.
+    pub quotas: Quotas,
+}
+
+impl Default for TargetConfig {
+    /// One reactor, which serves nothing.
+    fn default() -> Self {
+        Self {
+            fabric: FabricConfig::default(),
+            directives: Directives::default(),
+            reactors: Reactors::Count(1),
+            engine: Engine::Automatic,
+            poll_us_max: POLL_US_MAX,
+            state_dir: None,
+            machine: None,
+            #[cfg(not(feature = "simulation"))]
+            ceph: crate::ceph::CephConfig::default(),
+            controller_ids: CONTROLLER_IDS,
+            reservations: true,
+            tag: None,
+            peer_resets: None,
+            quotas: Quotas::default(),
+        }
+    }
+}
+
+impl Reactors {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Count(count) => *count,
+            Self::Cpus(cpus) => cpus.len(),
+        }
+    }
+}
+
+/// How many reactors serve, or on which processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reactors {
+    /// So many, wherever the system's scheduler puts them.
+    Count(usize),
+    /// One on each of these processors.
+    Cpus(Vec<usize>),
+}

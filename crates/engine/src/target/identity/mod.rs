@@ -1,0 +1,9 @@
+//! What namespaces are known by: UUIDs that stay, from the machine, the file or what was kept.
+
+pub(crate) mod identities;
+mod kept;
+mod machine_id;
+
+pub(crate) use identities::Identities;
+pub use identities::NamespaceIdentities;
+pub use machine_id::{MACHINE_ID_FILE, MachineId};

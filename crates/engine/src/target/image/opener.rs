@@ -1,0 +1,542 @@
+//! Images that are being opened and locked beside each other, on threads of their own, so that who waits for one, say until a
+//! dead target's lock is over, keeps nobody else. Which are wanted, and what becomes of them then, is `preparation`'s.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+use std::{fmt, thread};
+
+use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
+use crate::limits::IMAGES_AT_A_TIME;
+use crate::ring::Vital;
+use crate::target::config::NamespaceConfig;
+use crate::target::lock::lock;
+
+/// An image that is to be had for a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    nqn: String,
+    nsid: u32,
+    backend: BackendConfig,
+    block_size: u32,
+    is_shared: bool,
+    opening: u64,
+    /// Whether the namespace has the image open, and is to have it on another connection.
+    is_anew: bool,
+}
+
+impl Wanted {
+    /// What a namespace of the subsystem with this name wants, in this opening of images.
+    pub(crate) fn of(nqn: &str, config: &NamespaceConfig, opening: u64) -> Self {
+        Self {
+            nqn: nqn.to_owned(),
+            nsid: config.nsid,
+            backend: config.backend.clone(),
+            block_size: config.block_size,
+            is_shared: config.shared_storage,
+            opening,
+            is_anew: false,
+        }
+    }
+
+    /// The same on another connection than that on which it is open.
+    pub(crate) const fn anew(mut self) -> Self {
+        self.is_anew = true;
+        self
+    }
+
+    /// The namespace that wants it, by its subsystem's name and its identifier.
+    pub(crate) fn place(&self) -> (&str, u32) {
+        (&self.nqn, self.nsid)
+    }
+
+    fn is_covered_by(&self, other: &Self) -> bool {
+        *self == Self { is_anew: self.is_anew, ..other.clone() }
+    }
+}
+
+/// How images are opened. Each call may take as long as a cluster does.
+pub(crate) trait Opener: Send + Sync + 'static {
+    /// What is open. Dropping it gives it back.
+    type Opened: Send + 'static;
+
+    /// Opens it, and takes nothing.
+    fn open(&self, wanted: &Wanted) -> Result<Self::Opened, BackendError>;
+
+    /// Who has it now, if somebody has.
+    fn owner(&self, opened: &Self::Opened) -> Option<String>;
+
+    /// Takes it for this target.
+    fn take(&self, opened: &Self::Opened) -> Result<(), BackendError>;
+
+    /// One more is done, which whoever can use it may want to know.
+    fn tell(&self);
+}
+
+/// What became of an opening until now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome<O, E = BackendError> {
+    /// It is open, and this target's.
+    Opened(O),
+    /// It is not to be had. It can be begun again.
+    Failed(E),
+    /// It is under way, and waits for this owner of its lock, as far as is known.
+    Pending(Option<String>),
+    /// It was not begun.
+    Unknown,
+}
+
+#[derive(Debug)]
+enum Stage<O> {
+    Queued,
+    /// A thread opens it.
+    Opening,
+    /// It is open, and has an owner: those without come first.
+    Owned(O, Option<String>),
+    /// A thread takes it, from this owner if it has one.
+    Taking(Option<String>),
+    Done(Result<O, BackendError>),
+}
+
+#[derive(Debug)]
+struct Entry<O> {
+    number: u64,
+    wanted: Wanted,
+    /// Whether nobody wants it any more; a thread that is with it cannot be told, and gives it back when it comes.
+    is_given_up: bool,
+    stage: Stage<O>,
+}
+
+#[derive(Debug)]
+struct Desk<O> {
+    entries: Vec<Entry<O>>,
+    next_number: u64,
+    threads: usize,
+    has_ended: bool,
+}
+
+/// What a thread is to do next.
+enum Step<O> {
+    Open(u64, Wanted),
+    Take(u64, O),
+}
+
+/// The images that are being opened.
+pub(crate) struct Openings<T: Opener> {
+    opener: T,
+    desk: Mutex<Desk<T::Opened>>,
+    changed: Condvar,
+}
+
+impl<T: Opener> fmt::Debug for Openings<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Openings").field("count", &lock(&self.desk).entries.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Opener> Openings<T> {
+    /// None yet.
+    pub(crate) fn new(opener: T) -> Arc<Self> {
+        let desk = Desk { entries: Vec::new(), next_number: 0, threads: 0, has_ended: false };
+        Arc::new(Self { opener, desk: Mutex::new(desk), changed: Condvar::new() })
+    }
+
+    /// Begins to open those that are not being opened already.
+    pub(crate) fn begin(self: &Arc<Self>, all: &[Wanted]) {
+        let mut desk = lock(&self.desk);
+        if desk.has_ended {
+            return;
+        }
+        for wanted in all {
+            if let Some(entry) = desk.entries.iter_mut().find(|entry| entry.wanted == *wanted) {
+                entry.is_given_up = false;
+                continue;
+            }
+            let (number, wanted) = (desk.next_number, wanted.clone());
+            desk.next_number += 1;
+            desk.entries.push(Entry { number, wanted, is_given_up: false, stage: Stage::Queued });
+        }
+        let queued = desk.entries.iter().filter(|entry| matches!(entry.stage, Stage::Queued)).count();
+        for _ in 0..queued.min(IMAGES_AT_A_TIME.saturating_sub(desk.threads)) {
+            let this = self.clone();
+            let work = move || {
+                let _vital = Vital::begin();
+                this.work();
+            };
+            match thread::Builder::new().name("image-open".to_owned()).spawn(work) {
+                Ok(_) => desk.threads += 1,
+                Err(error) => {
+                    tracing::warn!(%error, "no thread to open images; it is tried again");
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Waits until all of these are done, for `patience` at most.
+    pub(crate) fn wait(&self, all: &[Wanted], patience: Duration) {
+        let is_under_way = |desk: &mut Desk<T::Opened>| {
+            let mut entries = desk.entries.iter();
+            entries.any(|entry| !matches!(entry.stage, Stage::Done(_)) && all.contains(&entry.wanted))
+        };
+        let waited = self.changed.wait_timeout_while(lock(&self.desk), patience, is_under_way);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What became of one; what is done is handed over.
+    pub(crate) fn outcome(&self, wanted: &Wanted) -> Outcome<T::Opened> {
+        let mut desk = lock(&self.desk);
+        let Some(at) = desk.entries.iter().position(|entry| entry.wanted == *wanted) else {
+            return Outcome::Unknown;
+        };
+        match &desk.entries[at].stage {
+            Stage::Queued | Stage::Opening => Outcome::Pending(None),
+            Stage::Owned(_, owner) | Stage::Taking(owner) => Outcome::Pending(owner.clone()),
+            Stage::Done(_) => match desk.entries.swap_remove(at).stage {
+                Stage::Done(Ok(opened)) => Outcome::Opened(opened),
+                Stage::Done(Err(error)) => Outcome::Failed(error),
+                _ => Outcome::Unknown,
+            },
+        }
+    }
+
+    /// Whether it is open, and this target's.
+    pub(crate) fn is_opened(&self, wanted: &Wanted) -> bool {
+        let desk = lock(&self.desk);
+        desk.entries.iter().any(|entry| entry.wanted == *wanted && matches!(entry.stage, Stage::Done(Ok(_))))
+    }
+
+    /// Whether it is done, well or not.
+    pub(crate) fn is_done(&self, wanted: &Wanted) -> bool {
+        let desk = lock(&self.desk);
+        desk.entries.iter().any(|entry| entry.wanted == *wanted && matches!(entry.stage, Stage::Done(_)))
+    }
+
+    /// Whether a thread is with this image, and who has it as far as is known: opening it beside that would be a second time.
+    pub(crate) fn is_busy_with(&self, backend: &BackendConfig) -> Option<Option<String>> {
+        let desk = lock(&self.desk);
+        desk.entries.iter().filter(|entry| entry.wanted.backend.is_same_place(backend)).find_map(|entry| {
+            match &entry.stage {
+                Stage::Opening => Some(None),
+                Stage::Taking(owner) => Some(owner.clone()),
+                _ => None,
+            }
+        })
+    }
+
+    /// Gives up all but these.
+    pub(crate) fn keep(&self, all: &[Wanted]) {
+        let mut desk = lock(&self.desk);
+        let mut gone = Vec::new();
+        for mut entry in std::mem::take(&mut desk.entries) {
+            entry.is_given_up = !all.iter().any(|wanted| entry.wanted.is_covered_by(wanted));
+            if entry.is_given_up && !matches!(entry.stage, Stage::Opening | Stage::Taking(_)) {
+                gone.push(entry);
+            } else {
+                desk.entries.push(entry);
+            }
+        }
+        drop(desk);
+        self.changed.notify_all();
+    }
+
+    /// Gives up all, and begins none any more.
+    pub(crate) fn end(&self) {
+        lock(&self.desk).has_ended = true;
+        self.keep(&[]);
+    }
+
+    /// A thread's work, until there is none.
+    fn work(&self) {
+        while let Some(step) = self.next_step() {
+            let (number, stage) = match step {
+                Step::Open(number, wanted) => (number, self.open(number, &wanted)),
+                Step::Take(number, opened) => {
+                    (number, Stage::Done(self.opener.take(&opened).map(|()| opened)))
+                }
+            };
+            self.put(number, stage);
+        }
+    }
+
+    /// Opens one, and takes it if nobody has it.
+    fn open(&self, number: u64, wanted: &Wanted) -> Stage<T::Opened> {
+        let opened = match self.opener.open(wanted) {
+            Ok(opened) => opened,
+            Err(error) => return Stage::Done(Err(error)),
+        };
+        if let Some(owner) = self.opener.owner(&opened) {
+            return Stage::Owned(opened, Some(owner));
+        }
+        {
+            let mut desk = lock(&self.desk);
+            match desk.entries.iter_mut().find(|entry| entry.number == number) {
+                Some(entry) if !entry.is_given_up => entry.stage = Stage::Taking(None),
+                // Nobody is to lose it to who does not want it any more.
+                _ => return Stage::Owned(opened, None),
+            }
+        }
+        Stage::Done(self.opener.take(&opened).map(|()| opened))
+    }
+
+    /// The next thing to do. Those that have an owner may keep a thread for long, and come last.
+    fn next_step(&self) -> Option<Step<T::Opened>> {
+        let mut desk = lock(&self.desk);
+        if let Some(entry) = desk.entries.iter_mut().find(|entry| matches!(entry.stage, Stage::Queued)) {
+            entry.stage = Stage::Opening;
+            return Some(Step::Open(entry.number, entry.wanted.clone()));
+        }
+        let owned = desk.entries.iter_mut().find(|entry| matches!(entry.stage, Stage::Owned(..)));
+        let step = owned.and_then(|entry| match std::mem::replace(&mut entry.stage, Stage::Taking(None)) {
+            Stage::Owned(opened, owner) => {
+                entry.stage = Stage::Taking(owner);
+                Some(Step::Take(entry.number, opened))
+            }
+            _ => None,
+        });
+        if step.is_none() {
+            desk.threads -= 1;
+        }
+        step
+    }
+
+    /// Notes how far one is; what nobody wants any more is given back.
+    fn put(&self, number: u64, stage: Stage<T::Opened>) {
+        let is_done = matches!(stage, Stage::Done(_));
+        let mut desk = lock(&self.desk);
+        let at = desk.entries.iter().position(|entry| entry.number == number);
+        let gone = match at {
+            Some(at) if !desk.entries[at].is_given_up => {
+                desk.entries[at].stage = stage;
+                None
+            }
+            Some(at) => Some((desk.entries.swap_remove(at), stage)),
+            None => None,
+        };
+        drop(desk);
+        self.changed.notify_all();
+        let is_wanted = gone.is_none();
+        drop(gone);
+        if is_done && is_wanted {
+            self.opener.tell();
+        }
+    }
+}
+
+/// Images of Ceph clusters.
+#[derive(Debug)]
+pub(crate) struct Images {
+    pub(crate) clusters: Arc<Clusters>,
+}
+
+impl Opener for Images {
+    type Opened = Backend;
+
+    fn open(&self, wanted: &Wanted) -> Result<Backend, BackendError> {
+        let (block_size, is_shared) = (wanted.block_size, wanted.is_shared);
+        let opening = Opening { block_size, is_shared, is_standby: false, clusters: &self.clusters };
+        Backend::open(&wanted.backend, opening)
+    }
+
+    fn owner(&self, opened: &Backend) -> Option<String> {
+        opened.lock_owner()
+    }
+
+    fn take(&self, opened: &Backend) -> Result<(), BackendError> {
+        opened.set_standby(false)
+    }
+
+    fn tell(&self) {
+        #[cfg(not(feature = "simulation"))]
+        self.clusters.news().tell();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::backend::RbdConfig;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Images that have owners until those let go of them.
+    #[derive(Default)]
+    struct World {
+        owners: Mutex<BTreeMap<String, String>>,
+        changed: Condvar,
+        open: AtomicUsize,
+        opened: AtomicUsize,
+        waiting: AtomicUsize,
+        told: AtomicUsize,
+    }
+
+    #[derive(Clone)]
+    struct Fake(Arc<World>);
+
+    /// An open one.
+    struct Open(Arc<World>, String);
+
+    impl Drop for Open {
+        fn drop(&mut self) {
+            self.0.open.fetch_sub(1, Ordering::SeqCst);
+            let mut owners = lock(&self.0.owners);
+            if owners.get(&self.1).is_some_and(|owner| owner == "this target") {
+                owners.remove(&self.1);
+            }
+            drop(owners);
+            self.0.changed.notify_all();
+        }
+    }
+
+    impl Opener for Fake {
+        type Opened = Open;
+
+        fn open(&self, wanted: &Wanted) -> Result<Open, BackendError> {
+            let BackendConfig::Rbd(RbdConfig { image, .. }) = &wanted.backend else { panic!("{wanted:?}") };
+            if image == "missing" {
+                return Err(BackendError::NotHere { what: "this one" });
+            }
+            self.0.open.fetch_add(1, Ordering::SeqCst);
+            self.0.opened.fetch_add(1, Ordering::SeqCst);
+            Ok(Open(self.0.clone(), image.clone()))
+        }
+
+        fn owner(&self, opened: &Open) -> Option<String> {
+            lock(&self.0.owners).get(&opened.1).cloned()
+        }
+
+        fn take(&self, opened: &Open) -> Result<(), BackendError> {
+            let mut owners = lock(&self.0.owners);
+            self.0.waiting.fetch_add(1, Ordering::SeqCst);
+            self.0.changed.notify_all();
+            let is_owned = |owners: &mut BTreeMap<String, String>| owners.contains_key(&opened.1);
+            let (waited, timeout) = self.0.changed.wait_timeout_while(owners, LONG, is_owned).unwrap();
+            assert!(!timeout.timed_out());
+            owners = waited;
+            self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+            owners.insert(opened.1.clone(), "this target".to_owned());
+            Ok(())
+        }
+
+        fn tell(&self) {
+            self.0.told.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl World {
+        fn owned_by_the_dead(names: &[&str]) -> Arc<Self> {
+            let world = Self::default();
+            lock(&world.owners)
+                .extend(names.iter().map(|name| ((*name).to_owned(), "client.7 at 10.0.0.1".to_owned())));
+            Arc::new(world)
+        }
+
+        /// Nobody else has any of them from now on.
+        fn free_all(&self) {
+            lock(&self.owners).retain(|_, owner| owner == "this target");
+            self.changed.notify_all();
+        }
+
+        fn wait_until(&self, mut is_so: impl FnMut(&BTreeMap<String, String>) -> bool) {
+            let (_owners, timeout) =
+                self.changed.wait_timeout_while(lock(&self.owners), LONG, |owners| !is_so(owners)).unwrap();
+            assert!(!timeout.timed_out());
+        }
+    }
+
+    fn wanted(nsid: u32, image: &str) -> Wanted {
+        let backend = BackendConfig::Rbd(RbdConfig {
+            pool: "rbd".to_owned(),
+            namespace: String::new(),
+            image: image.to_owned(),
+            snapshot: None,
+            conf: None,
+            id: None,
+        });
+        Wanted::of("nqn.2026-01.io.selvedge:a", &NamespaceConfig::new(nsid, backend, 4096), 0)
+    }
+
+    fn is_opened<O>(outcome: &Outcome<O>) -> bool {
+        matches!(outcome, Outcome::Opened(_))
+    }
+
+    #[test]
+    fn what_nobody_has_is_open_though_the_dead_have_many_others() {
+        let names: Vec<String> = (0..3 * IMAGES_AT_A_TIME).map(|number| number.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let world = World::owned_by_the_dead(&names);
+        let openings = Openings::new(Fake(world.clone()));
+        let owned: Vec<Wanted> = (1..).zip(&names).map(|(nsid, name)| wanted(nsid, name)).collect();
+        let free = [wanted(1000, "free"), wanted(1001, "missing")];
+        openings.begin(&[&owned[..], &free[..]].concat());
+        openings.wait(&free, LONG);
+        assert!(is_opened(&openings.outcome(&free[0])));
+        assert!(matches!(openings.outcome(&free[1]), Outcome::Failed(_)));
+        assert!(matches!(openings.outcome(&free[1]), Outcome::Unknown));
+        openings.wait(&owned, Duration::ZERO);
+        world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == IMAGES_AT_A_TIME);
+        for wanted in &owned {
+            let owner = Some("client.7 at 10.0.0.1".to_owned());
+            assert!(matches!(openings.outcome(wanted), Outcome::Pending(of) if of == owner));
+        }
+        world.free_all();
+        openings.wait(&owned, LONG);
+        assert!(owned.iter().all(|wanted| is_opened(&openings.outcome(wanted))));
+    }
+
+    #[test]
+    fn what_is_asked_for_again_is_opened_once() {
+        let world = World::owned_by_the_dead(&["a"]);
+        let openings = Openings::new(Fake(world.clone()));
+        let all = [wanted(1, "a")];
+        openings.begin(&all);
+        world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 1);
+        openings.begin(&all);
+        assert!(openings.is_busy_with(&all[0].backend).is_some());
+        assert!(openings.is_busy_with(&wanted(1, "b").backend).is_none());
+        // Given up, and wanted again before the lock is to be had.
+        openings.keep(&[]);
+        openings.begin(&all);
+        world.free_all();
+        openings.wait(&all, LONG);
+        assert!(openings.is_done(&all[0]));
+        assert!(is_opened(&openings.outcome(&all[0])));
+        assert_eq!(world.opened.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_is_given_up_is_given_back() {
+        let world = World::owned_by_the_dead(&["a", "b"]);
+        let openings = Openings::new(Fake(world.clone()));
+        let (kept, gone) = (wanted(1, "a"), wanted(2, "b"));
+        openings.begin(&[kept.clone(), gone.clone()]);
+        world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 2);
+        openings.keep(std::slice::from_ref(&kept));
+        // A thread is with it, so that nobody opens it beside that.
+        assert!(openings.is_busy_with(&gone.backend).is_some());
+        world.free_all();
+        openings.wait(&[kept.clone(), gone.clone()], LONG);
+        world.wait_until(|owners| owners.contains_key("a") && !owners.contains_key("b"));
+        assert!(matches!(openings.outcome(&gone), Outcome::Unknown));
+        assert!(is_opened(&openings.outcome(&kept)));
+    }
+
+    #[test]
+    fn nothing_is_kept_after_the_end() {
+        let world = World::owned_by_the_dead(&["a"]);
+        let openings = Openings::new(Fake(world.clone()));
+        let all = [wanted(1, "a"), wanted(2, "free")];
+        openings.begin(&all);
+        openings.wait(&all[1..], LONG);
+        world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 1);
+        openings.end();
+        openings.begin(&[wanted(3, "late")]);
+        world.free_all();
+        openings.wait(&all, LONG);
+        world.wait_until(|owners| owners.is_empty() && world.open.load(Ordering::SeqCst) == 0);
+        assert_eq!(world.opened.load(Ordering::SeqCst), 2);
+        assert!(matches!(openings.outcome(&all[0]), Outcome::Unknown));
+    }
+}

@@ -1,0 +1,76 @@
+//! Reservation commands: their data is taken here, and the reservation worker does them. What they mean is in
+//! `target::reservation`.
+
+use nvme::Status;
+
+use super::commands::Commands;
+use super::context::Context;
+use super::request::{Next, Reply, State};
+use super::work::Work;
+use crate::ring::Buffer;
+use crate::target::messaging::{Job, Task};
+use crate::target::queue::Payload;
+
+impl Commands {
+    /// A reservation command has its data, or needs none.
+    pub(super) fn hand_to_worker(&mut self, index: u16, data: Option<Buffer>, ctx: &mut Context<'_>) -> Next {
+        let handed = self.ask_worker(index, data.as_deref().unwrap_or_default(), ctx);
+        match handed {
+            Ok(()) => {
+                // The worker has a copy of its data, and a report gets a buffer when there is something to put into it.
+                if let Some(buffer) = data {
+                    self.slots.release(buffer, ctx.pool);
+                }
+                self.slots.set(index, State::AtWorker);
+                Next::Nothing
+            }
+            Err(status) => self.finish(index, status, data, ctx),
+        }
+    }
+
+    fn ask_worker(&mut self, index: u16, data: &[u8], ctx: &Context<'_>) -> Result<(), Status> {
+        if !ctx.fabric.offers_reservations() {
+            return Err(Status::INVALID_OPCODE.do_not_retry());
+        }
+        let controller = self.of.controller.clone();
+        let request = self.slots.at(index);
+        let Work::Reservation { command } = request.work else { return Err(Status::INTERNAL_ERROR) };
+        let namespace = request.attachment().ok_or(Status::INVALID_NAMESPACE)?.namespace.clone();
+        let command_id = request.command_id;
+        // Without an identifier a host is nobody who could be registered (RHII, Base 8.1.22).
+        if controller.host.is_nameless() {
+            return Err(Status::HOST_ID_NOT_INITIALIZED.do_not_retry());
+        }
+        let asker = self.asker(command_id, ctx);
+        let task = Task::Command { namespace, command, data: data.to_vec(), slot: index };
+        ctx.fabric.hand_to_worker(Job { controller, asker, task })
+    }
+
+    /// The worker has done a command: its answer, and what is to be sent with it.
+    pub(crate) fn worker_done(
+        &mut self,
+        index: u16,
+        status: Status,
+        data: &[u8],
+        ctx: &mut Context<'_>,
+    ) -> Next {
+        if !matches!(self.slots.get(index).map(|request| &request.state), Some(State::AtWorker)) {
+            return Next::Nothing;
+        }
+        if self.is_stopped {
+            self.slots.end_for_nobody(index, ctx.pool);
+            return Next::Nothing;
+        }
+        if !status.is_success() || data.is_empty() {
+            return self.finish(index, status, None, ctx);
+        }
+        let Some(request) = self.slots.end(index) else { return Next::Nothing };
+        let mut buffer = self.slots.hold(request.length as usize, ctx.pool);
+        buffer.fill(0);
+        let whole = data.len().min(buffer.len());
+        buffer[..whole].copy_from_slice(&data[..whole]);
+        let took_ns = ctx.now.0.saturating_sub(request.began.0);
+        self.count_done(request.nsid, &request.work, request.length, took_ns);
+        Next::Reply(Reply::with_data(request.command_id, Payload::Buffer(buffer), request.length))
+    }
+}

@@ -1,0 +1,82 @@
+//! Reservation commands go to the worker, and reservations are met by everybody else.
+
+use nvme::Status;
+use nvme::io::IoCommand;
+use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
+
+use super::rig::{Rig, block};
+use crate::ring::channel::sync_channel;
+use crate::target::messaging::Task;
+use crate::target::reservation::{Acquire, Register, Reservations};
+
+fn register() -> IoCommand {
+    IoCommand::ReservationRegister {
+        action: RegisterAction::Register,
+        ignore_existing_key: false,
+        persistence: PersistenceChange::NoChange,
+    }
+}
+
+#[test]
+fn the_worker_gets_the_data_and_the_host_its_answer() {
+    let mut rig = Rig::on_memory(4);
+    let (sender, jobs) = sync_channel(1);
+    rig.fabric.engage_worker(sender);
+    rig.send(1, &register(), &[7; 16], false);
+    assert_eq!((rig.answers(), rig.commands.slots.kept()), (vec![], 1));
+    let job = jobs.try_recv().expect("a job");
+    let Task::Command { data, slot, command, .. } = job.task else { panic!("it is a command's") };
+    assert_eq!((data, command), (vec![7; 16], register()));
+    // There is room for one.
+    rig.send(2, &register(), &[7; 16], false);
+    rig.send(3, &register(), &[7; 16], false);
+    assert_eq!(rig.statuses(), [(3, Status::COMMAND_INTERRUPTED)]);
+    rig.act(|commands, ctx| vec![commands.worker_done(slot, Status::RESERVATION_CONFLICT, &[], ctx)]);
+    assert_eq!(rig.statuses(), [(1, Status::RESERVATION_CONFLICT)]);
+    rig.act(|commands, ctx| vec![commands.worker_done(slot, Status::SUCCESS, &[], ctx)]);
+    assert_eq!(rig.answers(), [], "it is answered once");
+}
+
+#[test]
+fn a_report_brings_what_the_worker_says() {
+    let mut rig = Rig::on_memory(4);
+    let (sender, jobs) = sync_channel(1);
+    rig.fabric.engage_worker(sender);
+    rig.send(1, &IoCommand::ReservationReport { dwords: 4, extended: true }, &[], false);
+    let Task::Command { slot, .. } = jobs.try_recv().expect("a job").task else {
+        panic!("it is a command's")
+    };
+    rig.act(|commands, ctx| vec![commands.worker_done(slot, Status::SUCCESS, &[1, 2, 3], ctx)]);
+    let answers = rig.answers();
+    assert_eq!(answers[0].data, [[1, 2, 3, 0], [0; 4], [0; 4], [0; 4]].concat());
+}
+
+#[test]
+fn a_host_without_the_right_writes_nothing_and_the_holder_does() {
+    let write = IoCommand::Write { start: 0, blocks: 1, force_unit_access: false };
+    // The host of the queue is the one whose identifier is all ones; another one holds the reservation.
+    for (holder, expected) in [([2; 16], Status::RESERVATION_CONFLICT), ([1; 16], Status::SUCCESS)] {
+        let mut rig = Rig::on_memory(4);
+        let mut reservations = Reservations::default();
+        let register = Register {
+            action: RegisterAction::Register,
+            ignore_existing_key: false,
+            persistence: PersistenceChange::NoChange,
+            current_key: 0,
+            new_key: 5,
+        };
+        reservations.register(holder, "nqn.2026-01.io.selvedge:holder", &register).expect("is registered");
+        let acquire = Acquire {
+            action: AcquireAction::Acquire,
+            ignore_existing_key: false,
+            kind: ReservationType::WriteExclusive,
+            current_key: 5,
+            preempt_key: 0,
+        };
+        reservations.acquire(holder, &acquire).expect("holds it");
+        rig.namespace.publish_reservation(reservations.view());
+        rig.send(1, &write, &block(1), true);
+        assert_eq!(rig.statuses(), [(1, expected)]);
+        assert_eq!(rig.memory(0, 4096)[0], u8::from(expected.is_success()));
+    }
+}

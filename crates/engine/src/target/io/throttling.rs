@@ -1,0 +1,119 @@
+//! Commands that wait for their namespaces' limits: which of them has to, and when to look again.
+
+use std::sync::Arc;
+
+use super::commands::Commands;
+use super::context::Context;
+use super::request::{Next, State};
+use super::throttle::{Throttle, measure};
+use crate::ring::{Buffer, Moment};
+use crate::target::qos::{Cost, Direction};
+use crate::target::served::Namespace;
+
+impl Commands {
+    /// Lets a command wait for its namespace's limits, with the data that it has.
+    ///
+    /// # Errors
+    /// The data back, when it need not wait: then it is not asked again, unless its data still has to say what it costs.
+    pub(super) fn is_throttled(
+        &mut self,
+        index: u16,
+        data: Option<Buffer>,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), Option<Buffer>> {
+        let request = self.slots.at(index);
+        let work = request.work;
+        if work.is_told_by_data() && data.is_none() {
+            // It is asked again when its data has come.
+            return Err(data);
+        }
+        let namespace = request.attachment().map(|attachment| attachment.namespace.clone());
+        let place = namespace.and_then(|namespace| {
+            let bytes = data.as_deref().unwrap_or_default();
+            self.throttle_for(&namespace, measure(&work, bytes, namespace.block_shift())?)
+        });
+        let Some((at, direction, cost)) = place else {
+            self.slots.at(index).is_admitted = true;
+            return Err(data);
+        };
+        self.slots.set(index, State::Throttled { data });
+        self.throttles[at].lanes[direction as usize].push(index, cost);
+        self.run_throttles(ctx.now);
+        Ok(())
+    }
+
+    /// Where a command with this cost has to wait; `None` when no limit applies to it.
+    fn throttle_for(
+        &mut self,
+        namespace: &Arc<Namespace>,
+        (direction, cost): (Direction, Cost),
+    ) -> Option<(usize, Direction, Cost)> {
+        let known = self.throttles.iter().position(|throttle| Arc::ptr_eq(&throttle.namespace, namespace));
+        let at = known.unwrap_or_else(|| {
+            self.throttles.push(Throttle::new(namespace));
+            self.throttles.len() - 1
+        });
+        let throttle = &mut self.throttles[at];
+        let is_free =
+            !throttle.view.is_limited(direction, cost) && throttle.lanes[direction as usize].is_empty();
+        (!is_free).then_some((at, direction, cost))
+    }
+
+    /// Lets go on what the limits let through now, and asks to be woken for the rest.
+    pub(crate) fn run_throttles(&mut self, now: Moment) {
+        let mut wake: Option<u64> = None;
+        for throttle in &mut self.throttles {
+            for lane in &mut throttle.lanes {
+                while let Some(index) = lane.take(&mut throttle.view, now.0) {
+                    self.admitted.push_back(index);
+                }
+                wake = wake.into_iter().chain(lane.wake_ns(now.0)).min();
+            }
+        }
+        if let Some(wake) = wake {
+            self.wake_at(Moment(wake), now);
+        }
+    }
+
+    /// Goes on with a command that the limits have let through.
+    pub(super) fn go_on_admitted(&mut self, index: u16, ctx: &mut Context<'_>) -> Next {
+        let Some(State::Throttled { .. }) = self.slots.get(index).map(|request| &request.state) else {
+            return Next::Nothing;
+        };
+        self.slots.at(index).is_admitted = true;
+        match self.slots.take_data(index) {
+            None => self.go_on_without_data(index, ctx),
+            data => self.go_on(index, data, ctx),
+        }
+    }
+
+    /// Asks for a turn at `moment`, unless an earlier one comes anyway.
+    fn wake_at(&mut self, moment: Moment, now: Moment) {
+        if self.alarm.is_none_or(|alarm| alarm <= now || alarm > moment) {
+            self.alarm = Some(moment);
+            self.new_alarm = Some(moment);
+        }
+    }
+
+    /// When a turn is wanted for the sake of limits, if that is new.
+    pub(crate) const fn take_alarm(&mut self) -> Option<Moment> {
+        self.new_alarm.take()
+    }
+
+    /// Takes the command in a slot out of the throttle it waits in.
+    pub(super) fn leave_throttle(&mut self, index: u16) {
+        self.admitted.retain(|admitted| *admitted != index);
+        for Throttle { view, lanes, .. } in &mut self.throttles {
+            for lane in lanes {
+                if lane.remove(view, |waiting| *waiting == index).is_some() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Forgets throttles in which nothing waits.
+    pub(crate) fn trim_throttles(&mut self) {
+        self.throttles.retain(|throttle| throttle.lanes.iter().any(|lane| !lane.is_empty()));
+    }
+}

@@ -1,0 +1,58 @@
+//! Who asks for something that somebody else answers: a host, and its command that waits.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use nvme::Status;
+
+use super::address::Address;
+use super::mailboxes::Mailboxes;
+use crate::target::config::KnownHost;
+use crate::target::controller::Controller;
+
+/// Who asks for something: the host, and the way by which it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskingHost {
+    /// The host.
+    pub known: KnownHost,
+    /// The controller that was asked (CNTLID).
+    pub controller: u16,
+    /// The address that the command came from.
+    pub address: SocketAddr,
+}
+
+impl fmt::Display for AskingHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { known: KnownHost { nqn, host_id }, controller, address } = self;
+        write!(f, "{nqn} (HOSTID {host_id}, {address}, controller {controller})")
+    }
+}
+
+/// The command that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    pub(crate) mailboxes: Arc<Mailboxes>,
+    /// Where its connection is.
+    pub(crate) address: Address,
+    pub(crate) command_id: u16,
+    /// The address of its other end.
+    pub(crate) peer: SocketAddr,
+}
+
+impl Asker {
+    /// The host that waits at its controller.
+    pub(crate) fn host(&self, controller: &Controller) -> AskingHost {
+        AskingHost { known: controller.host.known(), controller: controller.id, address: self.peer }
+    }
+
+    /// Where its connection is.
+    pub(crate) const fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Answers the command, if its connection is still there.
+    pub(crate) fn answer(&self, status: Status, result: u64) {
+        self.mailboxes.answer((self.address, self.command_id), status, result);
+    }
+}

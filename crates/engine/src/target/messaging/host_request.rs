@@ -1,0 +1,133 @@
+//! What hosts ask of the target's administration: namespaces to be created, deleted, attached, and protected.
+//! A reactor only passes it on; whoever administers the target changes its configuration and answers.
+
+use std::fmt;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use nvme::Status;
+
+use super::asker::{Asker, AskingHost};
+use crate::ring::channel::Receiver;
+use crate::target::config::WriteProtection;
+use crate::target::controller::Controller;
+
+/// What a host asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostRequest {
+    /// A new namespace of the subsystem that no host sees yet. The answer is its identifier.
+    CreateNamespace {
+        /// The subsystem's name.
+        nqn: String,
+        /// Its blocks.
+        blocks: u64,
+        /// Bytes of a block.
+        block_size: u32,
+        /// Its ANA group, 0 for any.
+        ana_group: u32,
+    },
+    /// A namespace, or with `None` all that hosts have created, to be deleted with its blocks.
+    DeleteNamespace {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: Option<u32>,
+    },
+    /// A namespace to be seen by these hosts.
+    Attach {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+        /// The hosts' names.
+        hosts: Vec<String>,
+    },
+    /// A namespace to be hidden from these hosts.
+    Detach {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+        /// The hosts' names.
+        hosts: Vec<String>,
+    },
+    /// Write protection of a namespace.
+    Protect {
+        /// The subsystem's name.
+        nqn: String,
+        /// The namespace.
+        nsid: u32,
+        /// The new state.
+        protection: WriteProtection,
+    },
+}
+
+impl fmt::Display for HostRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CreateNamespace { nqn, blocks, block_size, .. } => {
+                write!(f, "create a namespace of {blocks} blocks of {block_size} bytes in {nqn}")
+            }
+            Self::DeleteNamespace { nqn, nsid: Some(nsid) } => write!(f, "delete namespace {nsid} of {nqn}"),
+            Self::DeleteNamespace { nqn, nsid: None } => write!(f, "delete all its namespaces of {nqn}"),
+            Self::Attach { nqn, nsid, hosts } => {
+                write!(f, "attach namespace {nsid} of {nqn} to {}", hosts.join(", "))
+            }
+            Self::Detach { nqn, nsid, hosts } => {
+                write!(f, "detach namespace {nsid} of {nqn} from {}", hosts.join(", "))
+            }
+            Self::Protect { nqn, nsid, protection } => {
+                write!(f, "set the write protection of namespace {nsid} of {nqn} to {}", protection.name())
+            }
+        }
+    }
+}
+
+/// A request on its way, with the command that waits for its answer.
+#[derive(Debug)]
+pub struct PendingRequest {
+    /// What is asked.
+    pub request: HostRequest,
+    /// Who asks.
+    pub host: AskingHost,
+    asker: Asker,
+}
+
+impl PendingRequest {
+    /// What the host of `controller` asks for.
+    pub(crate) fn new(request: HostRequest, controller: &Controller, asker: Asker) -> Self {
+        Self { request, host: asker.host(controller), asker }
+    }
+
+    /// Answers: the result of a command that went well (the identifier of a namespace that was created, else 0), or
+    /// the status of one that did not.
+    pub fn answer(self, outcome: Result<u32, Status>) {
+        match outcome {
+            Ok(result) => self.asker.answer(Status::SUCCESS, u64::from(result)),
+            Err(status) => self.asker.answer(status, 0),
+        }
+    }
+}
+
+/// Where the requests of all hosts come.
+#[derive(Debug)]
+pub struct HostRequests(pub(crate) Receiver<PendingRequest>);
+
+impl HostRequests {
+    /// The next request; `None` when none came in time.
+    ///
+    /// # Errors
+    /// When the target has ended.
+    pub fn next(&self, timeout: Duration) -> Result<Option<PendingRequest>, TargetEnded> {
+        match self.0.recv_timeout(timeout) {
+            Ok(request) => Ok(Some(request)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(TargetEnded),
+        }
+    }
+}
+
+/// The target has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the target has ended")]
+pub struct TargetEnded;

@@ -1,0 +1,26 @@
+//! What threads of a target tell each other, and how they wait for each other without a thread that waits.
+
+mod abort;
+mod address;
+mod asker;
+mod claim;
+mod cross_reset;
+mod fence;
+mod host_request;
+mod mailbox;
+mod mailboxes;
+mod peer_reset;
+mod reservation_job;
+
+pub(crate) use abort::Abort;
+pub(crate) use address::Address;
+pub(crate) use asker::Asker;
+pub use asker::AskingHost;
+pub(crate) use claim::Claim;
+pub(crate) use cross_reset::CrossReset;
+pub(crate) use fence::{Fence, Fenced, Owner, Then};
+pub use host_request::{HostRequest, HostRequests, PendingRequest, TargetEnded};
+pub(crate) use mailbox::{Arrival, Loss, Mailbox, Message};
+pub(crate) use mailboxes::Mailboxes;
+pub use peer_reset::{LostController, PeerReset, PeerResets, TakeReset};
+pub(crate) use reservation_job::{Job, Task};

@@ -1,0 +1,27 @@
+//! What the reservation worker is to do, and for whom.
+
+use std::sync::Arc;
+
+use nvme::io::IoCommand;
+
+use super::asker::Asker;
+use crate::target::controller::Controller;
+use crate::target::served::Namespace;
+
+/// What the reservation worker is to do, and for whom.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// The controller by which the host asks.
+    pub(crate) controller: Arc<Controller>,
+    pub(crate) asker: Asker,
+    pub(crate) task: Task,
+}
+
+/// What the reservation worker can do.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// The reservation command in a slot of the asker's connection, with its data.
+    Command { namespace: Arc<Namespace>, command: IoCommand, data: Vec<u8>, slot: u16 },
+    /// The Reservation Persistence feature of these namespaces.
+    Persistence { namespaces: Vec<Arc<Namespace>>, persists: bool },
+}

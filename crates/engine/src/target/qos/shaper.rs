@@ -1,0 +1,342 @@
+//! How much of a namespace its hosts may use in a second: when the next command may start, over all reactors,
+//! without a lock. It keeps neither the time nor the commands' data, and starts nothing.
+//!
+//! Each limit is a virtual schedule (GCRA): one atomic number says until when everything that was let through
+//! so far takes at the limit's rate. A command is entered behind it and may start as soon as the schedule is
+//! no more than `BURST_NS` ahead of the clock. So the rate is exact in the long run whatever the commands'
+//! sizes: a large command under a small limit starts like any other, and what follows waits the longer. A
+//! command is entered in every limit that applies to it and starts when the last of them lets it.
+//!
+//! Entering a command ahead of its time, rather than letting callers try again until they are lucky, gives
+//! each a definite time to sleep until, and a place that nobody takes. A caller enters only the first of its
+//! waiting commands (`Lane`), so callers have turns and a deep queue gets no more of them than a shallow one.
+//! It also bounds what is entered but not started to one command for each lane: that much is what a caller
+//! that forgets to close its lanes costs the others, what a late change of the limits has to ask anew, and
+//! what several limits that hold each other up can let through at once.
+//!
+//! Other limits have other schedules. A change makes new ones and moves the epoch, and what was entered in
+//! the old ones counts no more: a lane that finds the epoch moved enters its command anew, so that no command
+//! waits for a time that was computed under another limit, and a caller that is still entering under the old
+//! limits cannot spoil the new schedule. Only the first command after a change takes a lock, to fetch the new
+//! schedules.
+//!
+//! Commands on a namespace with a limit write to a cache line that other cores write too, which is what
+//! sharing a limit means. On one without, a command costs two loads of lines that nobody writes.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::target::config::QosConfig;
+
+/// How far ahead of its limit a namespace may get after being idle, in nanoseconds. It has to cover what a
+/// reactor's timer may be late, so that the limit is reached, and be short against a second, so that it is
+/// kept in each.
+const BURST_NS: u64 = 20_000_000;
+/// How long a waiting caller may leave the limits unasked, in nanoseconds: after so long it has heard of a
+/// change.
+const RECHECK_NS: u64 = 100_000_000;
+/// Schedules count in this part of a nanosecond: with 16 million commands a second, a nanosecond would be 2 %
+/// of one.
+const PARTS_PER_NS: u64 = 16;
+const PARTS_PER_S: u128 = 1_000_000_000 * PARTS_PER_NS as u128;
+
+/// Which of a namespace's limits a command comes under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// The bytes that a command costs. One that copies costs some in both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+}
+
+impl Cost {
+    pub(crate) const fn read(bytes: u64) -> Self {
+        Self { read_bytes: bytes, written_bytes: 0 }
+    }
+
+    pub(crate) const fn written(bytes: u64) -> Self {
+        Self { read_bytes: 0, written_bytes: bytes }
+    }
+
+    /// The bytes in a direction, or in both together.
+    const fn bytes(&self, direction: Option<Direction>) -> u64 {
+        match direction {
+            Some(Direction::Read) => self.read_bytes,
+            Some(Direction::Write) => self.written_bytes,
+            None => self.read_bytes.saturating_add(self.written_bytes),
+        }
+    }
+}
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug)]
+enum Measure {
+    Commands,
+    Bytes,
+}
+
+/// One limit and its schedule, on a cache line of its own so that reads and writes do not slow each other.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Limit {
+    /// `None` is both.
+    direction: Option<Direction>,
+    measure: Measure,
+    per_second: u64,
+    /// Until when what was entered takes, in parts of a nanosecond: the theoretical arrival time of the next
+    /// command.
+    busy_until: AtomicU64,
+}
+
+impl Limit {
+    /// Whether a command comes under it: as one of its direction, or by bytes that it moves in the other one.
+    fn applies_to(&self, direction: Direction, cost: Cost) -> bool {
+        self.direction.is_none_or(|own| own == direction)
+            || matches!(self.measure, Measure::Bytes) && cost.bytes(self.direction) > 0
+    }
+
+    /// How long a command takes at this rate, in parts of a nanosecond.
+    fn time(&self, cost: Cost) -> u64 {
+        let amount = match self.measure {
+            Measure::Commands => 1,
+            Measure::Bytes => cost.bytes(self.direction),
+        };
+        // Rounded to the nearest, so that a great many commands are not off by a part each.
+        let rate = u128::from(self.per_second);
+        let time = (u128::from(amount) * PARTS_PER_S + rate / 2) / rate;
+        u64::try_from(time).unwrap_or(u64::MAX)
+    }
+
+    /// Enters a command; from when on it may start, in parts of a nanosecond.
+    fn enter(&self, now: u64, cost: Cost) -> u64 {
+        let time = self.time(cost);
+        let mut before = self.busy_until.load(Ordering::Relaxed);
+        loop {
+            // A schedule behind the clock has nothing left: what was not used is gone.
+            let after = before.max(now).saturating_add(time);
+            // Nothing else is read on the strength of this number, so no order is needed.
+            let exchange =
+                self.busy_until.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed);
+            match exchange {
+                Ok(_) => return before.saturating_sub(BURST_NS * PARTS_PER_NS),
+                Err(current) => before = current,
+            }
+        }
+    }
+
+    /// Takes a command off that was entered and does not start. Whoever was entered behind it keeps its time.
+    fn leave(&self, cost: Cost) {
+        let time = self.time(cost);
+        let less = |busy_until: u64| Some(busy_until.saturating_sub(time));
+        // The closure never refuses.
+        let _ = self.busy_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}
+
+/// All limits of a namespace, as they were between two changes.
+#[derive(Debug)]
+struct Limits {
+    epoch: u64,
+    config: QosConfig,
+    limits: Vec<Limit>,
+}
+
+impl Limits {
+    fn new(epoch: u64, config: &QosConfig) -> Self {
+        let (read, write) = (Some(Direction::Read), Some(Direction::Write));
+        let limits = [
+            (config.read_iops, read, Measure::Commands),
+            (config.write_iops, write, Measure::Commands),
+            (config.iops, None, Measure::Commands),
+            (config.read_bytes, read, Measure::Bytes),
+            (config.write_bytes, write, Measure::Bytes),
+            (config.bytes, None, Measure::Bytes),
+        ];
+        let limits = limits
+            .into_iter()
+            .filter_map(|(per_second, direction, measure)| {
+                // No limit is 0: the configuration's check sees to that, and here it means none.
+                let per_second = per_second.filter(|per_second| *per_second > 0)?;
+                Some(Limit { direction, measure, per_second, busy_until: AtomicU64::new(0) })
+            })
+            .collect();
+        Self { epoch, config: *config, limits }
+    }
+}
+
+/// The limits of one namespace, shared by all who use it.
+#[derive(Debug)]
+pub(crate) struct Shaper {
+    /// The current limits' number. It is asked before every command and written at a change only.
+    epoch: AtomicU64,
+    current: Mutex<Arc<Limits>>,
+}
+
+impl Shaper {
+    pub(crate) fn new(config: &QosConfig) -> Self {
+        Self { epoch: AtomicU64::new(0), current: Mutex::new(Arc::new(Limits::new(0, config))) }
+    }
+
+    /// Puts other limits into effect, for commands that wait too. The same limits once more change nothing,
+    /// so that nobody gets new allowance by repeating them.
+    pub(crate) fn update(&self, config: &QosConfig) {
+        let mut current = self.lock();
+        if current.config != *config {
+            let epoch = current.epoch + 1;
+            *current = Arc::new(Limits::new(epoch, config));
+            self.epoch.store(epoch, Ordering::Release);
+        }
+    }
+
+    /// The limits in effect.
+    pub(crate) fn config(&self) -> QosConfig {
+        self.lock().config
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Limits>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One caller's access to a namespace's shaper. It belongs to one thread.
+#[derive(Debug)]
+pub(crate) struct ShaperView {
+    shaper: Arc<Shaper>,
+    limits: Arc<Limits>,
+}
+
+/// A command's entry in the schedules of one epoch.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    epoch: u64,
+    start_ns: u64,
+}
+
+impl ShaperView {
+    pub(crate) fn new(shaper: Arc<Shaper>) -> Self {
+        let limits = Arc::clone(&shaper.lock());
+        Self { shaper, limits }
+    }
+
+    /// Whether a command of this direction and cost has to be asked about at all.
+    pub(crate) fn is_limited(&mut self, direction: Direction, cost: Cost) -> bool {
+        self.refresh();
+        self.limits.limits.iter().any(|limit| limit.applies_to(direction, cost))
+    }
+
+    fn refresh(&mut self) {
+        if self.shaper.epoch.load(Ordering::Acquire) != self.limits.epoch {
+            self.limits = Arc::clone(&self.shaper.lock());
+        }
+    }
+
+    fn enter(&self, now_ns: u64, direction: Direction, cost: Cost) -> Turn {
+        let now = now_ns.saturating_mul(PARTS_PER_NS);
+        let applicable = self.limits.limits.iter().filter(|limit| limit.applies_to(direction, cost));
+        let start = applicable.map(|limit| limit.enter(now, cost)).max().unwrap_or(0).max(now);
+        Turn { epoch: self.limits.epoch, start_ns: start.div_ceil(PARTS_PER_NS) }
+    }
+
+    fn leave(&self, turn: Turn, direction: Direction, cost: Cost) {
+        if turn.epoch == self.limits.epoch {
+            for limit in self.limits.limits.iter().filter(|limit| limit.applies_to(direction, cost)) {
+                limit.leave(cost);
+            }
+        }
+    }
+}
+
+/// The commands of one caller and one direction that wait for the limits, in their order. Only the first is
+/// entered in the schedules. Reads and writes have a lane each, so that those under the harder limit do not
+/// hold up the others.
+///
+/// A lane holds no more than its caller puts in, which is a queue's entries. Its memory stays for the next
+/// commands.
+#[derive(Debug)]
+pub(crate) struct Lane<T> {
+    direction: Direction,
+    /// The commands with their costs.
+    waiting: VecDeque<(T, Cost)>,
+    /// The first one's.
+    turn: Option<Turn>,
+}
+
+impl<T> Lane<T> {
+    pub(crate) const fn new(direction: Direction) -> Self {
+        Self { direction, waiting: VecDeque::new(), turn: None }
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// How many commands wait.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Puts a command behind those that wait. It is to be asked for with [`Self::take`], also at once.
+    pub(crate) fn push(&mut self, command: T, cost: Cost) {
+        self.waiting.push_back((command, cost));
+    }
+
+    /// The next command if it may start at `now_ns`. It is asked until there is none, after commands were put
+    /// in and when the time of [`Self::wake_ns`] has come.
+    pub(crate) fn take(&mut self, view: &mut ShaperView, now_ns: u64) -> Option<T> {
+        let (_, cost) = self.waiting.front()?;
+        view.refresh();
+        let turn = match self.turn {
+            Some(turn) if turn.epoch == view.limits.epoch => turn,
+            _ => view.enter(now_ns, self.direction, *cost),
+        };
+        if turn.start_ns > now_ns {
+            self.turn = Some(turn);
+            return None;
+        }
+        self.turn = None;
+        self.waiting.pop_front().map(|(command, _)| command)
+    }
+
+    /// When to ask again, in nanoseconds, or `None` while nothing waits. That may be before a command may
+    /// start, since the limits may change meanwhile.
+    pub(crate) fn wake_ns(&self, now_ns: u64) -> Option<u64> {
+        self.waiting.front()?;
+        let start_ns = self.turn.map_or(now_ns, |turn| turn.start_ns);
+        Some(start_ns.min(now_ns.saturating_add(RECHECK_NS)))
+    }
+
+    /// Takes out the first command that `is_meant`, as for one that is aborted. What it was entered with is
+    /// given back.
+    pub(crate) fn remove(&mut self, view: &mut ShaperView, is_meant: impl Fn(&T) -> bool) -> Option<T> {
+        let at = self.waiting.iter().position(|(command, _)| is_meant(command))?;
+        if at == 0 {
+            self.give_back(view);
+        }
+        self.waiting.remove(at).map(|(command, _)| command)
+    }
+
+    /// Takes out everything, as for a connection that closes. What was entered is given back.
+    pub(crate) fn close(&mut self, view: &mut ShaperView) -> impl Iterator<Item = T> + use<T> {
+        self.give_back(view);
+        std::mem::take(&mut self.waiting).into_iter().map(|(command, _)| command)
+    }
+
+    fn give_back(&mut self, view: &mut ShaperView) {
+        if let (Some(turn), Some((_, cost))) = (self.turn.take(), self.waiting.front()) {
+            view.refresh();
+            view.leave(turn, self.direction, *cost);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "shaper_tests.rs"]
+mod tests;

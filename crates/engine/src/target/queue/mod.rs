@@ -1,0 +1,17 @@
+//! One TCP stream, which is one queue. Its mirror is `initiator::queue`: both have a half that receives, a half that sends, and
+//! owners who know what commands mean.
+
+mod disconnect;
+mod incoming;
+mod patience;
+mod receive;
+mod remainder;
+mod reply;
+mod send;
+mod tcp_queue;
+
+pub(crate) use disconnect::Disconnect;
+pub(crate) use incoming::{Incoming, Received};
+pub(crate) use patience::Patience;
+pub(crate) use reply::{MemoryHolder, Next, Payload, Reply};
+pub(crate) use tcp_queue::Queue;

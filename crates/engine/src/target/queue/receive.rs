@@ -1,0 +1,219 @@
+//! The receiving half of a queue: bytes become commands and data, and data is received where it will be used. What a command
+//! means is not known here.
+
+use std::io;
+
+use nvme::tcp::{DataPdu, DecodeError, Event, FatalError, negotiate};
+use zerocopy::IntoBytes;
+
+use super::disconnect::Disconnect;
+use super::incoming::{Incoming, Received, Receiving, Requested};
+use super::tcp_queue::Queue;
+use crate::limits::{DATA_TO_CONTROLLER_MAX, RECEIVE_BUDGET};
+use crate::observation::{Observation, observe};
+use crate::ring::SpanMut;
+use crate::target::telemetry::{Peculiarity, Seen};
+
+impl<H> Queue<H> {
+    /// One receive call: the rest of a large payload goes where it will be used, what follows into `scratch`.
+    pub(crate) fn receive(&mut self, scratch: &mut [u8]) -> Result<Received, Disconnect> {
+        let left = self.receiver.data_left();
+        let target = match &mut self.receiving {
+            Receiving::Transfer { slot, at } if left > 0 => {
+                let requested = self.requested.get_mut(usize::from(*slot)).and_then(Option::as_mut);
+                requested.map(|requested| &mut requested.buffer[*at..*at + left])
+            }
+            Receiving::Capsule { buffer, skip: 0, at, .. } if left > 0 && left <= buffer.len() - *at => {
+                Some(&mut buffer[*at..*at + left])
+            }
+            _ => None,
+        };
+        let room = scratch.len();
+        let (direct, result) = match target {
+            Some(target) => (left, self.socket.receive(&mut [SpanMut::new(target), SpanMut::new(scratch)])),
+            None => (0, self.socket.receive(&mut [SpanMut::new(scratch)])),
+        };
+        let received = match result {
+            Ok(0) => return Err(Disconnect::Gone),
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+            Err(_) => return Err(Disconnect::Gone),
+        };
+        self.heard = true;
+        let is_short = received < direct + room;
+        let direct = direct.min(received);
+        self.take_direct(direct);
+        let may_be_more = !is_short || self.ended || !self.socket.is_emptied_by_short_read();
+        Ok(Received::Bytes { length: received - direct, may_be_more })
+    }
+
+    /// After the last words nothing that comes matters, but it has to be read for ours to be delivered. Whether there may be
+    /// more.
+    pub(crate) fn discard_input(&mut self, scratch: &mut [u8]) -> Result<bool, Disconnect> {
+        for _ in 0..RECEIVE_BUDGET {
+            match self.socket.receive(&mut [SpanMut::new(scratch)]) {
+                Ok(0) => return Err(Disconnect::Gone),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(_) => return Err(Disconnect::Gone),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes note of payload that was received where it belongs.
+    fn take_direct(&mut self, length: usize) {
+        if length == 0 {
+            return;
+        }
+        match &mut self.receiving {
+            Receiving::Transfer { slot, at } => {
+                if let Some(Some(requested)) = self.requested.get(usize::from(*slot)) {
+                    self.receiver.data_received(&requested.buffer[*at..*at + length]);
+                }
+                *at += length;
+            }
+            Receiving::Capsule { buffer, at, .. } => {
+                self.receiver.data_received(&buffer[*at..*at + length]);
+                *at += length;
+            }
+            Receiving::Discard => {}
+        }
+    }
+
+    /// The next thing in `input`, or `None` when all of it is taken.
+    pub(crate) fn next(
+        &mut self,
+        input: &mut &[u8],
+        seen: &mut Seen,
+    ) -> Result<Option<Incoming>, Disconnect> {
+        loop {
+            if self.receiver.data_left() > 0 {
+                if input.is_empty() {
+                    return Ok(None);
+                }
+                let data = self.receiver.take_data(input, usize::MAX);
+                keep(&mut self.receiving, &mut self.requested, data);
+                continue;
+            }
+            match self.receiver.next(input)? {
+                Some(Event::Command { entry, data_length }) => {
+                    self.receiving = Receiving::Discard;
+                    return Ok(Some(Incoming::Command { entry, data_length }));
+                }
+                Some(Event::Data(pdu)) => {
+                    self.on_data(&pdu, seen).map_err(|fault| fault.within(pdu.as_bytes()))?;
+                }
+                Some(Event::DataEnd { digest_matches }) => {
+                    if let Some(data) = self.on_data_end(digest_matches) {
+                        return Ok(Some(data));
+                    }
+                }
+                Some(Event::Initialize(request)) => {
+                    let (response, negotiated) = negotiate(&request, DATA_TO_CONTROLLER_MAX)
+                        .map_err(|error| Disconnect::from(error).within(request.as_bytes()))?;
+                    self.transmitter.initialize(&response);
+                    self.transmitter.set_digests(negotiated.digests);
+                    self.transmitter.set_alignment(negotiated.data_alignment);
+                    if negotiated.has_unknown_digests {
+                        seen.note(Peculiarity::UnknownDigests);
+                    }
+                    self.receiver.set_digests(negotiated.digests);
+                    self.digests = negotiated.digests;
+                }
+                Some(Event::Terminate { error, information }) => {
+                    observe(Observation::ProtocolViolation);
+                    let name = FatalError::name_of(error);
+                    tracing::info!(error = name, information, "host ends a connection");
+                    return Err(Disconnect::Gone);
+                }
+                Some(Event::Response(_) | Event::ReadyToTransfer(_)) => {
+                    return Err(DecodeError::new(FatalError::PduSequence, 0).into());
+                }
+                None if self.receiver.data_left() == 0 => {
+                    if self.receiver.has_stray_flags() {
+                        seen.note(Peculiarity::StrayDigestFlags);
+                    }
+                    if self.receiver.has_unset_offsets() {
+                        seen.note(Peculiarity::UnsetDataOffset);
+                    }
+                    return Ok(None);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// The data of the capsule that has just come, if all of it is in `input`.
+    pub(crate) fn capsule<'a>(&self, data_length: usize, input: &'a [u8]) -> Option<&'a [u8]> {
+        (self.receiver.data_left() == data_length).then(|| input.get(..data_length)).flatten()
+    }
+
+    /// A data PDU that answers an R2T.
+    fn on_data(&mut self, pdu: &DataPdu, seen: &mut Seen) -> Result<(), Disconnect> {
+        /// Byte offsets of CCCID and TTAG in the header.
+        const COMMAND_ID_AT: u32 = 8;
+        const TAG_AT: u32 = 10;
+        let slot = pdu.transfer_tag.get();
+        let Some(requested) = self.requested.get_mut(usize::from(slot)).and_then(Option::as_mut) else {
+            return Err(DecodeError::new(FatalError::InvalidHeaderField, TAG_AT).into());
+        };
+        if requested.command_id != pdu.command_id.get() {
+            return Err(DecodeError::new(FatalError::InvalidHeaderField, COMMAND_ID_AT).into());
+        }
+        let length = requested.buffer.len();
+        let (range, last_is_right) = requested.transfer.accept_with_any_last(pdu).map_err(|_| {
+            // Data past what was asked for is one thing, data within it but out of turn another.
+            let end = u64::from(pdu.offset.get()) + u64::from(pdu.length.get());
+            let outside = end > length as u64;
+            let error = if outside { FatalError::DataTransferOutOfRange } else { FatalError::PduSequence };
+            DecodeError::new(error, 0)
+        })?;
+        self.receiving = Receiving::Transfer { slot, at: range.start };
+        if !last_is_right {
+            seen.note(Peculiarity::LastFlag);
+        }
+        Ok(())
+    }
+
+    /// The data of a PDU is there: that of a command, if it was the last of it.
+    fn on_data_end(&mut self, digest_matches: bool) -> Option<Incoming> {
+        match std::mem::replace(&mut self.receiving, Receiving::Discard) {
+            Receiving::Discard => None,
+            Receiving::Capsule { slot, buffer, .. } => {
+                Some(Incoming::Data { slot, buffer, is_intact: digest_matches })
+            }
+            Receiving::Transfer { slot, .. } => {
+                let place = self.requested.get_mut(usize::from(slot))?;
+                let requested = place.as_mut()?;
+                requested.is_intact &= digest_matches;
+                if requested.transfer.remaining() > 0 {
+                    return None;
+                }
+                let Requested { buffer, is_intact, .. } = place.take()?;
+                Some(Incoming::Data { slot, buffer, is_intact })
+            }
+        }
+    }
+}
+
+/// Puts data of the PDU that is coming in where it goes.
+fn keep(receiving: &mut Receiving, requested: &mut [Option<Requested>], data: &[u8]) {
+    match receiving {
+        Receiving::Discard => {}
+        Receiving::Transfer { slot, at } => {
+            if let Some(Some(requested)) = requested.get_mut(usize::from(*slot)) {
+                requested.buffer[*at..*at + data.len()].copy_from_slice(data);
+            }
+            *at += data.len();
+        }
+        Receiving::Capsule { buffer, skip, at, .. } => {
+            let skipped = (*skip).min(data.len());
+            let data = &data[skipped..];
+            let kept = data.len().min(buffer.len() - *at);
+            buffer[*at..*at + kept].copy_from_slice(&data[..kept]);
+            *skip -= skipped;
+            *at += kept;
+        }
+    }
+}

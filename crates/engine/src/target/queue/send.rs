@@ -1,0 +1,166 @@
+//! The sending half of a queue: what is queued becomes one vectored send, of bytes wherever they are. Memory that others use
+//! too goes to the socket from where it is, and nobody writes it meanwhile.
+
+use std::io;
+
+use nvme::tcp::Part;
+
+use super::remainder::Remainder;
+use super::reply::{MemoryHolder, Payload};
+use super::tcp_queue::{Queue, ZEROES};
+use crate::backend::Memory;
+use crate::limits::{BUFFER_LENGTH_MIN, SEND_PARTS_MAX};
+use crate::ring::{BufferPool, Moment, Ring, Span};
+
+/// Bytes of a page, whose beginning has left.
+const PAGE: u64 = BUFFER_LENGTH_MIN as u64;
+/// What memory is copied in.
+const WORD: u64 = size_of::<u64>() as u64;
+
+/// Bytes of memory in the send list that are not of the remainder.
+struct Piece<'a> {
+    memory: &'a Memory,
+    offset: u64,
+    length: usize,
+}
+
+impl<H: MemoryHolder> Queue<H> {
+    /// Sends all that is queued, as far as the socket takes it. The bytes of the buffers that have left whole, which are the
+    /// pool's again.
+    pub(crate) fn flush(&mut self, ring: &mut Ring, pool: &mut BufferPool, now: Moment) -> io::Result<usize> {
+        let mut released = 0;
+        while !self.transmitter.is_empty() && !self.blocked {
+            let (sent, wanted) = self.send_once(pool, now)?;
+            self.transmitter.advance(sent, |payload| {
+                if let Payload::Buffer(buffer) = payload {
+                    released += buffer.capacity();
+                    pool.give(buffer);
+                }
+            });
+            if sent < wanted {
+                self.blocked = true;
+                ring.await_writable(&self.socket, self.token)?;
+            }
+            if self.is_cut {
+                break;
+            }
+        }
+        Ok(released)
+    }
+
+    /// The socket takes more again.
+    pub(crate) const fn unblock(&mut self) {
+        self.blocked = false;
+    }
+
+    /// A turn has ended. Once the last words have left, the stream ends.
+    pub(crate) fn settle(&mut self, now: Moment) {
+        self.patience.settle(self.is_cut, now);
+        if self.is_terminated() && self.transmitter.is_empty() {
+            self.socket.shut_down_sending();
+        }
+    }
+
+    /// One send call: the bytes that left, and those it was asked to send. It ends before a page that is being written.
+    fn send_once(&mut self, pool: &mut BufferPool, now: Moment) -> io::Result<(usize, usize)> {
+        let insists = self.patience.is_over(now);
+        let mut spans = [Span::EMPTY; SEND_PARTS_MAX];
+        let (mut count, mut wanted, mut is_cut, mut in_memory) = (0, 0, false, false);
+        // One place is the remainder's.
+        for (at, part) in self.transmitter.parts().take(SEND_PARTS_MAX - 1).enumerate() {
+            let mut rest = &[][..];
+            let span = match part {
+                Part::Bytes(bytes) => Span::new(bytes),
+                Part::Payload { payload: Payload::Buffer(buffer), start, end } => {
+                    Span::new(&buffer[start..end])
+                }
+                Part::Payload { payload: Payload::Zeroes, start, end } => Span::new(&ZEROES[start..end]),
+                Part::Payload { payload: Payload::Memory { holder, offset }, start, end } => {
+                    rest = self.rest_before(at);
+                    let piece = piece(holder, *offset, start + rest.len()..end);
+                    let held = piece.memory.hold(piece.offset, piece.length, insists);
+                    in_memory |= held > 0;
+                    is_cut = held < piece.length;
+                    piece.memory.span(piece.offset, held)
+                }
+            };
+            for span in [Span::new(rest), span] {
+                if !span.is_empty() {
+                    spans[count] = span;
+                    count += 1;
+                    wanted += span.len();
+                }
+            }
+            if is_cut {
+                break;
+            }
+        }
+        let sent = match count {
+            0 => Ok(0),
+            _ => self.socket.send(&spans[..count]),
+        };
+        let sent = match sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            sent => sent,
+        };
+        // A socket that takes no more tells when it does, and there is nothing to try again before.
+        self.is_cut = is_cut && sent.as_ref().is_ok_and(|sent| *sent == wanted);
+        if in_memory || self.remainder.is_some() {
+            self.let_go(wanted, *sent.as_ref().unwrap_or(&0), pool);
+        }
+        sent.map(|sent| (sent, wanted))
+    }
+
+    /// Gives the pages back that were held for a send of `wanted` bytes, of which `sent` have left. Of a page that has left in
+    /// part, the rest is kept as it is.
+    fn let_go(&mut self, wanted: usize, sent: usize, pool: &mut BufferPool) {
+        let (mut begin, mut kept) = (0, None);
+        for (at, part) in self.transmitter.parts().enumerate() {
+            if begin >= wanted {
+                break;
+            }
+            let Part::Payload { payload: Payload::Memory { holder, offset }, start, end } = part else {
+                begin += match part {
+                    Part::Bytes(bytes) => bytes.len(),
+                    Part::Payload { start, end, .. } => end - start,
+                };
+                continue;
+            };
+            begin += self.rest_before(at).len();
+            let piece = piece(holder, *offset, start + self.rest_before(at).len()..end);
+            let held = piece.length.min(wanted - begin);
+            let left = piece.offset + sent.saturating_sub(begin).min(held) as u64;
+            if left > piece.offset && left < piece.offset + held as u64 && !left.is_multiple_of(PAGE) {
+                let end = (left - left % PAGE + PAGE).min(piece.offset + held as u64);
+                let from = left - left % WORD;
+                let mut page = pool.take((end - from) as usize);
+                piece.memory.read_held(from, &mut page);
+                kept = Some(Remainder { page, at: (left - from) as usize });
+            }
+            piece.memory.release(piece.offset, held);
+            begin += held;
+        }
+        match &mut self.remainder {
+            // It has not all left: nothing behind it has.
+            Some(remainder) if sent < remainder.bytes().len() => remainder.at += sent,
+            remainder => {
+                if let Some(former) = std::mem::replace(remainder, kept) {
+                    pool.give(former.page);
+                }
+            }
+        }
+    }
+
+    /// What of the first part in the send list was kept when its beginning left.
+    fn rest_before(&self, part: usize) -> &[u8] {
+        match &self.remainder {
+            Some(remainder) if part == 0 => remainder.bytes(),
+            _ => &[],
+        }
+    }
+}
+
+/// Bytes of memory that a queued payload names.
+fn piece<H: MemoryHolder>(holder: &H, offset: u64, range: std::ops::Range<usize>) -> Piece<'_> {
+    Piece { memory: holder.memory(), offset: offset + range.start as u64, length: range.len() }
+}

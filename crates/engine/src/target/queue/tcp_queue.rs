@@ -1,0 +1,235 @@
+//! One TCP stream, which is one queue: its socket, what comes in and what goes out, and how far the host may go. It knows no
+//! namespace and no command's meaning: whoever owns it takes what has come, and hands back what each command wants next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nvme::tcp::digest::crc32c;
+use nvme::tcp::{
+    DataPdu, DecodeError, Digests, PduType, ReadyToTransfer, Receiver, Role, Transfer, Transmitter, flags,
+};
+use nvme::{CompletionEntry, Status};
+
+use super::incoming::{Receiving, Requested};
+use super::patience::Patience;
+use super::remainder::Remainder;
+use super::reply::{Next, Payload, Reply};
+use crate::limits::{BUFFER_LENGTH_MAX, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, SEND_BYTES_MAX};
+use crate::ring::{Buffer, Moment, Socket};
+
+/// Zeroes to send for namespaces that hold nothing.
+pub(super) static ZEROES: [u8; BUFFER_LENGTH_MAX] = [0; BUFFER_LENGTH_MAX];
+
+/// PDUs that the send list of a new queue has room for before it grows.
+const PDUS_AT_FIRST: usize = 4;
+
+/// A queue that sends, among others, memory that an `H` holds.
+#[derive(Debug)]
+pub(crate) struct Queue<H> {
+    pub(super) token: u32,
+    pub(super) socket: Arc<Socket>,
+    pub(super) receiver: Receiver,
+    pub(super) receiving: Receiving,
+    /// Data that was asked for, by the numbers of the slots.
+    pub(super) requested: Vec<Option<Requested>>,
+    pub(super) transmitter: Transmitter<Payload<H>>,
+    /// What stands before the rest of the first payload in the send list.
+    pub(super) remainder: Option<Remainder>,
+    pub(super) digests: Digests,
+    /// The socket takes no more; the ring tells when it does.
+    pub(super) blocked: bool,
+    /// What is to be sent was cut before a page of memory that somebody writes.
+    pub(super) is_cut: bool,
+    pub(super) patience: Patience,
+    /// The host sends no more: what is there is read to its end.
+    pub(super) ended: bool,
+    /// Something came since the last look.
+    pub(super) heard: bool,
+    /// It has said its last words: a termination request, or the end of the stream.
+    terminated: bool,
+    /// When it is closed whatever it does: handshakes and last words have their time.
+    deadline: Option<Moment>,
+    flow_control: bool,
+    entries: u16,
+    /// How far the host's queue was read (SQHD).
+    head: u16,
+}
+
+impl<H> Queue<H> {
+    /// The queue of a stream that has just come. It has to be connected before `deadline`.
+    pub(crate) fn new(token: u32, socket: Arc<Socket>, deadline: Moment) -> Self {
+        Self {
+            token,
+            socket,
+            receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
+            receiving: Receiving::Discard,
+            requested: Vec::new(),
+            transmitter: Transmitter::new(PDUS_AT_FIRST),
+            remainder: None,
+            digests: Digests::default(),
+            blocked: false,
+            is_cut: false,
+            patience: Patience::default(),
+            ended: false,
+            heard: false,
+            terminated: false,
+            deadline: Some(deadline),
+            flow_control: true,
+            entries: 1,
+            head: 0,
+        }
+    }
+
+    /// Its socket.
+    pub(crate) const fn socket(&self) -> &Arc<Socket> {
+        &self.socket
+    }
+
+    /// The digests that were agreed on.
+    pub(crate) const fn digests(&self) -> Digests {
+        self.digests
+    }
+
+    /// Whether nothing is on its way to the host.
+    pub(crate) const fn is_flushed(&self) -> bool {
+        self.transmitter.is_empty()
+    }
+
+    /// Bytes on their way to the host.
+    pub(crate) const fn unsent_bytes(&self) -> usize {
+        self.transmitter.length()
+    }
+
+    /// Whether the host does not read what it has asked for, so that no more of its commands are taken.
+    pub(crate) const fn is_congested(&self) -> bool {
+        (self.blocked || self.is_cut) && self.transmitter.length() >= SEND_BYTES_MAX
+    }
+
+    /// Whether data of a PDU is still to come.
+    pub(crate) fn is_amid_data(&self) -> bool {
+        self.receiver.data_left() > 0
+    }
+
+    /// Whether it has said its last words.
+    pub(crate) const fn is_terminated(&self) -> bool {
+        self.terminated
+    }
+
+    /// Whether it wants another turn, since somebody else uses what it has to send.
+    pub(crate) const fn wants_turn(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The host sends no more.
+    pub(crate) const fn end_input(&mut self) {
+        self.ended = true;
+    }
+
+    /// Whether something came since this was asked last.
+    pub(crate) const fn take_heard(&mut self) -> bool {
+        std::mem::replace(&mut self.heard, false)
+    }
+
+    /// Whether it is to be closed now, whatever it does.
+    pub(crate) fn is_overdue(&self, now: Moment) -> bool {
+        self.deadline.is_some_and(|deadline| now >= deadline)
+    }
+
+    /// The host's queue was read by one entry.
+    pub(crate) const fn count_entry(&mut self) {
+        self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
+    }
+
+    /// It has become a queue by its Connect, which was its first entry, and is answered here. Where the host has turned flow
+    /// control off, that is said here once and for all.
+    pub(crate) fn connected(&mut self, entries: u16, flow_control: bool, (command_id, result): (u16, u64)) {
+        const NO_FLOW_CONTROL: u16 = 0xffff;
+        self.flow_control = flow_control;
+        self.entries = entries;
+        self.head = 1;
+        self.deadline = None;
+        let head = if flow_control { self.head } else { NO_FLOW_CONTROL };
+        self.transmitter.response(CompletionEntry::new(command_id, Status::SUCCESS, result, head));
+    }
+
+    /// Does what a command wants next.
+    pub(crate) fn take(&mut self, next: Next<H>) {
+        match next {
+            Next::Reply(reply) => self.reply(reply),
+            Next::Request { slot, command_id, buffer } => self.request(slot, command_id, buffer),
+            Next::Capsule { slot, skip, buffer } => {
+                self.receiving = Receiving::Capsule { slot, buffer, skip, at: 0 };
+            }
+            Next::After(reply, next) => {
+                self.reply(reply);
+                self.take(*next);
+            }
+            Next::Nothing => {}
+        }
+    }
+
+    /// Answers a command.
+    pub(crate) fn reply(&mut self, mut reply: Reply<H>) {
+        // Without a completion the host never learns how far its queue was read, so that flow control forbids it.
+        let is_in_data = !self.flow_control;
+        if let Some((payload, length)) = reply.data.take() {
+            let success = if is_in_data { flags::SUCCESS } else { 0 };
+            let pdu =
+                DataPdu::new(PduType::DataToHost, flags::LAST | success, reply.command_id, 0, 0, length);
+            let crc = self.digest_of(&payload, length as usize);
+            self.transmitter.data(pdu, payload, 0..length as usize, crc);
+            if is_in_data {
+                return;
+            }
+        }
+        let head = if self.flow_control { self.head } else { 0 };
+        self.transmitter.response(reply.completion(head));
+    }
+
+    /// The data digest of a payload, if there is one. Memory that others write is never sent with one: it would have to hold
+    /// still.
+    fn digest_of(&self, payload: &Payload<H>, length: usize) -> u32 {
+        match payload {
+            _ if !self.digests.data => 0,
+            Payload::Buffer(buffer) => crc32c(&buffer[..length]),
+            Payload::Zeroes => crc32c(&ZEROES[..length]),
+            Payload::Memory { .. } => unreachable!("memory is sent from where it is without digests alone"),
+        }
+    }
+
+    /// Asks the host for the data of a command, all of it at once.
+    fn request(&mut self, slot: u16, command_id: u16, buffer: Buffer) {
+        let length = buffer.len() as u32;
+        let at = usize::from(slot);
+        if self.requested.len() <= at {
+            self.requested.resize_with(at + 1, || None);
+        }
+        let transfer = Transfer::new(0..length, slot);
+        self.requested[at] = Some(Requested { command_id, buffer, transfer, is_intact: true });
+        self.transmitter.ready_to_transfer(ReadyToTransfer::new(command_id, slot, 0, length));
+    }
+
+    /// Says why the connection ends, as the specification wants it; the end of the stream follows when that has left.
+    pub(crate) fn terminate(&mut self, error: &DecodeError, header: &[u8], now: Moment) {
+        self.transmitter.terminate(PduType::ControllerTerminate, error.error, error.information, header);
+        self.linger(now);
+    }
+
+    /// The header of the PDU that could not be decoded.
+    pub(crate) fn faulty_header(&self) -> Vec<u8> {
+        self.receiver.faulty_header().to_vec()
+    }
+
+    /// Says that it ends, after all that was under way. A socket that is closed while its host still sends breaks the
+    /// connection, and answers on their way are lost with it: the host gets some time to end it, too.
+    pub(crate) fn take_leave(&mut self, now: Moment) {
+        self.socket.shut_down_sending();
+        self.linger(now);
+    }
+
+    /// From now on nothing is sent and nothing that comes matters, until the host ends the connection too.
+    fn linger(&mut self, now: Moment) {
+        self.terminated = true;
+        self.deadline = Some(now.after(Duration::from_millis(LINGER_TIMEOUT_MS)));
+    }
+}

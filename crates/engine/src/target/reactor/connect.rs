@@ -1,0 +1,281 @@
+//! Connect: who may become a queue of which controller. What the queue is for then is what this gives back.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use nvme::discovery::{Nqn, NqnError, decode_text};
+use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData, InvalidParameter};
+use nvme::{Status, SubmissionEntry};
+use uuid::Uuid;
+use zerocopy::FromBytes;
+
+use super::role::Role;
+use crate::limits::{
+    ADMIN_QUEUE_ENTRIES_MAX, DISCOVERY_KEEP_ALIVE_MS_MAX, KEEP_ALIVE_MS_USUAL, QUEUE_ENTRIES_MAX,
+};
+use crate::ring::{Moment, Socket};
+use crate::target::admin::AdminCommands;
+use crate::target::controller::{Controller, Guest, Network, OpenQueue};
+use crate::target::fabric::{Fabric, NoController};
+use crate::target::io::{Commands, QueueIdentity};
+use crate::target::messaging::Address;
+use crate::target::served::{Host, Subsystem};
+use crate::target::telemetry::{Peculiarity, Seen};
+
+/// Who connects, and from where.
+pub(super) struct Caller<'a> {
+    pub(super) address: Address,
+    pub(super) port: u16,
+    pub(super) peer: SocketAddr,
+    pub(super) socket: &'a Arc<Socket>,
+    pub(super) has_data_digest: bool,
+    pub(super) fabric: &'a Arc<Fabric>,
+    pub(super) now: Moment,
+}
+
+/// What a connection has become.
+pub(super) struct Connected {
+    pub(super) role: Role,
+    pub(super) controller_id: u16,
+    pub(super) entries: u16,
+    pub(super) has_flow_control: bool,
+}
+
+/// What a refused Connect is answered with.
+pub(super) struct Refused {
+    pub(super) status: Status,
+    pub(super) result: u64,
+}
+
+/// Does a Connect command.
+///
+/// # Errors
+/// How it is refused.
+pub(super) fn connect(
+    entry: &SubmissionEntry,
+    data: &[u8],
+    caller: &Caller<'_>,
+    seen: &mut Seen,
+) -> Result<Connected, Refused> {
+    let connect = Connect::decode(entry);
+    let outcome = match ConnectData::read_from_prefix(data) {
+        Ok((data, _)) if connect.queue_id == 0 => connect_admin(&connect, &data, caller, seen),
+        Ok((data, _)) => connect_io(&connect, &data, caller, seen),
+        Err(_) => Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry().into()),
+    };
+    match outcome {
+        Ok((controller_id, role)) => Ok(Connected {
+            role,
+            controller_id,
+            entries: connect.queue_size + 1,
+            has_flow_control: connect.attributes & Connect::DISABLE_FLOW_CONTROL == 0,
+        }),
+        Err(refusal) => {
+            log_refusal(&refusal, data, caller);
+            let result = u64::from(refusal.parameter.map_or(0, InvalidParameter::encode));
+            Err(Refused { status: refusal.status, result })
+        }
+    }
+}
+
+/// Why a Connect is refused: the status, where the fault is, and the rule where that says more.
+struct Refusal {
+    status: Status,
+    parameter: Option<InvalidParameter>,
+    rule: Option<NoController>,
+}
+
+impl From<InvalidParameter> for Refusal {
+    fn from(parameter: InvalidParameter) -> Self {
+        let status = Status::CONNECT_INVALID_PARAMETERS.do_not_retry();
+        Self { status, parameter: Some(parameter), rule: None }
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self { status, parameter: None, rule: None }
+    }
+}
+
+impl From<NoController> for Refusal {
+    fn from(rule: NoController) -> Self {
+        let refusal = match &rule {
+            NoController::NoPlace(_) => Self::from(Status::CONNECT_CONTROLLER_BUSY),
+            NoController::HostIdTaken(_) => Self::from(InvalidParameter::HOST_ID),
+        };
+        Self { rule: Some(rule), ..refusal }
+    }
+}
+
+/// Says in the log who was refused, for what, and by which rule. An identifier that two hosts have is somebody's mistake, to
+/// be put right.
+fn log_refusal(refusal: &Refusal, data: &[u8], caller: &Caller<'_>) {
+    let data = ConnectData::read_from_bytes(data).ok();
+    let name = |bytes: &[u8; 256]| Nqn::decode(bytes).map_or("?".to_owned(), |name| name.to_string());
+    let host = data.as_ref().map(|data| name(&data.host_nqn));
+    let subsystem = data.as_ref().map(|data| name(&data.subsystem_nqn));
+    let address = caller.peer;
+    let (status, field) = (refusal.status, refusal.parameter.map(InvalidParameter::name));
+    match &refusal.rule {
+        None => tracing::info!(%address, host, subsystem, %status, field, "Refused a Connect"),
+        Some(NoController::HostIdTaken(holder)) => {
+            let id = data.map_or(Uuid::nil(), |data| Uuid::from_bytes(data.host_id));
+            tracing::warn!(
+                %address, host, subsystem, %status, "Refused a Connect: HOSTID {id} is in use by {holder}"
+            );
+        }
+        Some(NoController::NoPlace(rule)) => {
+            if let Some(times) = caller.fabric.refusals.count(*rule) {
+                let name = rule.name();
+                tracing::warn!(%address, host, subsystem, rule = name, times, "Refused a Connect: {rule}");
+            }
+        }
+    }
+}
+
+fn connect_admin(
+    connect: &Connect,
+    data: &ConnectData,
+    caller: &Caller<'_>,
+    seen: &mut Seen,
+) -> Result<(u16, Role), Refusal> {
+    let Names { subsystem, host, unusual } = check_names(connect, data, caller)?;
+    if connect.queue_size == 0 || connect.queue_size >= ADMIN_QUEUE_ENTRIES_MAX {
+        return Err(InvalidParameter::QUEUE_SIZE.into());
+    }
+    if data.controller_id.get() != CONTROLLER_ID_ANY {
+        return Err(InvalidParameter::CONTROLLER_ID.into());
+    }
+    let most = if subsystem.is_discovery { DISCOVERY_KEEP_ALIVE_MS_MAX } else { u32::MAX };
+    let (port, keep_alive_ms, now) = (caller.port, connect.keep_alive_ms.min(most), caller.now);
+    let guest = Guest {
+        nqn: host.nqn.clone(),
+        network: Network::of(caller.peer.ip()),
+        is_named: subsystem.names(&host.nqn),
+    };
+    let make = |instance| {
+        let of = (port, guest.clone());
+        Controller::new(instance, subsystem.clone(), host.clone(), of, keep_alive_ms, now)
+    };
+    let controller = caller.fabric.add_controller(&subsystem, &host, &guest, make)?;
+    tracing::info!(
+        controller = controller.id,
+        subsystem = controller.subsystem.nqn,
+        host = controller.host.nqn,
+        "a host connects"
+    );
+    let id = controller.id;
+    controller.add_admin_queue(caller.address.serial, open_queue(connect, caller));
+    seen.introduce(&controller.host.nqn);
+    note_unusual(unusual, keep_alive_ms, seen);
+    let place = (caller.address, caller.peer);
+    let commands = AdminCommands::new(controller, connect.queue_size + 1, place, caller.socket.local_ip());
+    Ok((id, Role::Admin(Box::new(commands))))
+}
+
+fn connect_io(
+    connect: &Connect,
+    data: &ConnectData,
+    caller: &Caller<'_>,
+    seen: &mut Seen,
+) -> Result<(u16, Role), Refusal> {
+    let Names { subsystem, host, unusual } = check_names(connect, data, caller)?;
+    let controller = caller
+        .fabric
+        .controller(data.controller_id.get())
+        .filter(|controller| controller.subsystem.nqn == subsystem.nqn && !controller.has_ended())
+        .ok_or(InvalidParameter::CONTROLLER_ID)?;
+    if controller.host.nqn != host.nqn {
+        return Err(InvalidParameter::HOST_NQN.into());
+    }
+    if connect.queue_size == 0 || connect.queue_size >= QUEUE_ENTRIES_MAX {
+        return Err(InvalidParameter::QUEUE_SIZE.into());
+    }
+    if subsystem.is_discovery {
+        return Err(InvalidParameter::QUEUE_ID.into());
+    }
+    caller.fabric.take_queue(&controller).map_err(NoController::from)?;
+    let is_granted =
+        controller.add_queue(caller.address.serial, open_queue(connect, caller)).map_err(|status| {
+            caller.fabric.give_queue(&controller);
+            let unknown = status.without_flags() == Status::CONNECT_INVALID_PARAMETERS;
+            Refusal { parameter: unknown.then_some(InvalidParameter::QUEUE_ID), ..status.into() }
+        })?;
+    // The association's host is the admin queue's, whatever its other queues say: there are hosts that make up another
+    // identifier for each of them.
+    let has_own_id = controller.host.id != host.id;
+    let id = controller.id;
+    let of = QueueIdentity {
+        counters: subsystem.counters.of_reactor(caller.address.reactor),
+        meter: controller.meters.open(connect.queue_id),
+        controller,
+        queue_id: connect.queue_id,
+        entries: connect.queue_size + 1,
+        has_data_digest: caller.has_data_digest,
+        address: caller.address,
+        peer: caller.peer,
+    };
+    seen.introduce(&host.nqn);
+    note_unusual(unusual, 0, seen);
+    if has_own_id {
+        seen.note(Peculiarity::IoQueueHostId);
+    }
+    if !is_granted {
+        seen.note(Peculiarity::UngrantedQueue);
+    }
+    Ok((id, Role::Io(Box::new(Commands::new(of)))))
+}
+
+fn note_unusual(name: Option<Peculiarity>, keep_alive_ms: u32, seen: &mut Seen) {
+    if let Some(name) = name {
+        seen.note(name);
+    }
+    if keep_alive_ms > KEEP_ALIVE_MS_USUAL {
+        seen.note(Peculiarity::LongKeepAlive);
+    }
+}
+
+/// What is to be told of the queue that a connection becomes.
+fn open_queue(connect: &Connect, caller: &Caller<'_>) -> OpenQueue {
+    OpenQueue {
+        queue_id: connect.queue_id,
+        entries: connect.queue_size + 1,
+        reactor: caller.address.reactor,
+        peer: caller.peer,
+        socket: Arc::downgrade(caller.socket),
+    }
+}
+
+/// Who is connected to what.
+struct Names {
+    subsystem: Arc<Subsystem>,
+    host: Host,
+    /// What is unusual about the host's name.
+    unusual: Option<Peculiarity>,
+}
+
+/// Checks what is common to all queues: the record format and the two names.
+fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Result<Names, Refusal> {
+    if connect.record_format != 0 {
+        return Err(Status::CONNECT_INCOMPATIBLE_FORMAT.do_not_retry().into());
+    }
+    // Whoever is on a list of hosts has a valid name. Where any host may connect, there are some without one.
+    let host = decode_text(&data.host_nqn).map_err(|_| InvalidParameter::HOST_NQN)?;
+    let unusual = match Nqn::new(host) {
+        Ok(_) => None,
+        Err(NqnError::Empty) => Some(Peculiarity::EmptyHostNqn),
+        Err(_) => Some(Peculiarity::OddHostNqn),
+    };
+    let subsystem = Nqn::decode(&data.subsystem_nqn)
+        .ok()
+        .and_then(|name| caller.fabric.find(name.as_str()))
+        .filter(|subsystem| {
+            caller.fabric.directory().port(caller.port).is_some_and(|port| subsystem.is_on(port))
+        })
+        .ok_or(InvalidParameter::SUBSYSTEM_NQN)?;
+    if !subsystem.allows(host) {
+        return Err(Status::CONNECT_INVALID_HOST.do_not_retry().into());
+    }
+    Ok(Names { subsystem, host: Host { nqn: host.to_owned(), id: data.host_id }, unusual })
+}

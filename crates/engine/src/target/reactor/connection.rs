@@ -1,0 +1,498 @@
+//! One connection of a host: a queue with the commands that it is for. What has come is handed to the commands, and what they
+//! want is handed to the queue; neither knows the other.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nvme::command::admin_opcode;
+use nvme::fabrics::fabrics_type;
+use nvme::tcp::{DecodeError, FatalError};
+use nvme::{Status, SubmissionEntry};
+
+use super::connect::{self, Caller};
+use super::role::Role;
+use crate::limits::{
+    CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, SEND_BATCH_BYTES, WORK_BYTES_PER_TURN,
+};
+use crate::observation::{Observation, observe};
+use crate::ring::{Buffer, BufferPool, Moment, Ring};
+use crate::target::admin::{AdminContext, Intake, Taken, check_capsule};
+use crate::target::controller::Controller;
+use crate::target::fabric::Fabric;
+use crate::target::io::{Capsule, Commands, Context, HeldNamespace, Next, Reply};
+use crate::target::messaging::{Address, Arrival, Owner};
+use crate::target::queue::{Disconnect, Incoming, Queue, Received};
+use crate::target::telemetry::Seen;
+
+/// What a connection works with: its reactor's ring and buffers, and what all share.
+pub(super) struct Environment<'a> {
+    pub(super) ring: &'a mut Ring,
+    pub(super) pool: &'a mut BufferPool,
+    pub(super) fabric: &'a Arc<Fabric>,
+    pub(super) now: Moment,
+}
+
+/// What is to be done with a connection after it had its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextTurn {
+    /// None until something happens.
+    Wait,
+    /// Another one: there may be more to receive.
+    Again,
+    /// None: the peer is gone.
+    Close,
+}
+
+/// A connection.
+pub(super) struct Connection {
+    pub(super) address: Address,
+    /// The port it came by, and from where.
+    port: u16,
+    peer: SocketAddr,
+    pub(super) queue: Queue<HeldNamespace>,
+    pub(super) role: Role,
+    seen: Seen,
+    /// Whether it has become a queue, by a Connect that went well.
+    pub(super) is_queue: bool,
+    /// What of it goes to work that the last turn has left: others of its reactor have such work too.
+    pub(super) work_share: u64,
+    /// Whether it has a turn in the next round, whatever comes.
+    pub(super) is_due: bool,
+    /// It has something to send at the end of the reactor's round.
+    pub(super) is_dirty: bool,
+    /// It takes no more commands; those under way still finish.
+    is_draining: bool,
+    /// A Disconnect that is answered when all that was under way has ended.
+    disconnect: Option<u16>,
+}
+
+impl Connection {
+    /// One that has just come to the reactor with this mailbox.
+    pub(super) fn new(address: Address, arrival: Arrival, fabric: &Fabric, now: Moment) -> Self {
+        let Arrival { socket, port, peer } = arrival;
+        let deadline = now.after(Duration::from_millis(CONNECT_TIMEOUT_MS));
+        Self {
+            address,
+            port,
+            peer,
+            queue: Queue::new(address.connection, Arc::new(socket), deadline),
+            role: Role::New(Intake::new(1)),
+            seen: Seen::new(fabric.peculiarities.clone(), peer),
+            is_queue: false,
+            work_share: WORK_BYTES_PER_TURN,
+            is_due: false,
+            is_dirty: false,
+            is_draining: false,
+            disconnect: None,
+        }
+    }
+
+    /// The controller it belongs to.
+    pub(super) fn controller(&self) -> Option<&Arc<Controller>> {
+        match &self.role {
+            Role::New(_) | Role::Left => None,
+            Role::Admin(commands) => Some(&commands.controller),
+            Role::Io(commands) => Some(&commands.of.controller),
+        }
+    }
+
+    /// Whose its commands are.
+    pub(super) fn owner(&self) -> Option<Owner> {
+        match &self.role {
+            Role::New(_) | Role::Left => None,
+            Role::Admin(commands) => Some(commands.owner()),
+            Role::Io(commands) => Some(commands.owner()),
+        }
+    }
+
+    /// Its I/O commands, if it is an I/O queue.
+    pub(super) fn io(&self) -> Option<&Commands> {
+        match &self.role {
+            Role::Io(commands) => Some(commands),
+            _ => None,
+        }
+    }
+
+    /// The same, to be worked on.
+    pub(super) fn io_mut(&mut self) -> Option<&mut Commands> {
+        match &mut self.role {
+            Role::Io(commands) => Some(commands),
+            _ => None,
+        }
+    }
+
+    /// Stops taking commands; those under way still finish.
+    pub(super) const fn drain(&mut self) {
+        self.is_draining = true;
+    }
+
+    /// Whether it was to finish what was under way, and has.
+    pub(super) fn has_drained(&self) -> bool {
+        if !self.is_draining || self.has_work() || self.disconnect.is_some() {
+            return false;
+        }
+        // A host takes the end of the admin queue for the end of all: it comes last.
+        match &self.role {
+            Role::Admin(commands) => !commands.controller.state().has_io_queues(),
+            _ => true,
+        }
+    }
+
+    /// Whether a command is under way.
+    fn is_busy(&self) -> bool {
+        match &self.role {
+            Role::New(intake) => intake.busy() > 0,
+            Role::Admin(commands) => commands.is_busy(),
+            Role::Io(commands) => commands.slots.busy() > 0,
+            Role::Left => false,
+        }
+    }
+
+    /// Whether a command is under way, or something on its way to the host.
+    fn has_work(&self) -> bool {
+        self.is_busy() || !self.queue.is_flushed()
+    }
+
+    /// It is no queue any longer, and says so to the host after all that was under way.
+    pub(super) fn leave(&mut self, now: Moment) {
+        self.is_draining = false;
+        self.role = Role::Left;
+        self.queue.take_leave(now);
+    }
+
+    /// Its turn: there may be something to receive.
+    pub(super) fn on_readable(&mut self, env: &mut Environment<'_>, scratch: &mut [u8]) -> NextTurn {
+        let outcome = if self.queue.is_terminated() {
+            self.queue
+                .discard_input(scratch)
+                .map(|is_more| if is_more { NextTurn::Again } else { NextTurn::Wait })
+        } else {
+            if let Role::Io(commands) = &mut self.role {
+                commands.begin_turn(self.work_share);
+            }
+            self.pump(env);
+            self.receive(env, scratch)
+        };
+        match outcome {
+            Ok(next) => self.flush_or_close(env, next),
+            Err(Disconnect::Gone) => NextTurn::Close,
+            Err(Disconnect::Decode(error)) => {
+                let header = self.queue.faulty_header();
+                self.terminate(&error, &header, env)
+            }
+            Err(Disconnect::Faulty(error, header)) => self.terminate(&error, &header, env),
+        }
+    }
+
+    /// Its turn: there is room to send.
+    pub(super) fn on_writable(&mut self, env: &mut Environment<'_>) -> NextTurn {
+        self.queue.unblock();
+        // Commands that were left in the socket while the host did not read are taken up again.
+        self.flush_or_close(env, NextTurn::Again)
+    }
+
+    fn receive(&mut self, env: &mut Environment<'_>, scratch: &mut [u8]) -> Result<NextTurn, Disconnect> {
+        for _ in 0..RECEIVE_BUDGET {
+            if self.is_draining && !self.queue.is_amid_data() && !self.is_busy() {
+                return Ok(NextTurn::Wait);
+            }
+            // A host that does not read what it asked for gets no more commands taken.
+            if self.queue.is_congested() {
+                return Ok(NextTurn::Wait);
+            }
+            let Received::Bytes { length, may_be_more } = self.queue.receive(scratch)? else {
+                return Ok(NextTurn::Wait);
+            };
+            self.process(&scratch[..length], env)?;
+            if !may_be_more {
+                return Ok(NextTurn::Wait);
+            }
+            self.flush(env).map_err(|_| Disconnect::Gone)?;
+        }
+        Ok(NextTurn::Again)
+    }
+
+    fn process(&mut self, mut input: &[u8], env: &mut Environment<'_>) -> Result<(), Disconnect> {
+        while let Some(incoming) = self.queue.next(&mut input, &mut self.seen)? {
+            match incoming {
+                Incoming::Command { entry, data_length } => {
+                    let capsule =
+                        Capsule { length: data_length, whole: self.queue.capsule(data_length, input) };
+                    let digests = self.queue.digests();
+                    self.on_command(&entry, capsule, env)
+                        .map_err(|fault| fault.within_command(&entry, data_length, digests))?;
+                    if self.queue.unsent_bytes() >= SEND_BATCH_BYTES {
+                        self.flush(env).map_err(|_| Disconnect::Gone)?;
+                    }
+                }
+                Incoming::Data { slot, buffer, is_intact } => {
+                    self.on_data(slot, buffer, is_intact, env)?;
+                    self.pump(env);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_command(
+        &mut self,
+        entry: &SubmissionEntry,
+        capsule: Capsule<'_>,
+        env: &mut Environment<'_>,
+    ) -> Result<(), Disconnect> {
+        if self.is_draining {
+            // It was not accepted, so the host may send it again on another path or connection.
+            return Ok(());
+        }
+        self.queue.count_entry();
+        let Self { queue, role, seen, .. } = self;
+        match role {
+            Role::Io(_) if capsule.length > IN_CAPSULE_LENGTH_MAX => {
+                Err(DecodeError::new(FatalError::TransferLimitExceeded, 0).into())
+            }
+            Role::Io(commands) if entry.opcode == admin_opcode::FABRICS => {
+                if entry.fabrics_type() == fabrics_type::DISCONNECT {
+                    // The queue's other commands end first: what the host does next must not meet one of them.
+                    self.disconnect = Some(entry.command_id.get());
+                    self.is_draining = true;
+                } else {
+                    // As nvmet and SPDK's target say, whatever its type: SPDK's tests of its host expect no other answer.
+                    queue.reply(commands.refuse(entry, Status::INVALID_OPCODE.do_not_retry()));
+                }
+                Ok(())
+            }
+            Role::Io(commands) => {
+                let (ring, pool, fabric, now) = (&mut *env.ring, &mut *env.pool, env.fabric, env.now);
+                let mut ctx = Context { storage: ring, pool, fabric, seen, now };
+                queue.take(commands.begin(entry, capsule, &mut ctx)?);
+                self.pump(env);
+                Ok(())
+            }
+            Role::Admin(commands) => {
+                let mut ctx = AdminContext { pool: env.pool, fabric: env.fabric, seen };
+                commands
+                    .begin(entry, capsule.length, &mut ctx)?
+                    .into_iter()
+                    .for_each(|next| queue.take(next));
+                Ok(())
+            }
+            Role::New(_) => self.first_command(entry, capsule.length, env),
+            Role::Left => Ok(()),
+        }
+    }
+
+    fn on_data(
+        &mut self,
+        slot: u16,
+        buffer: Buffer,
+        is_intact: bool,
+        env: &mut Environment<'_>,
+    ) -> Result<(), Disconnect> {
+        let Self { queue, role, seen, .. } = self;
+        match role {
+            Role::Io(commands) => {
+                let (ring, pool, fabric, now) = (&mut *env.ring, &mut *env.pool, env.fabric, env.now);
+                let mut ctx = Context { storage: ring, pool, fabric, seen, now };
+                queue.take(commands.data_came(slot, buffer, is_intact, &mut ctx));
+            }
+            Role::Admin(commands) => {
+                let mut ctx = AdminContext { pool: env.pool, fabric: env.fabric, seen };
+                let wanted = commands.data_came(slot, buffer, is_intact, &mut ctx);
+                wanted.into_iter().for_each(|next| queue.take(next));
+            }
+            Role::New(intake) => {
+                let Some(entry) = intake.came(slot) else { return Ok(()) };
+                let data = buffer.to_vec();
+                env.pool.give(buffer);
+                if is_intact {
+                    return self.connect(&entry, &data, env);
+                }
+                let status = Status::TRANSIENT_TRANSPORT_ERROR;
+                queue.reply(Reply::new(entry.command_id.get(), status, 0));
+            }
+            Role::Left => env.pool.give(buffer),
+        }
+        Ok(())
+    }
+
+    /// A command of a connection that is no queue yet, which has to be Connect.
+    fn first_command(
+        &mut self,
+        entry: &SubmissionEntry,
+        data_length: usize,
+        env: &mut Environment<'_>,
+    ) -> Result<(), Disconnect> {
+        check_capsule(data_length)?;
+        let Role::New(intake) = &mut self.role else { return Ok(()) };
+        let command_id = entry.command_id.get();
+        let is_connect =
+            entry.opcode == admin_opcode::FABRICS && entry.fabrics_type() == fabrics_type::CONNECT;
+        let refused = if !is_connect {
+            Some(Status::COMMAND_SEQUENCE_ERROR.do_not_retry())
+        } else if entry.fused() != 0 {
+            Some(Status::INVALID_FIELD.do_not_retry())
+        } else if intake.has(command_id) {
+            Some(Status::COMMAND_ID_CONFLICT)
+        } else {
+            None
+        };
+        let taken = match refused {
+            Some(status) => Err(status),
+            None => intake.take(entry, data_length, 0, env.pool)?,
+        };
+        match taken {
+            Err(status) => self.queue.reply(Reply::new(command_id, status, 0)),
+            Ok(Taken::Awaits(next)) => self.queue.take(next),
+            Ok(Taken::Ready) => return self.connect(entry, &[], env),
+        }
+        Ok(())
+    }
+
+    /// Connect, with its data.
+    fn connect(
+        &mut self,
+        entry: &SubmissionEntry,
+        data: &[u8],
+        env: &mut Environment<'_>,
+    ) -> Result<(), Disconnect> {
+        // Who came by a port that is closed by now is not told that nothing is there: the host would not come again.
+        if env.fabric.directory().port(self.port).is_none() {
+            return Err(Disconnect::Gone);
+        }
+        let caller = Caller {
+            address: self.address,
+            port: self.port,
+            peer: self.peer,
+            socket: self.queue.socket(),
+            has_data_digest: self.queue.digests().data,
+            fabric: env.fabric,
+            now: env.now,
+        };
+        match connect::connect(entry, data, &caller, &mut self.seen) {
+            Ok(connected) => {
+                let answer = (entry.command_id.get(), u64::from(connected.controller_id));
+                self.role = connected.role;
+                self.is_queue = true;
+                self.queue.connected(connected.entries, connected.has_flow_control, answer);
+            }
+            Err(refused) => {
+                self.queue.reply(Reply::new(entry.command_id.get(), refused.status, refused.result));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with commands that can go on now, until none can.
+    pub(super) fn pump(&mut self, env: &mut Environment<'_>) {
+        let Self { queue, role: Role::Io(commands), seen, .. } = self else { return };
+        let (ring, pool, fabric, now) = (&mut *env.ring, &mut *env.pool, env.fabric, env.now);
+        let mut ctx = Context { storage: ring, pool, fabric, seen, now };
+        while let Some(next) = commands.advance(&mut ctx) {
+            queue.take(next);
+        }
+    }
+
+    /// Does something with the I/O commands, if it is an I/O queue; what they want then is done, and what can go on goes on.
+    pub(super) fn with_io<W>(
+        &mut self,
+        env: &mut Environment<'_>,
+        act: impl FnOnce(&mut Commands, &mut Context<'_>) -> W,
+    ) where
+        W: IntoIterator<Item = Next>,
+    {
+        let Self { queue, role: Role::Io(commands), seen, .. } = self else { return };
+        let (ring, pool, fabric, now) = (&mut *env.ring, &mut *env.pool, env.fabric, env.now);
+        let mut ctx = Context { storage: ring, pool, fabric, seen, now };
+        act(commands, &mut ctx).into_iter().for_each(|next| queue.take(next));
+        self.pump(env);
+    }
+
+    /// Tells the host of events, if it is an admin queue.
+    pub(super) fn tell_events(&mut self) {
+        if let Role::Admin(commands) = &mut self.role {
+            commands.tell_events().into_iter().for_each(|next| self.queue.take(next));
+        }
+    }
+
+    /// Answers a command of an admin queue that somebody else has done.
+    pub(super) fn answer_held(&mut self, command_id: u16, status: Status, result: u64) {
+        let reply = match &mut self.role {
+            Role::Admin(commands) => commands.answer_held(command_id, status, result),
+            _ => Reply::new(command_id, status, result),
+        };
+        if !self.queue.is_terminated() {
+            self.queue.reply(reply);
+        }
+    }
+
+    /// Answers a Disconnect when all other commands have ended.
+    pub(super) fn answer_disconnect(&mut self, env: &mut Environment<'_>, next: NextTurn) -> NextTurn {
+        let is_too_soon = next == NextTurn::Close || self.queue.is_terminated() || self.has_work();
+        if self.disconnect.is_none() || is_too_soon {
+            return next;
+        }
+        if let Some(command_id) = self.disconnect.take() {
+            self.queue.reply(Reply::new(command_id, Status::SUCCESS, 0));
+        }
+        self.flush_or_close(env, next)
+    }
+
+    /// Sends what is ready.
+    pub(super) fn flush_or_close(&mut self, env: &mut Environment<'_>, next: NextTurn) -> NextTurn {
+        let flushed = self.flush(env);
+        self.queue.settle(env.now);
+        if let Role::Io(commands) = &mut self.role {
+            commands.settle(env.now);
+        }
+        match flushed {
+            Ok(()) if next == NextTurn::Wait && self.wants_turn() => NextTurn::Again,
+            Ok(()) => next,
+            Err(_) => NextTurn::Close,
+        }
+    }
+
+    /// Whether something waits for nothing but its next turn.
+    fn wants_turn(&self) -> bool {
+        let has_commands = || self.io().is_some_and(Commands::wants_turn);
+        self.queue.wants_turn() || has_commands()
+    }
+
+    /// Sends all that is queued, as far as the socket takes it. Buffers that have left may be what others wait for.
+    fn flush(&mut self, env: &mut Environment<'_>) -> io::Result<()> {
+        loop {
+            let left_bytes = self.queue.flush(env.ring, env.pool, env.now)?;
+            let Role::Io(commands) = &mut self.role else { return Ok(()) };
+            commands.buffers_left(left_bytes);
+            if left_bytes == 0 {
+                return Ok(());
+            }
+            self.pump(env);
+        }
+    }
+
+    /// Ends the connection as the specification wants it: a termination request, then the end of the stream.
+    fn terminate(&mut self, error: &DecodeError, header: &[u8], env: &mut Environment<'_>) -> NextTurn {
+        observe(Observation::ProtocolViolation);
+        tracing::info!(%error, peer = %self.peer, "protocol violation by a host; closing the connection");
+        self.queue.terminate(error, header, env.now);
+        self.stop(env.pool);
+        self.flush_or_close(env, NextTurn::Again)
+    }
+
+    /// Nothing of its commands goes on any longer but what others still work for.
+    pub(super) fn stop(&mut self, pool: &mut BufferPool) {
+        if let Role::Io(commands) = &mut self.role {
+            commands.stop(pool);
+        }
+    }
+
+    /// Looks after what depends on time; whether something came since the last look.
+    pub(super) fn sweep(&mut self) -> bool {
+        if let Role::Io(commands) = &mut self.role {
+            commands.trim_throttles();
+        }
+        self.queue.take_heard()
+    }
+}

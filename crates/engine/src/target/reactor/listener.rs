@@ -1,0 +1,316 @@
+//! Accepts connections on a thread of its own and gives each to the reactor that has the fewest.
+//! It says nothing to hosts; the handshake is the reactor's.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::limits::{CONNECTIONS_PER_REACTOR_MAX, HALF_OPEN_ACCEPTED_MAX, PORTS_MAX};
+use crate::ring::channel::{Receiver, Sender, channel};
+use crate::ring::thread::{self, JoinHandle};
+use crate::ring::{Engine, Event, Ring, RingOptions, Socket, Vital, Waker, core};
+use crate::target::TargetError;
+use crate::target::config::PortConfig;
+use crate::target::fabric::Fabric;
+use crate::target::messaging::{Arrival, Message};
+use crate::transport::congestion;
+use crate::transport::tcp::{self, ListenOptions, TcpListener};
+
+/// Connections the system may keep for us to accept.
+const BACKLOG: i32 = 4096;
+/// How long to wait when the system has no descriptors or memory for another connection: reactors need less to give up some that
+/// are not queues yet.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
+/// How long the administrator waits for the thread to have taken a change.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An address that is listened on.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    port: u16,
+    socket: TcpListener,
+}
+
+impl Listening {
+    /// Begins to listen as this port is to.
+    pub(crate) fn open(port: &PortConfig) -> Result<Self, TargetError> {
+        let address = port.address;
+        let congestion = congestion::choice(port.congestion.as_deref());
+        let options = ListenOptions { transport: port.transport, congestion, backlog: BACKLOG };
+        let failed = |source| TargetError::Listen { address, source };
+        Ok(Self { port: port.id, socket: tcp::listen(address, &options).map_err(failed)? })
+    }
+
+    /// The address with the real service.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.socket.address()
+    }
+}
+
+/// What becomes of ports.
+#[derive(Debug, Default)]
+pub(crate) struct PortChange {
+    /// The numbers of those that close.
+    pub(crate) close: Vec<u16>,
+    /// Those that open.
+    pub(crate) open: Vec<Listening>,
+    /// Those that give connections another congestion control: it, or the system's, by the ports' numbers.
+    pub(crate) congestion: Vec<(u16, Option<String>)>,
+}
+
+impl PortChange {
+    fn is_empty(&self) -> bool {
+        self.close.is_empty() && self.open.is_empty() && self.congestion.is_empty()
+    }
+}
+
+/// News for the thread.
+enum News {
+    /// Ports close, open, and change; the sender learns when it is so.
+    Change { change: PortChange, done: Sender<()> },
+    /// Its end.
+    Stop,
+}
+
+/// The thread that accepts.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    news: Sender<News>,
+    waker: Waker,
+    thread: JoinHandle<()>,
+}
+
+impl Listener {
+    pub(crate) fn start(sockets: Vec<Listening>, fabric: Arc<Fabric>) -> io::Result<Self> {
+        let (news, inbox) = channel();
+        let (sender, receiver) = channel();
+        let thread = thread::Builder::new().name("listener".to_owned()).spawn(move || {
+            let _vital = Vital::begin();
+            // Accepting is rare: epoll without polling does, and leaves io_uring to the reactors.
+            let ring = Ring::new(RingOptions { engine: Engine::Epoll, poll_us_max: 0 });
+            match ring {
+                Ok(ring) => {
+                    let _ = sender.send(Ok(ring.waker()));
+                    Accepting::new(ring, fabric, inbox).run(sockets);
+                }
+                Err(error) => {
+                    let _ = sender.send(Err(error));
+                }
+            }
+        })?;
+        let waker = receiver.recv().map_err(|_| io::Error::other("the listener's thread ended"))??;
+        Ok(Self { news, waker, thread })
+    }
+
+    /// Closes, opens and changes ports.
+    pub(crate) fn change(&self, change: PortChange) {
+        if change.is_empty() {
+            return;
+        }
+        let (done, is_done) = channel();
+        if self.news.send(News::Change { change, done }).is_ok() {
+            self.waker.wake();
+            let _ = is_done.recv_timeout(CHANGE_TIMEOUT);
+        }
+    }
+
+    /// Stops accepting, and closes the addresses.
+    pub(crate) fn stop(self) {
+        let _ = self.news.send(News::Stop);
+        self.waker.wake();
+        let _ = self.thread.join();
+    }
+}
+
+/// The thread from inside. A port's token is its place.
+struct Accepting {
+    ring: Ring,
+    fabric: Arc<Fabric>,
+    news: Receiver<News>,
+    ports: Vec<Option<Listening>>,
+    /// Given up for a moment when the system has no other descriptor left, to tell a host so.
+    spare: Option<OwnedFd>,
+}
+
+impl Accepting {
+    fn new(ring: Ring, fabric: Arc<Fabric>, news: Receiver<News>) -> Self {
+        Self { ring, fabric, news, ports: Vec::new(), spare: core::spare_descriptor() }
+    }
+
+    fn run(mut self, sockets: Vec<Listening>) {
+        self.open(sockets);
+        let mut events = Vec::new();
+        let mut pause = None;
+        loop {
+            if let Err(error) = self.ring.wait(pause, &mut events) {
+                tracing::error!(%error, "accepting ends");
+                return;
+            }
+            // After a pause every address is tried, since its edge is gone.
+            let mut tokens: Vec<usize> = Vec::new();
+            for event in events.drain(..) {
+                match event {
+                    Event::Ready { token, .. } => tokens.push(token as usize),
+                    Event::Woken => {}
+                    Event::Stored { .. } => {}
+                }
+            }
+            if !self.take_news() {
+                return;
+            }
+            if pause.take().is_some() {
+                tokens = (0..self.ports.len()).collect();
+            }
+            for token in tokens {
+                if self.accept_from(token).is_err() {
+                    pause = Some(EXHAUSTED_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Does what was sent; whether the thread goes on.
+    fn take_news(&mut self) -> bool {
+        while let Ok(news) = self.news.try_recv() {
+            match news {
+                News::Change { change, done } => {
+                    self.close(&change.close);
+                    self.set_congestion(&change.congestion);
+                    self.open(change.open);
+                    let _ = done.send(());
+                }
+                News::Stop => return false,
+            }
+        }
+        true
+    }
+
+    fn close(&mut self, ports: &[u16]) {
+        for token in 0..self.ports.len() {
+            if self.ports[token].as_ref().is_some_and(|listening| ports.contains(&listening.port))
+                && let Some(listening) = self.ports[token].take()
+            {
+                self.ring.unwatch(&listening.socket, token as u32);
+            }
+        }
+    }
+
+    fn set_congestion(&self, ports: &[(u16, Option<String>)]) {
+        for listening in self.ports.iter().flatten() {
+            let Some((_, name)) = ports.iter().find(|(port, _)| *port == listening.port) else { continue };
+            if let Err(error) = listening.socket.set_congestion(name.as_deref()) {
+                tracing::warn!(address = %listening.address(), %error, "a port keeps its congestion control");
+            }
+        }
+    }
+
+    fn open(&mut self, sockets: Vec<Listening>) {
+        for listening in sockets {
+            let free = self.ports.iter().position(Option::is_none);
+            let token = free.unwrap_or(self.ports.len());
+            debug_assert!(token < 2 * PORTS_MAX, "ports are counted by the configuration");
+            if let Err(error) = self.ring.watch(&listening.socket, token as u32) {
+                tracing::error!(address = %listening.address(), %error, "cannot accept connections");
+            }
+            match free {
+                Some(token) => self.ports[token] = Some(listening),
+                None => self.ports.push(Some(listening)),
+            }
+            // Somebody may have come before it was watched.
+            let _ = self.accept_from(token);
+        }
+    }
+
+    /// Accepts all that wait on one address; an error when there is no use in going on at once.
+    fn accept_from(&mut self, token: usize) -> io::Result<()> {
+        loop {
+            let Some(Some(listening)) = self.ports.get(token) else { return Ok(()) };
+            match listening.socket.accept() {
+                Ok((socket, peer)) => place(socket, peer, listening.port, &self.fabric),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if is_exhausted(&error) => {
+                    // Whoever has only opened a connection makes room for the next.
+                    if self.fabric.mailboxes().all().iter().any(|reactor| reactor.half_open() > 0) {
+                        self.fabric.tell_reactors(|| Message::MakeRoom);
+                        return Err(error);
+                    }
+                    tracing::warn!(%error, "no room for another connection; it is refused");
+                    // A host that hears nothing waits for its time-out; one that is refused knows at once.
+                    self.spare = None;
+                    let refused = listening.socket.accept().is_ok();
+                    self.spare = core::spare_descriptor();
+                    if !refused {
+                        return Err(error);
+                    }
+                }
+                Err(error) if is_of_peer(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection cannot be accepted; tried again in a moment");
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the error is of one connection, whose peer gave up before it was accepted, or which the network or a firewall has ended:
+/// accept(2) has taken it off, and the next may be in order.
+fn is_of_peer(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EPROTO
+                | libc::EPERM
+                | libc::ENETDOWN
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH
+        )
+    )
+}
+
+fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+fn place(socket: Socket, peer: SocketAddr, port: u16, fabric: &Fabric) {
+    let Some(reactor) = fabric.mailboxes().all().iter().min_by_key(|reactor| reactor.connections()) else {
+        return;
+    };
+    // What is half open takes no place from others: its reactor gives it up for those that come.
+    let (all, half_open) = (reactor.connections(), reactor.half_open());
+    if all.saturating_sub(half_open) >= CONNECTIONS_PER_REACTOR_MAX {
+        let limit = CONNECTIONS_PER_REACTOR_MAX;
+        tracing::warn!(%peer, limit, "too many queues on each reactor; a connection is refused");
+    } else if half_open < HALF_OPEN_ACCEPTED_MAX {
+        reactor.count_connection();
+        reactor.send(Message::Connection(Arrival { socket, port, peer }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_of_one_connection_go_on_at_once() {
+        let is = |number, judge: fn(&io::Error) -> bool| judge(&io::Error::from_raw_os_error(number));
+        for number in [libc::ECONNABORTED, libc::EPROTO, libc::EPERM] {
+            assert!(is(number, is_of_peer) && !is(number, is_exhausted));
+        }
+        for number in [libc::EMFILE, libc::ENOMEM] {
+            assert!(!is(number, is_of_peer) && is(number, is_exhausted));
+        }
+        // The next call would say the same.
+        for number in [libc::EBADF, libc::EINVAL, libc::ENOTSOCK, libc::EFAULT] {
+            assert!(!is(number, is_of_peer) && !is(number, is_exhausted));
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Threads that serve queues, and the one that listens.
+
+mod cache_flush;
+mod connect;
+mod connection;
+mod event_loop;
+mod half_open;
+mod listener;
+mod orphaned_slots;
+mod reactor;
+mod role;
+
+pub(crate) use listener::{Listener, Listening, PortChange};
+pub(crate) use reactor::Reactor;
+pub use reactor::{ReactorMetrics, ReactorStatus};

@@ -1,0 +1,231 @@
+//! What a target has done and has now, added up from the counters of all reactors when somebody asks. How it is written
+//! for Prometheus is in `exposition`; who is connected, by name, is also in `status`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::backend::Backend;
+use crate::limits::{METRICS_NAMESPACES_MAX, METRICS_QUEUES_MAX};
+use crate::ring;
+use crate::target::config::{FabricConfig, GroupState};
+use crate::target::fabric::Fabric;
+use crate::target::reactor::{Reactor, ReactorMetrics};
+use crate::target::served::Subsystem;
+use crate::target::telemetry::{Histogram, NamespaceCounts, Operation, Peculiarity, QueueMetrics};
+
+/// A running target's numbers at one moment. What is counted never falls while its subsystem is configured: queues,
+/// controllers and namespaces may come and go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics {
+    /// When the target started.
+    pub started: SystemTime,
+    /// What was done, in the order of the configuration.
+    pub subsystems: Vec<SubsystemMetrics>,
+    /// Who is connected, in the order of the controllers' identifiers, those of discovery services too.
+    pub controllers: Vec<ControllerMetrics>,
+    /// Who serves.
+    pub reactors: Vec<ReactorMetrics>,
+    /// How often hosts got no controller or queue, by the rule in their way.
+    pub refusals: Vec<(&'static str, u64)>,
+    /// Discovery controllers that had to go, since others came.
+    pub discovery_ended: u64,
+    /// On how many connections hosts did something unusual that was accepted.
+    pub peculiarities: Vec<(Peculiarity, u64)>,
+    /// Namespaces beyond `limits::METRICS_NAMESPACES_MAX`, of which nothing is told.
+    pub namespaces_omitted: usize,
+    /// Queues beyond `limits::METRICS_QUEUES_MAX`, of which nothing is told.
+    pub queues_omitted: usize,
+}
+
+/// One subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubsystemMetrics {
+    /// Its name.
+    pub nqn: String,
+    /// The Command Quiesce Time that hosts are told.
+    pub command_quiesce: Duration,
+    /// The longest that an operation has been at its storage.
+    pub longest_operation: Duration,
+    /// Its namespaces in the order of their identifiers: those it has, and those that it had and hosts used.
+    /// Number 0 stands for the commands that named no namespace there is, if there were any.
+    pub namespaces: Vec<NamespaceMetrics>,
+}
+
+/// One namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceMetrics {
+    /// Its identifier.
+    pub nsid: u32,
+    /// Bytes it has, `None` when it is not there any more.
+    pub size_bytes: Option<u64>,
+    /// The state of its ANA group on each port it is found on.
+    pub access: Vec<(u16, GroupState)>,
+    /// Commands that went well: reads and writes always, the others when there were any.
+    pub operations: Vec<OperationMetrics>,
+    /// Commands that failed.
+    pub errors: Vec<ErrorMetrics>,
+    /// Errors of the storage, each of which made a command fail.
+    pub media_errors: u64,
+    /// Whether it refuses writes since its storage could not be synchronized; `None` when it is not there.
+    pub has_failed: Option<bool>,
+    /// What is at its storage; `None` when it is not there, or in memory.
+    pub storage: Option<StorageMetrics>,
+}
+
+/// What is at a namespace's storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StorageMetrics {
+    /// For how long the oldest operation is there; nothing when there is none.
+    pub oldest: Duration,
+    /// Operations that change blocks or synchronize them and outlived the Command Quiesce Time.
+    pub late_changes: u64,
+    /// Others that did.
+    pub late_others: u64,
+}
+
+/// The commands of one operation that went well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationMetrics {
+    /// Which operation.
+    pub operation: Operation,
+    /// Bytes that travelled with the commands in either direction, lists of ranges too.
+    pub bytes: u64,
+    /// From the round of the reactor in which a command was taken off the socket to the one in which its answer was
+    /// queued. What is answered in its own round takes no time here.
+    pub latency: Histogram,
+}
+
+impl OperationMetrics {
+    /// How many commands.
+    pub fn commands(&self) -> u64 {
+        self.latency.count()
+    }
+}
+
+/// The commands that failed with one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorMetrics {
+    /// Status type and code, without flags; `None` for all beyond the first `limits::STATUSES_COUNTED_MAX`.
+    pub status: Option<nvme::Status>,
+    /// How many commands.
+    pub commands: u64,
+}
+
+/// One controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerMetrics {
+    /// Its identifier (CNTLID).
+    pub cntlid: u16,
+    /// The subsystem's name.
+    pub subsystem: String,
+    /// The host's name.
+    pub host_nqn: String,
+    /// The port it came by.
+    pub port: u16,
+    /// Its I/O queues.
+    pub queues: Vec<QueueMetrics>,
+}
+
+impl Metrics {
+    /// The numbers of what serves `fabric` on `reactors` since `started`.
+    pub(crate) fn of(fabric: &Fabric, reactors: &[Reactor], started: SystemTime) -> Self {
+        let directory = fabric.directory();
+        let mut metrics = Self {
+            started,
+            subsystems: Vec::with_capacity(directory.subsystems.len()),
+            controllers: Vec::new(),
+            reactors: reactors.iter().map(Reactor::metrics).collect(),
+            refusals: fabric.refusals.read().to_vec(),
+            discovery_ended: fabric.refusals.discovery_ended(),
+            peculiarities: fabric.peculiarities.counts(),
+            namespaces_omitted: 0,
+            queues_omitted: 0,
+        };
+        let mut namespaces_left = METRICS_NAMESPACES_MAX;
+        for subsystem in &directory.subsystems {
+            let mut namespaces = namespaces_of(subsystem, &directory.config);
+            metrics.namespaces_omitted += namespaces.len().saturating_sub(namespaces_left);
+            namespaces.truncate(namespaces_left);
+            namespaces_left -= namespaces.len();
+            metrics.subsystems.push(SubsystemMetrics {
+                nqn: subsystem.nqn.clone(),
+                command_quiesce: subsystem.quiesce.told(),
+                longest_operation: subsystem.quiesce.longest(),
+                namespaces,
+            });
+        }
+        let mut queues_left = METRICS_QUEUES_MAX;
+        for controller in fabric.controllers() {
+            let mut queues: Vec<QueueMetrics> = controller.meters.living();
+            metrics.queues_omitted += queues.len().saturating_sub(queues_left);
+            queues.truncate(queues_left);
+            queues_left -= queues.len();
+            metrics.controllers.push(ControllerMetrics {
+                cntlid: controller.id,
+                subsystem: controller.subsystem.nqn.clone(),
+                host_nqn: controller.host.nqn.clone(),
+                port: controller.port,
+                queues,
+            });
+        }
+        metrics
+    }
+}
+
+/// The namespaces a subsystem has, and those of which something was counted.
+fn namespaces_of(subsystem: &Arc<Subsystem>, fabric: &FabricConfig) -> Vec<NamespaceMetrics> {
+    let now = ring::now();
+    let mut counted = subsystem.counters.by_namespace();
+    let state = subsystem.state();
+    let ports: Vec<u16> =
+        fabric.ports.iter().filter(|port| state.config.is_on(port)).map(|port| port.id).collect();
+    let groups: BTreeMap<u32, u32> =
+        state.config.namespaces.iter().map(|config| (config.nsid, config.ana_group)).collect();
+    let nsids: BTreeSet<u32> = counted.keys().chain(state.namespaces.keys()).copied().collect();
+    let namespaces = nsids.into_iter().map(|nsid| {
+        let open = state.namespaces.get(&nsid);
+        let group = open.and_then(|_| groups.get(&nsid));
+        let access = group
+            .map(|group| ports.iter().map(|port| (*port, state.config.group_state(*group, *port))).collect());
+        let counts = counted.remove(&nsid).unwrap_or_default();
+        NamespaceMetrics {
+            nsid,
+            size_bytes: open.map(|namespace| namespace.blocks() << namespace.block_shift()),
+            access: access.unwrap_or_default(),
+            operations: operations_of(nsid, &counts),
+            errors: errors_of(&counts),
+            media_errors: counts.media_errors,
+            has_failed: open.map(|namespace| namespace.has_failed()),
+            storage: open.filter(|open| matches!(*open.backend, Backend::Device(_))).map(|_| {
+                StorageMetrics {
+                    oldest: counts.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest)),
+                    late_changes: counts.late_changes,
+                    late_others: counts.late_others,
+                }
+            }),
+        }
+    });
+    namespaces.collect()
+}
+
+fn operations_of(nsid: u32, counts: &NamespaceCounts) -> Vec<OperationMetrics> {
+    let operations = Operation::ALL.into_iter().zip(&counts.operations);
+    let all = operations.map(|(operation, counts)| OperationMetrics {
+        operation,
+        bytes: counts.bytes,
+        latency: counts.latency,
+    });
+    // A rate needs the number from before the first command; nearly every namespace is read and written some day.
+    let is_usual = |operation| nsid > 0 && matches!(operation, Operation::Read | Operation::Write);
+    all.filter(|metrics| is_usual(metrics.operation) || metrics.commands() > 0).collect()
+}
+
+fn errors_of(counts: &NamespaceCounts) -> Vec<ErrorMetrics> {
+    let known = counts.statuses.iter().map(|(status, commands)| ErrorMetrics {
+        status: Some(nvme::Status::from_bits(*status)),
+        commands: *commands,
+    });
+    let other = ErrorMetrics { status: None, commands: counts.other_statuses };
+    known.chain((other.commands > 0).then_some(other)).collect()
+}

@@ -1,0 +1,177 @@
+//! What a running target tells of itself: its ports, its controllers with their queues, its reactors.
+//! It is a snapshot, made when somebody asks; what was served is in `metrics`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use crate::backend::SyncFailure;
+use crate::ring::{self};
+use crate::target::config::{CommandQuiesce, PortConfig};
+use crate::target::controller::ControllerStatus;
+use crate::target::fabric::{Fabric, Quotas};
+use crate::target::reactor::ReactorStatus;
+use crate::target::telemetry::Peculiarity;
+use crate::transport::Transport;
+
+/// A running target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Status")]
+pub struct TargetStatus {
+    /// Where it listens.
+    pub ports: Vec<PortStatus>,
+    /// Its subsystems, in the order of the configuration.
+    pub subsystems: Vec<SubsystemStatus>,
+    /// What it serves, in the order of the configuration.
+    pub namespaces: Vec<NamespaceStatus>,
+    /// Who is connected, in the order of the controllers' identifiers.
+    pub controllers: Vec<ControllerStatus>,
+    /// Who serves.
+    pub reactors: Vec<ReactorStatus>,
+    /// How much one host may take, and one network.
+    pub quotas: Quotas,
+    /// How often hosts got no controller or queue, by the rule in their way.
+    pub refusals: BTreeMap<&'static str, u64>,
+    /// On how many connections hosts did something unusual that was accepted, by its name; without what nobody has done.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub peculiarities: BTreeMap<&'static str, u64>,
+}
+
+/// What is to be told of what was counted.
+pub(crate) fn told(counts: Vec<(Peculiarity, u64)>) -> BTreeMap<&'static str, u64> {
+    let seen = counts.into_iter().filter(|(_, connections)| *connections > 0);
+    seen.map(|(peculiarity, connections)| (peculiarity.name(), connections)).collect()
+}
+
+/// An address the target listens on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct PortStatus {
+    /// Its number.
+    pub id: u16,
+    /// The address with the real service.
+    pub address: SocketAddr,
+    /// What carries its connections, where the hosts have it too.
+    pub transport: Transport,
+}
+
+impl PortStatus {
+    pub(crate) const fn of(port: &PortConfig) -> Self {
+        Self { id: port.id, address: port.address, transport: port.transport }
+    }
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct SubsystemStatus {
+    /// Its name.
+    pub nqn: String,
+    /// The Command Quiesce Time that hosts are told, in milliseconds.
+    pub command_quiesce_ms: u16,
+    /// Where that comes from.
+    pub command_quiesce: CommandQuiesce,
+    /// The longest that an operation has been at its storage, in milliseconds.
+    pub longest_operation_ms: u64,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct NamespaceStatus {
+    /// The subsystem's name.
+    pub subsystem: String,
+    /// Its identifier.
+    pub nsid: u32,
+    /// How it is.
+    pub state: NamespaceState,
+    /// Why it is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether a power failure may leave a block with parts of two writes.
+    pub may_tear: bool,
+    /// For how long the oldest operation is at its storage, in milliseconds; 0 without one.
+    pub oldest_operation_ms: u64,
+    /// Operations that are at its storage now and have outlived the Command Quiesce Time.
+    pub late_operations: u64,
+}
+
+/// How a namespace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NamespaceState {
+    /// It does what it is for.
+    Ready,
+    /// Its storage could not be synchronized: it is read, and neither written nor flushed until it is opened anew.
+    Failed,
+    /// Its image is not to be had for now.
+    Absent,
+}
+
+/// A namespace that refuses writes, since its storage could not be synchronized.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceFailure {
+    /// The subsystem's name.
+    pub nqn: String,
+    /// The namespace.
+    pub nsid: u32,
+    /// What has failed.
+    pub failure: SyncFailure,
+}
+
+/// All subsystems.
+pub(crate) fn subsystems(fabric: &Fabric) -> Vec<SubsystemStatus> {
+    let directory = fabric.directory();
+    let subsystems = directory.subsystems.iter().map(|subsystem| SubsystemStatus {
+        nqn: subsystem.nqn.clone(),
+        command_quiesce_ms: subsystem.quiesce.told_ms(),
+        command_quiesce: subsystem.state().config.command_quiesce,
+        longest_operation_ms: subsystem.quiesce.longest().as_millis() as u64,
+    });
+    subsystems.collect()
+}
+
+/// All namespaces that are configured.
+pub(crate) fn namespaces(fabric: &Fabric) -> Vec<NamespaceStatus> {
+    let (directory, absent) = (fabric.directory(), fabric.absent());
+    let mut namespaces = Vec::new();
+    let now = ring::now();
+    for subsystem in &directory.subsystems {
+        let (state, counted) = (subsystem.state(), subsystem.counters.by_namespace());
+        for config in &state.config.namespaces {
+            let missing = absent.iter().find(|known| known.nqn == subsystem.nqn && known.nsid == config.nsid);
+            let open = state.namespaces.get(&config.nsid);
+            let failure = open
+                .filter(|open| open.has_failed())
+                .and_then(|open| Some(format!("{} on {}", open.backend.failure()?, open.backend.place())));
+            let (state, reason) = match (failure, missing) {
+                (Some(failure), _) => (NamespaceState::Failed, Some(failure)),
+                (None, Some(missing)) => (NamespaceState::Absent, Some(missing.reason.clone())),
+                (None, None) => (NamespaceState::Ready, None),
+            };
+            let may_tear = open.is_some_and(|open| !open.backend.keeps_blocks_whole(config.block_size));
+            let oldest = counted.get(&config.nsid).and_then(|counts| counts.oldest);
+            namespaces.push(NamespaceStatus {
+                subsystem: subsystem.nqn.clone(),
+                nsid: config.nsid,
+                state,
+                reason,
+                may_tear,
+                oldest_operation_ms: oldest.map_or(0, |oldest| now.since(oldest).as_millis() as u64),
+                late_operations: open.map_or(0, |open| open.lateness.under_way()),
+            });
+        }
+    }
+    namespaces
+}
+
+/// The namespaces that have failed.
+pub(crate) fn failures(fabric: &Fabric) -> Vec<NamespaceFailure> {
+    let directory = fabric.directory();
+    let all = directory.subsystems.iter().flat_map(|subsystem| subsystem.namespaces());
+    let failed = all.filter(|namespace| namespace.has_failed());
+    let failures = failed.filter_map(|namespace| {
+        let (nqn, nsid, failure) =
+            (namespace.nqn.clone(), namespace.nsid, namespace.backend.failure()?.clone());
+        Some(NamespaceFailure { nqn, nsid, failure })
+    });
+    failures.collect()
+}

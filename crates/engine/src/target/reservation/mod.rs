@@ -1,0 +1,11 @@
+//! Reservations: their state, what is kept of them, and what hosts are told. Who may ask is decided elsewhere.
+
+mod file;
+mod log;
+mod state;
+
+pub(crate) use file::ReservationDirectory;
+pub(crate) use log::ReservationLog;
+pub(crate) use state::{Access, Acquire, HostId, Outcome, Register, Release, ReservationView, Reservations};
+#[cfg(test)]
+pub(crate) use state::{Registrant, Reservation};

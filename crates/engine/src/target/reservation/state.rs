@@ -1,0 +1,515 @@
+//! Reservations of one namespace (Base 8.1.22): who is registered, who holds it, and who may read and write
+//! meanwhile. It is a state machine and nothing else: sending notices, aborting commands and keeping the
+//! state are its caller's.
+
+use nvme::Status;
+use nvme::command::io_opcode;
+use nvme::log_page::ReservationNotification;
+use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReleaseAction, ReservationType};
+
+/// Hosts registered with one namespace: more than any cluster shares one among, and few enough for the data
+/// path to find one of them in eight comparisons, and for a report of 16 KiB.
+pub(crate) const REGISTRANTS_MAX: usize = 255;
+
+/// A host's 128-bit identifier (HOSTID). Reservations belong to hosts, not to controllers.
+pub(crate) type HostId = [u8; 16];
+
+/// A host that is registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Registrant {
+    pub(crate) host_id: HostId,
+    /// The host's name when it registered. No other may use its identifier as long as it is registered.
+    pub(crate) host_nqn: String,
+    /// Its reservation key (RKEY), never 0.
+    pub(crate) key: u64,
+}
+
+/// A reservation that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reservation {
+    pub(crate) kind: ReservationType,
+    /// The one holder, or `None` where every registrant is one.
+    pub(crate) holder: Option<HostId>,
+}
+
+impl Reservation {
+    fn new(kind: ReservationType, host_id: HostId) -> Self {
+        Self { kind, holder: (!kind.all_registrants()).then_some(host_id) }
+    }
+}
+
+/// What a Reservation Register command asks (Base 7.6).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Register {
+    pub(crate) action: RegisterAction,
+    pub(crate) ignore_existing_key: bool,
+    pub(crate) persistence: PersistenceChange,
+    pub(crate) current_key: u64,
+    pub(crate) new_key: u64,
+}
+
+/// What a Reservation Acquire command asks (Base 7.5).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Acquire {
+    pub(crate) action: AcquireAction,
+    pub(crate) ignore_existing_key: bool,
+    pub(crate) kind: ReservationType,
+    pub(crate) current_key: u64,
+    pub(crate) preempt_key: u64,
+}
+
+/// What a Reservation Release command asks (Base 7.7).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Release {
+    pub(crate) action: ReleaseAction,
+    pub(crate) ignore_existing_key: bool,
+    /// The type that is released. Clear does not look at it, so it may be none there.
+    pub(crate) kind: Option<ReservationType>,
+    pub(crate) current_key: u64,
+}
+
+/// What follows from a command that succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Who is told what. The host that sent the command is never among them.
+    pub(crate) notices: Vec<(HostId, ReservationNotification)>,
+    /// Whose commands on this namespace are aborted before the command completes. The host that sent it keeps
+    /// its own.
+    pub(crate) aborts: Vec<HostId>,
+    /// Whether anything is different now, so that it has to be kept and the view published anew.
+    pub(crate) changed: bool,
+}
+
+/// How a command touches a namespace, as far as reservations care (Base 8.1.22, command behavior in the
+/// presence of a reservation). Who may write may read, so Copy within one namespace is a write; from another
+/// one, it reads there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// The read command group.
+    Read,
+    /// The write command group. Namespace Management and Namespace Attachment are in it.
+    Write,
+}
+
+impl Access {
+    /// How the I/O command with this opcode touches its namespace. `None` is for commands that never conflict
+    /// here; the reservation commands are among them, since they have rules of their own.
+    pub(crate) const fn of_io(opcode: u8) -> Option<Self> {
+        match opcode {
+            io_opcode::READ | io_opcode::COMPARE | io_opcode::VERIFY => Some(Self::Read),
+            io_opcode::WRITE
+            | io_opcode::WRITE_ZEROES
+            | io_opcode::WRITE_UNCORRECTABLE
+            | io_opcode::DATASET_MANAGEMENT
+            | io_opcode::COPY
+            | io_opcode::FLUSH => Some(Self::Write),
+            _ => None,
+        }
+    }
+}
+
+/// Registrations and the reservation of one namespace.
+///
+/// A command either fails and changes nothing, or succeeds as a whole. It is cheap to clone, so that a caller
+/// who has to keep the state can try a command on a clone, keep that, and put it in place only then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reservations {
+    generation: u32,
+    registrants: Vec<Registrant>,
+    reservation: Option<Reservation>,
+    persists: bool,
+}
+
+impl Reservations {
+    /// The state that was kept before.
+    ///
+    /// # Errors
+    /// What no sequence of commands could have led to, in words.
+    pub(crate) fn restore(
+        generation: u32,
+        registrants: Vec<Registrant>,
+        reservation: Option<Reservation>,
+        persists: bool,
+    ) -> Result<Self, &'static str> {
+        if registrants.len() > REGISTRANTS_MAX {
+            return Err("it has more registrants than a namespace may have");
+        }
+        if registrants.iter().any(|registrant| registrant.key == 0) {
+            return Err("a registrant has the key 0");
+        }
+        let twice = |(at, one): (usize, &Registrant)| {
+            registrants[..at].iter().any(|other| other.host_id == one.host_id)
+        };
+        if registrants.iter().enumerate().any(twice) {
+            return Err("a host is registered twice");
+        }
+        if let Some(Reservation { kind, holder }) = reservation {
+            let is_registered =
+                |host_id: HostId| registrants.iter().any(|registrant| registrant.host_id == host_id);
+            match holder {
+                _ if holder.is_none() != kind.all_registrants() => {
+                    return Err("the reservation's holder does not fit its type");
+                }
+                Some(holder) if !is_registered(holder) => return Err("the holder is not registered"),
+                None if registrants.is_empty() => return Err("a reservation is held by nobody"),
+                _ => {}
+            }
+        }
+        Ok(Self { generation, registrants, reservation, persists })
+    }
+
+    /// How often registrations changed (GEN); it wraps.
+    pub(crate) const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The reservation, if one is held.
+    pub(crate) const fn reservation(&self) -> Option<Reservation> {
+        self.reservation
+    }
+
+    /// Whether registrations and reservation outlive a loss of power (PTPL).
+    pub(crate) const fn persists(&self) -> bool {
+        self.persists
+    }
+
+    /// Who is registered, in the order in which they came.
+    pub(crate) fn registrants(&self) -> &[Registrant] {
+        &self.registrants
+    }
+
+    /// What a Reservation Report says of the registrants (Base 7.8): each once for each of its controllers, of which
+    /// `controller_ids` knows those that there are now.
+    pub(crate) fn reported(
+        &self,
+        controller_ids: impl Fn(&HostId) -> Vec<u16>,
+    ) -> Vec<nvme::reservation::Registrant> {
+        let mut reported = Vec::with_capacity(self.registrants.len());
+        for registrant in &self.registrants {
+            let mut controller_ids = controller_ids(&registrant.host_id);
+            if controller_ids.is_empty() {
+                controller_ids.push(nvme::reservation::Registrant::NO_CONTROLLER);
+            }
+            reported.extend(controller_ids.into_iter().map(|controller_id| nvme::reservation::Registrant {
+                controller_id,
+                holds: self.holds(&registrant.host_id),
+                host_id: registrant.host_id,
+                key: registrant.key,
+            }));
+        }
+        reported
+    }
+
+    /// Whether the host holds the reservation, alone or with all registrants.
+    pub(crate) fn holds(&self, host_id: &HostId) -> bool {
+        self.reservation.is_some_and(|reservation| match reservation.holder {
+            Some(holder) => holder == *host_id,
+            None => self.is_registered(host_id),
+        })
+    }
+
+    /// The name under which another host than `host_nqn` is registered by this identifier, if one is.
+    pub(crate) fn other_name(&self, host_id: &HostId, host_nqn: &str) -> Option<&str> {
+        self.registrant(host_id).map(|registrant| &*registrant.host_nqn).filter(|name| *name != host_nqn)
+    }
+
+    /// Whether the host is registered.
+    pub(crate) fn is_registered(&self, host_id: &HostId) -> bool {
+        self.registrant(host_id).is_some()
+    }
+
+    /// Whether the reservation forbids the host this access; the data path asks a `ReservationView` instead.
+    #[cfg(test)]
+    pub(crate) fn conflicts(&self, host_id: &HostId, access: Access) -> bool {
+        let Some(Reservation { kind, .. }) = self.reservation else { return false };
+        let may_use =
+            if admits_registrants(kind) { self.is_registered(host_id) } else { self.holds(host_id) };
+        !may_use && (access == Access::Write || !kind.is_write_exclusive())
+    }
+
+    /// What the data path asks, or `None` while there is no reservation and nothing to ask.
+    pub(crate) fn view(&self) -> Option<ReservationView> {
+        let Reservation { kind, holder } = self.reservation?;
+        let mut users: Vec<HostId> = match holder {
+            Some(holder) if !admits_registrants(kind) => vec![holder],
+            _ => self.registrants.iter().map(|registrant| registrant.host_id).collect(),
+        };
+        users.sort_unstable();
+        Some(ReservationView { excludes_readers: !kind.is_write_exclusive(), users: users.into() })
+    }
+
+    /// Sets whether the state outlives a loss of power, as the Reservation Persistence feature does .
+    /// Whether that is a change.
+    pub(crate) fn set_persists(&mut self, persists: bool) -> bool {
+        std::mem::replace(&mut self.persists, persists) != persists
+    }
+
+    /// Executes a Reservation Register command (Base 7.6). A caller that cannot keep anything refuses a
+    /// command that turns persistence on beforehand.
+    ///
+    /// # Errors
+    /// Reservation Conflict for a key or a host that does not fit, Invalid Field for the key 0, Internal
+    /// Error when `REGISTRANTS_MAX` hosts are registered.
+    pub(crate) fn register(
+        &mut self,
+        host_id: HostId,
+        host_nqn: &str,
+        command: &Register,
+    ) -> Result<Outcome, Status> {
+        let mut outcome = Outcome { changed: true, ..Outcome::default() };
+        let registered = self.registrant(&host_id).map(|registrant| registrant.key);
+        let key_fits = |key: u64| command.ignore_existing_key || key == command.current_key;
+        match command.action {
+            RegisterAction::Register | RegisterAction::Replace if command.new_key == 0 => {
+                return Err(Status::INVALID_FIELD.do_not_retry());
+            }
+            RegisterAction::Register => match registered {
+                None => self.add(host_id, host_nqn, command.new_key)?,
+                // To register once more with the same key is no error, so that a host may repeat itself.
+                Some(key) if key == command.new_key => {}
+                Some(_) => return Err(conflict()),
+            },
+            RegisterAction::Replace => match registered {
+                Some(key) if key_fits(key) => self.replace_key(&host_id, command.new_key),
+                // Without regard to the key means without regard to whether there was one.
+                None if command.ignore_existing_key => self.add(host_id, host_nqn, command.new_key)?,
+                _ => return Err(conflict()),
+            },
+            RegisterAction::Unregister => {
+                if !registered.is_some_and(key_fits) {
+                    return Err(conflict());
+                }
+                // Where only the holder could use the namespace, nobody else was waiting to hear of it by
+                // registering.
+                if self.remove(&host_id).is_some_and(admits_registrants) {
+                    self.tell_others(&host_id, ReservationNotification::ReservationReleased, &mut outcome);
+                }
+            }
+        }
+        match command.persistence {
+            PersistenceChange::NoChange => {}
+            PersistenceChange::ClearOnPowerLoss => self.persists = false,
+            PersistenceChange::PersistThroughPowerLoss => self.persists = true,
+        }
+        self.generation = self.generation.wrapping_add(1);
+        Ok(outcome)
+    }
+
+    /// Executes a Reservation Acquire command (Base 7.5).
+    ///
+    /// # Errors
+    /// Reservation Conflict for a host that is not registered, a key that does not fit, or a reservation of
+    /// another holder or type; Invalid Field where the existing key would be ignored, or the key 0 is to be
+    /// preempted.
+    pub(crate) fn acquire(&mut self, host_id: HostId, command: &Acquire) -> Result<Outcome, Status> {
+        self.check_key(&host_id, command.ignore_existing_key, command.current_key)?;
+        match command.action {
+            AcquireAction::Acquire => self.take(host_id, command.kind),
+            AcquireAction::Preempt => self.preempt(host_id, command.kind, command.preempt_key),
+            AcquireAction::PreemptAndAbort => {
+                let mut outcome = self.preempt(host_id, command.kind, command.preempt_key)?;
+                let preempted = outcome
+                    .notices
+                    .iter()
+                    .filter(|(_, notice)| *notice == ReservationNotification::RegistrationPreempted);
+                outcome.aborts = preempted.map(|(host_id, _)| *host_id).collect();
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// Executes a Reservation Release command (Base 7.7).
+    ///
+    /// # Errors
+    /// Reservation Conflict for a host that is not registered or a key that does not fit; Invalid Field where
+    /// the existing key would be ignored, or the reservation has another type.
+    pub(crate) fn release(&mut self, host_id: HostId, command: &Release) -> Result<Outcome, Status> {
+        self.check_key(&host_id, command.ignore_existing_key, command.current_key)?;
+        let mut outcome = Outcome::default();
+        match command.action {
+            ReleaseAction::Release => {
+                // A host that lost the reservation meanwhile has what it wants, so that is no error.
+                let Some(held) = self.reservation.filter(|_| self.holds(&host_id)) else {
+                    return Ok(outcome);
+                };
+                if command.kind != Some(held.kind) {
+                    return Err(Status::INVALID_FIELD.do_not_retry());
+                }
+                self.reservation = None;
+                if admits_registrants(held.kind) {
+                    self.tell_others(&host_id, ReservationNotification::ReservationReleased, &mut outcome);
+                }
+            }
+            ReleaseAction::Clear => {
+                self.tell_others(&host_id, ReservationNotification::ReservationPreempted, &mut outcome);
+                self.registrants.clear();
+                self.reservation = None;
+                self.generation = self.generation.wrapping_add(1);
+            }
+        }
+        outcome.changed = true;
+        Ok(outcome)
+    }
+
+    fn take(&mut self, host_id: HostId, kind: ReservationType) -> Result<Outcome, Status> {
+        match self.reservation {
+            None => {
+                self.reservation = Some(Reservation::new(kind, host_id));
+                Ok(Outcome { changed: true, ..Outcome::default() })
+            }
+            Some(held) if held.kind == kind && self.holds(&host_id) => Ok(Outcome::default()),
+            Some(_) => Err(conflict()),
+        }
+    }
+
+    /// Takes registrations away, and with the holder's the reservation over (Base 8.1.22).
+    fn preempt(&mut self, host_id: HostId, kind: ReservationType, key: u64) -> Result<Outcome, Status> {
+        let takes_over = match self.reservation {
+            None => false,
+            Some(Reservation { holder: None, .. }) => key == 0,
+            Some(Reservation { holder: Some(_), .. }) if key == 0 => {
+                return Err(Status::INVALID_FIELD.do_not_retry());
+            }
+            Some(Reservation { holder: Some(holder), .. }) => {
+                self.registrant(&holder).is_some_and(|registrant| registrant.key == key)
+            }
+        };
+        // A host that takes over keeps its own registration, whatever its key. Otherwise it may preempt
+        // itself.
+        let is_preempted = |registrant: &Registrant| {
+            (registrant.key == key || key == 0) && !(takes_over && registrant.host_id == host_id)
+        };
+        let preempted: Vec<HostId> = self
+            .registrants
+            .iter()
+            .filter(|registrant| is_preempted(registrant))
+            .map(|registrant| registrant.host_id)
+            .collect();
+        if !takes_over && (preempted.is_empty() || key == 0) {
+            return Err(conflict());
+        }
+        let before = self.reservation;
+        for victim in &preempted {
+            self.remove(victim);
+        }
+        let mut outcome = Outcome { changed: true, ..Outcome::default() };
+        let others = preempted.iter().filter(|victim| **victim != host_id);
+        outcome
+            .notices
+            .extend(others.map(|victim| (*victim, ReservationNotification::RegistrationPreempted)));
+        if takes_over {
+            self.reservation = Some(Reservation::new(kind, host_id));
+            if before.is_some_and(|before| before.kind != kind) {
+                self.tell_others(&host_id, ReservationNotification::ReservationReleased, &mut outcome);
+            }
+        }
+        self.generation = self.generation.wrapping_add(1);
+        Ok(outcome)
+    }
+
+    fn registrant(&self, host_id: &HostId) -> Option<&Registrant> {
+        self.registrants.iter().find(|registrant| registrant.host_id == *host_id)
+    }
+
+    fn check_key(&self, host_id: &HostId, ignore_existing_key: bool, key: u64) -> Result<(), Status> {
+        if ignore_existing_key {
+            return Err(Status::INVALID_FIELD.do_not_retry());
+        }
+        match self.registrant(host_id) {
+            Some(registrant) if registrant.key == key => Ok(()),
+            _ => Err(conflict()),
+        }
+    }
+
+    fn add(&mut self, host_id: HostId, host_nqn: &str, key: u64) -> Result<(), Status> {
+        if self.registrants.len() >= REGISTRANTS_MAX {
+            return Err(Status::INTERNAL_ERROR);
+        }
+        self.registrants.push(Registrant { host_id, host_nqn: host_nqn.to_owned(), key });
+        Ok(())
+    }
+
+    fn replace_key(&mut self, host_id: &HostId, key: u64) {
+        for registrant in self.registrants.iter_mut().filter(|registrant| registrant.host_id == *host_id) {
+            registrant.key = key;
+        }
+    }
+
+    /// Takes a registrant off, and with the last one who held it the reservation, whose type that is.
+    fn remove(&mut self, host_id: &HostId) -> Option<ReservationType> {
+        self.registrants.retain(|registrant| registrant.host_id != *host_id);
+        let released = self.reservation.filter(|reservation| match reservation.holder {
+            Some(holder) => holder == *host_id,
+            None => self.registrants.is_empty(),
+        })?;
+        self.reservation = None;
+        Some(released.kind)
+    }
+
+    fn tell_others(&self, host_id: &HostId, notice: ReservationNotification, outcome: &mut Outcome) {
+        let others = self.registrants.iter().filter(|registrant| registrant.host_id != *host_id);
+        outcome.notices.extend(others.map(|registrant| (registrant.host_id, notice)));
+    }
+}
+
+/// Who may use a namespace while it is reserved: an immutable excerpt for the data path, which shares it and
+/// asks it only while there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReservationView {
+    excludes_readers: bool,
+    /// Who may do everything, sorted.
+    users: Box<[HostId]>,
+}
+
+/// What one host may do to a reserved namespace. A queue has one host, so it may keep this until another view
+/// comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gate {
+    pub(crate) allows_read: bool,
+    pub(crate) allows_write: bool,
+}
+
+impl Gate {
+    /// What every host may do to a namespace without a reservation.
+    #[cfg(test)]
+    pub(crate) const OPEN: Self = Self { allows_read: true, allows_write: true };
+
+    /// Whether a command with this access passes.
+    pub(crate) const fn allows(self, access: Access) -> bool {
+        match access {
+            Access::Read => self.allows_read,
+            Access::Write => self.allows_write,
+        }
+    }
+}
+
+impl ReservationView {
+    /// Whether the host may read.
+    pub(crate) fn allows_read(&self, host_id: &HostId) -> bool {
+        !self.excludes_readers || self.allows_write(host_id)
+    }
+
+    /// Whether the host may write.
+    pub(crate) fn allows_write(&self, host_id: &HostId) -> bool {
+        self.users.binary_search(host_id).is_ok()
+    }
+
+    /// Both, to be kept by a queue of this host.
+    pub(crate) fn gate(&self, host_id: &HostId) -> Gate {
+        Gate { allows_read: self.allows_read(host_id), allows_write: self.allows_write(host_id) }
+    }
+}
+
+/// Sending the same command again cannot help, since only another command can end the conflict.
+const fn conflict() -> Status {
+    Status::RESERVATION_CONFLICT.do_not_retry()
+}
+
+/// Whether every registrant may use the namespace like the holder.
+const fn admits_registrants(kind: ReservationType) -> bool {
+    kind.registrants_only() || kind.all_registrants()
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

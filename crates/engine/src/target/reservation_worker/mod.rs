@@ -1,0 +1,5 @@
+//! The thread that does reservation commands.
+
+mod worker;
+
+pub(crate) use worker::{ReservationWorker, forget, open_archive, restore};

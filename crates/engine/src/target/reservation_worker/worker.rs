@@ -1,0 +1,303 @@
+//! The reservation worker: a thread that does reservation commands one after the other, and keeps what is to outlive
+//! the target.
+//! What the commands mean is in `reservation`. Reactors hand them over, and never wait for a disk.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use nvme::Status;
+use nvme::io::IoCommand;
+use nvme::log_page::ReservationNotification;
+use nvme::reservation::{AcquireData, PersistenceChange, RegisterData, ReleaseData, encode_report};
+use uuid::Uuid;
+use zerocopy::FromBytes;
+
+use crate::limits::RESERVATION_JOBS_MAX;
+use crate::ring::Vital;
+use crate::ring::channel::sync_channel;
+use crate::ring::thread::{self, JoinHandle};
+use crate::target::TargetError;
+use crate::target::controller::{Controller, Notice};
+use crate::target::fabric::Fabric;
+use crate::target::lock::lock;
+use crate::target::messaging::{Address, Asker, Fenced, Job, Message, Task, Then};
+use crate::target::reservation::{
+    Acquire, HostId, Outcome, Register, Release, ReservationDirectory, Reservations,
+};
+use crate::target::served::Namespace;
+
+/// The folder below the state directory.
+const FOLDER: &str = "reservations";
+
+/// The running worker. Dropping it ends it, after the jobs it has.
+#[derive(Debug)]
+pub(crate) struct ReservationWorker {
+    fabric: Arc<Fabric>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ReservationWorker {
+    /// Starts the worker, which takes the fabric's jobs from then on.
+    pub(crate) fn start(fabric: &Arc<Fabric>) -> io::Result<Self> {
+        let (sender, jobs) = sync_channel(RESERVATION_JOBS_MAX);
+        let desk = fabric.clone();
+        let thread = thread::Builder::new().name("reservations".to_owned()).spawn(move || {
+            let _vital = Vital::begin();
+            for job in jobs {
+                work(&desk, job);
+            }
+        })?;
+        fabric.engage_worker(sender);
+        Ok(Self { fabric: fabric.clone(), thread: Some(thread) })
+    }
+}
+
+impl Drop for ReservationWorker {
+    fn drop(&mut self) {
+        self.fabric.dismiss_worker();
+        // A panic there has ended the process.
+        let _ = self.thread.take().map(JoinHandle::join);
+        self.fabric.close_archive();
+    }
+}
+
+/// Opens the place below the state directory where reservations are kept.
+pub(crate) fn open_archive(state_dir: &Path) -> Result<ReservationDirectory, TargetError> {
+    let folder = state_dir.join(FOLDER);
+    ReservationDirectory::open(&folder).map_err(|error| TargetError::Reservations(error.to_string()))
+}
+
+/// Gives a namespace that nobody sees yet the reservations that were kept of it.
+pub(crate) fn restore(
+    archive: Option<&ReservationDirectory>,
+    nqn: &str,
+    namespace: &Namespace,
+) -> Result<(), TargetError> {
+    let Some(archive) = archive else { return Ok(()) };
+    let kept = archive.load(Uuid::from_bytes(namespace.uuid)).map_err(|error| {
+        TargetError::Reservations(format!("reservations of namespace {} of {nqn}: {error}", namespace.nsid))
+    })?;
+    if let Some(reservations) = kept {
+        namespace.publish_reservation(reservations.view());
+        *lock(&namespace.reservations) = reservations;
+    }
+    Ok(())
+}
+
+/// Removes what was kept of namespaces that are no more.
+pub(crate) fn forget(archive: Option<&ReservationDirectory>, removed: &[Uuid]) {
+    let Some(archive) = archive else { return };
+    for namespace in removed {
+        if let Err(error) = archive.remove(*namespace) {
+            tracing::warn!(%namespace, %error, "a removed namespace leaves its reservations behind");
+        }
+    }
+}
+
+fn work(fabric: &Fabric, job: Job) {
+    let Job { controller, asker, task } = job;
+    match task {
+        Task::Command { namespace, command, data, slot } => {
+            let done = do_command(fabric, (&controller, asker.peer), &namespace, &command, &data);
+            let (outcome, data) = match done {
+                Ok(done) => done,
+                Err(status) => return finish(&asker, slot, status, Vec::new()),
+            };
+            for (host_id, kind) in &outcome.notices {
+                tell(fabric, &namespace, host_id, *kind);
+            }
+            if outcome.aborts.is_empty() {
+                return finish(&asker, slot, Status::SUCCESS, data);
+            }
+            // By now no reactor lets another command of theirs through. The command is done when the last of the
+            // earlier ones has ended.
+            let then = Then::Finish(asker.address(), slot, Status::SUCCESS);
+            fabric.mailboxes().raise(Fenced::Hosts(namespace, outcome.aborts), then);
+        }
+        Task::Persistence { namespaces, persists } => {
+            let outcome = set_persistence(fabric, (&controller, asker.peer), &namespaces, persists);
+            asker.answer(outcome.err().unwrap_or(Status::SUCCESS), 0);
+        }
+    }
+}
+
+fn finish(asker: &Asker, slot: u16, status: Status, data: Vec<u8>) {
+    let Address { reactor, connection, serial } = asker.address();
+    asker.mailboxes.send(reactor, Message::Finish { connection, serial, slot, status, data });
+}
+
+/// Does a reservation command: what follows from it, and the data of a report.
+fn do_command(
+    fabric: &Fabric,
+    (controller, address): (&Controller, SocketAddr),
+    namespace: &Arc<Namespace>,
+    command: &IoCommand,
+    data: &[u8],
+) -> Result<(Outcome, Vec<u8>), Status> {
+    if let IoCommand::ReservationReport { extended, .. } = *command {
+        return Ok((Outcome::default(), report(fabric, controller, namespace, extended)?));
+    }
+    // Held to the end: the administration must not remove the namespace and what is kept of it in between.
+    let archive = fabric.archive();
+    check_served(fabric, namespace)?;
+    let mut state = lock(&namespace.reservations).clone();
+    if let Some(other) = state.other_name(&controller.host.id, &controller.host.nqn) {
+        let (host, id) = (&controller.host.nqn, Uuid::from_bytes(controller.host.id));
+        let (subsystem, nsid) = (&controller.subsystem.nqn, namespace.nsid);
+        tracing::warn!(
+            host, %address, controller = controller.id, subsystem, nsid,
+            "Refused a reservation command: HOSTID {id} is registered by {other}"
+        );
+        return Err(Status::RESERVATION_CONFLICT.do_not_retry());
+    }
+    let outcome = execute(&mut state, controller, command, data, fabric.keeps_reservations())?;
+    if outcome.changed {
+        commit(archive.as_ref(), namespace, state)?;
+        fabric.end_others_by_id_of(controller);
+    }
+    Ok((outcome, Vec::new()))
+}
+
+fn execute(
+    state: &mut Reservations,
+    controller: &Controller,
+    command: &IoCommand,
+    data: &[u8],
+    keeps: bool,
+) -> Result<Outcome, Status> {
+    let short = Status::DATA_SGL_LENGTH_INVALID.do_not_retry();
+    let (host_id, host_nqn) = (controller.host.id, &*controller.host.nqn);
+    match *command {
+        IoCommand::ReservationRegister { action, ignore_existing_key, persistence } => {
+            if persistence == PersistenceChange::PersistThroughPowerLoss && !keeps {
+                return Err(Status::INVALID_FIELD.do_not_retry());
+            }
+            let (data, _) = RegisterData::read_from_prefix(data).map_err(|_| short)?;
+            let (current_key, new_key) = (data.current_key.get(), data.new_key.get());
+            let register = Register { action, ignore_existing_key, persistence, current_key, new_key };
+            state.register(host_id, host_nqn, &register)
+        }
+        IoCommand::ReservationAcquire { action, ignore_existing_key, kind } => {
+            let (data, _) = AcquireData::read_from_prefix(data).map_err(|_| short)?;
+            let (current_key, preempt_key) = (data.current_key.get(), data.preempt_key.get());
+            let acquire = Acquire { action, ignore_existing_key, kind, current_key, preempt_key };
+            state.acquire(host_id, &acquire)
+        }
+        IoCommand::ReservationRelease { action, ignore_existing_key, kind } => {
+            let (data, _) = ReleaseData::read_from_prefix(data).map_err(|_| short)?;
+            let current_key = data.current_key.get();
+            state.release(host_id, &Release { action, ignore_existing_key, kind, current_key })
+        }
+        _ => Err(Status::INVALID_OPCODE.do_not_retry()),
+    }
+}
+
+fn report(
+    fabric: &Fabric,
+    controller: &Controller,
+    namespace: &Namespace,
+    extended: bool,
+) -> Result<Vec<u8>, Status> {
+    // Identifiers of 128 bits, which fabrics have only, do not fit the other form.
+    if !extended {
+        return Err(Status::HOST_ID_INCONSISTENT.do_not_retry());
+    }
+    let controllers = fabric.controllers_of(&controller.subsystem);
+    let state = lock(&namespace.reservations).clone();
+    let registrants = state.reported(|host_id| {
+        let own = controllers.iter().filter(|other| other.host.id == *host_id);
+        own.map(|other| other.id).collect()
+    });
+    let kind = state.reservation().map(|reservation| reservation.kind);
+    Ok(encode_report(state.generation(), kind, state.persists(), &registrants, extended))
+}
+
+/// Sets whether registrations on these namespaces persist, on all of them or, where the host may not have one, on none:
+/// what others have registered is kept or lost as those say who are registered.
+fn set_persistence(
+    fabric: &Fabric,
+    (controller, address): (&Controller, SocketAddr),
+    namespaces: &[Arc<Namespace>],
+    persists: bool,
+) -> Result<(), Status> {
+    let archive = fabric.archive();
+    let host = &controller.host;
+    for namespace in namespaces {
+        check_served(fabric, namespace)?;
+        let state = lock(&namespace.reservations);
+        if !state.registrants().is_empty() && !state.is_registered(&host.id) {
+            drop(state);
+            let (host, subsystem, nsid) = (&host.nqn, &controller.subsystem.nqn, namespace.nsid);
+            tracing::warn!(
+                host, %address, controller = controller.id, subsystem, nsid,
+                "Refused to set Reservation Persistence: others are registered, and it is not"
+            );
+            return Err(Status::RESERVATION_CONFLICT.do_not_retry());
+        }
+    }
+    for namespace in namespaces {
+        let mut state = lock(&namespace.reservations).clone();
+        if state.set_persists(persists) {
+            commit(archive.as_ref(), namespace, state)?;
+        }
+    }
+    Ok(())
+}
+
+/// A namespace that was removed while its command was on its way keeps nothing any more.
+fn check_served(fabric: &Fabric, namespace: &Arc<Namespace>) -> Result<(), Status> {
+    let is_this = |known: &Arc<Namespace>| Arc::ptr_eq(known, namespace);
+    let directory = fabric.directory();
+    let mut subsystems = directory.subsystems.iter();
+    let served =
+        subsystems.any(|subsystem| subsystem.state().namespaces.get(&namespace.nsid).is_some_and(is_this));
+    if served { Ok(()) } else { Err(Status::INVALID_NAMESPACE.do_not_retry()) }
+}
+
+/// Keeps another state if it is to outlive the target, and lets it count then. What cannot be kept does not count.
+fn commit(
+    archive: Option<&ReservationDirectory>,
+    namespace: &Namespace,
+    state: Reservations,
+) -> Result<(), Status> {
+    let was_kept = lock(&namespace.reservations).persists();
+    if was_kept || state.persists() {
+        let archive = archive.ok_or(Status::INTERNAL_ERROR)?;
+        archive.save(Uuid::from_bytes(namespace.uuid), &state).map_err(|error| {
+            tracing::error!(nsid = namespace.nsid, %error, "a reservation command fails");
+            // The file may be the new one already, where only the last step failed.
+            if let Err(error) = archive.save(Uuid::from_bytes(namespace.uuid), &lock(&namespace.reservations))
+            {
+                tracing::error!(
+                    nsid = namespace.nsid,
+                    %error,
+                    "the file may have the reservations that were refused: a restart would restore them"
+                );
+            }
+            Status::INTERNAL_ERROR
+        })?;
+    }
+    namespace.publish_reservation(state.view());
+    *lock(&namespace.reservations) = state;
+    Ok(())
+}
+
+/// Tells a host by each of its controllers that sees the namespace.
+fn tell(fabric: &Fabric, namespace: &Arc<Namespace>, host_id: &HostId, kind: ReservationNotification) {
+    for controller in fabric.controllers() {
+        let sees = || controller.table().attachments().any(|a| Arc::ptr_eq(&a.namespace, namespace));
+        if controller.host.id == *host_id
+            && controller.is_ready()
+            && sees()
+            && controller.note_reservation(kind, namespace.nsid)
+        {
+            fabric.notify(&controller, Notice::Reservation);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;

@@ -1,0 +1,16 @@
+//! What hosts find: subsystems, their namespaces, and what each host sees of them. No queue, no reactor.
+
+mod ana;
+mod host;
+mod lateness;
+mod namespace;
+mod namespace_table;
+pub(crate) mod quiesce_time;
+mod subsystem;
+mod uncorrectable;
+
+pub(crate) use host::Host;
+pub(crate) use namespace::{ByteRange, Namespace, special};
+pub(crate) use namespace_table::{Attachment, NamespaceTable, NamespaceView};
+pub(crate) use quiesce_time::ToldTime;
+pub(crate) use subsystem::{Opened, Subsystem};

@@ -1,0 +1,414 @@
+//! A namespace: a backend seen as blocks, with its identity. Every block number from a host passes the check here.
+//! It starts no I/O.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use nvme::Status;
+use uuid::Uuid;
+
+use super::lateness::Lateness;
+use super::uncorrectable::Uncorrectable;
+use crate::backend::{Backend, BackendConfig, BackendError};
+use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::{self, Mutex};
+use crate::target::config::{NamespaceConfig, WriteProtection};
+use crate::target::lock::lock;
+use crate::target::qos::Shaper;
+use crate::target::reservation::{Access, HostId, ReservationView, Reservations};
+
+/// A namespace that is open.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    pub(crate) nsid: u32,
+    /// The name of its subsystem.
+    pub(crate) nqn: String,
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) uuid: [u8; 16],
+    block_shift: u32,
+    blocks: AtomicU64,
+    /// What makes it anything but ordinary: the data path asks this first.
+    special: AtomicU8,
+    protection: AtomicU8,
+    pub(crate) shaper: Arc<Shaper>,
+    pub(crate) lateness: Lateness,
+    pub(crate) uncorrectable: Uncorrectable,
+    /// Ranges that fused pairs, and writes of closed connections, have for themselves, with their tickets.
+    claims: Mutex<Vec<(u64, ByteRange)>>,
+    /// Registrations and the reservation. Only the reservation worker changes them.
+    pub(crate) reservations: std::sync::Mutex<Reservations>,
+    reservation_view: RwLock<Option<Arc<ReservationView>>>,
+}
+
+/// What can make a namespace special.
+pub(crate) mod special {
+    /// It may not be written.
+    pub(crate) const PROTECTED: u8 = 1 << 0;
+    /// It is reserved.
+    pub(crate) const RESERVED: u8 = 1 << 1;
+    /// It has limits.
+    pub(crate) const SHAPED: u8 = 1 << 2;
+    /// Some of its blocks cannot be read.
+    pub(crate) const UNCORRECTABLE: u8 = 1 << 3;
+    /// A fused pair, or a write of a closed connection, works on it.
+    pub(crate) const CLAIMED: u8 = 1 << 4;
+    /// A sync has failed: it is read and not written, until it is opened anew.
+    pub(crate) const FAILED: u8 = 1 << 5;
+    /// Commands cannot be answered where they are decoded, and are looked at again when they have their data.
+    pub(crate) const SLOW: u8 = SHAPED | UNCORRECTABLE | CLAIMED | FAILED;
+}
+
+/// A checked range of bytes within a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ByteRange {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+impl ByteRange {
+    /// Whether both have a byte in common.
+    pub(crate) const fn overlaps(&self, other: &Self) -> bool {
+        self.offset < other.offset.saturating_add(other.length)
+            && other.offset < self.offset.saturating_add(self.length)
+    }
+}
+
+impl Namespace {
+    /// A namespace on a backend that is open, which hosts know by this UUID.
+    pub(crate) fn on(nqn: &str, config: &NamespaceConfig, uuid: Uuid, backend: Arc<Backend>) -> Self {
+        let block_shift = config.block_size.trailing_zeros();
+        let blocks = AtomicU64::new(backend.length() >> block_shift);
+        let namespace = Self {
+            nsid: config.nsid,
+            nqn: nqn.to_owned(),
+            backend,
+            uuid: uuid.into_bytes(),
+            block_shift,
+            blocks,
+            special: AtomicU8::new(0),
+            protection: AtomicU8::new(0),
+            shaper: Arc::new(Shaper::new(&config.qos)),
+            lateness: Lateness::default(),
+            uncorrectable: Uncorrectable::default(),
+            claims: Mutex::new(Vec::new()),
+            reservations: std::sync::Mutex::default(),
+            reservation_view: RwLock::default(),
+        };
+        namespace.configure(config);
+        namespace.tell_of_torn_blocks(config.block_size);
+        namespace
+    }
+
+    /// Says once if the storage does not keep the promise that every NVMe namespace makes.
+    fn tell_of_torn_blocks(&self, block_size: u32) {
+        if let Backend::Device(device) = &*self.backend
+            && !self.backend.keeps_blocks_whole(block_size)
+        {
+            let place = self.backend.place();
+            let (reason, remedy) = match device.whole_bytes() {
+                0 => (format!("nothing is known of what {place} writes whole"), String::new()),
+                bytes => (format!("{place} writes {bytes} bytes whole"), format!(", or block_size={bytes}")),
+            };
+            tracing::warn!(
+                "namespace {nsid} of {nqn}: a power failure may leave a block of {block_size} bytes with parts of two writes, \
+                 since {reason}; hosts are told that no atomic writes hold. Where they rely on whole blocks, use a device with \
+                 physical blocks of {block_size} bytes{remedy}",
+                nsid = self.nsid,
+                nqn = self.nqn,
+            );
+        }
+    }
+
+    /// Takes over what can be changed while it is used.
+    pub(crate) fn configure(&self, config: &NamespaceConfig) {
+        self.protection.store(config.write_protection as u8, Ordering::Relaxed);
+        let is_protected = !config.write_protection.is_none() || self.backend.is_read_only();
+        self.set_special(special::PROTECTED, is_protected);
+        if self.shaper.config() != config.qos {
+            self.shaper.update(&config.qos);
+        }
+        self.set_special(special::SHAPED, !config.qos.is_unlimited());
+        self.set_special(special::FAILED, self.backend.failure().is_some());
+        if let Backend::Device(device) = &*self.backend {
+            device.set_write_delay_ms(config.write_delay_ms);
+        }
+    }
+
+    /// What makes it anything but ordinary now.
+    pub(crate) fn special(&self) -> u8 {
+        // Acquire: who finds a claim gone comes after what its pair did.
+        self.special.load(Ordering::Acquire)
+    }
+
+    fn set_special(&self, bit: u8, set: bool) {
+        if set {
+            self.special.fetch_or(bit, Ordering::SeqCst);
+        } else {
+            self.special.fetch_and(!bit, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether it cannot be written to: because it was protected, or because of what is behind it.
+    pub(crate) fn is_write_protected(&self) -> bool {
+        self.special() & special::PROTECTED != 0
+    }
+
+    /// Whether a sync has failed, so that it is not written until it is opened anew.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.special() & special::FAILED != 0
+    }
+
+    /// Whether all syncs with lower numbers than this have ended; if not, their ends wake somebody.
+    pub(crate) fn is_settled(&self, before: u64) -> bool {
+        match &*self.backend {
+            Backend::Device(device) => device.durability().is_none_or(|known| known.is_settled(before)),
+            _ => true,
+        }
+    }
+
+    /// Refuses writes from now on if its storage has failed to synchronize; whether it does so since this very moment.
+    pub(crate) fn note_failure(&self) -> bool {
+        let Some(failure) = self.backend.failure() else { return false };
+        let before = self.special.fetch_or(special::FAILED, Ordering::SeqCst);
+        let is_new = before & special::FAILED == 0;
+        if is_new {
+            tracing::error!(
+                "namespace {nsid} of {nqn}: {failure} on {place}; writes since the last successful Flush may be lost. It \
+                 refuses writes and Flush from now on: check the storage, then run `selvedge namespace reopen {nqn} {nsid}`",
+                nsid = self.nsid,
+                nqn = self.nqn,
+                place = self.backend.place(),
+            );
+        }
+        is_new
+    }
+
+    /// Its write protection now, as it was set.
+    pub(crate) fn protection(&self) -> WriteProtection {
+        let now = self.protection.load(Ordering::Relaxed);
+        let all = [WriteProtection::On, WriteProtection::UntilRestart, WriteProtection::Permanent];
+        all.into_iter().find(|known| *known as u8 == now).unwrap_or_default()
+    }
+
+    /// Claims `range` under `ticket` for a fused pair; whether nobody had a part of it.
+    pub(crate) fn claim(&self, ticket: u64, range: ByteRange) -> bool {
+        let mut claims = sync::lock(&self.claims);
+        if claims.iter().any(|(_, claimed)| claimed.overlaps(&range)) {
+            return false;
+        }
+        claims.push((ticket, range));
+        self.set_special(special::CLAIMED, true);
+        true
+    }
+
+    /// Claims `range` under `ticket` for a write that has begun, whoever else has a part of it.
+    pub(crate) fn claim_beside_others(&self, ticket: u64, range: ByteRange) {
+        let mut claims = sync::lock(&self.claims);
+        claims.push((ticket, range));
+        self.set_special(special::CLAIMED, true);
+    }
+
+    /// Gives the claim under `ticket` back.
+    pub(crate) fn release(&self, ticket: u64) {
+        let mut claims = sync::lock(&self.claims);
+        claims.retain(|(of, _)| *of != ticket);
+        self.set_special(special::CLAIMED, !claims.is_empty());
+    }
+
+    /// Whether a fused pair, or a write of a closed connection, has a part of `range` for itself.
+    pub(crate) fn is_claimed(&self, range: &ByteRange) -> bool {
+        self.special() & special::CLAIMED != 0
+            && sync::lock(&self.claims).iter().any(|(_, claimed)| claimed.overlaps(range))
+    }
+
+    /// Marks blocks that cannot be read from now on.
+    pub(crate) fn spoil(&self, range: ByteRange) -> Result<(), Status> {
+        let (start, blocks) = self.blocks_of(range);
+        self.uncorrectable.mark(start, blocks).map_err(|_| Status::CAPACITY_EXCEEDED)?;
+        self.set_special(special::UNCORRECTABLE, true);
+        Ok(())
+    }
+
+    /// Whether spoiled blocks could be made good again, before they are written.
+    pub(crate) fn check_mend(&self, range: ByteRange) -> Result<(), Status> {
+        if self.special() & special::UNCORRECTABLE == 0 {
+            return Ok(());
+        }
+        let (start, blocks) = self.blocks_of(range);
+        self.uncorrectable.check_clear(start, blocks).map_err(|_| Status::WRITE_FAULT)
+    }
+
+    /// Makes spoiled blocks good again that are written, and cannot fail to be.
+    pub(crate) fn mend(&self, range: ByteRange) -> Result<(), Status> {
+        if self.special() & special::UNCORRECTABLE == 0 {
+            return Ok(());
+        }
+        let (start, blocks) = self.blocks_of(range);
+        self.uncorrectable.clear(start, blocks).map_err(|_| Status::WRITE_FAULT)
+    }
+
+    /// Whether one of these blocks cannot be read.
+    pub(crate) fn is_spoiled(&self, range: ByteRange) -> bool {
+        let (start, blocks) = self.blocks_of(range);
+        self.special() & special::UNCORRECTABLE != 0 && self.uncorrectable.touches(start, blocks)
+    }
+
+    const fn blocks_of(&self, range: ByteRange) -> (u64, u64) {
+        (range.offset >> self.block_shift, range.length >> self.block_shift)
+    }
+
+    /// Lets commands go by another reservation from now on.
+    pub(crate) fn publish_reservation(&self, view: Option<ReservationView>) {
+        let is_reserved = view.is_some();
+        *self.reservation_view.write().unwrap_or_else(PoisonError::into_inner) = view.map(Arc::new);
+        self.set_special(special::RESERVED, is_reserved);
+    }
+
+    /// Whether its reservation, if there is one, forbids a host this access.
+    pub(crate) fn reservation_forbids(&self, host_id: &HostId, access: Access) -> bool {
+        let view = self.reservation_view.read().unwrap_or_else(PoisonError::into_inner);
+        view.as_ref().is_some_and(|view| !view.gate(host_id).allows(access))
+    }
+
+    /// Makes it larger or smaller. What is beyond a smaller end is gone.
+    pub(crate) fn resize(&self, to: &BackendConfig) -> Result<(), BackendError> {
+        let wanted = to.size().map(|bytes| bytes >> self.block_shift);
+        if let Some(wanted) = wanted.filter(|wanted| *wanted < self.blocks()) {
+            // First nobody reaches the blocks, then they go.
+            self.blocks.store(wanted, Ordering::Release);
+        }
+        let outcome =
+            self.backend.resize(wanted.map(|blocks| blocks << self.block_shift), 1 << self.block_shift);
+        self.blocks.store(self.backend.length() >> self.block_shift, Ordering::Release);
+        outcome
+    }
+
+    /// Goes on as another namespace has been until now, whose blocks are the same and were opened before. The reservation worker must not
+    /// change that one meanwhile.
+    pub(crate) fn succeed(&self, former: &Self) {
+        let reservations = lock(&former.reservations).clone();
+        self.publish_reservation(reservations.view());
+        *lock(&self.reservations) = reservations;
+        self.uncorrectable.copy(&former.uncorrectable);
+        self.set_special(special::UNCORRECTABLE, !self.uncorrectable.is_empty());
+    }
+
+    /// Cuts off what writes that were under way when it became smaller have put behind its end.
+    pub(crate) fn trim(&self) -> Result<(), BackendError> {
+        match &*self.backend {
+            Backend::Device(device) => device.trim(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets another gateway write to its blocks, or makes sure that only this target does.
+    pub(crate) fn set_standby(&self, is_standby: bool) -> Result<(), BackendError> {
+        self.backend.set_standby(is_standby)
+    }
+
+    /// Looks whether the file or device has another size now; whether it had.
+    pub(crate) fn rescan(&self) -> bool {
+        let before = self.blocks();
+        if self.backend.rescan(1 << self.block_shift).is_ok() {
+            self.blocks.store(self.backend.length() >> self.block_shift, Ordering::Release);
+        }
+        self.blocks() != before
+    }
+
+    /// Blocks it has.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of a block as a power of two.
+    pub(crate) const fn block_shift(&self) -> u32 {
+        self.block_shift
+    }
+
+    /// The bytes of `blocks` blocks from `start` on, or `None` when they do not lie within the namespace.
+    pub(crate) fn bytes(&self, start: u64, blocks: u64) -> Option<ByteRange> {
+        let end = start.checked_add(blocks)?;
+        (end <= self.blocks())
+            .then(|| ByteRange { offset: start << self.block_shift, length: blocks << self.block_shift })
+    }
+
+    /// The bytes that it does not have.
+    pub(crate) fn behind_end(&self) -> ByteRange {
+        let offset = self.blocks() << self.block_shift;
+        ByteRange { offset, length: u64::MAX - offset }
+    }
+
+    /// Whether a range that was checked is still there; the namespace may have become smaller.
+    pub(crate) fn check_end(&self, range: ByteRange) -> Result<(), Status> {
+        let (start, blocks) = self.blocks_of(range);
+        self.bytes(start, blocks).map(drop).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())
+    }
+
+    /// The same, with the status for a range that does not.
+    pub(crate) fn range(&self, start: u64, blocks: u32) -> Result<ByteRange, Status> {
+        self.bytes(start, u64::from(blocks)).ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
+
+    use super::*;
+    use crate::backend::{Clusters, Opening};
+    use crate::target::reservation::{Acquire, Register};
+
+    fn open(config: &NamespaceConfig) -> Namespace {
+        let clusters = Clusters::default();
+        let backend = Backend::open(&config.backend, Opening::alone(config.block_size, &clusters));
+        Namespace::on("nqn.2014-08.org.example:test", config, Uuid::nil(), Arc::new(backend.expect("opens")))
+    }
+
+    #[test]
+    fn ranges_are_checked_without_overflow() {
+        let backend = BackendConfig::Null { size: 1 << 20 };
+        let config = NamespaceConfig::new(1, backend, 4096);
+        let namespace = open(&config);
+        assert_eq!(namespace.blocks(), 256);
+        assert_eq!(namespace.bytes(255, 1), Some(ByteRange { offset: 255 << 12, length: 4096 }));
+        for (start, blocks) in [(255, 2), (256, 1), (u64::MAX, 1), (u64::MAX - 1, 3), (1 << 52, 1)] {
+            assert_eq!(namespace.bytes(start, blocks), None);
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_goes_on_has_marks_and_reservations_of_the_former() {
+        let config = NamespaceConfig::new(1, BackendConfig::Null { size: 1 << 20 }, 4096);
+        let (former, new, other) = (open(&config), open(&config), open(&config));
+        former.spoil(ByteRange { offset: 8192, length: 4096 }).expect("room");
+        let host = ([1; 16], "nqn.2014-08.org.nvmexpress:host");
+        let (action, kind) = (RegisterAction::Register, ReservationType::WriteExclusive);
+        {
+            let mut reservations = lock(&former.reservations);
+            let persistence = PersistenceChange::NoChange;
+            let (current_key, new_key) = (0, 7);
+            let register = Register { action, ignore_existing_key: false, persistence, current_key, new_key };
+            reservations.register(host.0, host.1, &register).expect("registers");
+            let action = AcquireAction::Acquire;
+            let acquire =
+                Acquire { action, ignore_existing_key: false, kind, current_key: 7, preempt_key: 0 };
+            reservations.acquire(host.0, &acquire).expect("reserves");
+        }
+        new.succeed(&former);
+        for (namespace, is_same) in [(&new, true), (&other, false)] {
+            assert_eq!(namespace.is_spoiled(ByteRange { offset: 0, length: 12288 }), is_same);
+            assert_eq!(namespace.reservation_forbids(&[2; 16], Access::Write), is_same);
+            assert!(!namespace.reservation_forbids(&host.0, Access::Write));
+        }
+    }
+
+    #[test]
+    fn a_resized_namespace_has_its_new_end_at_once() {
+        let sized = |size| NamespaceConfig::new(1, BackendConfig::Memory { size }, 4096);
+        let namespace = open(&sized(1 << 20));
+        namespace.resize(&sized(2 << 20).backend).expect("grows");
+        assert!(namespace.bytes(511, 1).is_some() && namespace.bytes(512, 1).is_none());
+        namespace.resize(&sized(1 << 19).backend).expect("shrinks");
+        assert!(namespace.bytes(127, 1).is_some() && namespace.bytes(128, 1).is_none());
+    }
+}

@@ -1,0 +1,91 @@
+//! The namespaces that one host sees through one port, and a queue's handle on them: answers on their way and commands under
+//! way hold on to the table they began with.
+//! A table never changes; when something does, hosts get another one.
+
+use std::sync::Arc;
+
+use super::ana::AnaCell;
+use super::namespace::Namespace;
+
+/// A namespace as one host sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Attachment {
+    pub(crate) namespace: Arc<Namespace>,
+    /// Its ANA group, on the port the host came by.
+    pub(crate) group: u32,
+    pub(crate) access: Arc<AnaCell>,
+}
+
+/// The namespaces a host sees, by identifier: namespace n stands at n - 1.
+#[derive(Debug, Default)]
+pub(crate) struct NamespaceTable(Vec<Option<Attachment>>);
+
+impl NamespaceTable {
+    pub(crate) fn new(attachments: Vec<Attachment>) -> Self {
+        let last = attachments.iter().map(|attachment| attachment.namespace.nsid as usize).max();
+        let mut table = vec![None; last.unwrap_or(0)];
+        for attachment in attachments {
+            let at = attachment.namespace.nsid as usize - 1;
+            table[at] = Some(attachment);
+        }
+        Self(table)
+    }
+
+    /// The namespace with this identifier, as the host sees it.
+    pub(crate) fn attachment(&self, nsid: u32) -> Option<&Attachment> {
+        self.0.get((nsid as usize).checked_sub(1)?)?.as_ref()
+    }
+
+    /// The namespace with this identifier.
+    pub(crate) fn get(&self, nsid: u32) -> Option<&Namespace> {
+        Some(&self.attachment(nsid)?.namespace)
+    }
+
+    /// All namespaces in the order of their identifiers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Namespace> {
+        self.attachments().map(|attachment| &*attachment.namespace)
+    }
+
+    /// The same, as the host sees them.
+    pub(crate) fn attachments(&self) -> impl Iterator<Item = &Attachment> {
+        self.0.iter().flatten()
+    }
+
+    /// The identifiers under which the other table has something else.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<u32> {
+        let same = |a: &Attachment, b: &Attachment| {
+            Arc::ptr_eq(&a.namespace, &b.namespace) && Arc::ptr_eq(&a.access, &b.access)
+        };
+        (1..=self.0.len().max(other.0.len()) as u32)
+            .filter(|nsid| match (self.attachment(*nsid), other.attachment(*nsid)) {
+                (Some(a), Some(b)) => !same(a, b),
+                (None, None) => false,
+                _ => true,
+            })
+            .collect()
+    }
+}
+
+/// A table that a queue holds on to. It is counted by the queue's reactor alone, so that a command can keep it without
+/// touching the counter that all reactors share.
+#[derive(Debug)]
+pub(crate) struct NamespaceView(Arc<NamespaceTable>);
+
+impl NamespaceView {
+    pub(crate) const fn new(table: Arc<NamespaceTable>) -> Self {
+        Self(table)
+    }
+
+    /// Whether it is of this table.
+    pub(crate) fn is_of(&self, table: &Arc<NamespaceTable>) -> bool {
+        Arc::ptr_eq(&self.0, table)
+    }
+}
+
+impl std::ops::Deref for NamespaceView {
+    type Target = NamespaceTable;
+
+    fn deref(&self) -> &NamespaceTable {
+        &self.0
+    }
+}

@@ -1,0 +1,126 @@
+//! Subsystems with their namespaces and hosts. Their locks are taken by Connect, admin commands and administration,
+//! never by a read or a write.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::ana::AnaGroups;
+use super::host::Host;
+use super::namespace::Namespace;
+use super::namespace_table::{Attachment, NamespaceTable};
+use super::quiesce_time::QuiesceTime;
+use crate::ring::{self, Moment};
+use crate::target::config::{PortConfig, SubsystemConfig};
+use crate::target::lock::lock;
+use crate::target::telemetry::SubsystemCounters;
+
+/// The open namespaces of a subsystem by their identifiers.
+pub(crate) type Opened = BTreeMap<u32, Arc<Namespace>>;
+
+/// A subsystem.
+#[derive(Debug)]
+pub(crate) struct Subsystem {
+    pub(crate) nqn: String,
+    pub(crate) serial: String,
+    pub(crate) model: String,
+    pub(crate) is_discovery: bool,
+    pub(crate) started: Moment,
+    pub(crate) quiesce: QuiesceTime,
+    state: RwLock<State>,
+    pub(crate) counters: SubsystemCounters,
+}
+
+/// What administration changes.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) config: SubsystemConfig,
+    pub(crate) namespaces: Opened,
+    pub(crate) ana: AnaGroups,
+}
+
+impl Subsystem {
+    /// A subsystem with these namespaces, which are those of its configuration.
+    pub(crate) fn new(config: &SubsystemConfig, namespaces: Opened) -> Self {
+        Self::of(config, namespaces, false)
+    }
+
+    /// The discovery subsystem, which is on every port and open to every host.
+    pub(crate) fn discovery(nqn: &str) -> Self {
+        Self::of(&SubsystemConfig::new(nqn, "discovery", "Selvedge"), Opened::new(), true)
+    }
+
+    fn of(config: &SubsystemConfig, namespaces: Opened, is_discovery: bool) -> Self {
+        Self {
+            nqn: config.nqn.clone(),
+            serial: config.serial.clone(),
+            model: config.model.clone(),
+            is_discovery,
+            started: ring::now(),
+            quiesce: QuiesceTime::of(config),
+            state: RwLock::new(State { config: config.clone(), namespaces, ana: AnaGroups::default() }),
+            counters: SubsystemCounters::default(),
+        }
+    }
+
+    /// What administration changes, to be looked at.
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What administration changes, to be changed.
+    pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the host with this name may connect.
+    pub(crate) fn allows(&self, host_nqn: &str) -> bool {
+        let config = &self.state().config;
+        config.allow_any_host || config.hosts.iter().any(|host| host == host_nqn)
+    }
+
+    /// Whether the operator has named this host.
+    pub(crate) fn names(&self, host_nqn: &str) -> bool {
+        self.state().config.hosts.iter().any(|host| host == host_nqn)
+    }
+
+    /// A namespace on which the identifier of this host is registered by another name, and that name.
+    pub(crate) fn registered_otherwise(&self, host: &Host) -> Option<(u32, String)> {
+        if host.is_nameless() {
+            return None;
+        }
+        let state = self.state();
+        state.namespaces.values().find_map(|namespace| {
+            let reservations = lock(&namespace.reservations);
+            let other = reservations.other_name(&host.id, &host.nqn)?;
+            Some((namespace.nsid, other.to_owned()))
+        })
+    }
+
+    /// Whether it is found on this port.
+    pub(crate) fn is_on(&self, port: &PortConfig) -> bool {
+        self.is_discovery || self.state().config.is_on(port)
+    }
+
+    /// The namespaces that the host with this name sees through the port with this number.
+    pub(crate) fn table_for(&self, host_nqn: &str, port: u16) -> NamespaceTable {
+        let state = &mut *self.state_mut();
+        let mut attachments = Vec::new();
+        for config in &state.config.namespaces {
+            let Some(namespace) = state.namespaces.get(&config.nsid) else { continue };
+            if config.visible.includes(host_nqn) {
+                let access = state.ana.cell(config.ana_group, port, &state.config);
+                attachments.push(Attachment {
+                    namespace: namespace.clone(),
+                    group: config.ana_group,
+                    access,
+                });
+            }
+        }
+        NamespaceTable::new(attachments)
+    }
+
+    /// All namespaces, whoever sees them.
+    pub(crate) fn namespaces(&self) -> Vec<Arc<Namespace>> {
+        self.state().namespaces.values().cloned().collect()
+    }
+}

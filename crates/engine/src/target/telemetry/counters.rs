@@ -1,0 +1,476 @@
+//! What was done on every namespace, counted by each reactor for itself and read by anybody: no shared write per
+//! command. Sums over reactors are made when somebody asks.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use nvme::Status;
+
+use super::histogram::{Histogram, LATENCY_BUCKETS, bucket_of};
+use crate::limits::{NAMESPACES_MAX, STATUSES_COUNTED_MAX};
+use crate::ring::Moment;
+use crate::target::lock::lock;
+
+/// What a command of an I/O queue does, as far as counters tell one from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Operation {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+    /// Compare.
+    Compare,
+    /// Write Zeroes.
+    WriteZeroes,
+    /// Dataset Management.
+    DatasetManagement,
+    /// Flush.
+    Flush,
+    /// Verify.
+    Verify,
+    /// Copy.
+    Copy,
+    /// Write Uncorrectable.
+    WriteUncorrectable,
+    /// Reservation Register, Report, Acquire and Release.
+    Reservation,
+}
+
+/// How many operations there are.
+pub(crate) const OPERATIONS: usize = Operation::ALL.len();
+
+impl Operation {
+    /// All of them, each at the place of its number.
+    pub const ALL: [Self; 10] = [
+        Self::Read,
+        Self::Write,
+        Self::Compare,
+        Self::WriteZeroes,
+        Self::DatasetManagement,
+        Self::Flush,
+        Self::Verify,
+        Self::Copy,
+        Self::WriteUncorrectable,
+        Self::Reservation,
+    ];
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Compare => "compare",
+            Self::WriteZeroes => "write_zeroes",
+            Self::DatasetManagement => "dataset_management",
+            Self::Flush => "flush",
+            Self::Verify => "verify",
+            Self::Copy => "copy",
+            Self::WriteUncorrectable => "write_uncorrectable",
+            Self::Reservation => "reservation",
+        }
+    }
+}
+
+/// A load and a store, not a read-modify-write: there is one writer.
+pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+}
+
+/// One operation on one namespace. What a command that is answered at once writes stands on one line: its time is
+/// nothing, so that it falls into the first bucket and leaves the sum alone.
+#[derive(Debug, Default)]
+struct OperationCounters {
+    bytes: AtomicU64,
+    latency_ns_sum: AtomicU64,
+    buckets: [AtomicU64; LATENCY_BUCKETS],
+}
+
+/// One status, known by its type and code; 0, which is success, for a free place.
+#[derive(Debug, Default)]
+struct StatusCounter {
+    status: AtomicU32,
+    count: AtomicU64,
+}
+
+/// What one reactor has done on one namespace.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct NamespaceCounters {
+    operations: [OperationCounters; OPERATIONS],
+    media_errors: AtomicU64,
+    differences: AtomicU64,
+    different_bytes: AtomicU64,
+    /// Storage operations that outlived the Command Quiesce Time: changes, and others.
+    late: [AtomicU64; 2],
+    /// When the oldest operation began that is at the storage now; 0 without one.
+    oldest: AtomicU64,
+    statuses: [StatusCounter; STATUSES_COUNTED_MAX],
+    other_statuses: AtomicU64,
+}
+
+impl NamespaceCounters {
+    fn count_status(&self, status: Status) {
+        let status = u32::from(status.without_flags().bits());
+        for known in &self.statuses {
+            let here = known.status.load(Ordering::Relaxed);
+            if here == 0 {
+                known.status.store(status, Ordering::Release);
+            } else if here != status {
+                continue;
+            }
+            return add(&known.count, 1);
+        }
+        add(&self.other_statuses, 1);
+    }
+
+    fn add_to(&self, sum: &mut NamespaceCounts) {
+        for (own, sum) in self.operations.iter().zip(&mut sum.operations) {
+            sum.bytes += own.bytes.load(Ordering::Relaxed);
+            sum.latency.sum_ns += own.latency_ns_sum.load(Ordering::Relaxed);
+            for (own, sum) in own.buckets.iter().zip(&mut sum.latency.buckets) {
+                *sum += own.load(Ordering::Relaxed);
+            }
+        }
+        sum.media_errors += self.media_errors.load(Ordering::Relaxed);
+        sum.differences += self.differences.load(Ordering::Relaxed);
+        sum.different_bytes += self.different_bytes.load(Ordering::Relaxed);
+        sum.late_changes += self.late[1].load(Ordering::Relaxed);
+        sum.late_others += self.late[0].load(Ordering::Relaxed);
+        let oldest = Some(Moment(self.oldest.load(Ordering::Relaxed))).filter(|oldest| oldest.0 > 0);
+        sum.oldest = sum.oldest.into_iter().chain(oldest).min();
+        for known in &self.statuses {
+            let status = known.status.load(Ordering::Acquire) as u16;
+            if status != 0 {
+                *sum.statuses.entry(status).or_default() += known.count.load(Ordering::Relaxed);
+            }
+        }
+        sum.other_statuses += self.other_statuses.load(Ordering::Relaxed);
+    }
+}
+
+/// Namespaces of one part of a reactor's table.
+const PART: usize = 32;
+/// Parts that hold all namespace identifiers, and 0 for what belongs to no namespace.
+const PARTS: usize = (NAMESPACES_MAX as usize + 1).div_ceil(PART);
+
+type Part = [OnceLock<Box<NamespaceCounters>>; PART];
+
+/// What one reactor has done on one subsystem, by namespace. It alone writes here, and a namespace's counters are made
+/// with the first command on it. They stay when the namespace goes: a counter never falls.
+#[derive(Debug)]
+pub(crate) struct ReactorCounters {
+    parts: [OnceLock<Box<Part>>; PARTS],
+}
+
+impl Default for ReactorCounters {
+    fn default() -> Self {
+        Self { parts: [const { OnceLock::new() }; PARTS] }
+    }
+}
+
+impl ReactorCounters {
+    fn find(&self, nsid: u32) -> Option<&NamespaceCounters> {
+        let nsid = nsid as usize;
+        let part = self.parts.get(nsid / PART)?.get()?;
+        part[nsid % PART].get().map(|counters| &**counters)
+    }
+
+    fn of(&self, nsid: u32) -> &NamespaceCounters {
+        self.find(nsid).unwrap_or_else(|| self.make(nsid))
+    }
+
+    #[cold]
+    fn make(&self, nsid: u32) -> &NamespaceCounters {
+        // Nobody has a namespace with a larger identifier.
+        let nsid = if nsid <= NAMESPACES_MAX { nsid as usize } else { 0 };
+        self.parts[nsid / PART].get_or_init(Box::default)[nsid % PART].get_or_init(Box::default)
+    }
+
+    /// Whether there were commands on the namespace with this identifier.
+    pub(crate) fn knows(&self, nsid: u32) -> bool {
+        self.find(nsid).is_some()
+    }
+
+    /// Counts a command that went well: `length` bytes travelled with it, and it took so many nanoseconds.
+    pub(crate) fn done(&self, nsid: u32, operation: Operation, length: u32, took_ns: u64) {
+        let counters = &self.of(nsid).operations[operation as usize];
+        add(&counters.bytes, u64::from(length));
+        add(&counters.buckets[bucket_of(took_ns)], 1);
+        if took_ns > 0 {
+            add(&counters.latency_ns_sum, took_ns);
+        }
+    }
+
+    /// Counts a command that failed, under 0 when it named no namespace there is.
+    pub(crate) fn failed(&self, nsid: u32, status: Status) {
+        self.of(nsid).count_status(status);
+    }
+
+    /// Counts a Compare of `length` bytes that found a difference: it failed, but it has read like any other.
+    pub(crate) fn differed(&self, nsid: u32, length: u32) {
+        add(&self.of(nsid).differences, 1);
+        add(&self.of(nsid).different_bytes, u64::from(length));
+    }
+
+    /// Counts a storage operation that outlived the Command Quiesce Time.
+    pub(crate) fn late(&self, nsid: u32, changes: bool) {
+        add(&self.of(nsid).late[usize::from(changes)], 1);
+    }
+
+    /// Takes note since when the oldest operation is at the storage.
+    pub(crate) fn set_oldest(&self, nsid: u32, since: Option<Moment>) {
+        self.of(nsid).oldest.store(since.map_or(0, |since| since.0), Ordering::Relaxed);
+    }
+
+    /// Counts an error of the storage.
+    pub(crate) fn media_error(&self, nsid: u32) {
+        add(&self.of(nsid).media_errors, 1);
+    }
+
+    fn add_to(&self, sums: &mut BTreeMap<u32, NamespaceCounts>) {
+        for (number, part) in self.parts.iter().enumerate() {
+            let Some(part) = part.get() else { continue };
+            for (at, counters) in part.iter().enumerate() {
+                if let Some(counters) = counters.get() {
+                    counters.add_to(sums.entry((number * PART + at) as u32).or_default());
+                }
+            }
+        }
+    }
+}
+
+/// What was done on one namespace by all reactors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NamespaceCounts {
+    pub(crate) operations: [OperationCounts; OPERATIONS],
+    pub(crate) media_errors: u64,
+    /// Compares that found one, and their bytes.
+    pub(crate) differences: u64,
+    pub(crate) different_bytes: u64,
+    /// Storage operations that outlived the Command Quiesce Time.
+    pub(crate) late_changes: u64,
+    pub(crate) late_others: u64,
+    /// Since when the oldest one is at the storage.
+    pub(crate) oldest: Option<Moment>,
+    /// By status type and code.
+    pub(crate) statuses: BTreeMap<u16, u64>,
+    pub(crate) other_statuses: u64,
+}
+
+/// One operation of all reactors on one namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OperationCounts {
+    pub(crate) bytes: u64,
+    pub(crate) latency: Histogram,
+}
+
+/// What the health log tells of all namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) read_commands: u64,
+    pub(crate) write_commands: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) write_bytes: u64,
+    pub(crate) media_errors: u64,
+}
+
+/// The counters of one subsystem, by reactor.
+#[derive(Debug, Default)]
+pub(crate) struct SubsystemCounters(Mutex<BTreeMap<usize, Arc<ReactorCounters>>>);
+
+impl SubsystemCounters {
+    /// Those that the reactor with this number writes.
+    pub(crate) fn of_reactor(&self, number: usize) -> Arc<ReactorCounters> {
+        lock(&self.0).entry(number).or_default().clone()
+    }
+
+    /// Sums over all reactors, by namespace.
+    pub(crate) fn by_namespace(&self) -> BTreeMap<u32, NamespaceCounts> {
+        let reactors: Vec<Arc<ReactorCounters>> = lock(&self.0).values().cloned().collect();
+        let mut sums = BTreeMap::new();
+        for reactor in reactors {
+            reactor.add_to(&mut sums);
+        }
+        sums
+    }
+
+    /// Sums over everything.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for counts in self.by_namespace().values() {
+            let of = |operation: Operation| &counts.operations[operation as usize];
+            let (read, compared) = (of(Operation::Read), of(Operation::Compare));
+            let written = of(Operation::Write);
+            sum.read_commands += read.latency.count() + compared.latency.count() + counts.differences;
+            sum.read_bytes += read.bytes + compared.bytes + counts.different_bytes;
+            sum.write_commands += written.latency.count();
+            sum.write_bytes += written.bytes;
+            sum.media_errors += counts.media_errors;
+        }
+        sum
+    }
+}
+
+/// One I/O queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueMetrics {
+    /// Its identifier.
+    pub queue_id: u16,
+    /// Commands taken by queues with this identifier since the controller was made.
+    pub commands: u64,
+    /// Commands that were under way at the end of its last turn. What is answered at once is none of them.
+    pub depth: u32,
+}
+
+/// What one queue tells of itself after each of its turns. Only its reactor writes here.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct QueueMeter {
+    /// Commands that queues with this identifier took before this one.
+    before: u64,
+    commands: AtomicU64,
+    depth: AtomicU32,
+    closed: AtomicBool,
+}
+
+impl QueueMeter {
+    /// Takes note of the commands the queue has taken in all, and of those under way.
+    pub(crate) fn tell(&self, commands: u64, depth: usize) {
+        self.commands.store(commands, Ordering::Relaxed);
+        self.depth.store(depth as u32, Ordering::Relaxed);
+    }
+
+    /// The queue has ended.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn commands(&self) -> u64 {
+        self.before + self.commands.load(Ordering::Relaxed)
+    }
+}
+
+/// The meters of a controller's I/O queues. One that is connected again goes on counting where the former ended.
+#[derive(Debug, Default)]
+pub(crate) struct QueueMeters(Mutex<BTreeMap<u16, Arc<QueueMeter>>>);
+
+impl QueueMeters {
+    /// A meter for a new queue with this identifier.
+    pub(crate) fn open(&self, queue_id: u16) -> Arc<QueueMeter> {
+        let mut meters = lock(&self.0);
+        let before = meters.get(&queue_id).map_or(0, |former| former.commands());
+        let meter = Arc::new(QueueMeter { before, ..QueueMeter::default() });
+        meters.insert(queue_id, meter.clone());
+        meter
+    }
+
+    /// The queues there are now.
+    pub(crate) fn living(&self) -> Vec<QueueMetrics> {
+        let meters = lock(&self.0);
+        let living = meters.iter().filter(|(_, meter)| !meter.closed.load(Ordering::Relaxed));
+        let metrics = living.map(|(queue_id, meter)| QueueMetrics {
+            queue_id: *queue_id,
+            commands: meter.commands(),
+            depth: meter.depth.load(Ordering::Relaxed),
+        });
+        metrics.collect()
+    }
+}
+
+/// What a reactor tells of itself with every round. Only it writes here.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct ReactorTally {
+    rounds: AtomicU64,
+    events: AtomicU64,
+    buffer_bytes: AtomicU64,
+    half_open_dropped: AtomicU64,
+}
+
+impl ReactorTally {
+    /// Takes note of a round with so many events, before which so many bytes of free buffers were kept.
+    pub(crate) fn round(&self, events: usize, buffer_bytes: usize) {
+        add(&self.rounds, 1);
+        add(&self.events, events as u64);
+        self.buffer_bytes.store(buffer_bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Takes note that a connection had to go before it was a queue.
+    pub(crate) fn count_dropped(&self) {
+        add(&self.half_open_dropped, 1);
+    }
+
+    /// Connections that had to go before they were queues, since others came.
+    pub(crate) fn half_open_dropped(&self) -> u64 {
+        self.half_open_dropped.load(Ordering::Relaxed)
+    }
+
+    /// Rounds, events, and bytes of free buffers.
+    pub(crate) fn read(&self) -> (u64, u64, u64) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (load(&self.rounds), load(&self.events), load(&self.buffer_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_beyond_the_table_are_counted_together() {
+        let counters = SubsystemCounters::default();
+        let own = counters.of_reactor(0);
+        for round in 1..=3 {
+            for code in 1..=STATUSES_COUNTED_MAX as u8 + 4 {
+                own.failed(1, Status::new(2, code).do_not_retry());
+            }
+            let counts = &counters.by_namespace()[&1];
+            assert_eq!(counts.statuses.len(), STATUSES_COUNTED_MAX);
+            assert!(counts.statuses.values().all(|count| *count == round));
+            assert_eq!(counts.other_statuses, 4 * round);
+        }
+    }
+
+    #[test]
+    fn reactors_are_summed_by_namespace() {
+        let counters = SubsystemCounters::default();
+        for (reactor, nsid, length) in [(0, 1, 512), (1, 1, 4096), (1, NAMESPACES_MAX, 1024)] {
+            counters.of_reactor(reactor).done(nsid, Operation::Flush, length, 2_000_000);
+        }
+        let sums = counters.by_namespace();
+        assert_eq!(sums.keys().copied().collect::<Vec<_>>(), [1, NAMESPACES_MAX]);
+        let flushes = &sums[&1].operations[Operation::Flush as usize];
+        assert_eq!((flushes.bytes, flushes.latency.count(), flushes.latency.sum_ns), (4608, 2, 4_000_000));
+    }
+
+    #[test]
+    fn identifiers_that_no_namespace_has_count_as_none() {
+        let counters = SubsystemCounters::default();
+        counters.of_reactor(0).failed(u32::MAX, Status::INVALID_NAMESPACE);
+        counters.of_reactor(0).failed(0, Status::INVALID_NAMESPACE);
+        let sums = counters.by_namespace();
+        assert_eq!(sums.keys().copied().collect::<Vec<_>>(), [0]);
+        assert_eq!(sums[&0].statuses.values().sum::<u64>(), 2);
+    }
+
+    #[test]
+    fn a_queue_that_comes_again_goes_on_counting() {
+        let meters = QueueMeters::default();
+        let first = meters.open(3);
+        first.tell(10, 2);
+        assert_eq!(meters.living(), [QueueMetrics { queue_id: 3, commands: 10, depth: 2 }]);
+        first.close();
+        assert_eq!(meters.living(), []);
+        meters.open(3).tell(5, 1);
+        assert_eq!(meters.living(), [QueueMetrics { queue_id: 3, commands: 15, depth: 1 }]);
+    }
+
+    #[test]
+    fn operations_stand_at_their_numbers() {
+        for (number, operation) in Operation::ALL.into_iter().enumerate() {
+            assert_eq!(operation as usize, number);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The engine's integration tests, as one program that is linked once: `cargo nextest run -p engine -E 'test(target_admin)'`
+//! runs those of one module. What measures its whole process is a program of its own beside this folder.
+
+mod bad_disks;
+mod ceph_object;
+mod initiator;
+mod initiator_fake;
+mod initiator_join;
+mod initiator_paths;
+mod initiator_peers;
+mod initiator_queue;
+mod no_io_uring;
+mod paths_lab;
+mod prometheus_text;
+mod raw_host;
+mod recording;
+mod recordings;
+mod reservation_party;
+mod target_admin;
+mod target_admission;
+mod target_backend;
+mod target_bad_input;
+mod target_byte_limits;
+mod target_commands;
+mod target_durability;
+mod target_hosts;
+mod target_identity;
+mod target_interop;
+mod target_interop_admin;
+mod target_io;
+mod target_late;
+mod target_life;
+mod target_live;
+mod target_manage;
+mod target_memory;
+mod target_metrics;
+mod target_panic;
+mod target_peers;
+mod target_protection;
+mod target_quiesce;
+mod target_reservation;
+mod target_reset;
+mod target_shrink;
+mod target_status;
+mod target_without_reservations;
+mod transport;
+mod volume;

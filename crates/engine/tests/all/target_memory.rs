@@ -1,0 +1,133 @@
+//! Blocks of memory namespaces are read as one write left them, whoever else writes at the same time, and in however many
+//! parts an answer leaves.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::raw_host::{Client, ENGINES, Give, Host, Kind, Options, SIZE, SPACES, Space, TestTarget};
+use engine::target::Reactors;
+use nvme::Status;
+use nvme::io::IoCommand;
+use nvme::tcp::Digests;
+
+const MEBIBYTE: usize = 1 << 20;
+
+fn memories() -> impl Iterator<Item = Space> {
+    SPACES.into_iter().filter(|space| space.kind == Kind::Memory)
+}
+
+/// Data whose every word says by which write it came.
+fn fill(length: usize, write: u64) -> Vec<u8> {
+    write.to_le_bytes().repeat(length / 8)
+}
+
+/// The blocks that are of several writes.
+fn torn(data: &[u8], block: u32) -> usize {
+    let is_torn = |block: &&[u8]| block.chunks_exact(8).any(|word| word != &block[..8]);
+    data.chunks_exact(block as usize).filter(is_torn).count()
+}
+
+fn read(space: Space, start: u64, length: usize) -> (nvme::SubmissionEntry, Give<'static>) {
+    let blocks = length as u32 / space.block;
+    let command = IoCommand::Read { start, blocks, force_unit_access: false };
+    (command.encode(space.nsid), Give::Room(length as u32))
+}
+
+#[test]
+fn a_block_that_leaves_in_two_parts_is_of_one_write() {
+    // More than the sockets at both ends take, so that the last block in them is cut somewhere.
+    const READS: usize = 30;
+    const ROUNDS: u64 = 8;
+    for engine in ENGINES {
+        let target = TestTarget::start_with(engine, |config| config.reactors = Reactors::Count(1));
+        for space in memories() {
+            let (reading, writing) = (Host::connect(target.address()), Host::connect(target.address()));
+            let (mut reader, mut writer) = (reading.io(1), writing.io(1));
+            let per_piece = (MEBIBYTE / space.block as usize) as u64;
+            let mut write_all = |write: u64| {
+                for piece in 0..SIZE / MEBIBYTE as u64 {
+                    let reply = writer.write(space, piece * per_piece, &fill(MEBIBYTE, write), false);
+                    assert_eq!(reply.status, Status::SUCCESS);
+                }
+            };
+            write_all(0);
+            for round in 1..=ROUNDS {
+                for number in 0..READS {
+                    let (entry, give) = read(space, number as u64 % 8 * per_piece, MEBIBYTE);
+                    reader.submit(entry, give);
+                }
+                // What comes first says that the sockets are being filled; then there is a new write in every block.
+                let first = reader.event();
+                assert!(matches!(first, Some(nvme::tcp::Event::Data(_))), "{first:?}");
+                let begun = reader.take_data();
+                write_all(round);
+                assert_eq!(torn(&begun, space.block), 0, "round {round}, {space:?}");
+                for _ in 1..READS {
+                    let reply = reader.wait();
+                    assert_eq!(torn(&reply.data, space.block), 0, "round {round}, {space:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Reads and writes the first bytes of a namespace by several queues for a while; the blocks that were read and those of
+/// several writes among them.
+fn contend(target: &TestTarget, space: Space, digests: Digests, length: usize, time: Duration) -> (u64, u64) {
+    let (blocks, damaged, ends) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let marks = AtomicU64::new(1);
+    let options = Options { digests, ..Options::default() };
+    let hosts: Vec<Host> = (0..4).map(|_| Host::connect_with(target.address(), options.clone())).collect();
+    let write = |queue: &mut Client| {
+        while !ends.load(Ordering::Relaxed) {
+            let data = fill(length, marks.fetch_add(1, Ordering::Relaxed));
+            let in_capsule = length <= 8192;
+            assert_eq!(queue.write(space, 0, &data, in_capsule).status, Status::SUCCESS);
+        }
+    };
+    let look = |queue: &mut Client| {
+        for _ in 0..4 {
+            let (entry, give) = read(space, 0, length);
+            queue.submit(entry, give);
+        }
+        while !ends.load(Ordering::Relaxed) {
+            let reply = queue.wait();
+            blocks.fetch_add(length as u64 / u64::from(space.block), Ordering::Relaxed);
+            damaged.fetch_add(torn(&reply.data, space.block) as u64, Ordering::Relaxed);
+            let (entry, give) = read(space, 0, length);
+            queue.submit(entry, give);
+        }
+    };
+    thread::scope(|scope| {
+        for (number, host) in hosts.iter().enumerate() {
+            let (write, look) = (&write, &look);
+            scope.spawn(move || {
+                let mut queue = host.io(1);
+                if number % 2 == 0 { write(&mut queue) } else { look(&mut queue) }
+            });
+        }
+        let began = Instant::now();
+        while began.elapsed() < time {
+            thread::sleep(Duration::from_millis(5));
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    (blocks.into_inner(), damaged.into_inner())
+}
+
+#[test]
+fn blocks_that_several_reactors_write_and_read_are_each_of_one_write() {
+    let target = TestTarget::start_with(engine::ring::Engine::Automatic, |config| {
+        config.reactors = Reactors::Count(3);
+    });
+    for space in memories() {
+        for digests in [Digests::default(), Digests { header: true, data: true }] {
+            for length in [4096, 128 << 10, MEBIBYTE] {
+                let (blocks, damaged) = contend(&target, space, digests, length, Duration::from_millis(700));
+                assert!(blocks > 0);
+                assert_eq!(damaged, 0, "of {blocks} blocks of {space:?}, {length} bytes each, {digests:?}");
+            }
+        }
+    }
+}

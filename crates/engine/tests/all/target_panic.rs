@@ -1,0 +1,179 @@
+//! A panic on a thread that a target cannot do without ends its process, and nothing of it goes on as if it lived. Each
+//! test starts this program again as the process that ends; the panics come from its log, on the thread that is named.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::raw_host::{Host, PATIENCE, TestTarget};
+use engine::ring::{Engine, Vital};
+use tracing::span;
+
+/// What the child is to do.
+const SCENE: &str = "SELVEDGE_TEST_PANIC_SCENE";
+/// The signal of `abort`.
+const SIGABRT: i32 = 6;
+const BEAT: Duration = Duration::from_millis(20);
+
+/// A log that panics when a thread with this name says something other than an error.
+struct Saboteur(&'static str);
+
+impl tracing::Subscriber for Saboteur {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let is_error = *event.metadata().level() == tracing::Level::ERROR;
+        if is_error {
+            let mut told = String::new();
+            event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+                told.push_str(&format!("{field}={value:?} "));
+            });
+            eprintln!("ERROR {told}");
+        } else if event.metadata().level() == &tracing::Level::INFO
+            && thread::current().name() == Some(self.0)
+        {
+            panic!("sabotage");
+        }
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// A process of this program that does one of the scenes; it is ended with its value.
+struct Scene(Child);
+
+impl Scene {
+    fn start(scene: &str, stderr: Stdio) -> Self {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args(["--exact", "target_panic::the_child", "--nocapture"]).env(SCENE, scene);
+        Self(program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap())
+    }
+
+    /// How it ended, within `PATIENCE`.
+    fn end(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the process lives on with a thread less");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn words(&mut self) -> String {
+        let mut words = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+        words
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Not a test of its own: without a scene it does nothing.
+#[test]
+fn the_child() {
+    let Ok(scene) = std::env::var(SCENE) else { return };
+    match scene.as_str() {
+        "reactor" => serve_until("reactor-0"),
+        "quiet" | "silenced" | "nested" => panic_on_a_thread(&scene),
+        other => panic!("there is no scene {other}"),
+    }
+}
+
+/// Serves, and beats as a gateway does, until a host's Connect makes the thread `victim` panic.
+fn serve_until(victim: &'static str) {
+    tracing::subscriber::set_global_default(Saboteur(victim)).unwrap();
+    let target = TestTarget::start_with(Engine::Automatic, |config| {
+        config.reactors = engine::target::Reactors::Count(1);
+    });
+    println!("\nserving {}", target.address());
+    loop {
+        println!("beat");
+        thread::sleep(BEAT);
+    }
+}
+
+fn panic_on_a_thread(scene: &str) {
+    match scene {
+        "quiet" => {}
+        "silenced" => {
+            // Somebody's hook in the place of ours.
+            drop(Vital::begin());
+            std::panic::set_hook(Box::new(|_| {}));
+        }
+        _ => {}
+    }
+    let (is_vital, is_nested) = (scene != "quiet", scene == "nested");
+    let work = move || {
+        let _vital = is_vital.then(Vital::begin);
+        if is_nested {
+            drop(Vital::begin());
+        }
+        panic!("sabotage");
+    };
+    let outcome = thread::Builder::new().name("worker".to_owned()).spawn(work).unwrap().join();
+    assert!(outcome.is_err());
+    println!("\nlives on");
+}
+
+#[test]
+fn a_reactors_panic_ends_the_process_and_its_beats() {
+    let mut scene = Scene::start("reactor", Stdio::piped());
+    let mut lines = BufReader::new(scene.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let address = lines.find_map(|line| line.strip_prefix("serving ").map(str::to_owned)).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("beat"));
+    let address: std::net::SocketAddr = address.parse().unwrap();
+    // It never gets its answer.
+    let host = thread::spawn(move || drop(Host::connect(address)));
+    let status = scene.end();
+    assert_eq!(status.signal(), Some(SIGABRT), "{status}");
+    assert!(host.join().is_err(), "nobody was connected");
+    // All that it ever said: after its end there is no other beat.
+    assert!(lines.all(|line| line == "beat"));
+    let words = scene.words();
+    assert!(words.contains("thread=\"reactor-0\"") && words.contains("reason=\"sabotage\""), "{words}");
+    assert!(words.contains("aborting the process") && words.contains("target_panic.rs"), "{words}");
+}
+
+#[test]
+fn only_vital_threads_end_the_process() {
+    let mut quiet = Scene::start("quiet", Stdio::piped());
+    assert!(quiet.end().success(), "a panic of another thread is its own");
+    for scene in ["nested", "silenced"] {
+        let mut vital = Scene::start(scene, Stdio::piped());
+        assert_eq!(vital.end().signal(), Some(SIGABRT), "{scene}");
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_does_not_keep_the_process() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let full = writer.try_clone().unwrap();
+    rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).unwrap();
+    while writer.write(&[b'.'; 512]).is_ok() {}
+    rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::empty()).unwrap();
+    let mut vital = Scene::start("nested", Stdio::from(full));
+    drop(writer);
+    assert_eq!(vital.end().signal(), Some(SIGABRT));
+    drop(reader);
+}

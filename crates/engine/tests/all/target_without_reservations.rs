@@ -1,0 +1,27 @@
+//! A target that serves namespaces together with others offers no reservations, and refuses their commands.
+
+use crate::raw_host::{NQN, assert_status, subsystem};
+use crate::reservation_party::Party;
+use engine::backend::BackendConfig;
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, Target, TargetConfig};
+use nvme::Status;
+use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
+
+#[test]
+fn a_target_that_offers_none_refuses_all() {
+    let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 512);
+    let fabric = FabricConfig {
+        ports: vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())],
+        subsystems: vec![subsystem(NQN, vec![namespace])],
+        ..FabricConfig::default()
+    };
+    let config = TargetConfig { fabric, reservations: false, ..TargetConfig::default() };
+    let target = Target::start(&config).unwrap();
+    let mut party = Party::connect(target.ports()[0], 1);
+    let none = PersistenceChange::NoChange;
+    let status = party.register_with(1, RegisterAction::Register, (0, party.key), none);
+    assert_status(status, Status::INVALID_OPCODE, "register");
+    let status =
+        party.acquire_with(1, AcquireAction::Acquire, ReservationType::WriteExclusive, (party.key, 0));
+    assert_status(status, Status::INVALID_OPCODE, "acquire");
+}

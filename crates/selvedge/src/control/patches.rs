@@ -1,0 +1,222 @@
+//! What is to be different in a namespace or subsystem that is there: some of its settings, by their names, as they are to be.
+//! They are put into it as it is written, which is then read again: what a setting may be is said in one place.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use engine::backend::BackendConfig;
+use engine::target::{NamespaceConfig, SubsystemConfig};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Map, Value, json};
+
+use super::refusal::Refusal;
+use crate::config::rules::check_size;
+use crate::config::size::Size;
+
+/// What of something can be changed while it is served.
+pub(crate) trait Patched: Serialize + DeserializeOwned + JsonSchema {
+    /// The settings.
+    const SETTINGS: &'static [&'static str];
+    /// Those of them that null takes away; to the others it says nothing.
+    const OPTIONAL: &'static [&'static str];
+    /// What goes beside them.
+    const BESIDE: &'static [&'static str] = &[];
+    /// Former names, with those of today.
+    const FORMER: &'static [(&'static str, &'static str)] = &[];
+}
+
+impl Patched for NamespaceConfig {
+    const SETTINGS: &'static [&'static str] = &[
+        "ana_group",
+        "visible",
+        "qos",
+        "write_protection",
+        "host_write_protection",
+        "owner",
+        "write_delay_ms",
+    ];
+    const OPTIONAL: &'static [&'static str] = &["qos", "owner"];
+    const BESIDE: &'static [&'static str] = &["size", "shrink"];
+    const FORMER: &'static [(&'static str, &'static str)] = &[("load_balancing_group", "ana_group")];
+}
+
+impl Patched for SubsystemConfig {
+    const SETTINGS: &'static [&'static str] =
+        &["serial", "model", "allow_any_host", "storage", "ports", "command_quiesce_ms", "command_quiesce"];
+    const OPTIONAL: &'static [&'static str] = &["storage", "command_quiesce_ms", "command_quiesce"];
+}
+
+/// Settings that are to be different.
+#[derive(Clone, Debug)]
+pub(crate) struct Patch<T> {
+    settings: Map<String, Value>,
+    of: PhantomData<T>,
+}
+
+/// What is to be different in a namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct NamespacePatch {
+    pub(super) size: Option<Size>,
+    /// Whether the size may be less than before.
+    pub(crate) shrink: bool,
+    patch: Patch<NamespaceConfig>,
+}
+
+impl<'de, T: Patched> Deserialize<'de> for Patch<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut settings = Map::new();
+        for (name, value) in Map::<String, Value>::deserialize(deserializer)? {
+            let former = T::FORMER.iter().find(|(former, _)| *former == name);
+            let is_known = T::SETTINGS.contains(&&*name) || T::BESIDE.contains(&&*name);
+            if former.is_none() && !is_known {
+                let former = T::FORMER.iter().map(|(former, _)| former);
+                let known: Vec<String> = T::SETTINGS
+                    .iter()
+                    .chain(T::BESIDE)
+                    .chain(former)
+                    .map(|name| format!("`{name}`"))
+                    .collect();
+                let what = format!("unknown field `{name}`, expected one of {}", known.join(", "));
+                return Err(de::Error::custom(what));
+            }
+            let name = former.map_or(name, |(_, name)| (*name).to_owned());
+            if settings.contains_key(&name) {
+                return Err(de::Error::custom(format!("duplicate field `{name}`")));
+            }
+            settings.insert(name, value);
+        }
+        Ok(Self { settings, of: PhantomData })
+    }
+}
+
+impl<'de> Deserialize<'de> for NamespacePatch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut patch = Patch::<NamespaceConfig>::deserialize(deserializer)?;
+        let size = patch.settings.remove("size").map(Option::<Size>::deserialize);
+        let shrink = patch.settings.remove("shrink").map(bool::deserialize);
+        let wrong = |name: &str, error| de::Error::custom(format!("{name}: {error}"));
+        Ok(Self {
+            size: size.transpose().map_err(|error| wrong("size", error))?.flatten(),
+            shrink: shrink.transpose().map_err(|error| wrong("shrink", error))?.unwrap_or_default(),
+            patch,
+        })
+    }
+}
+
+impl<T: Patched> JsonSchema for Patch<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}Patch", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let whole = T::json_schema(generator);
+        let known = whole.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut settings = Map::new();
+        for (name, mut setting) in known.into_iter().filter(|(name, _)| T::SETTINGS.contains(&&**name)) {
+            // What is not given stays as it is.
+            setting.as_object_mut().map(|setting| setting.remove("default"));
+            if T::OPTIONAL.contains(&&*name) {
+                setting = json!({ "anyOf": [setting, { "type": "null" }] });
+            }
+            settings.insert(name, setting);
+        }
+        json_schema!({ "type": "object", "additionalProperties": false, "properties": settings })
+    }
+}
+
+impl JsonSchema for NamespacePatch {
+    fn schema_name() -> Cow<'static, str> {
+        Patch::<NamespaceConfig>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Patch::<NamespaceConfig>::json_schema(generator);
+        let size = generator.subschema_for::<Size>().to_value();
+        if let Some(Value::Object(settings)) = schema.get_mut("properties") {
+            settings.insert("size".to_owned(), size);
+            let shrink = "Whether the size may be less than before; what is beyond the new end is lost";
+            settings.insert("shrink".to_owned(), json!({ "type": "boolean", "description": shrink }));
+        }
+        schema
+    }
+}
+
+impl<T: Patched> Patch<T> {
+    /// Changes `config` as it says.
+    pub(super) fn apply(&self, config: &mut T) -> Result<(), Refusal> {
+        let Ok(Value::Object(mut written)) = serde_json::to_value(&*config) else {
+            return Err(Refusal::new(500, "what is served cannot be written as JSON"));
+        };
+        for (name, value) in &self.settings {
+            match value {
+                Value::Null if T::OPTIONAL.contains(&&**name) => {
+                    written.remove(name);
+                }
+                Value::Null => {}
+                // Single limits are changed, and the others stay.
+                Value::Object(limits) if name == "qos" => {
+                    let known = written.entry(name).or_insert_with(|| Map::new().into());
+                    if let Value::Object(known) = known {
+                        known.extend(limits.clone());
+                    }
+                }
+                value => drop(written.insert(name.clone(), value.clone())),
+            }
+        }
+        *config = serde_path_to_error::deserialize(Value::Object(written)).map_err(|error| {
+            let path = error.path().to_string();
+            let refusal = Refusal::unprocessable(error.into_inner());
+            if path == "." { refusal } else { refusal.about(path) }
+        })?;
+        Ok(())
+    }
+}
+
+impl NamespacePatch {
+    /// Changes `config` as it says.
+    pub(super) fn apply(&self, config: &mut NamespaceConfig) -> Result<(), Refusal> {
+        if let Some(Size(bytes)) = self.size {
+            resize(config, bytes)?;
+        }
+        self.patch.apply(config)?;
+        if self.patch.settings.get("write_protection").is_some_and(|level| !level.is_null()) {
+            // What is said here is the operator's, also where it is what a host has set before.
+            config.protected_by_host = false;
+        }
+        Ok(())
+    }
+}
+
+fn resize(config: &mut NamespaceConfig, bytes: u64) -> Result<(), Refusal> {
+    let bytes =
+        check_size(bytes, config.block_size).map_err(|what| Refusal::unprocessable(what).about("size"))?;
+    match &mut config.backend {
+        BackendConfig::Memory { size } | BackendConfig::Null { size } => *size = bytes,
+        BackendConfig::File { size, .. } => *size = Some(bytes),
+        BackendConfig::Block { .. } => {
+            let refusal = Refusal::conflict("a block device has the size it has").about("size");
+            return Err(refusal.hint("resize the device; the namespace follows when it is added again"));
+        }
+        BackendConfig::Rbd(_) => {
+            // Its cluster is asked, before this, and has refused nothing.
+            return Err(Refusal::new(500, "an image's size is not kept here").about("size"));
+        }
+    }
+    Ok(())
+}
+
+/// Changes a subsystem as a patch says.
+pub(super) fn patch_subsystem(
+    patch: &Patch<SubsystemConfig>,
+    config: &mut SubsystemConfig,
+) -> Result<(), Refusal> {
+    let quiesce = ["command_quiesce_ms", "command_quiesce"];
+    if quiesce.iter().any(|name| patch.settings.contains_key(*name)) {
+        // A time that is said takes the place of one that is measured, and the other way round.
+        (config.command_quiesce_ms, config.command_quiesce) = Default::default();
+    }
+    patch.apply(config)?;
+    super::bodies::check_subsystem(config, "")
+}

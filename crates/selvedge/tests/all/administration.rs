@@ -1,0 +1,374 @@
+//! A target that is changed while it serves, by the program's own commands, and killed while it is changed: what it
+//! serves after a restart is what it served before a change or after it.
+
+use prerequisite::missing;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+const NQN: &str = "nqn.2026-01.io.selvedge:target";
+
+fn selvedge(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A target with a state directory and a control socket in a folder; it is killed when the test is over.
+struct Serving {
+    child: Child,
+    control: String,
+}
+
+impl Serving {
+    fn start(folder: &Path, more: &[&str]) -> Self {
+        let control = format!("unix:{}", folder.join("control.sock").display());
+        let state = folder.join("state");
+        let mut arguments =
+            vec!["serve", "--state-dir", state.to_str().expect("UTF-8"), "--control", &control];
+        arguments.extend(["--reactors", "1"]);
+        arguments.extend(more);
+        let mut child = selvedge(&arguments).stdout(Stdio::piped()).spawn().expect("the program runs");
+        let stdout = child.stdout.take().expect("stdout is a pipe");
+        // One line for each address comes before it.
+        let mut lines = BufReader::new(stdout).lines().map(|line| line.expect("it prints"));
+        let told = lines.find_map(|line| line.strip_prefix("administered at ").map(str::to_owned));
+        assert_eq!(told.as_deref(), Some(control.as_str()), "it says where it is administered");
+        Self { child, control }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        selvedge(&[arguments, &["--control", &self.control, "-o", "json"]].concat())
+    }
+
+    fn try_run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the program runs")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Value {
+        let output = self.try_run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    fn config(&self) -> Value {
+        self.run(&["config", "dump"])
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("it is there");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn file(folder: &Path, name: &str) -> String {
+    format!("file:{},size=1m", folder.join(name).display())
+}
+
+/// What makes no sense is refused in one line.
+fn refuses_nonsense(serving: &Serving) {
+    for (arguments, expected) in [
+        (&["namespace", "resize", NQN, "2", "1m"][..], "--shrink"),
+        (&["namespace", "add", NQN, "memory:1m,nsid=1"], "there already"),
+        (&["namespace", "remove", NQN, "9"], "no namespace 9"),
+        (&["namespace", "reopen", NQN, "9"], "no namespace 9"),
+        (&["namespace", "reopen", NQN, "2"], "it has not failed"),
+        (&["subsystem", "show", "nqn.nowhere"], "no subsystem"),
+        (&["connection", "reset", "9"], "no controller 9"),
+        (&["ana", "set", NQN, "1", "best"], "best"),
+    ] {
+        let output = serving.try_run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let text = stderr(&output);
+        assert!(text.contains(expected) && text.lines().count() == 1, "{arguments:?}: {text}");
+    }
+}
+
+/// Wherever namespaces are shown, it is said how they are.
+fn shows_states(serving: &Serving) {
+    let shown = serving.run(&["namespace", "show", NQN, "2"]);
+    assert_eq!((&shown["qos"], &shown["state"]), (&json!({ "bytes": 10 << 20 }), &json!("ready")));
+    for list in [&["namespace", "list"][..], &["namespace", "list", NQN], &["subsystem", "show", NQN]] {
+        let list = serving.run(list);
+        let namespaces = list.pointer("/subsystems/0/namespaces").or(list.get("namespaces"));
+        let states: Vec<&Value> =
+            namespaces.and_then(Value::as_array).into_iter().flatten().map(|known| &known["state"]).collect();
+        assert_eq!(states, ["ready", "ready"]);
+    }
+}
+
+#[test]
+fn a_target_is_changed_while_it_serves_and_remembers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", "memory:16m"]);
+    let disk = file(folder.path(), "disk.img");
+    let added = serving.run(&["namespace", "add", NQN, &disk, "--iops", "5000", "--write-protect", "on"]);
+    assert_eq!((&added["nsid"], &added["qos"]["iops"]), (&json!(2), &json!(5000)));
+    assert_eq!(std::fs::metadata(folder.path().join("disk.img")).expect("the file").len(), 1 << 20);
+    serving.run(&[
+        "namespace",
+        "set",
+        NQN,
+        "2",
+        "--iops",
+        "none",
+        "--bw",
+        "10m",
+        "--visible-to",
+        "nqn.host:1",
+    ]);
+    serving.run(&["namespace", "resize", NQN, "2", "2m"]);
+    let other = "nqn.2026-01.io.selvedge:other";
+    serving.run(&["subsystem", "add", other, "--serial", "S1", "--allow-host", "nqn.host:1"]);
+    serving.run(&["host", "allow", other, "nqn.host:2"]);
+    serving.run(&["host", "deny", other, "nqn.host:1"]);
+    serving.run(&["ana", "set", NQN, "1", "non-optimized", "--port", "1=optimized"]);
+    serving.run(&["referral", "add", "192.0.2.1"]);
+    serving.run(&["listener", "add", "127.0.0.1", "-s", "0"]);
+    for list in
+        ["subsystem list", "namespace list", "listener list", "referral list", "connection list", "status"]
+    {
+        serving.run(&list.split(' ').collect::<Vec<_>>());
+    }
+    assert_eq!(serving.run(&["host", "list", other])["hosts"], json!(["nqn.host:2"]));
+    assert_eq!(serving.run(&["ana", "list", NQN])["ana_groups"][0]["state"], "non-optimized");
+    shows_states(&serving);
+
+    refuses_nonsense(&serving);
+
+    let config = serving.config();
+    let toml =
+        selvedge(&["config", "dump", "--control", &serving.control]).output().expect("the program runs");
+    let path = folder.path().join("target.toml");
+    std::fs::write(&path, &toml.stdout).expect("written");
+    let path = path.to_str().expect("UTF-8");
+    assert_eq!(serving.run(&["config", "diff", path])["changes"], json!([]));
+    let checked = selvedge(&["config", "check", path, "-o", "json"]).output().expect("the program runs");
+    assert_eq!(serde_json::from_slice::<Value>(&checked.stdout).expect("JSON"), config);
+
+    // Another target may take neither its state nor its socket.
+    let state = folder.path().join("state");
+    let state = state.to_str().expect("UTF-8");
+    for more in [["--state-dir", state], ["--control", &serving.control]] {
+        let arguments = [&["serve", "-s", "0", "-n", NQN, "--namespace", "memory:1m"][..], &more].concat();
+        let output = selvedge(&arguments).output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    }
+
+    serving.kill();
+    let serving = Serving::start(folder.path(), &[]);
+    assert_eq!(serving.config(), config);
+    serving.run(&["subsystem", "remove", other]);
+    let applied = serving.run(&["config", "apply", path]);
+    assert_eq!(applied["changes"][0]["change"], "subsystem_added");
+    assert_eq!(serving.config(), config);
+    serving.kill();
+    // A file that is served becomes the state.
+    std::fs::remove_file(folder.path().join("state/state.json")).expect("it was there");
+    Serving::start(folder.path(), &["-c", path]).kill();
+    assert_eq!(Serving::start(folder.path(), &[]).config(), config);
+}
+
+/// The one namespace that is served, as `namespace list` has it.
+fn listed(serving: &Serving) -> Value {
+    serving.run(&["namespace", "list", NQN])["namespaces"][0].clone()
+}
+
+#[test]
+fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
+    let disk = match crate::bad_disks::LyingDisk::new() {
+        Ok(disk) => disk,
+        Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let image = crate::bad_disks::text(&disk.file());
+    // Blocks smaller than what O_DIRECT takes there, so that writes stay in the page cache until they are flushed.
+    let serving = Serving::start(
+        folder.path(),
+        &["-s", "0", "-n", NQN, "--namespace", &format!("file:{image},size=24m,block=512")],
+    );
+    let address = serving.run(&["status"])["ports"][0]["address"].as_str().expect("an address").to_owned();
+    let port = address.rsplit(':').next().expect("a port");
+    let writes = || {
+        let arguments = ["bench", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--rw", "write", "--size", "8m"];
+        let more = ["--bs", "64k", "--fsync", "128", "--runtime", "2", "--destroy-data"];
+        selvedge(&[&arguments[..], &more].concat()).output().expect("the program runs")
+    };
+    let output = writes();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(listed(&serving)["state"], "ready");
+
+    // Past what was written there is no room.
+    disk.take_room(true);
+    let arguments = ["bench", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--rw", "write", "--offset", "8m"];
+    let more = ["--size", "8m", "--bs", "64k", "--fsync", "128", "--runtime", "5", "--destroy-data"];
+    let output = selvedge(&[&arguments[..], &more].concat()).output().expect("the program runs");
+    assert_ne!(output.status.code(), Some(0), "a Flush fails");
+    disk.take_room(false);
+    assert_ne!(writes().status.code(), Some(0), "nothing is written, though the disk is well again");
+    let failed = listed(&serving);
+    assert_eq!(failed["state"], "failed");
+    let reason = failed["reason"].as_str().expect("a reason");
+    assert!(reason.contains("fdatasync failed") && reason.contains(&image), "{reason}");
+    let told = |arguments: &[&str]| {
+        let output = selvedge(&[arguments, &["--control", &serving.control]].concat()).output();
+        String::from_utf8(output.expect("the program runs").stdout).expect("UTF-8")
+    };
+    assert!(told(&["status"]).contains(&format!("namespace 1 of {NQN} is failed: {reason}")));
+    assert!(told(&["namespace", "show", NQN, "1"]).contains(&format!("failed: {reason}")));
+
+    serving.run(&["namespace", "reopen", NQN, "1"]);
+    assert_eq!(listed(&serving)["state"], "ready");
+    let output = writes();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn a_namespace_is_added_with_all_that_its_specification_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", "memory:1m"]);
+    let spec = format!("{},shared=yes,write_delay=3s", file(folder.path(), "slow.img"));
+    serving.run(&["namespace", "add", NQN, &spec]);
+    let added = serving.run(&["namespace", "show", NQN, "2"]);
+    assert_eq!((&added["write_delay_ms"], &added["shared_storage"]), (&json!(3000), &json!(true)));
+}
+
+#[test]
+fn a_command_quiesce_time_is_fixed_measured_and_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let arguments = ["-s", "0", "-n", NQN, "--namespace", "memory:1m", "--command-quiesce", "auto"];
+    let serving = Serving::start(folder.path(), &arguments);
+    let told = || {
+        let told = serving.run(&["status"])["subsystems"][0].clone();
+        (told["command_quiesce"].clone(), told["command_quiesce_ms"].clone())
+    };
+    let set = |time: &str| serving.try_run(&["subsystem", "set", NQN, "--command-quiesce", time]);
+    assert_eq!(told(), (json!("auto"), json!(2000)));
+    for (time, expected) in [
+        ("31s", ("fixed", 31_000)),
+        ("auto", ("auto", 2000)),
+        ("300ms", ("fixed", 300)),
+        ("default", ("fixed", 2000)),
+    ] {
+        assert_eq!(set(time).status.code(), Some(0));
+        assert_eq!(told(), (json!(expected.0), json!(expected.1)), "{time}");
+    }
+    let slow = format!("{},write_delay=3s", file(folder.path(), "slow.img"));
+    serving.run(&["namespace", "add", NQN, &slow]);
+    assert_eq!(told(), (json!("fixed"), json!(3500)), "a write that is held back takes so long");
+    for (time, code, expected) in [
+        ("3499ms", 1, "set 3500 ms or more"),
+        ("0", 2, "is not from 1ms to 65535ms"),
+        ("66s", 2, "is not from 1ms to 65535ms"),
+        ("soon", 2, "soon"),
+    ] {
+        let output = set(time);
+        assert_eq!(output.status.code(), Some(code), "{time}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{time}: {}", stderr(&output));
+    }
+    assert_eq!(told(), (json!("fixed"), json!(3500)), "nothing of it was taken over");
+    // What is measured is kept like any other setting.
+    assert_eq!(set("auto").status.code(), Some(0));
+    serving.kill();
+    let serving = Serving::start(folder.path(), &[]);
+    assert_eq!(serving.run(&["status"])["subsystems"][0]["command_quiesce"], "auto");
+}
+
+/// Chance that repeats with its seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        // An xorshift generator; it must not start at zero.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// A change, as a command, and what the configuration is after it.
+fn change(round: u64, chance: &mut Chance, folder: &Path, before: &Value) -> (Vec<String>, Value) {
+    let mut after = before.clone();
+    let subsystem = &mut after["subsystems"][0];
+    let arguments: Vec<String> = match chance.below(4) {
+        0 => {
+            let nqn = format!("nqn.2026-01.io.selvedge:{round}");
+            subsystem["hosts"].as_array_mut().expect("a list").push(json!(nqn));
+            vec!["host".into(), "allow".into(), NQN.into(), nqn]
+        }
+        1 => {
+            let iops = 1 + chance.below(1 << 40);
+            subsystem["namespaces"][0]["qos"] = json!({ "iops": iops });
+            vec!["namespace".into(), "set".into(), NQN.into(), "1".into(), "--iops".into(), iops.to_string()]
+        }
+        2 => {
+            let serial = format!("S{round}");
+            subsystem["serial"] = json!(serial);
+            vec!["subsystem".into(), "set".into(), NQN.into(), "--serial".into(), serial]
+        }
+        _ => {
+            let path: PathBuf = folder.join(format!("{round}.img"));
+            let list = subsystem["namespaces"].as_array_mut().expect("a list");
+            let nsid = 1 + list.len();
+            list.push(json!({
+                "nsid": nsid,
+                "backend": { "file": { "path": path, "size": 1 << 20 } },
+                "block_size": 4096,
+                "ana_group": 1,
+                "visible": { "all_except": [] },
+            }));
+            vec!["namespace".into(), "add".into(), NQN.into(), file(folder, &format!("{round}.img"))]
+        }
+    };
+    (arguments, after)
+}
+
+#[test]
+fn a_kill_in_a_change_leaves_what_was_before_it_or_after_it() {
+    let kills = std::env::var("SELVEDGE_KILLS")
+        .map_or(25, |kills| kills.parse().expect("SELVEDGE_KILLS is a number"));
+    let seed =
+        SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_nanos() as u64 | 1;
+    println!("seed {seed}");
+    let mut chance = Chance(seed);
+    let folder = tempfile::tempdir().expect("a folder");
+    let namespace = file(folder.path(), "disk.img");
+    let mut serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", &namespace]);
+    let (mut made, mut not_made) = (0, 0);
+    for round in 0..kills {
+        let before = serving.config();
+        let (arguments, after) = change(round, &mut chance, folder.path(), &before);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut client = serving.command(&arguments);
+        let mut client =
+            client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program runs");
+        std::thread::sleep(Duration::from_micros(chance.below(20_000)));
+        serving.kill();
+        let answered = client.wait().expect("it ends").success();
+        serving = Serving::start(folder.path(), &[]);
+        let served = serving.config();
+        assert!(
+            served == before || served == after,
+            "round {round}, seed {seed}: {arguments:?}\n{before}\n{served}"
+        );
+        // What was answered was kept.
+        assert!(!answered || served == after, "round {round}, seed {seed}: {arguments:?} was lost");
+        *(if served == after { &mut made } else { &mut not_made }) += 1;
+    }
+    println!("{made} changes were made, {not_made} were not");
+}

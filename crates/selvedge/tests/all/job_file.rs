@@ -1,0 +1,146 @@
+//! fio's job files and fio's JSON as people use them: profiles run as they are, what cannot be had is named and nothing
+//! runs, and what is printed has fio's names.
+
+use std::process::Output;
+
+use crate::serving::{Serving, json, stderr};
+use serde_json::Value;
+
+/// The profile of a home network that seed 002 tells of, as it stands there.
+const HOME_NETWORK: &str = "
+[global]
+bs=4k
+ioengine=libaio
+iodepth=32
+size=1g
+numjobs=16
+direct=1
+refill_buffers=1
+runtime=60
+directory=/mnt
+group_reporting=1
+filename=ssd.test.file
+
+[rand-read]
+rw=randread
+stonewall
+
+[rand-write]
+rw=randwrite
+stonewall
+";
+
+/// A target and a folder for job files.
+struct Ground {
+    serving: Serving,
+    folder: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new(namespace: &str) -> Self {
+        Self { serving: Serving::start(namespace), folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    fn bench(&self, more: &[&str]) -> Output {
+        self.serving.bench(more).output().expect("the program runs")
+    }
+
+    fn run(&self, text: &str, more: &[&str]) -> Output {
+        let path = self.folder.path().join("job.fio");
+        std::fs::write(&path, text).expect("the folder takes a file");
+        self.bench(&[&[path.to_str().expect("a path of UTF-8")], more].concat())
+    }
+}
+
+#[test]
+fn a_published_profile_runs_as_it_is() {
+    let ground = Ground::new("null:2g");
+    let output = ground.run(HOME_NETWORK, &["--runtime", "1", "--output-format=fio-json"]);
+    let report = json(&output);
+    let jobs = report["jobs"].as_array().expect("jobs");
+    let names: Vec<&Value> = jobs.iter().map(|job| &job["jobname"]).collect();
+    assert_eq!(names, ["rand-read", "rand-write"]);
+    for (job, busy, idle) in [(&jobs[0], "read", "write"), (&jobs[1], "write", "read")] {
+        let ios = job[busy]["total_ios"].as_u64().expect("a number");
+        assert!(ios > 0 && job[busy]["clat_ns"]["percentile"]["99.900000"].as_u64() > Some(0));
+        assert_eq!(job[busy]["io_bytes"], ios * 4096);
+        assert_eq!(job[idle]["total_ios"], 0);
+        assert_eq!((&job["error"], &job["job options"]["numjobs"]), (&0.into(), &"16".into()));
+    }
+    assert_eq!((&jobs[0]["groupid"], &jobs[1]["groupid"]), (&0.into(), &1.into()));
+    let told = stderr(&output);
+    assert!(told.contains("job.fio:10: --runtime on the command line wins over runtime=60"), "{told}");
+    assert!(told.contains("ioengine (line 4)") && told.contains("direct (line 8)"), "{told}");
+}
+
+#[test]
+fn jobs_run_together_or_in_turn_and_each_does_all_of_its_size() {
+    let ground = Ground::new("memory:16m");
+    let text = "[global]\nfilename=x\nioengine=libaio\niodepth=4\nbs=4k\nsize=1m\n[a]\nrw=randwrite\nverify=crc32c\n\
+                [b]\nrw=write\noffset=4m\nnumjobs=2\nfsync=64\nstartdelay=10ms\n[c]\nstonewall\nrw=randread\n\
+                verify=crc32c\nruntime=60\n";
+    let report = json(&ground.run(text, &["-o", "json"]));
+    let jobs = report["jobs"].as_array().expect("jobs");
+    let groups: Vec<(&Value, &Value)> = jobs.iter().map(|job| (&job["name"], &job["group"])).collect();
+    assert_eq!(groups, [(&"a".into(), &0.into()), (&"b".into(), &0.into()), (&"c".into(), &1.into())]);
+    assert_eq!(jobs[0]["verify"]["blocks_read_back"], 256);
+    assert_eq!(jobs[1]["write"]["ios"], 512, "each of two jobs writes all of the size");
+    assert!(jobs[1]["flush"]["ios"].as_u64() > Some(0));
+    // What the first one stamped, the third one knows; it is done long before its time is over.
+    assert_eq!((&jobs[2]["read"]["ios"], &jobs[2]["verify"]["reads_checked"]), (&256.into(), &256.into()));
+
+    // After a ramp, which is not part of it, all of the size is done.
+    let report = json(&ground.run("[a]\nrw=read\nsize=1m\nramp_time=50ms\n", &["-o", "json"]));
+    assert_eq!(report["jobs"][0]["read"]["ios"], 256);
+}
+
+#[test]
+fn what_cannot_be_had_is_named_and_nothing_runs() {
+    let ground = Ground::new("memory:16m");
+    let text = "[a]\nrw=write\nsize=1m\nbssplit=4k/50:8k/50\nstonewall\n";
+    let output = ground.run(text, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let told = stderr(&output);
+    assert!(told.contains("job.fio:4: bssplit") && told.contains("--ignore-unsupported"), "{told}");
+    let report = json(&ground.run(text, &["--ignore-unsupported", "-o", "json"]));
+    assert_eq!(report["jobs"][0]["write"]["ios"], 256);
+    assert!(report["notes"][0].as_str().is_some_and(|note| note.contains("job.fio:4: bssplit")));
+
+    // What was written is not overwritten unasked.
+    let again = ground.run("[a]\nrw=read\nsize=4k\n[b]\nstonewall\nrw=write\nsize=1m\n", &["-o", "json"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(
+        again.stdout.is_empty() && stderr(&again).contains("this job file writes all over 1 MiB"),
+        "{}",
+        stderr(&again)
+    );
+
+    for (text, part) in [
+        ("[a]\nrw=read\n[b]\nstonewall\nrw=read\nsize=1g\n", "[b] the namespace has 16 MiB"),
+        ("[a]\nrw=write\nverify=crc32c\n[b]\nrw=randwrite\n", "put stonewall between them"),
+        ("[a]\nrw=read\nbs=2m\n", "job.fio:1: [a] --bs 2 MiB is over the limit"),
+        ("[a]\nrw=read\nbs=\n", "job.fio:3:"),
+        ("bs=4k\n", "job.fio:1:"),
+    ] {
+        let output = ground.run(text, &["-o", "json"]);
+        assert_eq!(output.status.code(), Some(2), "{text}: {}", stderr(&output));
+        assert!(output.stdout.is_empty() && stderr(&output).contains(part), "{text}: {}", stderr(&output));
+    }
+    let output = ground.bench(&["no-such-file.fio"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("no-such-file.fio cannot be read"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_workload_of_flags_is_printed_in_fios_form() {
+    let ground = Ground::new("memory:16m");
+    let more = ["--rw", "randrw", "--size", "4m", "--iodepth", "8", "--fsync", "32", "-o", "fio-json"];
+    let report = json(&ground.bench(&more));
+    let job = &report["jobs"][0];
+    let ios = |side: &str| job[side]["total_ios"].as_u64().expect("a number");
+    assert_eq!(ios("read") + ios("write"), 1024);
+    assert!(ios("sync") > 0 && ios("trim") == 0);
+    let output = ground.bench(&["--verify-only", "--verify-state", "x", "-o", "fio-json"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}

@@ -1,0 +1,25 @@
+//! The program's integration tests, as one program that is linked once: `cargo nextest run -p selvedge -E 'test(sweep)'`
+//! runs those of one module.
+
+mod administration;
+#[allow(dead_code, reason = "the rest is for the engine's tests")]
+#[path = "../../../engine/tests/all/bad_disks/mod.rs"]
+mod bad_disks;
+mod bench_top;
+mod command_line;
+mod control_socket;
+mod gateways;
+mod host_rights;
+mod identity;
+mod job_file;
+mod match_hw_queues;
+mod mptcp;
+#[allow(dead_code, reason = "the rest is for the engine's tests")]
+#[path = "../../../engine/tests/all/raw_host/mod.rs"]
+mod raw_host;
+#[allow(dead_code, reason = "the rest is for the engine's tests")]
+#[path = "../../../engine/tests/all/reservation_party/mod.rs"]
+mod reservation_party;
+mod serving;
+mod sweep;
+mod tune;

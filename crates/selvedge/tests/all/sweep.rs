@@ -1,0 +1,271 @@
+//! `selvedge sweep` as people use it and break it: killed in the middle, pointed at data, given nonsense, left alone by
+//! its target; and the reports and comparisons of what it measured.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::serving::{NQN, Serving, stderr};
+use serde_json::Value;
+
+/// Until something that takes a second or two must have happened.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A target and a folder for results, gone when the test is over however it ends.
+struct Ground {
+    target: Serving,
+    folder: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new(namespace: &str) -> Self {
+        Self { target: Serving::start(namespace), folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    fn results(&self) -> PathBuf {
+        self.folder.path().join("results")
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = selvedge("sweep");
+        command.args(["-a", "127.0.0.1", "-s", &self.target.port, "-n", NQN]);
+        command.args(["--runtime", "100ms", "--ramp_time", "20ms", "--pause", "0"]);
+        command.arg("--output").arg(self.results()).args(arguments.split_whitespace());
+        command
+    }
+
+    fn sweep(&self, arguments: &str) -> Output {
+        self.command(arguments).output().expect("the program runs")
+    }
+
+    fn resume(&self) -> Output {
+        selvedge("sweep").arg("--resume").arg(self.results()).output().expect("the program runs")
+    }
+}
+
+fn selvedge(command: &str) -> Command {
+    let mut selvedge = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    selvedge.arg(command).stdin(Stdio::null());
+    selvedge
+}
+
+fn lines(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("sweep.jsonl")).unwrap_or_default();
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(|line| serde_json::from_str(line).expect("each whole line is JSON")).collect()
+}
+
+/// The measurements that are in a sweep's file.
+fn visits(folder: &Path) -> Vec<(u64, u64)> {
+    let visit = |line: &Value| {
+        let visit = &line.get("run")?["visit"];
+        Some((visit["point"].as_u64()?, visit["repetition"].as_u64()?))
+    };
+    lines(folder).iter().filter_map(visit).collect()
+}
+
+fn report(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("report.json")).expect("there is a report");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+#[test]
+fn every_point_is_measured_and_told() {
+    let ground = Ground::new("memory:16m");
+    let output = ground.sweep("--rw randread --iodepth 1,4 -i 1,2 --numjobs 2 --repeat 2");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let folder = ground.results();
+    assert_eq!(visits(&folder).len(), 8);
+    assert_eq!(visits(&folder).into_iter().collect::<BTreeSet<_>>().len(), 8);
+    let report = report(&folder);
+    let points = report["points"].as_array().unwrap();
+    assert_eq!(points.len(), 4);
+    for point in points {
+        assert!(point["iops"]["mean"].as_f64().unwrap() > 0.0 && point["runs"] == 2, "{point}");
+        assert!(point["latency"]["p99_ns"]["mean"].as_f64() >= point["latency"]["p50_ns"]["mean"].as_f64());
+        assert!(!point["latency_grid"]["counts"].as_array().unwrap().is_empty());
+    }
+    for chart in ["iops-by-outstanding", "p99-by-queues", "curve", "percentiles", "heat-1"] {
+        assert!(report["charts"].as_array().unwrap().iter().any(|other| other["id"] == chart), "{chart}");
+        assert!(folder.join(format!("{chart}.svg")).is_file(), "{chart}");
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("depth 4, 2 queues") && text.contains("Use -i "), "{text}");
+    assert!(fs::read_to_string(folder.join("report.html")).unwrap().contains("Use -i "));
+    assert_eq!(fs::read_to_string(folder.join("points.csv")).unwrap().lines().count(), 5);
+}
+
+#[test]
+fn killed_in_the_middle_it_is_resumed_with_the_same_points() {
+    let ground = Ground::new("memory:16m");
+    let arguments = "--rw randread --iodepth 1,2,4,8 --repeat 3";
+    let mut sweep = ground.command(arguments).stderr(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    while visits(&ground.results()).len() < 4 {
+        assert!(
+            began.elapsed() < PATIENCE && sweep.try_wait().unwrap().is_none(),
+            "it measures, and is not done yet"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SIGKILL.
+    sweep.kill().unwrap();
+    sweep.wait().unwrap();
+    let before = visits(&ground.results());
+    assert!(before.len() < 12, "there was something left to do");
+    let output = ground.resume();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let after = visits(&ground.results());
+    assert_eq!(after[..before.len()], before, "what was measured is not measured again");
+    let wanted: BTreeSet<(u64, u64)> = (0..4).flat_map(|point| (0..3).map(move |run| (point, run))).collect();
+    assert_eq!((after.len(), after.into_iter().collect::<BTreeSet<_>>()), (12, wanted));
+    assert_eq!(report(&ground.results())["points"].as_array().unwrap().len(), 4);
+    // Nothing is left, and that is no failure.
+    assert!(ground.resume().status.success());
+}
+
+#[test]
+fn a_target_that_goes_away_leaves_what_was_measured() {
+    let mut ground = Ground::new("memory:16m");
+    let mut sweep = ground.command("--rw randread --iodepth 1,2,4,8 --repeat 3");
+    let sweep = sweep.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    while visits(&ground.results()).len() < 3 {
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    ground.target.kill();
+    let output = sweep.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = stderr(&output);
+    assert!(told.contains("--resume") && told.contains("of 12 measurements are kept"), "{told}");
+    let report = report(&ground.results());
+    let measured = report["points"].as_array().unwrap().iter().filter(|point| point["runs"] != 0).count();
+    assert!((1..=4).contains(&measured));
+    let missing = measured < 4;
+    let named = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|one| one["title"].as_str().unwrap().contains("missing"));
+    assert_eq!(named, missing);
+}
+
+#[test]
+fn data_is_not_destroyed_unasked() {
+    let ground = Ground::new("memory:16m");
+    // Nothing is in it yet, so nothing can be lost.
+    let output = ground.sweep("--rw randwrite --iodepth 4 --repeat 1");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let folder = ground.folder.path().join("again");
+    let second = |more: &str| {
+        let mut command = selvedge("sweep");
+        command.args([
+            "-a",
+            "127.0.0.1",
+            "-s",
+            &ground.target.port,
+            "-n",
+            NQN,
+            "--runtime",
+            "100ms",
+            "--ramp_time",
+            "0",
+        ]);
+        command.arg("--output").arg(&folder).args(more.split_whitespace());
+        command.output().unwrap()
+    };
+    let refused = second("--rw randwrite --iodepth 4");
+    assert_eq!(refused.status.code(), Some(2));
+    let told = stderr(&refused);
+    assert!(told.contains("--destroy-data") && told.contains("16 MiB"), "{told}");
+    assert!(!folder.exists(), "nothing was begun");
+    assert!(second("--rw randread --iodepth 4 --repeat 1").status.success(), "reading destroys nothing");
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(second("--rw randwrite --iodepth 4 --repeat 1 --destroy-data").status.success());
+}
+
+#[test]
+fn nonsense_is_named_before_anything_is_done() {
+    let ground = Ground::new("memory:16m");
+    for (arguments, expected) in [
+        ("--rw randread --iodepth 0", "--iodepth"),
+        ("--rw randread --iodepth 1,9e9", "--iodepth"),
+        ("--rw randread --bs 4k,k", "--bs"),
+        ("--rw randread -i 1..400", "--nr-io-queues"),
+        ("--rw randread,sideways", "sideways"),
+        ("--rw randread --rate_iops 50,0%", "--rate_iops"),
+        ("--rw randread --bs 4k,2m", "over the limit"),
+        ("--rw randread --bs 512,4k", "multiple"),
+        ("--rw randread --repeat 0", "--repeat"),
+        ("--iodepth 1", "--rw"),
+    ] {
+        let output = ground.sweep(arguments);
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {told}");
+        assert!(told.contains(expected), "{arguments}: {told}");
+        assert!(!ground.results().exists(), "{arguments}");
+    }
+    let output = selvedge("sweep").args(["--resume", "nowhere"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("nowhere"));
+    let dry = ground.sweep("--rw randread --iodepth 1..8 --dry-run");
+    assert!(
+        dry.status.success() && String::from_utf8_lossy(&dry.stdout).contains("4 points, 12 measurements")
+    );
+    assert!(!ground.results().exists());
+}
+
+#[test]
+fn loads_are_shares_of_what_was_measured() {
+    let ground = Ground::new("memory:16m");
+    let output = ground.sweep("--rw randread --iodepth 8 --rate_iops 20%,50% --repeat 1 --latency-target 1s");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = report(&ground.results());
+    let points = report["points"].as_array().unwrap();
+    let full = points[0]["iops"]["mean"].as_f64().unwrap();
+    assert!(points[0]["offered_iops"].is_null() && points[0]["response"].is_null());
+    for (point, share) in points[1..].iter().zip([0.2, 0.5]) {
+        let offered = point["offered_iops"].as_f64().unwrap();
+        assert!((offered / full - share).abs() < 0.01, "{offered} of {full}");
+        // What a command took since it was due is no less than since it was sent.
+        assert!(
+            point["response"]["mean_ns"]["mean"].as_f64() >= point["latency"]["mean_ns"]["mean"].as_f64()
+        );
+    }
+    let first = report["findings"][0]["title"].as_str().unwrap();
+    assert!(first.contains("within 1.00 s"), "{first}");
+}
+
+#[test]
+fn sweeps_are_compared_and_fio_is_read() {
+    let ground = Ground::new("memory:16m");
+    let folder = ground.results();
+    assert!(ground.sweep("--rw randread --iodepth 1,4 --repeat 2").status.success());
+    let compare = |first: &Path, second: &Path| {
+        selvedge("compare").arg(first).arg(second).args(["-o", "json"]).output().unwrap()
+    };
+    let output = compare(&folder, &folder.join("report.json"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(compared["pairs"].as_array().unwrap().len(), 2);
+    assert_eq!(compared["iops_ratio"], 1.0);
+    assert!(compared["pairs"].as_array().unwrap().iter().all(|pair| pair["iops"]["differs"] == false));
+
+    let fio = ground.folder.path().join("fio.json");
+    fs::write(&fio, include_str!("../../src/fio/fio-3.33.json")).unwrap();
+    let from_fio = ground.folder.path().join("from-fio");
+    let output =
+        selvedge("report").arg("--from-fio").arg(&fio).arg("--output").arg(&from_fio).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(from_fio.join("report.html").is_file());
+    assert!(compare(&fio, &from_fio.join("report.json")).status.success());
+    let nothing = compare(&folder, &ground.folder.path().join("nothing"));
+    assert_eq!(nothing.status.code(), Some(1));
+    // A report is made again of what was kept.
+    fs::remove_file(folder.join("report.html")).unwrap();
+    assert!(selvedge("report").arg(&folder).output().unwrap().status.success());
+    assert!(folder.join("report.html").is_file());
+}

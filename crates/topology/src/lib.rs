@@ -1,0 +1,117 @@
+//! What stands between a storage queue and a processor: flow → NIC queue → interrupt → CPU → worker, as data. Seeing
+//! it, planning a better one, applying that and undoing it. What a person reads of it is the program's.
+
+pub mod apply;
+mod course;
+mod cpu_set;
+mod ethtool;
+mod ethtool_ioctl;
+mod flow;
+mod interface;
+pub mod limits;
+mod machine;
+pub mod model;
+mod netlink;
+mod observe;
+mod place;
+#[cfg(test)]
+mod place_tests;
+pub mod plan;
+pub mod process_stat;
+mod processors;
+mod rule;
+#[doc(hidden)]
+pub mod sample;
+mod toeplitz;
+
+use serde::{Deserialize, Serialize};
+
+pub use course::{Leg, Steering, course, legs, receive_queue};
+pub use cpu_set::{CpuSet, CpuSetError};
+pub use ethtool::{delete_rule, insert_rule, set_channels, set_ntuple, set_rss_table};
+pub use flow::{Flow, FlowOwner, FlowSource, Worker};
+pub use interface::{
+    Channels, Interface, InterfaceKind, Interrupt, Ntuple, NtupleRule, QueueCount, ReceiveQueue, Rss,
+    RssFields, RssFunction, TransmitQueue,
+};
+pub use machine::{
+    EthtoolAnswers, Machine, MachineError, Recording, RecordingError, Refusal, Socket, SocketState, Sockets,
+};
+pub use observe::{Distances, ObserveError, observe};
+pub use place::{PlaceRequest, Placement, QueuePlace, place};
+pub use processors::{Node, Processors};
+pub use rule::{QueueLimit, queue_limit};
+pub use toeplitz::{KEY_BYTES, hash, hash_addresses};
+
+/// What was seen of a machine (or of a recording of one) at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Topology {
+    /// Release of the kernel, as in `uname -r`.
+    pub kernel: String,
+    /// The processors.
+    pub processors: Processors,
+    /// Network interfaces, by index.
+    pub interfaces: Vec<Interface>,
+    /// Connections of NVMe/TCP queues.
+    pub flows: Vec<Flow>,
+    /// Process of a running `irqbalance`, which would undo affinities of interrupts.
+    pub irqbalance: Option<u32>,
+    /// What could not be read, and why.
+    pub shortfalls: Vec<Shortfall>,
+}
+
+/// Something that could not be seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortfall {
+    /// What: a file, or a question to the kernel.
+    pub what: String,
+    /// Why not, in the system's words.
+    pub reason: String,
+    /// Whether root would see it.
+    pub needs_root: bool,
+}
+
+/// I/O queues of one controller that go by one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitiatorQueues<'a> {
+    /// The controller.
+    pub controller: &'a str,
+    /// The initiator's process; absent for the kernel's.
+    pub pid: Option<u32>,
+    /// The interface, where it is known.
+    pub interface: Option<&'a str>,
+    /// The flows, as places among the topology's.
+    pub flows: Vec<usize>,
+}
+
+impl Topology {
+    /// The I/O queues of each controller of an initiator, over each interface: the flows' places. How many queues there
+    /// are is a host's to say, so those of targets on this machine do not count.
+    pub fn initiators(&self) -> Vec<InitiatorQueues<'_>> {
+        let mut found: Vec<InitiatorQueues<'_>> = Vec::new();
+        for (place, flow) in self.flows.iter().enumerate().filter(|(_, flow)| flow.is_io()) {
+            let pid = match flow.owner {
+                FlowOwner::Target { .. } => continue,
+                FlowOwner::Initiator { pid } => Some(pid),
+                FlowOwner::Kernel => None,
+            };
+            let interface = flow.interface.as_deref();
+            let key = (flow.controller.as_str(), pid, interface);
+            match found.iter_mut().find(|known| (known.controller, known.pid, known.interface) == key) {
+                Some(known) => known.flows.push(place),
+                None => found.push(InitiatorQueues {
+                    controller: &flow.controller,
+                    pid,
+                    interface,
+                    flows: vec![place],
+                }),
+            }
+        }
+        found
+    }
+
+    /// The interface with this name.
+    pub fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.iter().find(|interface| interface.name == name)
+    }
+}

@@ -1,0 +1,201 @@
+//! What the kernel answers where no file does: ethtool, sockets, routes; as data that a recording keeps as JSON.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::netlink::KernelWords;
+use crate::{Channels, Ntuple, Rss};
+
+/// A question that the kernel refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What was asked.
+    pub question: String,
+    /// The system's number of the error.
+    pub errno: i32,
+    /// What the kernel said, where it said more than the number does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
+}
+
+impl Refusal {
+    /// A question and how it ended.
+    pub fn new(question: &str, error: &io::Error) -> Self {
+        let errno = errno(error);
+        let words = error.raw_os_error().is_none().then(|| error.to_string());
+        Self { question: question.to_owned(), errno, words }
+    }
+
+    /// It as an error of the system.
+    pub fn error(&self) -> io::Error {
+        let error = io::Error::from_raw_os_error(self.errno);
+        match &self.words {
+            Some(words) => io::Error::new(error.kind(), words.clone()),
+            None => error,
+        }
+    }
+}
+
+/// The system's number for an error, and that of a failed input or output for one that has none.
+pub(super) fn errno(error: &io::Error) -> i32 {
+    use rustix::io::Errno;
+    let kernels = error.get_ref().and_then(|inner| inner.downcast_ref::<KernelWords>());
+    error.raw_os_error().or(kernels.map(|words| words.errno)).unwrap_or_else(|| {
+        let errno = match error.kind() {
+            io::ErrorKind::PermissionDenied => Errno::PERM,
+            io::ErrorKind::NotFound => Errno::NOENT,
+            io::ErrorKind::Unsupported => Errno::OPNOTSUPP,
+            io::ErrorKind::InvalidInput => Errno::INVAL,
+            io::ErrorKind::InvalidData => Errno::BADMSG,
+            io::ErrorKind::TimedOut => Errno::TIMEDOUT,
+            _ => Errno::IO,
+        };
+        errno.raw_os_error()
+    })
+}
+
+/// What ethtool tells of an interface. What the driver does not have is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EthtoolAnswers {
+    /// Name of the driver, as it tells itself; `veth` and `bonding` have one too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channels: Option<Channels>,
+    /// Receive side scaling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss: Option<Rss>,
+    /// Rules for single flows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ntuple: Option<Ntuple>,
+    /// What could not be asked, other than that the driver does not have it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refusal>,
+}
+
+/// TCP sockets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sockets {
+    /// Those that listen or are connected.
+    pub sockets: Vec<Socket>,
+    /// Processes whose descriptors could not be read, so that a socket without a process may be one of theirs.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unread_processes: u32,
+    /// What could not be asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refusal>,
+}
+
+/// A TCP socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Socket {
+    /// State.
+    pub state: SocketState,
+    /// This machine's address and port. An IPv4 address in IPv6's dress is told as what it is.
+    pub local: SocketAddr,
+    /// The other end's; zeros where it listens.
+    pub peer: SocketAddr,
+    /// Bytes received and not read; of one that listens, connections that were not accepted yet.
+    #[serde(default)]
+    pub receive_queue_bytes: u32,
+    /// Bytes sent and not acknowledged.
+    #[serde(default)]
+    pub send_queue_bytes: u32,
+    /// Number of its inode, 0 where it has none.
+    #[serde(default)]
+    pub inode: u32,
+    /// User that made it.
+    #[serde(default)]
+    pub uid: u32,
+    /// Index of the interface it is bound to, 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub interface_index: u32,
+    /// Smoothed round trip time in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<u32>,
+    /// Segments sent again since it was connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retransmissions: Option<u32>,
+    /// Bytes received since it was connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_bytes: Option<u64>,
+    /// A process that has it open; absent for the kernel's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
+/// States of a socket that are told apart; others are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SocketState {
+    /// Connected.
+    Established,
+    /// Waits for connections.
+    Listen,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// The file of routes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Routes {
+    pub(super) routes: Vec<Route>,
+}
+
+/// One question for a route, and its answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Route {
+    pub(super) destination: IpAddr,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<IpAddr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    interface: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refusal: Option<Refusal>,
+}
+
+impl Route {
+    pub(super) fn new(destination: IpAddr, source: Option<IpAddr>, answer: &io::Result<String>) -> Self {
+        let refusal = answer.as_ref().err().map(|error| Refusal::new("route", error));
+        Self { destination, source, interface: answer.as_ref().ok().cloned(), refusal }
+    }
+
+    pub(super) fn answer(&self) -> io::Result<String> {
+        match (&self.interface, &self.refusal) {
+            (Some(interface), _) => Ok(interface.clone()),
+            (None, Some(refusal)) => Err(refusal.error()),
+            (None, None) => Err(unrecorded()),
+        }
+    }
+}
+
+/// That a tree or recording has no answer to a question.
+pub(super) fn unrecorded() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "nobody asked for it when this was recorded")
+}
+
+impl Routes {
+    /// Adds an answer, in place of one to the same question.
+    pub(super) fn keep(&mut self, route: Route) {
+        self.routes.retain(|kept| kept.destination != route.destination || kept.source != route.source);
+        self.routes.push(route);
+    }
+}
+
+/// The file of the folders in which programs leave records of their queues, besides the usual ones.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Directories {
+    pub(super) directories: Vec<String>,
+}

@@ -1,0 +1,110 @@
+//! Queues of initiators that are programs: each leaves a record of its queues in a file named after its process.
+
+use serde::Deserialize;
+
+use super::flows::{Connections, Found};
+use super::reader::Reader;
+use super::{Machine, ObserveError};
+use crate::limits::RECORDED_QUEUES_MAX;
+use crate::process_stat::{LAST_CPU, STARTED, stat_field};
+use crate::{CpuSet, FlowOwner, FlowSource, Worker};
+
+/// A record of a process's queues.
+#[derive(Debug, Deserialize)]
+struct Record {
+    pid: u32,
+    /// When the process began, as field 22 of /proc/PID/stat says it: a process that has the number later began later.
+    start_time: u64,
+    queues: Vec<Queue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Queue {
+    #[serde(default)]
+    nqn: Option<String>,
+    controller: String,
+    qid: u16,
+    local: std::net::SocketAddr,
+    peer: std::net::SocketAddr,
+    #[serde(default)]
+    thread: Option<u32>,
+}
+
+/// Reads the records of processes that run. A record is anyone's to write: what it says is believed of connections that
+/// its own process has.
+pub(super) fn read(reader: &mut Reader<'_>, connections: &Connections) -> Result<Vec<Found>, ObserveError> {
+    let mut found = Vec::new();
+    for directory in reader.machine.program_directories()? {
+        for name in reader.list(&directory) {
+            let path = format!("{directory}/{name}");
+            if !name.ends_with(".json") {
+                continue;
+            }
+            let Some(text) = reader.text(&path) else { continue };
+            match serde_json::from_str::<Record>(&text) {
+                Ok(record) if record.queues.len() <= RECORDED_QUEUES_MAX => {
+                    add(reader, connections, record, &mut found)?;
+                }
+                Ok(_) => reader.shortfall(&format!("/{path}"), "it has more queues than there can be", false),
+                // Other users' files must not keep anyone from seeing the rest.
+                Err(error) => {
+                    let reason = format!("it is no record of a process's queues: {error}");
+                    reader.shortfall(&format!("/{path}"), &reason, false);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn add(
+    reader: &mut Reader<'_>,
+    connections: &Connections,
+    record: Record,
+    found: &mut Vec<Found>,
+) -> Result<(), ObserveError> {
+    let pid = record.pid;
+    if field_of(reader.machine, &format!("proc/{pid}/stat"), STARTED) != Some(record.start_time) {
+        return Ok(());
+    }
+    for queue in record.queues {
+        let ends = (queue.local, queue.peer);
+        let is_its_own = match connections.with_ends(ends) {
+            Some(socket) if socket.pid.is_none() => connections.unread_processes > 0,
+            Some(socket) => socket.pid == Some(pid),
+            None => !connections.is_told,
+        };
+        if !is_its_own {
+            continue;
+        }
+        found.push(Found {
+            owner: FlowOwner::Initiator { pid },
+            controller: queue.controller,
+            subsystem_nqn: queue.nqn,
+            queue_id: Some(queue.qid),
+            source: FlowSource::Program,
+            worker: queue.thread.map(|thread| worker(reader, pid, thread)).transpose()?.flatten(),
+            ends,
+        });
+    }
+    Ok(())
+}
+
+/// The thread, where it is there and one of the process.
+fn worker(reader: &mut Reader<'_>, pid: u32, thread: u32) -> Result<Option<Worker>, ObserveError> {
+    const ALLOWED: &str = "Cpus_allowed_list:";
+    let path = format!("proc/{pid}/task/{thread}/status");
+    let Some(status) = reader.text(&path) else { return Ok(None) };
+    let allowed = status.lines().find_map(|line| line.strip_prefix(ALLOWED)).unwrap_or_default().trim();
+    let allowed: CpuSet = allowed
+        .parse()
+        .map_err(|_| reader.nonsense(&path, allowed, "a list of CPUs behind Cpus_allowed_list"))?;
+    let last = field_of(reader.machine, &format!("proc/{pid}/task/{thread}/stat"), LAST_CPU);
+    let cpu = allowed.only().or(last.and_then(|cpu| u32::try_from(cpu).ok()));
+    Ok(Some(Worker { thread: Some(thread), cpu, allowed, is_movable: true }))
+}
+
+/// A field of /proc/PID/stat, or of a thread's.
+fn field_of(machine: &Machine, path: &str, number: usize) -> Option<u64> {
+    stat_field(&machine.read(path).ok()?, number)
+}

@@ -1,0 +1,161 @@
+//! Which receive queue each flow shall come by, so that none shares one while another is free, and as few move as can be.
+
+use std::collections::BTreeMap;
+
+use super::group::Group;
+use crate::{Interface, Ntuple, Steering, Topology, receive_queue};
+
+/// How flows can be led to queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// A rule for each flow.
+    Rules,
+    /// Entries of the table: flows that share an entry stay together.
+    Table,
+    /// The sender chooses: what it sends by a queue goes on by that queue.
+    Sender,
+    /// Not at all.
+    None,
+}
+
+/// The queue of each seat, and how it gets there.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    pub(super) method: Method,
+    /// Queue by seat; absent where it cannot be known.
+    pub(super) queues: Vec<Option<u32>>,
+}
+
+impl Assignment {
+    /// Chooses.
+    pub(super) fn new(topology: &Topology, group: &Group) -> Self {
+        let method = method(topology, group);
+        let queues = match method {
+            Method::None => group.seats.iter().map(|seat| seat.queue_now).collect(),
+            // Who comes first has the first queue: what is seen of them does not tell which they use now.
+            Method::Sender => {
+                let queue = |at: usize| Some(group.queues[at % group.queues.len()]);
+                (0..group.seats.len()).map(queue).collect()
+            }
+            Method::Rules => {
+                spread(group, &(0..group.seats.len()).map(|seat| vec![seat]).collect::<Vec<_>>())
+            }
+            Method::Table => spread(group, &units(topology, group)),
+        };
+        Self { method, queues }
+    }
+}
+
+fn method(topology: &Topology, group: &Group) -> Method {
+    let legs = group.interfaces(topology);
+    let all = |is: &dyn Fn(&Interface) -> bool| legs.iter().all(|leg| is(leg));
+    if group.seats.iter().all(|seat| seat.flow.is_none()) {
+        // Nothing is there to be led anywhere yet; each queue gets ready for one.
+        return Method::Sender;
+    }
+    if group.queues.len() < 2 {
+        return Method::None;
+    }
+    if all(&|leg| leg.ntuple.as_ref().is_some_and(|ntuple| takes_rules(ntuple, group.seats.len()))) {
+        return Method::Rules;
+    }
+    if all(&|leg| {
+        leg.rss.is_some() && group.seats.iter().all(|seat| entry(topology, leg, seat.flow).is_some())
+    }) {
+        return Method::Table;
+    }
+    let has_no_steering =
+        |leg: &Interface| leg.rss.is_none() && leg.receive.iter().all(|queue| queue.interrupt.is_none());
+    if all(&has_no_steering) { Method::Sender } else { Method::None }
+}
+
+fn takes_rules(ntuple: &Ntuple, count: usize) -> bool {
+    let has_room = ntuple.places.is_none_or(|places| places as usize >= ntuple.rules.len() + count);
+    ntuple.is_supported && (ntuple.is_enabled || ntuple.is_switchable) && has_room
+}
+
+/// The entry of the table that a flow's packets take.
+pub(super) fn entry(topology: &Topology, leg: &Interface, flow: Option<usize>) -> Option<u32> {
+    let flow = flow.and_then(|at| topology.flows.get(at))?;
+    match receive_queue(leg, flow.peer, flow.local) {
+        (Steering::Rss { entry }, _, _) => Some(entry),
+        _ => None,
+    }
+}
+
+/// Seats that have to stay together, since they share an entry of the table on one of the interfaces.
+fn units(topology: &Topology, group: &Group) -> Vec<Vec<usize>> {
+    let mut unit: Vec<usize> = (0..group.seats.len()).collect();
+    for leg in group.interfaces(topology) {
+        let mut first_with: BTreeMap<u32, usize> = BTreeMap::new();
+        for (at, seat) in group.seats.iter().enumerate() {
+            let Some(entry) = entry(topology, leg, seat.flow) else { continue };
+            let first = unit[*first_with.entry(entry).or_insert(at)];
+            let old = unit[at];
+            unit.iter_mut().filter(|unit| **unit == old).for_each(|unit| *unit = first);
+        }
+    }
+    let mut units: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, unit) in unit.into_iter().enumerate() {
+        units.entry(unit).or_default().push(at);
+    }
+    let mut units: Vec<Vec<usize>> = units.into_values().collect();
+    // The large ones first: they are the hardest to place.
+    units.sort_by_key(|unit| std::cmp::Reverse(unit.len()));
+    units
+}
+
+/// Rounds after which the best that was found is taken.
+const ROUNDS_MAX: usize = 16;
+
+/// Spreads units over the queues, until doing it again finds nothing better: so a plan for what is already so is empty.
+fn spread(group: &Group, units: &[Vec<usize>]) -> Vec<Option<u32>> {
+    let mut now: Vec<Option<u32>> = group.seats.iter().map(|seat| seat.queue_now).collect();
+    for _ in 0..ROUNDS_MAX {
+        let better = spread_from(group, units, &now);
+        if is_as_good(group, &now, &better) {
+            break;
+        }
+        now = better;
+    }
+    now
+}
+
+/// Spreads units over the queues. Who is alone on a queue stays there.
+fn spread_from(group: &Group, units: &[Vec<usize>], now: &[Option<u32>]) -> Vec<Option<u32>> {
+    let share = (group.seats.len() / group.queues.len()).max(1);
+    let mut load: BTreeMap<u32, usize> = group.queues.iter().map(|queue| (*queue, 0)).collect();
+    let mut queues = vec![None; group.seats.len()];
+    let mut waiting = Vec::new();
+    for unit in units {
+        let own = now[unit[0]];
+        let room = own.and_then(|own| load.get_mut(&own));
+        match room.filter(|load| **load == 0 || **load + unit.len() <= share) {
+            Some(load) => {
+                *load += unit.len();
+                unit.iter().for_each(|seat| queues[*seat] = own);
+            }
+            None => waiting.push(unit),
+        }
+    }
+    for unit in waiting {
+        let own = now[unit[0]];
+        let least = load.iter().min_by_key(|(queue, load)| (**load, Some(**queue) != own, **queue));
+        let Some(queue) = least.map(|(queue, _)| *queue) else { break };
+        *load.entry(queue).or_default() += unit.len();
+        unit.iter().for_each(|seat| queues[*seat] = Some(queue));
+    }
+    queues
+}
+
+/// Whether the first uses as many of the group's queues as the second, and none more often than that does.
+fn is_as_good(group: &Group, first: &[Option<u32>], second: &[Option<u32>]) -> bool {
+    let loads = |queues: &[Option<u32>]| {
+        let load = |queue: &u32| queues.iter().filter(|other| **other == Some(*queue)).count();
+        let loads: Vec<usize> = group.queues.iter().map(load).collect();
+        (loads.iter().filter(|load| **load > 0).count(), loads.iter().copied().max().unwrap_or(0))
+    };
+    let all_known = first.iter().all(|queue| queue.is_some_and(|queue| group.queues.contains(&queue)));
+    let (first, second) = (loads(first), loads(second));
+    all_known && first.0 >= second.0 && first.1 <= second.1
+}

@@ -1,0 +1,274 @@
+//! The changes that bring a group's queues, interrupts, senders and workers where the plan wants them. What is already
+//! so is not changed.
+
+use std::collections::BTreeMap;
+
+use super::assignment::{Assignment, Method, entry};
+use super::group::Group;
+use super::placement::Placement;
+use super::{Change, Plan, PlanOptions, Step};
+use crate::{CpuSet, Interface, Interrupt, NtupleRule, Steering, Topology, receive_queue};
+
+/// Adds a group's changes to the plan: first processors, then what leads packets to them.
+pub(super) fn of_group(
+    plan: &mut Plan,
+    topology: &Topology,
+    group: &Group,
+    options: &PlanOptions,
+    assignment: &Assignment,
+    placement: &Placement,
+) {
+    let legs = group.interfaces(topology);
+    let has_interrupts = group.has_interrupts(topology);
+    for leg in &legs {
+        excluded(plan, leg, options);
+        affinities(plan, topology, leg, placement);
+        receive_side(plan, leg, placement, has_interrupts);
+        transmit_side(plan, leg, group, assignment, placement);
+    }
+    for (pid, thread, cpu) in &placement.moves {
+        let why = format!("CPU {cpu} serves the queue of its connection");
+        plan.steps.push(Step {
+            change: Change::Thread { pid: *pid, thread: *thread, cpus: CpuSet::one(*cpu) },
+            why,
+        });
+    }
+    for leg in &legs {
+        match assignment.method {
+            Method::Rules => rules(plan, topology, leg, group, assignment),
+            Method::Table => table(plan, topology, leg, group, assignment),
+            Method::Sender | Method::None => {}
+        }
+    }
+    cannot(plan, topology, group, assignment, placement, options);
+}
+
+/// Says which queues are left alone, since the interface's table does.
+fn excluded(plan: &mut Plan, leg: &Interface, options: &PlanOptions) {
+    let Some(rss) = leg.rss.as_ref().filter(|rss| !rss.table.is_empty() && !options.uses_excluded_queues)
+    else {
+        return;
+    };
+    let left: CpuSet =
+        leg.receive.iter().map(|queue| queue.index).filter(|queue| !rss.table.contains(queue)).collect();
+    if !left.is_empty() {
+        plan.notes.push(format!(
+            "{}: the table of receive side scaling leaves out queues {left}, so they are somebody's: this plan leaves \
+             them alone (--all-queues uses them)",
+            leg.name
+        ));
+    }
+}
+
+fn affinities(plan: &mut Plan, topology: &Topology, leg: &Interface, placement: &Placement) {
+    for (queue, cpu) in &placement.cpus {
+        let receive = leg.receive.iter().filter(|known| known.index == *queue).map(|known| &known.interrupt);
+        let transmit =
+            leg.transmit.iter().filter(|known| known.index == *queue).map(|known| &known.interrupt);
+        for interrupt in receive.chain(transmit).flatten() {
+            let wanted = CpuSet::one(*cpu);
+            let has =
+                |step: &Step| matches!(&step.change, Change::Affinity { irq, .. } if *irq == interrupt.irq);
+            if interrupt.affinity == wanted || plan.steps.iter().any(has) {
+                continue;
+            }
+            let why = why_affinity(topology, leg, interrupt, *cpu);
+            let name = interrupt.name.clone();
+            plan.steps
+                .push(Step { change: Change::Affinity { irq: interrupt.irq, name, cpus: wanted }, why });
+        }
+    }
+}
+
+fn why_affinity(topology: &Topology, leg: &Interface, interrupt: &Interrupt, cpu: u32) -> String {
+    let now = match interrupt.cpu() {
+        Some(now) => format!("CPU {now} serves it"),
+        None => format!("CPUs {} may serve it", interrupt.affinity),
+    };
+    let node = topology.processors.node_of(cpu);
+    match (leg.node, node) {
+        (Some(wanted), Some(node)) if wanted == node => {
+            format!("{now}; CPU {cpu} is on {}'s node {node}", leg.name)
+        }
+        (Some(wanted), Some(node)) => {
+            format!(
+                "{now}; all CPUs of node {wanted} have a queue, CPU {cpu} of node {node} has none or is the worker's"
+            )
+        }
+        _ => format!("{now}; CPU {cpu} shall serve this queue alone"),
+    }
+}
+
+fn receive_side(plan: &mut Plan, leg: &Interface, placement: &Placement, has_interrupts: bool) {
+    for (queue, cpu) in &placement.cpus {
+        let Some(receive) = leg.receive.iter().find(|known| known.index == *queue) else { continue };
+        let (wanted, why) = if has_interrupts {
+            (
+                CpuSet::default(),
+                format!("RPS moves its packets to CPUs {}; CPU {cpu} does it all", receive.rps),
+            )
+        } else {
+            (CpuSet::one(*cpu), format!("it has no interrupt: RPS brings its packets to CPU {cpu}"))
+        };
+        if receive.rps != wanted {
+            let change = Change::Rps { interface: leg.name.clone(), queue: *queue, cpus: wanted };
+            plan.steps.push(Step { change, why });
+        }
+    }
+}
+
+/// Each worker's processor sends by the queue that it receives by; other processors keep theirs.
+fn transmit_side(
+    plan: &mut Plan,
+    leg: &Interface,
+    group: &Group,
+    assignment: &Assignment,
+    placement: &Placement,
+) {
+    let mut senders: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    for (queue, cpu) in assignment.queues.iter().zip(&placement.workers) {
+        if let (Some(queue), Some(cpu)) = (queue, cpu) {
+            senders.entry(*queue).or_default().insert(*cpu);
+        }
+    }
+    debug_assert_eq!(assignment.queues.len(), group.seats.len());
+    if leg.transmit.len() < 2 {
+        return;
+    }
+    let elsewhere = |queue: u32| -> CpuSet {
+        senders.iter().filter(|(other, _)| **other != queue).flat_map(|(_, cpus)| cpus.iter()).collect()
+    };
+    for transmit in &leg.transmit {
+        let Some(now) = &transmit.xps else { continue };
+        let own = senders.get(&transmit.index).cloned().unwrap_or_default();
+        let wanted: CpuSet = now.difference(&elsewhere(transmit.index)).iter().chain(own.iter()).collect();
+        if wanted != *now {
+            let why = if own.is_empty() {
+                format!("CPUs {} send by other queues now", now.difference(&wanted))
+            } else {
+                format!("CPU {own} sends by the queue that it receives by")
+            };
+            let change = Change::Xps { interface: leg.name.clone(), queue: transmit.index, cpus: wanted };
+            plan.steps.push(Step { change, why });
+        }
+    }
+}
+
+fn rules(plan: &mut Plan, topology: &Topology, leg: &Interface, group: &Group, assignment: &Assignment) {
+    let Some(ntuple) = &leg.ntuple else { return };
+    let taken: Vec<u32> = ntuple.rules.iter().map(|rule| rule.location).collect();
+    let mut free = (0..ntuple.places.unwrap_or(u32::MAX)).filter(|place| !taken.contains(place));
+    for (seat, queue) in group.seats.iter().zip(&assignment.queues) {
+        let Some((flow, queue)) = seat.flow.and_then(|at| topology.flows.get(at)).zip(*queue) else {
+            continue;
+        };
+        let (steering, _, now) = receive_queue(leg, flow.peer, flow.local);
+        if now == Some(queue) {
+            continue;
+        }
+        if !ntuple.is_enabled && !plan.steps.iter().any(|step| is_ntuple_on(&step.change, &leg.name)) {
+            plan.steps.push(Step {
+                change: Change::NtupleOn { interface: leg.name.clone() },
+                why: "rules lead single flows to their queues".to_owned(),
+            });
+        }
+        // A rule for this very flow is replaced in its place.
+        let location = match steering {
+            Steering::Rule { location } => Some(location),
+            _ => free.next(),
+        };
+        let Some(location) = location else { break };
+        let rule = NtupleRule { location, flow: Some((flow.peer, flow.local)), queue: Some(queue) };
+        let why = match now {
+            Some(now) => {
+                format!("{} shares queue {now} or has to leave it; queue {queue} is its own", who(flow))
+            }
+            None => format!("nobody can tell where {} arrives; queue {queue} is its own", who(flow)),
+        };
+        plan.steps.push(Step { change: Change::Rule { interface: leg.name.clone(), rule }, why });
+    }
+}
+
+fn is_ntuple_on(change: &Change, name: &str) -> bool {
+    matches!(change, Change::NtupleOn { interface } if interface == name)
+}
+
+fn table(plan: &mut Plan, topology: &Topology, leg: &Interface, group: &Group, assignment: &Assignment) {
+    let Some(rss) = &leg.rss else { return };
+    let mut table = rss.table.clone();
+    let mut moved = 0;
+    for (seat, queue) in group.seats.iter().zip(&assignment.queues) {
+        let place = entry(topology, leg, seat.flow).and_then(|entry| table.get_mut(entry as usize));
+        if let Some((place, queue)) = place.zip(*queue).filter(|(place, queue)| **place != *queue) {
+            *place = queue;
+            moved += 1;
+        }
+    }
+    if moved > 0 {
+        let why = format!(
+            "{moved} of its {} entries lead flows to queues of their own, since it cannot have rules; what else hashes \
+             to these entries moves along",
+            table.len()
+        );
+        plan.steps.push(Step { change: Change::RssTable { interface: leg.name.clone(), table }, why });
+    }
+}
+
+fn who(flow: &crate::Flow) -> String {
+    match flow.queue_id {
+        Some(queue) => format!("queue {queue} of {}", flow.controller),
+        None => format!("a connection of {}", flow.controller),
+    }
+}
+
+/// Says what this plan cannot do, and who can.
+fn cannot(
+    plan: &mut Plan,
+    topology: &Topology,
+    group: &Group,
+    assignment: &Assignment,
+    placement: &Placement,
+    options: &PlanOptions,
+) {
+    let name = group.legs.join(", ");
+    let flows = group.seats.iter().filter(|seat| seat.flow.is_some()).count();
+    let unknown = assignment.queues.iter().filter(|queue| queue.is_none()).count();
+    if unknown > 0 {
+        plan.notes.push(format!(
+            "{name}: where {unknown} of {flows} flows arrive cannot be known, and the device takes no rules: only the \
+             number of queues and the processors of those known are planned"
+        ));
+    }
+    let is_used = |queue: &u32| assignment.queues.contains(&Some(*queue));
+    let spread: CpuSet = group
+        .queues
+        .iter()
+        .copied()
+        .filter(|queue| is_used(queue) && !placement.cpus.contains_key(queue))
+        .collect();
+    if !spread.is_empty() {
+        plan.notes.push(format!(
+            "{name}: several flows share queue {spread}, and RPS spreads their packets over processors: left as it is"
+        ));
+    }
+    if assignment.method == Method::None && group.queues.len() > 1 && unknown == 0 {
+        plan.notes.push(format!(
+            "{name}: flows that are there cannot be led to other queues; connections made with --match-hw-queues choose \
+             their source ports so that they spread"
+        ));
+    }
+    let off: CpuSet = group
+        .seats
+        .iter()
+        .zip(&placement.workers)
+        .filter(|(seat, _)| matches!(seat.worker, super::group::SeatWorker::Fixed(_)))
+        .filter_map(|(_, cpu)| *cpu)
+        .filter(|cpu| group.node.is_some_and(|node| topology.processors.node_of(*cpu) != Some(node)))
+        .collect();
+    if !off.is_empty() && !options.follows_workers {
+        plan.notes.push(format!(
+            "{name}: workers on CPUs {off} are not on its node, and nothing from here moves the kernel's: with \
+             --follow-workers their queues are served where they are; fewer I/O queues would do without them"
+        ));
+    }
+}
