@@ -19,13 +19,11 @@ const TIME_MAX_S: u64 = 900;
 /// Time that a test may take with what it is built of, and for itself, in seconds.
 const TEST_BUILD_MAX_S: u64 = 1200;
 const TEST_TIME_MAX_S: u64 = 120;
-/// What is copied beside the crates.
-const PARTS: [&str; 5] =
-    ["Cargo.toml", "Cargo.lock", "simulate", "packaging/grafana/selvedge.json", "docs/metrics.md"];
-/// The crates that are copied: everything that the simulation, and the tests that mutants name, are built of.
-const CRATES: [&str; 5] =
-    ["crates/nvme", "crates/engine", "crates/prerequisite", "crates/private_folder", "crates/topology"];
-/// How each of the copied crates knows which mutant is in force.
+/// What is copied: all crates, since the simulation and the tests that mutants name are built of them, and what they
+/// read.
+const PARTS: [&str; 6] =
+    ["Cargo.toml", "Cargo.lock", "crates", "simulate", "packaging/grafana/selvedge.json", "docs/metrics.md"];
+/// How each crate knows which mutant is in force.
 const SWITCH: &str = "
 extern crate std;
 
@@ -187,21 +185,23 @@ fn build(tree: &Path) -> Result<PathBuf, String> {
 /// Copies the tree, and breaks it in all ways at once, each behind its switch.
 fn make_tree() -> Result<PathBuf, String> {
     let tree = workspace::target_dir().join("mutants/tree");
-    for part in PARTS.iter().chain(&CRATES) {
+    for part in PARTS {
         copy(&workspace::root().join(part), &tree.join(part))?;
     }
     edit(&tree.join("Cargo.toml"), |text| {
         let members = text.find("members = ").zip(text.find("default-members"));
         let (from, to) = members.ok_or("the workspace has no members")?;
         let mut text = text.to_owned();
-        text.replace_range(from..to, &format!("members = {CRATES:?}\n"));
+        text.replace_range(from..to, "members = [\"crates/*\"]\n");
         Ok(text
             .lines()
             .filter(|line| !line.starts_with("default-members"))
             .fold(String::new(), |all, line| all + line + "\n"))
     })?;
-    for package in CRATES {
-        edit(&tree.join(package).join("src/lib.rs"), |text| Ok(format!("{text}{SWITCH}")))?;
+    let crates = tree.join("crates");
+    for package in fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?.flatten()
+    {
+        edit(&package.path().join("src/lib.rs"), |text| Ok(format!("{text}{SWITCH}")))?;
     }
     for (at, (mutant, _)) in all().enumerate() {
         edit(&tree.join(mutant.file), |text| mutate(text, mutant, at + 1))?;
