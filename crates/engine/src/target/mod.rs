@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime};
 
 #[cfg(not(feature = "simulation"))]
 use change::ImageWatch;
-use change::{Absence, Order};
+use change::{Absence, Configurator, Order};
 pub use config::{
     AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,
     KnownHost, MODEL_DEFAULT, NamespaceConfig, NamespaceOwned, PortConfig, QosConfig, ReferralConfig,
@@ -65,8 +65,7 @@ use crate::ring::RingOptions;
 #[derive(Debug)]
 pub struct Target {
     fabric: Arc<Fabric>,
-    /// Its lock also makes administrators wait for each other.
-    listener: Arc<Mutex<Option<Listener>>>,
+    configurator: Arc<Configurator>,
     reactors: Mutex<Vec<Reactor>>,
     reservation_worker: Mutex<Option<ReservationWorker>>,
     /// What looks at images that have another size, once there are images.
@@ -107,8 +106,8 @@ impl Target {
         fabric.mailboxes().introduce(reactors.iter().map(Reactor::mailbox).collect());
         let listener = Listener::start(Vec::new(), fabric.clone()).map_err(TargetError::Reactor)?;
         let target = Self {
+            configurator: Arc::new(Configurator::new(fabric.clone(), listener)),
             fabric,
-            listener: Arc::new(Mutex::new(Some(listener))),
             #[cfg(not(feature = "simulation"))]
             image_watch: Mutex::default(),
             reactors: Mutex::new(reactors),
@@ -172,11 +171,7 @@ impl Target {
     /// # Errors
     /// When it has not failed, commands from before are still under way, or it cannot be opened. It stays as it was then.
     pub fn reopen(&self, nqn: &str, nsid: u32) -> Result<(), TargetError> {
-        let listener = lock(&self.listener);
-        let Some(listener) = &*listener else {
-            return Err(TargetError::Config("the target has ended".to_owned()));
-        };
-        self.fabric.reopen(nqn, nsid, listener).map(drop)
+        self.carry_out(&Order { reopen: Some((nqn, nsid)), ..Order::SAME }).map(drop)
     }
 
     /// The namespaces that refuse writes since their storage could not be synchronized.
@@ -190,14 +185,12 @@ impl Target {
     }
 
     fn carry_out(&self, order: &Order<'_>) -> Result<Vec<Change>, TargetError> {
-        let listener = lock(&self.listener);
-        let Some(listener) = &*listener else { return Err(ended()) };
-        let changes = self.fabric.apply(order, listener)?;
+        let changes = self.configurator.carry_out(order)?;
         #[cfg(not(feature = "simulation"))]
-        if change::has_images(order.wanted) {
+        if change::has_images(&self.fabric.directory().config) {
             let mut image_watch = lock(&self.image_watch);
             if image_watch.is_none() {
-                *image_watch = ImageWatch::start(&self.fabric, &self.listener);
+                *image_watch = ImageWatch::start(&self.configurator);
             }
         }
         Ok(changes)
@@ -311,9 +304,7 @@ impl Target {
     /// Stops listening, lets outstanding commands finish (for `limits::SHUTDOWN_TIMEOUT_MS` at most), closes all
     /// connections and all backends.
     pub fn shutdown(&self) {
-        if let Some(listener) = lock(&self.listener).take() {
-            listener.stop();
-        }
+        self.configurator.end();
         let mut reactors = lock(&self.reactors);
         for reactor in &*reactors {
             reactor.mailbox().send(messaging::Message::Shutdown);
@@ -340,10 +331,6 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.shutdown();
     }
-}
-
-fn ended() -> TargetError {
-    TargetError::Config("the target has ended".to_owned())
 }
 
 /// Checks that there are identifiers for controllers.

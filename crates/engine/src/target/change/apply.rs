@@ -20,7 +20,7 @@ use crate::target::controller::{Controller, Notice};
 use crate::target::fabric::{Directory, Fabric};
 use crate::target::identity::NamespaceIdentities;
 use crate::target::image::Wanted;
-use crate::target::messaging::{Fenced, Message, Then};
+use crate::target::messaging::{Fenced, Loss, Message, Then};
 use crate::target::reactor::{Listener, Listening, PortChange};
 use crate::target::reservation::Access;
 use crate::target::reservation_worker;
@@ -42,21 +42,19 @@ struct Effects {
 }
 
 impl Fabric {
-    /// Has namespaces go on by images that were opened on another connection. Only one caller at a time.
-    pub(crate) fn go_over(&self, listener: &Listener, anew: &[Wanted]) -> Result<(), TargetError> {
-        let config = self.directory().config.clone();
-        self.apply(&Order { anew, ..Order::of(&config) }, listener).map(drop)
-    }
-
-    /// Puts what is wanted into effect. Only one caller at a time.
-    pub(crate) fn apply(&self, order: &Order<'_>, listener: &Listener) -> Result<Vec<Change>, TargetError> {
-        let Order { wanted, absence, anew, reopened, host, .. } = *order;
-        wanted.check()?;
-        let directives = order.directives.cloned().unwrap_or_else(|| self.directory().directives.clone());
-        directives.check(wanted)?;
+    /// Carries out an order. Only its configurator calls this, which sees to it that one order follows the other.
+    pub(super) fn apply(&self, order: &Order<'_>, listener: &Listener) -> Result<Vec<Change>, TargetError> {
+        let Order { absence, anew, host, .. } = *order;
         let old = self.directory();
+        let wanted = order.wanted.unwrap_or(&old.config);
+        wanted.check()?;
+        let directives = order.directives.unwrap_or(&old.directives).clone();
+        directives.check(wanted)?;
+        // Before anything is locked: it waits for commands from before the failure.
+        let reopened = order.reopen.map(|(nqn, nsid)| self.reopen(nqn, nsid)).transpose()?;
         let wanted = self.complete(&old.config, wanted);
         let mut changes = self.changes(&old, &wanted, &directives);
+        let reopened = reopened.as_ref();
         changes.extend(replacements(anew, reopened));
         // Locked before reservations are checked and restored, and until all is visible: the reservation worker could otherwise
         // change a reservation after it was checked, or after a new namespace has read it.
@@ -107,6 +105,10 @@ impl Fabric {
         self.trim_resized(&changes);
         // Last, since it may take until its timeout, and no host should have to wait for that.
         wait_for_release(&leaving);
+        if !anew.is_empty() {
+            // What the old connections have under way of these images is not carried out any more, and may be done again.
+            self.tell_reactors(|| Message::GiveUp(Loss::ShutOut));
+        }
         for change in &changes {
             tracing::info!("{change}");
         }

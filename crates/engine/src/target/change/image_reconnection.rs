@@ -5,12 +5,14 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use super::configurator::Configurator;
+use super::order::Order;
 use super::preparation::pairs;
 use crate::backend::{Backend, BackendConfig, Device, RbdConfig};
 use crate::ceph::{CephError, Cluster};
@@ -21,9 +23,6 @@ use crate::limits::{
 use crate::ring::Vital;
 use crate::target::fabric::Fabric;
 use crate::target::image::{Outcome, Wanted};
-use crate::target::lock::lock;
-use crate::target::messaging::{Loss, Message};
-use crate::target::reactor::Listener;
 
 /// What is absent is tried again so soon.
 pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(5);
@@ -40,8 +39,7 @@ type Answer<T> = Receiver<T>;
 
 /// A connection with operations that took too long, and the images on it.
 struct Reconnection {
-    fabric: Arc<Fabric>,
-    listener: Arc<Mutex<Option<Listener>>>,
+    configurator: Arc<Configurator>,
     has_ended: Arc<AtomicBool>,
     silent: Arc<Cluster>,
     /// An image on it, about which the cluster is asked.
@@ -51,19 +49,16 @@ struct Reconnection {
 }
 
 /// Looks after all connections with operations that took too long, each on a thread of its own.
-pub(crate) fn start_all(
-    fabric: &Arc<Fabric>,
-    listener: &Arc<Mutex<Option<Listener>>>,
-    has_ended: &Arc<AtomicBool>,
-) {
+pub(crate) fn start_all(configurator: &Arc<Configurator>, has_ended: &Arc<AtomicBool>) {
+    let fabric = configurator.fabric();
     for silent in fabric.clusters().take_late() {
         let Some((_, image)) = images_on(fabric, &silent).into_iter().next() else {
             silent.note_punctual();
             continue;
         };
-        let (fabric, listener, has_ended) = (fabric.clone(), listener.clone(), has_ended.clone());
+        let (configurator, has_ended) = (configurator.clone(), has_ended.clone());
         let is_condemned = Cell::new(false);
-        let reconnection = Reconnection { fabric, listener, has_ended, silent, image, is_condemned };
+        let reconnection = Reconnection { configurator, has_ended, silent, image, is_condemned };
         let run = move || {
             let _vital = Vital::begin();
             reconnection.run();
@@ -148,7 +143,7 @@ impl Reconnection {
 
     /// Puts the old connection on the blocklist. An error says whether that can still be.
     fn condemn(&self, new: &Arc<Cluster>) -> Result<(), ControlFlow<()>> {
-        if let Err(error) = self.fabric.clusters().allow(new) {
+        if let Err(error) = self.fabric().clusters().allow(new) {
             tracing::warn!(%error, "a silent connection is kept for now");
             return Err(ControlFlow::Continue(()));
         }
@@ -191,11 +186,11 @@ impl Reconnection {
 
     /// Opens all images on the new connection, and has their namespaces go on there; whether all do.
     fn open_all(&self, new: &Arc<Cluster>) -> bool {
-        let (clusters, openings) = (self.fabric.clusters(), self.fabric.openings());
+        let (clusters, openings) = (self.fabric().clusters(), self.fabric().openings());
         clusters.replace(&self.silent, new);
         let mut told = BTreeSet::new();
         while !self.has_ended() {
-            let left = images_on(&self.fabric, &self.silent);
+            let left = images_on(self.fabric(), &self.silent);
             if left.is_empty() {
                 tracing::info!(image = %self.image, "images have gone over from a silent connection to another");
                 // Taking a dead one's lock may have put it there for a shorter time.
@@ -230,15 +225,14 @@ impl Reconnection {
 
     /// Has namespaces go on by images that are open; whether they do.
     fn go_over(&self, ready: &[Wanted]) -> bool {
-        let listener = lock(&self.listener);
-        let Some(listener) = &*listener else { return false };
-        if let Err(error) = self.fabric.go_over(listener, ready) {
-            tracing::warn!(%error, "namespaces do not go on by another connection yet");
-            return false;
+        match self.configurator.carry_out(&Order { anew: ready, ..Order::SAME }) {
+            Ok(_) => true,
+            Err(_) if self.configurator.has_ended() => false,
+            Err(error) => {
+                tracing::warn!(%error, "cannot move namespaces to the new connection; retrying");
+                false
+            }
         }
-        // What the old connection has under way of theirs is not carried out any more, and may be done again.
-        self.fabric.tell_reactors(|| Message::GiveUp(Loss::ShutOut));
-        true
     }
 
     /// Asks a cluster something by a connection.
@@ -274,6 +268,10 @@ impl Reconnection {
         while Instant::now() < end && !self.has_ended() {
             thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
         }
+    }
+
+    fn fabric(&self) -> &Fabric {
+        self.configurator.fabric()
     }
 
     fn has_ended(&self) -> bool {

@@ -2,11 +2,12 @@
 //! size at once, and of an image that is to be had again soon.
 //! What an image tells, and how, is `ceph`'s.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::configurator::Configurator;
 use super::image_reconnection::{self as reconnection, TRY_AGAIN};
 use super::order::Order;
 use super::preparation::Absence;
@@ -16,8 +17,6 @@ use crate::limits::CEPH_CLOSE_TIMEOUT_MS;
 use crate::ring::{Vital, core};
 use crate::target::config::FabricConfig;
 use crate::target::fabric::{Fabric, Reactors, TargetConfig};
-use crate::target::lock::lock;
-use crate::target::reactor::Listener;
 
 /// How long the thread waits at most before it looks whether it is still wanted.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
@@ -32,10 +31,10 @@ pub(crate) struct ImageWatch {
 
 impl ImageWatch {
     /// Starts it; `None` when the system gives no thread, and then hosts hear of new sizes with the next change.
-    pub(crate) fn start(fabric: &Arc<Fabric>, listener: &Arc<Mutex<Option<Listener>>>) -> Option<Self> {
-        let (news, has_ended) = (fabric.clusters().news(), Arc::new(AtomicBool::new(false)));
+    pub(crate) fn start(configurator: &Arc<Configurator>) -> Option<Self> {
+        let (news, has_ended) = (configurator.fabric().clusters().news(), Arc::new(AtomicBool::new(false)));
         let watch = {
-            let (fabric, listener) = (fabric.clone(), listener.clone());
+            let configurator = configurator.clone();
             let (news, has_ended) = (news.clone(), has_ended.clone());
             move || {
                 let _vital = Vital::begin();
@@ -46,10 +45,10 @@ impl ImageWatch {
                     if has_ended.load(Ordering::Acquire) {
                         return;
                     }
-                    reconnection::start_all(&fabric, &listener, &has_ended);
+                    reconnection::start_all(&configurator, &has_ended);
                     if is_new || timeout == TRY_AGAIN {
                         let absence = if is_new { Absence::Allowed } else { Absence::TriedAgain };
-                        let is_done = look(&fabric, &listener, absence);
+                        let is_done = look(&configurator, absence);
                         timeout = if is_done { LOOK_AGAIN } else { TRY_AGAIN };
                     }
                 }
@@ -72,13 +71,15 @@ impl Drop for ImageWatch {
 }
 
 /// Has the target look at all namespaces, as with any other change; whether all is as it should be.
-fn look(fabric: &Fabric, listener: &Mutex<Option<Listener>>, absence: Absence) -> bool {
-    let listener = lock(listener);
-    let Some(listener) = &*listener else { return true };
-    let config = fabric.directory().config.clone();
-    let applied = fabric.apply(&Order { absence, ..Order::of(&config) }, listener);
-    applied.inspect_err(|error| tracing::warn!(%error, "a changed image")).is_ok()
-        && fabric.absent().is_empty()
+fn look(configurator: &Configurator, absence: Absence) -> bool {
+    match configurator.carry_out(&Order { absence, ..Order::SAME }) {
+        Ok(_) => configurator.fabric().absent().is_empty(),
+        Err(_) if configurator.has_ended() => true,
+        Err(error) => {
+            tracing::warn!(%error, "cannot apply the change of an image; retrying");
+            false
+        }
+    }
 }
 
 /// Waits until the images that nobody uses any more are closed: only then others find them free.

@@ -1,6 +1,7 @@
 //! How another configuration comes into effect.
 
 mod apply;
+mod configurator;
 #[cfg(not(feature = "simulation"))]
 mod image_reconnection;
 #[cfg(not(feature = "simulation"))]
@@ -10,6 +11,7 @@ mod preparation;
 mod reopening;
 mod standby;
 
+pub(crate) use configurator::Configurator;
 #[cfg(not(feature = "simulation"))]
 pub(crate) use image_watch::{ImageWatch, clusters, has_images, wait_for_closings};
 pub(crate) use order::Order;

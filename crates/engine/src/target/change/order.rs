@@ -1,13 +1,14 @@
-//! One call of `apply`: the configuration that is wanted, and all that comes beside it.
+//! What a target is asked to put into effect: a configuration, and all that comes beside it.
 
-use super::preparation::{Absence, Reopened};
+use super::preparation::Absence;
 use crate::target::config::{Directives, FabricConfig, KnownHost};
 use crate::target::image::Wanted;
 
 /// What is to be put into effect.
 #[derive(Clone, Copy)]
 pub(crate) struct Order<'a> {
-    pub(crate) wanted: &'a FabricConfig,
+    /// Without it, the configuration in effect stays, and is looked at again.
+    pub(crate) wanted: Option<&'a FabricConfig>,
     /// Run-time orders; without them, those in effect stay.
     pub(crate) directives: Option<&'a Directives>,
     pub(crate) absence: Absence,
@@ -15,13 +16,23 @@ pub(crate) struct Order<'a> {
     pub(crate) host: Option<&'a KnownHost>,
     /// What is open already on another connection, by which these namespaces go on.
     pub(crate) anew: &'a [Wanted],
-    /// A namespace that goes on by what was opened anew after it had failed.
-    pub(crate) reopened: Option<&'a Reopened>,
+    /// A namespace (its subsystem's NQN, and its identifier) that has failed, and whose storage is opened anew.
+    pub(crate) reopen: Option<(&'a str, u32)>,
 }
 
 impl<'a> Order<'a> {
+    /// Nothing but what is in effect.
+    pub(crate) const SAME: Self = Self {
+        wanted: None,
+        directives: None,
+        absence: Absence::Refused,
+        host: None,
+        anew: &[],
+        reopen: None,
+    };
+
     /// Just this configuration, all of it.
     pub(crate) const fn of(wanted: &'a FabricConfig) -> Self {
-        Self { wanted, directives: None, absence: Absence::Refused, host: None, anew: &[], reopened: None }
+        Self { wanted: Some(wanted), ..Self::SAME }
     }
 }

@@ -5,25 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::order::Order;
 use super::preparation::Reopened;
 use crate::limits::REOPEN_PATIENCE_MS;
 use crate::ring::{self, thread};
 use crate::target::TargetError;
-use crate::target::config::Change;
 use crate::target::fabric::Fabric;
 use crate::target::messaging::{Fenced, Then};
-use crate::target::reactor::Listener;
 use crate::target::served::Namespace;
 
 impl Fabric {
-    /// Opens a namespace anew. Only one caller at a time.
-    pub(crate) fn reopen(
-        &self,
-        nqn: &str,
-        nsid: u32,
-        listener: &Listener,
-    ) -> Result<Vec<Change>, TargetError> {
+    /// Opens the storage of a namespace anew that has failed. The namespace goes on by it when the order takes effect.
+    pub(super) fn reopen(&self, nqn: &str, nsid: u32) -> Result<Reopened, TargetError> {
         let refused =
             |reason: &str| Err(TargetError::Reopen { nqn: nqn.to_owned(), nsid, reason: reason.to_owned() });
         let namespace = self.find(nqn).and_then(|subsystem| subsystem.state().namespaces.get(&nsid).cloned());
@@ -40,9 +32,7 @@ impl Fabric {
         let backend = namespace.backend.reopen(1 << namespace.block_shift());
         let backend =
             backend.map_err(|source| TargetError::Namespace { nqn: nqn.to_owned(), nsid, source })?;
-        let reopened = Reopened { namespace, backend: Arc::new(backend) };
-        let config = self.directory().config.clone();
-        self.apply(&Order { reopened: Some(&reopened), ..Order::of(&config) }, listener)
+        Ok(Reopened { namespace, backend: Arc::new(backend) })
     }
 
     /// Waits until no reactor changes a namespace that refuses changes; whether that has come in time.
