@@ -24,7 +24,34 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`AsyncVolume`] is the same for tasks of any executor.
+//! [`AsyncVolume`] is the same for tasks of any executor. Both copy, and each request wakes a thread of the volume and is
+//! woken by it. Who wants the least processor time per request begins tasks on that thread, and hands over buffers:
+//!
+//! ```
+//! # use engine::backend::BackendConfig;
+//! # use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
+//! # let nqn = "nqn.2014-08.org.example:disk";
+//! # let mut memory = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
+//! # memory.uuid = Some(uuid::Uuid::from_u128(7));
+//! # let ports = vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())];
+//! # let subsystems = vec![SubsystemConfig::new(nqn, "serial", "model").with(vec![memory])];
+//! # let fabric = FabricConfig { ports, subsystems, ..FabricConfig::default() };
+//! # let target = Target::start(&TargetConfig { fabric, ..TargetConfig::default() })?;
+//! use engine::initiator::{InitiatorError, Volume};
+//! use engine::ring::Buffer;
+//!
+//! let volume = Volume::open(&target.ports(), nqn, 1)?;
+//! let zeroes = volume.spawn(|volume| async move {
+//!     let (mut buffer, mut zeroes) = (Buffer::zeroed(4096), 0);
+//!     for offset in (0..volume.size_bytes()).step_by(4096) {
+//!         buffer = volume.read(offset, buffer).await?;
+//!         zeroes += u64::from(buffer.iter().all(|byte| *byte == 0));
+//!     }
+//!     Ok::<_, InitiatorError>(zeroes)
+//! });
+//! assert_eq!(zeroes.wait()??, 256);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # Several paths
 //!
@@ -59,7 +86,8 @@
 //!
 //! # Layers, each usable on its own
 //!
-//! - [`Volume`] reads and writes at byte offsets over all paths, from any thread; [`AsyncVolume`] from any task.
+//! - [`Volume`] reads and writes at byte offsets over all paths, from any thread; [`AsyncVolume`] from any task;
+//!   [`LocalVolume`] from tasks on a thread of the volume, at the cost of the bare queues.
 //! - [`Driver`] is the loop round queues, on a thread of the caller's: nothing is allocated per command.
 //! - [`Paths`] and [`PathQueues`] are several controllers of a subsystem as ways to one namespace.
 //! - [`Controller`] is an association with a subsystem: admin commands, keep alive, events.
@@ -83,4 +111,4 @@ pub use path::{
     ConnectionReport, IoPolicy, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths,
 };
 pub use queue::{Completion, Data, Ended, Lost, Queue, QueueState, Request};
-pub use volume::{AsyncVolume, NamespaceName, Volume, VolumeOptions};
+pub use volume::{AsyncVolume, LocalTask, LocalVolume, NamespaceName, Volume, VolumeOptions, VolumeTask};

@@ -51,6 +51,12 @@ impl Waker {
         self.0.pending.swap(false, Ordering::AcqRel);
     }
 
+    /// Whether it was woken since this was called last, for tests without a ring.
+    #[cfg(test)]
+    pub(crate) fn take_pending(&self) -> bool {
+        self.0.pending.swap(false, Ordering::AcqRel)
+    }
+
     /// Waits as a ring does that hears of its descriptor: until it is written, or was since this was called last.
     #[cfg(all(test, selvedge_loom))]
     pub(crate) fn sleep(&self) {

@@ -106,6 +106,11 @@ impl Paths {
         self.shared.namespace().expect("a set begins with a live path")
     }
 
+    /// The namespace's size in bytes, which follows changes.
+    pub fn size_bytes(&self) -> u64 {
+        self.shared.size_bytes()
+    }
+
     /// The most bytes that one command may transfer on any path. It falls when a path joins whose controller takes less.
     pub fn transfer_length_max(&self) -> usize {
         self.shared.length_limits().0

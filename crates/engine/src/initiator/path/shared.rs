@@ -40,6 +40,8 @@ pub(super) struct Shared {
     wakers: Mutex<Vec<(u64, Waker)>>,
     wakers_made: AtomicU64,
     found: Mutex<Option<Found>>,
+    /// The namespace's, as described last.
+    size_bytes: AtomicU64,
     /// The most bytes of one command, and of one Write Zeroes, that every path has taken that was ever connected.
     transfer_length_max: AtomicUsize,
     write_zeroes_length_max: AtomicU64,
@@ -63,6 +65,7 @@ impl Shared {
             wakers: Mutex::new(Vec::new()),
             wakers_made: AtomicU64::new(0),
             found: Mutex::new(None),
+            size_bytes: AtomicU64::new(0),
             transfer_length_max: AtomicUsize::new(usize::MAX),
             write_zeroes_length_max: AtomicU64::new(u64::MAX),
             joining: Turns::new(bell),
@@ -73,6 +76,10 @@ impl Shared {
     /// The namespace, as a path described it last; `None` before the first has.
     pub(super) fn namespace(&self) -> Option<NamespaceInfo> {
         lock(&self.found).as_ref().map(|found| found.namespace.clone())
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed)
     }
 
     /// Tells all threads to end.
@@ -156,6 +163,7 @@ impl Shared {
         self.transfer_length_max.fetch_min(controller.transfer_length_max(), Ordering::Relaxed);
         let zeroes_max = controller.write_zeroes_length_max().unwrap_or(u64::MAX);
         self.write_zeroes_length_max.fetch_min(zeroes_max, Ordering::Relaxed);
+        self.size_bytes.store(namespace.size_bytes(), Ordering::Relaxed);
         *lock(&self.found) = Some(Found { identity, namespace: namespace.clone(), address });
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! A namespace for tasks of any executor: requests at any block-aligned offset and of any length, split into commands that go
 //! over all paths at once. What a lost path means for them is decided below, by `PathQueues`. It keeps no cache.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,17 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nvme::io::{IoCommand, encode_ranges};
 use nvme::{Status, SubmissionEntry};
 
+use super::outcome::outcome;
 use super::replies::Replies;
+use super::way::{Reachable, Way};
 use super::worker::{Job, Worker};
-use super::{NamespaceName, VolumeOptions, find};
+use super::{LocalTask, LocalVolume, NamespaceName, VolumeOptions, VolumeTask, find};
 use crate::initiator::path::{PathOptions, PathStatus, Paths};
 use crate::initiator::queue::{Completion, Data};
 use crate::initiator::{ConnectOptions, Controller, InitiatorError, NamespaceInfo};
-use crate::limits::{BUFFER_LENGTH_MIN, REQUEST_COMMANDS_MAX};
+use crate::limits::REQUEST_COMMANDS_MAX;
 use crate::ring::{Buffer, BufferPool, core};
 
-/// Blocks of one command (NLB is 0's based and 16 bits wide).
-const BLOCKS_MAX: u64 = 1 << 16;
 /// Bytes of one command of a large request: enough to keep a link busy, few enough to use all paths. A simulation's
 /// volumes are small, and are to be split all the same.
 const PIECE_LENGTH: u64 = if cfg!(feature = "simulation") { 8 << 10 } else { 256 << 10 };
@@ -37,45 +38,9 @@ pub struct AsyncVolume(Arc<Inner>);
 struct Inner {
     workers: Vec<Worker>,
     next: AtomicUsize,
-    ways: Ways,
+    reachable: Arc<Reachable>,
     /// Buffers of requests, shared by whoever makes them.
     buffers: Mutex<BufferPool>,
-    address: SocketAddr,
-    format: Format,
-}
-
-/// What leads to the namespace.
-#[derive(Debug)]
-enum Ways {
-    Paths(Arc<Paths>),
-    Controller(Controller, Box<NamespaceInfo>),
-}
-
-/// What commands have to know of the namespace.
-#[derive(Clone, Copy, Debug)]
-struct Format {
-    nsid: u32,
-    block_size: u32,
-}
-
-impl Format {
-    /// What all these controllers can do.
-    ///
-    /// # Errors
-    /// When this host can do nothing with its blocks.
-    fn of(info: &NamespaceInfo, controllers: &[Controller]) -> Result<Self, InitiatorError> {
-        let (nsid, block) = (info.nsid, u64::from(info.block_size));
-        let transfer_max = controllers.iter().map(Controller::transfer_length_max).min();
-        let transfer_max = transfer_max.unwrap_or(BUFFER_LENGTH_MIN) as u64;
-        if info.metadata_bytes > 0 || block > transfer_max {
-            return Err(InitiatorError::ApiMisuse(format!(
-                "namespace {nsid} has blocks of {block} bytes and {} of metadata; only those without metadata and of at \
-                 most {transfer_max} bytes can be used",
-                info.metadata_bytes
-            )));
-        }
-        Ok(Self { nsid, block_size: info.block_size })
-    }
 }
 
 impl AsyncVolume {
@@ -117,14 +82,15 @@ impl AsyncVolume {
         }
         let paths = Arc::new(Paths::connect(options.paths.clone())?);
         let controllers = paths.controllers();
-        let format = Format::of(&paths.namespace(), &controllers)?;
+        let (way, address) = (Way::Paths(paths.clone()), options.paths.paths[0].address);
+        let reachable = Arc::new(Reachable::new(way, address, &paths.namespace(), &controllers)?);
         let granted = controllers.iter().map(Controller::io_queues).min().unwrap_or(1);
         let count = options.threads.min(granted).min(core::available().len() as u16).max(1);
         let mut workers = Vec::with_capacity(count.into());
         for number in 0..count {
-            workers.push(Worker::on_paths(&paths, &options, number, count)?);
+            workers.push(Worker::on_paths(&reachable, &paths, &options, number, count)?);
         }
-        Ok(Self::new(workers, Ways::Paths(paths), format, options.paths.paths[0].address))
+        Ok(Self::new(workers, reachable))
     }
 
     /// Opens namespace `nsid` of a controller that the caller has connected, on all its I/O queues. Nothing goes another way,
@@ -135,7 +101,9 @@ impl AsyncVolume {
     /// When there is no such namespace, its blocks cannot be used by this host, or the queues cannot be opened.
     pub fn on_controller(controller: &Controller, nsid: u32) -> Result<Self, InitiatorError> {
         let info = controller.namespace(nsid)?;
-        let format = Format::of(&info, std::slice::from_ref(controller))?;
+        let way = Way::Controller(controller.clone(), Box::new(info.clone()));
+        let one = std::slice::from_ref(controller);
+        let reachable = Arc::new(Reachable::new(way, controller.address(), &info, one)?);
         if controller.io_queues() == 0 {
             let text =
                 "the controller has no I/O queues: ask for some, of a subsystem that is no discovery service";
@@ -146,49 +114,62 @@ impl AsyncVolume {
         for number in 0..count {
             let ids = (number + 1..=controller.io_queues()).step_by(count.into());
             let queues = ids.map(|queue_id| controller.queue_options(queue_id)).collect();
-            workers.push(Worker::on_controller(queues, controller.options().engine, number)?);
+            workers.push(Worker::on_controller(&reachable, queues, controller.options().engine, number)?);
         }
-        let ways = Ways::Controller(controller.clone(), Box::new(info));
-        Ok(Self::new(workers, ways, format, controller.address()))
+        Ok(Self::new(workers, reachable))
     }
 
-    fn new(workers: Vec<Worker>, ways: Ways, format: Format, address: SocketAddr) -> Self {
+    fn new(workers: Vec<Worker>, reachable: Arc<Reachable>) -> Self {
         let buffers = Mutex::new(BufferPool::new());
-        Self(Arc::new(Inner { workers, next: AtomicUsize::new(0), ways, buffers, address, format }))
+        Self(Arc::new(Inner { workers, next: AtomicUsize::new(0), reachable, buffers }))
+    }
+
+    /// Begins a task on one of the volume's own threads, the next one in turn. There, what it awaits of its
+    /// [`LocalVolume`] wakes no other thread, and nothing is copied.
+    pub fn spawn<T, F>(&self, make: impl FnOnce(LocalVolume) -> F + Send + 'static) -> VolumeTask<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let (giver, outcome) = outcome();
+        // Even what makes the task runs as a part of it: a panic there is nobody else's.
+        let begin = move |volume: &LocalVolume| {
+            let own = volume.clone();
+            volume.tasks().spawn(giver, async move { make(own).await });
+        };
+        self.next_worker().submit(Job::Begin(Box::new(begin)));
+        VolumeTask { task: LocalTask::new(outcome, &self.0.reachable), volume: self.clone() }
     }
 
     /// How its paths are, in the order of the options; nothing where it stands on one controller.
     pub fn status(&self) -> Vec<PathStatus> {
-        match &self.0.ways {
-            Ways::Paths(paths) => paths.status(),
-            Ways::Controller(..) => Vec::new(),
+        match &self.0.reachable.way {
+            Way::Paths(paths) => paths.status(),
+            Way::Controller(..) => Vec::new(),
         }
     }
 
     /// The controllers that it can be reached through now.
     pub fn controllers(&self) -> Vec<Controller> {
-        match &self.0.ways {
-            Ways::Paths(paths) => paths.controllers(),
-            Ways::Controller(controller, _) => vec![controller.clone()],
+        match &self.0.reachable.way {
+            Way::Paths(paths) => paths.controllers(),
+            Way::Controller(controller, _) => vec![controller.clone()],
         }
     }
 
     /// What its controllers tell of it, as one of them did last; on one controller, as it was when opened.
     pub fn info(&self) -> NamespaceInfo {
-        match &self.0.ways {
-            Ways::Paths(paths) => paths.namespace(),
-            Ways::Controller(_, info) => (**info).clone(),
-        }
+        self.0.reachable.info()
     }
 
     /// Bytes of a logical block: offsets and lengths are multiples of it.
     pub fn block_size(&self) -> u32 {
-        self.0.format.block_size
+        self.0.reachable.block_size
     }
 
     /// Its size in bytes, which follows the namespace's.
     pub fn size_bytes(&self) -> u64 {
-        self.info().size_bytes()
+        self.0.reachable.size_bytes()
     }
 
     /// Fills `data` from `offset_bytes` on.
@@ -198,11 +179,11 @@ impl AsyncVolume {
     /// else why no path is left. `data` is then filled in part.
     pub async fn read_at(&self, offset_bytes: u64, data: &mut [u8]) -> Result<(), InitiatorError> {
         self.check(offset_bytes, data.len() as u64)?;
-        let (block, length) = (u64::from(self.0.format.block_size), data.len() as u64);
+        let (block, length) = (u64::from(self.0.reachable.block_size), data.len() as u64);
         let make = |at: u64, length: u64| {
             let (start, blocks) = ((offset_bytes + at) / block, (length / block) as u32);
             let command = IoCommand::Read { start, blocks, force_unit_access: false };
-            (command.encode(self.0.format.nsid), Data::Receive(self.take_buffer(length)))
+            (command.encode(self.0.reachable.nsid), Data::Receive(self.take_buffer(length)))
         };
         self.run("Read", length, self.piece_length(), make, |at, completion| {
             if let Some(buffer) = &completion.data {
@@ -252,7 +233,7 @@ impl AsyncVolume {
     /// # Errors
     /// As `read_at`.
     pub async fn flush(&self) -> Result<(), InitiatorError> {
-        let make = |_, _| (IoCommand::Flush.encode(self.0.format.nsid), Data::None);
+        let make = |_, _| (IoCommand::Flush.encode(self.0.reachable.nsid), Data::None);
         self.run("Flush", 1, 1, make, |_, _| ()).await
     }
 
@@ -267,13 +248,13 @@ impl AsyncVolume {
         deallocate: bool,
     ) -> Result<(), InitiatorError> {
         self.check(offset_bytes, length)?;
-        let block = u64::from(self.0.format.block_size);
+        let block = u64::from(self.0.reachable.block_size);
         let make = |at: u64, length: u64| {
             let (start, blocks) = ((offset_bytes + at) / block, (length / block) as u32);
             let command = IoCommand::WriteZeroes { start, blocks, force_unit_access: false, deallocate };
-            (command.encode(self.0.format.nsid), Data::None)
+            (command.encode(self.0.reachable.nsid), Data::None)
         };
-        self.run("Write Zeroes", length, self.zeroes_length(), make, |_, _| ()).await
+        self.run("Write Zeroes", length, self.0.reachable.zeroes_length_max(), make, |_, _| ()).await
     }
 
     /// Tells the controller that the blocks are not needed. What they read as afterwards is told by
@@ -283,13 +264,13 @@ impl AsyncVolume {
     /// As `read_at`, and when the controller has no Dataset Management.
     pub async fn deallocate(&self, offset_bytes: u64, length: u64) -> Result<(), InitiatorError> {
         self.check(offset_bytes, length)?;
-        let block = u64::from(self.0.format.block_size);
+        let block = u64::from(self.0.reachable.block_size);
         let make = |at: u64, length: u64| {
             let range = encode_ranges(&[((offset_bytes + at) / block, (length / block) as u32)]);
             let command = IoCommand::DatasetManagement { ranges: 1, deallocate: true };
             let mut buffer = self.take_buffer(range.len() as u64);
             buffer.copy_from_slice(&range);
-            (command.encode(self.0.format.nsid), Data::Send(buffer))
+            (command.encode(self.0.reachable.nsid), Data::Send(buffer))
         };
         self.run("Dataset Management", length, RANGE_BLOCKS_MAX * block, make, |_, _| ()).await
     }
@@ -302,12 +283,12 @@ impl AsyncVolume {
         command: impl Fn(u64, u32) -> IoCommand,
     ) -> Result<(), InitiatorError> {
         self.check(offset_bytes, data.len() as u64)?;
-        let (block, length) = (u64::from(self.0.format.block_size), data.len() as u64);
+        let (block, length) = (u64::from(self.0.reachable.block_size), data.len() as u64);
         let make = |at: u64, length: u64| {
             let mut buffer = self.take_buffer(length);
             buffer.copy_from_slice(&data[at as usize..(at + length) as usize]);
             let entry =
-                command((offset_bytes + at) / block, (length / block) as u32).encode(self.0.format.nsid);
+                command((offset_bytes + at) / block, (length / block) as u32).encode(self.0.reachable.nsid);
             (entry, Data::Send(buffer))
         };
         self.run(what, length, self.piece_length(), make, |_, _| ()).await
@@ -331,7 +312,8 @@ impl AsyncVolume {
             while next < length && under_way < REQUEST_COMMANDS_MAX && outcome.is_ok() {
                 let piece = piece_length.min(length - next);
                 let (entry, data) = make(next, piece);
-                self.submit(Job { entry, data, reply: replies.expect(next, self.0.address) });
+                let reply = replies.expect(next, self.0.reachable.address);
+                self.next_worker().submit(Job::Command { entry, data, reply });
                 under_way += 1;
                 next += piece;
             }
@@ -355,49 +337,20 @@ impl AsyncVolume {
         }
     }
 
-    /// Gives a command to the next thread.
-    fn submit(&self, job: Job) {
+    /// The thread whose turn it is.
+    fn next_worker(&self) -> &Worker {
         let workers = &self.0.workers;
-        workers[self.0.next.fetch_add(1, Ordering::Relaxed) % workers.len()].submit(job);
+        &workers[self.0.next.fetch_add(1, Ordering::Relaxed) % workers.len()]
     }
 
     fn check(&self, offset_bytes: u64, length: u64) -> Result<(), InitiatorError> {
-        let (block, size) = (u64::from(self.0.format.block_size), self.size_bytes());
-        if !offset_bytes.is_multiple_of(block) || !length.is_multiple_of(block) {
-            return Err(InitiatorError::ApiMisuse(format!(
-                "offset {offset_bytes} and length {length} have to be multiples of the block size, {block}"
-            )));
-        }
-        match offset_bytes.checked_add(length) {
-            Some(end) if end <= size => Ok(()),
-            _ => Err(InitiatorError::ApiMisuse(format!(
-                "{length} bytes at {offset_bytes} go past the namespace's end at {size}"
-            ))),
-        }
+        self.0.reachable.check(offset_bytes, length)
     }
 
-    /// Bytes of one command with data: what every path takes that is there by now.
+    /// Bytes of one command with data.
     fn piece_length(&self) -> u64 {
-        let transfer_max = match &self.0.ways {
-            Ways::Paths(paths) => paths.transfer_length_max(),
-            Ways::Controller(controller, _) => controller.transfer_length_max(),
-        };
-        self.whole_blocks((transfer_max as u64).min(PIECE_LENGTH))
-    }
-
-    /// Bytes of one Write Zeroes.
-    fn zeroes_length(&self) -> u64 {
-        self.whole_blocks(match &self.0.ways {
-            Ways::Paths(paths) => paths.write_zeroes_length_max(),
-            Ways::Controller(controller, _) => controller.write_zeroes_length_max().unwrap_or(u64::MAX),
-        })
-    }
-
-    /// The most bytes of one command up to `length`, in whole blocks.
-    fn whole_blocks(&self, length: u64) -> u64 {
-        let block = u64::from(self.0.format.block_size);
-        let length = length.min(BLOCKS_MAX * block);
-        (length - length % block).max(block)
+        let reachable = &self.0.reachable;
+        reachable.whole_blocks(reachable.transfer_length_max().min(PIECE_LENGTH))
     }
 
     fn take_buffer(&self, length: u64) -> Buffer {

@@ -3,11 +3,18 @@
 
 mod async_volume;
 mod find;
+mod local_volume;
 mod options;
+mod outcome;
 mod replies;
+mod tasks;
 mod volume;
+mod volume_task;
+mod way;
 mod worker;
 
 pub use async_volume::AsyncVolume;
+pub use local_volume::{LocalTask, LocalVolume};
 pub use options::{NamespaceName, VolumeOptions};
 pub use volume::Volume;
+pub use volume_task::VolumeTask;

@@ -1,9 +1,10 @@
 //! A namespace for threads: each method waits until it is done. What it does is `AsyncVolume`'s.
 
+use std::future::Future;
 use std::net::SocketAddr;
 
 use super::replies::block_on;
-use super::{AsyncVolume, NamespaceName, VolumeOptions};
+use super::{AsyncVolume, LocalVolume, NamespaceName, VolumeOptions, VolumeTask};
 use crate::initiator::{Controller, InitiatorError, NamespaceInfo, PathStatus};
 
 /// A namespace over all its paths: reads and writes at any block-aligned offset and of any length, from any thread. A command
@@ -59,6 +60,16 @@ impl Volume {
     /// The same volume, to be awaited.
     pub fn to_async(&self) -> AsyncVolume {
         self.0.clone()
+    }
+
+    /// Begins a task on one of the volume's own threads, where I/O costs least: what it awaits of its [`LocalVolume`] wakes
+    /// no other thread, and nothing is copied.
+    pub fn spawn<T, F>(&self, make: impl FnOnce(LocalVolume) -> F + Send + 'static) -> VolumeTask<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        self.0.spawn(make)
     }
 
     /// How its paths are, in the order of the options; nothing where it stands on one controller.

@@ -5,11 +5,14 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nvme::SubmissionEntry;
 
 use super::VolumeOptions;
+use super::local_volume::LocalVolume;
 use super::replies::ReplyTo;
+use super::way::Reachable;
 use crate::initiator::driver::{CommandQueues, Driver, QueueSet};
 use crate::initiator::path::{PathQueues, Paths};
 use crate::initiator::queue::Data;
@@ -21,11 +24,19 @@ use crate::ring::{Engine, Ring, RingOptions, Waker};
 
 const NO_RING: &str = "no ring for a volume's I/O";
 
-/// A command for any queue.
-pub(super) struct Job {
-    pub(super) entry: SubmissionEntry,
-    pub(super) data: Data,
-    pub(super) reply: ReplyTo,
+/// What a thread is asked for.
+pub(super) enum Job {
+    /// A command, for any of its queues.
+    Command { entry: SubmissionEntry, data: Data, reply: ReplyTo },
+    /// The beginning of a task on it.
+    Begin(Box<dyn FnOnce(&LocalVolume) + Send>),
+}
+
+/// Where the end of a command belongs.
+enum EndOf {
+    Request(ReplyTo),
+    /// A command of one of the thread's own tasks, by its slot.
+    Task(usize),
 }
 
 /// The handle of the thread. Dropping it closes the thread's queues, and waits until they are.
@@ -40,6 +51,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Starts thread `number` of `count`, with its share of all paths' queues. It does not wait for them: commands do.
     pub(super) fn on_paths(
+        reachable: &Arc<Reachable>,
         paths: &Arc<Paths>,
         options: &VolumeOptions,
         number: u16,
@@ -47,7 +59,7 @@ impl Worker {
     ) -> Result<Self, InitiatorError> {
         let engine = options.paths.paths.first().map_or_else(Default::default, |path| path.engine);
         let (depth, paths) = (options.depth, paths.clone());
-        Self::start(number, engine, move |mut ring| {
+        Self::start(number, engine, reachable.clone(), move |mut ring| {
             let queues = PathQueues::open(&paths, &mut ring, 0, number, count, depth);
             // `paths` ends here: it is the volume's to end.
             Ok(Driver::new(ring, queues, RECEIVE_LENGTH))
@@ -56,11 +68,12 @@ impl Worker {
 
     /// Starts thread `number`, with these queues of one controller, and waits until they are live.
     pub(super) fn on_controller(
+        reachable: &Arc<Reachable>,
         queues: Vec<QueueOptions>,
         engine: Engine,
         number: u16,
     ) -> Result<Self, InitiatorError> {
-        Self::start(number, engine, move |mut ring| {
+        Self::start(number, engine, reachable.clone(), move |mut ring| {
             let mut set = QueueSet::new(0);
             set.open(&mut ring, &queues)?;
             let mut driver = Driver::new(ring, set, RECEIVE_LENGTH);
@@ -79,7 +92,8 @@ impl Worker {
     fn start<Q: CommandQueues + 'static>(
         number: u16,
         engine: Engine,
-        open: impl FnOnce(Ring) -> Result<Driver<Q, ReplyTo>, InitiatorError> + Send + 'static,
+        reachable: Arc<Reachable>,
+        open: impl FnOnce(Ring) -> Result<Driver<Q, EndOf>, InitiatorError> + Send + 'static,
     ) -> Result<Self, InitiatorError> {
         let (jobs, inbox) = channel();
         let (opened, outcome) = channel();
@@ -89,8 +103,9 @@ impl Worker {
             let ring = Ring::new(RingOptions { engine, ..RingOptions::default() });
             match ring.map_err(InitiatorError::system(NO_RING)).and_then(open) {
                 Ok(driver) => {
-                    let _ = opened.send(Ok(driver.ring().waker()));
-                    serve(driver, &inbox, &theirs);
+                    let waker = driver.ring().waker();
+                    let _ = opened.send(Ok(waker.clone()));
+                    serve(driver, &inbox, &theirs, &LocalVolume::new(reachable, waker));
                 }
                 Err(error) => drop(opened.send(Err(error))),
             }
@@ -122,31 +137,49 @@ impl Drop for Worker {
     }
 }
 
-fn serve<Q: CommandQueues>(mut driver: Driver<Q, ReplyTo>, inbox: &Receiver<Job>, stopping: &AtomicBool) {
+fn serve<Q: CommandQueues>(
+    mut driver: Driver<Q, EndOf>,
+    inbox: &Receiver<Job>,
+    stopping: &AtomicBool,
+    volume: &LocalVolume,
+) {
     while !stopping.load(Ordering::Acquire) {
-        take_jobs(&mut driver, inbox);
+        take_jobs(&mut driver, inbox, volume);
+        volume.tasks().poll();
+        while let Some((entry, data, slot)) = volume.next_command() {
+            driver.submit(entry, data, EndOf::Task(slot));
+        }
         driver.flush();
-        if let Err(error) = driver.turn(None) {
+        let timeout = volume.tasks().are_woken().then_some(Duration::ZERO);
+        if let Err(error) = driver.turn(timeout) {
             tracing::error!(%error, "the ring of a volume's thread failed; its commands are lost");
             break;
         }
-        reply(&mut driver);
+        reply(&mut driver, volume);
     }
     driver.close();
-    reply(&mut driver);
+    reply(&mut driver, volume);
+    // Whoever awaits them is told by this that the volume has ended.
+    volume.tasks().end();
 }
 
-fn take_jobs<Q: CommandQueues>(driver: &mut Driver<Q, ReplyTo>, inbox: &Receiver<Job>) {
+fn take_jobs<Q: CommandQueues>(driver: &mut Driver<Q, EndOf>, inbox: &Receiver<Job>, volume: &LocalVolume) {
     loop {
         match inbox.try_recv() {
-            Ok(Job { entry, data, reply }) => driver.submit(entry, data, reply),
+            Ok(Job::Command { entry, data, reply }) => driver.submit(entry, data, EndOf::Request(reply)),
+            Ok(Job::Begin(begin)) => volume.tasks().enter(|| begin(volume)),
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
         }
     }
 }
 
-fn reply<Q: CommandQueues>(driver: &mut Driver<Q, ReplyTo>) {
-    while let Some((reply, ended)) = driver.pop() {
-        reply.send(ended);
-    }
+fn reply<Q: CommandQueues>(driver: &mut Driver<Q, EndOf>, volume: &LocalVolume) {
+    volume.tasks().enter(|| {
+        while let Some((of, ended)) = driver.pop() {
+            match of {
+                EndOf::Request(reply) => reply.send(ended),
+                EndOf::Task(slot) => volume.end(slot, ended),
+            }
+        }
+    });
 }

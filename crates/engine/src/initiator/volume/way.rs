@@ -1,0 +1,105 @@
+//! What leads to a volume's namespace, and what requests have to know of both: how long they may be, and where they may lie.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::initiator::path::Paths;
+use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
+use crate::limits::BUFFER_LENGTH_MIN;
+
+/// Blocks of one command (NLB is 0's based and 16 bits wide).
+const BLOCKS_MAX: u64 = 1 << 16;
+
+#[derive(Debug)]
+pub(super) enum Way {
+    Paths(Arc<Paths>),
+    Controller(Controller, Box<NamespaceInfo>),
+}
+
+/// A namespace, and the way to it.
+#[derive(Debug)]
+pub(super) struct Reachable {
+    pub(super) way: Way,
+    pub(super) address: SocketAddr,
+    pub(super) nsid: u32,
+    pub(super) block_size: u32,
+}
+
+impl Reachable {
+    /// A namespace that all these controllers have.
+    ///
+    /// # Errors
+    /// When this host can do nothing with its blocks.
+    pub(super) fn new(
+        way: Way,
+        address: SocketAddr,
+        info: &NamespaceInfo,
+        controllers: &[Controller],
+    ) -> Result<Self, InitiatorError> {
+        let (nsid, block_size) = (info.nsid, info.block_size);
+        let transfer_max = controllers.iter().map(Controller::transfer_length_max).min();
+        let transfer_max = transfer_max.unwrap_or(BUFFER_LENGTH_MIN) as u64;
+        if info.metadata_bytes > 0 || u64::from(block_size) > transfer_max {
+            return Err(InitiatorError::ApiMisuse(format!(
+                "namespace {nsid} has blocks of {block_size} bytes and {} of metadata; only those without metadata and of at \
+                 most {transfer_max} bytes can be used",
+                info.metadata_bytes
+            )));
+        }
+        Ok(Self { way, address, nsid, block_size })
+    }
+
+    pub(super) fn info(&self) -> NamespaceInfo {
+        match &self.way {
+            Way::Paths(paths) => paths.namespace(),
+            Way::Controller(_, info) => (**info).clone(),
+        }
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        match &self.way {
+            Way::Paths(paths) => paths.size_bytes(),
+            Way::Controller(_, info) => info.size_bytes(),
+        }
+    }
+
+    /// Checks that a request is of whole blocks, and lies in the namespace.
+    pub(super) fn check(&self, offset_bytes: u64, length: u64) -> Result<(), InitiatorError> {
+        let (block, size) = (u64::from(self.block_size), self.size_bytes());
+        if !offset_bytes.is_multiple_of(block) || !length.is_multiple_of(block) {
+            return Err(InitiatorError::ApiMisuse(format!(
+                "offset {offset_bytes} and length {length} have to be multiples of the block size, {block}"
+            )));
+        }
+        match offset_bytes.checked_add(length) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(InitiatorError::ApiMisuse(format!(
+                "{length} bytes at {offset_bytes} go past the namespace's end at {size}"
+            ))),
+        }
+    }
+
+    /// The most bytes of one command with data: what every path takes that is there by now.
+    pub(super) fn transfer_length_max(&self) -> u64 {
+        let transfer_max = match &self.way {
+            Way::Paths(paths) => paths.transfer_length_max(),
+            Way::Controller(controller, _) => controller.transfer_length_max(),
+        };
+        self.whole_blocks(transfer_max as u64)
+    }
+
+    /// The most bytes of one Write Zeroes.
+    pub(super) fn zeroes_length_max(&self) -> u64 {
+        self.whole_blocks(match &self.way {
+            Way::Paths(paths) => paths.write_zeroes_length_max(),
+            Way::Controller(controller, _) => controller.write_zeroes_length_max().unwrap_or(u64::MAX),
+        })
+    }
+
+    /// The most bytes of one command up to `length`, in whole blocks.
+    pub(super) fn whole_blocks(&self, length: u64) -> u64 {
+        let block = u64::from(self.block_size);
+        let length = length.min(BLOCKS_MAX * block);
+        (length - length % block).max(block)
+    }
+}
