@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
 use engine::initiator::{
-    AsyncVolume, ConnectOptions, Data, Driver, PathOptions, PathQueues, Paths, VolumeOptions,
+    AsyncVolume, ConnectOptions, Data, Driver, PathOptions, PathQueues, Paths, Volume, VolumeOptions,
 };
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, Ring, RingOptions};
@@ -30,22 +30,27 @@ fn main() {
         return serve();
     }
     let (mut target, address) = start_target();
-    let mut ratios = Vec::new();
+    let mut ratios = [Vec::new(), Vec::new()];
     println!("4 KiB reads, {DEPTH} at a time: processor time of the host per read, and reads a second");
     for round in 1..=ROUNDS {
-        let (bare, volume) = (bare(address), volume(address));
+        let (bare, local, remote) = (bare(address), local(address), remote(address));
+        let show = |figures: (f64, f64)| format!("{:.2} us, {:.0}", figures.0 * 1e6, figures.1);
         println!(
-            "  round {round}: queues {:.2} us, {:.0}; volume {:.2} us, {:.0}; {:.2} times the processor time",
-            bare.0 * 1e6,
-            bare.1,
-            volume.0 * 1e6,
-            volume.1,
-            volume.0 / bare.0
+            "  round {round}: queues {}; tasks of the volume {}; of another thread {}",
+            show(bare),
+            show(local),
+            show(remote)
         );
-        ratios.push(volume.0 / bare.0);
+        ratios[0].push(local.0 / bare.0);
+        ratios[1].push(remote.0 / bare.0);
     }
-    ratios.sort_by(f64::total_cmp);
-    println!("median: {:.3} times", ratios[ROUNDS / 2]);
+    for ratios in &mut ratios {
+        ratios.sort_by(f64::total_cmp);
+    }
+    let [local, remote] = ratios.map(|ratios| ratios[ROUNDS / 2]);
+    println!(
+        "medians: {local:.3} times the processor time for tasks of the volume, {remote:.3} for another thread's"
+    );
     let _ = target.kill();
     let _ = target.wait();
 }
@@ -135,7 +140,36 @@ fn bare(address: SocketAddr) -> (f64, f64) {
     figures
 }
 
-fn volume(address: SocketAddr) -> (f64, f64) {
+/// Tasks on the volume's own thread.
+fn local(address: SocketAddr) -> (f64, f64) {
+    let options = VolumeOptions { threads: 1, ..VolumeOptions::from(options(address)) };
+    let volume = Volume::connect(options).expect("a volume");
+    let (began, before) = (Instant::now(), processor_time());
+    let all = volume.spawn(move |volume| async move {
+        let read = |task: u64| {
+            let own = volume.clone();
+            volume.spawn(async move {
+                let (mut buffer, mut reads) = (Buffer::zeroed(BLOCK), 0);
+                while began.elapsed() < ROUND {
+                    let at = block(task + DEPTH as u64 * reads) * BLOCK as u64;
+                    buffer = own.read(at, buffer).await.expect("data");
+                    reads += 1;
+                }
+                reads
+            })
+        };
+        let tasks: Vec<_> = (0..DEPTH as u64).map(read).collect();
+        let mut reads = 0;
+        for task in tasks {
+            reads += task.await.expect("a task");
+        }
+        reads
+    });
+    measured(all.wait().expect("tasks"), began, before)
+}
+
+/// Tasks of an executor on another thread.
+fn remote(address: SocketAddr) -> (f64, f64) {
     let options = VolumeOptions { threads: 1, ..VolumeOptions::from(options(address)) };
     let volume = AsyncVolume::connect(options).expect("a volume");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

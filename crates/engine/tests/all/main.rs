@@ -45,3 +45,4 @@ mod target_status;
 mod target_without_reservations;
 mod transport;
 mod volume;
+mod volume_tasks;
