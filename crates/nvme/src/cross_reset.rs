@@ -6,7 +6,7 @@ use zerocopy::little_endian::U32;
 use crate::SubmissionEntry;
 use crate::command::admin_opcode;
 
-/// Bit 0 of completion dword 0: nothing of the controller is left, and no log entry tells of it (IRS).
+/// Bit 0 of completion dword 0: the reset is already complete, and no log entry will report it (IRS).
 pub const IMMEDIATE_RESET_SUCCESSFUL: u64 = 1 << 0;
 
 /// One life of a controller: its identifier is used again after it, the other two together are not (Base 2.3, TP8028).

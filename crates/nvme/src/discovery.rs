@@ -148,7 +148,7 @@ const _: () = assert!(size_of::<DiscoveryLogHeader>() == RECORD_BYTES);
 const _: () = assert!(offset_of!(DiscoveryLogHeader, total_length) == 20);
 
 impl DiscoveryLogHeader {
-    /// The header of a log with so many records.
+    /// The header of a log with `record_count` records.
     pub fn new(generation_counter: u64, record_count: u64) -> Self {
         let length = record_count.saturating_add(1).saturating_mul(RECORD_BYTES as u64);
         Self {

@@ -65,7 +65,7 @@ pub enum PrivateFileError {
         mode: u32,
     },
     /// It is something else.
-    #[error("{} is {found}, and has to be {wanted}", path.display())]
+    #[error("{} is {found}; it must be {wanted}", path.display())]
     Kind {
         /// What.
         path: PathBuf,
@@ -118,7 +118,8 @@ impl From<PrivateFileError> for io::Error {
     }
 }
 
-/// Opens the file of a secret for reading. It is no link, this user's or root's, and nobody else's to read.
+/// Opens the file of a secret for reading. It must be a regular file, not a link; this user or root must own it; and
+/// nobody else may be able to read it.
 ///
 /// # Errors
 /// When it cannot be opened, or is not such a file.
@@ -155,7 +156,7 @@ pub(crate) fn open(
     Ok(file)
 }
 
-/// Lets nobody but its owner read a file any more.
+/// Takes all permissions on a file from everybody but its owner.
 pub(crate) fn close_to_others(file: impl AsFd, found: &Metadata, mode: u32) -> io::Result<()> {
     if found.mode() & OTHERS == 0 {
         return Ok(());
@@ -171,7 +172,7 @@ fn check(found: &Metadata, path: &Path, me: u32) -> Result<(), PrivateFileError>
         } else if kind.is_fifo() {
             "a FIFO"
         } else {
-            "no regular file"
+            "not a regular file"
         };
         return Err(wrong_kind(path, found));
     }
@@ -229,9 +230,9 @@ mod tests {
         }
         let link = folder.path().join("link");
         symlink(&path, &link).unwrap();
-        assert!(refused(&link).contains("is a link, and has to be a regular file"));
+        assert!(refused(&link).contains("is a link; it must be a regular file"));
         assert!(refused(folder.path()).contains("is a folder"));
-        assert!(refused(Path::new("/dev/null")).contains("no regular file"));
+        assert!(refused(Path::new("/dev/null")).contains("not a regular file"));
         let fifo = folder.path().join("fifo");
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         assert!(refused(&fifo).contains("is a FIFO"), "and nobody waits for its other end");

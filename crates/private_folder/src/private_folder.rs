@@ -40,7 +40,7 @@ impl PrivateFolder {
     /// Opens a folder, and makes it, and those above it, where they are missing.
     ///
     /// # Errors
-    /// When it cannot be made, or is no folder that only this user and root may write.
+    /// When it cannot be made, is not a folder, or is one that others than this user and root may write.
     pub fn make(path: &Path) -> Result<Self, PrivateFileError> {
         let failed = |error| PrivateFileError::io("create", path, error);
         if !path.exists() {
@@ -75,7 +75,7 @@ impl PrivateFolder {
         let handle: File = match openat(CWD, &path, flags, Mode::empty()) {
             Ok(handle) => handle.into(),
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                return Err(PrivateFileError::Kind { path, found: "no folder", wanted: "one" });
+                return Err(PrivateFileError::Kind { path, found: "not a folder", wanted: "one" });
             }
             Err(error) => return Err(PrivateFileError::io("open", &path, error)),
         };
@@ -278,7 +278,7 @@ pub(crate) enum Step {
     SyncFolder,
 }
 
-/// Where tests let a step fail, and take note of what is on its way to the medium.
+/// Where tests make a step fail, and record what is on its way to the medium.
 #[cfg(not(any(test, feature = "power")))]
 #[allow(clippy::unnecessary_wraps, reason = "in tests it fails")]
 const fn before(_: Step, _: &OsStr, _: &[u8]) -> io::Result<()> {

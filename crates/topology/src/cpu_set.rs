@@ -13,7 +13,7 @@ use crate::limits::CPUS_MAX;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuSet(BTreeSet<u32>);
 
-/// Why a text is no set of processors.
+/// Why a text is not a set of processors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a {1} of CPUs below {CPUS_MAX}")]
 pub struct CpuSetError(String, &'static str);

@@ -12,7 +12,8 @@ use crate::limits::NTUPLE_RULES_MAX;
 const BOTH_ADDRESSES: u64 = 1 << 4 | 1 << 5;
 const BOTH_PORTS: u64 = 1 << 6 | 1 << 7;
 
-/// All that ethtool tells of an interface. What the driver does not have is left out; what could not be asked is told.
+/// Everything that ethtool reports about an interface. What the driver does not have is left out; questions that could
+/// not be asked are in the refusals.
 pub(super) fn answers(interface: &str) -> EthtoolAnswers {
     let mut answers = EthtoolAnswers::default();
     let mut refusals = Vec::new();
@@ -118,7 +119,7 @@ pub(super) fn ntuple_now(interface: &str) -> io::Result<Ntuple> {
 /// Sets the numbers of queues (`now`) of an interface; needs root.
 ///
 /// # Errors
-/// What the kernel and the driver say; `InvalidInput` when there cannot be so many.
+/// What the kernel and the driver say; `InvalidInput` when the driver cannot have that number.
 pub fn set_channels(interface: &str, channels: Channels) -> io::Result<()> {
     let set = Ethtool::open().and_then(|mut ethtool| ethtool.set_channels(interface, &channels));
     set.map_err(|error| said("set the numbers of queues of", interface, &error))
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn the_loopback_answers_what_it_has() {
         let found = answers("lo");
-        // It has neither queues to set nor a table; that is no refusal.
+        // It has neither queues to set nor a table; that does not count as a refusal.
         assert!(found.channels.is_none() && found.rss.is_none(), "{found:?}");
         assert!(found.refusals.is_empty(), "{found:?}");
         assert!(!found.ntuple.unwrap().is_supported);

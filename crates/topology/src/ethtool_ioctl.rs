@@ -94,7 +94,7 @@ fn needed(buffer: &[u8]) -> Option<usize> {
 pub(super) fn ask_for_words(socket: &impl AsFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     let length = libc::socklen_t::try_from(mem::size_of_val(&on)).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: the kernel reads `length` bytes of `on`, which lives for the call and has so many.
+    // SAFETY: the kernel reads `length` bytes of `on`, which lives for the call and is that long.
     let result = unsafe {
         let value = (&raw const on).cast();
         libc::setsockopt(socket.as_fd().as_raw_fd(), libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, value, length)

@@ -27,7 +27,7 @@ pub struct Costs {
 
 impl Costs {
     /// Costs with which the model gives two rows of seed 001 (72 processors, 32 NIC queues, reading 4 KiB): 32 I/O queues
-    /// as they come, 788 k IOPS, and tuned, 1,833 k. The second says what one I/O costs on one processor, the first what
+    /// by default, 788 k IOPS, and tuned, 1,833 k. The second says what one I/O costs on one processor, the first what
     /// handing over costs; that it costs twice as much to another node, and what a shared lock costs, is assumed.
     pub const FITTED: Self = Self {
         receive_ns: 4_000,

@@ -131,7 +131,7 @@ impl ExactSizeIterator for CopyRanges<'_> {}
 /// read, because no namespace here has protection information.
 ///
 /// # Errors
-/// The status for data that is too short for so many ranges.
+/// The status to return when the data is too short for `ranges` ranges.
 pub fn copy_ranges(format: CopyFormat, ranges: u16, data: &[u8]) -> Result<CopyRanges<'_>, Status> {
     let range_bytes = format.range_bytes();
     let data = data

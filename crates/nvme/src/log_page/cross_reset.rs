@@ -21,7 +21,7 @@ const HEADER_BYTES: usize = 8;
 pub enum CrossResetStatus {
     /// Commands of the controller may still take effect.
     InProgress = 0,
-    /// No command of the controller can take effect any more.
+    /// No command of the controller can take effect from now on.
     Successful = 1,
     /// The controller could not be reset.
     Failed = 2,

@@ -163,7 +163,7 @@ impl Receiver {
         taken
     }
 
-    /// Takes note of data of the current PDU that was received elsewhere, in order.
+    /// Records that the next data of the current PDU was received elsewhere.
     ///
     /// # Panics
     /// When it is more than the PDU has left.

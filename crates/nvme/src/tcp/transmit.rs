@@ -77,7 +77,7 @@ impl<P> Transmitter<P> {
         self.digests = digests;
     }
 
-    /// From now on lets the data of PDUs begin at multiples of so many bytes, as the other end asked.
+    /// From now on aligns the data of PDUs to multiples of `alignment` bytes, as the other end asked.
     pub fn set_alignment(&mut self, alignment: u8) {
         self.alignment = usize::from(alignment).max(ALIGNMENT_MIN);
     }
@@ -150,10 +150,10 @@ impl<P> Transmitter<P> {
         })
     }
 
-    /// Takes note that `sent` bytes have left; calls `done` with each payload that has left whole.
+    /// Records that `sent` bytes have been sent, and calls `done` with each payload that has been sent completely.
     ///
     /// # Panics
-    /// When more is said to have left than there was.
+    /// When `sent` exceeds the bytes that were there to send.
     pub fn advance(&mut self, mut sent: usize, mut done: impl FnMut(P)) {
         assert!(sent <= self.length, "more sent than queued");
         self.length -= sent;

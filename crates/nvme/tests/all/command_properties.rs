@@ -350,7 +350,7 @@ proptest! {
         prop_assert_eq!(CompletionEntry::read_from_bytes(entry.as_bytes()).expect("16 bytes"), entry);
         let mut phased = entry;
         phased.status = (entry.status.get() | 1).into();
-        prop_assert_eq!(phased.status(), status, "the phase tag is no part of the status");
+        prop_assert_eq!(phased.status(), status, "the phase tag is not part of the status");
     }
 
     #[test]
@@ -433,7 +433,7 @@ fn every_status_decodes_to_itself() {
         assert!(status.do_not_retry().is_do_not_retry() && !plain.is_do_not_retry());
         for flagged in [status.do_not_retry(), status.more()] {
             assert_eq!(flagged.without_flags(), plain);
-            assert_eq!(flagged.name(), plain.name(), "flags are no part of the name");
+            assert_eq!(flagged.name(), plain.name(), "flags are not part of the name");
         }
     }
 }

@@ -394,7 +394,7 @@ fn each_end_aligns_data_as_the_other_asks() {
     }
 }
 
-/// Flags of digests that were not agreed on are no fault at a controller, which only remembers that they came.
+/// A controller does not treat flags for digests that were not negotiated as an error; it only records that they came.
 #[test]
 fn stray_digest_flags_change_nothing() {
     for (digests, flags) in [(NONE, 1), (NONE, 2), (NONE, 3), (HEADER, 2), (DATA, 1)] {

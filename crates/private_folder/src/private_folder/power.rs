@@ -174,7 +174,7 @@ pub struct Seen {
     pub has_failed_at_last: bool,
 }
 
-/// Takes note of all steps of this thread in a folder from now on.
+/// Records all steps of this thread in a folder from now on.
 pub fn watch(folder: &Path, fault: Option<Fault>) {
     let watched = Watched {
         medium: Medium::of(folder),
@@ -196,12 +196,12 @@ pub fn seen() -> Seen {
     })
 }
 
-/// Looks no more; how many steps there were.
+/// Stops recording. Returns the number of steps.
 pub fn end() -> usize {
     WATCHED.take().map_or(0, |watched| watched.steps)
 }
 
-/// Does something that is no part of what is watched.
+/// Does something that is not recorded.
 pub fn apart<T>(what: impl FnOnce() -> T) -> T {
     let watched = WATCHED.take();
     let outcome = what();
@@ -239,7 +239,8 @@ pub fn found(remains: &Remains) -> tempfile::TempDir {
     folder
 }
 
-/// Plays with no fault, and then with one at each step: once for want of room, or a medium that is of no use from there on.
+/// Plays without a fault, and then with one at each step: either this step alone finds no room, or the medium fails
+/// from this step on.
 pub fn with_faults(play: impl Fn(Option<Fault>) -> usize) {
     let steps = play(None);
     assert!(steps > 4, "{steps} steps prove nothing");

@@ -12,7 +12,7 @@ thread_local! {
     static SEEN: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Takes note of a step, and lets it fail if it is to.
+/// Records a step, and makes it fail if it should.
 pub(super) fn before(step: Step, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     // What is removed was never on the way to anything that counts.
     if step != Step::Remove {
@@ -174,7 +174,7 @@ fn a_folder_that_others_may_write_is_refused() {
         assert!(error.contains(&format!("(mode {bad:o})")) && error.contains("chmod 700"), "{error}");
     }
     set_mode(path, 0o755);
-    PrivateFolder::open(path).expect("to be listed is no harm");
+    PrivateFolder::open(path).expect("others may list it");
     let link = scratch.path().join("link");
     symlink(path, &link).unwrap();
     assert_eq!(PrivateFolder::make(&link).expect("a link of our own").path(), path);
@@ -190,6 +190,6 @@ fn a_folder_that_others_may_write_is_refused() {
     }
     fs::write(scratch.path().join("file"), "").unwrap();
     let error = PrivateFolder::make(&scratch.path().join("file")).unwrap_err().to_string();
-    assert!(error.contains("is no folder"), "{error}");
+    assert!(error.contains("is not a folder"), "{error}");
     assert!(PrivateFolder::open(&scratch.path().join("none")).unwrap_err().is_missing());
 }

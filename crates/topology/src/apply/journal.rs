@@ -171,7 +171,7 @@ pub enum JournalError {
         /// Its path.
         path: String,
     },
-    /// It is no journal.
+    /// It is not a journal.
     #[error("{path}, line {line}: {reason}; nothing was undone")]
     NoSense {
         /// Its path.
@@ -248,7 +248,7 @@ impl Journal {
     /// Opens the one that is there. A last line that was cut short was never followed by its change, and is passed over.
     ///
     /// # Errors
-    /// When there is none, somebody holds it, somebody else could have written it, or it makes no sense.
+    /// When there is none, another process holds it, another user could have written it, or it is invalid.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let shown = || path.display().to_string();
         let failed = |error: PrivateFileError| match error.is_missing() {

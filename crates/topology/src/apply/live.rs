@@ -55,7 +55,7 @@ impl Settings for LiveSettings {
         // Only the kernel puts names and links there, so that none of them leads to a file of somebody's.
         let kind = rustix::fs::fstatfs(&file)?.f_type;
         if !KERNEL_FILE_SYSTEMS.contains(&(kind as u64)) {
-            let reason = format!("{} is no setting of the kernel's", path.display());
+            let reason = format!("{} is not a kernel setting (in procfs or sysfs)", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         // One call: the kernel takes each as a value of its own.
@@ -138,7 +138,7 @@ impl Settings for LiveSettings {
 
 fn pid(thread: u32) -> io::Result<Pid> {
     let number = i32::try_from(thread).ok().and_then(Pid::from_raw);
-    number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{thread} is no thread")))
+    number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("{thread} is not a thread ID")))
 }
 
 fn gone(error: rustix::io::Errno) -> io::Error {

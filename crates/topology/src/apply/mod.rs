@@ -122,7 +122,7 @@ fn without_journal(
     watch: &mut dyn Watch,
     error: JournalError,
 ) -> ApplyError {
-    // Where that fails too the journal stays, and `revert` tells of it.
+    // If that fails too, the journal stays, and `revert` reports what is left.
     let _ = take_back(settings, journal, watch);
     error.into()
 }

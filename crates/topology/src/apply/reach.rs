@@ -16,7 +16,7 @@ pub(super) fn check(record: &Record) -> Result<(), String> {
     if let Some(interface) = change.interface()
         && !is_interface(interface)
     {
-        return Err(format!("{interface:?} is no name of an interface"));
+        return Err(format!("{interface:?} is not a valid interface name"));
     }
     match (change, &record.before) {
         (Change::Affinity { .. } | Change::Xps { .. } | Change::Rps { .. }, Before::File { content }) => {
@@ -59,7 +59,7 @@ fn is_queue_file(interface: &str, path: &str) -> bool {
 fn check_content(content: &str) -> Result<(), String> {
     let is_wrong = |byte: u8| !byte.is_ascii_hexdigit() && !matches!(byte, b',' | b'-' | b'\n');
     match content.bytes().any(is_wrong) {
-        true => Err(format!("{content:?} is no content of such a file")),
+        true => Err(format!("{content:?} is not a number, a list or a mask")),
         false => Ok(()),
     }
 }

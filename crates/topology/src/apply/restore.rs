@@ -32,8 +32,8 @@ pub struct Restored {
 /// Undoes what the journal at `path` says, and takes the journal away.
 ///
 /// # Errors
-/// When there is no journal, somebody holds it, or it makes no sense. Where something could not be undone the journal
-/// stays, and `failed` has it.
+/// When there is no journal, another process holds it, or it is invalid. If something could not be undone, the journal
+/// stays, and `failed` lists it.
 pub fn revert(settings: &dyn Settings, path: &Path, watch: &mut dyn Watch) -> Result<Restored, JournalError> {
     let journal = Journal::open(path)?;
     if !journal.boot_id().is_empty() && journal.boot_id() != settings.boot_id() {

@@ -208,7 +208,7 @@ thread_local! {
     static ROOM: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// For how many of so many bytes there is room.
+/// For how many of `length` bytes there is room.
 pub(super) fn room_for(length: usize) -> usize {
     let room = ROOM.get();
     ROOM.set(room.saturating_sub(length));

@@ -56,7 +56,7 @@ pub(super) fn errno(error: &io::Error) -> i32 {
     })
 }
 
-/// What ethtool tells of an interface. What the driver does not have is absent.
+/// What ethtool reports about an interface. What the driver does not have is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EthtoolAnswers {

@@ -62,7 +62,7 @@ impl Machine {
     /// directory itself is the live machine.
     ///
     /// # Errors
-    /// When it cannot be read, or is no recording.
+    /// When it cannot be read, or is not a recording.
     pub fn open(path: &Path) -> Result<Self, MachineError> {
         let name = path.display().to_string();
         let error = |reason: String| MachineError { name: name.clone(), reason };
@@ -109,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// The text of a file. Bytes that are no UTF-8 are replaced.
+    /// The text of a file. Bytes that are not UTF-8 are replaced.
     ///
     /// # Errors
     /// What the system says, and `EFBIG` for a file longer than [`SYSTEM_FILE_BYTES_MAX`].
@@ -144,7 +144,7 @@ impl Machine {
     /// The text of a symbolic link.
     ///
     /// # Errors
-    /// What the system says; `EINVAL` where there is something that is no link.
+    /// What the system says; `EINVAL` when the path is not a link.
     pub fn link(&self, path: &str) -> io::Result<String> {
         let link = match &self.source {
             Source::Live => {
@@ -153,7 +153,7 @@ impl Machine {
             Source::Tree(tree) => tree.link(path),
             Source::Recording { recording, .. } => recording.link(path),
         };
-        // That something is no link is told by what else it is.
+        // That something is not a link follows from the entry that says what it is.
         if link.as_ref().err().and_then(io::Error::raw_os_error)
             != Some(rustix::io::Errno::INVAL.raw_os_error())
         {
@@ -162,7 +162,7 @@ impl Machine {
         link
     }
 
-    /// What ethtool tells of an interface.
+    /// What ethtool reports about an interface.
     ///
     /// # Errors
     /// When the file that holds it cannot be read or is not one; what the kernel refuses is part of the answer.

@@ -30,7 +30,7 @@ pub(super) enum Entry {
     Error { errno: i32, reason: String },
 }
 
-/// Why a text is no recording.
+/// Why a text is not a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct RecordingError {
@@ -183,7 +183,8 @@ impl FromStr for Recording {
 }
 
 fn entry(line: &str) -> Result<(String, Entry), String> {
-    let (letter, rest) = line.split_once(' ').ok_or("it is no letter, space, path, tab and value")?;
+    let (letter, rest) =
+        line.split_once(' ').ok_or("the line is not a letter, space, path, tab and value")?;
     let (path, value) = match (letter, rest.split_once('\t')) {
         ("D", None) => (rest, ""),
         ("D", Some(_)) => return Err("a directory has no value".to_owned()),
@@ -193,7 +194,7 @@ fn entry(line: &str) -> Result<(String, Entry), String> {
     let path = unescaped(path)?;
     let is_name = |name: &str| !matches!(name, "" | "." | "..");
     if !path.split('/').all(is_name) {
-        return Err(format!("`{path}` is no path below the root, as in `sys/class/net`"));
+        return Err(format!("`{path}` is not a path relative to the root, such as `sys/class/net`"));
     }
     let value = unescaped(value)?;
     let entry = match letter {
@@ -204,7 +205,7 @@ fn entry(line: &str) -> Result<(String, Entry), String> {
         "E" => {
             let (number, reason) = value.split_once(' ').unwrap_or((&value, ""));
             let errno = number.parse().ok().filter(|errno| (1..4096).contains(errno));
-            let errno = errno.ok_or_else(|| format!("`{number}` is no number of an error"))?;
+            let errno = errno.ok_or_else(|| format!("`{number}` is not an error number"))?;
             Entry::Error { errno, reason: reason.to_owned() }
         }
         _ => return Err(format!("`{letter}` is none of F, L, D and E")),

@@ -11,7 +11,8 @@ use super::{Attributes, NetlinkSocket, Writer};
 use crate::limits::{RSS_ENTRIES_MAX, RSS_KEY_BYTES_MAX};
 use crate::{Channels, QueueCount, RssFunction};
 
-/// The family that tells of families, its question and the attributes of both (`GENL_ID_CTRL`, `CTRL_`).
+/// The family that lists the other families, its request, and the attributes of request and response (`GENL_ID_CTRL`,
+/// `CTRL_`).
 const CONTROL: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;

@@ -28,7 +28,7 @@ pub(crate) struct Message<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Messages one after the other, as they come with one receive call.
+/// Messages one after the other, as one receive call returns them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
 
@@ -59,7 +59,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Attributes one after the other: number and value of each. What does not hold a whole one any more ends them.
+/// Attributes one after the other: number and value of each. They end at the first that is not complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 

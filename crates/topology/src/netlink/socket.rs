@@ -135,7 +135,7 @@ impl NetlinkSocket {
         let (_, received, sender) =
             retried(|| rustix::net::recvfrom(&self.socket, &mut bytes[..], RecvFlags::empty()))?;
         let sender = sender.map(SocketAddrNetlink::try_from);
-        // The kernel's port is 0. Another process's message is no answer.
+        // The kernel's port is 0. A message from another process is not a response.
         let is_kernels = matches!(sender, Some(Ok(sender)) if sender.pid() == 0);
         bytes.truncate(if is_kernels { received } else { 0 });
         Ok(bytes)

@@ -95,7 +95,7 @@ fn listed(numbers: &[u32]) -> String {
     texts.join(", ")
 }
 
-/// Name and count of each interrupt with a number; absent for a text that is no such table.
+/// Name and count of each interrupt with a number; absent for a text that is not such a table.
 fn lines(text: &str) -> Option<HashMap<u32, (String, u64)>> {
     let mut found = HashMap::new();
     let mut lines = text.lines();

@@ -24,7 +24,7 @@ struct Controller {
     peer: SocketAddr,
     /// Addresses that its connections come from, where it says some.
     sources: Vec<IpAddr>,
-    /// Disks of it, under which the kernel tells of its queues.
+    /// Its disks, under which debugfs describes its queues.
     disks: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ fn address_of(text: &str) -> Option<(SocketAddr, Vec<IpAddr>)> {
     Some((peer, sources.collect()))
 }
 
-/// What debugfs tells of a controller's queues.
+/// What debugfs reports about a controller's queues.
 fn queue_infos(reader: &mut Reader<'_>, controller: &Controller) -> Result<Vec<QueueInfo>, ObserveError> {
     for disk in &controller.disks {
         let path = format!("sys/kernel/debug/block/{disk}/io_queue_info");
@@ -234,7 +234,7 @@ fn note_missing(
     }
 }
 
-/// Whether connections of two controllers cannot be told apart by their addresses.
+/// Whether the connections of two controllers look alike: their addresses do not distinguish them.
 fn are_alike(one: &Controller, other: &Controller) -> bool {
     let share = one.sources.iter().any(|source| other.sources.contains(source));
     one.peer == other.peer && (share || one.sources.is_empty() || other.sources.is_empty())

@@ -1,5 +1,5 @@
-//! From a machine to its topology: everything is read here, and nothing is changed. What could not be read is told; what
-//! makes no sense ends it, and is never guessed.
+//! From a machine to its topology: everything is read here, and nothing is changed. What could not be read is
+//! reported; invalid content ends the observation, and is never replaced by a guess.
 
 mod distance;
 mod flows;

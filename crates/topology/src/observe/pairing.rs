@@ -306,7 +306,7 @@ mod tests {
         let sockets = candidates(&[(20, 1000), (21, 1010), (5000, 1020), (10, 1030), (11, 1040)]);
         let pairs = pair(&[wanting(1, 0, 2), wanting(2, 1, 3)], &sockets);
         assert!(pairs.iter().all(|pair| pair.source == FlowSource::Guessed));
-        // A run of the right size whose first is no admin queue.
+        // A run of the right size whose first connection is not an admin queue.
         let mut sockets = two_windows();
         sockets[3].received_bytes = Some(152);
         let pairs = pair(&[wanting(1, 0, 3), wanting(2, 1, 5)], &sockets);

@@ -48,7 +48,7 @@ pub(super) fn read(reader: &mut Reader<'_>, connections: &Connections) -> Result
                 Ok(_) => reader.shortfall(&format!("/{path}"), "it has more queues than there can be", false),
                 // Other users' files must not keep anyone from seeing the rest.
                 Err(error) => {
-                    let reason = format!("it is no record of a process's queues: {error}");
+                    let reason = format!("invalid record of a process's queues: {error}");
                     reader.shortfall(&format!("/{path}"), &reason, false);
                 }
             }

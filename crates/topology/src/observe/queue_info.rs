@@ -1,4 +1,4 @@
-//! What kernels with the series "nvme-tcp: NIC topology aware I/O queue scaling and queue info export" tell of a
+//! What kernels with the series "nvme-tcp: NIC topology aware I/O queue scaling and queue info export" report about a
 //! controller's queues in debugfs. What it means for flows is not here.
 
 use std::net::{IpAddr, SocketAddr};

@@ -88,7 +88,7 @@ pub enum PlanError {
     /// No processor may be used.
     #[error("none of the CPUs {0} runs")]
     NoCpu(CpuSet),
-    /// It cannot have so many queues.
+    /// It cannot have the number of queues that was asked for.
     #[error("{interface} can have 1 to {max} queues, not {asked}")]
     Queues {
         /// The interface.

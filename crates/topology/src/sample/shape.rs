@@ -40,7 +40,7 @@ pub(super) struct Card<'a> {
     /// Name of a queue's interrupt, with `#` for the queue's number.
     pub(super) interrupt: &'a str,
     pub(super) irq_first: u32,
-    /// Processor of each queue's interrupt: there are so many queues.
+    /// Processor of each queue's interrupt. Its length is the number of queues.
     pub(super) cpus: Vec<u32>,
     pub(super) queues_max: u32,
     /// Processors of the machine, which XPS shares out among the queues.
@@ -97,7 +97,7 @@ pub(super) fn in_turn(queues: u32, entries: usize) -> Vec<u32> {
     (0..queues).cycle().take(entries).collect()
 }
 
-/// A key as drivers make them, by chance; always the same one for a number.
+/// A random key, as drivers make them; the same number always gives the same key.
 fn key(number: u32) -> Vec<u8> {
     let mut state = u64::from(number) ^ 0x9e37_79b9_7f4a_7c15;
     let mut byte = || {
@@ -139,7 +139,7 @@ pub(super) struct Association<'a> {
     pub(super) interface: &'a str,
     pub(super) local: &'a str,
     pub(super) peer: &'a str,
-    /// Worker of each I/O queue: there are so many.
+    /// Worker of each I/O queue. Its length is the number of I/O queues.
     pub(super) workers: Vec<Worker>,
     /// Worker of the admin queue.
     pub(super) admin: Option<Worker>,
@@ -158,7 +158,7 @@ impl Association<'_> {
             controller: self.controller.to_owned(),
             subsystem_nqn: Some(self.nqn.to_owned()),
             queue_id: Some(queue),
-            // What the kernel tells of queues has no admin queue in it.
+            // The kernel does not list the admin queue.
             source: match self.source {
                 FlowSource::Kernel if queue == 0 => FlowSource::Derived,
                 source => source,

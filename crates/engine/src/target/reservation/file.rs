@@ -394,7 +394,7 @@ mod tests {
         assert!(ReservationDirectory::open(scratch.path()).is_ok());
         fs::write(scratch.path().join("file"), "").expect("writable");
         let file = ReservationDirectory::open(&scratch.path().join("file")).expect_err("no directory");
-        assert!(file.to_string().contains("file is no folder"), "{file}");
+        assert!(file.to_string().contains("file is not a folder"), "{file}");
     }
 
     #[test]

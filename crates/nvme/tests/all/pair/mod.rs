@@ -83,7 +83,7 @@ pub(super) struct End {
     pub(super) ending: Option<Ending>,
     /// What offsets of data are multiples of.
     alignment: u8,
-    /// After so many data PDUs one is sent with a wrong digest.
+    /// The number of data PDUs until one is sent with a wrong digest.
     pub(super) damage_in: Option<u32>,
     pub(super) random: Random,
 }
@@ -457,7 +457,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// A host that asked to open a connection, and a controller that has yet to hear of it.
+    /// A host that has sent its request to open a connection, and a controller that has not received it yet.
     pub(super) fn new(seed: u64, request: Initialize, asked: Digests) -> Self {
         println!("seed {seed}: replay with TCP_PAIR_SEED={seed}");
         let mut random = Random(seed);
