@@ -1,5 +1,5 @@
-//! Targets that end in no order and are started again with the same state directory: who is dead is shut out, so that his
-//! images are to be had at once, and who is only stopped keeps them.
+//! Targets that are killed and restarted with the same state directory. A dead target is put on the blocklist, so that
+//! its images are available at once; one that is only stopped keeps them.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -72,17 +72,18 @@ pub(super) fn killed_behind_a_cut(
     same("rbd export", &ground.export("killed")?, &content)
 }
 
-/// Who has no state directory cannot shut out the dead one, and waits for its locks without keeping others: what the dead one
-/// had not is served at once, its images when the cluster has missed it, and none whose namespace is gone by then.
+/// A target without a state directory cannot put a dead one on the blocklist. It waits for the dead one's locks without
+/// delaying anything else: other namespaces are served at once, and the images once the cluster has expired the locks.
+/// The lock of an image whose namespace is removed by then is not taken.
 pub(super) fn locks_of_the_dead_keep_nobody(ground: &mut Ground) -> Result<(), String> {
-    // Half a minute is long for a suite; it stays far longer than a target waits when it starts.
+    // 30 s, the default, is long for a test suite; 15 s is still far longer than a target waits when it starts.
     miss_after(ground, "15")?;
     let outcome = dead_is_waited_for(ground);
     miss_after(ground, "30")?;
     outcome
 }
 
-/// Has the cluster miss who watches an image from now on and is gone after so many seconds.
+/// Has the cluster expire watches of images after `seconds` from now on, when the client that set them is gone.
 fn miss_after(ground: &Ground, seconds: &str) -> Result<(), String> {
     ground.cluster.ceph(&["config", "set", "osd", "osd_client_watch_timeout", seconds]).map(drop)
 }
@@ -117,12 +118,12 @@ fn dead_is_waited_for(ground: &Ground) -> Result<(), String> {
     }
     let owner = lock_owner(ground, names[0])?;
     if owner.as_ref() != Some(&dead) {
-        return Err(format!("the lock is {owner:?}'s and not {dead}'s any more"));
+        return Err(format!("the lock is held by {owner:?}, and no longer by {dead}"));
     }
     let log = std::fs::read_to_string(&told).map_err(said)?;
     let hint = format!("exclusive lock is held by {dead}");
-    if log.matches(&hint).count() != 2 || !log.contains("is tried again") {
-        return Err(format!("not twice `{hint}`: {log}"));
+    if log.matches(&hint).count() != 2 || !log.contains("serving the others and retrying") {
+        return Err(format!("not twice `{hint}`, or no retry: {log}"));
     }
     // One that ends meanwhile ends well, and one that is removed is not taken.
     third.end()?;
@@ -187,7 +188,8 @@ pub(super) fn stopped_is_not_shut_out(ground: &mut Ground) -> Result<(), String>
     same("rbd export", &ground.export("paused")?, &after)
 }
 
-/// A user who may not change the blocklist has his images served all the same, and is told what is missing.
+/// A target whose Ceph user may not change the blocklist serves its images all the same, and logs the missing
+/// capability.
 pub(super) fn who_may_not_shut_out_is_told(ground: &mut Ground) -> Result<(), String> {
     let spec = narrow_image(ground)?;
     let folder = fresh(ground, "narrow-state")?;

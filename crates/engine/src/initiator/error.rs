@@ -98,7 +98,7 @@ pub enum InitiatorError {
         reason: String,
     },
     /// The path does not lead where the others do just now.
-    #[error("the path {address} is not used for now: {reason}; it is tried again")]
+    #[error("path {address} cannot be used now: {reason}; retrying")]
     PathDoubtful {
         /// The target's address.
         address: SocketAddr,

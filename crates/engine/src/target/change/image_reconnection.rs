@@ -209,7 +209,7 @@ impl Reconnection {
                 if let Outcome::Failed(error) = openings.outcome(other)
                     && told.insert(error.to_string())
                 {
-                    tracing::warn!(%error, "an image has not gone over to another connection yet; it is tried again");
+                    tracing::warn!(%error, "cannot open an image over the new connection yet; retrying");
                 }
             }
             if !ready.is_empty() && self.go_over(&ready) {

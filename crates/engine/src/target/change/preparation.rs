@@ -244,7 +244,7 @@ impl Preparation<'_> {
             now.reason.clone_from(&before.reason);
         }
         if !self.absent.contains(&now) {
-            tracing::warn!(%error, "a namespace is not there for now, and is tried again");
+            tracing::warn!(%error, "namespace is not available yet; serving the others and retrying");
         }
         absent.push(now);
         Ok(())

@@ -165,7 +165,7 @@ impl<T: Opener> Openings<T> {
             match thread::Builder::new().name("image-open".to_owned()).spawn(work) {
                 Ok(_) => desk.threads += 1,
                 Err(error) => {
-                    tracing::warn!(%error, "no thread to open images; it is tried again");
+                    tracing::warn!(%error, "cannot start a thread to open images; retrying");
                     break;
                 }
             }

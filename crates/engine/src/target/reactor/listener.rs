@@ -247,7 +247,7 @@ impl Accepting {
                 }
                 Err(error) if is_of_peer(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a connection cannot be accepted; tried again in a moment");
+                    tracing::warn!(%error, "cannot accept a connection; retrying");
                     return Err(error);
                 }
             }
