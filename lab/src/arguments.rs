@@ -25,7 +25,7 @@ pub(crate) enum Task {
     Single(Cell),
     /// All cells of the seed's table.
     Seed { congestion: Congestion, queues: u32 },
-    /// The product as it comes against everything else, in one scenario or in all.
+    /// The product with default settings against everything else, in one scenario or in all.
     Compare { scenario: Option<Scenario>, queues: u32 },
     /// One cell, with a cut in the middle.
     Cut(Cell),

@@ -109,7 +109,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// The product as it comes: its own policy, and queues and congestion control of its choice.
+    /// The product with default settings: it chooses its policy, its queues and its congestion control.
     pub(crate) const fn product(scenario: Scenario) -> Cell {
         Cell {
             transport: Transport::Tcp,

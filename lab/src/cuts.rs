@@ -1,4 +1,4 @@
-//! When which link is cut: once in the middle of a run, or many times by chance. It keeps out the cutting.
+//! When which link is cut: once in the middle of a run, or many times at random. It keeps out the cutting.
 
 use crate::emulator::link::Dice;
 use crate::experiment::Event;
@@ -10,7 +10,7 @@ const MIDDLE_LINK: usize = 2;
 const MIDDLE_S: f64 = 5.0;
 /// Before the first of many cuts, so that all connections stand; and after the last, so that they can stand again.
 const CALM_S: f64 = 3.0;
-/// One cut in so many outlasts the keep alive time-out of 5 s, so that the controller on it is lost.
+/// One cut in this many outlasts the keep alive timeout of 5 s, so that the controller on it is lost.
 const LONG_ONE_IN: u32 = 4;
 
 /// Link 2 is cut for 5 s in the middle of `runtime_s`.
@@ -22,7 +22,7 @@ pub(crate) fn middle(runtime_s: u32) -> [Event; 2] {
     ]
 }
 
-/// `count` cuts of links by chance, one after the other, some short and some longer than the keep alive time-out; and how
+/// `count` random cuts of links, one after the other, some short and some longer than the keep alive timeout; and how
 /// many seconds all of it takes.
 pub(crate) fn by_chance(count: u32, seed: u64) -> (Vec<Event>, u32) {
     let mut dice = Dice::new(seed);

@@ -102,7 +102,7 @@ pub(crate) struct Totals {
 /// Runs a plan on a network that is there.
 ///
 /// # Errors
-/// The experiment could not be made. A workload that fails is no such error: its record says so.
+/// The experiment could not be run. A workload that fails is not an error here: its record says so.
 pub(crate) fn run(network: &mut Network, plan: &Plan<'_>) -> Result<Record, String> {
     for link in 1..=LINKS {
         network.set(link, &plan.cell.scenario.link(link, plan.mode))?;

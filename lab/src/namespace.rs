@@ -8,8 +8,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// Where `ip netns` keeps namespaces by name.
 pub(crate) const FOLDER: &str = "/run/netns";
 
-/// Does `work` in the network namespace `name`. Sockets, devices and programs that `work` makes belong there, for
-/// ever; the calling thread stays where it is.
+/// Does `work` in the network namespace `name`. Sockets, devices and programs that `work` makes stay there for as long
+/// as they exist; the calling thread stays where it is.
 ///
 /// # Errors
 /// There is no such namespace, or the caller may not enter it (that takes root); or `work` failed.

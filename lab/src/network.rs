@@ -255,7 +255,7 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        // It ends by itself when nobody can give orders any more; a process that is gone already is as good.
+        // It ends by itself when its standard input is closed; a process that has already ended is as good.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

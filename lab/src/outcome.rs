@@ -181,7 +181,7 @@ pub(crate) fn compare_picture(title: &str, outcomes: &[CellOutcome]) -> String {
     };
     let groups: Vec<Group> =
         Scenario::ALL.into_iter().map(group).filter(|group| !group.bars.is_empty()).collect();
-    let kinds = ["the product as it comes", "other, over TCP", "other, over MPTCP"];
+    let kinds = ["default settings", "other, over TCP", "other, over MPTCP"];
     bars(title, &kinds, groups)
 }
 
@@ -218,7 +218,7 @@ mod tests {
         let best = "tcp 4 round-robin, cubic, 4 queues";
         assert_eq!(told, [(true, best), (false, best)]);
         assert!(verdict_table(&verdicts).text().contains("lossy write"));
-        assert!(compare_picture("title", &outcomes).contains("the product as it comes"));
+        assert!(compare_picture("title", &outcomes).contains("default settings"));
     }
 
     #[test]

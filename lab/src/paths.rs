@@ -49,7 +49,7 @@ struct Lab<'a> {
 impl<'a> Lab<'a> {
     fn new(arguments: &'a Arguments, runtime_s: u32) -> Result<Self, String> {
         if !arguments.program.is_file() {
-            return Err(format!("{} is no program", arguments.program.display()));
+            return Err(format!("{}: no such program", arguments.program.display()));
         }
         let runs = arguments.output.join("runs");
         std::fs::create_dir_all(&runs).map_err(|error| format!("{}: {error}", runs.display()))?;
@@ -144,7 +144,7 @@ impl<'a> Lab<'a> {
         print!("\n{}\n{}", all.text(), told.text());
         self.keep("compare.md", &format!("{}\n{}", told.markdown(), all.markdown()))?;
         self.keep("compare.txt", &format!("{}\n{}", told.text(), all.text()))?;
-        let title = "The product as it comes against all other ways, 4 links of 1 Gbit/s, 128 KiB";
+        let title = "Default settings against all other ways, 4 links of 1 Gbit/s, 128 KiB";
         self.keep("compare.svg", &outcome::compare_picture(title, &outcomes))?;
         let kept = json!({ "verdicts": verdicts, "cells": outcomes });
         keep_json(&self.arguments.output.join("compare.json"), &kept, true)?;
@@ -253,7 +253,7 @@ impl CellOutcome {
     }
 }
 
-/// The product as it comes, and everything it is compared with in one scenario.
+/// The product with default settings, and everything it is compared with in one scenario.
 fn compared_cells(scenario: Scenario, queues: u32) -> Vec<Cell> {
     let product = Cell::product(scenario);
     let mut cells = vec![product, Cell { transport: Transport::Mptcp, ..product }];

@@ -36,7 +36,7 @@ impl Program {
         let (sender, lines) = channel();
         if let Some(stdout) = process.stdout.take() {
             std::thread::spawn(move || {
-                // Who does not want the lines any more must not stop the program, so the pipe is read to its end.
+                // A receiver that is gone must not stop the program, so the pipe is read to its end.
                 BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| _ = sender.send(line));
             });
         }
@@ -94,7 +94,7 @@ impl Program {
         let failed = |error: &dyn std::fmt::Display| format!("cannot wait for a program: {error}");
         let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
         let id = id.ok_or("a program without a process id")?;
-        // It is left as it is at first: what has been waited for has no times in /proc any more.
+        // It is not reaped yet: a process that has been reaped has no times in /proc.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         while waitid(WaitId::Pid(id), options).map_err(|error| failed(&error))?.is_none() {
             if Instant::now() >= until {

@@ -93,7 +93,7 @@ impl Remote {
     /// Writes `new` from `offset` on if `old` is there, as one operation. The statuses of both commands.
     ///
     /// # Errors
-    /// The connection is lost, or the two are no whole blocks of one length.
+    /// The connection is lost, or the two do not have the same length, in whole blocks.
     pub(crate) fn compare_and_write(
         &mut self,
         offset: u64,
@@ -130,7 +130,10 @@ impl Remote {
     fn blocks(&self, offset: u64, length: usize) -> Result<(u64, u32), String> {
         let length = length as u64;
         if !offset.is_multiple_of(self.block_bytes) || !length.is_multiple_of(self.block_bytes) {
-            return Err(format!("{length} bytes at {offset} are no whole blocks of {}", self.block_bytes));
+            return Err(format!(
+                "{length} bytes at {offset} are not whole blocks of {} bytes",
+                self.block_bytes
+            ));
         }
         Ok((offset / self.block_bytes, (length / self.block_bytes) as u32))
     }

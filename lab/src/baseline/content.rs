@@ -1,5 +1,5 @@
-//! The file that everybody serves: random bytes, so that nobody can make them smaller. It has no name any more by the time
-//! it is served, and is gone with this process however that ends.
+//! The file that all servers serve: random bytes, so that none of them can compress it. Its name is removed before it
+//! is served, so that the file is gone when this process ends, however it ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

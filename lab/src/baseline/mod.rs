@@ -46,7 +46,7 @@ pub(crate) const MEMORY: &str = "/dev/shm";
 /// What failed. Runs that fail do not stop the others, and are an error in the end.
 pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     if !arguments.program.is_file() {
-        return Err(format!("{} is no program", arguments.program.display()));
+        return Err(format!("{}: no such program", arguments.program.display()));
     }
     let environment = environment(&arguments.program);
     println!("{}", serde_json::to_string_pretty(&environment).unwrap_or_default());

@@ -143,7 +143,7 @@ fn start_selvedge(selvedge: &str, file: &str) -> Result<Serving, String> {
 
 fn start_tgt(server: Server, bstype: &str, file: &str) -> Result<Serving, String> {
     let address = free_address()?;
-    // Its control port is no port but a number below 32,768 in a name, for which half of the port's own will do.
+    // tgtd's control port is not a port but a number below 32,768 in the name of a socket: half of the port will do.
     let control = (address.port() / 2).to_string();
     let sockets = ["", ".lock"].map(|end| format!("{TGT_SOCKETS}/socket.{control}{end}")).to_vec();
     let portal = format!("portal={address}");

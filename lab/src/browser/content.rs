@@ -84,7 +84,7 @@ pub(super) fn data(page: &mut Page<'_>, report: &Report) -> Result<(), String> {
     page.open(&report.page())?;
     let text = page.ask("document.getElementById('report-data').textContent")?;
     let data: Value = serde_json::from_str(text.as_str().unwrap_or_default())
-        .map_err(|error| format!("the embedded data is no JSON: {error}"))?;
+        .map_err(|error| format!("the embedded data is not valid JSON: {error}"))?;
     demand(data == report.document, || "the embedded data is not the report's".to_owned())
 }
 

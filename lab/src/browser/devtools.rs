@@ -74,7 +74,7 @@ impl Browser {
             let Some(output) = output else { return };
             for message in BufReader::new(output).split(0).map_while(Result::ok) {
                 if let Ok(message) = serde_json::from_slice(&message) {
-                    // Who does not want it any more must not stop the browser.
+                    // A receiver that is gone must not stop the browser.
                     let _ = sender.send(message);
                 }
             }

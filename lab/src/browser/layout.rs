@@ -142,7 +142,7 @@ pub(super) fn contrast(page: &mut Page<'_>, report: &Report) -> Result<(), Strin
 pub(super) fn paper(page: &mut Page<'_>, report: &Report) -> Result<(), String> {
     page.open(&report.page())?;
     let pdf = page.print()?;
-    demand(pdf.starts_with(b"%PDF-"), || "what was printed is no PDF".to_owned())?;
+    demand(pdf.starts_with(b"%PDF-"), || "the printed page is not a PDF".to_owned())?;
     let count =
         pdf.windows(12).filter(|window| window.starts_with(b"/Type /Page") && window[11] != b's').count();
     demand((1..=50).contains(&count), || format!("{count} pages of paper"))?;

@@ -131,7 +131,8 @@ fn look(report: &Report, arguments: &Arguments) -> Result<usize, String> {
 fn load(folder: &Path) -> Result<Report, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     let text = std::fs::read_to_string(folder.join("report.json")).map_err(failed)?;
-    let document = serde_json::from_str(&text).map_err(|error| format!("report.json is no JSON: {error}"))?;
+    let document =
+        serde_json::from_str(&text).map_err(|error| format!("report.json is not valid JSON: {error}"))?;
     Ok(Report { document, folder: folder.canonicalize().map_err(failed)? })
 }
 

@@ -311,7 +311,7 @@ fn json(text: &str) -> Result<Value, String> {
 
 /// A path as a word of a command line and of a configuration file.
 fn text(path: &Path) -> Result<&str, String> {
-    path.to_str().ok_or_else(|| format!("{} is no text", path.display()))
+    path.to_str().ok_or_else(|| format!("{} is not valid UTF-8", path.display()))
 }
 
 fn owned(words: &[&str]) -> Vec<String> {

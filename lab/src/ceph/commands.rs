@@ -11,7 +11,7 @@ const MIB: u64 = 16;
 const BYTES: u64 = MIB << 20;
 /// Increments of one counter by each of two hosts.
 const INCREMENTS: u64 = 40;
-/// A host that was beaten that often in a row is not beaten by chance.
+/// A host that loses the race this often in a row has met a fault, not bad luck.
 const BEATEN_MAX: u32 = 10_000;
 /// Bit of the values a deallocated block may read as: zeroes (DLFEAT, bits 2:0 are 001b).
 const READS_ZEROES: u8 = 1;

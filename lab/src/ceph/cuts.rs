@@ -79,8 +79,8 @@ pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Resu
     Ok(failed)
 }
 
-/// A target that lives is cut off for so long that the system hardly sends again. It makes another connection, and the former
-/// one does nothing any more. One whose user may not see to that says so, and waits.
+/// A live target is cut off until the system hardly retransmits. It opens another connection, and the old one has no
+/// effect from then on. A target whose user has no permission for that logs it, and waits.
 fn comes_back(ground: &Ground, network: &mut Network, sites: &[String; 2]) -> Result<(), String> {
     let there = &sites[0];
     let spec = format!("{},id={USER}", ground.image("cut", MIB)?);
@@ -129,7 +129,8 @@ fn comes_back(ground: &Ground, network: &mut Network, sites: &[String; 2]) -> Re
     same("rbd export", &ground.export("cut")?, &after)
 }
 
-/// Writes on and on for so long, and minds no error: what is under way when the network is cut is what must not land later.
+/// Writes over and over for `time`, and ignores errors: a write that is under way when the network is cut must not land
+/// later.
 fn write_on(namespace: &Volume, content: &[u8], time: Duration, is_over: &AtomicBool) {
     let began = Instant::now();
     while !is_over.load(Ordering::Relaxed) && began.elapsed() < time {

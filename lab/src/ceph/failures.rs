@@ -1,5 +1,5 @@
-//! Ceph loses OSDs under hosts: one of three is no error, and where none is left, hosts are told to try again, come back
-//! by themselves, and nobody else notices.
+//! Ceph loses OSDs while hosts use them. The loss of one of three causes no error. When none is left, hosts get a
+//! status that lets them retry, and recover by themselves; hosts of other backends do not notice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

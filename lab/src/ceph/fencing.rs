@@ -46,7 +46,7 @@ fn is_of_the_path(status: Status) -> Result<(), String> {
     if status.kind() == PATH_RELATED && !status.is_do_not_retry() {
         return Ok(());
     }
-    Err(format!("a write of a blocklisted target ends with {status}, which is no error of the path"))
+    Err(format!("a write of a blocklisted target ends with {status}, which is not a path error"))
 }
 
 /// The address of the only one who watches an image.

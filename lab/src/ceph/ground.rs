@@ -52,7 +52,7 @@ impl Ground {
         Ok(Ground { cluster, program: program.to_owned(), output: output.to_owned(), seed })
     }
 
-    /// Makes an image of so many MiB, `IMAGE` or `NAMESPACE/IMAGE`, and gives what `--namespace` takes for it.
+    /// Makes an image of `mib` MiB, `IMAGE` or `NAMESPACE/IMAGE`, and returns the argument of `--namespace` for it.
     ///
     /// # Errors
     /// It cannot be made.
@@ -113,7 +113,7 @@ impl Ground {
         Ok(all.lines().filter(|object| object.starts_with(prefix)).count())
     }
 
-    /// Bytes by chance, which follow from the seed and `which`.
+    /// Random bytes that depend only on the seed and `which`.
     pub(super) fn content(&self, which: u64, length: usize) -> Vec<u8> {
         let mut dice = Dice::new(self.seed.wrapping_mul(1000).wrapping_add(which));
         let mut bytes = Vec::with_capacity(length.next_multiple_of(4));

@@ -77,7 +77,7 @@ pub(super) fn images_of_all_kinds_are_served(ground: &mut Ground) -> Result<(), 
         ("small-objects", &["--size", "8M", "--object-size", "64K"], BYTES),
         ("striped", &["--size", "8M", "--stripe-unit", "64K", "--stripe-count", "4"], BYTES),
         ("unlocked", &["--size", "8M", "--image-feature", "layering"], BYTES),
-        // Half a block is no block: the namespace ends before it.
+        // Half a block at the end is not served: the namespace ends before it.
         ("odd", &["--size", "8390656B"], BYTES),
     ];
     for (which, (name, words, bytes)) in (80..).zip(kinds) {

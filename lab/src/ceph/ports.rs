@@ -1,5 +1,5 @@
-//! Ports of an address for one cluster: a window that no connection of the system is given by chance. It keeps out who
-//! listens on them.
+//! Ports of an address for one cluster: a window outside the range from which the system picks ports for connections.
+//! It keeps out who listens on them.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -21,8 +21,8 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// A window whose ports are all free now at this address, where the calling thread is. Which is tried first follows from `id`, so that two clusters that start at the
-    /// same time look in different places.
+    /// A window whose ports are all free now at this address, in the network namespace of the calling thread. `id`
+    /// decides which is tried first, so that two clusters that start at the same time look in different places.
     ///
     /// # Errors
     /// All have something that listens.

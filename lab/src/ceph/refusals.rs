@@ -9,7 +9,7 @@ use super::target::{Target, said};
 
 const MIB: u64 = 8;
 
-/// A library that is no library is found before the system's.
+/// A file that is not a library is found before the system's libraries.
 pub(super) fn no_library(ground: &mut Ground) -> Result<(), String> {
     let folder = ground.file("libraries");
     std::fs::create_dir_all(&folder).map_err(said)?;

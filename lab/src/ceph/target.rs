@@ -91,7 +91,7 @@ impl Target {
         number.ok_or_else(|| format!("the system does not tell {name} of a process"))
     }
 
-    /// A controller with so many I/O queues.
+    /// A controller with `io_queues` I/O queues.
     ///
     /// # Errors
     /// It cannot be connected.

@@ -11,18 +11,18 @@ use engine::limits::CONTROLLERS_MAX;
 use super::wire::{self, Connect};
 use crate::emulator::link::Dice;
 
-/// An attacked target may be slow to answer; a hostile host does not wait for ever.
+/// An attacked target may be slow to answer, but a hostile host does not wait forever.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often connections that are held are looked at.
+/// How often held connections are checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// More than so many are looked at less often.
+/// With more held connections than this, they are checked less often.
 const MANY: usize = 500;
 /// Between two bytes of a host that is slow on purpose.
 const SLOW: Duration = Duration::from_secs(1);
 /// Hostile controllers live so long without a keep alive, so that they make room for others.
 const KEEP_ALIVE_MS: u32 = 6_000;
-/// A stranger's Copy commands: so many on each of a hundred queues, each of the most bytes that one may have, out of reach of the
-/// hosts whose data is checked.
+/// A stranger's Copy commands: this number on each of a hundred queues, each as large as a Copy may be, out of reach of
+/// the hosts whose data is checked.
 const COPIES: u16 = 16;
 const ONE_STRANGER: u64 = 1 << 40;
 const COPY_RANGES: u16 = 4;

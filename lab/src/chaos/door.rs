@@ -190,7 +190,7 @@ impl Door {
         stream.write_all(&wire::ic_request())?;
         wire::read_pdu(&mut stream)?;
         let subsystem = &self.nqn;
-        // The reader's commands are no keep alive for its admin queue.
+        // The reader's commands do not count as a keep alive on its admin queue.
         let connect = Connect { host, subsystem, queue, controller, entries: ENTRIES, keep_alive_ms: 0 };
         stream.write_all(&connect.pdu())?;
         match wire::completion(&wire::read_pdu(&mut stream)?) {

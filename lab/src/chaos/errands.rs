@@ -65,7 +65,7 @@ impl Errand {
             self.control.ask(&["namespace", "remove", nqn, &nsid])?;
             host.ended_badly(Instant::now() + END_LIMIT)?;
             let complaint = host.complaint();
-            // By a command's status, by what it found when it looked after the event, or since no path leads there any more.
+            // By a command's status, by what it found when it looked after the event, or because no path is left.
             let expected = ["Invalid Namespace", "no active namespace", "the run broke off"];
             if expected.iter().any(|words| complaint.contains(words)) {
                 Ok(())
@@ -74,7 +74,7 @@ impl Errand {
             }
         });
         if outcome.is_err() {
-            // For the next time; that it may be gone already is no second failure.
+            // For the next time. If it is already gone, that is not a second failure.
             let _ = self.control.ask(&["namespace", "remove", nqn, &nsid]);
         }
         outcome.map(|()| Deeds::default())
@@ -121,7 +121,7 @@ impl Errand {
         outcome
     }
 
-    /// A host is killed in the midst of its work, and a fresh one finds all that was flushed.
+    /// A host is killed in the middle of its work, and a new one finds all that was flushed.
     pub(crate) fn host_is_killed(&self, works: Duration) -> Result<Deeds, String> {
         let mut host = self.host(self.plan.clone().lasting(END_S), "")?;
         host.begun(Instant::now() + BEGIN_LIMIT)?;

@@ -128,7 +128,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A workload by chance at `place`.
+    /// A random workload at `place`.
     pub(crate) fn by_chance(place: &Place, runtime_s: u64, number: u64, dice: &mut Dice) -> Plan {
         let sizes = [place.unit, 4096, 4096, 16 << 10, 64 << 10, 256 << 10];
         let block_bytes = sizes[dice.next() as usize % sizes.len()];
@@ -175,7 +175,7 @@ impl Plan {
         Plan { runtime_s, ..self }
     }
 
-    /// The same, but it does not wait for ever for paths that are lost.
+    /// The same, but it does not wait forever for lost paths.
     pub(crate) fn impatient(self) -> Plan {
         Plan { loss_s: IMPATIENT_LOSS_S, ..self }
     }
@@ -347,7 +347,7 @@ impl Host {
         }
     }
 
-    /// Kills it in the midst of its work.
+    /// Kills it in the middle of its work.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
@@ -438,7 +438,7 @@ impl Host {
     }
 }
 
-/// Wrong blocks that a report tells of.
+/// The number of wrong blocks in a report.
 fn blocks_wrong(report: &str) -> u64 {
     let report: Value = serde_json::from_str(report).unwrap_or_default();
     number(&report["verify"]["blocks_wrong"])

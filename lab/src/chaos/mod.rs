@@ -55,7 +55,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
         return Err("chaos makes network namespaces, devices and a mount, which takes root".to_owned());
     }
     if !arguments.program.is_file() {
-        return Err(format!("{} is no program", arguments.program.display()));
+        return Err(format!("{}: no such program", arguments.program.display()));
     }
     raise_descriptors()?;
     let logs = folder(&arguments.output.join("logs"))?;

@@ -60,7 +60,7 @@ impl Diary {
     /// A line for the diary alone.
     fn note(&mut self, line: &str) {
         let dated = self.dated(line);
-        // A diary that cannot be written is no reason to end what it is about.
+        // The run goes on even if its diary cannot be written.
         let _ = writeln!(self.file, "{dated}");
     }
 

@@ -21,7 +21,7 @@ const THREADS_GROWTH_MAX: u64 = 16;
 /// What a process has at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Sample {
-    /// Resident memory, without the free buffers that it keeps for the next command and tells of (kB).
+    /// Resident memory, without the free buffers that the process keeps for the next command and reports (kB).
     pub(crate) memory_kb: u64,
     pub(crate) descriptors: u64,
     pub(crate) threads: u64,

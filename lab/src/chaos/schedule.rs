@@ -9,7 +9,7 @@ use crate::emulator::control::Way;
 use crate::emulator::link::Dice;
 use crate::network::LINKS;
 
-/// One in so many pauses and cuts outlasts the keep alive and all that hosts wait after it.
+/// One in this many pauses and cuts outlasts the keep alive timeout and all that hosts wait after it.
 const LONG_ONE_IN: u32 = 4;
 
 /// With fewer left, those that are too long or in the way would leave nothing to draw.

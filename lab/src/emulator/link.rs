@@ -58,7 +58,7 @@ impl Settings {
 pub(crate) struct Counters {
     pub(crate) delivered_segments: u64,
     pub(crate) delivered_bytes: u64,
-    /// By chance.
+    /// At random.
     pub(crate) lost_segments: u64,
     /// By a full queue.
     pub(crate) dropped_segments: u64,

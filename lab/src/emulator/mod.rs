@@ -25,7 +25,7 @@ use segment::{Shape, VNET_HEADER};
 pub(crate) const LINKS_MAX: usize = 16;
 /// Packets taken from one device before others have their turn and what is due is delivered.
 const PACKETS_PER_TURN: usize = 16;
-/// A line of orders longer than this is no order.
+/// A longer line is not an order.
 const LINE_BYTES_MAX: usize = 1024;
 
 /// How an emulator begins.
@@ -48,7 +48,7 @@ pub(crate) struct AllCounters {
     pub(crate) late_us_max: u64,
 }
 
-/// Runs until it is told to quit or nobody can tell it any more.
+/// Runs until it gets the order to quit, or standard input is closed.
 ///
 /// # Errors
 /// What failed and why.
@@ -95,7 +95,7 @@ struct Traveller {
 struct Emulator {
     /// Of each link.
     settings: Vec<Settings>,
-    /// Two of each link: what comes from device `n` is in lane `n`, and goes to device `n ^ 1`.
+    /// Two for each link: what comes from device `n` is in `lanes[n]`, and goes to device `n ^ 1`.
     lanes: Vec<Lane>,
     pool: Pool,
     late_ns_max: u64,

@@ -68,7 +68,7 @@ impl Pool {
         Packet::new(buffer)
     }
 
-    /// A packet that nobody needs any more.
+    /// Takes back a packet that is no longer needed.
     pub(crate) fn take_back(&mut self, packet: Packet) {
         let free = &mut self.free[class_of(packet.buffer.capacity())];
         if free.len() < FREE_MAX {

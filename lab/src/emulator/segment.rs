@@ -38,8 +38,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The shape of `packet`, which begins with its virtio-net header. What is no well-formed TCP/IPv4 packet of many
-    /// segments counts as one segment, without a look at its headers.
+    /// The shape of `packet`, which begins with its virtio-net header. Anything but a well-formed TCP/IPv4 packet of
+    /// many segments counts as one segment, and its headers are not read.
     pub(crate) fn of(packet: &[u8]) -> Shape {
         let bytes = packet.get(VNET_HEADER..).unwrap_or_default();
         let single = Shape { ip_header: 0, headers: 0, segment: bytes.len().max(1), payload: bytes.len() };

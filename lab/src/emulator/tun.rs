@@ -40,7 +40,7 @@ struct InterfaceRequest {
 /// What failed and why: usually that the caller is not root, or that the kernel has no TUN.
 pub(crate) fn open(namespace: &str, name: &str) -> Result<OwnedFd, String> {
     if name.is_empty() || name.len() >= NAME_BYTES {
-        return Err(format!("`{name}` is no name for a network device"));
+        return Err(format!("`{name}` is not a valid network device name"));
     }
     namespace::inside(namespace, || {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;

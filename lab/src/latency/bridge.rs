@@ -100,7 +100,7 @@ fn listen(listener: &TcpListener, open: &Opener, shared: &Shared) {
             }
             let Ok(stream) = stream else { continue };
             scope.spawn(move || {
-                // A client that just goes away is no failure; what is behind the bridge may be one.
+                // A client that just goes away is not a failure; an error behind the bridge is.
                 let served = open().and_then(|backend| serve(stream, backend, shared));
                 if let Err(reason) = served {
                     *shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);

@@ -13,8 +13,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 /// How long its file keeps its name.
 const NAMED: Duration = Duration::from_millis(500);
-/// A file that has not grown for so long has all that was captured: the kernel hands packets over when a block of them
-/// is full, or after a second.
+/// A file that has not grown for this time contains everything that was captured: the kernel hands packets over when a
+/// block of them is full, or after a second.
 const QUIET: Duration = Duration::from_millis(1500);
 const QUIET_TIMEOUT: Duration = Duration::from_secs(60);
 /// KiB that the kernel keeps until tcpdump comes to take them: all of a run, so that nothing is dropped.
@@ -23,15 +23,15 @@ const KERNEL_KIB: &str = "262144";
 /// A capture that goes on. Dropping it ends it.
 pub(crate) struct Capture {
     program: Program,
-    /// Has no name any more.
+    /// Its name is already removed.
     file: File,
 }
 
 impl Capture {
-    /// Begins, and returns when nothing can be missed any more.
+    /// Starts to capture, and returns once no packet can be missed.
     ///
     /// # Errors
-    /// tcpdump does not come to capture, for which it takes root.
+    /// tcpdump does not start to capture, which takes root.
     pub(crate) fn start(port: u16) -> Result<Capture, String> {
         // Where tcpdump is confined, it may write what is named so.
         let path = format!("{MEMORY}/selvedge-{}-{port}.pcap", std::process::id());

@@ -116,7 +116,7 @@ impl Exchanges {
     /// All exchanges with the target at `port` in a capture.
     ///
     /// # Errors
-    /// It is no capture.
+    /// It is not a capture.
     pub(crate) fn of(file: &[u8], port: u16) -> Result<Exchanges, String> {
         let mut exchanges = Exchanges::default();
         let mut connections: HashMap<u16, Connection> = HashMap::new();

@@ -43,7 +43,7 @@ const RUN_TIMEOUT: Duration = Duration::from_secs(120);
 /// What failed.
 pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     if !arguments.program.is_file() {
-        return Err(format!("{} is no program", arguments.program.display()));
+        return Err(format!("{}: no such program", arguments.program.display()));
     }
     let environment = environment(&arguments.program);
     println!("{}", serde_json::to_string_pretty(&environment).unwrap_or_default());

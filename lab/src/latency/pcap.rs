@@ -31,16 +31,16 @@ impl<'a> Packets<'a> {
     /// Reads the header of `file`.
     ///
     /// # Errors
-    /// It is no capture, or not one of Ethernet.
+    /// It is not a capture, or not one of Ethernet.
     pub(crate) fn new(file: &'a [u8]) -> Result<Self, String> {
-        let (header, rest) = file.split_first_chunk::<FILE_HEADER>().ok_or("no capture: too short")?;
+        let (header, rest) = file.split_first_chunk::<FILE_HEADER>().ok_or("not a capture: too short")?;
         let magic = header.first_chunk::<4>().copied().unwrap_or_default();
         let (big_endian, fraction_ns) = match (u32::from_le_bytes(magic), u32::from_be_bytes(magic)) {
             (NANOSECONDS, _) => (false, 1),
             (_, NANOSECONDS) => (true, 1),
             (MICROSECONDS, _) => (false, 1000),
             (_, MICROSECONDS) => (true, 1000),
-            _ => return Err("no capture: it begins with no magic number of pcap".to_owned()),
+            _ => return Err("not a capture: no magic number of pcap at the beginning".to_owned()),
         };
         let packets = Packets { rest, big_endian, fraction_ns, truncated: false };
         // The upper bits say whether packets end with a checksum, which the loopback's do not.

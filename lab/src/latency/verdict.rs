@@ -22,7 +22,7 @@ impl Figures {
     pub(crate) fn of(mut times_ns: Vec<u64>) -> Option<Figures> {
         times_ns.sort_unstable();
         let count = times_ns.len();
-        // The smallest time that so many are not above.
+        // The smallest time that this share of all times does not exceed.
         let at = |share: f64| times_ns.get(((count as f64 * share).ceil() as usize).max(1) - 1).copied();
         let sum: u64 = times_ns.iter().sum();
         let us = |ns: u64| ns as f64 / 1000.0;

@@ -132,7 +132,7 @@ pub(super) fn list(text: &str) -> Result<BTreeSet<u32>, String> {
     let mut cpus = BTreeSet::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is no CPU"));
+        let number = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is not a CPU number"));
         cpus.extend(number(first)?..=number(last)?);
     }
     Ok(cpus)

@@ -149,7 +149,7 @@ impl Ground {
 
     /// The target's address on the first pair.
     pub(super) fn target_address(&self) -> Result<IpAddr, String> {
-        TARGET_ADDRESS.parse().map_err(|_| format!("{TARGET_ADDRESS} is no address"))
+        TARGET_ADDRESS.parse().map_err(|_| format!("{TARGET_ADDRESS} is not an IP address"))
     }
 
     /// Starts a host with as many workers and I/O queues, and waits until they are seen.
@@ -173,7 +173,7 @@ impl Ground {
         seen.map_err(|reason| format!("{reason} {}", bench.errors())).map(|()| bench)
     }
 
-    /// What `tune show` tells of the I/O queues of an initiator's process, in order.
+    /// What `tune show` reports about the I/O queues of an initiator's process, in order.
     pub(super) fn flows_of(&self, process: u32) -> Result<Vec<Value>, String> {
         let shown = self.tune(&["show", "-o", "json"])?.json()?;
         Ok(flows(&shown, "initiator", process))

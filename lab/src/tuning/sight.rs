@@ -29,7 +29,7 @@ pub(super) fn queues_are_seen(ground: &Ground) -> Result<(), String> {
     let mut queues = BTreeSet::new();
     for flow in &seen {
         if flow["source"] != "program" || flow["interface"] != DEVICE {
-            return Err(format!("it is no queue of the program by {DEVICE}: {flow}"));
+            return Err(format!("not a queue of the program on {DEVICE}: {flow}"));
         }
         let thread = flow["worker"]["thread"].as_u64().ok_or_else(|| format!("no thread: {flow}"))?;
         let truth = allowed(bench.id(), &thread.to_string())?;
@@ -78,7 +78,7 @@ fn queue(flow: &Value, host: &str, target: &str) -> Result<Queue, String> {
 
 fn end(value: &Value, name: &str) -> Result<SocketAddr, String> {
     let text = value[name].as_str().unwrap_or_default();
-    text.parse().map_err(|_| format!("`{name}` is no address in {value}"))
+    text.parse().map_err(|_| format!("`{name}` is not an address in {value}"))
 }
 
 fn same(who: &str, seen: &BTreeSet<Queue>, truth: &BTreeSet<Queue>) -> Result<(), String> {

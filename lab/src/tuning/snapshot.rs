@@ -86,7 +86,8 @@ pub(super) fn mask(path: &str) -> Result<BTreeSet<u32>, String> {
     let text = read(path)?;
     let mut cpus = BTreeSet::new();
     for (word, base) in text.trim().rsplit(',').zip((0..).step_by(32)) {
-        let bits = u32::from_str_radix(word, 16).map_err(|_| format!("{path}: `{text}` is no mask"))?;
+        let bits =
+            u32::from_str_radix(word, 16).map_err(|_| format!("{path}: `{text}` is not a CPU mask"))?;
         cpus.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| base + bit));
     }
     Ok(cpus)

@@ -11,7 +11,7 @@ use crate::baseline::median;
 use crate::table::{Table, short, whole};
 
 const PART: &str = "cost";
-/// The project's aim: processor time for each I/O at most so many times that of librbd alone...
+/// The project's goal: the CPU time of an I/O is at most this many times that of librbd alone...
 const CPU_RATIO_MAX: f64 = 1.25;
 /// ...and at least this share of its IOPS.
 const IOPS_RATIO_MIN: f64 = 0.9;

@@ -76,7 +76,7 @@ impl Keep {
     }
 }
 
-/// The order of what is compared, by chance, so that nobody is always the first after something else.
+/// The order of what is compared: random, so that nothing always runs right after the same other thing.
 struct Order(Dice);
 
 impl Order {

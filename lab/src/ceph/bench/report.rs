@@ -72,14 +72,14 @@ pub(super) fn text(environment: &Value, runs: &[Run], has_picture: bool) -> Stri
 }
 
 const METHOD: &str = "\
-Figures are medians over rounds; ratios are medians of the rounds' own ratios. In each round the order is by chance. Clients, \
-gateway and OSDs share the machine's processors, and nobody is pinned. \"CPU\" is user and system time of the whole process that \
-has librbd in it, with all its threads: fio, or `selvedge serve`. It is looked at from outside, for everybody alike, in the \
-steady part of a run, so that neither starting and connecting nor ramp and end are in it. The gateway's client, \
-`selvedge bench` over the loopback, is told of separately. \"fio rbd\" runs without librbd's cache, as the gateway does, which \
-may not acknowledge what could be lost with it. librados has two threads for what the cluster answers, where the gateway asks \
-for one; fio with one is told of as well. \"Other work\" is what neither of these used of all processors: it should be \
-small.
+Figures are medians over rounds; ratios are medians of the rounds' own ratios. The order within a round is random. \
+Clients, gateway and OSDs share the machine's processors, and nothing is pinned. \"CPU\" is the user and system time \
+of the whole process that contains librbd, with all its threads: fio, or `selvedge serve`. It is read from outside, \
+in the same way for all, in the steady part of a run: startup, connecting, ramp and end are not in it. The gateway's \
+client, `selvedge bench` over the loopback, is listed separately. \"fio rbd\" runs without librbd's cache, as the \
+gateway does, which must not acknowledge what could be lost with the cache. librados has two threads for the \
+cluster's responses, and the gateway sets one; fio with one is listed as well. \"Other work\" is what neither of \
+these used of all processors; it should be small.
 ";
 
 fn about_memory(images: &str) -> String {

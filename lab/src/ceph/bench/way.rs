@@ -50,7 +50,7 @@ impl Way {
     /// librbd alone, doing the same as the gateway's.
     pub(super) const ALONE: Way = Way::Fio { librbd: Librbd::Uncached };
 
-    /// A gateway as it comes, but for its reactors.
+    /// A gateway with default settings except for its reactors.
     pub(super) const fn gateway(reactors: u32) -> Way {
         Way::Gateway { reactors, bdevs_per_cluster: None }
     }

@@ -29,7 +29,7 @@ const OTHERS: [(&str, Check); 3] = [
     ("a gateway that was killed is removed, and another takes its place", Rounds::replace_gateway),
 ];
 
-/// Something that is no round.
+/// A check besides the rounds.
 type Check = fn(&mut Rounds) -> Result<(), String>;
 
 const fn round(outage: Outage, is_quiet: bool) -> Round {
@@ -57,7 +57,7 @@ impl Campaign {
     /// Plays all rounds. How many failed.
     ///
     /// # Errors
-    /// There is no ground to play on, or none any more.
+    /// The testbed cannot be set up, or is lost on the way.
     pub(super) fn run(&self) -> Result<usize, String> {
         if let Some(reason) = hindrance() {
             return Err(reason);

@@ -17,11 +17,11 @@ pub(super) enum Outage {
     Killed,
     /// SIGSTOP. It goes on later with what it had begun, as if no time had passed.
     Stopped,
-    /// Neither hosts nor the cluster hear of it. Its commands are sent again when they can be.
+    /// It reaches neither hosts nor the cluster. Its commands are sent again when the link is back.
     CutOff,
-    /// Hosts reach it, and it reaches the cluster no more.
+    /// Hosts reach it, but it does not reach the cluster.
     CutFromCluster,
-    /// It reaches the cluster, and hosts do not reach it.
+    /// It reaches the cluster, but hosts do not reach it.
     CutFromHosts,
 }
 
@@ -45,13 +45,13 @@ impl Outage {
         matches!(self, Outage::CutOff | Outage::CutFromCluster | Outage::CutFromHosts)
     }
 
-    /// Whether the gateway may have commands left afterwards, which must not be carried out any more. One that only its hosts
-    /// have lost carries them out while it is away.
+    /// Whether the gateway may have commands left afterwards, which must not be carried out then. A gateway that only
+    /// its hosts have lost carries them out during the outage.
     pub(super) const fn may_write_late(self) -> bool {
         !matches!(self, Outage::Killed | Outage::CutFromHosts)
     }
 
-    /// How long it lasts at least, in milliseconds, by chance.
+    /// How long it lasts at least, in milliseconds: a random time.
     pub(super) fn lasts_ms(self, dice: &mut Dice) -> u64 {
         let (least, most) = match self {
             Outage::Killed => (2_000, 6_000),

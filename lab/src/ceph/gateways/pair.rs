@@ -28,12 +28,12 @@ const _: () = assert!(HOST_LINK <= LINKS && CLUSTER_LINK <= LINKS);
 const IMAGES: u32 = 2;
 /// Bytes of an image: a host's range of 16 MiB and something behind it, in MiB.
 const IMAGE_MIB: u64 = 24;
-/// Images that share a connection, so that one more has one of its own; how often one comes and goes; and how many closed
-/// connections the gateways may tell each other of in the end, which is less.
+/// Images that share a connection, so that one more has its own; how often one comes and goes; and how many closed
+/// connections the gateways may have in their group state at the end, which is less.
 const SHARERS: &str = "2";
 pub(super) const CLOSINGS: u64 = 40;
 const CLOSED_MAX: u64 = 36;
-/// A dead gateway's connections have to stay on the blocklist for longer than so many days.
+/// A dead gateway's connections must stay on the blocklist for longer than this number of days.
 const FENCE_DAYS: u32 = 300;
 /// How often to look for a gateway that takes over.
 const LOOK: Duration = Duration::from_millis(20);
@@ -175,7 +175,7 @@ impl Pair {
             let status = self.gateways[0].status()?;
             let told = ["a", "b"].map(|name| status.connections(name));
             let is_done = told.iter().all(|told| told.is_some_and(|told| told < CLOSED_MAX));
-            if is_done { Ok(()) } else { Err(format!("a and b tell of {told:?} connections")) }
+            if is_done { Ok(()) } else { Err(format!("a and b report {told:?} connections")) }
         })?;
         let shut_out = self.blocklist()?.len() as u64 - before;
         let least = 2 * (CLOSINGS - CLOSED_MAX);

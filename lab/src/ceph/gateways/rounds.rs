@@ -39,7 +39,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// One by chance.
+    /// A random round.
     pub(super) fn by_chance(dice: &mut Dice) -> Round {
         let outage = Outage::ALL[dice.next() as usize % Outage::ALL.len()];
         Round { outage, is_quiet: outage.may_write_late() && dice.next().is_multiple_of(2) }
@@ -92,7 +92,7 @@ impl Rounds {
         Ok(Rounds { pair, site, dice: Dice::new(seed), count: 0 })
     }
 
-    /// Rounds are by chance, and all chance is one.
+    /// The source of everything random: one seed determines all rounds.
     pub(super) const fn dice(&mut self) -> &mut Dice {
         &mut self.dice
     }

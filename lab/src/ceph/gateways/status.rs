@@ -20,7 +20,7 @@ impl Status {
     /// Asks the gateway behind `socket`.
     ///
     /// # Errors
-    /// It does not answer, or is no gateway.
+    /// It does not answer, or is not a gateway.
     pub(super) fn ask(socket: &Path) -> Result<Status, String> {
         let failed = |error: std::io::Error| format!("no status at {}: {error}", socket.display());
         let mut stream = UnixStream::connect(socket).map_err(failed)?;
