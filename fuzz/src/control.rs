@@ -189,7 +189,7 @@ impl Bed {
                 return Ok(Vec::new());
             }
             let bytes: &[u8] = input.arbitrary()?;
-            // What is no JSON is refused whatever it names; what is has to be looked through.
+            // Bytes that are not JSON are refused whatever they name; JSON has to be checked for what it names.
             return Ok(match serde_json::from_slice(bytes) {
                 Ok(value) => self.tame(value),
                 Err(_) => bytes.to_vec(),

@@ -5,7 +5,7 @@ use topology::model::{Costs, Load, simulate};
 use topology::plan::{PlanOptions, QueuesWanted, applied, plan};
 use topology::{Machine, Recording, course, observe};
 
-/// A text is refused with the name of what makes no sense, or it is a machine that a plan can be made for.
+/// A text is refused with the name of what is invalid, or it is a machine that a plan can be made for.
 pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(recording) = text.parse::<Recording>() else { return };

@@ -182,7 +182,7 @@ fn receive(stream: &[u8], settings: Settings, mut cuts: Cuts) -> Outcome {
             outcome.events.push(event);
             pdu.check(event, stream, stream.len() - behind.len() - input.len(), &outcome.data, &settings);
             if let Event::Initialize(opening) = event {
-                // Its owner ends the connection here; that is no matter of receiving.
+                // The receiver's owner ends the connection here; the receiver does not decide that.
                 let Ok(digests) = settings.agree(&opening) else { return outcome };
                 receiver.set_digests(digests);
                 pdu.digests = digests;

@@ -296,7 +296,7 @@ impl History {
         }
     }
 
-    /// Looks whether the volume holds what it should, when nothing is under way any more.
+    /// Checks that the volume holds what it should, once nothing is under way.
     pub(crate) fn check_content(&mut self, content: &[u8]) {
         let look = self.begin_read(0, self.block_count());
         let length = self.blocks.len() * self.block_size;

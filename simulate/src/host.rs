@@ -146,7 +146,7 @@ pub(crate) fn ask_to_preempt(scene: &Scene, number: usize) {
     scene.hosts[number].preempts.set(true);
 }
 
-/// Takes note of what a fault has met: commands by what they are and where, and connections by how far they are.
+/// Records what a fault has met: commands by what they are and where, and connections by how far they are.
 pub(crate) fn cover(scene: &Scene, fault: &'static str, coverage: &mut Coverage) {
     let marks = simulation::disk::marks_under_way(std::path::Path::new(crate::scene::VOLUME));
     for seat in &scene.hosts {
@@ -223,7 +223,7 @@ impl<'a> Job<'a> {
         self.scene.hosts[self.host].outstanding.borrow().iter().filter(|io| io.job == self.number).count()
     }
 
-    /// At the end job 0 looks at all blocks once more, when nobody writes any more.
+    /// At the end, when all writers have stopped, job 0 reads all blocks once more.
     fn is_done(&self) -> bool {
         let sweeps = self.number == 0 && self.swept < self.scene.history.borrow().block_count();
         self.scene.ends.get() && self.outstanding() == 0 && !sweeps

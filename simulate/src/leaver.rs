@@ -1,5 +1,5 @@
-//! A leaver: a host that resets its controller, shuts it down, disconnects a queue or just hangs up in the midst of its
-//! writes, over and over. What the target says is done must be done: no write of it may land after that.
+//! A leaver: a host that resets its controller, shuts it down, disconnects a queue or just hangs up in the middle of
+//! its writes, over and over. What the target reports as done must be done: none of these writes may land after that.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) struct LeaverPlan {
     pub(crate) io_queues: u16,
     pub(crate) writes: usize,
     pub(crate) keep_alive_ms: u32,
-    /// Of a thousand writes, so many are one half of a fused Compare and Write.
+    /// The number of writes in a thousand that are one half of a fused Compare and Write.
     pub(crate) pairs: u64,
 }
 

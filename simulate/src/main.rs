@@ -44,9 +44,9 @@ struct Arguments {
     keeps: Option<Vec<usize>>,
     traces: bool,
     coverage: bool,
-    /// Every so many-th seed is played twice, to see whether the same happens.
+    /// Every n-th seed is played twice, to check that the same happens.
     twice: Option<u64>,
-    /// A failure is told of in one line.
+    /// A failure is reported in one line.
     brief: bool,
 }
 
@@ -80,7 +80,7 @@ fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
     let mut arguments = arguments.into_iter();
     while let Some(name) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| format!("{name} takes a value"));
-        let number = |text: String| text.parse::<u64>().map_err(|_| format!("`{text}` is no number"));
+        let number = |text: String| text.parse::<u64>().map_err(|_| format!("`{text}` is not a number"));
         match name.as_str() {
             "--seed" => {
                 let seed = number(value()?)?;
@@ -93,7 +93,7 @@ fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
             }
             "--minutes" => {
                 let text = value()?;
-                parsed.minutes = Some(text.parse().map_err(|_| format!("`{text}` is no number"))?);
+                parsed.minutes = Some(text.parse().map_err(|_| format!("`{text}` is not a number"))?);
                 parsed.seeds.end = u64::MAX;
             }
             "--from" => parsed.seeds.start = number(value()?)?,
@@ -101,7 +101,7 @@ fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
             "--keep" => {
                 let text = value()?;
                 let list = text.split(',').filter(|one| !one.is_empty());
-                let keeps = list.map(|one| one.parse().map_err(|_| format!("`{one}` is no number")));
+                let keeps = list.map(|one| one.parse().map_err(|_| format!("`{one}` is not a number")));
                 parsed.keeps = Some(keeps.collect::<Result<_, _>>()?);
             }
             "--trace" => parsed.traces = true,

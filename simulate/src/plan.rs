@@ -37,11 +37,12 @@ pub(crate) enum Fault {
     SlowStorage,
     /// The storage fails now and then.
     FailingStorage,
-    /// The storage loses what it is to make durable, and tells of that once.
+    /// The storage loses what it should make durable, and reports that once.
     LosingStorage,
     /// The storage is full.
     FullStorage,
-    /// The storage gets full in the middle of what it does, and has some room again. Some need room for what is written again.
+    /// The storage fills up in the middle of its work, and later has some room again. Copy on write needs room to
+    /// overwrite.
     FillingStorage { copies_on_write: bool },
     /// Now and then the storage takes longer than hosts are told that anything can take.
     LateStorage,
@@ -147,15 +148,15 @@ pub(crate) struct Plan {
     pub(crate) hosts: Vec<HostPlan>,
     pub(crate) run_ms: u64,
     pub(crate) mishaps: Vec<Mishap>,
-    /// Of a thousand calls to the storage that could, so many move fewer bytes than asked.
+    /// The number of calls in a thousand that move fewer bytes than asked, among the calls to the storage that can.
     pub(crate) short_moves: u64,
     /// Whether the volume is reserved by one host at a time.
     pub(crate) is_reserved: bool,
     /// Whether hosts hardly pause between their commands.
     is_busy: bool,
-    /// Somebody who uses the volume by the library meanwhile.
+    /// A process that uses the volume through the library meanwhile.
     pub(crate) visitor: Option<VisitorPlan>,
-    /// Somebody who comes, begins to write, and leaves in the midst of it.
+    /// A host that connects, starts to write, and leaves in the middle.
     pub(crate) leaver: Option<LeaverPlan>,
     /// Two hosts of different rights, with a subsystem of their own.
     pub(crate) tenants: Option<TenantPlan>,
@@ -171,7 +172,7 @@ impl Plan {
         let host_count = if is_reserved { random.between(2, 3) } else { random.between(1, 3) };
         let mut hosts: Vec<HostPlan> = (0..host_count).map(|_| HostPlan::new(&mut random)).collect();
         let mut run_ms = random.between(500, 5_000);
-        // Some scenes are short and busy, so that whatever happens meets commands in the midst of all that is done to them.
+        // Some scenes are short and busy, so that whatever happens meets commands at every stage.
         let is_busy = random.chance(40);
         if is_busy {
             run_ms = random.between(200, 600);
@@ -223,7 +224,8 @@ impl Plan {
         plan
     }
 
-    /// What came later than the rest, by chance of its own, so that scenes without it are what they were before.
+    /// What was added later than the rest. It draws from a random source of its own, so that scenes without it stay the
+    /// same.
     fn vary(&mut self) {
         let mut random = Random::new(self.seed.wrapping_mul(0x2545_f491).wrapping_add(7));
         if !self.is_reserved && random.chance(300) {

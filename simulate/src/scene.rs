@@ -114,7 +114,7 @@ fn judge(_: &str, observation: Observation) -> Option<&'static str> {
     (observation == Observation::ProtocolViolation).then_some("an end broke the protocol")
 }
 
-/// The same where nothing befalls anybody, so that no connection is lost but those of who leaves in the midst of his work.
+/// The same for a scene without mishaps: no connection is lost except those of a leaver in the middle of its work.
 fn judge_in_calm(who: &str, observation: Observation) -> Option<&'static str> {
     let is_lost = observation == Observation::ConnectionLost && !who.starts_with(leaver::PROCESS);
     is_lost.then_some("a connection was lost for no reason").or_else(|| judge(who, observation))
@@ -317,7 +317,7 @@ impl Scene {
         seat.connections.set(0);
         self.reservation.borrow_mut().is_forgotten();
         if self.plan.loses() {
-            // The one that starts does not know what this one was told of the storage, perhaps just before it ended.
+            // The next one does not know what the storage reported to this one, perhaps just before it ended.
             self.history.borrow_mut().may_have_lost();
         }
     }
@@ -492,7 +492,7 @@ impl Scene {
         }
     }
 
-    /// Takes note of what a fault has met.
+    /// Records what a fault has met.
     pub(crate) fn cover(&self, fault: Fault) {
         let mut coverage = self.coverage.borrow_mut();
         coverage.fault(fault.name());

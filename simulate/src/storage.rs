@@ -11,7 +11,7 @@ use crate::plan::{Fault, Mishap};
 use crate::scene::{Scene, TargetSeat, VOLUME};
 use crate::target;
 
-/// Of a thousand operations of a late storage, so many are.
+/// The number of operations in a thousand that are late on a late storage.
 const LATE: u64 = 150;
 /// By how much they are late at the most, in microseconds: longer than hosts wait for a lost controller's commands.
 const LATE_US_MAX: u64 = 8_000_000;
@@ -81,7 +81,7 @@ impl Scene {
         let process = self.targets[target].process.get();
         let stays = disk::stays(Path::new(VOLUME));
         let own = stays.iter().filter(|stay| stay.process == process);
-        // A shutdown's sync is no command's, and what is under way is looked at now and then.
+        // A shutdown's sync does not belong to a command, and what is under way is checked only now and then.
         let is_sure = |stay: &&disk::Stay| {
             let margin = if stay.is_pending { LOOK_INTERVAL_MAX } else { LATE_MARGIN };
             stay.took > quiesce + margin && !stay.is_sync

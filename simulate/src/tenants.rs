@@ -45,7 +45,7 @@ const MEMORY: u32 = 3;
 const FLEETING: u32 = 4;
 /// In an ANA group that is inaccessible.
 const INACCESSIBLE: u32 = 5;
-/// One of so many commands a second.
+/// A namespace with a limit of [`SHAPED_IOPS`].
 const SHAPED: u32 = 6;
 const SHAPED_IOPS: u64 = 200;
 /// How far ahead of its limit a namespace may get, which `qos` says.
@@ -277,7 +277,7 @@ impl Visit<'_> {
         for (tenant, is_seen) in [(0, true), (SECOND, false)] {
             let list = self.tenants[tenant].controller.namespace_ids()?;
             if list.contains(&HIDDEN) != is_seen {
-                simulation::fail(format!("tenant {tenant} is told of the namespaces {list:?}"));
+                simulation::fail(format!("tenant {tenant} gets the namespace list {list:?}"));
             }
         }
         Ok(())
@@ -297,7 +297,7 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// An inaccessible group's namespaces are told of, and answer nothing.
+    /// An inaccessible group's namespaces are listed, and refuse all commands.
     fn ask_for_inaccessible(&mut self, random: &mut Random) -> Result<(), InitiatorError> {
         let (tenant, command) = (random.below(2) as usize, self.any_command(random));
         self.is_refused(tenant, INACCESSIBLE, command, Status::ANA_INACCESSIBLE)
@@ -321,7 +321,7 @@ impl Visit<'_> {
         is_served.map(|_| ())
     }
 
-    /// A namespace of so many commands a second takes no more.
+    /// A namespace does not carry out more commands a second than its limit.
     fn ask_too_often(&mut self, random: &mut Random) -> Result<(), InitiatorError> {
         let commands = random.between(10, 25);
         let began = simulation::now();
@@ -351,7 +351,7 @@ impl Visit<'_> {
                 // A visit has ended before it was detached again.
                 continue;
             }
-            // What it was told of before is read, so that it is told again.
+            // Reading the log page clears what was reported before, so that the next change is reported again.
             tenant.controller.log_page(LogPageId::CHANGED_NAMESPACES, 0, 0, 4096)?;
             tenant.controller.events();
             self.scene.change(self.plan.target, |config| {

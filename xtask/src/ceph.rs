@@ -38,7 +38,7 @@ pub(crate) fn suite(options: &Options) -> Outcome {
         return Outcome::Failed(failed.join("; "));
     }
     if !options.keep {
-        // What is left is no reason to fail.
+        // The result does not depend on removing these files.
         let _ = std::fs::remove_dir_all(&scratch.path);
     }
     Outcome::Passed(notes.join("; "))
@@ -72,7 +72,7 @@ fn ours(program: &str, lab: &Path, scratch: &Scratch) -> Result<String, String> 
     if !run.passed {
         return Err(format!("see above and {output}"));
     }
-    // Figures are no verdict, and are of use all the same.
+    // Figures do not decide the result, but are useful to see.
     run.output.lines().filter(|line| line.starts_with(' ')).for_each(|line| println!("{line}"));
     let count = run.output.lines().filter(|line| line.starts_with("ok ")).count();
     Ok(format!("{count} checks"))

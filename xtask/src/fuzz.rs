@@ -234,7 +234,7 @@ fn run_one(build: &Build, target: &Target, extent: Extent) -> Result<u64, &'stat
     Err(target.name)
 }
 
-/// The number behind the last of these words, up to whatever is no digit.
+/// The number behind the last occurrence of these words, up to the first character that is not a digit.
 fn number(output: &str, words: &str) -> Option<u64> {
     let rest = output.rsplit_once(words)?.1.trim_start();
     rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()

@@ -242,7 +242,7 @@ fn kernel_as_target(program: &str, scratch: &Path) -> Result<(), String> {
 /// A job that has our program beside it, with all that it does in the guest.
 fn inside(program: &str, scratch: &Path, machine: &[&str], job: &str) -> Result<(), String> {
     let name = Path::new(program).file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| format!("{program} is no program"))?;
+    let name = name.ok_or_else(|| format!("{program} is not a path to a program"))?;
     let console = scratch.join(format!("console-{job}")).display().to_string();
     let options = [machine, &["--file", program, "--console", &console]].concat();
     let job = guest(&options, &[&format!("job-{job}.sh"), name]).run();

@@ -168,7 +168,7 @@ fn play(program: &Path, number: usize, seeds: Range<u64>) -> Result<Option<(u64,
     let failure = played.output.lines().find_map(|line| line.strip_prefix("seed ")?.split_once(" FAILS: "));
     match failure {
         Some((seed, found)) => {
-            let seed: u64 = seed.parse().map_err(|_| format!("`{seed}` is no seed"))?;
+            let seed: u64 = seed.parse().map_err(|_| format!("`{seed}` is not a seed"))?;
             Ok(Some((seed + 1, found.replace('|', "/"))))
         }
         // It neither went well nor said what went wrong: it was cut off.

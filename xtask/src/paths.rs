@@ -96,7 +96,7 @@ fn kernel(program: &str, scratch: &Path) -> Result<String, String> {
     }
 }
 
-/// Runs of the lab with our own host: links that are cut by chance while every write is checked, over TCP and over MPTCP.
+/// Runs of the lab with our own host: links are cut at random while every write is checked, over TCP and over MPTCP.
 const RUNS: [(&str, &[&str]); 2] = [
     ("tcp", &["tcp", "4", "latency", "0", "--cuts", "6", "--seed", "11"]),
     ("mptcp", &["mptcp", "2", "round-robin", "0", "--cuts", "3", "--seed", "12"]),

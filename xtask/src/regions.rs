@@ -50,7 +50,7 @@ pub(crate) fn judge(texts: &Texts<'_>, problems: &mut Vec<String>) {
         order.judge(&imports, &source, problems);
     }
     for (circle, _) in excused.iter().filter(|(_, is_used)| !**is_used) {
-        problems.push(format!("{EXCEPTIONS}: {circle} is no circle: take it out"));
+        problems.push(format!("{EXCEPTIONS}: {circle} is not a circle; remove it"));
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
             problems(&files)
         };
         assert_eq!(with("# why\nc/src: a b\n"), "");
-        assert!(with("c/src: a b\nc/src: d e\n").contains("c/src: d e is no circle: take it out"));
+        assert!(with("c/src: a b\nc/src: d e\n").contains("c/src: d e is not a circle; remove it"));
     }
 
     #[test]

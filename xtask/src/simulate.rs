@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if played.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The `simulate` suite: the simulation's own tests, and so many seeds.
+/// The `simulate` suite: the simulation's own tests, and a fixed number of seeds.
 pub(crate) fn suite(_: &Options) -> Outcome {
     let manifest = workspace::root().join("simulate/Cargo.toml").display().to_string();
     let tests = ["test", "--release", "--manifest-path", &manifest];

@@ -1,5 +1,5 @@
 //! What the tidiness check reads out of Rust source: the code without comments and literals, its words,
-//! its functions with their lengths. It keeps out all rules about them, and is no parser.
+//! its functions with their lengths. It keeps out all rules about them, and is not a parser.
 
 /// One function with a body.
 #[derive(Debug, PartialEq, Eq)]

@@ -159,7 +159,7 @@ fn find_unfinished(file: &File, code: &str, problems: &mut Vec<String>) {
     for word in UNFINISHED {
         for (at, _) in code.match_indices(word) {
             let line = line_of(code, at);
-            // What another suite runs is no unfinished work.
+            // A test that another suite runs is not unfinished work.
             let has_suite = file.text.lines().nth(line - 1).is_some_and(|text| text.contains(": the suite "));
             if !(word == "#[ignore" && has_suite) {
                 problems.push(format!("{}:{line}: unfinished: {word}", file.path));

@@ -30,7 +30,7 @@ pub(crate) fn suite(options: &Options) -> Outcome {
         return Outcome::Failed(format!("see above and {output}"));
     }
     if !options.keep {
-        // What is left is no reason to fail.
+        // The result does not depend on removing these files.
         let _ = std::fs::remove_dir_all(&scratch.path);
     }
     let count = run.output.lines().filter(|line| line.starts_with("ok ")).count();

@@ -18,7 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::bed::{MAGIC, SPACES};
 
-/// Nothing may take longer that has no time of its own. It is no measure of speed: a busy machine is waited for.
+/// The timeout of everything that has none of its own. It does not measure speed: a busy machine gets the time it
+/// needs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// The type of a Connect (FCTYPE).
 const CONNECT: u8 = 1;
@@ -142,7 +143,7 @@ impl Peer {
         }
     }
 
-    /// Takes note of what the target's receiver makes of bytes that are sent.
+    /// Records what the target's receiver makes of the bytes that are sent.
     fn hear(&mut self, bytes: &[u8]) {
         let mut input = bytes;
         while !self.is_faulty {
@@ -329,7 +330,7 @@ impl Peer {
         is_open && (self.is_faulty || is_between && self.outstanding.iter().any(|command| command.is_sure))
     }
 
-    /// Waits until nothing is owed any more; a connection that breaks the rules is owed its end.
+    /// Waits until nothing more is owed; a connection that breaks the rules is owed its end.
     pub(super) fn await_owed(&mut self) {
         self.wait_while("what is owed does not come", Self::is_owed);
     }

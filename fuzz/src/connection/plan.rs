@@ -62,7 +62,7 @@ pub(super) struct Step {
     pub(super) action: Action,
     /// A byte of what is sent becomes another.
     pub(super) bend: Rarely<(u8, u8)>,
-    /// Only so many bytes are sent now, and the rest before what is sent next.
+    /// Only this number of bytes is sent now, and the rest before what is sent next.
     pub(super) cut: Rarely<u8>,
 }
 
@@ -84,7 +84,7 @@ pub(super) enum Action {
         give: Give,
     },
     Command(Command),
-    /// The same again, for those that come more often than one time in so many.
+    /// The same again, so that commands are drawn more often than the other actions.
     Other(Command),
     Data(DataPiece),
     Await,
@@ -168,7 +168,7 @@ pub(super) struct Command {
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) enum Start {
     Near(u8),
-    /// So many blocks before the end.
+    /// This number of blocks before the end.
     AtEnd(u8),
     Any(u64),
 }

@@ -16,7 +16,8 @@ use zerocopy::little_endian::{U16, U32};
 
 use super::script::{Bend, How};
 
-/// PDUs that a target sends in one conversation before it goes: a host that asks for ever is not answered for ever.
+/// PDUs that a target sends in one conversation before it closes: a host that never stops asking does not get answers
+/// forever.
 const PDUS_MAX: usize = 150;
 
 /// Bytes that a host relies on: of Identify Controller (MDTS, CNTLID, VER, OAES, CTRATT, CNTRLTYPE, AERL, SQES, NN, ONCS),
@@ -248,7 +249,7 @@ impl Link {
                 let kind = PduType::ControllerTerminate;
                 self.transmitter.terminate(kind, FatalError::PduSequence, *information, &[]);
             }
-            Event::Command { .. } | Event::DataEnd { .. } => unreachable!("these are no PDUs of a target"),
+            Event::Command { .. } | Event::DataEnd { .. } => unreachable!("no target sends these PDUs"),
         }
         for part in self.transmitter.parts() {
             match part {
