@@ -54,8 +54,7 @@ impl Fabric {
         let reopened = order.reopen.map(|(nqn, nsid)| self.reopen(nqn, nsid)).transpose()?;
         let wanted = self.complete(&old.config, wanted);
         let mut changes = self.changes(&old, &wanted, &directives);
-        let reopened = reopened.as_ref();
-        changes.extend(replacements(anew, reopened));
+        changes.extend(replacements(anew, reopened.as_ref()));
         // Locked before reservations are checked and restored, and until all is visible: the reservation worker could otherwise
         // change a reservation after it was checked, or after a new namespace has read it.
         let archive = self.archive();
@@ -73,7 +72,7 @@ impl Fabric {
             identities: self.identities(),
             openings: self.openings(),
             anew,
-            reopened,
+            reopened: reopened.as_ref(),
             absent: &absent,
             absence,
         };
@@ -106,7 +105,7 @@ impl Fabric {
         // Last, since it may take until its timeout, and no host should have to wait for that.
         wait_for_release(&leaving);
         if !anew.is_empty() {
-            // What the old connections have under way of these images is not carried out any more, and may be done again.
+            // What the old connections have under way of these images will not be carried out, and may be done again.
             self.tell_reactors(|| Message::GiveUp(Loss::ShutOut));
         }
         for change in &changes {
