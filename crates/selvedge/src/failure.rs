@@ -4,6 +4,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use gateway::MemberError;
+
 /// Why a command did not do what was asked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -45,6 +47,12 @@ impl Failure {
             }
             Failure::NobodyListens => None,
         }
+    }
+}
+
+impl From<MemberError> for Failure {
+    fn from(error: MemberError) -> Self {
+        Self::failed(error)
     }
 }
 

@@ -11,7 +11,6 @@ pub mod edges;
 mod failure;
 mod fio;
 mod flags;
-mod gateway;
 mod log;
 mod machine;
 mod mptcp;

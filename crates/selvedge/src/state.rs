@@ -5,11 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use engine::backend::BackendConfig;
-use engine::target::{FabricConfig, WriteProtection};
+use engine::target::{FabricConfig, WriteProtection, write_down_former_uuids};
 use private_folder::Replacement;
 use serde::{Deserialize, Serialize};
 
-use crate::config::former_identity;
 use crate::failure::Failure;
 use crate::state_directory::StateDirectory;
 
@@ -96,7 +95,7 @@ fn parse(text: &[u8]) -> Result<FabricConfig, String> {
     let Read { mut fabric, .. } = serde_json::from_slice(text).map_err(damaged)?;
     if version == VERSION_OF_NAMES {
         // What was lost at the last end anyway is another disk from now on.
-        former_identity::write_down(&mut fabric, |namespace| {
+        write_down_former_uuids(&mut fabric, |namespace| {
             !matches!(namespace.backend, BackendConfig::Memory { .. } | BackendConfig::Null { .. })
         });
     }

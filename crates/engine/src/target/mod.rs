@@ -38,7 +38,7 @@ pub use controller::{ControllerStatus, QueueStatus};
 pub use error::TargetError;
 use fabric::Fabric;
 pub use fabric::{Quotas, Reactors, TargetConfig};
-pub use identity::{MACHINE_ID_FILE, MachineId, NamespaceIdentities};
+pub use identity::{FORMER_NQN, MACHINE_ID_FILE, MachineId, NamespaceIdentities, write_down_former_uuids};
 pub use image::AbsentNamespace;
 use lock::lock;
 pub use messaging::{

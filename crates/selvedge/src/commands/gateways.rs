@@ -7,8 +7,8 @@ use super::ask::{client, done, tell};
 use crate::control::client::encode;
 use crate::failure::Failure;
 use crate::flags::control::{GatewaysAction, GatewaysFlags};
-use crate::gateway::{GatewayStatus, GroupStatus, Life, LoadBalancingStatus, Phase};
 use crate::report::table::{Side, Table};
+use gateway::{GatewayStatus, GroupStatus, Life, LoadBalancingStatus, Phase};
 
 /// Does what was typed.
 pub(super) fn run(flags: &GatewaysFlags) -> Result<(), Failure> {

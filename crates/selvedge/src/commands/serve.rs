@@ -17,7 +17,6 @@ use crate::control::{Control, HostDesk, Token};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
-use crate::gateway::{GroupSpec, Member, host_name};
 use crate::machine::Machine;
 use crate::mptcp::{Applied, MptcpPlan};
 use crate::report;
@@ -25,6 +24,7 @@ use crate::report::table::{Side, Table};
 use crate::state::StateFile;
 use crate::state_directory::StateDirectory;
 use crate::stop::Stop;
+use gateway::{GroupSpec, Member, host_name};
 
 /// Serves until SIGINT or SIGTERM.
 pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
@@ -69,7 +69,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     }
     // Connections that go over the addresses have ended in order.
     drop(settings);
-    left
+    Ok(left?)
 }
 
 /// A target that serves, whose it is to change, and its part in a group of gateways.

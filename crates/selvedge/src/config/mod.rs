@@ -5,7 +5,6 @@ pub(crate) use engine::units as size;
 
 pub(crate) mod ceph;
 pub(crate) mod connection;
-pub(crate) mod former_identity;
 mod former_names;
 pub(crate) mod namespace;
 pub(crate) mod nvmet;

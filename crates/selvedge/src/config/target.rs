@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use engine::ring::Engine;
 use engine::target::{
-    FabricConfig, MODEL_DEFAULT, NamespaceConfig, PortConfig, SubsystemConfig, TargetConfig,
+    FORMER_NQN, FabricConfig, MODEL_DEFAULT, NamespaceConfig, PortConfig, SubsystemConfig, TargetConfig,
     check_congestion, check_serial, check_subsystem_nqn,
 };
 use engine::transport::Transport;
@@ -14,7 +14,6 @@ use nvme::discovery::Nqn;
 
 use super::ceph::CephSpec;
 use super::connection::resolve;
-use super::former_identity::FORMER_NQN;
 use super::quotas::QuotaSpec;
 use super::reactors::ReactorSpec;
 use super::target_file::{self, SERVICE_DEFAULT};

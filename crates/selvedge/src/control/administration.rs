@@ -11,8 +11,8 @@ use private_folder::Replacement;
 use super::guard::{self, Permissions};
 use super::refusal::Refusal;
 use super::tasks::Tasks;
-use crate::gateway::Membership;
 use crate::state::StateFile;
+use gateway::Membership;
 
 /// What is served, and where that is kept.
 #[derive(Debug)]

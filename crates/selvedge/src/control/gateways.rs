@@ -2,7 +2,7 @@
 
 use super::ask::{Answer, Ask};
 use super::refusal::Refusal;
-use crate::gateway::Membership;
+use gateway::Membership;
 
 pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&membership(ask)?.status())

@@ -16,7 +16,7 @@ use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
 use super::routes::{METRICS_PATH, ROUTES, Route};
 use super::{connections, fabric, images, namespaces, ports, subsystems};
-use crate::gateway::GroupStatus;
+use gateway::GroupStatus;
 
 const SCHEMAS: &str = "#/components/schemas/";
 

@@ -6,6 +6,7 @@ use std::io;
 use engine::backend::BackendError;
 use engine::ceph::CephError;
 use engine::target::{Denial, TargetError};
+use gateway::{GroupError, Reason, Refused};
 use nvme::Status;
 use serde::Serialize;
 
@@ -106,6 +107,27 @@ impl From<TargetError> for Refusal {
             _ => 422,
         };
         Self::new(status, error)
+    }
+}
+
+impl From<GroupError> for Refusal {
+    fn from(error: GroupError) -> Self {
+        match error {
+            GroupError::Refused(refused) => refused.into(),
+            GroupError::Target(error) => error.into(),
+        }
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        let status = match refused.reason {
+            Reason::Unknown => 404,
+            Reason::Conflict => 409,
+            Reason::Unsupported => 422,
+            Reason::Unavailable => 503,
+        };
+        Self { field: refused.field, hint: refused.hint, ..Self::new(status, refused.what) }
     }
 }
 

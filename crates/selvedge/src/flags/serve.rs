@@ -15,7 +15,7 @@ use crate::config::namespace;
 use crate::config::quotas::QuotaSpec;
 use crate::config::reactors::ReactorSpec;
 use crate::control::endpoint::Endpoint;
-use crate::gateway::{GroupSpec, check_name};
+use gateway::{GroupSpec, check_name};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Namespaces:

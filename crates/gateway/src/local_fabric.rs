@@ -11,8 +11,8 @@ use engine::target::{
 };
 use uuid::Uuid;
 
+use super::error::Refused;
 use super::state::{GroupState, Life, Listener};
-use crate::control::refusal::Refusal;
 
 /// A namespace, by its subsystem and its identifier.
 pub(crate) type Place = (String, u32);
@@ -89,7 +89,7 @@ impl LocalFabric<'_> {
     ///
     /// # Errors
     /// When it has something that cannot be served by several gateways.
-    pub(crate) fn shared_part(&self, wanted: &FabricConfig) -> Result<FabricConfig, Refusal> {
+    pub(crate) fn shared_part(&self, wanted: &FabricConfig) -> Result<FabricConfig, Refused> {
         let others = self.others();
         let mut shared = FabricConfig { ports: Vec::new(), ..wanted.clone() };
         shared.referrals.retain(|referral| !others.contains(referral));
@@ -104,22 +104,22 @@ impl LocalFabric<'_> {
             let is_ours =
                 |group: &AnaGroupConfig| group.ports.is_empty() && group.state == self.ana_state(group.id);
             if let Some(number) = subsystem.ana_groups.iter().position(|group| !is_ours(group)) {
-                let refusal = Refusal::conflict("ANA states follow from which gateway serves what");
-                let refusal = refusal.about(field(&format!("ana_groups[{number}]")));
-                return Err(refusal.hint("leave them out"));
+                let refused = Refused::conflict("ANA states follow from which gateway serves what");
+                let refused = refused.about(field(&format!("ana_groups[{number}]")));
+                return Err(refused.hint("leave them out"));
             }
             subsystem.ana_groups.clear();
             for (number, namespace) in subsystem.namespaces.iter().enumerate() {
                 let field = |name: &str| field(&format!("namespaces[{number}].{name}"));
                 if !matches!(namespace.backend, BackendConfig::Rbd(_) | BackendConfig::Null { .. }) {
-                    let refusal = for_one_only("a namespace that is no image").about(field("backend"));
-                    return Err(refusal.hint("write rbd:POOL/IMAGE"));
+                    let refused = for_one_only("a namespace that is no image").about(field("backend"));
+                    return Err(refused.hint("write rbd:POOL/IMAGE"));
                 }
                 if !self.state.groups.contains_key(&namespace.ana_group) {
                     let known: Vec<String> = self.state.groups.keys().map(ToString::to_string).collect();
                     let what = format!("no gateway has the load-balancing group {}", namespace.ana_group);
-                    let refusal = Refusal::unprocessable(what).about(field("ana_group"));
-                    return Err(refusal.hint(format!("there are {}", known.join(", "))));
+                    let refused = Refused::unsupported(what).about(field("ana_group"));
+                    return Err(refused.hint(format!("there are {}", known.join(", "))));
                 }
             }
         }
@@ -156,8 +156,8 @@ pub(super) fn identified(
     shared
 }
 
-fn for_one_only(what: &str) -> Refusal {
-    Refusal::unprocessable(format!("{what} cannot be served by a group of gateways"))
+fn for_one_only(what: &str) -> Refused {
+    Refused::unsupported(format!("{what} cannot be served by a group of gateways"))
 }
 
 /// Where hosts find this gateway, as others may tell them. An address that is any of the machine's tells nobody anything.

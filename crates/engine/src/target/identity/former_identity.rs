@@ -1,14 +1,15 @@
 //! The identities that targets gave before these followed from the machine and from what is served: what was kept by such a
 //! target goes on under them, so that hosts find the disks they know.
 
-use engine::target::{FabricConfig, NamespaceConfig};
 use uuid::Uuid;
 
+use crate::target::config::{FabricConfig, NamespaceConfig};
+
 /// The name that every subsystem had for which none was given.
-pub(crate) const FORMER_NQN: &str = "nqn.2026-01.io.selvedge:target";
+pub const FORMER_NQN: &str = "nqn.2026-01.io.selvedge:target";
 
 /// Writes down which UUIDs the namespaces had that `applies` is true of, where none was configured.
-pub(crate) fn write_down(fabric: &mut FabricConfig, applies: impl Fn(&NamespaceConfig) -> bool) {
+pub fn write_down_former_uuids(fabric: &mut FabricConfig, applies: impl Fn(&NamespaceConfig) -> bool) {
     for subsystem in &mut fabric.subsystems {
         for namespace in &mut subsystem.namespaces {
             if namespace.uuid.is_none() && applies(namespace) {

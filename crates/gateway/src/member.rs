@@ -17,11 +17,11 @@ use engine::target::{Directives, FabricConfig, PeerResets, PortConfig, Target};
 
 use super::beat::Beat;
 use super::decision::Standing;
+use super::error::MemberError;
 use super::membership::{Membership, Progress};
 use super::spec::GroupSpec;
 use super::state::{GroupState, Life, Listener, Owner};
 use super::store::{Store, StoreError};
-use crate::failure::Failure;
 
 /// How often a gateway decides when nothing calls for it: its lease may have ended meanwhile.
 const DECIDE_INTERVAL: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ const PORT_NUMBERS: u16 = 64;
 
 /// A gateway of a group. Dropping it ends its threads; the others see that it is silent.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub struct Member {
     membership: Arc<Membership>,
     /// What the deciding thread waits for, until there is one.
     wake: Option<Receiver<()>>,
@@ -47,8 +47,8 @@ pub(crate) struct Member {
 
 impl Member {
     /// Becomes a gateway of the group, and beats from then on. It serves nothing yet.
-    pub(crate) fn join(spec: &GroupSpec, name: &str) -> Result<Self, Failure> {
-        let failed = |what: &dyn std::fmt::Display| Failure::failed(format!("gateway group {spec}: {what}"));
+    pub fn join(spec: &GroupSpec, name: &str) -> Result<Self, MemberError> {
+        let failed = |what: &dyn std::fmt::Display| MemberError::new(format!("gateway group {spec}: {what}"));
         let (look_bell, look) = sync_channel(1);
         let (wake_bell, wake) = sync_channel(1);
         let (tell_bell, tell) = sync_channel(1);
@@ -67,13 +67,13 @@ impl Member {
     }
 
     /// The identifiers that this gateway's controllers get: no other gateway's have them.
-    pub(crate) fn controller_ids(&self) -> RangeInclusive<u16> {
+    pub fn controller_ids(&self) -> RangeInclusive<u16> {
         let first = (self.membership.number() - 1) * GATEWAY_CONTROLLERS + 1;
         first..=first + GATEWAY_CONTROLLERS - 1
     }
 
     /// The same ports with numbers that no other gateway's have.
-    pub(crate) fn number_ports(&self, ports: &mut [PortConfig]) {
+    pub fn number_ports(&self, ports: &mut [PortConfig]) {
         let first = (self.membership.number() - 1) * PORT_NUMBERS + 1;
         for (port, id) in ports.iter_mut().zip(first..) {
             port.id = id;
@@ -81,7 +81,7 @@ impl Member {
     }
 
     /// Takes note of each new connection to a cluster in the group's state, before it is used.
-    pub(crate) fn before_use(&self) -> BeforeUse {
+    pub fn before_use(&self) -> BeforeUse {
         let membership: Weak<Membership> = Arc::downgrade(&self.membership);
         BeforeUse(Arc::new(move |cluster| {
             let membership = membership.upgrade().ok_or("this gateway has ended")?;
@@ -92,12 +92,12 @@ impl Member {
     }
 
     /// What tells its controllers from those of other gateways, and of its own former incarnations.
-    pub(crate) fn tag(&self) -> u32 {
+    pub fn tag(&self) -> u32 {
         self.membership.tag()
     }
 
     /// Takes hosts' wishes to know when nothing of another gateway's controllers takes effect any more.
-    pub(crate) fn peer_resets(&self) -> PeerResets {
+    pub fn peer_resets(&self) -> PeerResets {
         let membership: Weak<Membership> = Arc::downgrade(&self.membership);
         PeerResets(Arc::new(move |reset| match membership.upgrade() {
             Some(membership) => membership.take_reset(reset),
@@ -106,24 +106,24 @@ impl Member {
     }
 
     /// What it serves at first: everything, as a stand-by.
-    pub(crate) fn first_fabric(&self, ports: &[PortConfig]) -> (FabricConfig, Directives) {
+    pub fn first_fabric(&self, ports: &[PortConfig]) -> (FabricConfig, Directives) {
         self.membership.first_fabric(ports)
     }
 
     /// Serves with this target from now on what the group gives it to.
-    pub(crate) fn serve(&mut self, target: Arc<Target>) -> Result<(), Failure> {
+    pub fn serve(&mut self, target: Arc<Target>) -> Result<(), MemberError> {
         self.membership.serve_with(target);
         let Some(wake) = self.wake.take() else { return Ok(()) };
         self.spawn("gateway", move |membership| decide(&membership, &wake))
     }
 
     /// What others need of it.
-    pub(crate) fn membership(&self) -> Arc<Membership> {
+    pub fn membership(&self) -> Arc<Membership> {
         self.membership.clone()
     }
 
     /// Gives its load-balancing groups to others, and ends; an error when it has lost its place in the group before.
-    pub(crate) fn leave(mut self) -> Result<(), Failure> {
+    pub fn leave(mut self) -> Result<(), MemberError> {
         self.membership.begin_to_leave();
         let end = Instant::now() + Duration::from_millis(GATEWAY_LEAVE_TIMEOUT_MS);
         let mut standing = self.membership.standing();
@@ -141,7 +141,7 @@ impl Member {
                 );
                 Ok(())
             }
-            Standing::Replaced => Err(Failure::failed(format!(
+            Standing::Replaced => Err(MemberError::new(format!(
                 "gateway {} has lost its place in its group: another one has that name now, or it was removed",
                 self.membership.name()
             ))),
@@ -163,7 +163,7 @@ impl Member {
         &mut self,
         name: &str,
         work: impl FnOnce(Arc<Membership>) + Send + 'static,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MemberError> {
         let membership = self.membership.clone();
         let work = move || {
             // A gateway that beats and does nothing else keeps its groups from those who would serve them.
@@ -171,7 +171,7 @@ impl Member {
             work(membership);
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
-        self.threads.push(thread.map_err(|error| Failure::failed(format!("no thread to be had: {error}")))?);
+        self.threads.push(thread.map_err(|error| MemberError::new(format!("no thread to be had: {error}")))?);
         Ok(())
     }
 }
@@ -186,8 +186,8 @@ impl Drop for Member {
 fn wait_for_namesake(
     store: &Store,
     name: &str,
-    failed: &dyn Fn(&dyn std::fmt::Display) -> Failure,
-) -> Result<(), Failure> {
+    failed: &dyn Fn(&dyn std::fmt::Display) -> MemberError,
+) -> Result<(), MemberError> {
     let end = Instant::now() + Duration::from_millis(GATEWAY_LEASE_MS);
     let mut heard: Option<Option<Beat>> = None;
     loop {

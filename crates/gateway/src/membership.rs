@@ -14,6 +14,7 @@ use signal_hook::consts::SIGTERM;
 
 use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
+use super::error::{GroupError, Refused};
 use super::lease::Peers;
 use super::local_fabric::{LocalFabric, identified, listeners};
 use super::member::{Places, Update, register, update};
@@ -24,7 +25,6 @@ use super::serving::{Adjusted, Serving};
 use super::state::{GroupState, Owner};
 use super::status::GroupStatus;
 use super::store::{Store, StoreError};
-use crate::control::refusal::Refusal;
 
 /// How often writing a configuration may fail before it is given up.
 const FAILURES_MAX: usize = 3;
@@ -40,7 +40,7 @@ pub(super) enum Progress {
 
 /// A gateway's part in its group.
 #[derive(Debug)]
-pub(crate) struct Membership {
+pub struct Membership {
     group: String,
     number: u16,
     store: Store,
@@ -158,7 +158,7 @@ impl Membership {
     }
 
     /// The right to change what the target serves.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, Serving> {
+    pub fn turn(&self) -> MutexGuard<'_, Serving> {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -492,7 +492,7 @@ impl Membership {
     }
 
     /// What this gateway serves, with what it cannot open now, for whoever has the turn.
-    pub(crate) fn fabric(&self, serving: &Serving) -> FabricConfig {
+    pub fn fabric(&self, serving: &Serving) -> FabricConfig {
         let ports = self.target.get().map(|target| target.config().ports).unwrap_or_default();
         let seen = self.seen();
         let everything = Places::new();
@@ -501,30 +501,29 @@ impl Membership {
 
     /// Takes over what others have changed by now, so that who changes something through one gateway after another finds
     /// what he has done.
-    pub(crate) fn catch_up(&self) {
+    pub fn catch_up(&self) {
         // Without an answer what is known is worked with; a change of something older is refused when it is written.
         self.read_again();
     }
 
     /// The load-balancing group that a new namespace goes to.
-    pub(crate) fn group_with_fewest(&self) -> Option<u32> {
+    pub fn group_with_fewest(&self) -> Option<u32> {
         self.catch_up();
         self.seen().state.group_with_fewest()
     }
 
     /// Has all gateways serve what `wanted` says of them, and this one its ports, for whoever has the turn.
-    pub(crate) fn put(&self, serving: &Serving, wanted: &FabricConfig) -> Result<Vec<Change>, Refusal> {
-        let unavailable =
-            |what: &dyn std::fmt::Display| Refusal::new(503, what).hint("ask another gateway, or wait");
+    pub fn put(&self, serving: &Serving, wanted: &FabricConfig) -> Result<Vec<Change>, GroupError> {
+        let unavailable = |what: &str| Refused::unavailable(what).hint("ask another gateway, or wait").into();
         let Some(target) = self.target.get() else {
-            return Err(unavailable(&"this gateway serves nothing yet"));
+            return Err(unavailable("this gateway serves nothing yet"));
         };
         let (me, base, has_lease) = {
             let seen = self.seen();
             (seen.me.gateway.clone(), seen.state.clone(), seen.has_lease(self.now_ms()))
         };
         if !has_lease {
-            return Err(unavailable(&"this gateway cannot reach its group's cluster"));
+            return Err(unavailable("this gateway cannot reach its group's cluster"));
         }
         let shared = serving.view(&base, &me, &wanted.ports).shared_part(wanted)?;
         let next = GroupState { config: shared.clone(), ..base.clone() };
@@ -540,17 +539,17 @@ impl Membership {
         {
             tracing::error!(%error, "what was served before cannot be served again");
         }
-        outcome.map(|()| changes)
+        outcome.map(|()| changes).map_err(GroupError::from)
     }
 
     /// Writes the configuration that all gateways share.
-    fn share(&self, base: &GroupState, shared: &FabricConfig) -> Result<(), Refusal> {
+    fn share(&self, base: &GroupState, shared: &FabricConfig) -> Result<(), Refused> {
         let mut problem = "others change it all the time".to_owned();
         let mut failures = 0;
         for _ in 0..GATEWAY_CHANGE_TRIES {
             let current = match self.store.state() {
                 Ok(current) => current,
-                Err(error) => return Err(Refusal::new(503, error)),
+                Err(error) => return Err(Refused::unavailable(error)),
             };
             if current.config == *shared {
                 self.seen().learn(current);
@@ -560,7 +559,7 @@ impl Membership {
             if current.config != base.config || !current.has_groups_of(shared) {
                 self.seen().learn(current);
                 let what = "the configuration was changed through another gateway at the same moment";
-                return Err(Refusal::conflict(what).hint("look at it, and ask again"));
+                return Err(Refused::conflict(what).hint("look at it, and ask again"));
             }
             let after = GroupState { config: shared.clone(), ..current.clone() };
             // Whether it has happened is seen when it is read again. Meanwhile nothing else can be decided here.
@@ -572,11 +571,11 @@ impl Membership {
                 }
             }
         }
-        Err(Refusal::new(503, format!("the group's state cannot be changed: {problem}")))
+        Err(Refused::unavailable(format!("the group's state cannot be changed: {problem}")))
     }
 
     /// The group, as this gateway sees it.
-    pub(crate) fn status(&self) -> GroupStatus {
+    pub fn status(&self) -> GroupStatus {
         let (serving, seen) = (self.turn(), self.seen());
         let peers: Peers = seen.watch.peers(&seen.state);
         let has_lease = seen.has_lease(self.now_ms());

@@ -10,45 +10,57 @@ use super::state::{GroupState, Life, Listener, Phase};
 /// A group, as one of its gateways sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "GatewayGroup")]
-pub(crate) struct GroupStatus {
+pub struct GroupStatus {
     /// `POOL[/NAMESPACE]/GROUP`.
-    pub(crate) group: String,
+    pub group: String,
     /// The gateway that tells this.
-    pub(crate) gateway: String,
+    pub gateway: String,
     /// Whether it reaches what the gateways share.
-    pub(crate) has_lease: bool,
-    pub(crate) version: u64,
-    pub(crate) gateways: Vec<GatewayStatus>,
-    pub(crate) load_balancing_groups: Vec<LoadBalancingStatus>,
+    pub has_lease: bool,
+    /// The number of changes that the state has had.
+    pub version: u64,
+    /// All gateways, alive or not.
+    pub gateways: Vec<GatewayStatus>,
+    /// Who serves what.
+    pub load_balancing_groups: Vec<LoadBalancingStatus>,
 }
 
 /// A gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "Gateway")]
-pub(crate) struct GatewayStatus {
-    pub(crate) name: String,
-    pub(crate) number: u16,
-    pub(crate) life: Life,
+pub struct GatewayStatus {
+    /// Its name in the group.
+    pub name: String,
+    /// Its number, from which its ports and controllers have theirs.
+    pub number: u16,
+    /// Whether it takes part.
+    pub life: Life,
     /// Whether it was heard of lately.
-    pub(crate) is_well: bool,
+    pub is_well: bool,
     /// Whether hosts have controllers at it, or have had until a moment ago.
-    pub(crate) has_hosts: bool,
-    pub(crate) listeners: Vec<Listener>,
+    pub has_hosts: bool,
+    /// Where hosts find it.
+    pub listeners: Vec<Listener>,
     /// Connections to clusters that its images use, with some that were closed lately.
-    pub(crate) connections: usize,
+    pub connections: usize,
 }
 
 /// A load-balancing group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "LoadBalancingGroup")]
-pub(crate) struct LoadBalancingStatus {
-    pub(crate) id: u32,
-    pub(crate) preferred: String,
-    pub(crate) owner: Option<String>,
-    pub(crate) state: Phase,
-    pub(crate) namespaces: usize,
+pub struct LoadBalancingStatus {
+    /// Its number.
+    pub id: u32,
+    /// The gateway that serves it when all are well.
+    pub preferred: String,
+    /// The gateway that serves it, if one does.
+    pub owner: Option<String>,
+    /// How far it is on its way to its owner.
+    pub state: Phase,
+    /// How many namespaces are in it.
+    pub namespaces: usize,
     /// Whether the gateway that tells this serves it.
-    pub(crate) is_served_here: bool,
+    pub is_served_here: bool,
 }
 
 impl GroupStatus {

@@ -4,17 +4,19 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::config::paths::absolute;
-
 /// A group of gateways, and how its cluster is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupSpec {
-    pub(crate) pool: String,
+pub struct GroupSpec {
+    /// The pool that the group's state lies in.
+    pub pool: String,
     /// Empty for none.
-    pub(crate) namespace: String,
-    pub(crate) group: String,
-    pub(crate) conf: Option<PathBuf>,
-    pub(crate) id: Option<String>,
+    pub namespace: String,
+    /// The name of the group.
+    pub group: String,
+    /// The cluster's configuration file, if not the usual one.
+    pub conf: Option<PathBuf>,
+    /// The client, without `client.`, if not the usual one.
+    pub id: Option<String>,
 }
 
 impl FromStr for GroupSpec {
@@ -37,7 +39,10 @@ impl FromStr for GroupSpec {
         let mut spec = Self { pool, namespace, group, conf: None, id: None };
         for part in parts {
             match part.split_once('=') {
-                Some(("conf", file)) if !file.is_empty() => spec.conf = Some(absolute(file.as_ref())),
+                Some(("conf", file)) if !file.is_empty() => {
+                    // It fails for an empty path only.
+                    spec.conf = Some(std::path::absolute(file).unwrap_or_else(|_| file.into()));
+                }
                 Some(("id", name)) if !name.is_empty() => {
                     spec.id = Some(name.strip_prefix("client.").unwrap_or(name).to_owned());
                 }
@@ -64,7 +69,7 @@ impl fmt::Display for GroupSpec {
 }
 
 /// Names of groups and gateways become parts of keys and objects' names.
-pub(crate) fn check_name(name: &str) -> Result<(), String> {
+pub fn check_name(name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
     if name.is_empty() || name.len() > 128 || !name.bytes().all(is_plain) {
         return Err(format!("the name `{name}` must be 1 to 128 letters, digits and -_.:"));
@@ -73,7 +78,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 }
 
 /// The name that a gateway has where none is given: its machine's.
-pub(crate) fn host_name() -> String {
+pub fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if check_name(&name).is_ok() { name } else { "gateway".to_owned() }
 }

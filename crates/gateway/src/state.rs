@@ -9,8 +9,6 @@ use engine::target::FabricConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::config::former_identity;
-
 /// The format this program writes, and the only one it reads.
 const FORMAT: &str = "1";
 const FORMAT_KEY: &str = "format";
@@ -56,7 +54,7 @@ pub(crate) struct Gateway {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "GatewayLife")]
-pub(crate) enum Life {
+pub enum Life {
     /// It may.
     Alive,
     /// The others have given it up; it has to come back as another incarnation.
@@ -68,9 +66,11 @@ pub(crate) enum Life {
 /// Where hosts find a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Listener {
-    pub(crate) address: String,
-    pub(crate) service: u16,
+pub struct Listener {
+    /// The IP address that it listens on.
+    pub address: String,
+    /// The TCP port.
+    pub service: u16,
 }
 
 /// Namespaces that one gateway serves at a time: an ANA group.
@@ -100,7 +100,7 @@ pub(crate) struct Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "LoadBalancingState")]
-pub(crate) enum Phase {
+pub enum Phase {
     /// It serves.
     Serving,
     /// It has to put a dead gateway's connections on the blocklist first.
@@ -131,7 +131,7 @@ impl GroupState {
             ..Self::default()
         };
         // Gateways of a former version write none down; here all of the group tell hosts the same.
-        former_identity::write_down(&mut state.config, |_| true);
+        engine::target::write_down_former_uuids(&mut state.config, |_| true);
         for (key, value) in pairs {
             if let Some(name) = key.strip_prefix(GATEWAY_PREFIX) {
                 state.gateways.insert(name.to_owned(), parsed(key, value)?);

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::World;
-use crate::gateway::state::{LoadBalancingGroup, Owner};
+use crate::state::{LoadBalancingGroup, Owner};
 
 impl World {
     /// What is not as it has to be after a while without faults.
-    pub(in crate::gateway) fn unrest(&self) -> Option<String> {
+    pub(crate) fn unrest(&self) -> Option<String> {
         for (number, group) in &self.store.groups {
             let Some(owner) = &group.owner else { return Some(format!("{number} has no owner")) };
             if !self.is_place(group, &owner.gateway) || !group.fence.is_empty() {

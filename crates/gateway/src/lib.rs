@@ -3,6 +3,7 @@
 
 mod beat;
 mod decision;
+mod error;
 mod lease;
 mod local_fabric;
 mod member;
@@ -24,8 +25,10 @@ mod status;
 mod store;
 mod visits;
 
-pub(crate) use member::Member;
-pub(crate) use membership::Membership;
-pub(crate) use spec::{GroupSpec, check_name, host_name};
-pub(crate) use state::{Life, Phase};
-pub(crate) use status::{GatewayStatus, GroupStatus, LoadBalancingStatus};
+pub use error::{GroupError, MemberError, Reason, Refused};
+pub use member::Member;
+pub use membership::Membership;
+pub use serving::Serving;
+pub use spec::{GroupSpec, check_name, host_name};
+pub use state::{Life, Listener, Phase};
+pub use status::{GatewayStatus, GroupStatus, LoadBalancingStatus};

@@ -20,7 +20,7 @@ const LEAVE_OUT_MS: u64 = 60_000;
 
 /// What the target serves.
 #[derive(Debug, Default)]
-pub(crate) struct Serving {
+pub struct Serving {
     /// The load-balancing groups whose images it has for itself.
     pub(super) hold: BTreeSet<u32>,
     /// Those of them that hosts are served.

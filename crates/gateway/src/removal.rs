@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use super::error::{Reason, Refused};
 use super::member::{Update, update};
 use super::membership::Membership;
 use super::state::{GroupState, Life, LoadBalancingGroup, Phase};
-use crate::control::refusal::Refusal;
 
 /// Why a gateway cannot be taken out of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +25,14 @@ pub(crate) enum NotRemoved {
 
 impl NotRemoved {
     /// The same for whoever has asked for this gateway's removal.
-    pub(crate) fn refusal(self, name: &str) -> Refusal {
+    pub(crate) fn refused(self, name: &str) -> Refused {
         match self {
-            Self::Unknown => Refusal::not_found(format!("the group has no gateway {name}"))
+            Self::Unknown => Refused::new(Reason::Unknown, format!("the group has no gateway {name}"))
                 .hint("`selvedge gateways` shows those that there are"),
-            Self::Alive => Refusal::conflict(format!("gateway {name} is alive"))
+            Self::Alive => Refused::conflict(format!("gateway {name} is alive"))
                 .hint("end it first; one that is lost is given up within seconds"),
             Self::TakenOver(number) => {
-                Refusal::conflict(format!("load-balancing group {number} is being taken over"))
+                Refused::conflict(format!("load-balancing group {number} is being taken over"))
                     .hint("ask again in a moment")
             }
         }
@@ -41,7 +41,7 @@ impl NotRemoved {
 
 impl Membership {
     /// Takes a gateway out of the group for good that has ended or was given up.
-    pub(crate) fn remove_gateway(&self, name: &str) -> Result<(), Refusal> {
+    pub fn remove_gateway(&self, name: &str) -> Result<(), Refused> {
         let mut is_tried = false;
         let removed = update(self.store(), |state| {
             let outcome = state.remove(name);
@@ -52,9 +52,9 @@ impl Membership {
             is_tried |= outcome.is_ok();
             Ok(if outcome.is_ok() { Update::Write(outcome) } else { Update::Done(outcome) })
         });
-        let (state, outcome) = removed.map_err(|error| Refusal::new(503, error))?;
+        let (state, outcome) = removed.map_err(Refused::unavailable)?;
         self.seen().learn(state);
-        outcome.map_err(|reason| reason.refusal(name))?;
+        outcome.map_err(|reason| reason.refused(name))?;
         self.tell();
         self.wake();
         // Of one that is left behind nobody takes notice.

@@ -1,8 +1,8 @@
 //! Gateways of a made-up world that somebody takes out of their group, as it is done and as it must not be.
 
 use super::{Flaw, World};
-use crate::gateway::removal::NotRemoved;
-use crate::gateway::state::{GroupState, Life, Phase};
+use crate::removal::NotRemoved;
+use crate::state::{GroupState, Life, Phase};
 
 /// How often somebody asks for it before he gives it up.
 const TRIES: u32 = 40;

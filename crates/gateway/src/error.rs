@@ -1,0 +1,105 @@
+//! Why a group's gateway does not do what it was asked: for its administration, which says so to whoever has asked, and for
+//! the program that runs it.
+
+use std::fmt;
+
+use engine::target::TargetError;
+
+/// Why a change of what all gateways serve was refused, or cannot be made now. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// The group itself refuses it.
+    #[error("{0}")]
+    Refused(Refused),
+    /// This gateway's target cannot serve it.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+}
+
+/// What kind of thing speaks against a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The group's cluster does not answer, or this gateway serves nothing yet.
+    Unavailable,
+    /// There is nothing by that name.
+    Unknown,
+    /// It is against what is there now.
+    Conflict,
+    /// A group of gateways cannot serve it.
+    Unsupported,
+}
+
+/// What speaks against a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its kind.
+    pub reason: Reason,
+    /// What is wrong.
+    pub what: String,
+    /// Which setting it is about, such as `subsystems[0].ports`.
+    pub field: Option<String>,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(field) = &self.field {
+            write!(f, "{field}: ")?;
+        }
+        write!(f, "{}", self.what)?;
+        match &self.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Refused {
+    pub(crate) fn new(reason: Reason, what: impl fmt::Display) -> Self {
+        Self { reason, what: what.to_string(), field: None, hint: None }
+    }
+
+    pub(crate) fn unavailable(what: impl fmt::Display) -> Self {
+        Self::new(Reason::Unavailable, what)
+    }
+
+    pub(crate) fn conflict(what: impl fmt::Display) -> Self {
+        Self::new(Reason::Conflict, what)
+    }
+
+    pub(crate) fn unsupported(what: impl fmt::Display) -> Self {
+        Self::new(Reason::Unsupported, what)
+    }
+
+    /// The same about this setting.
+    #[must_use]
+    pub(crate) fn about(mut self, field: impl fmt::Display) -> Self {
+        self.field = Some(field.to_string());
+        self
+    }
+
+    /// The same with what to do.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+}
+
+impl From<Refused> for GroupError {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// Why a gateway cannot run, or has ended otherwise than it should.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MemberError(String);
+
+impl MemberError {
+    pub(crate) fn new(what: impl fmt::Display) -> Self {
+        Self(what.to_string())
+    }
+}
