@@ -1,5 +1,5 @@
 //! What a gateway says twice a second: that it lives, whether hosts are at it, and what hosts that have lost another gateway
-//! want of that one. Who hears it, and what he makes of it, is not its business.
+//! want of that one. Who reads it, and what follows from it, is not its business.
 
 use engine::target::LostController;
 use nvme::cross_reset::ControllerInstance;
@@ -9,15 +9,17 @@ use uuid::Uuid;
 /// That a gateway lives: it counts on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Beat {
-    pub(crate) incarnation: u64,
+    // Gateways of a former version read it under this name.
+    #[serde(rename = "incarnation")]
+    pub(crate) epoch: u64,
     pub(crate) count: u64,
     /// Whether no host has been at it for a while. A gateway that does not know of this has hosts.
     #[serde(default)]
     pub(crate) is_deserted: bool,
-    /// Controllers of other gateways whose hosts have lost them, and wait until nothing of them takes effect any more.
+    /// Controllers of other gateways whose hosts have lost them, and wait until nothing of them can still take effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) asked: Vec<Lost>,
-    /// Its own of those that others ask for, of which nothing takes effect any more.
+    /// Its own of those that others ask for, of which nothing can still take effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) rested: Vec<Lost>,
 }
@@ -63,8 +65,7 @@ mod tests {
             host_id: Uuid::from_u128(7),
         };
         let said = Lost::from(lost.clone());
-        let beat =
-            Beat { incarnation: u64::MAX, count: 2, is_deserted: true, asked: vec![said], rested: vec![] };
+        let beat = Beat { epoch: u64::MAX, count: 2, is_deserted: true, asked: vec![said], rested: vec![] };
         let heard: Beat = serde_json::from_slice(&serde_json::to_vec(&beat).unwrap()).unwrap();
         assert_eq!(heard, beat);
         assert_eq!(LostController::from(heard.asked[0].clone()), lost);
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn who_says_less_has_hosts() {
         let heard: Beat = serde_json::from_str(r#"{"incarnation":1,"count":2}"#).unwrap();
-        assert_eq!(heard, Beat { incarnation: 1, count: 2, ..Beat::default() });
+        assert_eq!(heard, Beat { epoch: 1, count: 2, ..Beat::default() });
         assert!(!heard.is_deserted);
     }
 }

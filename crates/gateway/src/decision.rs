@@ -57,10 +57,10 @@ pub(crate) struct Decision {
 pub(crate) enum Standing {
     #[default]
     Member,
-    /// The others have given it up, or it cannot give anything away as it is: it lets go of everything, and comes back as another
-    /// incarnation, whose first act is to shut out its former connections.
+    /// The others have given it up, or it cannot give anything away as it is: it lets go of everything, and comes back in another
+    /// epoch, whose first act is to shut out its former connections.
     Expelled,
-    /// Another has its name now, or nobody: it has no place any more.
+    /// Another gateway has its name now, or it was removed: it no longer has a place.
     Replaced,
     /// It has ended in order.
     Left,
@@ -99,7 +99,7 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
         let wanted = wanted(state, view);
         decision.write = (wanted != *state).then_some(wanted);
     } else {
-        // Who cannot know whether he is still thought alive keeps what he has, and takes nothing.
+        // A gateway that cannot know whether the others still consider it alive keeps what it has, and takes nothing.
         decision.hold.retain(|number| view.held.contains(number));
         decision.fence.clear();
         decision.confirm.clear();
@@ -109,7 +109,7 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
 
 fn standing(state: &GroupState, me: &Owner) -> Standing {
     match state.gateways.get(&me.gateway) {
-        Some(record) if record.incarnation == me.incarnation => match record.life {
+        Some(record) if record.epoch == me.epoch => match record.life {
             Life::Alive => Standing::Member,
             Life::Dead => Standing::Expelled,
             Life::Left => Standing::Left,
@@ -128,7 +128,7 @@ fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> 
     }
     let home = view.peers.settled.get(&group.preferred).filter(|name| **name != view.me.gateway);
     if let Some(home) = home.filter(|name| is_found(view, name)) {
-        return incarnation_of(state, home);
+        return epoch_of(state, home);
     }
     // Without a lease it does not know where hosts are, and cannot give anything away.
     if !view.has_lease || is_found(view, &view.me.gateway) {
@@ -148,9 +148,9 @@ fn is_deserted(view: &View<'_>, name: &str) -> bool {
     if name == view.me.gateway { view.is_deserted } else { view.peers.deserted.contains(name) }
 }
 
-fn incarnation_of(state: &GroupState, name: &str) -> Option<Owner> {
+fn epoch_of(state: &GroupState, name: &str) -> Option<Owner> {
     let gateway = state.gateways.get(name).filter(|gateway| gateway.life == Life::Alive)?;
-    Some(Owner { gateway: name.to_owned(), incarnation: gateway.incarnation })
+    Some(Owner { gateway: name.to_owned(), epoch: gateway.epoch })
 }
 
 /// The state as it should be, as far as this gateway may change it.
@@ -222,7 +222,7 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
         }
         let is_well = group.preferred == view.me.gateway || view.peers.well.contains(&group.preferred);
         let is_home = is_well && is_found(view, &group.preferred);
-        let preferred = incarnation_of(wanted, &group.preferred).filter(|_| is_home);
+        let preferred = epoch_of(wanted, &group.preferred).filter(|_| is_home);
         let owner = preferred.or_else(|| heir(wanted, view));
         if let Some(group) = wanted.groups.get_mut(&number) {
             group.hand_to(owner);
@@ -239,9 +239,9 @@ fn heir(state: &GroupState, view: &View<'_>) -> Option<Owner> {
         if is_me && view.is_leaving || !is_me && !view.peers.well.contains(name) {
             continue;
         }
-        let owner = Owner { gateway: name.clone(), incarnation: gateway.incarnation };
+        let owner = Owner { gateway: name.clone(), epoch: gateway.epoch };
         candidates.push((is_deserted(view, name), state.owned(&owner).count(), !is_me, name));
     }
     candidates.sort_unstable();
-    candidates.first().and_then(|(.., name)| incarnation_of(state, name))
+    candidates.first().and_then(|(.., name)| epoch_of(state, name))
 }

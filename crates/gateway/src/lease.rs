@@ -7,7 +7,7 @@ use engine::limits::{GATEWAY_DESERTED_MS, GATEWAY_LEASE_MS, GATEWAY_LOOK_GAP_MS_
 use super::beat::Beat;
 use super::state::GroupState;
 
-/// Beats that may be missing before a gateway is not thought of as well any more, in milliseconds.
+/// Beats that may be missing before a gateway no longer counts as well, in milliseconds.
 const WELL_MS: u64 = GATEWAY_LOOK_GAP_MS_MAX;
 
 /// The gateways of a group that may serve, by how they are. All names are of those that the state says are alive.
@@ -17,7 +17,7 @@ pub(crate) struct Peers {
     pub(crate) lapsed: BTreeSet<String>,
     /// Heard of lately.
     pub(crate) well: BTreeSet<String>,
-    /// Well for so long that they can be relied on.
+    /// Well for long enough to be relied on.
     pub(crate) settled: BTreeSet<String>,
     /// Those that no host is at.
     pub(crate) deserted: BTreeSet<String>,
@@ -35,8 +35,8 @@ pub(crate) struct LeaseWatch {
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    incarnation: u64,
-    /// The last beat of that incarnation.
+    epoch: u64,
+    /// The last beat of that epoch.
     count: Option<u64>,
     /// The end of the look that saw it first.
     first_ms: u64,
@@ -47,7 +47,7 @@ struct Seen {
 }
 
 impl LeaseWatch {
-    /// Takes note of a look at the beats, which began and ended then.
+    /// Records a look at the beats, which began and ended then.
     pub(crate) fn look(
         &mut self,
         began_ms: u64,
@@ -65,13 +65,13 @@ impl LeaseWatch {
         self.looked_ms = Some(began_ms);
         self.seen.retain(|name, _| state.gateways.contains_key(name));
         for (name, gateway) in state.alive() {
-            let beat = beats.get(name).filter(|beat| beat.incarnation == gateway.incarnation);
+            let beat = beats.get(name).filter(|beat| beat.epoch == gateway.epoch);
             let count = beat.map(|beat| beat.count);
-            let known = self.seen.get(name).filter(|seen| seen.incarnation == gateway.incarnation);
+            let known = self.seen.get(name).filter(|seen| seen.epoch == gateway.epoch);
             let mut seen = match known {
                 Some(seen) if seen.count == count => *seen,
                 _ => Seen {
-                    incarnation: gateway.incarnation,
+                    epoch: gateway.epoch,
                     count,
                     first_ms: ended_ms,
                     well_since_ms: known.and_then(|seen| seen.well_since_ms),
@@ -97,8 +97,7 @@ impl LeaseWatch {
         let mut peers = Peers::default();
         let Some(looked_ms) = self.looked_ms else { return peers };
         for (name, gateway) in state.alive() {
-            let Some(seen) = self.seen.get(name).filter(|seen| seen.incarnation == gateway.incarnation)
-            else {
+            let Some(seen) = self.seen.get(name).filter(|seen| seen.epoch == gateway.epoch) else {
                 continue;
             };
             if looked_ms.saturating_sub(seen.first_ms) >= GATEWAY_LEASE_MS {
@@ -136,12 +135,12 @@ mod tests {
     impl Bed {
         fn new() -> Self {
             let mut state = GroupState::default();
-            state.register(&Owner { gateway: "a".to_owned(), incarnation: 1 }, &[]).unwrap();
+            state.register(&Owner { gateway: "a".to_owned(), epoch: 1 }, &[]).unwrap();
             Self { watch: LeaseWatch::default(), state, beats: BTreeMap::new() }
         }
 
-        fn beat(&mut self, incarnation: u64, count: u64) {
-            self.beats.insert("a".to_owned(), Beat { incarnation, count, ..Beat::default() });
+        fn beat(&mut self, epoch: u64, count: u64) {
+            self.beats.insert("a".to_owned(), Beat { epoch, count, ..Beat::default() });
         }
 
         fn look(&mut self, at_ms: u64) -> (bool, bool, bool) {
@@ -181,7 +180,7 @@ mod tests {
     fn who_has_hosts_is_visited_after_a_while_and_deserted_at_once() {
         let mut bed = Bed::new();
         let mut say = |count, is_deserted| {
-            let beat = Beat { incarnation: 1, count, is_deserted, ..Beat::default() };
+            let beat = Beat { epoch: 1, count, is_deserted, ..Beat::default() };
             bed.beats.insert("a".to_owned(), beat);
             bed.look(500 * count);
             let peers = bed.watch.peers(&bed.state);
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beat_of_another_incarnation_is_none() {
+    fn a_beat_of_another_epoch_is_none() {
         let mut bed = Bed::new();
         bed.beat(9, 1);
         bed.look(0);

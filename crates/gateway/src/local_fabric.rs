@@ -112,7 +112,7 @@ impl LocalFabric<'_> {
             for (number, namespace) in subsystem.namespaces.iter().enumerate() {
                 let field = |name: &str| field(&format!("namespaces[{number}].{name}"));
                 if !matches!(namespace.backend, BackendConfig::Rbd(_) | BackendConfig::Null { .. }) {
-                    let refused = for_one_only("a namespace that is no image").about(field("backend"));
+                    let refused = for_one_only("a namespace that is not an image").about(field("backend"));
                     return Err(refused.hint("write rbd:POOL/IMAGE"));
                 }
                 if !self.state.groups.contains_key(&namespace.ana_group) {
@@ -195,7 +195,7 @@ mod tests {
     fn state() -> GroupState {
         let mut state = GroupState::default();
         for (name, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
-            let me = Owner { gateway: name.to_owned(), incarnation: 1 };
+            let me = Owner { gateway: name.to_owned(), epoch: 1 };
             state.register(&me, &[Listener { address: address.to_owned(), service: 4420 }]).unwrap();
         }
         let namespaces = vec![

@@ -27,9 +27,9 @@ use super::store::{Store, StoreError};
 const DECIDE_INTERVAL: Duration = Duration::from_millis(200);
 /// Things that one look at the state may lead to, one after the other, before the thread looks whether it is to end.
 const ROUNDS_MAX: usize = 16;
-/// Operations of a change that may take too long before it is given up: so many seconds.
+/// How many operations of a change may take too long before it is given up, one second each.
 const LATE_MAX: usize = 10;
-/// How long the end waits for the thread that tells and hears of changes.
+/// How long the end waits for the thread that announces changes and learns of them.
 const TELLER_PATIENCE: Duration = Duration::from_millis(1_500);
 /// Numbers of ports that a gateway has for itself.
 const PORT_NUMBERS: u16 = 64;
@@ -41,7 +41,7 @@ pub struct Member {
     /// What the deciding thread waits for, until there is one.
     wake: Option<Receiver<()>>,
     threads: Vec<JoinHandle<()>>,
-    /// The thread that tells and hears of changes: Ceph's library may keep it for as long as a cluster does not answer.
+    /// The thread that announces changes and learns of them: Ceph's library may keep it for as long as a cluster does not answer.
     teller: Option<JoinHandle<()>>,
 }
 
@@ -80,7 +80,7 @@ impl Member {
         }
     }
 
-    /// Takes note of each new connection to a cluster in the group's state, before it is used.
+    /// Records each new connection to a cluster in the group's state, before it is used.
     pub fn before_use(&self) -> BeforeUse {
         let membership: Weak<Membership> = Arc::downgrade(&self.membership);
         BeforeUse(Arc::new(move |cluster| {
@@ -91,12 +91,12 @@ impl Member {
         }))
     }
 
-    /// What tells its controllers from those of other gateways, and of its own former incarnations.
+    /// What tells its controllers from those of other gateways, and from its own of former epochs.
     pub fn tag(&self) -> u32 {
         self.membership.tag()
     }
 
-    /// Takes hosts' wishes to know when nothing of another gateway's controllers takes effect any more.
+    /// Takes hosts' requests to be told when nothing of another gateway's controllers can still take effect.
     pub fn peer_resets(&self) -> PeerResets {
         let membership: Weak<Membership> = Arc::downgrade(&self.membership);
         PeerResets(Arc::new(move |reset| match membership.upgrade() {
@@ -171,7 +171,8 @@ impl Member {
             work(membership);
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
-        self.threads.push(thread.map_err(|error| MemberError::new(format!("no thread to be had: {error}")))?);
+        self.threads
+            .push(thread.map_err(|error| MemberError::new(format!("cannot start a thread: {error}")))?);
         Ok(())
     }
 }
@@ -196,7 +197,7 @@ fn wait_for_namesake(
             return Ok(());
         };
         let beats = store.beats().map_err(|error| failed(&error))?;
-        let beat = beats.get(name).cloned().filter(|beat| beat.incarnation == namesake.incarnation);
+        let beat = beats.get(name).cloned().filter(|beat| beat.epoch == namesake.epoch);
         if heard.is_some_and(|heard| heard != beat) {
             return Err(failed(&format!(
                 "a gateway {name} is running; end it, or name this one otherwise with --gateway-name"
@@ -210,8 +211,8 @@ fn wait_for_namesake(
     }
 }
 
-/// Writes a gateway of this name into the group's state, as an incarnation of its own. With it come who it is and its number:
-/// none for one that comes back `as_number` and does not have that number any more, since it was removed meanwhile.
+/// Writes a gateway of this name into the group's state, in an epoch of its own. With it come who it is and its number:
+/// none for one that comes back `as_number` and no longer has that number, since it was removed meanwhile.
 pub(super) fn register(
     store: &Store,
     name: &str,
@@ -229,7 +230,7 @@ pub(super) fn register(
             return Ok(Update::Done(Some((me.clone(), number))));
         }
         // Others may have given it up since, and told hosts that it is at rest: then it must be another.
-        let me = Owner { gateway: name.to_owned(), incarnation: incarnation() };
+        let me = Owner { gateway: name.to_owned(), epoch: epoch() };
         let number = state.register(&me, listeners).map_err(|_| StoreError::Full)?;
         tried.push(me.clone());
         Ok(Update::Write(Some((me, number))))
@@ -273,8 +274,8 @@ pub(super) fn update<T>(
     Err(StoreError::Damaged("others change it all the time".to_owned()))
 }
 
-/// A number that no other incarnation has.
-fn incarnation() -> u64 {
+/// A number that no other epoch has.
+fn epoch() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().0
 }
 
@@ -300,7 +301,7 @@ fn beat(membership: &Arc<Membership>, bell: &Receiver<()>) {
     }
 }
 
-/// Tells others of changes, and sees to it that this gateway hears of theirs, until it is to end.
+/// Announces changes to the others, and sees to it that this gateway learns of theirs, until it is to end.
 fn tell_others(membership: &Arc<Membership>, bell: &Receiver<()>) {
     while !membership.has_ended() {
         membership.keep_watching();

@@ -52,10 +52,10 @@ pub struct Membership {
     target: OnceLock<Arc<Target>>,
     peer_resets: PeerResets,
     passed_resets: PassedResets,
-    /// Whether others have to hear of something with a beat at once.
+    /// Whether others must be notified of something with a beat at once.
     is_beat_due: Arc<AtomicBool>,
     pub(super) is_pruning: AtomicBool,
-    /// Whether its target still has controllers of a former incarnation.
+    /// Whether its target still has controllers of a former epoch.
     is_beginning: AtomicBool,
     bells: Option<Bells>,
     is_leaving: AtomicBool,
@@ -114,7 +114,7 @@ impl Membership {
 
     /// What its controllers are told by.
     pub(super) fn tag(&self) -> u32 {
-        tag(self.seen().me.incarnation)
+        tag(self.seen().me.epoch)
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -173,14 +173,14 @@ impl Membership {
         let (name, beat) = {
             let mut seen = self.seen();
             seen.count += 1;
-            let (incarnation, count) = (seen.me.incarnation, seen.count);
+            let (epoch, count) = (seen.me.epoch, seen.count);
             let is_deserted = seen.visits.is_told(began_ms);
-            (seen.me.gateway.clone(), Beat { incarnation, count, is_deserted, asked, rested })
+            (seen.me.gateway.clone(), Beat { epoch, count, is_deserted, asked, rested })
         };
         match self.store.beat(&name, &beat) {
             Ok(()) => {
                 let mut seen = self.seen();
-                if seen.me.incarnation == beat.incarnation {
+                if seen.me.epoch == beat.epoch {
                     seen.beaten_ms = Some(began_ms);
                 }
             }
@@ -188,7 +188,7 @@ impl Membership {
         }
     }
 
-    /// Reaches the group's cluster by another connection when it does not by this one, and hears of others' changes from now
+    /// Reaches the group's cluster by another connection when it does not by this one, and learns of others' changes from now
     /// on, if it does not already.
     pub(super) fn keep_watching(&self) {
         if let Err(error) = self.store.keep_connected() {
@@ -223,7 +223,7 @@ impl Membership {
         }
     }
 
-    /// Takes a host's wish to know when nothing of a controller of another gateway takes effect any more; `false` when there
+    /// Takes a host's request to be told when nothing of another gateway's controller can still take effect; `false` when there
     /// are too many.
     pub(super) fn take_reset(&self, reset: PeerReset) -> bool {
         let is_taken = self.peer_resets.take(reset, self.now_ms());
@@ -242,7 +242,7 @@ impl Membership {
                 is_beat_due.store(true, Ordering::Release);
                 let _ = look.try_send(());
             };
-            // One that another gateway has made, or a former incarnation, is not this one's to tell of.
+            // Of one that another gateway has made, or a former epoch, this one says nothing.
             if target.reset_for_peer(&lost.into(), told) {
                 self.seen().visits.lose();
                 self.wake();
@@ -256,7 +256,7 @@ impl Membership {
         self.ring(|bells| &bells.look);
     }
 
-    /// Whether a beat is due before its time, which it is not any more then.
+    /// Whether a beat is due before its time; asking makes it not due.
     pub(super) fn takes_due_beat(&self) -> bool {
         self.is_beat_due.swap(false, Ordering::AcqRel)
     }
@@ -266,7 +266,7 @@ impl Membership {
         self.ring(|bells| &bells.tell);
     }
 
-    /// Answers those who wait to know when another gateway can do nothing any more.
+    /// Answers those who wait until another gateway can no longer do anything.
     pub(super) fn answer_resets(&self) {
         let seen = self.seen();
         let known = (&seen.state, &seen.rested);
@@ -408,7 +408,7 @@ impl Membership {
         }
     }
 
-    /// Begins again as another incarnation, after the others have given this one up, its hosts were told to try elsewhere, or it
+    /// Begins again in another epoch, after the others have given this one up, its hosts were told to try elsewhere, or it
     /// has commands that may be carried out late.
     fn come_back(self: &Arc<Self>, serving: &mut Serving, target: &Arc<Target>) -> Progress {
         if self.is_leaving.load(Ordering::Acquire) {
@@ -449,7 +449,7 @@ impl Membership {
         }
     }
 
-    /// Ends the controllers of the former incarnation, of which others tell hosts that they are at rest: a write that comes
+    /// Ends the controllers of the former epoch, which others report to hosts as at rest: a write that comes
     /// late, or was held back, must find no image again. Nothing is served before.
     fn begin_anew(self: &Arc<Self>, target: &Target) {
         self.is_beginning.store(true, Ordering::Release);
@@ -462,7 +462,7 @@ impl Membership {
         });
     }
 
-    /// Takes note of a new connection to a cluster; an error says why it must not be used.
+    /// Records a new connection to a cluster; an error says why it must not be used.
     pub(super) fn add_connection(&self, address: &str) -> Result<(), String> {
         let me = self.seen().me.clone();
         let updated = update(&self.store, |state| {
@@ -499,8 +499,8 @@ impl Membership {
         LocalFabric { left_out: &everything, ..serving.view(&seen.state, &seen.me.gateway, &ports) }.build()
     }
 
-    /// Takes over what others have changed by now, so that who changes something through one gateway after another finds
-    /// what he has done.
+    /// Takes over what others have changed by now, so that a client that changes something through one gateway after another
+    /// finds what it has done.
     pub fn catch_up(&self) {
         // Without an answer what is known is worked with; a change of something older is refused when it is written.
         self.read_again();

@@ -97,7 +97,7 @@ pub(super) struct World {
     store: GroupState,
     beats: BTreeMap<String, Beat>,
     blocklist: BTreeSet<String>,
-    /// By the gateways' names. Incarnations tell which events are a process's that is there no more.
+    /// By the gateways' names. Epochs tell which events belong to a process that has ended.
     processes: BTreeMap<String, Process>,
     ghosts: Vec<Ghost>,
     /// The gateways that are running or may be started.
@@ -105,8 +105,8 @@ pub(super) struct World {
     named: u64,
     /// The gateways that hosts reach.
     reached: BTreeSet<String>,
-    incarnations: u64,
-    /// Those that somebody has told a host of that they can do nothing any more.
+    epochs: u64,
+    /// Those that a host was told can no longer do anything.
     rested: BTreeSet<Owner>,
     /// Chances of losses and faults end with this.
     is_quiet: bool,
@@ -139,7 +139,7 @@ impl World {
             names: (0..count).map(|number| format!("g{number}")).collect(),
             named: count,
             reached: (0..count).map(|number| format!("g{number}")).collect(),
-            incarnations: 0,
+            epochs: 0,
             rested: BTreeSet::new(),
             is_quiet: false,
             wrong: None,
@@ -248,8 +248,8 @@ impl World {
         });
     }
 
-    /// Asks the store for something, which happens whether or not who asks still lives, unless it is lost; and tells him,
-    /// unless that is lost.
+    /// Asks the store for something, which happens whether or not who asks still lives, unless it is lost; and sends the
+    /// answer, unless that is lost.
     fn ask<T: 'static>(
         &mut self,
         who: Owner,
@@ -281,8 +281,8 @@ impl World {
 
     fn start(&mut self, name: &str) {
         // What tells controllers apart is the upper half.
-        self.incarnations += 1 << 32;
-        let me = Owner { gateway: name.to_owned(), incarnation: self.incarnations };
+        self.epochs += 1 << 32;
+        let me = Owner { gateway: name.to_owned(), epoch: self.epochs };
         let process = Process {
             me: me.clone(),
             watch: LeaseWatch::default(),
@@ -310,8 +310,8 @@ impl World {
     fn register(&mut self, me: Owner) {
         let again = me.clone();
         let act = move |world: &mut Self| {
-            let known = world.store.gateways.get(&me.gateway).map(|gateway| gateway.incarnation);
-            if known != Some(me.incarnation) {
+            let known = world.store.gateways.get(&me.gateway).map(|gateway| gateway.epoch);
+            if known != Some(me.epoch) {
                 let mut state = world.store.clone();
                 let number = state.register(&me, &[]).expect("few gateways");
                 add_namespaces(&mut state, u32::from(number));
@@ -331,14 +331,14 @@ impl World {
         });
     }
 
-    /// Beats and looks, for ever.
+    /// Beats and looks, forever.
     fn beat(&mut self, name: &str) {
         let process = self.processes.get_mut(name).expect("it beats");
         process.count += 1;
         let (me, began_ms) = (process.me.clone(), self.now_ms);
         let is_deserted = process.visits.is_told(self.now_ms);
-        let (incarnation, count) = (me.incarnation, process.count);
-        let beat = Beat { incarnation, count, is_deserted, ..Beat::default() };
+        let (epoch, count) = (me.epoch, process.count);
+        let beat = Beat { epoch, count, is_deserted, ..Beat::default() };
         let of = me.clone();
         let act = move |world: &mut Self| {
             world.beats.insert(of.gateway, beat);
@@ -377,18 +377,18 @@ impl World {
     fn somebody(&mut self) -> Option<(Owner, u16)> {
         let name = self.names[self.chance.below(self.names.len() as u64) as usize].clone();
         let gateway = self.store.gateways.get(&name)?;
-        let owner = Owner { gateway: name, incarnation: gateway.incarnation };
+        let owner = Owner { gateway: name, epoch: gateway.epoch };
         Some((owner, gateway.number))
     }
 
-    /// A gateway answers a host that has lost another one, or itself in a former incarnation.
+    /// A gateway answers a host that has lost another one, or itself in a former epoch.
     fn tell_of_rest(&mut self, name: &str, lost: Option<(Owner, u16)>) {
         let Some((owner, number)) = lost else { return };
         let process = &self.processes[name];
         let controller = ControllerInstance {
             controller_id: (number - 1) * GATEWAY_CONTROLLERS + 1,
             uniquifier: 1,
-            random_number: u64::from(tag(owner.incarnation)) << 32 | 1,
+            random_number: u64::from(tag(owner.epoch)) << 32 | 1,
         };
         let fenced = match self.flaw {
             Flaw::RestBeforeFence => {
@@ -401,7 +401,7 @@ impl World {
         }
     }
 
-    /// Decides and does, for ever.
+    /// Decides and does, forever.
     fn think(&mut self, name: &str) {
         let process = self.processes.get_mut(name).expect("it thinks");
         process.visits.note(self.reached.contains(name), self.now_ms);

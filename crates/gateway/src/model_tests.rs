@@ -1,5 +1,5 @@
 //! Gateways in made-up worlds full of faults: whatever happens, never two can write to one namespace, and when
-//! nothing happens any more, each serves its own.
+//! nothing more happens, each serves its own.
 
 use super::model::{Flaw, World};
 

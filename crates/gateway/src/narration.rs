@@ -6,8 +6,8 @@ use super::state::{GroupState, Life};
 pub(super) fn narrate(before: &GroupState, after: &GroupState) {
     for (name, gateway) in &after.gateways {
         let known = before.gateways.get(name);
-        let was = known.map(|known| (known.life, known.incarnation));
-        if was == Some((gateway.life, gateway.incarnation)) {
+        let was = known.map(|known| (known.life, known.epoch));
+        if was == Some((gateway.life, gateway.epoch)) {
             continue;
         }
         match gateway.life {

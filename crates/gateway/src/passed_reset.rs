@@ -1,5 +1,5 @@
 //! What other gateways ask of this one for hosts that have lost it: resets of its own controllers, each begun once, and
-//! whether it has ended. Who asks, and how he hears of it, is not its business.
+//! whether it has ended. Who asks, and how the answer gets there, is not its business.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,12 @@ use super::beat::Lost;
 /// The resets that others ask for.
 #[derive(Debug, Default)]
 pub(crate) struct PassedResets {
-    /// With whether nothing of the controller can take effect any more. One that is none of this gateway's stays without.
+    /// With whether nothing of the controller can still take effect. One that is none of this gateway's stays without.
     known: Mutex<BTreeMap<Lost, Arc<AtomicBool>>>,
 }
 
 impl PassedResets {
-    /// Takes note of all that others ask for now, and forgets what they did before. What is new, with what has to be set when
+    /// Records all that others ask for now, and forgets what they did before. What is new, with what has to be set when
     /// it is done.
     pub(crate) fn hear(&self, asked: &BTreeSet<Lost>) -> Vec<(Lost, Arc<AtomicBool>)> {
         let mut known = self.lock();
@@ -28,7 +28,7 @@ impl PassedResets {
         new
     }
 
-    /// Those of which nothing can take effect any more.
+    /// Those of which nothing can still take effect.
     pub(crate) fn rested(&self) -> Vec<Lost> {
         let known = self.lock();
         let rested = known.iter().filter(|(_, is_at_rest)| is_at_rest.load(Ordering::Acquire));
@@ -67,7 +67,7 @@ mod tests {
         new[1].1.store(true, Ordering::Release);
         assert_eq!(resets.rested(), [new[1].0.clone()]);
         assert!(resets.hear(&BTreeSet::from([lost(1)])).is_empty());
-        assert!(resets.rested().is_empty(), "nobody asks for it any more");
+        assert!(resets.rested().is_empty(), "nobody asks for it now");
         assert_eq!(resets.hear(&both).len(), 1, "it is begun again");
     }
 }

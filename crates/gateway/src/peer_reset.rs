@@ -1,4 +1,4 @@
-//! Hosts' wishes to know when a gateway that they have lost can do nothing any more (Cross-Controller Reset, TP8028): when
+//! Hosts' requests to be told when a gateway that they have lost can no longer do anything (Cross-Controller Reset, TP8028): when
 //! that is so by the group's state, and who waits for it. It reads no state, and ends no gateway.
 
 use std::collections::BTreeSet;
@@ -13,10 +13,10 @@ use nvme::cross_reset::ControllerInstance;
 use super::beat::Lost;
 use super::state::{GroupState, Life};
 
-/// What tells the controllers of an incarnation from those of all others: half of their random numbers. Two incarnations
-/// may have the same by chance; then a former one is taken for the present one, and its hosts wait longer.
-pub(crate) fn tag(incarnation: u64) -> u32 {
-    ((incarnation >> 32) as u32).max(1)
+/// What tells the controllers of an epoch from those of all others: half of their random numbers. Two epochs may happen to
+/// have the same one; then a former one is taken for the present one, and its hosts wait longer.
+pub(crate) fn tag(epoch: u64) -> u32 {
+    ((epoch >> 32) as u32).max(1)
 }
 
 /// Whether a controller of a gateway can do anything yet.
@@ -25,26 +25,26 @@ pub(crate) enum Rest {
     /// Nothing of it takes effect after anything that is done from now on.
     Complete,
     NotYet,
-    /// It is no gateway's of this group.
+    /// It does not belong to a gateway of this group.
     Unknown,
 }
 
 /// Whether this controller can do anything yet, by a state that was read after it was asked for, for a gateway that has put
 /// the connections `fenced` on the blocklist itself.
 ///
-/// An incarnation is in the state before it has a controller, and its successor ends those it left before it serves. So who
+/// An epoch is in the state before it has a controller, and its successor ends those it left before it serves. So who
 /// is not in the state as it is now writes by its former connections alone, and what was to be fenced of these is in the
 /// fence of a load-balancing group until it is.
 ///
 /// Nothing is said of a number that no gateway has. That of a gateway that was removed is at rest, since it was fenced before;
 /// but so would be said of identifiers that are none of this group's. When another gateway has the number, the removed one
-/// is a former incarnation like any other.
+/// is in a former epoch like any other.
 pub(crate) fn rest(state: &GroupState, fenced: &BTreeSet<String>, controller: &ControllerInstance) -> Rest {
     let number = controller.controller_id.saturating_sub(1) / GATEWAY_CONTROLLERS + 1;
     let Some(gateway) = state.gateways.values().find(|gateway| gateway.number == number) else {
         return Rest::Unknown;
     };
-    let is_present = tag(gateway.incarnation) == (controller.random_number >> 32) as u32;
+    let is_present = tag(gateway.epoch) == (controller.random_number >> 32) as u32;
     let mut unfenced = state.groups.values().flat_map(|group| &group.fence);
     if is_present && gateway.life == Life::Alive || unfenced.any(|address| !fenced.contains(address)) {
         Rest::NotYet
@@ -133,15 +133,15 @@ mod tests {
     const FIRST: u64 = 0x11 << 32;
     const SECOND: u64 = 0x22 << 32;
 
-    fn owner(gateway: &str, incarnation: u64) -> Owner {
-        Owner { gateway: gateway.to_owned(), incarnation }
+    fn owner(gateway: &str, epoch: u64) -> Owner {
+        Owner { gateway: gateway.to_owned(), epoch }
     }
 
-    fn controller(number: u16, incarnation: u64) -> ControllerInstance {
+    fn controller(number: u16, epoch: u64) -> ControllerInstance {
         ControllerInstance {
             controller_id: (number - 1) * GATEWAY_CONTROLLERS + 5,
             uniquifier: 1,
-            random_number: u64::from(tag(incarnation)) << 32 | 77,
+            random_number: u64::from(tag(epoch)) << 32 | 77,
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_former_incarnation_is_not_the_present_one() {
+    fn a_former_epoch_is_not_the_present_one() {
         let mut state = after_a_takeover();
         let fenced = BTreeSet::from(["x".to_owned()]);
         assert_eq!(state.register(&owner("a", SECOND), &[]), Ok(1));

@@ -42,7 +42,7 @@ impl Membership {
             let addresses: BTreeSet<String> = seen.state.addresses(&seen.me).iter().cloned().collect();
             (seen.me.clone(), addresses)
         };
-        // It waits for whoever is opening an image: his connection is either among these then, or was not noted before.
+        // It waits until open requests have ended: their connection is either among these then, or was not noted before.
         for open in target.cluster_addresses().map_err(|error| error.to_string())? {
             closed.remove(&open);
         }

@@ -151,8 +151,8 @@ mod tests {
     use super::super::state::Owner;
     use super::*;
 
-    fn owner(gateway: &str, incarnation: u64) -> Owner {
-        Owner { gateway: gateway.to_owned(), incarnation }
+    fn owner(gateway: &str, epoch: u64) -> Owner {
+        Owner { gateway: gateway.to_owned(), epoch }
     }
 
     /// Gateways a, b and c, each of which serves its own, and namespaces in these groups.

@@ -26,7 +26,7 @@ pub(super) struct Seen {
     pub(super) confirmed: BTreeSet<String>,
     pub(super) is_fencing: bool,
     pub(super) visits: Visits,
-    /// How many operations had taken too long when this incarnation began.
+    /// How many operations had taken too long when this epoch began.
     pub(super) late_before: u64,
     /// What other gateways say of their controllers.
     pub(super) rested: BTreeSet<Lost>,
@@ -51,12 +51,12 @@ impl Seen {
     }
 
     pub(super) fn has_lease(&self, now_ms: u64) -> bool {
-        // Who was stopped beats first and looks then: before that he does not know what has become of him.
+        // A gateway that was stopped beats first and looks then: before that it does not know what has become of it.
         let times = [self.beaten_ms, self.watch.looked_ms()];
         times.iter().all(|time| time.is_some_and(|at_ms| now_ms < at_ms + GATEWAY_LEASE_MS))
     }
 
-    /// Whether the others take this incarnation for one that may serve.
+    /// Whether the others consider this epoch as one that may serve.
     pub(super) fn is_alive(&self) -> bool {
         self.state.is_alive(&self.me)
     }
@@ -69,7 +69,7 @@ impl Seen {
         }
     }
 
-    /// Takes note of others' beats, by a look that began and ended then. Which controllers they ask others for.
+    /// Records others' beats, by a look that began and ended then. Which controllers they ask others for.
     pub(super) fn hear(
         &mut self,
         (began_ms, ended_ms): (u64, u64),
@@ -80,7 +80,7 @@ impl Seen {
         let mut asked = BTreeSet::new();
         for (name, beat) in beats.iter().filter(|(name, _)| **name != self.me.gateway) {
             let gateway = self.state.gateways.get(name);
-            if gateway.is_some_and(|gateway| gateway.incarnation == beat.incarnation) {
+            if gateway.is_some_and(|gateway| gateway.epoch == beat.epoch) {
                 self.rested.extend(beat.rested.iter().cloned());
                 asked.extend(beat.asked.iter().cloned());
             }

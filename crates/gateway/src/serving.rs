@@ -14,7 +14,7 @@ use super::state::GroupState;
 /// What could not be opened is tried again after so long, in milliseconds: a cluster that is not there may keep the gateway
 /// from all else for as long as connecting may take.
 const TRY_AGAIN_MS: u64 = 60_000;
-/// A namespace that is there and cannot be taken over keeps its load-balancing group from being served for so long, in
+/// A namespace that is there and cannot be taken over keeps its load-balancing group from being served for this time, in
 /// milliseconds. Then the others are served without it, which its hosts see as its end.
 const LEAVE_OUT_MS: u64 = 60_000;
 
@@ -67,7 +67,7 @@ impl Serving {
     /// for the cluster, and connections that are shut out have none.
     pub(super) fn close(&mut self, target: &Target) {
         if let Err(error) = target.apply(&inaccessible(target.config(), &BTreeSet::new())) {
-            tracing::error!(%error, "what this gateway must not serve any more cannot be closed");
+            tracing::error!(%error, "cannot close what this gateway must no longer serve");
         }
         self.hold.clear();
         self.open.clear();

@@ -28,7 +28,7 @@ impl FromStr for GroupSpec {
         let (pool, namespace, group) = match place[..] {
             [pool, group] => (pool, "", group),
             [pool, namespace, group] if !namespace.is_empty() => (pool, namespace, group),
-            _ => return Err(format!("`{text}` is no group of gateways: write POOL[/NAMESPACE]/GROUP")),
+            _ => return Err(format!("`{text}` is not a group of gateways: write POOL[/NAMESPACE]/GROUP")),
         };
         if pool.is_empty() {
             return Err(format!("`{text}` names no pool: write POOL[/NAMESPACE]/GROUP"));

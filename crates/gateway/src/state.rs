@@ -38,9 +38,11 @@ pub(crate) struct Gateway {
     /// From 1 on: it says which identifiers its controllers have, and which load-balancing group it is preferred for.
     pub(crate) number: u16,
     /// Which run of it this is, and after which loss of its lease.
-    pub(crate) incarnation: u64,
+    // Groups that are there have it under this name.
+    #[serde(rename = "incarnation")]
+    pub(crate) epoch: u64,
     pub(crate) life: Life,
-    /// The addresses of the connections that its images have used in this incarnation, by which it is put on the blocklist: at
+    /// The addresses of the connections that its images have used in this epoch, by which it is put on the blocklist: at
     /// most `GATEWAY_CONNECTIONS_MAX`.
     ///
     /// That of a connection that was closed stays until it is on the blocklist: what it sent may lie in an OSD yet. A command
@@ -57,7 +59,7 @@ pub(crate) struct Gateway {
 pub enum Life {
     /// It may.
     Alive,
-    /// The others have given it up; it has to come back as another incarnation.
+    /// The others have given it up; it has to come back in another epoch.
     Dead,
     /// It has ended in order.
     Left,
@@ -88,12 +90,14 @@ pub(crate) struct LoadBalancingGroup {
     pub(crate) fence: Vec<String>,
 }
 
-/// A gateway in one of its incarnations.
+/// A gateway in one of its epochs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Owner {
     pub(crate) gateway: String,
-    pub(crate) incarnation: u64,
+    // Groups that are there have it under this name.
+    #[serde(rename = "incarnation")]
+    pub(crate) epoch: u64,
 }
 
 /// How far a load-balancing group's owner has come.
@@ -126,7 +130,7 @@ impl GroupState {
             ));
         }
         let mut state = Self {
-            version: version_in(pairs).ok_or("it has no version, or one that is no number")?,
+            version: version_in(pairs).ok_or("it has no version, or one that is not a number")?,
             config: parsed(CONFIG_KEY, pairs.get(CONFIG_KEY).ok_or("it has no configuration")?)?,
             ..Self::default()
         };
@@ -136,7 +140,7 @@ impl GroupState {
             if let Some(name) = key.strip_prefix(GATEWAY_PREFIX) {
                 state.gateways.insert(name.to_owned(), parsed(key, value)?);
             } else if let Some(number) = key.strip_prefix(GROUP_PREFIX) {
-                let number = number.parse().map_err(|_| format!("{key} is no load-balancing group"))?;
+                let number = number.parse().map_err(|_| format!("{key} is not a load-balancing group"))?;
                 state.groups.insert(number, parsed(key, value)?);
             }
         }
@@ -170,11 +174,11 @@ impl GroupState {
         pairs
     }
 
-    /// Whether this is a gateway that may serve, in this incarnation.
+    /// Whether this is a gateway that may serve, in this epoch.
     pub(crate) fn is_alive(&self, owner: &Owner) -> bool {
         self.gateways
             .get(&owner.gateway)
-            .is_some_and(|gateway| gateway.life == Life::Alive && gateway.incarnation == owner.incarnation)
+            .is_some_and(|gateway| gateway.life == Life::Alive && gateway.epoch == owner.epoch)
     }
 
     /// The gateways that may serve.
@@ -194,7 +198,7 @@ impl GroupState {
         owned.map(|(number, _)| *number)
     }
 
-    /// Makes this gateway one of the group, or one of it again. What its former incarnation has served, and nobody has
+    /// Makes this gateway one of the group, or one of it again. What its former epoch has served, and nobody has
     /// taken, is its own, behind a fence.
     pub(crate) fn register(&mut self, me: &Owner, listeners: &[Listener]) -> Result<u16, GroupFull> {
         self.bury(&me.gateway, |_, _| Some(me.clone()));
@@ -209,7 +213,7 @@ impl GroupState {
         };
         let gateway = Gateway {
             number,
-            incarnation: me.incarnation,
+            epoch: me.epoch,
             life: Life::Alive,
             addresses: Vec::new(),
             listeners: listeners.to_vec(),
@@ -224,14 +228,14 @@ impl GroupState {
         Ok(number)
     }
 
-    /// Gives a gateway up: it may not serve any more, and what it has served gets another owner, behind a fence.
+    /// Gives a gateway up: it may no longer serve, and what it has served gets another owner, behind a fence.
     pub(crate) fn bury(&mut self, name: &str, mut heir: impl FnMut(&Self, u32) -> Option<Owner>) {
         let Some(dead) = self.gateways.get_mut(name).filter(|gateway| gateway.life == Life::Alive) else {
             return;
         };
         dead.life = Life::Dead;
         let addresses = std::mem::take(&mut dead.addresses);
-        let dead = Owner { gateway: name.to_owned(), incarnation: dead.incarnation };
+        let dead = Owner { gateway: name.to_owned(), epoch: dead.epoch };
         for number in self.owned(&dead).collect::<Vec<_>>() {
             let owner = heir(self, number);
             let Some(group) = self.groups.get_mut(&number) else { continue };
@@ -265,7 +269,7 @@ impl GroupState {
         self.addresses(me).len() < count
     }
 
-    /// Takes note of a new connection of this gateway's; `false` when it may not serve.
+    /// Records a new connection of this gateway's; `false` when it may not serve.
     #[must_use]
     pub(crate) fn add_address(&mut self, me: &Owner, address: &str) -> bool {
         if !self.is_alive(me) {
@@ -302,8 +306,8 @@ fn parsed<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {
 mod tests {
     use super::*;
 
-    fn owner(gateway: &str, incarnation: u64) -> Owner {
-        Owner { gateway: gateway.to_owned(), incarnation }
+    fn owner(gateway: &str, epoch: u64) -> Owner {
+        Owner { gateway: gateway.to_owned(), epoch }
     }
 
     #[test]
@@ -363,7 +367,7 @@ mod tests {
         assert_eq!(state.register(&owner("a", 1), &[]), Ok(1));
         assert!(state.add_address(&owner("a", 1), "x"));
         assert_eq!(state.register(&owner("a", 2), &[]), Ok(1));
-        assert!(!state.add_address(&owner("a", 1), "y"), "the former incarnation may do nothing any more");
+        assert!(!state.add_address(&owner("a", 1), "y"), "the former epoch may no longer do anything");
         let group = &state.groups[&1];
         assert_eq!(
             (&group.owner, &group.fence, group.state),
@@ -382,7 +386,7 @@ mod tests {
         assert!(state.has_all_connections(&me));
         let me = owner("a", 2);
         assert_eq!(state.register(&me, &[]), Ok(1));
-        assert!(!state.has_all_connections(&me), "another incarnation begins anew");
+        assert!(!state.has_all_connections(&me), "another epoch begins anew");
     }
 
     #[test]

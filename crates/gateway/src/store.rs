@@ -32,7 +32,7 @@ pub(crate) enum StoreError {
     Ceph(CephError),
     /// What is there is not what gateways write.
     Damaged(String),
-    /// There is nothing any more where there was.
+    /// It was there, and is gone.
     Gone(String),
     /// There are as many gateways as there can be.
     Full,
@@ -45,7 +45,7 @@ impl std::fmt::Display for StoreError {
         match self {
             Self::Ceph(error) => error.fmt(f),
             Self::Damaged(what) => write!(f, "the gateways' group cannot be read: {what}"),
-            Self::Gone(name) => write!(f, "the gateways' group {name} is not there any more"),
+            Self::Gone(name) => write!(f, "the gateways' group {name} no longer exists"),
             Self::Full => write!(
                 f,
                 "the group has {GATEWAYS_MAX} gateways and can have no more; `selvedge gateways remove NAME` takes out one that is gone"
@@ -158,7 +158,7 @@ impl Store {
         Ok(())
     }
 
-    /// The last beats of all gateways. What is no beat is none.
+    /// The last beats of all gateways. What is not a beat is left out.
     pub(crate) fn beats(&self) -> Result<BTreeMap<String, Beat>, StoreError> {
         let pairs = self.look_after(self.connection().beats.pairs(""))?.unwrap_or_default();
         let beats = pairs.into_iter().filter_map(|(name, value)| {
@@ -184,7 +184,7 @@ impl Store {
         ))
     }
 
-    /// Puts these connections on the blocklist for so many seconds, and waits until this one works by a map that has them.
+    /// Puts these connections on the blocklist for this number of seconds, and waits until this one works by a map that has them.
     pub(crate) fn fence(&self, addresses: &BTreeSet<String>, seconds: u32) -> Result<(), StoreError> {
         let connection = self.connection();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();

@@ -16,7 +16,7 @@ pub(crate) struct Visits {
 }
 
 impl Visits {
-    /// Takes note of whether hosts are there now. Whether others have to hear of it at once.
+    /// Records whether hosts are there now. Whether others must be notified at once.
     pub(crate) fn note(&mut self, has_hosts: bool, now_ms: u64) -> bool {
         let was_told = self.is_told(now_ms);
         if has_hosts {
@@ -28,12 +28,12 @@ impl Visits {
         was_told != self.is_told(now_ms)
     }
 
-    /// Takes note that a host has lost this gateway, and says so elsewhere.
+    /// Records that a host has lost this gateway, and says so elsewhere.
     pub(crate) const fn lose(&mut self) {
         self.is_lost = true;
     }
 
-    /// Whether nobody has been there for so long that somebody else should serve.
+    /// Whether hosts have been away long enough that another gateway should serve.
     pub(crate) fn is_deserted(&self, now_ms: u64) -> bool {
         self.is_alone_for(GATEWAY_DESERTED_MS, now_ms)
     }

@@ -1,4 +1,4 @@
-//! What has to be so in a made-up world of gateways: after each event, and when nothing happens any more. It changes nothing
+//! What has to be so in a made-up world of gateways: after each event, and when nothing more happens. It changes nothing
 //! of it.
 
 use std::collections::BTreeSet;

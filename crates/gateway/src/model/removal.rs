@@ -4,7 +4,7 @@ use super::{Flaw, World};
 use crate::removal::NotRemoved;
 use crate::state::{GroupState, Life, Phase};
 
-/// How often somebody asks for it before he gives it up.
+/// How often an operator asks for it before giving up.
 const TRIES: u32 = 40;
 
 impl World {
