@@ -65,7 +65,7 @@ fn follow(interval: Duration, served: &dyn Fn() -> FabricConfig, stopped: &Recei
             responder = notice.as_ref().and_then(|notice| match Responder::start(notice) {
                 Ok(responder) => Some(responder),
                 Err(error) => {
-                    tracing::warn!(%error, "hosts are not told of the discovery service by multicast DNS");
+                    tracing::warn!(%error, "multicast DNS announcement of the discovery service is disabled");
                     None
                 }
             });
@@ -109,7 +109,7 @@ impl Notice {
     }
 
     /// Where it is told: on the interfaces that have the addresses listened on. A target that listens on all addresses
-    /// of the machine is told of on all networks, and to the machine itself only if nothing else is listened on.
+    /// of the machine is announced on all networks, and to the machine itself only if nothing else is listened on.
     fn interfaces(&self) -> Vec<(IfKind, bool)> {
         let mut kinds = vec![(IfKind::All, false)];
         for address in &self.addresses {

@@ -1,6 +1,6 @@
 //! The connections to Ceph clusters that this target has for its images, kept in the state directory, so that the next one
-//! to have the directory can put those of a target that was killed on their clusters' blocklists: then its images are to be
-//! had at once, and not only when the cluster has missed it. When images are opened is not decided here.
+//! to have the directory can put those of a target that was killed on their clusters' blocklists: then its images are available
+//! at once, and not only when the cluster has missed it. When images are opened is not decided here.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,7 +21,7 @@ const VERSION: u32 = 1;
 const NAME: &str = "ceph-connections.json";
 /// Bytes of an identifier, a user's name or an address, of each more than any has.
 const TEXT_BYTES_MAX: usize = 256;
-/// Bytes of a file that is read: so many connections with the longest texts and what stands around them.
+/// Bytes of a file that is read: this number of connections with the longest texts and what stands around them.
 const FILE_BYTES_MAX: u64 = (CEPH_CONNECTIONS_KEPT_MAX * (3 * TEXT_BYTES_MAX + 256)) as u64;
 
 /// A directory that stays this process' until that has ended, since it has connections.
@@ -111,7 +111,7 @@ impl ClusterConnections {
             let path = directory.path().join(NAME);
             tracing::warn!(
                 reason,
-                "{} is damaged and not used: images of a target that was killed may take half a minute to be had",
+                "{} is damaged and not used: images of a target that was killed may take half a minute to become available",
                 path.display()
             );
             Vec::new()
@@ -119,12 +119,12 @@ impl ClusterConnections {
         Arc::new(Self { directory, known: Mutex::new(Known { left, ..Known::default() }) })
     }
 
-    /// Takes note of each new connection before it is used, and shuts out those that are left of its cluster.
+    /// Records each new connection before it is used, and shuts out those that are left of its cluster.
     pub(crate) fn before_use(self: &Arc<Self>) -> BeforeUse {
         let this = self.clone();
         BeforeUse(Arc::new(move |cluster| {
             this.note(cluster);
-            // Without it an image is to be had later after the next kill, and not less now.
+            // Without it an image is available later after the next kill, and not less now.
             Ok(())
         }))
     }
@@ -156,7 +156,7 @@ impl ClusterConnections {
     }
 
     /// Puts connections of dead targets on the blocklist of their cluster, and waits until `cluster` works by a map that
-    /// has them; not for longer than connecting may take, since Ceph's library may wait for ever for a map.
+    /// has them; not for longer than connecting may take, since Ceph's library may wait forever for a map.
     fn shut_out(self: &Arc<Self>, cluster: &Arc<Cluster>, left: Vec<Connection>) {
         let (bell, done) = sync_channel(1);
         let (this, cluster) = (self.clone(), cluster.clone());
@@ -170,7 +170,7 @@ impl ClusterConnections {
                 known.left.retain(|connection| !left.contains(connection));
                 this.write(&mut known);
             }
-            // Before who waits goes on: he may be the last then who has it.
+            // Before the waiting thread goes on: it may be the last then that has it.
             drop(cluster);
             let _ = bell.send(());
         };
@@ -191,7 +191,7 @@ impl ClusterConnections {
             tracing::warn!(
                 %error,
                 "the connections to clusters cannot be kept in {}: should this target be killed, its images may take half \
-                 a minute to be had again",
+                 a minute to become available again",
                 self.directory.path().display()
             );
         }
@@ -222,7 +222,7 @@ fn tell(addresses: &[&str], outcome: Result<(), CephError>, id: &str, took: Dura
         Err(error) if is_forbidden(&error) => {
             tracing::info!(
                 "client.{id} may not put the connections of a dead target on the blocklist, so that its images may take \
-                 half a minute to be had; give it the capability mon 'profile rbd'"
+                 half a minute to become available; give it the capability mon 'profile rbd'"
             );
             true
         }
@@ -246,7 +246,7 @@ fn read(directory: &StateDirectory) -> Result<Vec<Connection>, String> {
         return Err(format!("it has more than {CEPH_CONNECTIONS_KEPT_MAX} connections"));
     }
     if let Some(wrong) = written.connections.iter().find(|connection| !connection.is_sound()) {
-        return Err(format!("{wrong:?} is no connection"));
+        return Err(format!("{wrong:?} is not a connection"));
     }
     if written.lock != directory.lock_inode() {
         tracing::info!(

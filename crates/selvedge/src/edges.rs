@@ -57,7 +57,7 @@ pub fn read_fio_json(text: &str) -> Result<Value, String> {
 /// The control API's OpenAPI document.
 ///
 /// # Errors
-/// When the schemas it is made of are no JSON.
+/// When the schemas it is made of are not JSON.
 pub fn openapi() -> Result<Value, serde_json::Error> {
     openapi::document()
 }

@@ -24,13 +24,13 @@ pub(crate) struct MptcpPlan {
 }
 
 impl MptcpPlan {
-    /// What is missing for hosts to be told of all these addresses, which are listened on with MPTCP. The first is the
+    /// What is missing for hosts to learn of all these addresses, which are listened on with MPTCP. The first is the
     /// one that they know.
     pub(crate) fn for_target(addresses: &[SocketAddr]) -> Result<Self, Failure> {
         Ok(plan::for_target(&Machine::look()?, addresses))
     }
 
-    /// What is missing for connections of this host to go out by all its addresses, and to all those they are told of.
+    /// What is missing for connections of this host to go out by all its addresses, and to all those that are announced to them.
     pub(crate) fn for_host() -> Result<Self, Failure> {
         Ok(plan::for_host(&Machine::look()?))
     }
@@ -113,7 +113,7 @@ impl Drop for Applied {
 
 /// Runs `ip` and gives what it prints.
 fn ip(words: &[String]) -> Result<String, Failure> {
-    // Not everybody has the administrator's programs among his own.
+    // Not everybody has the administrator's programs in the search path.
     let path = std::env::var("PATH").unwrap_or_default();
     let command = |words: &[String]| format!("`ip {}`", words.join(" "));
     let output = Command::new("ip")

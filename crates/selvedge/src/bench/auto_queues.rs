@@ -25,9 +25,9 @@ pub(crate) struct Trial {
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A trial with so many queues.
+    /// A trial with this number of queues.
     Try(u16),
-    /// So many, because.
+    /// This number, and why.
     Settled { queues: u16, reason: String },
 }
 

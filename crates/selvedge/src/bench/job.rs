@@ -191,7 +191,7 @@ impl Job {
         self.limit = self.workload.once.then(|| self.issued + self.slots.saturating_sub(under_way));
     }
 
-    /// Ends the workload: nothing new begins, and what ends now is not counted any more.
+    /// Ends the workload: nothing new begins, and what ends now is no longer counted.
     pub(crate) fn finish(&mut self, now_ns: u64) {
         self.finishing = true;
         self.end_counting(now_ns);
@@ -362,7 +362,7 @@ impl Job {
         }
     }
 
-    /// Takes note of a command's end.
+    /// Records a command's end.
     ///
     /// # Errors
     /// When the command failed, or data read while the workload runs is wrong.

@@ -68,7 +68,7 @@ impl Matching {
         asked.map_or(most, |asked| asked.min(most))
     }
 
-    /// Places so many queues on each path. `seed` tells this choice of ports from others.
+    /// Places this number of queues on each path. `seed` tells this choice of ports from others.
     pub(crate) fn place(&self, queues: u16, seed: u64) -> Placements {
         let placed = |(way, at): (&Way, u64)| PlacedWay {
             peer: way.peer,
@@ -95,7 +95,7 @@ impl Matching {
         place(&self.topology, &request)
     }
 
-    /// What a person has to know where receive queues cannot be told of a NIC that has several.
+    /// What a person has to know where the receive queues of a NIC that has several are unknown.
     fn blindness(&self, way: &PlacedWay) -> Option<String> {
         let interface = way.interface.as_deref()?;
         let legs = legs(&self.topology, interface);

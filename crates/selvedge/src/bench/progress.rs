@@ -68,7 +68,7 @@ impl Progress {
         match screen.turn() {
             Ok(false) => {}
             Ok(true) => stop.store(true, Ordering::Relaxed),
-            // A screen that cannot be shown is no reason to end what it is about.
+            // A screen that cannot be shown is not a reason to end what it is about.
             Err(_) => self.leave_screen(),
         }
         if stop.load(Ordering::Relaxed) {
@@ -133,7 +133,7 @@ impl Progress {
         self.show(&format!("{}  ramp, not measured", self.label));
     }
 
-    /// So many blocks have been read back.
+    /// This number of blocks has been read back.
     pub(crate) fn reading_back(&mut self, blocks: u64) {
         self.show(&format!("reading back  {} blocks", units::count(blocks as f64)));
     }
@@ -151,7 +151,7 @@ impl Progress {
             None => format!("[{seconds:3.0} s]"),
         };
         let mut stderr = std::io::stderr().lock();
-        // Progress that cannot be shown is no reason to end what it is about.
+        // Progress that cannot be shown is not a reason to end what it is about.
         let _ = if self.terminal {
             self.on_line = true;
             write!(stderr, "\r\x1b[K{time} {line}").and_then(|()| stderr.flush())

@@ -235,7 +235,7 @@ impl Run<'_> {
         }
     }
 
-    /// What other programs are told of the queues.
+    /// What other programs learn about the queues.
     fn told(&self, seen: &Seen) -> Vec<ToldQueue> {
         let nqn = self.paths.subsystem_nqn();
         let status = self.paths.status();

@@ -42,7 +42,7 @@ impl Throughput {
         self.from = None;
     }
 
-    /// So many bytes were moved at `now`.
+    /// This number of bytes was moved at `now`.
     pub(crate) fn add(&mut self, operation: Operation, bytes: u64, now: Moment) {
         let Some(from) = self.from else { return };
         let side = match operation {

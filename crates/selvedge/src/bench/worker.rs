@@ -223,12 +223,12 @@ impl Worker {
         outcome.map_err(|error| Failure::failed(format!("waiting for I/O failed: {error}")))
     }
 
-    /// Why there is no path to the target any more, if there is none.
+    /// Why there is no path to the target left, if there is none.
     fn lost(&self) -> Option<Failure> {
         self.driver.queues().error().map(InitiatorError::to_string).map(Failure::failed)
     }
 
-    /// Hands all completions to their jobs. Where there is no path any more, what came before its end counts.
+    /// Hands all completions to their jobs. Where no path is left, what came before its end counts.
     fn completions(&mut self, now: Moment) -> Result<(), Broken> {
         let mut outcome = Ok(());
         while let Some(((job, io), ended)) = self.driver.pop() {

@@ -60,7 +60,7 @@ fn quiesce(subsystem: &Value) -> String {
     format!("{told} ms{measured}; the longest operation at the storage took {longest} ms")
 }
 
-/// What is to be told of the storage: subsystems with their Command Quiesce Times, and namespaces in trouble.
+/// What is reported of the storage: subsystems with their Command Quiesce Times, and namespaces in trouble.
 pub(super) fn storage(status: &Value) -> String {
     let mut text = String::new();
     for subsystem in items(status, "subsystems") {

@@ -58,7 +58,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     stop.wait();
     // Hosts are told first that nobody will be there.
     drop(announcer);
-    // Nothing may be changed any more by the time connections are closed.
+    // Nothing may still be changed by the time connections are closed.
     drop((control, metrics, desk));
     // Others serve what this gateway does before its hosts lose their connections.
     let left = member.map_or(Ok(()), Member::leave);
@@ -129,7 +129,7 @@ fn announce(flags: &ServeFlags, target: &Arc<Target>) -> Result<Option<Announcer
     announcer.map_err(|error| Failure::failed(format!("the target cannot be announced: {error}")))
 }
 
-/// Starts the control API. A place that nobody chose and that is not to be had is only a warning.
+/// Starts the control API. A place that nobody chose and that is not available is only a warning.
 fn start_control(
     flags: &ServeFlags,
     token: Option<Token>,

@@ -22,7 +22,7 @@ use ground::Ground;
 use meter::{Meter, Missed};
 use progress::Progress;
 
-/// Failures in a row after which the rest is not tried any more.
+/// Failures in a row after which the rest is no longer tried.
 const FAILURES_MAX: u32 = 3;
 
 /// Does it all.
@@ -93,7 +93,7 @@ fn default_folder(now: SystemTime) -> PathBuf {
 enum Ended {
     Complete,
     Interrupted,
-    /// The target went away, or nothing worked any more.
+    /// The target went away, or nothing worked from some point on.
     Broken(String),
 }
 

@@ -72,7 +72,7 @@ pub(super) fn run(flags: &TopFlags) -> Result<(), Failure> {
     live(asker, watch)
 }
 
-/// Prints so many intervals.
+/// Prints this number of intervals.
 fn print(asker: &Asker, mut watch: Watch, intervals: u32, format: OutputFormat) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     // Without a first answer there is nothing to compare with, and more likely a wrong address than a bad moment.
@@ -108,7 +108,7 @@ fn print_json(watch: &Watch, now: Duration, alone: bool) -> Result<(), Failure> 
     if alone { report::print_json(&json) } else { report::print(format!("{json}\n")) }
 }
 
-/// Asks on a thread of its own, so that keys work while a target is silent. It ends when nobody listens any more.
+/// Asks on a thread of its own, so that keys work while a target is silent. It ends when nobody listens.
 fn keep_asking(
     asker: &Asker,
     interval: Duration,

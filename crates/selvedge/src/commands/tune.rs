@@ -38,7 +38,7 @@ fn look(flags: &MachineFlags) -> Result<(Machine, Topology), Failure> {
     };
     let machine = if flags.record.is_some() { machine.record() } else { machine };
     let seen = observe(&machine);
-    // A machine that makes no sense is worth keeping most of all.
+    // A machine that cannot be understood is worth keeping most of all.
     if let (Some(file), Some(recording)) = (&flags.record, machine.recording()) {
         replace(file, recording.to_string().as_bytes())
             .map_err(|error| Failure::failed(format!("{} cannot be written: {error}", file.display())))?;

@@ -6,7 +6,7 @@ use engine::ceph::CephConfig;
 
 /// How many images share a connection, at most: more than this is none for each, in effect.
 pub(crate) const BDEVS_PER_CLUSTER_MAX: u64 = 1024;
-/// The longest time-out, in milliseconds: a day is as good as for ever, which 0 says.
+/// The longest time-out, in milliseconds: a day is as good as forever, which 0 says.
 pub(crate) const TIMEOUT_MS_MAX: u64 = 86_400_000;
 
 /// How images reach their clusters, as far as it was said.

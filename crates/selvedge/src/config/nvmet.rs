@@ -92,7 +92,7 @@ impl KnownPort {
     }
 }
 
-/// A referral, and the ports that the kernel tells of it on.
+/// A referral, and the ports on which the kernel announces it.
 struct KnownReferral {
     path: String,
     config: ReferralConfig,
@@ -290,7 +290,7 @@ impl Reader {
             let on = referral.ports.intersection(&used).count();
             if on > 0 {
                 if on < used.len() {
-                    let what = format!("it is on {on} of {} ports; here every port tells of it", used.len());
+                    let what = format!("it is on {on} of {} ports; here every port announces it", used.len());
                     self.warn(&referral.path, what);
                 }
                 fabric.referrals.push(referral.config);

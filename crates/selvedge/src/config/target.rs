@@ -114,7 +114,7 @@ fn default_reactors() -> ReactorSpec {
     ReactorSpec::Count(engine::ring::core::available().len().max(1))
 }
 
-/// What was served before. Flags that would say otherwise are no flags for this.
+/// What was served before. Flags that would say otherwise do not apply to this.
 fn from_state(flags: &ServeFlags, fabric: FabricConfig) -> Result<ServeConfig, Failure> {
     let said = [
         ("--transport", flags.transport.is_some()),

@@ -106,7 +106,7 @@ impl Administration {
         edit(&mut wanted)?;
         guard::check(&before, &wanted, permissions)?;
         wanted.check()?;
-        // To say which UUID a namespace has is no change.
+        // To say which UUID a namespace has does not change it.
         let before = before.with_identities(&self.target.namespace_identities());
         Ok(before.changes_to(&wanted.recognized(&before)))
     }

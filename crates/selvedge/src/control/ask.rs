@@ -23,7 +23,7 @@ pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) location: Option<String>,
     pub(super) json: Option<Value>,
-    /// A text that is no JSON, with its media type.
+    /// A text that is not JSON, with its media type.
     pub(super) text: Option<(&'static str, String)>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let error = error.into_inner();
-        // What is JSON and not what is wanted is another mistake than what is no JSON at all.
+        // What is JSON and not what is wanted is another mistake than what is not JSON at all.
         let status = if error.is_data() { 422 } else { 400 };
         let refusal = Refusal::new(status, error);
         if path == "." || status == 400 { refusal } else { refusal.about(path) }

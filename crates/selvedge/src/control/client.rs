@@ -67,7 +67,7 @@ impl Client {
         self.value(Method::GET, path, None)
     }
 
-    /// Asks for a text that is no JSON.
+    /// Asks for a text that is not JSON.
     pub(crate) fn text(&self, path: &str) -> Result<String, Failure> {
         let bytes = self.ask(Method::GET, path, None)?;
         String::from_utf8(bytes.into())

@@ -1,5 +1,5 @@
 //! What no change may do in passing: throw blocks away by making a namespace smaller, or take back a write protection
-//! that was to be for ever. Whether a configuration is consistent is the engine's to say.
+//! that was to be forever. Whether a configuration is consistent is the engine's to say.
 
 use std::os::unix::fs::MetadataExt as _;
 

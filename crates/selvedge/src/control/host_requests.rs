@@ -44,7 +44,7 @@ impl HostDesk {
         let thread = std::thread::Builder::new().name("host-requests".to_owned()).spawn({
             let stop = stop.clone();
             move || {
-                // Without it every host that asks for something waits for ever.
+                // Without it every host that asks for something waits forever.
                 let _vital = Vital::begin();
                 answer_all(&requests, &administration, &stop);
             }

@@ -84,7 +84,7 @@ impl Image {
         Ok(())
     }
 
-    /// Removes it once nobody has it open any more, for which it waits a while.
+    /// Removes it once nobody still has it open, for which it waits a while.
     fn remove(&self, afterwards: Afterwards) -> Result<(), Refusal> {
         let deadline = Instant::now() + IMAGE_RELEASE_TIMEOUT;
         loop {
@@ -157,7 +157,7 @@ pub(super) fn check_new(before: &FabricConfig, wanted: &FabricConfig) -> Result<
     Ok(())
 }
 
-/// Gives the image below a namespace another size. Hosts hear of it as soon as the image tells. The answer is a task where
+/// Gives the image below a namespace another size. Hosts learn of it as soon as the image reports it. The answer is a task where
 /// that takes longer than a request may.
 pub(super) fn resize(
     ask: &Ask<'_>,

@@ -24,7 +24,7 @@ pub(super) const TASKS_KEPT_MAX: usize = 64;
 pub(super) const TASK_PATIENCE: Duration = Duration::from_secs(45);
 /// An operation of a cluster may take so long that is done for a request, which consists of a few.
 pub(super) const CEPH_OPERATION_TIMEOUT_MS: u64 = 20_000;
-/// Nobody uses an image any more that a removed namespace was on: its closing takes this long at most, and other
+/// An image that a removed namespace was on is no longer used: its closing takes this long at most, and other
 /// gateways follow.
 pub(super) const IMAGE_RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client has this long to send its request's head, from connecting on.

@@ -104,7 +104,7 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let (nqn, nsid) = (ask.part("nqn"), ask.number("nsid")?);
     let mut body: NamespacePatch = ask.body()?;
     let permissions = Permissions { shrink: body.shrink };
-    // An image's size is its cluster's matter, which is no part of what is served.
+    // An image's size is its cluster's matter, which does not belong to what is served.
     let served = find(&ask.administration.fabric(), nqn, nsid).cloned();
     let resized = served.ok().filter(|config| matches!(config.backend, BackendConfig::Rbd(_)));
     let size = resized.as_ref().and_then(|_| body.size.take());

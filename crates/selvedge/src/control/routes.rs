@@ -254,7 +254,7 @@ async fn perform(
         return Err(Refusal::new(400, format!("{} {} takes no body", route.method, route.path)));
     }
     let place = if route.is_slow() { service.slow.clone().acquire_owned().await.ok() } else { None };
-    // Opening files and waiting for disks is no work for the thread that all connections share.
+    // Opening files and waiting for disks is not work for the thread that all connections share.
     let work = tokio::task::spawn_blocking(move || {
         let _place = place;
         let administration = &service.administration;

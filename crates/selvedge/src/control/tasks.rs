@@ -116,7 +116,7 @@ impl Tasks {
         let task = self.enter(what, image)?;
         let progress = Progress { id: task.id, shared: self.shared.clone() };
         let run = move || {
-            // Whoever waits hears of a panic as of any other failure.
+            // Whoever waits learns of a panic as of any other failure.
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&progress)))
                 .unwrap_or_else(|_| Err(Refusal::new(500, "the task failed inside; the log says where")));
             progress.shared.leave(progress.id, outcome);

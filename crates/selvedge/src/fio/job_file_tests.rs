@@ -1,4 +1,4 @@
-//! Job files as people write them, as nobody should, and as they come back from being printed.
+//! Job files as people write them, as nobody should, and as printing gives them back from being printed.
 
 use std::time::Duration;
 

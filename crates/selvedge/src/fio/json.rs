@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// Lines that begin with a brace and are no document, before the search is given up.
+/// Lines that begin with a brace and are not a document, before the search is given up.
 const FALSE_STARTS_MAX: usize = 64;
 
 /// What one run of fio found.
@@ -105,7 +105,7 @@ struct Latency {
     percentile: BTreeMap<String, f64>,
 }
 
-/// The percentiles, without what is no number: json+ of some versions puts its bins among them.
+/// The percentiles, without what is not a number: json+ of some versions puts its bins among them.
 fn percentiles<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
     let values = BTreeMap::<String, Value>::deserialize(deserializer)?;
     Ok(values.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect())

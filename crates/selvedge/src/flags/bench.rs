@@ -46,7 +46,7 @@ pub(crate) enum BenchFormat {
 /// I/O queues of each path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IoQueues {
-    /// So many.
+    /// This number.
     Count(u16),
     /// Those that trials show to be best.
     Auto,

@@ -148,7 +148,7 @@ pub(crate) struct ServeFlags {
     pub(crate) bdevs_per_cluster: Option<u64>,
 
     /// Longest time an operation of a Ceph cluster may take, in seconds, before its command fails so that the host tries
-    /// again; 0 waits for ever [default: 30]
+    /// again; 0 waits forever [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=TIMEOUT_MS_MAX / 1000))]
     pub(crate) ceph_timeout: Option<u64>,
 

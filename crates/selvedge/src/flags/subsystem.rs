@@ -123,7 +123,7 @@ pub(crate) enum QuiesceFlag {
     Default,
     /// What is measured.
     Auto,
-    /// So many milliseconds.
+    /// This number of milliseconds.
     Fixed(u16),
 }
 

@@ -35,7 +35,7 @@ pub(crate) const AXES: [&str; 15] = [
     "rate_iops",
 ];
 
-/// Options of `bench` that make no sense in a sweep, or are its own.
+/// Options of `bench` that are of no use in a sweep, or are its own.
 const LEFT_OUT: [&str; 9] = [
     "job_file",
     // It has its own.

@@ -24,7 +24,7 @@ pub(super) enum Step {
 /// What an address is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Peers are told of it, and connect to it.
+    /// It is announced to peers, which connect to it.
     Signal,
     /// Connections go out by it.
     Subflow,
@@ -63,7 +63,7 @@ impl Step {
         }
     }
 
-    /// The command that undoes it. An endpoint that has no number is not there any more.
+    /// The command that undoes it. An endpoint that has no number is gone.
     pub(super) fn undoing(&self, endpoint_id: Option<u32>) -> Option<Words> {
         match self {
             Self::Limits { before } => Some(limits(before.add_addr_accepted, before.subflows)),

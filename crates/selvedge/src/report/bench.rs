@@ -126,7 +126,7 @@ pub(crate) struct OperationReport {
 }
 
 impl OperationReport {
-    /// Of what was counted in so many seconds.
+    /// Of what was counted in this number of seconds.
     pub(crate) fn new(tally: &Tally, seconds: f64) -> Self {
         let rate = |value: u64| if seconds > 0.0 { value as f64 / seconds } else { 0.0 };
         Self {

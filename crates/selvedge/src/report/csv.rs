@@ -44,7 +44,7 @@ fn push_cell(fields: &mut Vec<String>, cell: &Cell, with_interval: bool) {
     }
 }
 
-/// All digits that the number has; nothing for what is no number.
+/// All digits that the number has; nothing for what is not a number.
 fn number(value: f64) -> String {
     if value.is_finite() { value.to_string() } else { String::new() }
 }

@@ -62,7 +62,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         file.sync_all()
     });
     written.and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
-        // What is left of it is no reason to say more than the first error.
+        // What is left of it is not a reason to say more than the first error.
         let _ = fs::remove_file(&beside);
     })
 }

@@ -5,7 +5,7 @@ use crate::sweep::measurement::Measurement;
 use crate::sweep::point::Point;
 use crate::sweep::sample::{self, SURROUNDINGS, measurement, sweep};
 
-/// Runs of a closed loop: so many IOPS, and the latency that follows (Little's law), with a little noise.
+/// Runs of a closed loop: a number of IOPS, and the latency that follows (Little's law), with a little noise.
 fn closed(point: &Point, iops: f64) -> Vec<Measurement> {
     let mean_ns = point.outstanding() as f64 / iops * 1e9;
     [0.99, 1.0, 1.01].map(|noise| measurement(iops * noise, mean_ns / noise)).to_vec()

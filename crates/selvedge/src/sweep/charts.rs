@@ -188,7 +188,7 @@ fn closed_loop(plan: &Plan, workload: &Workload<'_>, families: &[Family<'_>]) ->
 fn open_loop(plan: &Plan, workload: &Workload<'_>, families: &[Family<'_>]) -> Chart {
     let mut lines = Vec::new();
     for family in families.iter().take(LINES_MAX) {
-        // The full load is no load of its own: its commands are due whenever there is room.
+        // The full load is not a load of its own: its commands are due whenever there is room.
         let offered: Vec<&&Summary> =
             family.members.iter().filter(|summary| summary.response.is_some()).collect();
         let due = offered.iter().map(|summary| curve_point(summary, summary.seen_latency()));

@@ -114,7 +114,7 @@ fn label(plan: &Plan, summary: &Summary, along: Along) -> String {
     for (option, value) in &summary.point.values {
         let tells = plan.varies(option) && !WORKLOAD.contains(&option.as_str());
         match (along, option.as_str()) {
-            // Where both vary, so many outstanding commands come about in several ways, and each is a line.
+            // Where both vary, a number of outstanding commands comes about in several ways, and each is a line.
             (Along::Outstanding, "numjobs") if both => words.push(in_words(option, value)),
             _ if !tells || along.options().contains(&option.as_str()) => {}
             // What is outstanding is told once, whichever it comes of.

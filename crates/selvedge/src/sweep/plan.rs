@@ -173,7 +173,7 @@ impl Plan {
         point
     }
 
-    /// What an option is set to that is no axis.
+    /// What an option is set to that is not an axis.
     pub(crate) fn fixed(&self, option: &str) -> Option<&[String]> {
         self.fixed.iter().find(|given| given.option == option).map(|given| given.values.as_slice())
     }

@@ -10,9 +10,9 @@ use crate::flags::sweep::Given;
 pub(crate) enum Load {
     /// As much as it does with what it may have outstanding.
     Full,
-    /// So many commands a second of each job.
+    /// Commands a second of each job.
     Rate(u64),
-    /// So many percent of what it does without a rate.
+    /// Percent of what it does without a rate.
     Share(f64),
 }
 

@@ -67,7 +67,7 @@ impl Preset {
     }
 }
 
-/// Numbers of queues worth trying with so many processors: doubling, from one to well beyond one a processor, since more
+/// Numbers of queues worth trying with this number of processors: doubling, from one to well beyond one a processor, since more
 /// queues than that are tried in the field as well. 128 is the most a controller may have.
 fn queue_steps(processors: usize) -> String {
     let most = (processors * 4).clamp(16, 128);

@@ -17,7 +17,7 @@ pub(crate) fn identity() -> Identity {
     Identity { nqn: "nqn.a".into(), nsid: 1, bytes: 1 << 30, unique: None, surroundings: SURROUNDINGS }
 }
 
-/// A measurement of so many commands a second, in so long a mean latency.
+/// A measurement of this number of commands a second, with this mean latency.
 pub(crate) fn measurement(iops: f64, mean_ns: f64) -> Measurement {
     let times = |factor: f64| (mean_ns * factor) as u64;
     let lat_ns =

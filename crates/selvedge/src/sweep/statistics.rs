@@ -48,7 +48,7 @@ pub(crate) struct Comparison {
     pub(crate) ratio: f64,
     /// 95 % confidence; nothing where either was measured once.
     pub(crate) interval: Option<(f64, f64)>,
-    /// Whether the means differ, with 95 % confidence (Welch's test); nothing where that cannot be told.
+    /// Whether the means differ, with 95 % confidence (Welch's test); nothing where that is unknown.
     pub(crate) differs: Option<bool>,
 }
 

@@ -11,7 +11,7 @@ use crate::report::document::{Cell, Column, DataTable};
 /// A column of measurements: name, key, unit, and the cell of a point.
 type Measured = (&'static str, &'static str, Unit, fn(&Summary) -> Cell);
 
-/// What is told of every point that was measured.
+/// What is reported of every point that was measured.
 const MEASURED: [Measured; 16] = [
     ("outstanding", "outstanding", Unit::Count, |summary| number(summary.outstanding as f64)),
     ("queues", "queues", Unit::Count, |summary| number(summary.queues_granted as f64)),

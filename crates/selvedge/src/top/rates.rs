@@ -27,7 +27,7 @@ pub(crate) struct Rates {
     pub(crate) all: Load,
     pub(crate) subsystems: Vec<SubsystemRates>,
     pub(crate) reactors: Vec<ReactorRates>,
-    /// Namespaces and queues that the target tells nothing of, since it has so many.
+    /// Namespaces and queues that the target leaves out, since it has too many.
     pub(crate) omitted: u64,
 }
 
@@ -318,7 +318,7 @@ fn namespace_rates(
     let mut operations = BTreeMap::new();
     for (name, done) in &now.operations {
         let nothing = Done::default();
-        // An operation is told of from its first command on.
+        // An operation is reported from its first command on.
         let grown = before.and_then(|before| done.since(before.operations.get(name).unwrap_or(&nothing)));
         let mut own = Sum::new(false);
         own.total.clone_from(&grown);

@@ -26,14 +26,14 @@ pub(crate) struct Sample {
     pub(crate) subsystems: BTreeMap<String, BTreeMap<u32, NamespaceSample>>,
     pub(crate) controllers: Vec<ControllerSample>,
     pub(crate) reactors: BTreeMap<usize, ReactorSample>,
-    /// Namespaces and queues that the target tells nothing of, since it has so many.
+    /// Namespaces and queues that the target leaves out, since it has too many.
     pub(crate) omitted: u64,
 }
 
 /// What was done on a namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NamespaceSample {
-    /// `None` when it is not there any more.
+    /// `None` when it is gone.
     pub(crate) size_bytes: Option<u64>,
     /// By name, such as `read`.
     pub(crate) operations: BTreeMap<String, Done>,
@@ -49,7 +49,7 @@ pub(crate) struct Done {
     pub(crate) bytes: u64,
     /// How long all of them took together.
     pub(crate) took_s: f64,
-    /// Commands that took no longer than so many nanoseconds.
+    /// Commands that took no longer than this number of nanoseconds.
     pub(crate) no_longer_than: BTreeMap<u64, u64>,
 }
 

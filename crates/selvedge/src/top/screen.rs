@@ -16,7 +16,7 @@ use super::watch::Watch;
 const REACTOR_WIDTH: usize = 39;
 /// Letters of the bar itself.
 const BAR_WIDTH: usize = 16;
-/// Reactors take no more of the terminal's lines than one in so many.
+/// Reactors take no more of the terminal's lines than one in this number.
 const REACTOR_LINES_SHARE: u16 = 6;
 
 /// Draws what is watched as it is viewed, at `now`.

@@ -61,7 +61,7 @@ fn help<P: Place>() -> Vec<Line<'static>> {
     explained::<P>().into_iter().map(line).chain(notes).collect()
 }
 
-/// A bar of so many letters, full up to a share.
+/// A bar of this number of letters, full up to a share.
 pub(super) fn bar(share: f64, width: usize) -> String {
     let full = ((share * width as f64).round() as usize).min(width);
     format!("[{}{}]", "|".repeat(full), " ".repeat(width - full))

@@ -93,7 +93,7 @@ fn give_back() {
         taken if taken == Stream::Stderr as u8 => Stream::Stderr,
         _ => Stream::Stdout,
     };
-    // There is nobody left to tell of a terminal that has gone.
+    // There is nobody left to tell about a terminal that has gone.
     let _ = leave(&mut stream.writer());
     let _ = disable_raw_mode();
 }

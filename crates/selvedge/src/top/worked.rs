@@ -27,7 +27,7 @@ const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:a\x1b";
 /// When the second sample is looked at.
 pub(crate) const NOW: Duration = Duration::from_millis(2100);
 
-/// So many commands of 4 KiB, of which three in five took up to 64 µs and the others up to 256 µs.
+/// This number of commands of 4 KiB, of which three in five took up to 64 µs and the others up to 256 µs.
 fn operation(operation: Operation, commands: u64) -> OperationMetrics {
     let mut latency = Histogram { sum_ns: commands * 100_000, ..Histogram::default() };
     latency.buckets[6] = commands * 3 / 5;
@@ -35,7 +35,7 @@ fn operation(operation: Operation, commands: u64) -> OperationMetrics {
     OperationMetrics { operation, bytes: commands * 4096, latency }
 }
 
-/// What a target has done after so many seconds of the same load.
+/// What a target has done after this number of seconds of the same load.
 pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
     let namespace = |nsid, busy: u64| NamespaceMetrics {
         nsid,
@@ -151,7 +151,7 @@ fn status(seconds: u64) -> TargetStatus {
     }
 }
 
-/// The sample of a target that started then and has worked for so many seconds, `at_s` seconds after the beginning.
+/// The sample of a target that started then and has worked for this number of seconds, `at_s` seconds after the beginning.
 pub(crate) fn sample(at_s: u64, started_s: u64, seconds: u64) -> Sample {
     let status = serde_json::to_value(status(seconds)).unwrap();
     let status = serde_json::from_value(status).unwrap();

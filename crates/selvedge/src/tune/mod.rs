@@ -1,4 +1,4 @@
-//! What `tune` tells of a machine: the courses of its NVMe/TCP queues' packets, what is wrong with them in words, and
+//! What `tune` reports about a machine: the courses of its NVMe/TCP queues' packets, what is wrong with them in words, and
 //! the same as text, page and picture. How a machine is seen is the engine's.
 
 pub(crate) mod advice;

@@ -49,7 +49,7 @@ pub(super) const NO_FLOWS: &str = "There is none on this machine now. They appea
     connected (`nvme connect -t tcp ...`), while `selvedge bench` or `selvedge sweep` runs here, and where a target on \
     this machine serves hosts.";
 
-/// Whether an interface has something to tell of single queues.
+/// Whether an interface has something to report about single queues.
 pub(super) fn has_queues(interface: &Interface) -> bool {
     interface.rss.is_some()
         || interface.receive.iter().any(|queue| queue.interrupt.is_some() || !queue.rps.is_empty())

@@ -19,7 +19,7 @@ use crate::sweep::environment::MachineTime;
 /// Length of a trial unless somebody says otherwise, and the least that tells anything.
 const TRIAL: Duration = Duration::from_secs(3);
 const TRIAL_MIN: Duration = Duration::from_millis(300);
-/// The first of so many parts of a trial is not counted.
+/// The first of this number of parts of a trial is not counted.
 const WARM_PARTS: u32 = 3;
 /// More than the rule's number times this is not tried.
 const RULE_TIMES_MAX: u16 = 4;

@@ -34,7 +34,7 @@ use crate::stop::Stop;
 const BYTES_MAX: u64 = 1 << 20;
 /// Jobs that run at the same time: each has connections and threads of its own.
 const TOGETHER_MAX: usize = 32;
-/// How late a job may notice that it shall not begin any more.
+/// How late a job may notice that it shall no longer begin.
 const STOP_LATENCY: Duration = Duration::from_millis(50);
 
 /// A job with all that can be known before anything is connected.

@@ -73,7 +73,7 @@ pub(in crate::commands) fn prepare_machine(flags: &BenchFlags) -> Result<Option<
         applied.lines().iter().for_each(|line| eprintln!("set for this run: {line}"));
         return Ok(Some(applied));
     }
-    // It works with what is there, over fewer addresses; where that cannot be told, nothing is missing for sure.
+    // It works with what is there, over fewer addresses; where that is unknown, nothing is missing for sure.
     if let Ok(plan) = MptcpPlan::for_host()
         && !plan.is_empty()
     {
@@ -83,7 +83,7 @@ pub(in crate::commands) fn prepare_machine(flags: &BenchFlags) -> Result<Option<
     Ok(None)
 }
 
-/// So many seconds; a negative number is no limit.
+/// This number of seconds; a negative number means no limit.
 fn at_most(seconds: i32) -> Option<Duration> {
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }

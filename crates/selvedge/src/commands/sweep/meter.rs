@@ -45,7 +45,7 @@ pub(super) struct Meter<'a> {
 enum TargetClock {
     /// It tells.
     Control(Box<Client>),
-    /// The kernel tells of its process.
+    /// The kernel reports on its process.
     Process(u32),
 }
 

@@ -120,7 +120,7 @@ mod tests {
             let (sender, receiver) = mpsc::channel();
             let path = path.to_owned();
             std::thread::spawn(move || {
-                // Who asked may not wait any more.
+                // Who asked may no longer wait.
                 let _ = sender.send(look(&path));
             });
             let found = receiver.recv_timeout(Duration::from_secs(30)).expect("it does not wait");

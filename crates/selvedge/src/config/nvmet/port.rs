@@ -62,7 +62,7 @@ impl Reader {
             return None;
         };
         let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
-        let what = format!("{ip} is no such address");
+        let what = format!("{ip} is not such an address");
         self.expect(address, path, "adrfam", &[family, ""], &what).then(|| SocketAddr::new(ip, service))
     }
 

@@ -33,7 +33,7 @@ pub(super) fn push(page: &mut String, chart: &Chart) {
     page.push_str("</table>\n</div>\n</details>\n</figure>\n");
 }
 
-/// Adds a picture that is no chart.
+/// Adds a picture that is not a chart.
 pub(super) fn push_picture(page: &mut String, picture: &Figure<'_>) {
     let _ = write!(
         page,

@@ -20,7 +20,7 @@ const SCRIPT: &str = include_str!("page.js");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
     base-uri 'none'; form-action 'none'";
 
-/// A picture that is no chart. It takes the page's whole width.
+/// A picture that is not a chart. It takes the page's whole width.
 pub(crate) struct Figure<'a> {
     /// Unique in its page.
     pub(crate) id: &'a str,

@@ -64,7 +64,7 @@ impl Live {
     /// Does what keys ask for, and draws if there is anything new. Says whether somebody wants the run to end.
     ///
     /// # Errors
-    /// When the terminal is not to be used any more.
+    /// When the terminal can no longer be used.
     pub(crate) fn turn(&mut self) -> io::Result<bool> {
         while event::poll(Duration::ZERO)? {
             self.drawn_at = None;

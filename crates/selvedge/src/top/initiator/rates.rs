@@ -17,7 +17,7 @@ pub(crate) enum Phase {
     /// It works, and nothing is measured yet.
     Ramp,
     Measuring,
-    /// It has read back so many blocks of what it wrote.
+    /// It has read back this number of blocks of what it wrote.
     ReadingBack(u64),
 }
 
@@ -348,7 +348,7 @@ mod tests {
         assert!(rates.lately.is_none() && rates.paths[0].flow == Flow::default());
         assert_eq!(rates.so_far.unwrap().iops, 3000.0);
         assert_eq!((rates.paths[0].in_flight, rates.paths[0].connections[0].outstanding), (32, 16));
-        // Two samples at the same time are no interval.
+        // Two samples at the same time are not an interval.
         let same = Rates::of(&sample(1, 3, 6000), Some(&sample(1, 3, 3000)));
         assert!(same.lately.is_none() && same.paths[0].flow == Flow::default());
     }

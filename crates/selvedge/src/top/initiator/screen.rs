@@ -94,7 +94,7 @@ fn picture(history: &[f64], width: usize) -> String {
     let shown = &history[history.len().saturating_sub(room)..];
     let most = shown.iter().copied().fold(0.0, f64::max);
     let letter = |iops: &f64| match (iops / most * LEVELS.len() as f64).ceil() as usize {
-        // Nothing at all is no short bar.
+        // Nothing at all is not a short bar.
         0 => ' ',
         eighths => LEVELS[eighths.min(LEVELS.len()) - 1],
     };

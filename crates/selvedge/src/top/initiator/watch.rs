@@ -10,7 +10,7 @@ use super::rates::{Rates, Sample};
 const HISTORY_MAX: usize = 60;
 /// News that are kept until the terminal is given back.
 const NEWS_MAX: usize = 100;
-/// Workers say something once a second; their silence is told of after this.
+/// Workers say something once a second; their silence is reported after this.
 const LATE: Duration = Duration::from_secs(3);
 
 /// What is known of a run before it begins.

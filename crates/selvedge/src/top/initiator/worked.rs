@@ -56,7 +56,7 @@ fn stream(path: u64, worker: u64, commands: u64) -> StreamInfo {
     }
 }
 
-/// So many reads of 4 KiB, which took 100 µs each, evenly on two workers and as many paths. Path 0 has as much as all the
+/// This number of reads of 4 KiB, which took 100 µs each, evenly on two workers and as many paths. Path 0 has as much as all the
 /// others together, and the first worker half of that.
 pub(super) fn sample(paths: u64, at_s: u64, commands: u64) -> Sample {
     let share = |path: u64| match (path, paths) {

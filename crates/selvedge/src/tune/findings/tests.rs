@@ -83,7 +83,7 @@ fn two_flows_in_one_of_two_queues_are_told_and_three_in_two_are_not_when_none_is
     let mut machine = tuned();
     let busy: Vec<Flow> = machine.flows.drain(..).filter(Flow::is_io).collect();
     machine.flows = busy;
-    // All queues taken, one of them twice: nothing is free, and so it is no fault of who lies where.
+    // All queues taken, one of them twice: nothing is free, and so the placement is not at fault.
     let mut again = machine.flows[0].clone();
     again.local.set_port(1);
     for interface in &mut machine.interfaces {
