@@ -67,7 +67,7 @@ fn arguments() -> Result<Arguments, String> {
 }
 
 fn number(value: &str) -> Result<u64, String> {
-    value.parse().map_err(|_| format!("{value} is no number"))
+    value.parse().map_err(|_| format!("{value} is not a number"))
 }
 
 fn note(log: &Log, event: Event) {

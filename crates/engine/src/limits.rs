@@ -41,8 +41,8 @@ pub const DATA_TO_CONTROLLER_MAX: u32 =
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 /// Entries of an admin queue. Linux asks for 32, but there are hosts that ask for more than 128.
 pub const ADMIN_QUEUE_ENTRIES_MAX: u16 = 256;
-/// So many times its queue's entries a host may have outstanding before the connection ends: as many as the Linux target
-/// takes, for hosts that count otherwise.
+/// A host may have this many times its queue's entries outstanding before the connection ends: what the Linux target
+/// accepts, for hosts that count otherwise.
 pub const QUEUE_OVERRUN_FACTOR: usize = 2;
 /// I/O queues of one controller: as many as a host with 127 CPUs asks for.
 pub const IO_QUEUES_MAX: u16 = 128;
@@ -60,7 +60,7 @@ pub const NAMED_HOSTS_RESERVE: usize = 128;
 pub const QUEUES_PER_HOST_MAX: usize = 4096;
 /// I/O queues of hosts from one network that are on no subsystem's list.
 pub const QUEUES_PER_NETWORK_MAX: usize = 8192;
-/// One in so many of the reactors' places for connections is kept for queues of hosts on a subsystem's list.
+/// One in this many of the reactors' places for connections is kept for queues of hosts on a subsystem's list.
 pub const NAMED_QUEUES_SHARE: usize = 8;
 /// Discovery controllers, of which any stranger may have one: apart from all others, so that no crowd of them keeps a host from
 /// its volumes. With more, the one that has been silent for longest goes, of whoever has the most.
@@ -90,14 +90,14 @@ pub const ABORTS_MAX: u8 = 4;
 pub const ERROR_LOG_ENTRIES: usize = 64;
 /// Statuses that one reactor counts by name on one namespace: a host that provokes more sees the rest counted together.
 pub const STATUSES_COUNTED_MAX: usize = 16;
-/// Namespaces that metrics tell of one by one: with all ten operations of each, some 30 MB of text.
+/// Namespaces that metrics report one by one: with all ten operations of each, some 30 MB of text.
 pub const METRICS_NAMESPACES_MAX: usize = 1024;
-/// Controllers, and I/O queues of all of them together, that metrics tell of one by one: some 200 KB of text.
+/// Controllers, and I/O queues of all of them together, that metrics report one by one: some 200 KB of text.
 pub const METRICS_QUEUES_MAX: usize = 1024;
 /// Identities that a state directory keeps for files and devices without one of their own: as many namespaces as there
 /// can be, a few times over, since those of files that are gone stay.
 pub const IDENTITIES_KEPT_MAX: usize = 4096;
-/// Bytes of their file that are read: so many paths of the greatest length.
+/// Bytes of their file that are read: enough for that number of paths of the greatest length.
 pub const IDENTITIES_FILE_BYTES_MAX: u64 = 32 << 20;
 /// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN).
 pub const NAMESPACES_MAX: u32 = 1024;
@@ -120,22 +120,22 @@ pub const CROSS_RESETS_MAX: u8 = 4;
 pub const CROSS_RESET_ENTRIES: usize = 64;
 /// What a subsystem promises where nobody says otherwise (CQT), in milliseconds: after its host is lost, no command of
 /// a controller takes effect later than that. Disks that are well keep it; one that recovers from an error may take 30 s, so that
-/// it is no safe value for several targets over one disk. Longer would hold up the writes of every host that loses a path.
+/// it is not a safe value for several targets over one disk. Longer would hold up the writes of every host that loses a path.
 pub const COMMAND_QUIESCE_MS: u16 = 2_000;
 /// What a measured Command Quiesce Time has beyond twice the longest operation that was seen, in milliseconds.
 pub const COMMAND_QUIESCE_MARGIN_MS: u16 = 500;
-/// The longest that is told of a measured Command Quiesce Time, in milliseconds: hosts wait for it with their writes, and a
-/// storage that takes longer has to be mended.
+/// The longest measured Command Quiesce Time that is reported to hosts, in milliseconds: they wait for it with their writes,
+/// and storage that takes longer has to be repaired.
 pub const COMMAND_QUIESCE_AUTO_MS_MAX: u16 = 60_000;
-/// When no operation has outlived the Command Quiesce Time for so long, in milliseconds, the trouble is over and another one is
-/// told anew: a disk that is slow again and again is one trouble.
+/// When no operation has outlived the Command Quiesce Time for this long, in milliseconds, the trouble is over and the next one
+/// is logged again: a disk that is slow again and again is one trouble.
 pub const LATE_EPISODE_QUIET_MS: u64 = 5_000;
 /// The longest that writes of a namespace may be held back, in milliseconds: what is promised above has 16 bits.
 pub const WRITE_DELAY_MS_MAX: u32 = 60_000;
 /// What a write may take beyond the time it is held back, in milliseconds.
 pub const WRITE_DELAY_MARGIN_MS: u32 = 500;
 /// How long opening a namespace anew waits for commands from before its failure, in milliseconds: a disk answers sooner, and
-/// one that does not is no disk to go on with.
+/// one that does not should not be used further.
 pub const REOPEN_PATIENCE_MS: u64 = 5_000;
 /// Requests of hosts that wait for the administration; a host whose request finds no room may ask again.
 pub const HOST_REQUESTS_MAX: usize = 64;
@@ -148,7 +148,7 @@ pub const REFERRALS_MAX: usize = 64;
 /// Listening addresses of one target.
 pub const PORTS_MAX: usize = 64;
 
-/// Subflows of an MPTCP connection that are told of one by one: twice as many as the kernel's own path manager makes.
+/// Subflows of an MPTCP connection that are reported one by one: twice as many as the kernel's own path manager makes.
 pub const SUBFLOWS_TOLD_MAX: usize = 16;
 
 /// A connection that has not finished its handshake and Connect by then is closed: a stranger costs no slot for long.
@@ -183,7 +183,7 @@ pub const GREETINGS_PER_ROUND: usize = 4;
 /// others of its reactor have theirs. A few bytes of command can ask for 16 MiB (`COPY_LENGTH_MAX`). Connections that have work left
 /// share it in the rounds that follow, a `WORK_PIECE` each at least, so that a host gets no more of a reactor by more queues.
 pub const WORK_BYTES_PER_TURN: u64 = 1 << 20;
-/// The least that is worked on at a time, so that a turn's last bytes are no piece of their own.
+/// The least that is worked on at a time, so that a turn's last bytes are not a piece of their own.
 pub const WORK_PIECE: u64 = 64 << 10;
 /// Bytes that are zeroed in the time in which one is copied: pages are given back, not written.
 pub const ZEROED_BYTES_PER_WORK_BYTE: u64 = 4;
@@ -194,7 +194,7 @@ pub const SEND_BYTES_MAX: usize = 4 << 20;
 /// Bytes queued for sending at which a connection sends before it works on through what it has received: the host takes
 /// the first answers while the next are made.
 pub const SEND_BATCH_BYTES: usize = 128 << 10;
-/// Whoever would read a page of a memory namespace that a writer waits for lets it go first for so long, in microseconds: a
+/// A reader of a page of a memory namespace that a writer waits for lets the writer go first for this long, in microseconds: a
 /// few send calls of those who read it meanwhile. Without it many readers of one page could keep a writer out.
 pub const WRITERS_FIRST_US: u64 = 200;
 /// Entries of a reactor's submission ring.
@@ -208,16 +208,16 @@ pub const STORAGE_THREADS_PER_FILE: usize = 4;
 const _: () = assert!(STORAGE_THREADS_PER_FILE < STORAGE_THREADS);
 /// The longest that connecting to a Ceph cluster may take, in milliseconds, and any request to its monitors after that.
 pub const CEPH_CONNECT_TIMEOUT_MS: u64 = 10_000;
-/// How long a target that starts waits for its images, in milliseconds, before it listens without those that are not to be had:
+/// How long a target that starts waits for its images, in milliseconds, before it listens without those that are not available:
 /// long enough for hundreds on a healthy cluster, and for a dead predecessor's connections to be shut out; shorter than a
 /// cluster needs to miss one whose connections nobody knows, for which nobody else is to wait.
 pub const CEPH_OPENING_PATIENCE_MS: u64 = 5_000;
-/// A connection to a Ceph cluster that was not to be had is not tried again so soon, in milliseconds.
+/// How long after a connection to a Ceph cluster failed the next one is tried, in milliseconds.
 pub const CEPH_RECONNECT_MS: u64 = 3_000;
-/// So many times its entries a queue may have slots, when the storage still has commands that were given up, each time up to
+/// A queue may have this many times its entries as slots, when the storage still has commands that were given up, each time up to
 /// the whole queue: images go over to another connection at most that often within a command's time, and then the queue ends.
 pub const GIVEN_UP_SLOTS_FACTOR: usize = 4;
-/// A connection whose commands were too late is silent when it does not answer one more question for so long, in milliseconds:
+/// A connection whose commands were too late is silent when it does not answer one more question within this time, in milliseconds:
 /// a cluster that is only slow does, and hosts have waited for much longer by then.
 pub const CEPH_SILENCE_MS: u64 = 3_000;
 /// Another connection in place of a silent one has to be there in so long, in milliseconds, or the next is tried: the system
@@ -226,7 +226,7 @@ pub const CEPH_REPLACEMENT_TIMEOUT_MS: u64 = 3_000;
 /// The least time from one such try to the next, in milliseconds, where the system refuses at once; and what the silent one has
 /// in the end to be answered as well, when a cluster answers all again.
 pub const CEPH_REPLACEMENT_INTERVAL_MS: u64 = 1_000;
-/// How long a connection that must not be used any more stays on the cluster's blocklist, in seconds: a year, since a process that
+/// How long a connection that must no longer be used stays on the cluster's blocklist, in seconds: a year, since a process that
 /// was stopped may go on at any time after, with what it had begun there.
 pub const CEPH_FENCE_S: u32 = 365 * 24 * 3600;
 /// Connections that are put on a cluster's blocklist at a time: the monitors take all that have come as one change of their map.
@@ -249,25 +249,25 @@ pub const CEPH_CONNECTION_THREADS: u32 = 1;
 /// Pairs of one object in a Ceph cluster that are read: the cluster gives no more at a time (osd_max_omap_entries_per_request),
 /// and what is read in two parts may be of two times.
 pub const CEPH_PAIRS_MAX: u64 = 1024;
-/// Gateways of a group: so many ranges of `GATEWAY_CONTROLLERS` identifiers there are below those that are reserved.
+/// Gateways of a group: the number of ranges of `GATEWAY_CONTROLLERS` identifiers below those that are reserved.
 pub const GATEWAYS_MAX: u16 = 31;
 /// Controllers that a gateway of a group may give identifiers to: more than `CONTROLLERS_MAX`, so that one comes back as
 /// late as possible.
 pub const GATEWAY_CONTROLLERS: u16 = 2048;
 /// How often a gateway says that it lives, in milliseconds, and looks whether others do.
 pub const GATEWAY_BEAT_MS: u64 = 500;
-/// A gateway that says nothing for so long is given up by the others, in milliseconds, and gives up its groups itself. With
+/// A gateway that says nothing for this long is given up by the others, in milliseconds, and gives up its groups itself. With
 /// up to two beats until it is noticed, the blocklist and the locks, hosts are served again within 5 s.
 pub const GATEWAY_LEASE_MS: u64 = 2_500;
-/// A gateway that could not look for so long, in milliseconds, has to see others be silent anew before it gives one up.
+/// A gateway that could not look for this long, in milliseconds, has to see others be silent anew before it gives one up.
 pub const GATEWAY_LOOK_GAP_MS_MAX: u64 = 1_500;
-/// A gateway that was gone has to live for so long, in milliseconds, before its groups are given back: one that fails again
+/// A gateway that was gone has to live for this long, in milliseconds, before its groups are given back: one that fails again
 /// at once would take them with it.
 pub const GATEWAY_RETURN_MS: u64 = 4_000;
 /// An operation on the objects that gateways share may take so long, in milliseconds: what takes longer is tried again, and
 /// a lease allows for two such.
 pub const GATEWAY_OPERATION_TIMEOUT_MS: u64 = 1_000;
-/// So many operations on the objects that gateways share have to be late one after the other until a gateway makes another
+/// How many operations on the objects that gateways share have to be late in a row until a gateway makes another
 /// connection: the system waits with sending again for about as long as a network was cut, and what is new begins at once.
 pub const GATEWAY_LATE_MAX: usize = 3;
 /// Another connection has to be there in so long, in milliseconds, or the next is tried: with each begins the waiting anew.
@@ -275,8 +275,8 @@ pub const GATEWAY_CONNECT_TIMEOUT_MS: u64 = 3_000;
 /// How often a change of what gateways share is tried when others come first: each try fails only because another's has
 /// succeeded, and there are no more than `GATEWAYS_MAX`.
 pub const GATEWAY_CHANGE_TRIES: usize = 64;
-/// Telling other gateways of a change waits for their answers so long, in milliseconds; who is dead answers never, and who
-/// has not heard of it sees it with his next beat.
+/// How long a gateway that announces a change waits for the others' answers, in milliseconds: a dead one never answers, and
+/// one that was not reached sees the change with its next beat.
 pub const GATEWAY_NOTIFY_TIMEOUT_MS: u64 = 1_000;
 /// A gateway whose lease has ended waits so long for what its storage has under way, in milliseconds. Then its hosts are told
 /// to try elsewhere, where by that time somebody may serve them.
@@ -284,8 +284,8 @@ pub const GATEWAY_GIVE_UP_MS: u64 = 500;
 /// Connections for images that a gateway may have: all of them are put on the blocklist when it dies, `CEPH_FENCES_AT_ONCE` at a
 /// time, and hosts wait for that. As many as a subsystem has namespaces, for who gives each image a connection of its own.
 pub const GATEWAY_CONNECTIONS_MAX: usize = NAMESPACES_MAX as usize;
-/// Connections that a gateway may have closed until it puts them on the blocklist itself and forgets them: so many more its
-/// successor has to shut out, and one change of the cluster's map does for all.
+/// Connections that a gateway may have closed until it puts them on the blocklist itself and forgets them: its successor
+/// has to shut out that many more, and one change of the cluster's map does for all.
 pub const GATEWAY_CLOSED_MAX: usize = 32;
 /// How long these stay on the blocklist, in seconds: they are closed, and what is left of them in networks and OSDs is carried out
 /// or gone long before.
@@ -295,7 +295,7 @@ pub const GATEWAY_CLOSED_FENCE_S: u32 = 3600;
 pub const GATEWAY_RESETS_MAX: usize = 1024;
 /// Resets that a gateway asks others for at a time: they are in each of its beats, some 200 bytes each.
 pub const GATEWAY_RESETS_PASSED_MAX: usize = 64;
-/// A gateway that no host has been at for so long, in milliseconds, while hosts are at others, gives its groups to these. A host
+/// A gateway that no host has been at for this long, in milliseconds, while hosts are at others, gives its groups to these. A host
 /// that has lost its connections comes back sooner than that when it can.
 pub const GATEWAY_DESERTED_MS: u64 = 1_500;
 /// It tells the others so after so long, in milliseconds: two beats before it acts on it, so that nobody gives it anything then.
@@ -321,9 +321,9 @@ pub const IMAGES_AT_A_TIME: usize = 16;
 pub const CEPH_CLOSE_TIMEOUT_MS: u64 = 5_000;
 /// Operations on a library's storage that a ring keeps to use again: as many as some full queues have.
 pub const REMOTE_OPERATIONS_KEPT_MAX: usize = 4096;
-/// Snapshots of an image that are told of: more than Ceph's own advice for one image.
+/// Snapshots of an image that are reported: more than Ceph's own advice for one image.
 pub const CEPH_SNAPSHOTS_MAX: usize = 4096;
-/// Users of an image that are told of: gateways of a group, and somebody with the `rbd` program.
+/// Users of an image that are reported: gateways of a group, and an operator's `rbd` program.
 pub const CEPH_WATCHERS_MAX: usize = 64;
 
 const _: () = {

@@ -27,7 +27,7 @@ pub(crate) fn model(scene: impl Fn() + Send + Sync + 'static) {
     builder.check(scene);
 }
 
-/// Where threads of a model write and read as they do in a buffer: loom tells of two that are there at once.
+/// Where threads of a model write and read as they do in a buffer: loom reports two that are there at once.
 #[cfg(all(test, selvedge_loom))]
 pub(crate) struct Place(loom::cell::UnsafeCell<u64>);
 

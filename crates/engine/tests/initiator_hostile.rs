@@ -274,7 +274,7 @@ fn suffer(manner: Manner, target: SocketAddr, good: &AtomicU64) -> Cost {
     middle.turn();
     let mut most_kb = 0;
     while callers.iter().any(|caller| !caller.is_finished()) {
-        assert!(turned.elapsed() < PATIENCE, "{manner:?}: callers wait for ever");
+        assert!(turned.elapsed() < PATIENCE, "{manner:?}: callers wait forever");
         most_kb = most_kb.max(costs().0 - before.0);
         thread::sleep(Duration::from_millis(5));
     }

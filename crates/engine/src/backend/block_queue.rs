@@ -1,4 +1,4 @@
-//! What the kernel tells of a block device's queue below /sys: what it writes whole, whether it zeroes, and how long a command
+//! What the kernel reports about a block device's queue below /sys: what it writes whole, whether it zeroes, and how long a command
 //! may take there. Devices that are made of others are asked by way of those.
 
 use std::fs;

@@ -203,7 +203,7 @@ impl Device {
         }
     }
 
-    /// Takes note that the storage refused `method`; the next best is used from now on.
+    /// Records that the storage refused `method`; the next best is used from now on.
     pub fn refuse(&self, method: ZeroMethod) {
         match self {
             Self::File(file) => file.refuse(method),

@@ -1,5 +1,5 @@
 //! What a block device is known by: the name that its disk, volume manager or file gives it, whatever its node is called. It
-//! reads what the kernel tells of devices; a device that nobody names is unknown.
+//! reads what the kernel reports about devices; a device that nobody names is unknown.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

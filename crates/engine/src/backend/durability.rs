@@ -1,4 +1,4 @@
-//! Whether what a file or device has acknowledged can still be made durable. Linux tells of a write-back error once: whichever
+//! Whether what a file or device has acknowledged can still be made durable. Linux reports a write-back error once: whichever
 //! sync comes first has it, and the next one succeeds though the data is gone. So a failed sync counts for all who use the
 //! storage and for good, and a sync that went well counts only when no other that could have had its error is under way.
 
@@ -87,7 +87,7 @@ struct Order {
 
 impl Default for Order {
     fn default() -> Self {
-        // 0 is no sync.
+        // 0 stands for no sync.
         Self { next: 1, under_way: Vec::new(), is_awaited: false }
     }
 }
@@ -145,7 +145,7 @@ impl Durability {
         let _ = self.failure.set(failure);
     }
 
-    /// Why nothing can be made durable any more, if that is so.
+    /// Why nothing can be made durable from now on, if that is so.
     pub fn failure(&self) -> Option<&SyncFailure> {
         self.failure.get()
     }

@@ -299,7 +299,7 @@ impl File {
             reason: format!("{}: {}", self.path.display(), io::Error::from(error)),
         };
         rustix::fs::ftruncate(&*self.storage, size).map_err(failed)?;
-        // A host that was told of the new size must find it after a crash, too.
+        // A host that was notified of the new size must find it after a crash, too.
         rustix::fs::fsync(&*self.storage).map_err(|error| {
             self.durability.fail(SyncFailure::new(SyncKind::SyncSize, &error.into()));
             failed(error)
@@ -358,7 +358,7 @@ impl File {
         ZEROING[known.max(usize::from(deallocate)).min(ZEROING.len() - 1)]
     }
 
-    /// Takes note that the file system refused `method`; the next best is used from now on.
+    /// Records that the file system refused `method`; the next best is used from now on.
     pub fn refuse(&self, method: ZeroMethod) {
         if let Some(refused) = ZEROING.iter().position(|known| *known == method) {
             // Hole punching may work where zeroing a range does not, but a device that refuses both needs writes.

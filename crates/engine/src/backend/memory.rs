@@ -56,11 +56,14 @@ impl Memory {
     /// `size` bytes of zeroes, a multiple of 8. Pages are taken from the system when they are first written.
     ///
     /// # Errors
-    /// When the address space or the memory is not to be had.
+    /// When the address space or the memory is not available.
     pub fn new(size: u64) -> io::Result<Self> {
         let length = usize::try_from(size).ok().filter(|length| *length > 0 && length.is_multiple_of(WORD));
         let Some(length) = length.filter(|length| *length <= usize::MAX - LOCKS - PAGE as usize) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the size is no whole number of blocks"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the size is not a whole number of blocks",
+            ));
         };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // Miri knows no other mapping, and gives no advice.
@@ -194,7 +197,7 @@ impl Memory {
     /// Whether the bytes from `offset` on are `bytes`; `None` when a page is being written first.
     ///
     /// # Panics
-    /// When they do not lie within the memory, or are no multiples of 8.
+    /// When they do not lie within the memory, or are not multiples of 8.
     pub fn equals(&self, offset: u64, bytes: &[u8], insists: bool) -> Option<bool> {
         for piece in pieces(offset, bytes.len() as u64) {
             let (at, wanted) = ((piece.start - offset) as usize, (piece.end - piece.start) as usize);
@@ -313,7 +316,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length, and nothing borrows it any more.
+        // SAFETY: mapped in `new` with this length, and nothing borrows it now.
         #[allow(unsafe_code)]
         let _ = unsafe { munmap(self.pointer.as_ptr(), self.reserved + LOCKS) };
     }

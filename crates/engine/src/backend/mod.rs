@@ -188,7 +188,7 @@ impl<'a> Opening<'a> {
 }
 
 impl Backend {
-    /// Opens what `config` names. A size that is no multiple of a block is cut.
+    /// Opens what `config` names. A size that is not a multiple of a block is cut.
     ///
     /// # Errors
     /// When it cannot be opened, is locked by another target, or has not the size it should have.
@@ -285,7 +285,7 @@ impl Backend {
         }
     }
 
-    /// Why nothing can be made durable any more, if that is so.
+    /// Why nothing can be made durable from now on, if that is so.
     pub fn failure(&self) -> Option<&SyncFailure> {
         match self {
             Self::Device(device) => device.durability()?.failure(),
@@ -346,7 +346,7 @@ impl Backend {
         }
     }
 
-    /// Who has an image for himself now, this target or another, as its cluster names him.
+    /// Which client has the exclusive lock of an image now, this target or another, as its cluster names it.
     pub fn lock_owner(&self) -> Option<String> {
         match self {
             #[cfg(not(feature = "simulation"))]

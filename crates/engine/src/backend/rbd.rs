@@ -25,7 +25,7 @@ pub struct Rbd {
     /// Set when the library refused to make zeroes without writing them.
     writes_zeroes: AtomicBool,
     closings: Arc<Closings>,
-    /// Who hears of operations that took too long; nobody where gateways look after that themselves.
+    /// What is notified of operations that took too long; nothing where gateways look after that themselves.
     late_news: Option<Arc<News>>,
     seat: Seat,
 }
@@ -71,7 +71,7 @@ impl Rbd {
         if !has_lock && !rbd.is_read_only() {
             tracing::warn!(
                 image = rbd.image().name(),
-                "the image has no exclusive lock: nothing keeps others from writing to it, or hears of its new size"
+                "the image has no exclusive lock: nothing keeps others from writing to it, or learns of its new size"
             );
         }
         Ok(rbd)
@@ -115,7 +115,7 @@ impl Rbd {
         }
     }
 
-    /// Who has it for himself, as its cluster names him.
+    /// Which client has its exclusive lock, as its cluster names it.
     pub(super) fn lock_owner(&self) -> Option<String> {
         if self.has_lock { self.image().lock_owner() } else { None }
     }
@@ -130,7 +130,7 @@ impl Rbd {
         self.image().is_snapshot()
     }
 
-    /// Looks how long the image is now, if it has told of a change.
+    /// Looks how long the image is now, if it has reported a change.
     pub(super) fn rescan(&self, block_size: u32) -> Result<(), BackendError> {
         if !self.has_news.swap(false, Ordering::AcqRel) {
             return Ok(());
@@ -165,7 +165,7 @@ impl Rbd {
         ZeroMethod::Allocate(ZERO_RANGE | KEEP_SIZE)
     }
 
-    /// Takes note that the library refused to make zeroes without writing them.
+    /// Records that the library refused to make zeroes without writing them.
     pub fn refuse_zeroes(&self) {
         self.writes_zeroes.store(true, Ordering::Relaxed);
     }
@@ -174,7 +174,7 @@ impl Rbd {
 impl Drop for Rbd {
     fn drop(&mut self) {
         if let Some(image) = self.image.take() {
-            // One that was shut out has nothing to give back, and may be told of it late.
+            // One that was shut out has nothing to give back, and may learn of it late.
             self.closings.close(image, !self.seat.cluster.is_shut_out());
         }
     }

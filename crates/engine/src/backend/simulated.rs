@@ -91,7 +91,7 @@ impl File {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// A simulated disk has its file for ever.
+    /// A simulated disk has its file forever.
     pub(super) fn identity(&self) -> BackendIdentity {
         BackendIdentity::OnMachine(IdentityText::new("file", vec![self.path.to_string_lossy().into_owned()]))
     }

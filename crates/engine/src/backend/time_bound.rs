@@ -6,9 +6,9 @@ use std::time::Duration;
 /// For how long a command may be at a storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimeBound {
-    /// For so long, by this file or setting.
+    /// For this time, by this file or setting.
     Known(Duration, String),
-    /// For ever, for this reason.
+    /// Forever, for this reason.
     None(&'static str),
     /// It does not say.
     Unknown,

@@ -25,7 +25,7 @@ impl Closings {
             *closings.lock() -= count;
             closings.ended.notify_all();
         };
-        // Without a thread to be had the image is closed here and now.
+        // Without another thread the image is closed here and now.
         if let Err(error) = thread::Builder::new().name("ceph-close".to_owned()).spawn(close) {
             tracing::warn!(%error, "cannot start a thread to close an image");
             *self.lock() -= count;

@@ -90,7 +90,7 @@ impl Cluster {
     /// Connects, within the time that the options give.
     ///
     /// # Errors
-    /// When the libraries, the configuration, the monitors or the key are not to be had: each says which, and what to check.
+    /// When the libraries, the configuration, the monitors or the key are not available: each says which, and what to check.
     pub fn connect(options: &ClusterOptions) -> Result<Arc<Self>, CephError> {
         Self::connect_within(options, options.connect_timeout_ms)
     }
@@ -187,7 +187,7 @@ impl Cluster {
         let operation_s = self.options.operation_timeout_ms.div_ceil(1000).to_string();
         self.set("rados_mon_op_timeout", &connect_s)?;
         self.set("rados_osd_op_timeout", &operation_s)?;
-        // What fails is told by whoever asked for it, in his words.
+        // What fails is reported by whoever asked for it, in the caller's words.
         self.set("log_to_stderr", "false")?;
         self.set("err_to_stderr", "false")?;
         // What a host has been told is written has to be where a successor of this process finds it.
@@ -197,7 +197,7 @@ impl Cluster {
         self.set("objecter_inflight_op_bytes", &CEPH_BYTES_PENDING_MAX.to_string())
     }
 
-    /// Without a limit the library would wait for ever.
+    /// Without a limit the library would wait forever.
     fn connect_timeout_s(&self) -> u64 {
         self.options.connect_timeout_ms.div_ceil(1000).max(1)
     }
@@ -319,7 +319,7 @@ impl Cluster {
             .map_err(|source| self.failed("waiting for", "the cluster's newest map", source))
     }
 
-    /// Takes note that an operation took too long; whether that is news.
+    /// Records that an operation took too long; whether that is news.
     pub fn note_late(&self) -> bool {
         let lateness = &self.lateness;
         // Whoever has many operations late reads what is there, and writes nothing.
@@ -333,12 +333,12 @@ impl Cluster {
         self.lateness.compare_exchange(LATE, LOOKED_AFTER, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Nothing is known to be wrong any more.
+    /// Nothing is known to be wrong now.
     pub fn note_punctual(&self) {
         self.lateness.store(PUNCTUAL, Ordering::Release);
     }
 
-    /// Nothing is carried out any more of what it has under way: it is on the blocklist, and what takes its place knows.
+    /// Nothing of what it has under way will be executed: it is on the blocklist, and what takes its place knows.
     pub fn note_shut_out(&self) {
         self.lateness.store(SHUT_OUT, Ordering::Release);
     }
@@ -393,7 +393,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the handle any more, since pools and images keep the cluster.
+        // SAFETY: nobody else has the handle now, since pools and images keep the cluster.
         #[allow(unsafe_code)]
         unsafe {
             (self.libraries.rados.shutdown)(self.handle);

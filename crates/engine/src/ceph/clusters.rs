@@ -1,4 +1,4 @@
-//! The connections that a target's images share: so many images to each, and what has to happen before the first.
+//! The connections that a target's images share: a number of images to each, and what has to happen before the first.
 //! What a connection is belongs to `cluster`, who may open an image to the gateways.
 
 use std::fmt;
@@ -38,7 +38,7 @@ impl Default for CephConfig {
     }
 }
 
-/// Is told of a new connection before any image is opened on it, and may forbid that by an error.
+/// Is notified of a new connection before any image is opened on it, and may forbid that by an error.
 #[derive(Clone)]
 pub struct BeforeUse(pub Arc<Allowance>);
 
@@ -68,7 +68,7 @@ pub struct Clusters {
 #[derive(Debug)]
 struct Shared {
     cluster: Weak<Cluster>,
-    /// As many as there are of these beside this one, so many images are on it.
+    /// There are as many images on it as there are of these beside this one.
     seats: Arc<()>,
 }
 
@@ -99,7 +99,7 @@ impl Clusters {
     /// A place for one more image on a connection as `id` with this configuration file; on a new one when all are full.
     ///
     /// # Errors
-    /// When no connection is to be had, or the new one must not be used.
+    /// When no connection is available, or the new one must not be used.
     pub fn seat(&self, conf: Option<&Path>, id: Option<&str>) -> Result<Seat, CephError> {
         let options = ClusterOptions {
             conf: conf.map(Path::to_owned),
@@ -134,7 +134,7 @@ impl Clusters {
         before_use(cluster).map_err(|reason| CephError::NotAllowed { reason })
     }
 
-    /// Opens further images on `new`, which was allowed, for as long as somebody has it, and none on `silent` any more.
+    /// Opens further images on `new`, which was allowed, for as long as somebody has it, and no others on `silent`.
     pub fn replace(&self, silent: &Arc<Cluster>, new: &Arc<Cluster>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.retain(|known| known.cluster.as_ptr() != Arc::as_ptr(silent));
@@ -162,7 +162,7 @@ impl Clusters {
         shared.iter().filter_map(|known| known.cluster.upgrade()).collect()
     }
 
-    /// A new connection. One that was not to be had a moment ago is not tried again at once: many images ask, and each would
+    /// A new connection. One that failed a moment ago is not tried again at once: many images ask, and each would
     /// wait for as long as the first.
     fn connect(&self, options: &ClusterOptions) -> Result<Arc<Cluster>, CephError> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -202,12 +202,12 @@ impl Clusters {
         self.config.are_images_shared
     }
 
-    /// What images tell of changes of theirs.
+    /// What images report of their changes.
     pub fn news(&self) -> Arc<News> {
         self.news.clone()
     }
 
-    /// Where images that are not used any more go.
+    /// Where images go that are no longer used.
     pub fn closings(&self) -> Arc<Closings> {
         self.closings.clone()
     }

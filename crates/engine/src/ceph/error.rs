@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why a connection, a pool or an image is not to be had.
+/// Why a connection, a pool or an image is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum CephError {
     /// The libraries are not installed.
@@ -189,7 +189,7 @@ pub enum CephError {
         /// Why.
         reason: String,
     },
-    /// A connection was not to be had a moment ago, and was not tried again.
+    /// A connection failed a moment ago, and was not tried again.
     #[error("{reason}")]
     AsBefore {
         /// Why not.

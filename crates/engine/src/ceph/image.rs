@@ -37,7 +37,7 @@ pub struct Image {
     watch: Mutex<Option<Watch>>,
 }
 
-/// What hears of changes.
+/// What is notified of changes.
 struct Watch {
     number: u64,
     /// The library has a pointer to it, so it lies still.
@@ -180,8 +180,8 @@ impl Image {
         Ok(features & FEATURE_EXCLUSIVE_LOCK != 0)
     }
 
-    /// Takes the image for this connection alone, until it is given back. Who has it only while he writes is asked to give
-    /// it up, and one that is gone loses it; this can take as long as the cluster needs to notice that he is.
+    /// Takes the image for this connection alone, until it is given back. A client that has it only while it writes is asked
+    /// to give it up, and one that is gone loses it; this can take as long as the cluster needs to notice that.
     ///
     /// # Errors
     /// When somebody else has it for himself, by whom, or the cluster does not answer.
@@ -221,7 +221,7 @@ impl Image {
         code == 0 && owns != 0
     }
 
-    /// Who has the lock, as the cluster names him: his number and address.
+    /// Which client has the lock, as the cluster names it: its number and address.
     pub fn lock_owner(&self) -> Option<String> {
         let mut owners = [ptr::null_mut::<c_char>(); CEPH_LOCK_OWNERS_MAX];
         let (mut mode, mut count) = (0, owners.len());
@@ -239,7 +239,7 @@ impl Image {
         }
     }
 
-    /// Hears of changes of the header from now on: size, snapshots, features.
+    /// Is notified of changes of the header from now on: size, snapshots, features.
     ///
     /// # Errors
     /// When the cluster does not answer.
@@ -329,7 +329,7 @@ impl RemoteStorage for Image {
 impl Drop for Image {
     fn drop(&mut self) {
         let watch = self.watch.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // SAFETY: nobody else has the handle any more. The watch ends before what it calls goes.
+        // SAFETY: nobody else has the handle now. The watch ends before what it calls goes.
         #[allow(unsafe_code)]
         unsafe {
             if let Some(watch) = &watch {

@@ -119,7 +119,7 @@ impl Pool {
     /// # Errors
     /// When there is no such image, when it has snapshots, when somebody has it open, or when the cluster refuses.
     pub fn remove_image(&self, name: &str) -> Result<(), CephError> {
-        // The library takes the image's lock away from whoever has it before it finds that it is used, and his writes fail.
+        // The library takes the image's lock away from whoever has it before it finds that it is used, and its writes fail.
         self.check_unused(name)?;
         let image = text(name)?;
         // SAFETY: the pool is open, and the name ends with 0 and outlives the call.
@@ -188,7 +188,7 @@ impl Pool {
     /// the library's, and may end it.
     ///
     /// # Errors
-    /// When there is no such image, when it is no clone, when `progress` has ended it (`ECANCELED`), or when the cluster
+    /// When there is no such image, when it is not a clone, when `progress` has ended it (`ECANCELED`), or when the cluster
     /// refuses.
     pub fn flatten_image(
         &self,
@@ -324,7 +324,7 @@ impl<'a> Opened<'a> {
             return Ok(Vec::new());
         }
         let listed = list.iter().take(count as usize).map(|info| {
-            // SAFETY: the library has written so many entries, each with a name that ends with 0.
+            // SAFETY: the library has written this number of entries, each with a name that ends with 0.
             #[allow(unsafe_code)]
             let name = unsafe { CStr::from_ptr(info.name) };
             Snapshot { name: name.to_string_lossy().into_owned(), size: info.size }
@@ -347,7 +347,7 @@ impl<'a> Opened<'a> {
         let code = unsafe { (self.pool.rbd().watchers_list)(self.handle, list.as_mut_ptr(), &raw mut count) };
         answer(code).map_err(|source| self.pool.failed("asking for the users of", self.name, source))?;
         let listed = list.iter().take(count).map(|watcher| {
-            // SAFETY: the library has written so many entries, each with an address that ends with 0.
+            // SAFETY: the library has written this number of entries, each with an address that ends with 0.
             #[allow(unsafe_code)]
             let address = unsafe { CStr::from_ptr(watcher.address) };
             format!("client.{} at {}", watcher.client, address.to_string_lossy())

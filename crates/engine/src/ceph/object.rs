@@ -105,7 +105,7 @@ impl Object {
     /// Tells those who watch it, and waits until they have heard of it, for `timeout_ms` at most.
     ///
     /// # Errors
-    /// When one of them did not say that he has, or the cluster does not answer.
+    /// When one of them did not say that it has, or the cluster does not answer.
     pub fn notify(&self, timeout_ms: u64) -> Result<(), CephError> {
         let (mut replies, mut length): (*mut c_char, usize) = (ptr::null_mut(), 0);
         // SAFETY: the name ends with 0 and outlives the call, there are no bytes to be told, and the call writes a
@@ -123,7 +123,7 @@ impl Object {
             )
         };
         if !replies.is_null() {
-            // SAFETY: the library made it for us, and nobody has it any more.
+            // SAFETY: the library made it for us, and nobody has it now.
             #[allow(unsafe_code)]
             unsafe {
                 (self.rados().buffer_free)(replies);
@@ -187,7 +187,7 @@ impl Read {
         }
     }
 
-    /// What was read. Keys that are no text are nobody's here and left out.
+    /// What was read. Keys that are not text are nobody's here and left out.
     fn pairs(&self) -> Pairs {
         let mut pairs = Pairs::new();
         for _ in 0..CEPH_PAIRS_MAX {
@@ -220,7 +220,7 @@ fn bytes(from: *const c_char, length: usize) -> Vec<u8> {
     if from.is_null() || length == 0 {
         return Vec::new();
     }
-    // SAFETY: the library has just said that so many bytes are there, and they stay until its iterator is ended.
+    // SAFETY: the library has just said that this number of bytes is there, and they stay until its iterator is ended.
     #[allow(unsafe_code)]
     unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) }.to_vec()
 }
@@ -285,7 +285,7 @@ impl Write {
         let names: Vec<*const c_char> = keys.iter().map(|key| key.as_ptr()).collect();
         let values: Vec<*const c_char> = pairs.values().map(|value| value.as_ptr().cast()).collect();
         let lengths: Vec<usize> = pairs.values().map(Vec::len).collect();
-        // SAFETY: the three lists have so many entries each and outlive the call, which copies what they name.
+        // SAFETY: the three lists have this number of entries each and outlive the call, which copies what they name.
         #[allow(unsafe_code)]
         unsafe {
             (self.rados.write_op_omap_set)(
@@ -306,7 +306,7 @@ impl Write {
         }
         let keys = keys.iter().map(|key| text(key)).collect::<Result<Vec<_>, _>>()?;
         let names: Vec<*const c_char> = keys.iter().map(|key| key.as_ptr()).collect();
-        // SAFETY: the list has so many entries and outlives the call, which copies what it names.
+        // SAFETY: the list has this number of entries and outlives the call, which copies what it names.
         #[allow(unsafe_code)]
         unsafe {
             (self.rados.write_op_omap_rm_keys)(self.operation, names.as_ptr(), names.len());

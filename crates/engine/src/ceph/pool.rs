@@ -72,7 +72,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the handle any more: images and watches in it keep the pool.
+        // SAFETY: nobody else has the handle now: images and watches in it keep the pool.
         #[allow(unsafe_code)]
         unsafe {
             (self.cluster.libraries().rados.ioctx_destroy)(self.handle);

@@ -101,7 +101,7 @@ extern "C" fn notified(
     // SAFETY: the argument is the listener that the watch was started with, which outlives it.
     #[allow(unsafe_code)]
     let listener = unsafe { &*argument.cast_const().cast::<Listener>() };
-    // The sender waits for this. Failing means that he waits for nothing; there is nobody to tell.
+    // The sender waits for this. Failing means that it waits for nothing; there is nobody to tell.
     // SAFETY: pool and name are good for as long as the watch is there.
     #[allow(unsafe_code)]
     unsafe {

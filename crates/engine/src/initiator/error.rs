@@ -133,8 +133,8 @@ pub enum InitiatorError {
         /// Its status.
         status: Status,
     },
-    /// The data a command returned makes no sense.
-    #[error("the answer to {what} makes no sense: {reason}")]
+    /// The data a command returned is invalid.
+    #[error("the answer to {what} is invalid: {reason}")]
     BadAnswer {
         /// Which command.
         what: &'static str,
@@ -157,7 +157,7 @@ pub enum InitiatorError {
         /// What the operating system said.
         error: Arc<io::Error>,
     },
-    /// The caller asked for something that makes no sense.
+    /// The caller asked for something that is invalid.
     #[error("{0}")]
     ApiMisuse(String),
     /// The controller or queue was closed by this side.

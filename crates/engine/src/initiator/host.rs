@@ -58,7 +58,7 @@ fn machine_uuid() -> Option<Uuid> {
     Some(Uuid::from_bytes(derive(format!("selvedge host {machine}").as_bytes())))
 }
 
-/// 16 bytes that follow from `name`, shaped as a UUID of version 8. It is no secret, only stable and well
+/// 16 bytes that follow from `name`, shaped as a UUID of version 8. It is not a secret, only stable and well
 /// spread.
 fn derive(name: &[u8]) -> [u8; 16] {
     let halves = [0xcbf2_9ce4_8422_2325_u64, 0x9ae1_6a3b_2f90_404f].map(|seed| {

@@ -29,7 +29,7 @@ impl PollWindow {
         Duration::from_nanos(if twice < self.max_ns { twice } else { self.max_ns })
     }
 
-    /// Takes note that the last wait lasted `waited`.
+    /// Records that the last wait lasted `waited`.
     pub(super) fn found(&mut self, waited: Duration) {
         // One long pause counts no more than a few windows, so that polling comes back soon after it.
         let waited_ns = (waited.as_nanos() as u64).min(8 * self.max_ns);

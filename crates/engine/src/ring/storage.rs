@@ -18,7 +18,7 @@ impl Storage {
         Self { descriptor: descriptor.into(), write_delay_ms: AtomicU32::new(0) }
     }
 
-    /// Holds each write that begins from now on back for so many milliseconds before it reaches the file. Like what a
+    /// Holds each write that begins from now on back for this number of milliseconds before it reaches the file. Like what a
     /// slow disk has, a write that is held back cannot be taken back.
     pub fn set_write_delay_ms(&self, write_delay_ms: u32) {
         self.write_delay_ms.store(write_delay_ms, Ordering::Relaxed);

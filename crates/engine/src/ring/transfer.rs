@@ -15,7 +15,7 @@ impl Transfer {
         self.moved
     }
 
-    /// The system has moved so many more bytes, or says why not (an error's number). `None` when the rest is to be asked for,
+    /// The system has moved this number of further bytes, or says why not (an error's number). `None` when the rest is to be asked for,
     /// else how it has ended. `whole` is how many there are in all.
     pub(crate) fn step(
         &mut self,
@@ -31,7 +31,7 @@ impl Transfer {
                 } else if moved > 0 {
                     None
                 } else if writes {
-                    // Asked again it may say so for ever.
+                    // Asked again it may say so forever.
                     Some(Err(io::ErrorKind::WriteZero.into()))
                 } else {
                     // The end of the file.

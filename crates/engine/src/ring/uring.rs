@@ -127,7 +127,7 @@ impl Uring {
         let generation = watch.generation;
         watch.generation = (generation + 1) & GENERATION_MASK;
         for kind in [READABLE, WRITABLE] {
-            // Not a poll removal, which fails while the poll is being woken and would leave the socket open for ever.
+            // Not a poll removal, which fails while the poll is being woken and would leave the socket open forever.
             let entry = opcode::AsyncCancel::new(user_data(kind, generation, token)).build();
             if let Err(error) = self.push(&entry.user_data(REMOVED)) {
                 tracing::warn!(%error, "cannot remove a poll");

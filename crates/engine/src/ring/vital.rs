@@ -22,7 +22,7 @@ thread_local! {
 /// As long as a thread has one, its panic ends the process. Nothing is unwound: what a queue's buffers are dropped for
 /// may still be written by the kernel, and a lock that is let go shows others what was half done.
 ///
-/// This holds for whoever starts a target in his own process, too: no target goes on with a reactor less.
+/// This holds for a program that starts a target in its own process, too: no target goes on with a reactor less.
 #[must_use]
 #[derive(Debug)]
 pub struct Vital {

@@ -1,5 +1,5 @@
 //! Waking a ring from another thread: an eventfd that is written once until the ring has seen it. It is never read, since
-//! rings hear of each write as such, and not of the counter.
+//! rings learn of each write as such, and not of the counter.
 //! What the news is travels elsewhere, in a channel of its owner.
 
 use std::io;
@@ -45,7 +45,7 @@ impl Waker {
         }
     }
 
-    /// Takes note that the ring has seen it. News sent before this call is visible after it.
+    /// Records that the ring has seen it. News sent before this call is visible after it.
     pub(super) fn seen(&self) {
         // A swap, not a store: it also makes visible what other wakers, who found it pending, sent before.
         self.0.pending.swap(false, Ordering::AcqRel);
@@ -57,7 +57,7 @@ impl Waker {
         self.0.pending.swap(false, Ordering::AcqRel)
     }
 
-    /// Waits as a ring does that hears of its descriptor: until it is written, or was since this was called last.
+    /// Waits as a ring does that is notified of its descriptor: until it is written, or was since this was called last.
     #[cfg(all(test, selvedge_loom))]
     pub(crate) fn sleep(&self) {
         self.0.written.wait();

@@ -22,21 +22,21 @@ const REST_US: (u64, u64) = (5, 100);
 pub struct Mood {
     /// Shortest and longest time until an operation takes effect, in microseconds.
     pub delay_us: (u64, u64),
-    /// Of a thousand operations, so many fail.
+    /// Of a thousand operations, this many fail.
     pub failures: u64,
     /// Whether there is no room for anything to be written.
     pub is_full: bool,
-    /// Of a thousand syncs, so many lose what they were to make durable. It is still read until the power is lost; and each
+    /// Of a thousand syncs, this many lose what they were to make durable. It is still read until the power is lost; and each
     /// opening of the file is told once, with its next sync, as Linux does.
     pub lossy_syncs: u64,
-    /// Of a thousand calls that could move several blocks, so many move some of them only.
+    /// Of a thousand calls that could move several blocks, this many move some of them only.
     pub short_moves: u64,
     /// Blocks for which there is room in places that nothing was written to; deallocated ones are such again. `None` for as
     /// many as there are.
     pub room_blocks: Option<u64>,
     /// Whether what is written again takes another place, too, and the old one is free after the next sync.
     pub copies_on_write: bool,
-    /// Of a thousand operations, so many take as long as `late_us` says.
+    /// Of a thousand operations, this many take as long as `late_us` says.
     pub late: u64,
     /// Shortest and longest time of those, in microseconds.
     pub late_us: (u64, u64),
@@ -122,7 +122,7 @@ struct Operation {
     is_alone: bool,
     /// Writes up to this one were there when it began.
     began_after: u64,
-    /// The losses that its opening of the file was told of.
+    /// The losses that its opening of the file was told.
     told: Arc<AtomicU64>,
 }
 
@@ -165,7 +165,7 @@ impl Storage {
         Self { file: self.file, is_shared, write_delay_ms: AtomicU32::new(0), told }
     }
 
-    /// Holds each write that begins from now on back for so many milliseconds.
+    /// Holds each write that begins from now on back for this number of milliseconds.
     pub fn set_write_delay_ms(&self, write_delay_ms: u32) {
         self.write_delay_ms.store(write_delay_ms, Ordering::Relaxed);
     }
@@ -262,7 +262,7 @@ impl DiskFile {
         }
     }
 
-    /// Of so many blocks from `offset` on, those that find room, up to the first that does not. They have their places then.
+    /// Of this number of blocks from `offset` on, those that find room, up to the first that does not. They have their places then.
     fn place(&mut self, offset: usize, blocks: usize) -> usize {
         let first = offset / self.block_size;
         for block in first..first + blocks {

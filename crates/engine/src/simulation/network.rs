@@ -42,7 +42,7 @@ pub(super) struct End {
     owner: Option<ProcessId>,
     /// Whether somebody has it open.
     is_open: bool,
-    /// Its machine stopped with it: it does not know of the connection any more, and nobody was told.
+    /// Its machine stopped with it: it no longer knows of the connection, and nobody was told.
     is_forgotten: bool,
     watched: Option<(usize, u32)>,
     received: VecDeque<u8>,
@@ -423,7 +423,7 @@ impl World {
             of.bytes_under_way = 0;
             of.last_arrival = self.now;
             of.is_held = false;
-            // What is on its way finds nothing any more; the reset does not wait for it.
+            // What is on its way finds nothing there; the reset does not wait for it.
             self.dispatch(number, end, Segment::Reset);
         } else {
             self.shut_down_sending(descriptor);
@@ -494,7 +494,7 @@ impl World {
         }
         let end = &mut self.network.connections[number].ends[to];
         if !end.is_open {
-            // Nobody is there any more: who sends on is told so.
+            // Nobody is there now: who sends on is told so.
             if matches!(segment, Segment::Data(_)) {
                 end.under_way.clear();
                 end.last_arrival = self.now;

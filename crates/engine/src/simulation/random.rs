@@ -35,7 +35,7 @@ impl Random {
         from + self.below(to - from + 1)
     }
 
-    /// Whether something happens that happens so many times in a thousand.
+    /// Whether something happens that happens this many times in a thousand.
     pub const fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }

@@ -214,7 +214,7 @@ pub(super) fn current() -> Option<FiberId> {
     with(|world| world.current)
 }
 
-/// Whether the process of the running fiber has ended: nothing can be waited for any more.
+/// Whether the process of the running fiber has ended: nothing can be waited for then.
 pub(super) fn is_ending() -> bool {
     with_if(|world| world.running().is_none_or(|process| !world.processes[process.0].is_alive))
         .unwrap_or(true)

@@ -56,13 +56,13 @@ pub enum TargetError {
 }
 
 fn listen_hint(error: &io::Error) -> &'static str {
-    // What is no answer of the system to the address itself says what to do in its own words.
+    // What does not answer for the address itself says what to do in its own words.
     if error.raw_os_error().is_none() {
         return "";
     }
     match error.kind() {
         io::ErrorKind::AddrInUse => "; choose another port with -s, or 0 for a free one",
-        io::ErrorKind::AddrNotAvailable => "; it is no address of this machine",
+        io::ErrorKind::AddrNotAvailable => "; it is not an address of this machine",
         io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege, choose a higher one with -s",
         _ => "",
     }

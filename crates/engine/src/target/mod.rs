@@ -75,7 +75,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens all namespaces, starts the reactors, and listens. Images of Ceph clusters that are not to be had within
+    /// Opens all namespaces, starts the reactors, and listens. Images of Ceph clusters that are not available within
     /// `limits::CEPH_OPENING_PATIENCE_MS` are left out for now ([`Self::absent`]), and come when they are.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Target {
     /// asynchronous events; nobody has to connect again whose subsystem and port are still there.
     ///
     /// # Errors
-    /// When the configuration contradicts itself, or a backend or an address is not to be had.
+    /// When the configuration contradicts itself, or a backend or an address is not available.
     pub fn apply(&self, wanted: &FabricConfig) -> Result<Vec<Change>, TargetError> {
         self.carry_out(&Order::of(wanted))
     }
@@ -179,7 +179,7 @@ impl Target {
         report::failures(&self.fabric)
     }
 
-    /// The namespaces that are configured and not there, since their images are not to be had.
+    /// The namespaces that are configured and not there, since their images are not available.
     pub fn absent(&self) -> Vec<AbsentNamespace> {
         self.fabric.absent()
     }
@@ -205,14 +205,14 @@ impl Target {
         self.fabric.clusters().addresses()
     }
 
-    /// Answers all commands that the storage has, where their namespaces are not to be reached here any more, by their ANA
+    /// Answers all commands that the storage has, where their namespaces are no longer accessible here, by their ANA
     /// state: hosts try them elsewhere at once, however long the storage takes. Whoever asks for this sees to it that what
     /// the storage still does of them is over before anybody serves these namespaces again, this target included.
     pub fn give_up_commands(&self) {
         self.fabric.tell_reactors(|| messaging::Message::GiveUp(messaging::Loss::Unreachable));
     }
 
-    /// No further image is opened on the connections to clusters that there are, since these are of no use any more.
+    /// No further image is opened on the connections to clusters that there are, since these can no longer be used.
     #[cfg(not(feature = "simulation"))]
     pub fn forget_cluster_connections(&self) {
         self.fabric.clusters().forget();
@@ -267,13 +267,13 @@ impl Target {
     }
 
     /// Ends all controllers that there are and tells those apart from them that come, by `tag` (`TargetConfig::tag`). `passed`
-    /// is called once no command that came to one of the former can begin any more; not when the target ends before.
+    /// is called once no command that came to one of the former can still begin; not when the target ends before.
     pub fn begin_anew(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
         self.fabric.begin_anew(tag, passed);
     }
 
     /// Ends a controller whose host has lost its way to this target, and asked another one for that. `at_rest` is called once
-    /// nothing of it can take effect any more; not when the target ends before. Whether it is one that this target has made
+    /// nothing of it can still take effect; not when the target ends before. Whether it is one that this target has made
     /// (since it began anew), and this host's as far as that is still known: otherwise nothing happens.
     pub fn reset_for_peer(&self, lost: &LostController, at_rest: impl Fn() + Send + Sync + 'static) -> bool {
         admin::answer_peer(lost, &self.fabric, at_rest)
@@ -312,7 +312,7 @@ impl Target {
         for reactor in reactors.drain(..) {
             reactor.join();
         }
-        // Nobody waits for him any more. What he has begun he finishes.
+        // Nobody waits for it now. What it has begun it finishes.
         drop(lock(&self.reservation_worker).take());
         #[cfg(not(feature = "simulation"))]
         {

@@ -1,4 +1,4 @@
-//! What the kernel tells of a connection: what really carries it, how far away the peer is, what was lost, what waits
+//! What the kernel reports about a connection: what really carries it, how far away the peer is, what was lost, what waits
 //! in the queues of the socket, and the same of each subflow of MPTCP. It costs some system calls and is not for the
 //! data path.
 
@@ -101,7 +101,7 @@ pub struct SubflowInfo {
     pub received_bytes: u64,
 }
 
-/// What the kernel tells of the connection on `socket`.
+/// What the kernel reports about the connection on `socket`.
 ///
 /// # Errors
 /// When the connection has ended, or the kernel is older than 5.17 and the socket one of MPTCP.
@@ -139,7 +139,7 @@ pub fn stream_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
 /// What really carries the connection on `socket`.
 ///
 /// # Errors
-/// When it is no stream socket.
+/// When it is not a stream socket.
 pub fn transport_of(socket: &impl AsFd) -> io::Result<Transport> {
     // A listener for MPTCP hands out plain sockets for plain peers.
     if sockopt::socket_protocol(socket)? != Some(ipproto::MPTCP) {
@@ -152,7 +152,7 @@ pub fn transport_of(socket: &impl AsFd) -> io::Result<Transport> {
             let fell_back = flags & MPTCP_INFO_FLAG_FALLBACK != 0;
             Ok(if fell_back { Transport::Tcp } else { Transport::Mptcp })
         }
-        // A socket that has become one of TCP has no options of MPTCP any more (IPv4 and IPv6 say so differently).
+        // A socket that has become one of TCP no longer has options of MPTCP (IPv4 and IPv6 say so differently).
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT)) => {
             Ok(Transport::Tcp)
         }
@@ -225,7 +225,7 @@ impl SubflowInfo {
     }
 }
 
-/// The bytes from `at` on, if there are so many.
+/// The bytes from `at` on, if there are that many.
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }

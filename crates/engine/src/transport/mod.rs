@@ -1,4 +1,4 @@
-//! How stream sockets come to be: listening, accepting, connecting, their options, and what the kernel tells of them.
+//! How stream sockets come to be: listening, accepting, connecting, their options, and what the kernel reports about them.
 //! Moving bytes through them belongs to `ring`, and what the bytes mean to `nvme`.
 
 pub mod congestion;

@@ -1,4 +1,4 @@
-//! What the kernel tells of a stream socket in structures of its own, as bytes. What they mean is `info`'s.
+//! What the kernel reports about a stream socket in structures of its own, as bytes. What they mean is `info`'s.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -13,7 +13,7 @@ pub(super) fn get(socket: &impl AsFd, level: i32, name: i32, value: &mut [u8]) -
     let room = libc::socklen_t::try_from(value.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut length = room;
     // SAFETY: the kernel reads and writes at most `length` bytes of `value`, which is borrowed alone for the call and
-    // has so many, and writes one length into `length`. Any bytes are valid bytes.
+    // has that many, and writes one length into `length`. Any bytes are valid bytes.
     let result = unsafe {
         libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut length)
     };
@@ -23,7 +23,7 @@ pub(super) fn get(socket: &impl AsFd, level: i32, name: i32, value: &mut [u8]) -
 /// Bytes that were handed to the socket and are not acknowledged yet (SIOCOUTQ).
 ///
 /// # Errors
-/// When it is no connected stream.
+/// When it is not a connected stream.
 #[allow(unsafe_code)]
 pub(super) fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;

@@ -109,7 +109,7 @@ impl AsRawFd for PendingConnection {
 /// Begins to connect to `remote`.
 ///
 /// # Errors
-/// When there is no route, the local address or interface is not to be had, or the system has no descriptors.
+/// When there is no route, the local address or interface is not available, or the system has no descriptors.
 pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io::Result<PendingConnection> {
     let descriptor = socket(remote, options.transport)?;
     if let Some(name) = options.congestion {

@@ -368,7 +368,7 @@ fn a_data_digest_mismatch_costs_the_command_only() {
     }
 }
 
-/// Sends a write or compare of other data, one byte of which is not what its digest says, in so many pieces or in
+/// Sends a write or compare of other data, one byte of which is not what its digest says, in this number of pieces or in
 /// the capsule.
 fn run_spoiled(queue: &mut Client, space: Space, opcode: u8, pieces: Option<usize>) -> Status {
     let data = pattern(16 << 10, 6);

@@ -26,7 +26,7 @@ fn start() -> Arc<Target> {
     Arc::new(target.take())
 }
 
-/// Answers so many requests as an administration does; what was asked for.
+/// Answers this number of requests as an administration does; what was asked for.
 fn administer(target: &Arc<Target>, count: usize) -> JoinHandle<Vec<(u32, WriteProtection)>> {
     let requests = target.host_requests().unwrap();
     let target = target.clone();

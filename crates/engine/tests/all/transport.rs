@@ -305,7 +305,9 @@ fn the_congestion_control_of_a_port_changes_while_it_is_open() {
     let system = stream_info(&connect_plain(&listener)).unwrap().congestion;
     assert!(streams(&target).iter().all(|stream| stream.congestion == system));
 
-    for (wrong, told) in [("nonsense", "reno"), ("", "no name"), ("longer than it can be", "no name")] {
+    for (wrong, told) in
+        [("nonsense", "reno"), ("", "not the name"), ("longer than it can be", "not the name")]
+    {
         fabric.ports[0].congestion = Some(wrong.to_owned());
         let error = target.apply(&fabric).unwrap_err().to_string();
         assert!(error.contains(wrong) && error.contains(told), "{error}");

@@ -1,5 +1,5 @@
-//! A controller: the association of this host with a subsystem, from Connect to shutdown, and what it tells
-//! of itself. Its admin queue lives on a thread of its own (`admin`); I/O queues are opened by whoever uses
+//! A controller: the association of this host with a subsystem, from Connect to shutdown, and what it
+//! reports. Its admin queue lives on a thread of its own (`admin`); I/O queues are opened by whoever uses
 //! them.
 
 use std::net::SocketAddr;

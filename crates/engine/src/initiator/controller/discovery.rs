@@ -30,7 +30,7 @@ impl Controller {
     /// The discovery log of a discovery controller, all of it from one generation.
     ///
     /// # Errors
-    /// When the connection is lost, the controller is no discovery controller, or the log makes no sense, is
+    /// When the connection is lost, the controller is not a discovery controller, or the log is invalid, is
     /// over 16 MiB, or never stops changing.
     pub fn discovery_log(&self) -> Result<DiscoveryRecords, InitiatorError> {
         for _ in 0..TRIES_MAX {

@@ -1,4 +1,4 @@
-//! What a controller tells of its namespaces: which there are, their formats and their names.
+//! What a controller reports about its namespaces: which there are, their formats and their names.
 //! Which names make two namespaces one is decided by multipath.
 
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use nvme::identify::{Cns, IdentifyNamespace, IdentifyRequest, NamespaceIdentifie
 use super::controller::Controller;
 use crate::initiator::InitiatorError;
 
-/// Namespaces that are listed at most: a list that never ends is no list.
+/// Namespaces that are listed at most: a list that never ends is an error.
 const NAMESPACES_LISTED_MAX: usize = 1 << 16;
 /// The version that brought the list of namespace identification descriptors: 1.3.
 const VERSION_WITH_DESCRIPTORS: u32 = 0x0001_0300;
@@ -62,7 +62,7 @@ impl NamespaceInfo {
 }
 
 impl Controller {
-    /// The active namespaces, by increasing identifier. One whose description makes no sense is left out,
+    /// The active namespaces, by increasing identifier. One whose description is invalid is left out,
     /// with a warning in the log.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Controller {
     /// The identifiers of the active namespaces, increasing (CNS 02h).
     ///
     /// # Errors
-    /// When the connection is lost, the controller refuses, or the list makes no sense.
+    /// When the connection is lost, the controller refuses, or the list is invalid.
     pub fn namespace_ids(&self) -> Result<Vec<u32>, InitiatorError> {
         let mut nsids: Vec<u32> = Vec::new();
         loop {
@@ -107,7 +107,7 @@ impl Controller {
     /// One namespace's description and names.
     ///
     /// # Errors
-    /// When the connection is lost, there is no such namespace, or its description makes no sense.
+    /// When the connection is lost, there is no such namespace, or its description is invalid.
     pub fn namespace(&self, nsid: u32) -> Result<NamespaceInfo, InitiatorError> {
         let namespace = self.identify_namespace(nsid)?;
         let format = namespace.format();

@@ -1,5 +1,5 @@
 //! A controller as its host has it: the association from Connect to shutdown, the thread of its admin queue, and what it
-//! tells of itself and its namespaces. I/O queues are their users'.
+//! reports about itself and its namespaces. I/O queues are their users'.
 
 mod admin;
 mod bring_up;

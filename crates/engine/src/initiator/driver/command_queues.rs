@@ -21,7 +21,7 @@ pub trait CommandQueues {
     /// Why commands that have no slot will get none; `None` while they may.
     fn error(&self) -> Option<&InitiatorError>;
 
-    /// Whether there is something to take in that no event of the ring will tell of: more in a socket, or what ended while
+    /// Whether there is something to take in that no event of the ring will report: more in a socket, or what ended while
     /// it was being sent.
     fn has_more(&self) -> bool;
 

@@ -71,7 +71,7 @@ impl<Q: CommandQueues, T> Driver<Q, T> {
         self.submit_beside(entry, data, tag, 0);
     }
 
-    /// The same, where so many slots stay free for others.
+    /// The same, where this number of slots stays free for others.
     pub(in crate::initiator) fn submit_beside(
         &mut self,
         entry: SubmissionEntry,
@@ -125,12 +125,12 @@ impl<Q: CommandQueues, T> Driver<Q, T> {
     /// Waits for news, for `timeout` at most, and takes it in.
     ///
     /// # Errors
-    /// When the ring fails: nothing can be done with these queues any more but to `close` them.
+    /// When the ring fails: these queues can only be closed then (`close`).
     pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.turn_beside(timeout, 0)
     }
 
-    /// The same, where so many slots stay free for others than those that wait.
+    /// The same, where this number of slots stay free for others than those that wait.
     pub(in crate::initiator) fn turn_beside(
         &mut self,
         timeout: Option<Duration>,

@@ -16,7 +16,7 @@ use crate::ring::thread;
 const GROUPS_MAX: usize = 1 << 14;
 /// Log specific parameter of the ANA log page: groups without their namespaces (RGO).
 const GROUPS_ONLY: u8 = 1;
-/// Another path's controller is asked about one that joins for so long: one that is just being lost must not keep a path
+/// Another path's controller is asked about one that joins for this time: one that is just being lost must not keep a path
 /// from coming back.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 /// Times it is asked until the new controller is on the list, and the time in between: a subsystem of several nodes may

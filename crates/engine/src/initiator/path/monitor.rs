@@ -17,7 +17,7 @@ use crate::initiator::{ConnectOptions, Controller, InitiatorError, NamespaceInfo
 use crate::limits::CONNECT_TIMEOUT_MS;
 use crate::ring::{self, Moment};
 
-/// How often a monitor looks although nobody rang: only so that a lost ring is no lost path.
+/// How often a monitor looks although nobody rang: only so that a lost ring does not cost a path.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// An attempt to connect again takes no longer than this or the time between attempts, whichever is longer: an address
 /// that came back is not to be missed because an old attempt is still waiting in front of it.
@@ -74,14 +74,14 @@ fn is_given_up(shared: &Shared, index: usize) -> bool {
     shared.options.controller_loss.is_some_and(|limit| ring::now().since(lost_at) >= limit)
 }
 
-/// Whether it is no use to try again.
+/// Whether it is useless to try again.
 fn is_final(error: &InitiatorError) -> bool {
     match error {
         InitiatorError::PathRefused { .. }
         | InitiatorError::ApiMisuse(_)
         | InitiatorError::AuthenticationRequired { .. } => true,
         InitiatorError::Refused { status, .. } => {
-            // A queue number that is just being freed is refused in this way, and the number is no fault of ours.
+            // A queue number that is just being freed is refused in this way, and the number is not at fault.
             status.is_do_not_retry() && status.without_flags() != Status::COMMAND_SEQUENCE_ERROR
         }
         _ => false,
@@ -219,7 +219,7 @@ fn hear(
     }
     let has_changed = events.contains(&AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
     if has_changed {
-        // Reading the list is what makes the controller tell of the next change.
+        // Reading the list is what makes the controller report the next change.
         controller.log_page(LogPageId::CHANGED_NAMESPACES, 0, 0, 4096)?;
         *namespace = controller.namespace(shared.options.nsid)?;
         shared.agree(controller, namespace)?;
@@ -232,7 +232,7 @@ fn hear(
         if is_new {
             tracing::info!(address = %path.options.address, ?ana, "ANA state");
         }
-        // What is asked for again and again while it changes is no news to those who wait for its end.
+        // What is asked for again and again while it changes does not concern those who wait for its end.
         if is_new || (was_in_doubt && path.access() != Access::None) {
             shared.changed();
         }

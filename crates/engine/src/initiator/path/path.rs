@@ -210,7 +210,7 @@ impl Path {
         last
     }
 
-    /// Whether no thread has queues of an association any more.
+    /// Whether no thread still has queues of an association.
     pub(super) fn is_left(&self, association: u64) -> bool {
         !self.details().users.iter().any(|(of, _)| *of == association)
     }

@@ -87,7 +87,7 @@ impl PathConnections {
     /// Opens the queues of the path's live association.
     ///
     /// # Errors
-    /// When they cannot be opened; the association is no good then.
+    /// When they cannot be opened; the association cannot be used then.
     pub(super) fn open(
         &mut self,
         ring: &mut Ring,
@@ -195,7 +195,7 @@ impl PathConnections {
         self.queues.next_deadline()
     }
 
-    /// What is to be told of its connections.
+    /// A report on its connections.
     pub(super) fn reports(&self) -> Vec<ConnectionReport> {
         let report = |queue: &Queue| ConnectionReport {
             queue_id: queue.queue_id(),

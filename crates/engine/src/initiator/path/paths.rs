@@ -25,7 +25,7 @@ pub struct Paths {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What is to be told of a path.
+/// A report on a path.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct PathStatus {
     /// Where the target listens.
@@ -50,7 +50,7 @@ impl Paths {
     ///
     /// # Errors
     /// When none can be reached; when one leads to another subsystem or namespace than the others; and when the options
-    /// make no sense.
+    /// are invalid.
     pub fn connect(options: PathOptions) -> Result<Self, InitiatorError> {
         check(&options)?;
         let shared = Arc::new(Shared::new(options));
@@ -142,7 +142,7 @@ impl Paths {
         self.shared.paths.iter().map(status).collect()
     }
 
-    /// Shuts all controllers down. Nothing can be sent any more.
+    /// Shuts all controllers down. Nothing can be sent from then on.
     pub fn disconnect(&self) {
         self.shared.stop();
         let threads = std::mem::take(&mut *lock(&self.threads));

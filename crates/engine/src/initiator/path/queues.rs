@@ -433,7 +433,7 @@ impl CommandQueues for PathQueues {
         self.ended.pop_front()
     }
 
-    /// Whether there is something to take in that no event tells of.
+    /// Whether there is something to take in that no event reports.
     fn has_more(&self) -> bool {
         !self.ended.is_empty() || self.connections.iter().any(PathConnections::has_more)
     }

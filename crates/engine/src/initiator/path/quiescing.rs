@@ -16,10 +16,10 @@ pub(super) struct Quiescing {
     pub(super) path: usize,
     pub(super) association: u64,
     pub(super) instance: ControllerInstance,
-    /// Time after which it is at rest by itself, counted from when nobody here uses it any more.
+    /// Time after which it is at rest by itself, counted from when nobody here uses it any longer.
     pub(super) time: Duration,
     pub(super) left_at: Option<Moment>,
-    /// Associations of paths that were asked to reset it, in vain.
+    /// Associations of paths that were asked to reset it, without success.
     pub(super) asked: Vec<(usize, u64)>,
     /// Associations of paths that are resetting it.
     pub(super) resetting: Vec<(usize, u64)>,
@@ -40,7 +40,7 @@ impl Quiescing {
         is_due && self.instance.random_number != 0
     }
 
-    /// A path does not reset it any more, and is not asked again.
+    /// A path no longer resets it, and is not asked again.
     pub(super) fn give_up(&mut self, helper: usize) {
         self.asked.extend(self.resetting.extract_if(.., |(path, _)| *path == helper));
     }

@@ -1,4 +1,4 @@
-//! What all threads of a set of paths share: the paths themselves, who is to be told of their changes, and what the paths
+//! What all threads of a set of paths share: the paths themselves, who is notified of their changes, and what the paths
 //! agree on. It starts no thread and connects nothing.
 
 use std::net::SocketAddr;
@@ -149,7 +149,7 @@ impl Shared {
         difference.map_or(Ok(identity), refuse)
     }
 
-    /// Takes note of what `controller` shows of the namespace.
+    /// Records what `controller` shows of the namespace.
     ///
     /// # Errors
     /// How it is another one than on the other paths, and until now.

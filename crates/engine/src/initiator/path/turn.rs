@@ -27,7 +27,7 @@ impl Turns {
         Self { is_taken: AtomicBool::new(false), bell }
     }
 
-    /// Waits for a turn; `None` when it is not wanted any more.
+    /// Waits for a turn; `None` when it is no longer wanted.
     pub(super) fn take(&self, is_unwanted: impl Fn() -> bool) -> Option<Turn<'_>> {
         loop {
             let seen = self.bell.count();

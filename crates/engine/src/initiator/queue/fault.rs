@@ -1,4 +1,4 @@
-//! Why a queue cannot go on, and what the target is told of it.
+//! Why a queue cannot go on, and what the target learns of it.
 
 use nvme::CompletionEntry;
 use nvme::tcp::{CapsuleResponse, CommonHeader, DataPdu, DecodeError, FatalError, PduType, ReadyToTransfer};

@@ -28,7 +28,7 @@ impl Queue {
     /// `QueueState::Live`; until then feed it events, and `flush`.
     ///
     /// # Errors
-    /// When the options make no sense, or the connection cannot even be started.
+    /// When the options are invalid, or the connection cannot even be started.
     pub fn open(ring: &mut Ring, token: u32, options: &QueueOptions) -> Result<Queue, InitiatorError> {
         check(options)?;
         let address = options.address;

@@ -105,8 +105,7 @@ impl AsyncVolume {
         let one = std::slice::from_ref(controller);
         let reachable = Arc::new(Reachable::new(way, controller.address(), &info, one)?);
         if controller.io_queues() == 0 {
-            let text =
-                "the controller has no I/O queues: ask for some, of a subsystem that is no discovery service";
+            let text = "the controller has no I/O queues: ask for some, of a subsystem that is not a discovery service";
             return Err(InitiatorError::ApiMisuse(text.to_owned()));
         }
         let count = core::available().len().clamp(1, controller.io_queues().into()) as u16;
@@ -157,7 +156,7 @@ impl AsyncVolume {
         }
     }
 
-    /// What its controllers tell of it, as one of them did last; on one controller, as it was when opened.
+    /// What its controllers report about it, as one of them did last; on one controller, as it was when opened.
     pub fn info(&self) -> NamespaceInfo {
         self.0.reachable.info()
     }
@@ -175,7 +174,7 @@ impl AsyncVolume {
     /// Fills `data` from `offset_bytes` on.
     ///
     /// # Errors
-    /// `ApiMisuse` when offset or length are no whole blocks or lie outside; `CommandFailed` with the controller's status;
+    /// `ApiMisuse` when offset or length are not whole blocks or lie outside; `CommandFailed` with the controller's status;
     /// else why no path is left. `data` is then filled in part.
     pub async fn read_at(&self, offset_bytes: u64, data: &mut [u8]) -> Result<(), InitiatorError> {
         self.check(offset_bytes, data.len() as u64)?;

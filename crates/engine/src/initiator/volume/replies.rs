@@ -1,4 +1,4 @@
-//! How one request hears of the commands it was split into: each gets exactly one reply, and whoever waits is woken, be it a
+//! How one request learns of the ends of the commands it was split into: each gets exactly one reply, and whoever waits is woken, be it a
 //! task of some executor or a thread.
 
 use std::collections::VecDeque;

@@ -82,7 +82,7 @@ impl Volume {
         self.0.controllers()
     }
 
-    /// What its controllers tell of it, as one of them did last; on one controller, as it was when opened.
+    /// What its controllers report about it, as one of them did last; on one controller, as it was when opened.
     pub fn info(&self) -> NamespaceInfo {
         self.0.info()
     }
@@ -100,7 +100,7 @@ impl Volume {
     /// Fills `data` from `offset_bytes` on.
     ///
     /// # Errors
-    /// `ApiMisuse` when offset or length are no whole blocks or lie outside; `CommandFailed` with the controller's status;
+    /// `ApiMisuse` when offset or length are not whole blocks or lie outside; `CommandFailed` with the controller's status;
     /// else why no path is left. `data` is then filled in part.
     pub fn read_at(&self, offset_bytes: u64, data: &mut [u8]) -> Result<(), InitiatorError> {
         block_on(self.0.read_at(offset_bytes, data))

@@ -1,4 +1,4 @@
-//! Every order in which threads wake a ring that takes note of it.
+//! Every order in which threads wake a ring that records it.
 
 use loom::sync::Arc as Shared;
 use loom::sync::atomic::AtomicUsize;

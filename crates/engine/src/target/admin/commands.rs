@@ -48,7 +48,7 @@ pub(crate) struct AdminCommands {
 }
 
 impl AdminCommands {
-    /// Those of a queue with so many entries that has just been connected.
+    /// Those of a queue with this number of entries that has just been connected.
     pub(crate) fn new(
         controller: Arc<Controller>,
         entries: u16,
@@ -185,7 +185,7 @@ impl AdminCommands {
         wanted.extend(aborted.map(Next::Reply));
         wanted.extend(self.answer(entry, answer, ctx));
         if entry.opcode == admin_opcode::GET_LOG_PAGE {
-            // Behind the page there may be another one, which is told of now.
+            // Behind the page there may be another one, which is announced now.
             wanted.extend(self.tell_events());
         }
         wanted

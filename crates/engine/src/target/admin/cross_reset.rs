@@ -1,5 +1,5 @@
 //! Cross-Controller Reset (TP8028): a host that has lost its way to one of its controllers has another one end it, and
-//! learns when none of its commands can take effect any more. A fence finds that out, or for a controller of another target
+//! learns when none of its commands can still take effect. A fence finds that out, or for a controller of another target
 //! whoever knows of that; here is who may ask, and the log.
 
 use std::sync::Arc;
@@ -64,8 +64,8 @@ pub(crate) fn answer(
     Answer::Status(Status::SUCCESS, 0)
 }
 
-/// Ends a controller whose host asked another target for that. `at_rest` is called when nothing of it can take effect any
-/// more. Whether it is one that was made here, and this host's as far as that is still known.
+/// Ends a controller whose host asked another target for that. `at_rest` is called when nothing of it can still take
+/// effect. Whether it is one that was made here, and this host's as far as that is still known.
 pub(crate) fn answer_peer(
     lost: &LostController,
     fabric: &Fabric,

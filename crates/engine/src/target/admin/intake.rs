@@ -29,7 +29,7 @@ pub(crate) enum Taken<H> {
 }
 
 impl Intake {
-    /// Of a queue with so many entries.
+    /// Of a queue with this number of entries.
     pub(crate) fn new(entries: u16) -> Self {
         Self { entries: Vec::new(), outstanding_max: usize::from(entries) * QUEUE_OVERRUN_FACTOR }
     }
@@ -44,7 +44,7 @@ impl Intake {
         self.entries.iter().flatten().any(|entry| entry.command_id.get() == command_id)
     }
 
-    /// Takes a command, with `data_length` bytes in its capsule, beside so many others that wait elsewhere.
+    /// Takes a command, with `data_length` bytes in its capsule, beside this number of others that wait elsewhere.
     ///
     /// # Errors
     /// The status to refuse it with; or that there are more than any conforming host sends.
@@ -103,7 +103,7 @@ impl Intake {
     }
 }
 
-/// Checks how much data a capsule has that is no I/O command's.
+/// Checks how much data a capsule has that is not an I/O command's.
 ///
 /// # Errors
 /// When it is more than was agreed on.

@@ -119,7 +119,7 @@ pub(crate) fn cut(page: &[u8], request: &LogPageRequest) -> Answer {
     Answer::Data(bytes)
 }
 
-/// Takes note that the host reads a notice's log page, unless it wants to be asked again (RAE).
+/// Records that the host reads a notice's log page, unless it wants to be asked again (RAE).
 pub(crate) fn looked_at(controller: &Controller, notice: Notice, request: &LogPageRequest) {
     if !request.retain_event {
         controller.looked_at(notice);

@@ -134,7 +134,7 @@ fn protect(
     held(fabric.ask(PendingRequest::new(request, controller, asker)))
 }
 
-/// Somebody else answers, if he has taken it.
+/// The administration answers, if it has taken it.
 fn held(taken: Result<(), Status>) -> Answer {
     match taken {
         Ok(()) => Answer::Held,

@@ -27,7 +27,7 @@ use crate::target::reservation_worker;
 use crate::target::served::{Namespace, NamespaceTable, Opened, Subsystem};
 use crate::transport::congestion;
 
-/// How long the caller waits for a removed namespace's last command, so that its file is free when he has his answer.
+/// How long the caller waits for a removed namespace's last command, so that its file is free when the caller has its answer.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What of a subsystem is otherwise from now on.
@@ -125,7 +125,7 @@ impl Fabric {
         wanted
     }
 
-    /// What has to be done to come from `old`, which is in effect, to `wanted`. To say which UUID a namespace has is no change.
+    /// What has to be done to come from `old`, which is in effect, to `wanted`. To say which UUID a namespace has does not change it.
     fn changes(&self, directory: &Directory, wanted: &FabricConfig, directives: &Directives) -> Vec<Change> {
         let old = directory.config.clone().with_identities(&self.namespace_identities());
         let wanted = wanted.clone().recognized(&old);
@@ -217,7 +217,7 @@ impl Fabric {
         prepared.listening
     }
 
-    /// Ends the controllers that have nothing here any more, and tells the others what is otherwise.
+    /// Ends the controllers that no longer have anything here, and notifies the others of what has changed.
     fn tell_hosts(&self, old: &FabricConfig, changes: &[Change]) {
         let directory = self.directory();
         let discovery_changed = changes.iter().any(is_in_discovery_log);
@@ -281,7 +281,7 @@ fn show(controller: &Controller, old: &FabricConfig, changes: &[Change]) -> Vec<
     let after = Arc::new(subsystem.table_for(&controller.host.nqn, controller.port));
     let mut nsids = BTreeSet::from_iter(before.differences(&after));
     nsids.extend(effects.nsids.iter().filter(|nsid| after.get(**nsid).is_some()));
-    // A namespace that comes or goes is told of as that, and not as a change of its group too (Base 5.1.2).
+    // A namespace that comes or goes is announced as that, and not as a change of its group too (Base 5.1.2).
     let group_in = |table: &NamespaceTable, nsid| table.attachment(nsid).map(|attachment| attachment.group);
     let regrouped = nsids.iter().any(|nsid| {
         let groups = (group_in(&before, *nsid), group_in(&after, *nsid));

@@ -241,7 +241,7 @@ impl Reconnection {
         answer(move || cluster.ask(&image.pool, &image.namespace, &image.image))
     }
 
-    /// Does something on a thread of its own, and waits for its outcome for so long: Ceph's library may take longer.
+    /// Does something on a thread of its own, and waits for its outcome for this time: Ceph's library may take longer.
     fn within<T: Send + 'static>(
         &self,
         patience: Duration,
@@ -250,7 +250,7 @@ impl Reconnection {
         self.wait(&answer(work), patience)
     }
 
-    /// Waits for an answer for so long, unless the target ends.
+    /// Waits for an answer for this time, unless the target ends.
     fn wait<T>(&self, answer: &Answer<T>, patience: Duration) -> Option<T> {
         let end = Instant::now() + patience;
         loop {
@@ -283,7 +283,7 @@ impl Reconnection {
 fn answer<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
     let (sender, answer) = sync_channel(1);
     let ask = move || {
-        // Nobody may wait for it any more.
+        // Nobody may still wait for it.
         let _ = sender.send(work());
     };
     if let Err(error) = thread::Builder::new().name("ceph-ask".to_owned()).spawn(ask) {
@@ -292,7 +292,7 @@ fn answer<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answe
     answer
 }
 
-/// The images that are open on a connection, as they are to be had on another, and where they are.
+/// The images that are open on a connection, as they would be opened on another, and where they are.
 fn images_on(fabric: &Fabric, cluster: &Arc<Cluster>) -> Vec<(Wanted, RbdConfig)> {
     let mut images = Vec::new();
     let directory = fabric.directory();

@@ -1,6 +1,5 @@
-//! A thread that waits for images that tell of a change, or are absent, and has the target look at them: hosts hear of a new
-//! size at once, and of an image that is to be had again soon.
-//! What an image tells, and how, is `ceph`'s.
+//! A thread that waits for images that report a change, or are absent, and has the target look at them: hosts learn of a new
+//! size at once, and soon of an image that is available again. What an image reports, and how, is `ceph`'s.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +29,7 @@ pub(crate) struct ImageWatch {
 }
 
 impl ImageWatch {
-    /// Starts it; `None` when the system gives no thread, and then hosts hear of new sizes with the next change.
+    /// Starts it; `None` when the system gives no thread, and then hosts learn of new sizes with the next change.
     pub(crate) fn start(configurator: &Arc<Configurator>) -> Option<Self> {
         let (news, has_ended) = (configurator.fabric().clusters().news(), Arc::new(AtomicBool::new(false)));
         let watch = {
@@ -82,7 +81,7 @@ fn look(configurator: &Configurator, absence: Absence) -> bool {
     }
 }
 
-/// Waits until the images that nobody uses any more are closed: only then others find them free.
+/// Waits until the images that nobody uses now are closed: only then do others find them free.
 pub(crate) fn wait_for_closings(fabric: &Fabric) {
     if !fabric.clusters().closings().wait(Duration::from_millis(CEPH_CLOSE_TIMEOUT_MS)) {
         tracing::warn!("images are still being closed; their cluster does not answer");

@@ -23,12 +23,12 @@ use crate::target::reservation_worker;
 use crate::target::served::{Namespace, Opened, Subsystem};
 use crate::transport::congestion;
 
-/// What becomes of namespaces whose images are not to be had.
+/// What becomes of namespaces whose images are not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absence {
     /// One that comes with this change makes it fail; one that was absent before stays so.
     Refused,
-    /// They are left out, those that come with this change too, until they are to be had.
+    /// They are left out, those that come with this change too, until they are available.
     Allowed,
     /// As before, and all that are absent are tried again.
     TriedAgain,
@@ -85,7 +85,7 @@ pub(crate) fn kept_subsystem(old: &Directory, nqn: &str, changes: &[Change]) -> 
     known.filter(|_| !replaced).cloned()
 }
 
-/// What carries a port that is open stays, and a congestion control that one is to have must be to be had.
+/// What carries a port that is open stays, and a congestion control that one is to have must be available.
 fn check_ports(old: &FabricConfig, wanted: &FabricConfig, changes: &[Change]) -> Result<(), TargetError> {
     for port in &wanted.ports {
         let open = old.ports.iter().find(|open| open.id == port.id && open.address == port.address);
@@ -175,7 +175,7 @@ impl Preparation<'_> {
     }
 
     /// Begins to open all images that are needed and may be absent, beside each other, and waits a while for those that come
-    /// with this change: before hosts can connect, so that they find what is to be had.
+    /// with this change: before hosts can connect, so that they find what is available.
     fn begin_openings(&self) {
         if self.absence == Absence::Refused {
             return;
@@ -272,7 +272,7 @@ impl Preparation<'_> {
         Ok(())
     }
 
-    /// Takes the images that this target is to write to from now on; those that are not to be had are left out.
+    /// Takes the images that this target is to write to from now on; those that are not available are left out.
     fn take_images(
         &self,
         namespaces: &mut [Opened],
@@ -288,7 +288,7 @@ impl Preparation<'_> {
         self.leave_out_all(failures, namespaces, absent)
     }
 
-    /// Does without namespaces whose images are not to be had, if that is allowed.
+    /// Leaves out namespaces whose images are not available, if that is allowed.
     fn leave_out_all(
         &self,
         failures: Vec<((usize, u32), BackendError)>,

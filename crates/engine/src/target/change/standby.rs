@@ -66,7 +66,7 @@ pub(crate) fn openings<'a>(
     openings
 }
 
-/// Takes the locks of all images that are this target's to write to; those that are not to be had, by their subsystems'
+/// Takes the locks of all images that are this target's to write to; those that are not available, by their subsystems'
 /// places and their identifiers.
 pub(crate) fn take(handovers: &[Handover<'_>]) -> Vec<((usize, u32), BackendError)> {
     let coming: Vec<_> = handovers.iter().filter(|handover| !handover.is_standby).collect();

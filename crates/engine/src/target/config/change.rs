@@ -112,7 +112,7 @@ pub enum Change {
         /// Which of them, by their names in the configuration.
         fields: Vec<&'static str>,
     },
-    /// The discovery services that hosts are told of.
+    /// The discovery services that hosts are referred to.
     ReferralsChanged,
     /// The discovery subsystem's own name.
     DiscoveryNqnChanged,

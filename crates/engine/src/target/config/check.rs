@@ -40,7 +40,10 @@ impl FabricConfig {
             if let Some(name) = &port.congestion
                 && !congestion::is_name(name)
             {
-                return wrong(format!("port {}: `{name}` is no name of a congestion control", port.address));
+                return wrong(format!(
+                    "port {}: `{name}` is not the name of a congestion control",
+                    port.address
+                ));
             }
         }
         for referral in &self.referrals {
@@ -148,7 +151,7 @@ fn check_namespace(namespace: &NamespaceConfig) -> Result<(), String> {
     if let Some(owner) = &namespace.owner {
         Nqn::new(&owner.nqn).map_err(|error| format!("owner {}: {error}", owner.nqn))?;
         if owner.host_id.is_nil() {
-            return Err(format!("owner {}: a HOSTID of zeroes is no host's", owner.nqn));
+            return Err(format!("owner {}: a HOSTID of zeroes does not belong to any host", owner.nqn));
         }
     }
     let qos = &namespace.qos;

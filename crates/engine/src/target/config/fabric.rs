@@ -28,7 +28,7 @@ pub struct FabricConfig {
     pub ports: Vec<PortConfig>,
     /// What it serves.
     pub subsystems: Vec<SubsystemConfig>,
-    /// Other discovery services that hosts are told of.
+    /// Other discovery services that hosts are referred to.
     pub referrals: Vec<ReferralConfig>,
     /// A name of its own for this target's discovery subsystem, beside the well-known one (TP8013).
     #[serde(deserialize_with = "written::optional_nqn")]
@@ -109,7 +109,7 @@ pub struct SubsystemConfig {
     /// The ports it is found on, by their numbers; on all where this is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
-    /// After its host is lost, no command of a controller takes effect later than so many milliseconds (CQT);
+    /// After its host is lost, no command of a controller takes effect later than this number of milliseconds (CQT);
     /// [`Self::command_quiesce_ms`] is what hosts are told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_quiesce_ms: Option<u16>,

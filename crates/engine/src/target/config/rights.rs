@@ -1,5 +1,5 @@
 //! What hosts may change of namespaces: rules on a subsystem's configuration, each of which says why it refuses. Whoever
-//! changes the configuration asks in the same step. Reservations are no part of it, and are looked at by `apply`.
+//! changes the configuration asks in the same step. Reservations do not belong to it, and are looked at by `apply`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -168,7 +168,7 @@ impl SubsystemConfig {
         wanted: WriteProtection,
     ) -> Result<(), Denial> {
         let namespace = self.known_to(host, nsid)?;
-        // What is so already is no change, whoever has made it so.
+        // What is so already does not change, whoever has made it so.
         if namespace.write_protection != wanted {
             host.check_protection(namespace, wanted)?;
             namespace.write_protection = wanted;
@@ -264,7 +264,7 @@ impl NamespaceConfig {
 }
 
 impl StorageConfig {
-    /// So many bytes for hosts in this directory, of which each host has its usual part.
+    /// This number of bytes for hosts in this directory, of which each host has its usual part.
     pub const fn new(directory: PathBuf, bytes_max: u64) -> Self {
         Self { directory, bytes_max, bytes_max_per_host: None, namespaces_max_per_host: None }
     }

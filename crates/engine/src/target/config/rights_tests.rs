@@ -16,8 +16,8 @@ fn file(nsid: u32, size: u64) -> NamespaceConfig {
     NamespaceConfig::new(nsid, BackendConfig::File { path, size: Some(size) }, 4096)
 }
 
-/// Namespace 1 is the operator's, 2 is A's and seen by B, 3 is A's and seen by nobody, 4 was made by a host that nobody
-/// knows any more, and 5 is the operator's and hidden from B.
+/// Namespace 1 is the operator's, 2 is A's and seen by B, 3 is A's and seen by nobody, 4 was made by a host that is no
+/// longer known, and 5 is the operator's and hidden from B.
 fn subsystem() -> SubsystemConfig {
     let own = |nsid| NamespaceConfig {
         owner: Some(host(1)),
@@ -142,7 +142,7 @@ fn write_protection_goes_as_far_as_the_operator_lets_it() {
                 assert_denied(outcome, fixed, if max == None { "no host" } else { max.name() });
                 assert!(namespace.write_protection == None && !namespace.protected_by_host);
             }
-            // What the operator has set, no host changes; to want what is so is no change.
+            // What the operator has set, no host changes; to want what is so changes nothing.
             let namespace = &mut subsystem.namespaces[0];
             (namespace.write_protection, namespace.protected_by_host) = (On, false);
             let outcome = subsystem.protect_for(&host(2), 1, wanted);

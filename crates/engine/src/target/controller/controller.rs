@@ -72,7 +72,7 @@ pub(crate) struct State {
     error_count: u64,
 }
 
-/// What ends only when no command of a controller's I/O queues can take effect any more.
+/// What ends only when no command of a controller's I/O queues can still take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quiesce {
     /// A reset (CC.EN from 1 to 0), which is complete when CSTS.RDY is 0.
@@ -156,7 +156,7 @@ impl Controller {
         Moment(self.heard.load(Ordering::Relaxed))
     }
 
-    /// Takes note that the host was heard of at `moment`. Another reactor may have heard of it later.
+    /// Records that something was received from the host at `moment`. Another reactor may have received something later.
     pub(crate) fn hear(&self, moment: Moment) {
         self.heard.fetch_max(moment.0, Ordering::Relaxed);
     }
@@ -214,7 +214,7 @@ impl Controller {
         begun
     }
 
-    /// No command of an I/O queue can take effect any more: a reset is complete, and all but the identity is back where it
+    /// No command of an I/O queue can still take effect: a reset is complete, and all but the identity is back where it
     /// began (Base 3.7.2).
     pub(crate) fn disabled(&self) {
         let mut state = self.state();
@@ -231,7 +231,7 @@ impl Controller {
         self.update_ready(&state);
     }
 
-    /// No command of an I/O queue can take effect any more, and what they have written is durable; or `is_durable` says that it
+    /// No command of an I/O queue can still take effect, and what they have written is durable; or `is_durable` says that it
     /// may not be, which no completion can tell the host (CSTS.CFS, Base 3.1.4.6).
     pub(crate) fn shut_down(&self, is_durable: bool) {
         let mut state = self.state();
@@ -278,7 +278,7 @@ impl Controller {
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
     }
 
-    /// Takes note that something happened; whether the host is to be told now.
+    /// Records that something happened. Returns whether the host is to be notified now.
     pub(crate) fn raise(&self, notice: Notice) -> bool {
         let mut state = self.state();
         notice.is_wanted(state.features.async_events()) && state.events.raise(notice)
@@ -294,7 +294,7 @@ impl Controller {
         self.state().events.looked_at(notice);
     }
 
-    /// Takes note of namespaces that are otherwise than the host may think.
+    /// Records namespaces that have changed since the host looked at them.
     pub(crate) fn note_changed_namespaces(&self, nsids: &BTreeSet<u32>) {
         self.state().changed_namespaces.extend(nsids);
     }
@@ -305,7 +305,7 @@ impl Controller {
         if keep { state.changed_namespaces.clone() } else { std::mem::take(&mut state.changed_namespaces) }
     }
 
-    /// Writes a reservation notification into the log, unless its host has masked it; whether there is one to tell of.
+    /// Writes a reservation notification into the log, unless its host has masked it; whether there is one to report.
     pub(crate) fn note_reservation(&self, kind: ReservationNotification, nsid: u32) -> bool {
         let masked_by = match kind {
             ReservationNotification::Empty => return false,
@@ -362,7 +362,7 @@ impl Controller {
         Ok(queue_id <= state.features.io_queues())
     }
 
-    /// What is to be told of it.
+    /// Its status, for people and programs.
     pub(crate) fn status(&self) -> ControllerStatus {
         let looks: Vec<Look> = self.state().queues.iter().map(|(_, queue)| queue.look()).collect();
         let mut queues: Vec<QueueStatus> = looks.into_iter().map(Look::status).collect();
@@ -380,7 +380,7 @@ impl Controller {
         }
     }
 
-    /// Takes note that the queue on the connection with this serial number has ended.
+    /// Records that the queue on the connection with this serial number has ended.
     pub(crate) fn remove_queue(&self, serial: u64) {
         self.state().queues.retain(|(of, _)| *of != serial);
     }

@@ -11,7 +11,7 @@ use crate::limits::{CROSS_RESET_ENTRIES, CROSS_RESETS_MAX};
 #[derive(Debug, Default)]
 pub(crate) struct CrossResets {
     log: Vec<Entry>,
-    /// Those whose commands are answered when they have ended, so that no log tells of them.
+    /// Those whose commands are answered when they have ended, so that no log reports them.
     held: Vec<ControllerInstance>,
 }
 
@@ -29,7 +29,7 @@ impl Entry {
 }
 
 impl CrossResets {
-    /// Takes note of a reset that begins; one of a living controller gets an entry in the log.
+    /// Records a reset that begins; one of a living controller gets an entry in the log.
     pub(crate) fn begin(
         &mut self,
         impacted: ControllerInstance,
@@ -60,7 +60,7 @@ impl CrossResets {
         Ok(())
     }
 
-    /// Takes note of what has become of a reset; whether the log tells of it.
+    /// Records what has become of a reset. Returns whether the log reports it.
     pub(crate) fn end(&mut self, impacted: &ControllerInstance, status: CrossResetStatus) -> bool {
         self.held.retain(|held| held != impacted);
         let entry = self.log.iter_mut().find(|entry| !entry.has_ended() && entry.impacted == *impacted);

@@ -68,7 +68,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Takes note that it happened; whether the host is to be told now.
+    /// Records that it happened. Returns whether the host is to be notified now.
     pub(crate) const fn raise(&mut self, notice: Notice) -> bool {
         if self.unread & notice.bit() != 0 {
             return false;

@@ -1,10 +1,10 @@
-//! Where in a command the fault is that a status tells of, for the error log.
+//! Where in a command the fault is that a status reports, for the error log.
 
 use nvme::command::io_opcode;
 use nvme::log_page::ErrorLogEntry;
 use nvme::{Status, SubmissionEntry};
 
-/// Where in a command the fault is that a status tells of (Base 5.1.12.1.2), or that it stands nowhere in the command.
+/// Where in a command the fault is that a status reports (Base 5.1.12.1.2), or that it stands nowhere in the command.
 pub(crate) fn parameter_location(entry: &SubmissionEntry, status: Status) -> u16 {
     /// Bytes of a submission queue entry: opcode, NSID, the data descriptor with its length and type, and dword 10.
     const OPCODE_AT: u8 = 0;

@@ -1,4 +1,4 @@
-//! What is told of a controller and its queues: a snapshot, made when somebody asks.
+//! The status of a controller and its queues: a snapshot, made on request.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -44,7 +44,7 @@ pub struct QueueStatus {
     pub reactor: usize,
     /// The host's end.
     pub peer: Option<SocketAddr>,
-    /// What the kernel tells of the connection, and what really carries it; `None` when it has just ended.
+    /// What the kernel reports of the connection, and what really carries it; `None` when it has just ended.
     pub stream: Option<StreamInfo>,
 }
 
@@ -74,7 +74,7 @@ impl OpenQueue {
 }
 
 impl Look {
-    /// All that is to be told of it; this asks the kernel.
+    /// Its status; this asks the kernel.
     pub(crate) fn status(self) -> QueueStatus {
         let stream = self.socket.and_then(|socket| stream_info(&*socket).ok());
         QueueStatus { stream, ..self.status }

@@ -118,7 +118,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Admission to a target with so many reactors.
+    /// Admission to a target with this number of reactors.
     pub(crate) fn new(quotas: Quotas, reactors: usize) -> Self {
         Self {
             quotas,

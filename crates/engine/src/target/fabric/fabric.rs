@@ -56,7 +56,7 @@ pub(crate) struct Fabric {
     clusters: Arc<Clusters>,
     /// Images that are being opened.
     openings: Arc<Openings<Images>>,
-    /// Namespaces whose images are not to be had for now.
+    /// Namespaces whose images are not available now.
     absent: Mutex<Vec<AbsentNamespace>>,
     /// Namespaces that had late operations a while ago, and how many there are.
     late: Mutex<Vec<Arc<Namespace>>>,
@@ -204,12 +204,12 @@ impl Fabric {
         &self.openings
     }
 
-    /// Namespaces whose images are not to be had for now.
+    /// Namespaces whose images are not available now.
     pub(crate) fn absent(&self) -> Vec<AbsentNamespace> {
         lock(&self.absent).clone()
     }
 
-    /// Takes note of them.
+    /// Records them.
     pub(crate) fn note_absent(&self, absent: Vec<AbsentNamespace>) {
         *lock(&self.absent) = absent;
     }
@@ -233,7 +233,7 @@ impl Fabric {
         self.late_count.store(late.len(), Ordering::Release);
     }
 
-    /// Nothing is served any more: controllers let go of their reactors, and namespaces of their files.
+    /// Nothing is served from now on: controllers let go of their reactors, and namespaces of their files.
     pub(crate) fn forget_all(&self) {
         self.publish(Directory::empty());
         let mut controllers = lock(&self.controllers);
@@ -299,7 +299,7 @@ impl Fabric {
     /// Gives the reservation worker a job.
     ///
     /// # Errors
-    /// The status to answer with when he has too many, or there is none.
+    /// The status to answer with when the host has too many, or there is none.
     pub(crate) fn hand_to_worker(&self, job: Job) -> Result<(), Status> {
         let worker = lock(&self.reservation_worker);
         worker.as_ref().ok_or(Status::INTERNAL_ERROR)?.try_send(job).map_err(|error| match error {
@@ -430,7 +430,7 @@ impl Fabric {
     }
 
     /// Makes controllers with another tag from now on, and ends all that there are. `passed` is called when no reactor has
-    /// a queue of theirs any more.
+    /// a queue of theirs left.
     pub(crate) fn begin_anew(&self, tag: u32, passed: impl Fn() + Send + Sync + 'static) {
         {
             // Whoever makes a controller holds the lock while it reads the tag.
@@ -476,8 +476,8 @@ impl Fabric {
         all
     }
 
-    /// Ends a controller: no queue of it goes on. It is gone, and its identifier may be used again, when nothing of it can take
-    /// effect any more.
+    /// Ends a controller: no queue of it goes on. It is gone, and its identifier may be used again, when nothing of it can
+    /// still take effect.
     pub(crate) fn end_controller(&self, controller: &Arc<Controller>) {
         // First: from here on its queues begin nothing, so that the fence below meets all that can still take effect.
         if controller.end() {
@@ -491,7 +491,7 @@ impl Fabric {
         }
     }
 
-    /// Nothing of a controller that has ended can take effect any more.
+    /// Nothing of a controller that has ended can still take effect.
     pub(crate) fn forget_controller(&self, controller: &Controller) {
         let mut controllers = lock(&self.controllers);
         let was_there = controllers.ending.remove(&controller.id).is_some();
@@ -506,7 +506,7 @@ impl Fabric {
             .raise(Fenced::IoQueues(controller.instance), Then::Quiesced(controller.clone(), quiesce));
     }
 
-    /// No command of the controller's I/O queues can take effect any more.
+    /// No command of the controller's I/O queues can still take effect.
     pub(crate) fn quiesced(&self, controller: &Arc<Controller>, quiesce: Quiesce) {
         if matches!(quiesce, Quiesce::Disable | Quiesce::Both) {
             controller.disabled();
@@ -543,7 +543,7 @@ impl Fabric {
         }
     }
 
-    /// No command can take effect any more of the controller that another one was asked to reset.
+    /// No command of the controller that another one was asked to reset can still take effect.
     fn cross_reset_done(&self, reset: &CrossReset) {
         let ended = CrossResetStatus::Successful;
         // Into the log before the host is answered or notified: it may read the log at once.

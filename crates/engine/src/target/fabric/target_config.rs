@@ -25,7 +25,7 @@ pub struct TargetConfig {
     pub poll_us_max: u64,
     /// Where reservations that outlive the target are kept; without it, none do.
     pub state_dir: Option<PathBuf>,
-    /// The machine, by which serial numbers and UUIDs that are not configured differ from other targets'; by chance without it,
+    /// The machine, by which serial numbers and UUIDs that are not configured differ from other targets'; random without it,
     /// and then hosts see other disks after each start.
     pub machine: Option<MachineId>,
     /// How images of Ceph clusters are reached.
@@ -36,7 +36,7 @@ pub struct TargetConfig {
     /// Whether hosts may reserve namespaces. Targets that serve namespaces together do not know of each other's
     /// reservations, so that none of them may.
     pub reservations: bool,
-    /// What tells its controllers from those of all other targets, from 1 on; by chance without it. It is the upper half of
+    /// What tells its controllers from those of all other targets, from 1 on; random without it. It is the upper half of
     /// their instances' random numbers.
     pub tag: Option<u32>,
     /// Who takes hosts' wishes to reset controllers of other targets; without anybody they are refused.
@@ -80,7 +80,7 @@ impl Reactors {
 /// How many reactors serve, or on which processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reactors {
-    /// So many, wherever the system's scheduler puts them.
+    /// This number, wherever the system's scheduler puts them.
     Count(usize),
     /// One on each of these processors.
     Cpus(Vec<usize>),

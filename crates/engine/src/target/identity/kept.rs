@@ -1,5 +1,5 @@
 //! Identities that nothing gives, made once and kept in the state directory: the machine's where it has none, and those of
-//! files and devices that cannot be told from others. What has an identity of its own is not here.
+//! files and devices that nothing distinguishes from others. What has an identity of its own is not here.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,6 +1,6 @@
 //! A namespace that is configured and not there.
 
-/// A namespace that is configured and not there, since its image is not to be had.
+/// A namespace that is configured and not there, since its image is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsentNamespace {
     /// The subsystem.

@@ -11,7 +11,7 @@ use crate::ring::Vital;
 use crate::target::config::NamespaceConfig;
 use crate::target::lock::lock;
 
-/// An image that is to be had for a namespace.
+/// An image that is available for a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     nqn: String,
@@ -77,7 +77,7 @@ pub(crate) trait Opener: Send + Sync + 'static {
 pub(crate) enum Outcome<O, E = BackendError> {
     /// It is open, and this target's.
     Opened(O),
-    /// It is not to be had. It can be begun again.
+    /// It is not available. It can be begun again.
     Failed(E),
     /// It is under way, and waits for this owner of its lock, as far as is known.
     Pending(Option<String>),
@@ -101,7 +101,7 @@ enum Stage<O> {
 struct Entry<O> {
     number: u64,
     wanted: Wanted,
-    /// Whether nobody wants it any more; a thread that is with it cannot be told, and gives it back when it comes.
+    /// Whether nobody wants it now; a thread that opens it is not notified, and gives it back when it is open.
     is_given_up: bool,
     stage: Stage<O>,
 }
@@ -239,7 +239,7 @@ impl<T: Opener> Openings<T> {
         self.changed.notify_all();
     }
 
-    /// Gives up all, and begins none any more.
+    /// Gives up all, and begins no others.
     pub(crate) fn end(&self) {
         lock(&self.desk).has_ended = true;
         self.keep(&[]);
@@ -271,7 +271,7 @@ impl<T: Opener> Openings<T> {
             let mut desk = lock(&self.desk);
             match desk.entries.iter_mut().find(|entry| entry.number == number) {
                 Some(entry) if !entry.is_given_up => entry.stage = Stage::Taking(None),
-                // Nobody is to lose it to who does not want it any more.
+                // Nobody must lose it to one that no longer wants it.
                 _ => return Stage::Owned(opened, None),
             }
         }
@@ -299,7 +299,7 @@ impl<T: Opener> Openings<T> {
         step
     }
 
-    /// Notes how far one is; what nobody wants any more is given back.
+    /// Notes how far one is; what nobody wants now is given back.
     fn put(&self, number: u64, stage: Stage<T::Opened>) {
         let is_done = matches!(stage, Stage::Done(_));
         let mut desk = lock(&self.desk);
@@ -496,7 +496,7 @@ mod tests {
         openings.begin(&all);
         assert!(openings.is_busy_with(&all[0].backend).is_some());
         assert!(openings.is_busy_with(&wanted(1, "b").backend).is_none());
-        // Given up, and wanted again before the lock is to be had.
+        // Given up, and wanted again before the lock is free.
         openings.keep(&[]);
         openings.begin(&all);
         world.free_all();

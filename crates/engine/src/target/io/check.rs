@@ -192,7 +192,7 @@ pub(super) fn check_copy(work: &Work, data: &[u8], namespace: &Namespace) -> Res
     for (start, blocks) in copy_ranges(format, ranges, data)?.skip(usize::from(next)) {
         let mut source = namespace.range(start, blocks)?;
         if sources.is_empty() {
-            // What was copied in a turn before does not count any more.
+            // What was copied in a turn before no longer counts.
             source.offset += done;
             source.length = source.length.saturating_sub(done);
         }

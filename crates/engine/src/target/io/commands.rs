@@ -156,7 +156,7 @@ impl Commands {
         }
     }
 
-    /// Buffers with so many bytes in all have left for the host.
+    /// Buffers with this number of bytes in all have left for the host.
     pub(crate) const fn buffers_left(&mut self, bytes: usize) {
         self.slots.uncount(bytes);
     }
@@ -173,7 +173,7 @@ impl Commands {
         Reply::new(entry.command_id.get(), status, 0)
     }
 
-    /// Counts a command that went well: with it `length` bytes travelled, and it took so many nanoseconds.
+    /// Counts a command that went well: with it `length` bytes travelled, and it took this number of nanoseconds.
     pub(super) fn count_done(&self, nsid: u32, work: &Work, length: u32, took_ns: u64) {
         self.of.counters.done(nsid, work.operation(), length, took_ns);
     }

@@ -107,7 +107,7 @@ pub(crate) enum State {
     AtWorker,
     /// The storage.
     AtStorage(Operation),
-    /// The ends of other syncs, all with numbers below `before`, since its own has gone well and moved so many bytes.
+    /// The ends of other syncs, all with numbers below `before`, since its own has gone well and moved this number of bytes.
     AwaitsSyncs { data: Option<Buffer>, before: u64, moved: usize },
 }
 
@@ -186,7 +186,7 @@ impl Request {
         }
     }
 
-    /// Takes note whether its operation has outlived the Command Quiesce Time.
+    /// Records whether its operation has outlived the Command Quiesce Time.
     pub(super) const fn set_late(&mut self, is_late: bool) {
         if let Some(operation) = self.operation_mut() {
             operation.is_late = is_late;

@@ -134,7 +134,7 @@ impl Slots {
         }
     }
 
-    /// Whether a command may have `length` more bytes of buffer. The first always may, so that none waits for ever.
+    /// Whether a command may have `length` more bytes of buffer. The first always may, so that none waits forever.
     pub(super) const fn may_hold(&self, length: usize) -> bool {
         self.buffer_bytes == 0 || self.buffer_bytes + length <= CONNECTION_BUFFER_BYTES_MAX
     }
@@ -152,12 +152,12 @@ impl Slots {
         pool.give(buffer);
     }
 
-    /// So many bytes of buffers are the pool's again, or may be away for long and count no longer.
+    /// This number of bytes of buffers is the pool's again, or may be away for long and count no longer.
     pub(super) const fn uncount(&mut self, bytes: usize) {
         self.buffer_bytes -= bytes;
     }
 
-    /// Takes note that the host has the answer to a command that the storage still works on: it may use the identifier again.
+    /// Records that the host has the answer to a command that the storage still works on: it may use the identifier again.
     pub(super) fn give_up(&mut self, index: u16, uncounts: bool) {
         self.command_ids[usize::from(index)] = NO_COMMAND;
         let Some(request) = self.get_mut(index) else { return };

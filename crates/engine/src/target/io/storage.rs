@@ -124,7 +124,7 @@ impl Commands {
         }
     }
 
-    /// An operation has gone well, and moved so many bytes; what was read beside the command's data.
+    /// An operation has gone well, and moved this number of bytes; what was read beside the command's data.
     pub(super) fn step_done(
         &mut self,
         index: u16,
@@ -217,7 +217,7 @@ impl Commands {
                 self.slots.at(index).work = Work::Zero { range, method, deallocate, durable };
                 self.execute(index, data, ctx)
             }
-            // A hint that the storage cannot follow is no error.
+            // A hint that the storage cannot follow is not an error.
             Work::Deallocate { .. } if refused => self.execute(index, data, ctx),
             _ => {
                 tracing::warn!(%error, ?work, nsid = self.slots.at(index).nsid, "storage failed");
@@ -233,7 +233,7 @@ impl Commands {
                 let status = match (error.raw_os_error(), work) {
                     // The cluster does not answer in time; nothing is wrong with the blocks.
                     (Some(libc::ETIMEDOUT), _) => Status::NAMESPACE_NOT_READY,
-                    // The cluster does not let this gateway in any more, or another has the image: a path's failure.
+                    // The cluster no longer lets this gateway in, or another has the image: a path's failure.
                     (Some(libc::ESHUTDOWN | libc::EROFS), _) if !is_file => Status::INTERNAL_PATH_ERROR,
                     (Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG), _) => Status::CAPACITY_EXCEEDED,
                     (_, Work::Read { .. } | Work::Compare { .. } | Work::Verify { .. }) => {

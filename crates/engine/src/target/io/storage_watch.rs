@@ -140,7 +140,7 @@ impl Commands {
 }
 
 impl Fabric {
-    /// Tells when no operations of these namespaces are late any more.
+    /// Logs when these namespaces have no late operations left.
     fn end_lateness(&self, now: Moment) {
         if !self.has_lateness() {
             return;

@@ -1,5 +1,5 @@
 //! What the end of a sync means for its command: it is done, it waits for other syncs that could have had its error, or the
-//! namespace has failed. What is known of syncs is the backend's; that all hear of a failure at once is the namespace's.
+//! namespace has failed. What is known of syncs is the backend's; that all learn of a failure at once is the namespace's.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) enum SyncVerdict {
     Counts,
     /// It counts when the syncs with lower numbers have ended.
     Awaits(u64),
-    /// Nothing is durable any more.
+    /// Nothing is durable from now on.
     Failed,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn end_on(
 }
 
 impl Commands {
-    /// Lets a command whose operation went well, and moved so many bytes, wait for other syncs.
+    /// Lets a command whose operation went well, and moved this number of bytes, wait for other syncs.
     pub(super) fn await_syncs(
         &mut self,
         index: u16,

@@ -20,7 +20,7 @@ pub(crate) struct Abort {
 }
 
 impl Abort {
-    /// Asks for the command with this controller's, queue's and command's identifiers, on so many reactors.
+    /// Asks for the command with this controller's, queue's and command's identifiers, on this number of reactors.
     pub(crate) fn new(
         (controller_id, queue_id, command_id): (u16, u16, u16),
         asker: (Address, u16),

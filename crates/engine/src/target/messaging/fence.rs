@@ -1,4 +1,4 @@
-//! Waiting until no reactor works on certain commands any more: before a fused pair may compare, and before a host that
+//! Waiting until no reactor works on certain commands: before a fused pair may compare, and before a host that
 //! was preempted, or a controller that was reset, counts as stopped. Nobody waits in a thread; the last reactor to pass
 //! says so.
 
@@ -102,12 +102,12 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// One that so many reactors have to pass.
+    /// One that this number of reactors have to pass.
     pub(crate) fn new(fenced: Fenced, then: Then, reactors: usize) -> Self {
         Self { fenced, left: Left::new(reactors), then }
     }
 
-    /// A reactor has none of these commands any more. The last one gets what is to be done now.
+    /// A reactor has none of these commands left. The last one gets what is to be done now.
     pub(crate) fn pass(&self) -> Option<&Then> {
         self.left.pass().then_some(&self.then)
     }

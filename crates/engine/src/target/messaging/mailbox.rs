@@ -16,9 +16,9 @@ use crate::target::telemetry::ReactorTally;
 /// Why commands are answered whose storage has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// Their namespaces are not to be reached here any more, by their ANA states.
+    /// Their namespaces are no longer accessible here, by their ANA states.
     Unreachable,
-    /// The cluster does not carry them out any more, and their namespaces are open anew.
+    /// The cluster no longer executes them, and their namespaces are open anew.
     ShutOut,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Message {
     GiveUp(Loss),
     /// The slots of these commands are to be empty before the word is passed on.
     Fence(Arc<Fence>),
-    /// No reactor is in the way of the fused pair in this slot any more.
+    /// No reactor is in the way of the fused pair in this slot now.
     FencePassed { connection: u32, serial: u64, slot: u16 },
     /// A fused pair has ended: commands that were held back for one try again.
     Resume,
@@ -105,18 +105,18 @@ impl Mailbox {
         self.half_open.load(Ordering::Relaxed)
     }
 
-    /// Takes note of a connection on its way.
+    /// Records a connection on its way.
     pub(crate) fn count_connection(&self) {
         self.half_open.fetch_add(1, Ordering::Relaxed);
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note that a connection has become a queue.
+    /// Records that a connection has become a queue.
     pub(crate) fn count_queue(&self) {
         self.half_open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes note that a connection is gone that had become a queue, or had not.
+    /// Records that a connection is gone that had become a queue, or had not.
     pub(crate) fn discount_connection(&self, was_queue: bool) {
         if !was_queue {
             self.half_open.fetch_sub(1, Ordering::Relaxed);

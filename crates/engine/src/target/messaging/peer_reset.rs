@@ -23,7 +23,7 @@ impl fmt::Debug for PeerResets {
     }
 }
 
-/// A host's wish to know when nothing of a controller of another target can take effect any more.
+/// A host's request to be told when nothing of another target's controller can still take effect.
 #[derive(Debug)]
 pub struct PeerReset {
     asked: Arc<Controller>,

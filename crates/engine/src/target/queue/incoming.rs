@@ -28,7 +28,7 @@ pub(super) struct Requested {
 
 /// What has come.
 pub(crate) enum Incoming {
-    /// A command, with so many bytes in its capsule.
+    /// A command, with this number of bytes in its capsule.
     Command { entry: SubmissionEntry, data_length: usize },
     /// All the data of the command in a slot; whether it is as it was sent.
     Data { slot: u16, buffer: Buffer, is_intact: bool },

@@ -61,7 +61,7 @@ impl<H> Queue<H> {
         Ok(true)
     }
 
-    /// Takes note of payload that was received where it belongs.
+    /// Records payload that was received where it belongs.
     fn take_direct(&mut self, length: usize) {
         if length == 0 {
             return;

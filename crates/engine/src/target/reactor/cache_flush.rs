@@ -1,5 +1,5 @@
 //! The last step of a controller's shutdown: all volatile caches that its host may have written to are flushed.
-//! That nothing of the controller writes to them any more is a fence's to say, before it begins.
+//! That nothing of the controller still writes to them is a fence's to say, before it begins.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +12,7 @@ use crate::target::fabric::Fabric;
 use crate::target::io::{SyncVerdict, end_on};
 use crate::target::served::Namespace;
 
-/// The token of a flush names this where others name a connection: no reactor has so many.
+/// The token of a flush names this where others name a connection: no reactor has that many.
 pub(super) const FLUSHES: u32 = u32::MAX;
 
 /// The flushes that a reactor has under way.

@@ -236,7 +236,7 @@ fn note_unusual(name: Option<Peculiarity>, keep_alive_ms: u32, seen: &mut Seen) 
     }
 }
 
-/// What is to be told of the queue that a connection becomes.
+/// The status of the queue that a connection becomes.
 fn open_queue(connect: &Connect, caller: &Caller<'_>) -> OpenQueue {
     OpenQueue {
         queue_id: connect.queue_id,

@@ -155,7 +155,7 @@ impl Connection {
         self.is_busy() || !self.queue.is_flushed()
     }
 
-    /// It is no queue any longer, and says so to the host after all that was under way.
+    /// It is no longer a queue, and says so to the host after all that was under way.
     pub(super) fn leave(&mut self, now: Moment) {
         self.is_draining = false;
         self.role = Role::Left;
@@ -317,7 +317,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A command of a connection that is no queue yet, which has to be Connect.
+    /// A command of a connection that is not a queue yet, which has to be Connect.
     fn first_command(
         &mut self,
         entry: &SubmissionEntry,

@@ -1,4 +1,4 @@
-//! Connections of a reactor that are not queues yet. Anybody can open one, so that there are only so many: when more come, the
+//! Connections of a reactor that are not queues yet. Anybody can open one, so that their number is limited: when more come, the
 //! oldest of whoever has the most has to go.
 
 use std::collections::{HashMap, VecDeque};

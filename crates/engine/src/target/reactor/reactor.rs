@@ -1,4 +1,4 @@
-//! A reactor seen from outside: its thread, the way to it, and what is to be told of it.
+//! A reactor seen from outside: its thread, the way to it, and its status.
 //! What the thread does is in `event_loop`; which reactor gets a connection is the listener's decision.
 
 use std::io;
@@ -93,7 +93,7 @@ impl Reactor {
         self.mailbox.clone()
     }
 
-    /// What is to be told of it.
+    /// Its status.
     pub(crate) fn status(&self) -> ReactorStatus {
         ReactorStatus {
             number: self.mailbox.number,

@@ -113,7 +113,7 @@ impl Metrics {
         let since = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         text.sample(name, &[], from_ns(since.as_nanos()));
         let name = "selvedge_omitted";
-        text.family(name, "gauge", "Namespaces and queues that are too many to be told of one by one.");
+        text.family(name, "gauge", "Namespaces and queues that are too many to be reported one by one.");
         text.sample(name, &[("kind", &"namespace")], self.namespaces_omitted);
         text.sample(name, &[("kind", &"queue")], self.queues_omitted);
         let name = "selvedge_peculiarities_total";
@@ -258,7 +258,7 @@ impl Metrics {
         text.family(
             name,
             "counter",
-            "I/O commands that failed, by status type and code; nsid 0 is no namespace there is.",
+            "I/O commands that failed, by status type and code; nsid 0 stands for no namespace.",
         );
         for (subsystem, namespace) in self.namespaces() {
             for error in &namespace.errors {
@@ -312,7 +312,7 @@ impl Metrics {
         text.family(
             name,
             "counter",
-            "Connect commands refused for want of places, by the rule in their way.",
+            "Connect commands refused for lack of places, by the rule in their way.",
         );
         for (rule, count) in &self.refusals {
             text.sample(name, &[("rule", rule)], count);

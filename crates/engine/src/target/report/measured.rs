@@ -28,7 +28,7 @@ impl Measured<'_> {
 
     /// The value as a count, where it is one.
     pub fn count(&self) -> u64 {
-        // A cast saturates, and makes 0 of what is no number.
+        // A cast saturates, and makes 0 of what is not a number.
         self.value as u64
     }
 }

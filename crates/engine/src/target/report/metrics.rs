@@ -57,7 +57,7 @@ pub struct SubsystemMetrics {
 pub struct NamespaceMetrics {
     /// Its identifier.
     pub nsid: u32,
-    /// Bytes it has, `None` when it is not there any more.
+    /// Bytes it has, `None` when it is gone.
     pub size_bytes: Option<u64>,
     /// The state of its ANA group on each port it is found on.
     pub access: Vec<(u16, GroupState)>,

@@ -1,4 +1,4 @@
-//! What is told of a target: its status and metrics.
+//! What a target reports: its status and metrics.
 
 mod exposition;
 mod measured;

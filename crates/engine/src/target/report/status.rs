@@ -1,4 +1,4 @@
-//! What a running target tells of itself: its ports, its controllers with their queues, its reactors.
+//! What a running target reports: its ports, its controllers with their queues, its reactors.
 //! It is a snapshot, made when somebody asks; what was served is in `metrics`.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub struct TargetStatus {
     pub peculiarities: BTreeMap<&'static str, u64>,
 }
 
-/// What is to be told of what was counted.
+/// What was counted, as it is reported.
 pub(crate) fn told(counts: Vec<(Peculiarity, u64)>) -> BTreeMap<&'static str, u64> {
     let seen = counts.into_iter().filter(|(_, connections)| *connections > 0);
     seen.map(|(peculiarity, connections)| (peculiarity.name(), connections)).collect()
@@ -102,7 +102,7 @@ pub enum NamespaceState {
     Ready,
     /// Its storage could not be synchronized: it is read, and neither written nor flushed until it is opened anew.
     Failed,
-    /// Its image is not to be had for now.
+    /// Its image is not available now.
     Absent,
 }
 

@@ -307,7 +307,7 @@ mod tests {
         directory.save(NAMESPACE, &state(Some(1), ReservationType::WriteExclusive, true)).expect("writable");
         directory.save(NAMESPACE, &state(Some(1), ReservationType::WriteExclusive, false)).expect("writable");
         assert_eq!(names(scratch.path()), [""; 0]);
-        directory.remove(NAMESPACE).expect("nothing to remove is no error");
+        directory.remove(NAMESPACE).expect("nothing to remove is not an error");
     }
 
     #[test]

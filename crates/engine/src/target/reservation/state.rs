@@ -265,7 +265,7 @@ impl Reservations {
             }
             RegisterAction::Register => match registered {
                 None => self.add(host_id, host_nqn, command.new_key)?,
-                // To register once more with the same key is no error, so that a host may repeat itself.
+                // To register once more with the same key is not an error, so that a host may repeat itself.
                 Some(key) if key == command.new_key => {}
                 Some(_) => return Err(conflict()),
             },
@@ -279,7 +279,7 @@ impl Reservations {
                 if !registered.is_some_and(key_fits) {
                     return Err(conflict());
                 }
-                // Where only the holder could use the namespace, nobody else was waiting to hear of it by
+                // Where only the holder could use the namespace, nobody else was waiting to learn of it by
                 // registering.
                 if self.remove(&host_id).is_some_and(admits_registrants) {
                     self.tell_others(&host_id, ReservationNotification::ReservationReleased, &mut outcome);
@@ -328,7 +328,7 @@ impl Reservations {
         let mut outcome = Outcome::default();
         match command.action {
             ReleaseAction::Release => {
-                // A host that lost the reservation meanwhile has what it wants, so that is no error.
+                // A host that lost the reservation meanwhile has what it wants, so that is not an error.
                 let Some(held) = self.reservation.filter(|_| self.holds(&host_id)) else {
                     return Ok(outcome);
                 };

@@ -178,7 +178,7 @@ fn a_release_needs_the_holder_and_the_right_type() {
             assert_eq!(outcome.notices, vec![(A, ReservationReleased)]);
         } else {
             let nothing = Ok(Outcome::default());
-            assert_eq!(reservations.release(B, &release(kind, 2)), nothing, "it is no holder");
+            assert_eq!(reservations.release(B, &release(kind, 2)), nothing, "it is not a holder");
             let outcome = reservations.release(A, &release(kind, 1)).expect("it holds");
             assert_eq!(!outcome.notices.is_empty(), kind.registrants_only(), "{kind:?}");
         }
@@ -337,7 +337,7 @@ impl Model {
         }
     }
 
-    /// A reservation ends when nobody who holds it is registered any more.
+    /// A reservation ends when nobody who holds it is still registered.
     fn settle(&mut self) {
         if self.holders().is_disjoint(&self.everybody()) {
             self.held = None;

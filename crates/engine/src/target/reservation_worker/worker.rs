@@ -246,7 +246,7 @@ fn set_persistence(
     Ok(())
 }
 
-/// A namespace that was removed while its command was on its way keeps nothing any more.
+/// A namespace that was removed while its command was on its way keeps nothing.
 fn check_served(fabric: &Fabric, namespace: &Arc<Namespace>) -> Result<(), Status> {
     let is_this = |known: &Arc<Namespace>| Arc::ptr_eq(known, namespace);
     let directory = fabric.directory();

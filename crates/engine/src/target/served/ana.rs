@@ -67,7 +67,7 @@ impl AnaGroups {
         self.note_change(groups);
     }
 
-    /// Takes note that these groups' descriptors change, by a state or by their namespaces.
+    /// Records that these groups' descriptors change, by a state or by their namespaces.
     pub(crate) fn note_change(&mut self, groups: &[u32]) {
         if groups.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Operations of a namespace that outlive the Command Quiesce Time: when it is told of them.
+//! Operations of a namespace that outlive the Command Quiesce Time: when they are logged.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

@@ -44,7 +44,7 @@ impl QuiesceTime {
         Duration::from_millis(self.told_ms().into())
     }
 
-    /// Takes note that an operation has been at the storage for so long.
+    /// Records that an operation has been at the storage for this time.
     pub(crate) fn note(&self, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.longest_ns.fetch_max(took_ns, Ordering::Relaxed);

@@ -150,7 +150,7 @@ fn check_count(ranges: &[Range], going: usize, coming: usize) -> Result<usize, T
     if count > UNCORRECTABLE_RANGES_MAX && count > ranges.len() { Err(TooManyRanges) } else { Ok(count) }
 }
 
-/// No blocks are no range; block numbers end at `u64::MAX`.
+/// No blocks are not a range; block numbers end at `u64::MAX`.
 fn range(start: u64, blocks: u64) -> Option<Range> {
     let end = start.saturating_add(blocks);
     (start < end).then_some(Range { start, end })

@@ -193,7 +193,7 @@ impl ReactorCounters {
         self.find(nsid).is_some()
     }
 
-    /// Counts a command that went well: `length` bytes travelled with it, and it took so many nanoseconds.
+    /// Counts a command that went well: `length` bytes travelled with it, and it took this number of nanoseconds.
     pub(crate) fn done(&self, nsid: u32, operation: Operation, length: u32, took_ns: u64) {
         let counters = &self.of(nsid).operations[operation as usize];
         add(&counters.bytes, u64::from(length));
@@ -219,7 +219,7 @@ impl ReactorCounters {
         add(&self.of(nsid).late[usize::from(changes)], 1);
     }
 
-    /// Takes note since when the oldest operation is at the storage.
+    /// Records since when the oldest operation has been at the storage.
     pub(crate) fn set_oldest(&self, nsid: u32, since: Option<Moment>) {
         self.of(nsid).oldest.store(since.map_or(0, |since| since.0), Ordering::Relaxed);
     }
@@ -266,7 +266,7 @@ pub(crate) struct OperationCounts {
     pub(crate) latency: Histogram,
 }
 
-/// What the health log tells of all namespaces.
+/// What the health log reports for all namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) read_commands: u64,
@@ -324,7 +324,7 @@ pub struct QueueMetrics {
     pub depth: u32,
 }
 
-/// What one queue tells of itself after each of its turns. Only its reactor writes here.
+/// What one queue reports after each of its turns. Only its reactor writes here.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct QueueMeter {
@@ -336,7 +336,7 @@ pub(crate) struct QueueMeter {
 }
 
 impl QueueMeter {
-    /// Takes note of the commands the queue has taken in all, and of those under way.
+    /// Records how many commands the queue has taken in all, and how many are under way.
     pub(crate) fn tell(&self, commands: u64, depth: usize) {
         self.commands.store(commands, Ordering::Relaxed);
         self.depth.store(depth as u32, Ordering::Relaxed);
@@ -379,7 +379,7 @@ impl QueueMeters {
     }
 }
 
-/// What a reactor tells of itself with every round. Only it writes here.
+/// What a reactor reports with every round. Only it writes here.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ReactorTally {
@@ -390,14 +390,14 @@ pub(crate) struct ReactorTally {
 }
 
 impl ReactorTally {
-    /// Takes note of a round with so many events, before which so many bytes of free buffers were kept.
+    /// Records a round with this number of events, before which this number of bytes of free buffers was kept.
     pub(crate) fn round(&self, events: usize, buffer_bytes: usize) {
         add(&self.rounds, 1);
         add(&self.events, events as u64);
         self.buffer_bytes.store(buffer_bytes as u64, Ordering::Relaxed);
     }
 
-    /// Takes note that a connection had to go before it was a queue.
+    /// Records that a connection had to go before it was a queue.
     pub(crate) fn count_dropped(&self) {
         add(&self.half_open_dropped, 1);
     }

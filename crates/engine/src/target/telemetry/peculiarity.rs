@@ -129,7 +129,7 @@ impl Seen {
         self.host = Some(host.to_owned());
     }
 
-    /// Takes note that the host has done this.
+    /// Records that the host has done this.
     #[inline]
     pub(crate) fn note(&mut self, peculiarity: Peculiarity) {
         if self.bits & 1 << peculiarity as u32 == 0 {

@@ -67,7 +67,7 @@ impl Fake {
         self.handshake_aligned(data_to_controller_max, 4);
     }
 
-    /// The same, where data has to begin at multiples of so many bytes (CPDA).
+    /// The same, where data has to begin at multiples of this number of bytes (CPDA).
     pub(crate) fn handshake_aligned(&mut self, data_to_controller_max: u32, alignment: u8) {
         let Some(Event::Initialize(request)) = self.next() else { panic!("ICReq comes first") };
         let (mut response, agreed) = negotiate(&request, data_to_controller_max).unwrap();

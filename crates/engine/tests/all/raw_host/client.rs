@@ -121,7 +121,7 @@ impl Client {
         negotiated
     }
 
-    /// Lets its own data begin at multiples of so many bytes.
+    /// Lets its own data begin at multiples of this number of bytes.
     pub(crate) fn align(&mut self, alignment: u8) {
         self.transmitter.set_alignment(alignment);
     }
@@ -213,7 +213,7 @@ impl Client {
         self.pending.len()
     }
 
-    /// Takes note of commands that are sent as bytes.
+    /// Records commands that are sent as bytes.
     pub(crate) fn expect_answers(&mut self, ids: impl Iterator<Item = u16>) {
         self.pending.extend(ids.map(|id| (id, Pending::default())));
     }

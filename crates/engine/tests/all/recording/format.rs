@@ -140,10 +140,10 @@ impl Recording {
 
 /// Units that repeat are looked for in these lengths.
 const UNITS: [usize; 5] = [1, 2, 4, 8, 16];
-/// What repeats over less than so many bytes is written out.
+/// What repeats over less than this number of bytes is written out.
 const REPEATED_BYTES_MIN: usize = 16;
 
-/// What was there before is named from so many bytes on.
+/// What was there before is named from this number of bytes on.
 const NAMED_BYTES_MIN: usize = 64;
 
 /// Writes bytes in hexadecimal, with `UNIT*COUNT` for what repeats and `@PLACE+LENGTH` for what was in the recording before:

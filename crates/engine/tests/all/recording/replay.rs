@@ -28,7 +28,7 @@ const ENTRY: std::ops::Range<usize> = 8..72;
 pub(crate) enum Cut {
     /// A PDU at a time.
     Whole,
-    /// In pieces of so many bytes.
+    /// In pieces of this number of bytes.
     Pieces(usize),
 }
 
@@ -391,7 +391,7 @@ impl Line {
         self.is_admin && entry.opcode == admin_opcode::ASYNC_EVENT_REQUEST
     }
 
-    /// Takes note that a command has its answer.
+    /// Records that a command has its answer.
     fn note_answer(&mut self, pdu: &[u8]) {
         /// SUCCESS of C2HData: no other answer follows.
         const SUCCESS: u8 = 1 << 3;

@@ -7,9 +7,9 @@ use crate::ring::Moment;
 const SIZES: usize = 5;
 /// All classes: commands that bring data to the host or none, and commands that send.
 const CLASSES: usize = 2 * SIZES;
-/// A new sample counts one part in so many.
+/// A new sample counts one part in this many.
 const INERTIA: u64 = 16;
-/// A sample counts as at most so many times what was expected: a stall is told by silence, and should not be held
+/// A sample counts as at most this many times what was expected: a stall is told by silence, and should not be held
 /// against a path once it is over.
 const SURPRISE_MAX: u64 = 2;
 

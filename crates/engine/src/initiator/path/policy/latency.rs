@@ -6,14 +6,14 @@ use super::candidate::{Candidate, usable};
 
 /// Commands a path of which nothing is known gets to show what it can.
 const TRIAL: u32 = 4;
-/// A path that has had nothing to do for so long gets a command, to see how it is now.
+/// A path that has had nothing to do for this time gets a command, to see how it is now.
 const PROBE_AFTER_NS: u64 = 500_000_000;
 /// How much worse than the best a path may be that is taken because the best has no room.
 const SECOND_BEST: u64 = 2;
-/// Silence beyond what is expected counts so many times: a path that has stopped is left alone long before it is
+/// Silence beyond what is expected counts this many times: a path that has stopped is left alone long before it is
 /// declared dead.
 const SILENCE_WEIGHT: u64 = 4;
-/// Silence that is no news, in nanoseconds: threads are not always scheduled at once.
+/// Silence that means nothing yet, in nanoseconds: threads are not always scheduled at once.
 const SILENCE_GRACE_NS: u64 = 10_000_000;
 
 /// The path to take now; `None` when there is none or when waiting for one with room is better.

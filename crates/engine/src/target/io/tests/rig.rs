@@ -66,7 +66,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// On a namespace of memory with so many blocks.
+    /// On a namespace of memory with this number of blocks.
     pub(super) fn on_memory(blocks: u64) -> Self {
         Self::on(BackendConfig::Memory { size: blocks * BLOCK as u64 }, None, QosConfig::default())
     }
@@ -76,7 +76,7 @@ impl Rig {
         Self::on(BackendConfig::Memory { size: blocks * BLOCK as u64 }, None, qos)
     }
 
-    /// On a file with so many blocks, whose operations are the test's to end.
+    /// On a file with this number of blocks, whose operations are the test's to end.
     pub(super) fn on_disk(blocks: u64) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("disk");
