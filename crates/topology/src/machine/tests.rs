@@ -39,10 +39,10 @@ fn a_recording_is_read_by_its_paths() {
 fn what_is_no_recording_is_told_by_its_line() {
     for (line, reason) in [
         ("F sys/a", "tab"),
-        ("F /sys/a\tx", "no path"),
-        ("F sys/../a\tx", "no path"),
+        ("F /sys/a\tx", "not a path"),
+        ("F sys/../a\tx", "not a path"),
         ("X sys/a\tx", "none of F, L, D and E"),
-        ("E sys/a\tx", "no number"),
+        ("E sys/a\tx", "not an error number"),
         ("F sys/a\tx\\q", "backslash"),
         ("F sys/b\tagain", "second time"),
         ("L sys/a\t", "target"),
