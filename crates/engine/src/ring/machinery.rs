@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Once;
 use std::time::Duration;
 
-use super::poll::PollWindow;
+use super::poll::{GAP, PollWindow};
 use super::remote::{Away, RemoteStorage};
 use super::{Engine, Event, Moment, RingOptions, Storage, StorageOp, Waker, core, epoll, now, uring};
 
@@ -127,31 +127,52 @@ impl Ring {
     /// # Errors
     /// When the operating system's wait fails, which leaves nothing to do but to end.
     pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        let before = events.len();
+        let before_events = events.len();
         self.harvest(Some(Duration::ZERO), events)?;
-        if events.len() > before || timeout == Some(Duration::ZERO) {
+        if events.len() > before_events || timeout == Some(Duration::ZERO) {
             return Ok(());
         }
         let began = self.now();
-        let window = self.window.length();
+        let window = self.window.length(began);
+        let mut polled = Duration::ZERO;
+        let mut was_lost = false;
         if !window.is_zero() {
-            let end = began.after(timeout.map_or(window, |timeout| timeout.min(window)));
-            while self.now() < end {
+            let window = timeout.map_or(window, |timeout| timeout.min(window));
+            let mut before = began;
+            while polled < window {
                 if self.spin() {
                     self.harvest(Some(Duration::ZERO), events)?;
-                    if events.len() > before {
-                        self.window.found(self.now().since(began));
+                    if events.len() > before_events {
+                        let now = self.now();
+                        if !was_lost && !self.was_lost(before, now) {
+                            self.window.found(now.since(began));
+                        }
                         return Ok(());
                     }
                 }
                 // The peer may be a thread of this very core, and then it answers only when it is let.
                 core::make_way();
+                let now = self.now();
+                was_lost |= self.was_lost(before, now);
+                polled = now.since(began);
+                before = now;
             }
         }
-        let left = timeout.map(|timeout| timeout.saturating_sub(self.now().since(began)));
+        let left = timeout.map(|timeout| timeout.saturating_sub(polled));
         self.harvest(left, events)?;
-        self.window.found(self.now().since(began));
+        if !was_lost {
+            self.window.slept(self.now().since(began), polled);
+        }
         Ok(())
+    }
+
+    /// Whether the core was somebody else's during a step of polling, which the window then has to know.
+    fn was_lost(&mut self, before: Moment, now: Moment) -> bool {
+        let gap = now.since(before);
+        if gap > GAP {
+            self.window.lost(gap, now);
+        }
+        gap > GAP
     }
 
     /// Looks for news some times in a row: for about as long as making way for other threads takes.

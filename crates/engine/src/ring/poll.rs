@@ -1,63 +1,126 @@
-//! How long it pays to poll before sleeping: a bounded window that follows how soon events came lately.
-//! It reads no clock itself.
+//! How long it pays to poll before sleeping: a bounded window that follows how soon events came lately, and gives way
+//! where others want the core. It reads no clock itself.
 
 use std::time::Duration;
 
-/// The window: about twice the usual wait while that is short, nothing when events are rare.
+use super::Moment;
+
+#[cfg(test)]
+#[path = "poll_tests.rs"]
+mod tests;
+
+/// Waits that `score` and `near` remember: half of them, that one or some exceptions change nothing.
+const SCORE_MAX: u32 = 32;
+/// Polling begins when so much more waits were short than long, and ends when the difference is gone.
+const SCORE_TO_POLL: u32 = 24;
+const SCORE_TO_SLEEP: u32 = 8;
+/// Waits of up to so many windows can be two ends that wait for each other's wake-up: then polling is tried.
+const NEAR_WINDOWS: u64 = 4;
+/// Waits that a trial lasts: enough for the other end to find that its own waits have become short.
+const TRIAL_WAITS: u32 = 32;
+/// Waits between two trials: few at first, more after each trial that changed nothing. At the longest waits for which
+/// there are trials, the longest pause is 100 ms.
+const PAUSE_WAITS_MIN: u32 = 64;
+const PAUSE_WAITS_MAX: u32 = 512;
+/// A step of polling takes a few microseconds. After one that took this long, the core was somebody else's.
+pub(super) const GAP: Duration = Duration::from_micros(100);
+/// How long polling stays away from a core that others want, at first and at most.
+const AWAY_NS_MIN: u64 = 1_000_000;
+const AWAY_NS_MAX: u64 = 50_000_000;
+
+/// The window.
 #[derive(Debug)]
 pub(super) struct PollWindow {
     max_ns: u64,
-    usual_ns: u64,
+    is_polling: bool,
+    /// One more for each short wait, one less for each other: a count, not a mean, since one wait of which milliseconds
+    /// were stolen would outweigh a hundred in a mean.
+    score: u32,
+    /// The same of waits that are near.
+    near: u32,
+    /// Waits that are left of a trial.
+    trial: u32,
+    /// Waits until the next trial.
+    pause: u32,
+    /// The pause after the next trial.
+    next_pause: u32,
+    /// When the last gap ended, or the time away that followed it.
+    undisturbed_since: Moment,
+    away_ns: u64,
+    away_until: Moment,
 }
-
-/// A new wait weighs 1/8 in the average.
-const WEIGHT_SHIFT: u32 = 3;
 
 impl PollWindow {
     /// A window of at most `max_us` microseconds.
     pub(super) const fn new(max_us: u64) -> Self {
-        let max_ns = max_us * 1000;
-        Self { max_ns, usual_ns: 4 * max_ns }
+        Self {
+            max_ns: max_us * 1000,
+            is_polling: false,
+            score: 0,
+            near: 0,
+            trial: 0,
+            pause: PAUSE_WAITS_MIN,
+            next_pause: PAUSE_WAITS_MIN,
+            undisturbed_since: Moment(0),
+            away_ns: 0,
+            away_until: Moment(0),
+        }
     }
 
     /// How long to poll now.
-    pub(super) const fn length(&self) -> Duration {
-        if self.usual_ns > self.max_ns {
+    pub(super) fn length(&self, now: Moment) -> Duration {
+        if now < self.away_until {
             return Duration::ZERO;
         }
-        let twice = self.usual_ns * 2 + 1000;
-        Duration::from_nanos(if twice < self.max_ns { twice } else { self.max_ns })
+        // In a trial the other end still sleeps: its wake-up is given another window.
+        let windows = if self.trial > 0 { 2 } else { u64::from(self.is_polling) };
+        Duration::from_nanos(windows * self.max_ns)
     }
 
-    /// Records that the last wait lasted `waited`.
+    /// Polling has found an event after `waited`.
     pub(super) fn found(&mut self, waited: Duration) {
-        // One long pause counts no more than a few windows, so that polling comes back soon after it.
-        let waited_ns = (waited.as_nanos() as u64).min(8 * self.max_ns);
-        self.usual_ns = self.usual_ns - (self.usual_ns >> WEIGHT_SHIFT) + (waited_ns >> WEIGHT_SHIFT);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rare_events_are_slept_for() {
-        let mut window = PollWindow::new(50);
-        assert_eq!(window.length(), Duration::ZERO);
-        for _ in 0..100 {
-            window.found(Duration::from_secs(1));
-        }
-        assert_eq!(window.length(), Duration::ZERO);
+        let waited_ns = waited.as_nanos() as u64;
+        let windows = if self.trial > 0 { 2 } else { 1 };
+        self.count(waited_ns, windows * self.max_ns);
     }
 
-    #[test]
-    fn frequent_events_are_polled_for() {
-        let mut window = PollWindow::new(50);
-        for _ in 0..100 {
-            window.found(Duration::from_micros(8));
+    /// The ring has slept, and an event came after `waited`, of which the first `polled` were polled.
+    pub(super) fn slept(&mut self, waited: Duration, polled: Duration) {
+        // The time has this end's own wake-up in it, which polling would save.
+        let short_ns = if polled.is_zero() { 2 * self.max_ns } else { 0 };
+        self.count(waited.as_nanos() as u64, short_ns);
+    }
+
+    /// While polling, the core was somebody else's for `gap` until `now`: another thread's or, in a virtual machine,
+    /// another machine's. What the wait would have been without it is unknown: it is not counted.
+    pub(super) fn lost(&mut self, gap: Duration, now: Moment) {
+        // A thread that takes a turn now and then costs polling no more than it costs everybody. Where more time is lost
+        // than is left, threads are waiting for this core, and one that sleeps gets it back sooner than one that yields.
+        let is_crowded = now.since(self.undisturbed_since) < 2 * gap;
+        self.away_ns = if is_crowded { (self.away_ns * 2).clamp(AWAY_NS_MIN, AWAY_NS_MAX) } else { 0 };
+        self.away_until = now.after(Duration::from_nanos(self.away_ns));
+        self.undisturbed_since = self.away_until;
+    }
+
+    fn count(&mut self, waited_ns: u64, short_ns: u64) {
+        let is_near = waited_ns <= NEAR_WINDOWS * self.max_ns;
+        self.near = if is_near { (self.near + 1).min(SCORE_MAX) } else { self.near.saturating_sub(1) };
+        let is_short = waited_ns <= short_ns;
+        self.score = if is_short { (self.score + 1).min(SCORE_MAX) } else { self.score.saturating_sub(1) };
+        if self.score >= SCORE_TO_POLL && !self.is_polling {
+            (self.is_polling, self.pause, self.next_pause) = (true, PAUSE_WAITS_MIN, PAUSE_WAITS_MIN);
+        } else if self.score < SCORE_TO_SLEEP {
+            self.is_polling = false;
         }
-        assert!(window.length() > Duration::from_micros(8));
-        assert!(window.length() <= Duration::from_micros(50));
+        if self.trial > 0 {
+            self.trial -= 1;
+        } else if !self.is_polling && self.near > SCORE_MAX / 2 {
+            self.pause -= 1;
+            if self.pause == 0 {
+                self.trial = TRIAL_WAITS;
+                self.pause = self.next_pause;
+                self.next_pause = (self.next_pause * 2).min(PAUSE_WAITS_MAX);
+            }
+        }
     }
 }
