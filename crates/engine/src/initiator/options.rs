@@ -29,7 +29,8 @@ pub struct ConnectOptions {
     pub address: SocketAddr,
     /// What carries the connections.
     pub transport: Transport,
-    /// Congestion control of the connections by its name in the kernel; the system decides when absent.
+    /// Congestion control of the connections by its name in the kernel, or `auto`, which follows the path of each; the
+    /// system decides when absent.
     pub congestion: Option<String>,
     /// The subsystem's NQN.
     pub subsystem_nqn: String,
@@ -128,7 +129,8 @@ pub struct QueueOptions {
     pub address: SocketAddr,
     /// What carries the connections.
     pub transport: Transport,
-    /// Congestion control of the connections by its name in the kernel; the system decides when absent.
+    /// Congestion control of the connections by its name in the kernel, or `auto`, which follows the path of each; the
+    /// system decides when absent.
     pub congestion: Option<String>,
     /// Local address to connect from.
     pub host_traddr: Option<IpAddr>,

@@ -14,7 +14,7 @@ const SCORE_MAX: u32 = 32;
 /// Polling begins when so much more waits were short than long, and ends when the difference is gone.
 const SCORE_TO_POLL: u32 = 24;
 const SCORE_TO_SLEEP: u32 = 8;
-/// Waits of up to so many windows can be two ends that wait for each other's wake-up: then polling is tried.
+/// Waits of up to this many windows can be two ends that wait for each other's wake-up: then polling is tried.
 const NEAR_WINDOWS: u64 = 4;
 /// Waits that a trial lasts: enough for the other end to find that its own waits have become short.
 const TRIAL_WAITS: u32 = 32;

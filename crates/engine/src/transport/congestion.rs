@@ -3,12 +3,19 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
+use crate::ring::Socket;
+
 /// The word that leaves the choice to the system, where the name of a congestion control is asked for.
 pub const SYSTEM: &str = "system";
+/// The word that lets it follow the path of each connection.
+pub const AUTO: &str = "auto";
+/// The control that does not slow down where segments are lost.
+pub(super) const BBR: &str = "bbr";
 
 /// Those the kernel has, loaded or built in, and the one it uses where nobody chooses.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -18,24 +25,50 @@ const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 /// Characters of a name (TCP_CA_NAME_MAX without the zero at the end). The kernel would cut off the rest.
 const NAME_LENGTH_MAX: usize = 15;
 
-/// The congestion control for a connection where nobody has chosen one; the system's own when `None`.
-///
-/// It is `bbr`, where the kernel has it and lets us. A congestion window that is halved by every lost segment never
-/// opens on a long link that loses some: on four links of 1 Gbit/s with 5 ms each way and 0.5 % loss, two queues a path
-/// carried 477 MB/s of 478 with `bbr`, while `cubic` carried 377 with 32 queues a path. Where nothing is lost both
-/// carry the same. It is not loaded into the kernel for this: that is the administrator's to do.
-pub fn default_choice() -> Option<&'static str> {
-    const PREFERRED: &str = "bbr";
-    (is_listed(AVAILABLE, PREFERRED) && check(PREFERRED).is_ok()).then_some(PREFERRED)
+/// What a connection whose control follows its path begins with, and has while its path loses nothing. It is the system's,
+/// unless that is bbr, whose pacing costs short, fast paths up to half of what they can carry.
+pub(super) fn calm() -> &'static str {
+    static CALM: OnceLock<String> = OnceLock::new();
+    CALM.get_or_init(|| {
+        let system = std::fs::read_to_string(DEFAULT).unwrap_or_default().trim().to_owned();
+        if system != BBR && is_name(&system) {
+            return system;
+        }
+        let calm = ["cubic", "reno"].into_iter().find(|name| check(name).is_ok());
+        calm.unwrap_or(BBR).to_owned()
+    })
 }
 
-/// The name to set where `asked` is what was asked for: nothing, [`SYSTEM`], or a name.
+/// The name to set for a new connection where `asked` is what was asked for: nothing, [`SYSTEM`], [`AUTO`] or a name. The
+/// system decides where there is none.
 pub fn choice(asked: Option<&str>) -> Option<&str> {
     match asked {
-        None => default_choice(),
-        Some(SYSTEM) => None,
+        None | Some(SYSTEM) => None,
+        Some(AUTO) => Some(calm()),
         name => name,
     }
+}
+
+/// Lets the congestion control of `socket` follow its path from now on, if that is what was asked for.
+pub(crate) fn follow(asked: Option<&str>, socket: &Arc<Socket>) {
+    #[cfg(not(feature = "simulation"))]
+    if asked == Some(AUTO) {
+        super::follower::follow(socket);
+    }
+    #[cfg(feature = "simulation")]
+    let _ = (asked, socket);
+}
+
+/// How often connections of this process whose control follows their path were changed, with the name of what they were
+/// changed to.
+pub fn changes() -> Vec<(&'static str, u64)> {
+    #[cfg(not(feature = "simulation"))]
+    {
+        let [to_calm, to_bbr] = super::follower::changes();
+        vec![(calm(), to_calm), (BBR, to_bbr)]
+    }
+    #[cfg(feature = "simulation")]
+    Vec::new()
 }
 
 /// Whether `name` can be the name of a congestion control at all.
@@ -78,6 +111,15 @@ pub(super) fn reset(socket: &OwnedFd) -> io::Result<()> {
     set_now(socket, name.trim())
 }
 
+/// Gives a connection the congestion control with this name while it is in use.
+///
+/// # Errors
+/// As [`check`].
+#[cfg(not(feature = "simulation"))]
+pub(super) fn set_by_descriptor(socket: &Socket, name: &str) -> io::Result<()> {
+    set_now(socket, name)
+}
+
 fn set_now(socket: impl AsFd, name: &str) -> io::Result<()> {
     let refused = |error: Errno| {
         let list = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
@@ -98,10 +140,6 @@ fn set_now(socket: impl AsFd, name: &str) -> io::Result<()> {
     sockopt::set_tcp_congestion(socket, name).map_err(refused)
 }
 
-fn is_listed(path: &str, name: &str) -> bool {
-    std::fs::read_to_string(path).is_ok_and(|list| list.split_whitespace().any(|listed| listed == name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,16 +147,14 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_chosen() {
         assert_eq!(choice(Some("reno")), Some("reno"));
-        assert_eq!(choice(Some(SYSTEM)), None);
-        assert_eq!(choice(None), default_choice());
+        assert_eq!((choice(Some(SYSTEM)), choice(None)), (None, None));
     }
 
     #[test]
-    fn the_default_is_one_that_can_be_set() {
-        if let Some(name) = default_choice() {
-            check(name).unwrap();
-            assert!(is_listed(AVAILABLE, name));
-        }
+    fn what_follows_the_path_begins_with_a_control_that_can_be_set() {
+        let name = choice(Some(AUTO)).unwrap();
+        check(name).unwrap();
+        assert!(name != BBR, "reno is always there");
     }
 
     #[test]

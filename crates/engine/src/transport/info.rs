@@ -35,7 +35,7 @@ const SUBFLOW_REMOTE_AT: usize = 128;
 const LOOKS_MAX: usize = 3;
 
 /// Length of `struct tcp_info` (linux/tcp.h) as far as it is looked at, and places in it.
-const TCP_INFO_LENGTH: usize = 168;
+const TCP_INFO_LENGTH: usize = 216;
 const TCP_STATE_AT: usize = 0;
 const TCP_RTT_US_AT: usize = 68;
 const TCP_RTT_VARIATION_US_AT: usize = 72;
@@ -43,7 +43,10 @@ const TCP_CONGESTION_WINDOW_AT: usize = 80;
 const TCP_TOTAL_RETRANSMITS_AT: usize = 100;
 const TCP_BYTES_ACKNOWLEDGED_AT: usize = 120;
 const TCP_BYTES_RECEIVED_AT: usize = 128;
+const TCP_RTT_US_MIN_AT: usize = 148;
 const TCP_DELIVERY_RATE_AT: usize = 160;
+const TCP_BYTES_SENT_AT: usize = 200;
+const TCP_BYTES_RETRANSMITTED_AT: usize = 208;
 /// The state of a TCP connection that has ended (TCP_CLOSE).
 const TCP_STATE_CLOSED: u8 = 7;
 
@@ -99,6 +102,42 @@ pub struct SubflowInfo {
     pub acknowledged_bytes: u64,
     /// Bytes that have come.
     pub received_bytes: u64,
+}
+
+/// What a connection has carried and lost since it began, as far as this end sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Traffic {
+    /// Bytes that were sent, each time that they were.
+    pub(super) sent_bytes: u64,
+    /// Of these, bytes that had been sent before.
+    pub(super) retransmitted_bytes: u64,
+    /// Bytes that are acknowledged.
+    pub(super) acknowledged_bytes: u64,
+    /// The shortest round trip time there was, in microseconds. With MPTCP it is that of the fastest subflow.
+    pub(super) rtt_us_min: u32,
+}
+
+/// What the connection on `socket` has carried. It costs one system call, three with MPTCP.
+///
+/// # Errors
+/// As [`stream_info`].
+pub(super) fn traffic(socket: &impl AsFd) -> io::Result<Traffic> {
+    let infos = match transport_of(socket)? {
+        Transport::Mptcp => subflow_list(socket, MPTCP_TCPINFO, TCP_INFO_LENGTH)?,
+        Transport::Tcp => {
+            let mut info = vec![0; TCP_INFO_LENGTH];
+            socket_option::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+            info
+        }
+    };
+    let mut traffic = Traffic { rtt_us_min: u32::MAX, ..Traffic::default() };
+    for info in infos.chunks_exact(TCP_INFO_LENGTH) {
+        traffic.sent_bytes += u64_at(info, TCP_BYTES_SENT_AT);
+        traffic.retransmitted_bytes += u64_at(info, TCP_BYTES_RETRANSMITTED_AT);
+        traffic.acknowledged_bytes += u64_at(info, TCP_BYTES_ACKNOWLEDGED_AT);
+        traffic.rtt_us_min = traffic.rtt_us_min.min(u32_at(info, TCP_RTT_US_MIN_AT));
+    }
+    Ok(traffic)
 }
 
 /// What the kernel reports about the connection on `socket`.

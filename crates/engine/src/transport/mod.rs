@@ -2,7 +2,11 @@
 //! Moving bytes through them belongs to `ring`, and what the bytes mean to `nvme`.
 
 pub mod congestion;
+#[cfg(not(feature = "simulation"))]
+mod follower;
 pub mod info;
+#[cfg(not(feature = "simulation"))]
+mod path_judge;
 mod socket_option;
 #[cfg(not(feature = "simulation"))]
 mod stream;

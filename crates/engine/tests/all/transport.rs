@@ -165,7 +165,7 @@ fn connections_have_the_congestion_control_that_was_asked_for() {
         let system = stream_info(&server).unwrap().congestion;
         assert_eq!(stream_info(&client).unwrap().congestion, system);
         let mut names = vec!["reno"];
-        names.extend(congestion::default_choice());
+        names.extend(congestion::choice(Some(congestion::AUTO)));
         for name in names {
             let listener = open(transport, Some(name)).unwrap();
             let (server, client) = connect(&listener, &options);

@@ -219,7 +219,8 @@ pub(crate) struct PathFlags {
     #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1..))]
     pub(crate) fast_io_fail_tmo: Option<i32>,
 
-    /// Congestion control of the connections, or `system` for the system's own [default: bbr where it can be had]
+    /// Congestion control of the connections by its name in the kernel, or auto to follow each connection's path
+    /// [default: system, the kernel's own]
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
 

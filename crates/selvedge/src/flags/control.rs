@@ -97,7 +97,8 @@ pub(crate) enum ListenerAction {
         /// What carries connections; with mptcp, hosts that only have TCP are served too
         #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp")]
         transport: Transport,
-        /// Congestion control by its name in the kernel, or system for the kernel's own [default: bbr, if it is there]
+        /// Congestion control by its name in the kernel, or auto to follow each connection's path
+        /// [default: system, the kernel's own]
         #[arg(long, value_name = "NAME")]
         congestion: Option<String>,
         /// Address that discovery tells hosts, where it differs

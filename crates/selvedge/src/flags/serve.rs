@@ -101,8 +101,8 @@ pub(crate) struct ServeFlags {
     #[arg(short = 's', long, value_name = "PORT")]
     pub(crate) trsvcid: Option<u16>,
 
-    /// Congestion control by its name in the kernel, or system for the kernel's own
-    /// [default: bbr where the kernel has it, else system]
+    /// Congestion control by its name in the kernel, or auto to follow each connection's path
+    /// [default: system, the kernel's own]
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
 

@@ -84,6 +84,7 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
         refusals: Vec::new(),
         discovery_ended: 0,
         peculiarities: Vec::new(),
+        congestion_changes: Vec::new(),
         namespaces_omitted: 0,
         queues_omitted: 0,
     }

@@ -48,7 +48,7 @@ pub struct Queue {
     token: u32,
     state: QueueState,
     pending: Option<PendingConnection>,
-    socket: Option<Socket>,
+    socket: Option<Arc<Socket>>,
     receiver: Receiver,
     transmitter: Transmitter<u16>,
     slots: Slots,
@@ -125,8 +125,8 @@ impl Queue {
     }
 
     /// The socket, for its options and statistics; `None` once closed.
-    pub const fn socket(&self) -> Option<&Socket> {
-        self.socket.as_ref()
+    pub fn socket(&self) -> Option<&Socket> {
+        self.socket.as_deref()
     }
 
     /// Queues a command; `flush` sends it.

@@ -15,7 +15,7 @@ use super::{Completion, Data, Queue, QueueState, Request};
 use crate::initiator::{InitiatorError, QueueOptions};
 use crate::limits::{BUFFER_LENGTH_MAX, QUEUE_ENTRIES_MAX};
 use crate::ring::{Buffer, Moment, Ring};
-use crate::transport::tcp;
+use crate::transport::{congestion, tcp};
 
 /// The longest NQN in bytes, without its ending NUL (Base 4.7).
 const NQN_LENGTH_MAX: usize = nvme::discovery::NQN_BYTES_MAX;
@@ -35,7 +35,7 @@ impl Queue {
         let failed = |error| InitiatorError::Connect { address, error: Arc::new(error) };
         let connection = tcp::ConnectionOptions {
             transport: options.transport,
-            congestion: options.congestion.as_deref(),
+            congestion: congestion::choice(options.congestion.as_deref()),
             host_traddr: options.host_traddr,
             host_iface: options.host_iface.as_deref(),
             source_ports: &options.source_ports,
@@ -85,7 +85,11 @@ impl Queue {
         let address = self.options.address;
         let failed = |error| Fault::ended(InitiatorError::Connect { address, error: Arc::new(error) });
         match pending.is_made() {
-            Ok(true) => self.socket = Some(pending.into_socket().map_err(failed)?),
+            Ok(true) => {
+                let socket = Arc::new(pending.into_socket().map_err(failed)?);
+                congestion::follow(self.options.congestion.as_deref(), &socket);
+                self.socket = Some(socket);
+            }
             Ok(false) => {
                 self.pending = Some(pending);
                 return Ok(());

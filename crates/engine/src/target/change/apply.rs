@@ -25,7 +25,6 @@ use crate::target::reactor::{Listener, Listening, PortChange};
 use crate::target::reservation::Access;
 use crate::target::reservation_worker;
 use crate::target::served::{Namespace, NamespaceTable, Opened, Subsystem};
-use crate::transport::congestion;
 
 /// How long the caller waits for a removed namespace's last command, so that its file is free when the caller has its answer.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -320,8 +319,8 @@ fn port_change(wanted: &FabricConfig, changes: &[Change], open: Vec<Listening>) 
             Change::PortRemoved { port } => change.close.push(*port),
             Change::PortCongestionChanged { port } => {
                 let config = wanted.ports.iter().find(|config| config.id == *port);
-                let asked = config.and_then(|config| config.congestion.as_deref());
-                change.congestion.push((*port, congestion::choice(asked).map(str::to_owned)));
+                let asked = config.and_then(|config| config.congestion.clone());
+                change.congestion.push((*port, asked));
             }
             _ => {}
         }

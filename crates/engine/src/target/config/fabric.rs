@@ -54,8 +54,8 @@ pub struct PortConfig {
     /// What carries its connections. Hosts that only have TCP are served on a port with MPTCP too.
     #[serde(default, skip_serializing_if = "Transport::is_tcp")]
     pub transport: Transport,
-    /// Congestion control by its name in the kernel, or `system` for what the system has set;
-    /// without it, the target's own choice.
+    /// Congestion control by its name in the kernel, `auto` for what suits the path of each connection,
+    /// or `system`, which is the default, for what the system has set.
     #[serde(default, deserialize_with = "written::congestion", skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
 }

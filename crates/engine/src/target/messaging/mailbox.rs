@@ -25,7 +25,7 @@ pub(crate) enum Loss {
 /// A connection that has just come.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    pub(crate) socket: Socket,
+    pub(crate) socket: Arc<Socket>,
     /// The port it came by.
     pub(crate) port: u16,
     /// Where it came from.

@@ -77,7 +77,7 @@ impl Connection {
             address,
             port,
             peer,
-            queue: Queue::new(address.connection, Arc::new(socket), deadline),
+            queue: Queue::new(address.connection, socket, deadline),
             role: Role::New(Intake::new(1)),
             seen: Seen::new(fabric.peculiarities.clone(), peer),
             is_queue: false,

@@ -316,7 +316,7 @@ impl EventLoop {
             self.connections.push(None);
             self.connections.len() as u32 - 1
         });
-        if let Err(error) = self.ring.watch(&arrival.socket, token) {
+        if let Err(error) = self.ring.watch(&*arrival.socket, token) {
             tracing::warn!(%error, "a connection cannot be watched and is closed");
             self.free.push(token);
             self.mailbox.discount_connection(false);

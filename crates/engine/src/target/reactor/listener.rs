@@ -31,6 +31,8 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Listening {
     port: u16,
     socket: TcpListener,
+    /// The congestion control that its connections were asked to have.
+    congestion: Option<String>,
 }
 
 impl Listening {
@@ -40,7 +42,8 @@ impl Listening {
         let congestion = congestion::choice(port.congestion.as_deref());
         let options = ListenOptions { transport: port.transport, congestion, backlog: BACKLOG };
         let failed = |source| TargetError::Listen { address, source };
-        Ok(Self { port: port.id, socket: tcp::listen(address, &options).map_err(failed)? })
+        let socket = tcp::listen(address, &options).map_err(failed)?;
+        Ok(Self { port: port.id, socket, congestion: port.congestion.clone() })
     }
 
     /// The address with the real service.
@@ -56,7 +59,7 @@ pub(crate) struct PortChange {
     pub(crate) close: Vec<u16>,
     /// Those that open.
     pub(crate) open: Vec<Listening>,
-    /// Those that give connections another congestion control: it, or the system's, by the ports' numbers.
+    /// Those that give connections another congestion control, by the ports' numbers: what was asked for.
     pub(crate) congestion: Vec<(u16, Option<String>)>,
 }
 
@@ -197,11 +200,14 @@ impl Accepting {
         }
     }
 
-    fn set_congestion(&self, ports: &[(u16, Option<String>)]) {
-        for listening in self.ports.iter().flatten() {
-            let Some((_, name)) = ports.iter().find(|(port, _)| *port == listening.port) else { continue };
-            if let Err(error) = listening.socket.set_congestion(name.as_deref()) {
-                tracing::warn!(address = %listening.address(), %error, "a port keeps its congestion control");
+    fn set_congestion(&mut self, ports: &[(u16, Option<String>)]) {
+        for listening in self.ports.iter_mut().flatten() {
+            let Some((_, asked)) = ports.iter().find(|(port, _)| *port == listening.port) else { continue };
+            match listening.socket.set_congestion(congestion::choice(asked.as_deref())) {
+                Ok(()) => listening.congestion.clone_from(asked),
+                Err(error) => {
+                    tracing::warn!(address = %listening.address(), %error, "a port keeps its congestion control");
+                }
             }
         }
     }
@@ -228,7 +234,11 @@ impl Accepting {
         loop {
             let Some(Some(listening)) = self.ports.get(token) else { return Ok(()) };
             match listening.socket.accept() {
-                Ok((socket, peer)) => place(socket, peer, listening.port, &self.fabric),
+                Ok((socket, peer)) => {
+                    let socket = Arc::new(socket);
+                    congestion::follow(listening.congestion.as_deref(), &socket);
+                    place(socket, peer, listening.port, &self.fabric);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if is_exhausted(&error) => {
                     // Whoever has only opened a connection makes room for the next.
@@ -280,7 +290,7 @@ fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-fn place(socket: Socket, peer: SocketAddr, port: u16, fabric: &Fabric) {
+fn place(socket: Arc<Socket>, peer: SocketAddr, port: u16, fabric: &Fabric) {
     let Some(reactor) = fabric.mailboxes().all().iter().min_by_key(|reactor| reactor.connections()) else {
         return;
     };

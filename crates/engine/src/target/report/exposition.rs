@@ -125,6 +125,11 @@ impl Metrics {
         for (peculiarity, connections) in &self.peculiarities {
             text.sample(name, &[("kind", &peculiarity.name())], connections);
         }
+        let name = "selvedge_congestion_changes_total";
+        text.family(name, "counter", "Connections whose congestion control was changed to suit their path.");
+        for (to, connections) in &self.congestion_changes {
+            text.sample(name, &[("to", to)], connections);
+        }
     }
 
     /// All namespaces, each with its subsystem's name.

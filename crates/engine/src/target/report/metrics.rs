@@ -13,6 +13,7 @@ use crate::target::fabric::Fabric;
 use crate::target::reactor::{Reactor, ReactorMetrics};
 use crate::target::served::Subsystem;
 use crate::target::telemetry::{Histogram, NamespaceCounts, Operation, Peculiarity, QueueMetrics};
+use crate::transport::congestion;
 
 /// A running target's numbers at one moment. What is counted never falls while its subsystem is configured: queues,
 /// controllers and namespaces may come and go.
@@ -32,6 +33,8 @@ pub struct Metrics {
     pub discovery_ended: u64,
     /// On how many connections hosts did something unusual that was accepted.
     pub peculiarities: Vec<(Peculiarity, u64)>,
+    /// How often the congestion control of a connection was changed to suit its path, by what it was changed to.
+    pub congestion_changes: Vec<(&'static str, u64)>,
     /// Namespaces beyond `limits::METRICS_NAMESPACES_MAX`, of which nothing is told.
     pub namespaces_omitted: usize,
     /// Queues beyond `limits::METRICS_QUEUES_MAX`, of which nothing is told.
@@ -139,6 +142,7 @@ impl Metrics {
             refusals: fabric.refusals.read().to_vec(),
             discovery_ended: fabric.refusals.discovery_ended(),
             peculiarities: fabric.peculiarities.counts(),
+            congestion_changes: congestion::changes(),
             namespaces_omitted: 0,
             queues_omitted: 0,
         };

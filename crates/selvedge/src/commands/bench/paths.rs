@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use engine::initiator::{ConnectOptions, PathOptions};
 use engine::ring::Engine;
-use engine::transport::congestion;
 use nvme::discovery::Nqn;
 
 use crate::bench::matching::Placements;
@@ -23,12 +22,11 @@ pub(in crate::commands) fn options(
     engine: Engine,
     placements: Option<&Placements>,
 ) -> Result<PathOptions, Failure> {
-    let congestion = congestion::choice(flags.paths.congestion.as_deref()).map(str::to_owned);
     let path = |(at, options): (usize, ConnectOptions)| ConnectOptions {
         io_queue_ports: placements.map(|placed| placed.ports(at)).unwrap_or_default(),
         io_queues: queues.count,
         queue_entries: queues.entries,
-        congestion: congestion.clone(),
+        congestion: flags.paths.congestion.clone(),
         engine,
         ..options
     };
@@ -127,6 +125,9 @@ mod tests {
         }
         assert_eq!(options.fast_io_fail, Some(Duration::from_secs(3)));
         assert!(!options.quiesce);
-        assert_eq!(of("-a 127.0.0.1 --congestion system").unwrap().paths[0].congestion, None);
+        assert_eq!(
+            of("-a 127.0.0.1 --congestion system").unwrap().paths[0].congestion.as_deref(),
+            Some("system")
+        );
     }
 }
