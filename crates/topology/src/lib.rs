@@ -22,6 +22,7 @@ mod processors;
 mod rule;
 #[doc(hidden)]
 pub mod sample;
+mod socket;
 mod toeplitz;
 
 use serde::{Deserialize, Serialize};
@@ -34,13 +35,12 @@ pub use interface::{
     Channels, Interface, InterfaceKind, Interrupt, Ntuple, NtupleRule, QueueCount, ReceiveQueue, Rss,
     RssFields, RssFunction, TransmitQueue,
 };
-pub use machine::{
-    EthtoolAnswers, Machine, MachineError, Recording, RecordingError, Refusal, Socket, SocketState, Sockets,
-};
+pub use machine::{EthtoolAnswers, Machine, MachineError, Recording, RecordingError, Refusal, Sockets};
 pub use observe::{Distances, ObserveError, observe};
 pub use place::{PlaceRequest, Placement, QueuePlace, place};
 pub use processors::{Node, Processors};
 pub use rule::{QueueLimit, queue_limit};
+pub use socket::{Socket, SocketState};
 pub use toeplitz::{KEY_BYTES, hash, hash_addresses};
 
 /// What was seen of a machine (or of a recording of one) at one moment.

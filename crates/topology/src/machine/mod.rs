@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use answers::{EthtoolAnswers, Refusal, Socket, SocketState, Sockets};
+pub use answers::{EthtoolAnswers, Refusal, Sockets};
 pub use recording::{Recording, RecordingError};
 
 use answers::{Directories, Route, Routes};

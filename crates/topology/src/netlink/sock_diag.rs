@@ -9,7 +9,7 @@ use rustix::net::netlink::SOCK_DIAG;
 use super::message::{u32_at, u64_at};
 use super::{Attributes, NetlinkSocket};
 use crate::limits::FLOWS_MAX;
-use crate::machine::{Socket, SocketState};
+use crate::socket::{Socket, SocketState};
 
 /// The kind of question and of answer (`SOCK_DIAG_BY_FAMILY`).
 const BY_FAMILY: u16 = 20;

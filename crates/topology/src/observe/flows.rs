@@ -8,7 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use super::reader::Reader;
 use super::{ObserveError, kernel, programs, targets};
 use crate::limits::FLOWS_MAX;
-use crate::machine::{Socket, SocketState, Sockets};
+use crate::machine::Sockets;
+use crate::socket::{Socket, SocketState};
 use crate::{Flow, FlowOwner, FlowSource, Interface, Worker};
 
 /// Both ends of a connection, as seen from this machine.

@@ -9,7 +9,7 @@ use super::pairing::{self, Candidate, Wanting};
 use super::queue_info::{self, QueueInfo};
 use super::reader::{Reader, numbered};
 use crate::limits::FLOWS_MAX;
-use crate::machine::{Socket, SocketState};
+use crate::socket::{Socket, SocketState};
 use crate::{CpuSet, FlowOwner, FlowSource, Worker};
 
 const CLASS: &str = "sys/class/nvme";

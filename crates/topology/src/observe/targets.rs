@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use super::ObserveError;
 use super::flows::{Connections, Found};
 use super::reader::Reader;
-use crate::machine::{Socket, SocketState};
+use crate::socket::{Socket, SocketState};
 use crate::{FlowOwner, FlowSource};
 
 const KERNEL_PORTS: &str = "sys/kernel/config/nvmet/ports";

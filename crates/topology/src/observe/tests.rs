@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::*;
-use crate::machine::{Recording, Socket, SocketState, Sockets};
+use crate::machine::{Recording, Sockets};
+use crate::socket::{Socket, SocketState};
 use crate::{CpuSet, FlowOwner, FlowSource, InterfaceKind, RssFields, RssFunction, Steering, course};
 
 const KEY: &str = "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa";
