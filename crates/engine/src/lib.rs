@@ -73,5 +73,6 @@ pub mod ring;
 pub mod simulation;
 mod sync;
 pub mod target;
+pub mod time_bound;
 pub mod transport;
 pub mod units;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::{major, minor};
 
-use super::TimeBound;
+use crate::time_bound::TimeBound;
 
 /// How many devices are followed downwards, so that a loop in what /sys says ends.
 const DEPTH_MAX: usize = 8;

@@ -1,8 +1,9 @@
 //! Storage that a ring works on: a file, a block device, or an image of a Ceph cluster. What they have in common is here;
 //! what each of them is, in its own file.
 
-use super::{BackendError, BackendIdentity, Durability, File, Sync, SyncKind, TimeBound, ZeroMethod};
+use super::{BackendError, BackendIdentity, Durability, File, Sync, SyncKind, ZeroMethod};
 use crate::ring::{Ring, StorageOp};
+use crate::time_bound::TimeBound;
 
 #[cfg(not(feature = "simulation"))]
 use super::Rbd;

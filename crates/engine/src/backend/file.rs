@@ -15,10 +15,10 @@ use rustix::fs::{FlockOperation, OFlags, StatxFlags, flock};
 
 use super::block_queue::BlockQueue;
 use super::{
-    BackendError, BackendIdentity, Durability, SyncFailure, SyncKind, TimeBound, device_identity,
-    file_identity,
+    BackendError, BackendIdentity, Durability, SyncFailure, SyncKind, device_identity, file_identity,
 };
 use crate::ring::Storage;
+use crate::time_bound::TimeBound;
 
 /// How long, and how often, a file is tried that somebody else has.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(1);

@@ -19,7 +19,6 @@ mod page_locks;
 mod rbd;
 #[cfg(feature = "simulation")]
 mod simulated;
-mod time_bound;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,7 +37,8 @@ pub use memory::{Memory, Writer};
 pub use rbd::Rbd;
 #[cfg(feature = "simulation")]
 pub use simulated::{Clusters, File, ZeroMethod};
-pub use time_bound::TimeBound;
+
+use crate::time_bound::TimeBound;
 
 /// Why a backend could not be opened.
 #[derive(Debug, thiserror::Error)]

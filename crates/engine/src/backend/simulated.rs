@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{BackendError, BackendIdentity, Durability, IdentityText, TimeBound};
+use super::{BackendError, BackendIdentity, Durability, IdentityText};
 use crate::ring::Storage;
+use crate::time_bound::TimeBound;
 
 /// Modes of fallocate(2).
 const KEEP_SIZE: u32 = 0x01;

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::{CephError, Closings, Cluster, ClusterOptions};
-use crate::backend::TimeBound;
 use crate::limits::{
     CEPH_CONNECT_TIMEOUT_MS, CEPH_OPERATION_TIMEOUT_MS, CEPH_RECONNECT_MS, IMAGES_PER_CLUSTER,
 };
 use crate::ring::Bell;
+use crate::time_bound::TimeBound;
 
 /// How a target uses Ceph clusters.
 #[derive(Clone, Debug)]

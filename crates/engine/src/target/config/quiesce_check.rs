@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::fabric::{NamespaceConfig, SubsystemConfig};
-use crate::backend::TimeBound;
+use crate::time_bound::TimeBound;
 
 /// Checks what needs nothing opened.
 ///
