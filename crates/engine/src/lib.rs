@@ -69,10 +69,11 @@ pub mod initiator;
 pub mod limits;
 pub mod observation;
 pub mod ring;
-#[cfg(feature = "simulation")]
-pub mod simulation;
 mod sync;
 pub mod target;
 pub mod time_bound;
 pub mod transport;
 pub mod units;
+
+#[cfg(feature = "simulation")]
+pub use ring::simulated as simulation;

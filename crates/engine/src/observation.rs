@@ -9,13 +9,3 @@ pub enum Observation {
     /// The connection was lost, for no reason that this end knows of.
     ConnectionLost,
 }
-
-/// Tells the simulation, if this is one.
-#[cfg(feature = "simulation")]
-pub(crate) fn observe(observation: Observation) {
-    crate::simulation::observe(observation);
-}
-
-/// Tells the simulation, if this is one.
-#[cfg(not(feature = "simulation"))]
-pub(crate) const fn observe(_: Observation) {}

@@ -8,8 +8,6 @@ use std::sync::{Arc, OnceLock};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
-use crate::ring::Socket;
-
 /// The word that leaves the choice to the system, where the name of a congestion control is asked for.
 pub const SYSTEM: &str = "system";
 /// The word that lets it follow the path of each connection.
@@ -50,14 +48,17 @@ pub fn choice(asked: Option<&str>) -> Option<&str> {
 }
 
 /// Lets the congestion control of `socket` follow its path from now on, if that is what was asked for.
-pub(crate) fn follow(asked: Option<&str>, socket: &Arc<Socket>) {
-    #[cfg(not(feature = "simulation"))]
+#[cfg(not(feature = "simulation"))]
+pub(crate) fn follow<S: AsFd + Send + Sync + 'static>(asked: Option<&str>, socket: &Arc<S>) {
     if asked == Some(AUTO) {
-        super::follower::follow(socket);
+        let socket: Arc<dyn AsFd + Send + Sync> = socket.clone();
+        super::follower::follow(Arc::downgrade(&socket));
     }
-    #[cfg(feature = "simulation")]
-    let _ = (asked, socket);
 }
+
+/// A simulated network has no congestion control.
+#[cfg(feature = "simulation")]
+pub(crate) fn follow<S>(_: Option<&str>, _: &Arc<S>) {}
 
 /// How often connections of this process whose control follows their path were changed, with the name of what they were
 /// changed to.
@@ -93,7 +94,7 @@ pub fn check(name: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`check`].
-pub(super) fn set(socket: &OwnedFd, name: &str) -> io::Result<()> {
+pub(crate) fn set(socket: &OwnedFd, name: &str) -> io::Result<()> {
     // MPTCP takes any name, and finds out later, with each subflow, where nobody is told.
     if sockopt::socket_protocol(socket)? == Some(ipproto::MPTCP) {
         check(name)?;
@@ -105,7 +106,7 @@ pub(super) fn set(socket: &OwnedFd, name: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// When the system does not tell which one that is.
-pub(super) fn reset(socket: &OwnedFd) -> io::Result<()> {
+pub(crate) fn reset(socket: &OwnedFd) -> io::Result<()> {
     let name = std::fs::read_to_string(DEFAULT)
         .map_err(|error| io::Error::new(error.kind(), format!("{DEFAULT} cannot be read: {error}")))?;
     set_now(socket, name.trim())
@@ -116,7 +117,7 @@ pub(super) fn reset(socket: &OwnedFd) -> io::Result<()> {
 /// # Errors
 /// As [`check`].
 #[cfg(not(feature = "simulation"))]
-pub(super) fn set_by_descriptor(socket: &Socket, name: &str) -> io::Result<()> {
+pub(super) fn set_in_use(socket: &dyn AsFd, name: &str) -> io::Result<()> {
     set_now(socket, name)
 }
 

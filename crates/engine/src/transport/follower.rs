@@ -2,14 +2,14 @@
 //! whole process, targets and hosts, and there is none as long as nobody asks for it. What suits is `path_judge`'s to say.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use super::congestion::{BBR, calm, set_by_descriptor};
+use super::congestion::{BBR, calm, set_in_use};
 use super::info::traffic;
 use super::path_judge::{Control, PathJudge};
-use crate::ring::{Socket, now};
 
 /// Time between two looks at a connection that carries something: a lossy path should not stay slow for long.
 const LOOK: Duration = Duration::from_millis(100);
@@ -18,7 +18,7 @@ const IDLE_LOOK: Duration = Duration::from_secs(2);
 
 /// A connection that is followed. It does not keep the socket open.
 struct Followed {
-    socket: Weak<Socket>,
+    socket: Weak<dyn AsFd + Send + Sync>,
     judge: PathJudge,
 }
 
@@ -34,9 +34,9 @@ static ARRIVED: Condvar = Condvar::new();
 static CHANGES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 /// Follows the path of `socket` until it is closed.
-pub(super) fn follow(socket: &Arc<Socket>) {
+pub(super) fn follow(socket: Weak<dyn AsFd + Send + Sync>) {
     let mut state = lock();
-    state.arrived.push(Followed { socket: Arc::downgrade(socket), judge: PathJudge::new() });
+    state.arrived.push(Followed { socket, judge: PathJudge::new() });
     if !state.is_running {
         let started = std::thread::Builder::new().name("congestion".to_owned()).spawn(run);
         match started {
@@ -59,6 +59,7 @@ fn lock() -> MutexGuard<'static, State> {
 }
 
 fn run() {
+    let began = Instant::now();
     let mut followed: Vec<Followed> = Vec::new();
     let mut pause = LOOK;
     loop {
@@ -76,7 +77,7 @@ fn run() {
         let mut is_idle = true;
         followed.retain_mut(|connection| {
             let Some(socket) = connection.socket.upgrade() else { return false };
-            match look(&socket, &mut connection.judge) {
+            match look(&*socket, &mut connection.judge, began.elapsed()) {
                 Ok(spoke) => is_idle &= !spoke,
                 // It has ended, or the kernel does not have what it was to get: it stays as it is.
                 Err(error) => {
@@ -91,15 +92,15 @@ fn run() {
 }
 
 /// Looks at one connection, and changes its control if need be; whether it has carried something since the last look.
-fn look(socket: &Socket, judge: &mut PathJudge) -> io::Result<bool> {
-    let traffic = traffic(socket)?;
+fn look(socket: &dyn AsFd, judge: &mut PathJudge, now: Duration) -> io::Result<bool> {
+    let traffic = traffic(&socket)?;
     let spoke = judge.has_spoken(traffic);
-    if let Some(control) = judge.judge(now(), traffic) {
+    if let Some(control) = judge.judge(now, traffic) {
         let name = match control {
             Control::Calm => calm(),
             Control::Bbr => BBR,
         };
-        set_by_descriptor(socket, name)?;
+        set_in_use(socket, name)?;
         CHANGES[usize::from(control == Control::Bbr)].fetch_add(1, Ordering::Relaxed);
         let peer = rustix::net::getpeername(socket).ok().flatten();
         let peer = peer.and_then(|peer| std::net::SocketAddr::try_from(peer).ok());

@@ -179,7 +179,7 @@ pub fn stream_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
 ///
 /// # Errors
 /// When it is not a stream socket.
-pub fn transport_of(socket: &impl AsFd) -> io::Result<Transport> {
+fn transport_of(socket: &impl AsFd) -> io::Result<Transport> {
     // A listener for MPTCP hands out plain sockets for plain peers.
     if sockopt::socket_protocol(socket)? != Some(ipproto::MPTCP) {
         return Ok(Transport::Tcp);

@@ -1,22 +1,19 @@
-//! How stream sockets come to be: listening, accepting, connecting, their options, and what the kernel reports about them.
-//! Moving bytes through them belongs to `ring`, and what the bytes mean to `nvme`.
+//! What carries a connection: TCP or MPTCP, its options, its congestion control, and what the kernel reports about it.
+//! Making connections and moving bytes through them belongs to `ring`, and what the bytes mean to `nvme`.
 
 pub mod congestion;
 #[cfg(not(feature = "simulation"))]
 mod follower;
 pub mod info;
+mod options;
 #[cfg(not(feature = "simulation"))]
 mod path_judge;
 mod socket_option;
-#[cfg(not(feature = "simulation"))]
-mod stream;
-pub mod tcp;
 
 use std::fmt;
 
-#[cfg(not(feature = "simulation"))]
-pub use info::stream_info;
 pub use info::{StreamInfo, SubflowInfo};
+pub use options::{ConnectionOptions, ListenOptions};
 
 /// What carries a connection. Both carry the same bytes; a listener for MPTCP serves plain TCP peers too.
 #[derive(
@@ -55,13 +52,4 @@ impl fmt::Display for Transport {
             Self::Mptcp => "mptcp",
         })
     }
-}
-
-/// A simulated network tells nothing of a connection.
-///
-/// # Errors
-/// Always.
-#[cfg(feature = "simulation")]
-pub fn stream_info(_: &crate::ring::Socket) -> std::io::Result<StreamInfo> {
-    Err(std::io::ErrorKind::Unsupported.into())
 }

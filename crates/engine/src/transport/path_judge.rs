@@ -1,10 +1,10 @@
 //! Which congestion control suits the path of a live connection, judged by what it lost and carried: the calm one, which
-//! slows down where segments are lost, or bbr, which does not. It reads no clock and touches no socket.
+//! slows down where segments are lost, or bbr, which does not. It reads no clock and touches no
+//! socket: moments are times since the looking began.
 
 use std::time::Duration;
 
 use super::info::Traffic;
-use crate::ring::Moment;
 
 /// One of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,22 +38,22 @@ struct Trial {
     /// Bytes a second before it.
     rate_before: f64,
     /// What is carried counts from here on.
-    counts_from: Moment,
+    counts_from: Duration,
     /// The first look after that.
-    began: Option<(Moment, u64)>,
+    began: Option<(Duration, u64)>,
 }
 
 /// What is known of one connection.
 #[derive(Debug)]
 pub(super) struct PathJudge {
     control: Control,
-    last: Option<(Moment, Traffic)>,
+    last: Option<(Duration, Traffic)>,
     /// Bytes a second that were acknowledged lately while there was something to carry.
     rate: f64,
-    lossless_since: Moment,
+    lossless_since: Duration,
     trial: Option<Trial>,
     pause: Duration,
-    paused_until: Moment,
+    paused_until: Duration,
 }
 
 impl PathJudge {
@@ -62,10 +62,10 @@ impl PathJudge {
             control: Control::Calm,
             last: None,
             rate: 0.0,
-            lossless_since: Moment(0),
+            lossless_since: Duration::ZERO,
             trial: None,
             pause: PAUSE_MIN,
-            paused_until: Moment(0),
+            paused_until: Duration::ZERO,
         }
     }
 
@@ -75,7 +75,7 @@ impl PathJudge {
     }
 
     /// What the connection is to change to, if anything, by what the kernel has counted until `now`.
-    pub(super) fn judge(&mut self, now: Moment, traffic: Traffic) -> Option<Control> {
+    pub(super) fn judge(&mut self, now: Duration, traffic: Traffic) -> Option<Control> {
         let Some((then, before)) = self.last else {
             (self.last, self.lossless_since) = (Some((now, traffic)), now);
             return None;
@@ -83,7 +83,7 @@ impl PathJudge {
         let sent = traffic.sent_bytes.saturating_sub(before.sent_bytes);
         if sent < SPOKEN_BYTES_MIN {
             // It may be the beginning of more: the next look counts from the same moment, unless that is long ago.
-            if now.since(then) > MEASURED {
+            if now.saturating_sub(then) > MEASURED {
                 self.last = Some((now, traffic));
             }
             return None;
@@ -91,7 +91,7 @@ impl PathJudge {
         self.last = Some((now, traffic));
         let lost = traffic.retransmitted_bytes.saturating_sub(before.retransmitted_bytes);
         let acknowledged = traffic.acknowledged_bytes.saturating_sub(before.acknowledged_bytes);
-        let rate = acknowledged as f64 / now.since(then).as_secs_f64().max(1e-6);
+        let rate = acknowledged as f64 / now.saturating_sub(then).as_secs_f64().max(1e-6);
         if lost > 0 {
             self.lossless_since = now;
         }
@@ -108,13 +108,13 @@ impl PathJudge {
                     && traffic.rtt_us_min >= RTT_US_MIN
                     && is_held_by_loss(rate, lost as f64 / sent as f64, traffic.rtt_us_min)
             }
-            Control::Bbr => now.since(self.lossless_since) >= LOSSLESS,
+            Control::Bbr => now.saturating_sub(self.lossless_since) >= LOSSLESS,
         };
         other.then(|| self.try_other(now))
     }
 
-    fn try_other(&mut self, now: Moment) -> Control {
-        self.trial = Some(Trial { rate_before: self.rate, counts_from: now.after(SETTLING), began: None });
+    fn try_other(&mut self, now: Duration) -> Control {
+        self.trial = Some(Trial { rate_before: self.rate, counts_from: now + SETTLING, began: None });
         self.change()
     }
 
@@ -126,13 +126,13 @@ impl PathJudge {
         self.control
     }
 
-    fn go_on(&mut self, mut trial: Trial, now: Moment, acknowledged: u64) -> Option<Control> {
+    fn go_on(&mut self, mut trial: Trial, now: Duration, acknowledged: u64) -> Option<Control> {
         if now < trial.counts_from {
             return None;
         }
         let (began, acknowledged_then) = *trial.began.get_or_insert((now, acknowledged));
         self.trial = Some(trial);
-        let measured = now.since(began);
+        let measured = now.saturating_sub(began);
         if measured < MEASURED {
             return None;
         }
@@ -144,7 +144,7 @@ impl PathJudge {
             self.pause = PAUSE_MIN;
             return None;
         }
-        self.paused_until = now.after(self.pause);
+        self.paused_until = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         self.rate = trial.rate_before;
         Some(self.change())
@@ -179,12 +179,12 @@ mod tests {
         path: &Path,
         seconds: u64,
         traffic: &mut Traffic,
-        now: &mut Moment,
+        now: &mut Duration,
     ) -> Vec<(u64, Control)> {
         let mut changes = Vec::new();
         let mut control = judge.control;
         for _ in 0..seconds * 10 {
-            *now = now.after(LOOK);
+            *now += LOOK;
             let rate = if control == Control::Calm { path.calm } else { path.bbr };
             let carried = rate * LOOK.as_secs_f64();
             traffic.acknowledged_bytes += carried as u64;
@@ -193,14 +193,14 @@ mod tests {
             traffic.rtt_us_min = path.rtt_us_min;
             if let Some(other) = judge.judge(*now, *traffic) {
                 control = other;
-                changes.push((now.0 / 1_000_000, other));
+                changes.push((now.as_millis() as u64, other));
             }
         }
         changes
     }
 
     fn alone(path: &Path, seconds: u64) -> Vec<(u64, Control)> {
-        played(&mut PathJudge::new(), path, seconds, &mut Traffic::default(), &mut Moment(0))
+        played(&mut PathJudge::new(), path, seconds, &mut Traffic::default(), &mut Duration::default())
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_path_that_loses_no_more_becomes_calm_again_where_that_is_no_worse() {
-        let (mut judge, mut traffic, mut now) = (PathJudge::new(), Traffic::default(), Moment(0));
+        let (mut judge, mut traffic, mut now) = (PathJudge::new(), Traffic::default(), Duration::ZERO);
         let lossy = Path { calm: 10e6, bbr: 110e6, loss: 0.005, rtt_us_min: 10_000 };
         assert_eq!(played(&mut judge, &lossy, 60, &mut traffic, &mut now).len(), 1);
         let clean = Path { calm: 110e6, loss: 0.0, ..lossy };

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, Volume};
+use engine::ring::tcp::{TcpListener, connect_start, listen, stream_info};
 use engine::ring::{Engine, Socket, Span, SpanMut};
 use engine::target::{
     Change, FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
     TargetError,
 };
-use engine::transport::tcp::{ConnectionOptions, ListenOptions, TcpListener, connect_start, listen};
-use engine::transport::{StreamInfo, Transport, congestion, stream_info};
+use engine::transport::{ConnectionOptions, ListenOptions, StreamInfo, Transport, congestion};
 
 const NQN: &str = "nqn.2014-08.org.example:test";
 const BOUND: Duration = Duration::from_secs(10);

@@ -10,8 +10,9 @@ use super::policy::{Access, Candidate, Estimate};
 use crate::initiator::driver::{CommandQueues, QueueSet};
 use crate::initiator::{Ended, InitiatorError, Queue, Request};
 use crate::limits::IO_QUEUES_MAX;
+use crate::ring::tcp::stream_info;
 use crate::ring::{Moment, Readiness, Ring};
-use crate::transport::{StreamInfo, stream_info};
+use crate::transport::StreamInfo;
 
 /// A thread's share of a path.
 #[derive(Debug)]

@@ -23,9 +23,8 @@ pub use request::{Completion, Data, Ended, Lost, QueueState, Request};
 
 use super::{InitiatorError, QueueOptions};
 use crate::limits::ADMIN_IN_CAPSULE_LENGTH_MAX;
-use crate::observation::observe;
-use crate::ring::{Moment, Ring, Socket};
-use crate::transport::tcp::PendingConnection;
+use crate::ring::tcp::PendingConnection;
+use crate::ring::{Moment, Ring, Socket, observe};
 use fault::Fault;
 use slot::{Direction, Incoming, Slots};
 

@@ -14,8 +14,8 @@ use super::slot::Slots;
 use super::{Completion, Data, Queue, QueueState, Request};
 use crate::initiator::{InitiatorError, QueueOptions};
 use crate::limits::{BUFFER_LENGTH_MAX, QUEUE_ENTRIES_MAX};
-use crate::ring::{Buffer, Moment, Ring};
-use crate::transport::{congestion, tcp};
+use crate::ring::{Buffer, Moment, Ring, tcp};
+use crate::transport::{ConnectionOptions, congestion};
 
 /// The longest NQN in bytes, without its ending NUL (Base 4.7).
 const NQN_LENGTH_MAX: usize = nvme::discovery::NQN_BYTES_MAX;
@@ -33,7 +33,7 @@ impl Queue {
         check(options)?;
         let address = options.address;
         let failed = |error| InitiatorError::Connect { address, error: Arc::new(error) };
-        let connection = tcp::ConnectionOptions {
+        let connection = ConnectionOptions {
             transport: options.transport,
             congestion: congestion::choice(options.congestion.as_deref()),
             host_traddr: options.host_traddr,

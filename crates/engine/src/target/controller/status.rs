@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use serde::Serialize;
 
 use crate::ring::Socket;
-use crate::transport::{StreamInfo, stream_info};
+use crate::ring::tcp::stream_info;
+use crate::transport::StreamInfo;
 
 /// A controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]

@@ -10,8 +10,8 @@ use super::disconnect::Disconnect;
 use super::incoming::{Incoming, Received, Receiving, Requested};
 use super::tcp_queue::Queue;
 use crate::limits::{DATA_TO_CONTROLLER_MAX, RECEIVE_BUDGET};
-use crate::observation::{Observation, observe};
-use crate::ring::SpanMut;
+use crate::observation::Observation;
+use crate::ring::{SpanMut, observe};
 use crate::target::telemetry::{Peculiarity, Seen};
 
 impl<H> Queue<H> {

@@ -16,8 +16,8 @@ use super::role::Role;
 use crate::limits::{
     CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, SEND_BATCH_BYTES, WORK_BYTES_PER_TURN,
 };
-use crate::observation::{Observation, observe};
-use crate::ring::{Buffer, BufferPool, Moment, Ring};
+use crate::observation::Observation;
+use crate::ring::{Buffer, BufferPool, Moment, Ring, observe};
 use crate::target::admin::{AdminContext, Intake, Taken, check_capsule};
 use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;

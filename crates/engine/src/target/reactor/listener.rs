@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use crate::limits::{CONNECTIONS_PER_REACTOR_MAX, HALF_OPEN_ACCEPTED_MAX, PORTS_MAX};
 use crate::ring::channel::{Receiver, Sender, channel};
+use crate::ring::tcp::{self, TcpListener};
 use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{Engine, Event, Ring, RingOptions, Socket, Vital, Waker, core};
 use crate::target::TargetError;
 use crate::target::config::PortConfig;
 use crate::target::fabric::Fabric;
 use crate::target::messaging::{Arrival, Message};
+use crate::transport::ListenOptions;
 use crate::transport::congestion;
-use crate::transport::tcp::{self, ListenOptions, TcpListener};
 
 /// Connections the system may keep for us to accept.
 const BACKLOG: i32 = 4096;

@@ -7,8 +7,9 @@ use std::io;
 use std::ptr;
 use std::sync::Arc;
 
-use super::{Event, StorageOp, Waker};
+use super::waker::Waker;
 use crate::limits::REMOTE_OPERATIONS_KEPT_MAX;
+use crate::ring::{Event, StorageOp};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 
 /// Storage that does operations on its own threads.

@@ -1,18 +1,23 @@
 //! The ring on a real machine: io_uring or epoll below, and a bounded time of polling before it sleeps.
-//! A simulation has another with the same methods.
+//! `simulated` has another with the same methods.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Once;
 use std::time::Duration;
 
+use super::clock::now;
+use super::epoll::Epoll;
 use super::poll::{GAP, PollWindow};
 use super::remote::{Away, RemoteStorage};
-use super::{Engine, Event, Moment, RingOptions, Storage, StorageOp, Waker, core, epoll, now, uring};
+use super::storage::Storage;
+use super::uring::Uring;
+use super::waker::Waker;
+use crate::ring::{Engine, Event, Moment, RingOptions, StorageOp, core};
 
 enum Machinery {
-    IoUring(Box<uring::Uring>),
-    Epoll(Box<epoll::Epoll>),
+    IoUring(Box<Uring>),
+    Epoll(Box<Epoll>),
 }
 
 /// One thread's view of the machine.
@@ -31,9 +36,9 @@ impl Ring {
     pub fn new(options: RingOptions) -> io::Result<Self> {
         let waker = Waker::new()?;
         let machinery = match options.engine {
-            Engine::Epoll => Machinery::Epoll(Box::new(epoll::Epoll::new(&waker)?)),
-            Engine::IoUring => Machinery::IoUring(Box::new(uring::Uring::new(&waker)?)),
-            Engine::Automatic => match uring::Uring::new(&waker) {
+            Engine::Epoll => Machinery::Epoll(Box::new(Epoll::new(&waker)?)),
+            Engine::IoUring => Machinery::IoUring(Box::new(Uring::new(&waker)?)),
+            Engine::Automatic => match Uring::new(&waker) {
                 Ok(uring) => Machinery::IoUring(Box::new(uring)),
                 Err(error) => {
                     // Said once, not by each reactor.
@@ -41,7 +46,7 @@ impl Ring {
                     TOLD.call_once(|| {
                         tracing::warn!(%error, "io_uring is not available; falling back to epoll");
                     });
-                    Machinery::Epoll(Box::new(epoll::Epoll::new(&waker)?))
+                    Machinery::Epoll(Box::new(Epoll::new(&waker)?))
                 }
             },
         };

@@ -13,9 +13,12 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::FallocateFlags;
 
-use super::transfer::Transfer;
-use super::{Buffer, Event, Readiness, Storage, StorageOp, Vital, Waker};
+use super::storage::Storage;
+use super::vital::Vital;
+use super::waker::Waker;
 use crate::limits::{STORAGE_THREADS, STORAGE_THREADS_PER_FILE};
+use crate::ring::transfer::Transfer;
+use crate::ring::{Buffer, Event, Readiness, StorageOp};
 
 const WOKEN: u64 = u64::MAX;
 const READ_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
@@ -250,7 +253,7 @@ impl Drop for Epoll {
 }
 
 fn borrow(descriptor: &impl AsRawFd) -> io::Result<BorrowedFd<'_>> {
-    super::core::borrow_descriptor(descriptor)
+    crate::ring::core::borrow_descriptor(descriptor)
 }
 
 fn work(desk: &Desk, done: &Sender<Done>, waker: &Waker) {

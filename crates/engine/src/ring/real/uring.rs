@@ -9,9 +9,11 @@ use std::time::Duration;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, TimeoutFlags, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use super::transfer::Transfer;
-use super::{Buffer, Event, Readiness, Storage, StorageOp, Waker};
+use super::storage::Storage;
+use super::waker::Waker;
 use crate::limits::RING_ENTRIES;
+use crate::ring::transfer::Transfer;
+use crate::ring::{Buffer, Event, Readiness, StorageOp};
 
 const READABLE: u64 = 1 << 56;
 const WRITABLE: u64 = 2 << 56;

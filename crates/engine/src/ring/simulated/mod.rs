@@ -2,37 +2,39 @@
 //! the same seed gives the same history. It stands where `ring`, `transport` and the file backend meet the system; what
 //! happens in that world, and what must not, is said by who simulates.
 
-pub(crate) mod bell;
+mod bell;
 pub mod channel;
+mod clock;
 pub mod disk;
 mod fiber;
 mod link;
 mod network;
 mod random;
-pub mod ring;
+mod ring;
 mod scheduler;
-pub mod socket;
+mod socket;
+pub mod tcp;
 pub mod thread;
 mod trace;
 
 use std::net::IpAddr;
 use std::time::Duration;
 
+pub(crate) use bell::Bell;
+pub use clock::{now, wall_time};
+pub use disk::Storage;
 pub use link::Direction;
 pub use random::Random;
+pub use ring::{Ring, Waker};
 pub use scheduler::{Judge, MachineId, Options, Outcome, ProcessId, run};
+pub use socket::Socket;
+pub use thread::Vital;
 
 use crate::observation::Observation;
-use crate::ring::Moment;
 use scheduler::with;
 
-/// The virtual time.
-pub fn now() -> Moment {
-    scheduler::with_if(|world| world.now).unwrap_or_default()
-}
-
 /// A random number.
-pub(crate) fn random() -> u64 {
+pub fn random() -> u64 {
     with(|world| world.random.next())
 }
 

@@ -1,14 +1,8 @@
-//! TCP and MPTCP: listeners and connections, non-blocking from the start, without delay of small segments.
-//! It does not wait: the ring tells when a connection has come or has been made.
+//! What is asked for where a connection is made or taken. Making and taking it is the machine's.
 
 use std::net::IpAddr;
 
 use super::Transport;
-
-#[cfg(not(feature = "simulation"))]
-pub use super::stream::{PendingConnection, TcpListener, connect_start, listen};
-#[cfg(feature = "simulation")]
-pub use crate::simulation::socket::{PendingConnection, TcpListener, connect_start, listen};
 
 /// How a connection is made, beyond its address.
 #[derive(Clone, Copy, Debug, Default)]

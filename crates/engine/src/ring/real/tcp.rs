@@ -1,4 +1,5 @@
-//! Stream sockets of the system: those that listen, and those that connect. How they are to be is said in `tcp`.
+//! TCP and MPTCP: listeners and connections, non-blocking from the start, without delay of small segments. It does not
+//! wait: the ring reports that a connection has come or has been made. How they are to be is `transport`'s.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,9 +9,10 @@ use rustix::io::Errno;
 use rustix::net::ipproto;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::tcp::{ConnectionOptions, ListenOptions};
-use super::{Transport, congestion};
-use crate::ring::{Socket, bind_to_interface};
+use super::socket::{Socket, bind_to_interface};
+use crate::transport::{ConnectionOptions, ListenOptions, Transport, congestion};
+
+pub use crate::transport::info::stream_info;
 
 /// A socket that takes connections.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Moment;
+use crate::ring::Moment;
 
 #[cfg(test)]
 #[path = "poll_tests.rs"]

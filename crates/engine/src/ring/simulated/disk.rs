@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::scheduler::{ProcessId, What, World};
-use super::{scheduler, with};
+use super::scheduler::{self, ProcessId, What, World, with};
 use crate::ring::transfer::Transfer;
 use crate::ring::{Buffer, Moment, StorageOp};
 

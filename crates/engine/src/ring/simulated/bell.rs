@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::clock;
 use super::scheduler::{self, FiberId};
 
 #[derive(Debug, Default)]
@@ -34,10 +35,10 @@ impl Bell {
 
     /// Waits until it has been rung since `seen` was taken, or for `timeout`.
     pub(crate) fn wait(&self, seen: u64, timeout: Duration) {
-        let deadline = super::now().after(timeout);
+        let deadline = clock::now().after(timeout);
         // Others have their turns, even where the wait is for no time at all.
         scheduler::step_aside();
-        while !scheduler::is_ending() && super::now() < deadline {
+        while !scheduler::is_ending() && clock::now() < deadline {
             {
                 let mut state = self.state();
                 if state.rings != seen {

@@ -1,13 +1,13 @@
 //! A stream socket that never blocks: vectored receive and send, and nothing else on the data path.
-//! How it came to be (listening, connecting, options) belongs to `transport`.
+//! How it came to be (listening, connecting, options) belongs to `tcp`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::net::{ipproto, sockopt};
 
-use super::{Span, SpanMut};
 use crate::limits::SEND_PARTS_MAX;
+use crate::ring::{Span, SpanMut};
 
 /// A connected stream.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl From<Socket> for OwnedFd {
 ///
 /// # Errors
 /// When there is no such interface.
-pub(crate) fn bind_to_interface(socket: &OwnedFd, interface: &str) -> io::Result<()> {
+pub(super) fn bind_to_interface(socket: &OwnedFd, interface: &str) -> io::Result<()> {
     // SAFETY: the kernel reads the name's bytes, which live for the call, and no more than its length.
     #[allow(unsafe_code)]
     let result = unsafe {

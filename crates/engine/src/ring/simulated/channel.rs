@@ -6,6 +6,7 @@ use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TryS
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::clock;
 use super::scheduler::{self, FiberId};
 use crate::ring::Moment;
 
@@ -167,7 +168,7 @@ impl<T> Receiver<T> {
     /// # Errors
     /// When none came, or none will.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        let deadline = super::now().after(timeout);
+        let deadline = clock::now().after(timeout);
         self.recv_until((deadline.0 != u64::MAX).then_some(deadline))
     }
 
@@ -181,7 +182,7 @@ impl<T> Receiver<T> {
             if scheduler::is_ending() {
                 return Err(RecvTimeoutError::Disconnected);
             }
-            if deadline.is_some_and(|deadline| super::now() >= deadline) {
+            if deadline.is_some_and(|deadline| clock::now() >= deadline) {
                 return Err(RecvTimeoutError::Timeout);
             }
             self.0.state().waits = scheduler::current();

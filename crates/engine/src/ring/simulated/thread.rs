@@ -6,6 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::clock;
 use super::scheduler::{self, FiberId};
 
 /// What ends the process of a panic on the machine. Here a panic is the scene's failure, and a killed process unwinds.
@@ -115,8 +116,14 @@ impl<T> JoinHandle<T> {
 
 /// Waits for `time`.
 pub fn sleep(time: Duration) {
-    let until = super::now().after(time);
-    while super::now() < until && !scheduler::is_ending() {
+    let until = clock::now().after(time);
+    while clock::now() < until && !scheduler::is_ending() {
         scheduler::park(Some(until));
     }
+}
+
+/// Whether it is this thread.
+pub(crate) const fn is_current<T>(_thread: &JoinHandle<T>) -> bool {
+    // Nothing in a simulation gives up the last of what a thread serves on that thread.
+    false
 }

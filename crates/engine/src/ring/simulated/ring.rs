@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::clock;
+use super::disk::Storage;
 use super::scheduler::{self, FiberId, ProcessId, World};
-use crate::ring::{Buffer, Event, Moment, Readiness, RingOptions, Storage, StorageOp};
+use crate::ring::{Buffer, Event, Moment, Readiness, RingOptions, StorageOp};
 
 /// What the world keeps of a ring.
 #[derive(Debug)]
@@ -144,7 +146,7 @@ impl Ring {
 
     /// The virtual time now.
     pub fn now(&self) -> Moment {
-        super::now()
+        clock::now()
     }
 
     /// A handle with which others wake this ring's `wait`.
@@ -196,7 +198,7 @@ impl Ring {
     /// # Errors
     /// When the process has ended.
     pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        let deadline = timeout.map(|timeout| super::now().after(timeout)).filter(|at| at.0 != u64::MAX);
+        let deadline = timeout.map(|timeout| clock::now().after(timeout)).filter(|at| at.0 != u64::MAX);
         // Others have their turns between two looks, however busy this one is.
         if scheduler::with(|world| world.has_events(self.id)) {
             scheduler::step_aside();
@@ -210,7 +212,7 @@ impl Ring {
             if events.iter().any(|event| matches!(event, Event::Woken)) {
                 self.waker.0.is_pending.store(false, Ordering::Release);
             }
-            if events.len() > before || deadline.is_some_and(|deadline| super::now() >= deadline) {
+            if events.len() > before || deadline.is_some_and(|deadline| clock::now() >= deadline) {
                 return Ok(());
             }
             scheduler::with(|world| {

@@ -1,0 +1,45 @@
+//! What a ring reports. How the machine finds it out is the machine's.
+
+use std::io;
+
+use super::buffer::Buffer;
+
+/// What a socket is ready for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Data, a connection to accept, or the end of the stream.
+    pub readable: bool,
+    /// Room in its send buffer. Reported only after `Ring::await_writable`.
+    pub writable: bool,
+    /// The peer sends no more, or the connection is broken. Data may still be there in front of the end, and no other
+    /// event will come for it: read until the end shows, however short the reads.
+    pub ended: bool,
+}
+
+impl Readiness {
+    /// There may be something to read.
+    pub const READABLE: Self = Self { readable: true, writable: false, ended: false };
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A watched socket may have something to read, room to write, or has come to its end.
+    Ready {
+        /// The token it is watched with.
+        token: u32,
+        /// What for.
+        readiness: Readiness,
+    },
+    /// A storage operation ended.
+    Stored {
+        /// The token it was submitted with.
+        token: u64,
+        /// Bytes moved, or what went wrong.
+        result: io::Result<usize>,
+        /// The buffer that was lent to it.
+        buffer: Option<Buffer>,
+    },
+    /// Somebody called `Waker::wake`.
+    Woken,
+}

@@ -1,0 +1,84 @@
+//! Sockets of a simulation: what a program sees of the network, with the same methods as the real ones.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
+
+use super::scheduler;
+use crate::limits::SEND_PARTS_MAX;
+use crate::ring::{Span, SpanMut};
+
+/// A connected stream.
+#[derive(Debug)]
+pub struct Socket {
+    descriptor: RawFd,
+    short_is_all: bool,
+}
+
+impl Socket {
+    pub(super) fn new(descriptor: RawFd) -> Self {
+        let short_is_all = scheduler::with(|world| world.is_emptied_by_short_read(descriptor));
+        Self { descriptor, short_is_all }
+    }
+
+    /// Whether a short read has emptied the socket.
+    pub const fn is_emptied_by_short_read(&self) -> bool {
+        self.short_is_all
+    }
+
+    /// Receives into `spans` in order. 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing has come, else what ended the connection.
+    pub fn receive(&self, spans: &mut [SpanMut<'_>]) -> io::Result<usize> {
+        let room = spans.iter_mut().map(SpanMut::bytes_mut);
+        scheduler::with(|world| world.receive(self.descriptor, room)).map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Sends `spans` in order, as much as there is room for.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is no room, else what ended the connection.
+    ///
+    /// # Panics
+    /// When there are more than `limits::SEND_PARTS_MAX` spans.
+    pub fn send(&self, spans: &[Span<'_>]) -> io::Result<usize> {
+        assert!(spans.len() <= SEND_PARTS_MAX, "too many parts for one send");
+        let parts = spans.iter().map(Span::bytes);
+        scheduler::with(|world| world.send(self.descriptor, parts)).map_err(io::Error::from_raw_os_error)
+    }
+
+    /// The address of this end.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        Some(scheduler::with(|world| world.server_address(self.descriptor)).ip())
+    }
+
+    /// Makes closing reset the connection.
+    pub fn reset_when_closed(&self) {
+        scheduler::with(|world| world.reset_when_closed(self.descriptor));
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn shut_down_sending(&self) {
+        scheduler::with(|world| world.shut_down_sending(self.descriptor));
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        close(self.descriptor);
+    }
+}
+
+/// What a process that has been killed had open is closed for it, in one go.
+pub(super) fn close(descriptor: RawFd) {
+    if !scheduler::is_ending() {
+        scheduler::with_if(|world| world.close_end(descriptor));
+    }
+}
