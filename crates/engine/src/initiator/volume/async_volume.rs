@@ -3,17 +3,19 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
 use nvme::io::{IoCommand, encode_ranges};
 use nvme::{Status, SubmissionEntry};
 
 use super::outcome::outcome;
-use super::replies::Replies;
+use super::replies::{Replies, block_on};
 use super::way::{Reachable, Way};
 use super::worker::{Job, Worker};
-use super::{LocalTask, LocalVolume, NamespaceName, VolumeOptions, VolumeTask, find};
+use super::{LocalTask, LocalVolume, NamespaceName, VolumeOptions, find};
 use crate::initiator::path::{PathOptions, PathStatus, Paths};
 use crate::initiator::queue::{Completion, Data};
 use crate::initiator::{ConnectOptions, Controller, InitiatorError, NamespaceInfo};
@@ -360,5 +362,38 @@ impl AsyncVolume {
         if let Some(buffer) = buffer {
             self.0.buffers.lock().unwrap_or_else(PoisonError::into_inner).give(buffer);
         }
+    }
+}
+
+/// The outcome of a task on one of the volume's own threads: to be awaited, or waited for. A task that panics has whoever
+/// waits for it panic. It goes on when this is dropped, until the last handle of the volume is dropped.
+#[derive(Debug)]
+#[must_use = "the volume is closed, and the task ends, with the last handle of the volume; this is one"]
+pub struct VolumeTask<T> {
+    task: LocalTask<T>,
+    /// It stays open for the task.
+    volume: AsyncVolume,
+}
+
+impl<T> VolumeTask<T> {
+    /// Waits on this thread until the task has ended, which must not be one of the volume's own.
+    ///
+    /// # Errors
+    /// When the volume's thread ended before the task.
+    pub fn wait(self) -> Result<T, InitiatorError> {
+        block_on(self)
+    }
+
+    /// The volume that it is a task of.
+    pub const fn volume(&self) -> &AsyncVolume {
+        &self.volume
+    }
+}
+
+impl<T> Future for VolumeTask<T> {
+    type Output = Result<T, InitiatorError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.task).poll(context)
     }
 }

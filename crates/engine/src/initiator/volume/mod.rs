@@ -9,12 +9,10 @@ mod outcome;
 mod replies;
 mod tasks;
 mod volume;
-mod volume_task;
 mod way;
 mod worker;
 
-pub use async_volume::AsyncVolume;
+pub use async_volume::{AsyncVolume, VolumeTask};
 pub use local_volume::{LocalTask, LocalVolume};
 pub use options::{NamespaceName, VolumeOptions};
 pub use volume::Volume;
-pub use volume_task::VolumeTask;
