@@ -7,7 +7,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::ceph::{CephError, Cluster, ClusterOptions, Object, ObjectChange, Pairs, Watch};
+use engine::ceph::{CephError, Cluster, ClusterOptions, Object, ObjectChange, Pairs, Pool, Watch};
 use engine::limits::{
     CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CONNECT_TIMEOUT_MS, GATEWAY_CONNECTIONS_MAX, GATEWAY_LATE_MAX,
     GATEWAY_NOTIFY_TIMEOUT_MS, GATEWAY_OPERATION_TIMEOUT_MS, GATEWAYS_MAX,
@@ -101,7 +101,7 @@ impl Connection {
             cpus: Vec::new(),
         };
         let cluster = Cluster::connect(&options)?;
-        let pool = Arc::new(cluster.pool(&spec.pool, &spec.namespace)?);
+        let pool = Arc::new(Pool::open(cluster.clone(), &spec.pool, &spec.namespace)?);
         let group = Object::new(pool.clone(), &format!("selvedge.group.{}", spec.group))?;
         let beats = Object::new(pool, &format!("selvedge.beats.{}", spec.group))?;
         Ok(Self { cluster, group, beats })

@@ -40,7 +40,7 @@ impl Rbd {
         clusters: &Clusters,
     ) -> Result<Self, BackendError> {
         let seat = clusters.seat(config.conf.as_deref(), config.id.as_deref())?;
-        let pool: Pool = seat.cluster.pool(&config.pool, &config.namespace)?;
+        let pool = Pool::open(seat.cluster.clone(), &config.pool, &config.namespace)?;
         let image = Image::open(pool, &config.image, config.snapshot.as_deref())?;
         let has_lock = !image.is_snapshot() && image.has_exclusive_lock()?;
         let (size, object_size) = (image.size()?, image.object_size()?);

@@ -1,7 +1,7 @@
 //! A connection to a cluster: how it is made, who it is for the cluster, and what it can do to others' connections.
 //! Objects and images are reached through its pools.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::path::PathBuf;
 use std::ptr;
@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use super::CephError;
+use super::c_string::{string_in, text};
+use super::error::answer;
 use super::library::{ClusterHandle, Libraries, libraries};
-use super::{CephError, Object, Pool};
 use crate::limits::{
     CEPH_BYTES_PENDING_MAX, CEPH_CONNECT_TIMEOUT_MS, CEPH_CONNECTION_THREADS, CEPH_FENCES_AT_ONCE,
     CEPH_OPERATIONS_PENDING_MAX,
 };
 use crate::ring::core;
-
-use super::error::answer;
 
 /// Which cluster, as whom, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -348,24 +348,6 @@ impl Cluster {
         self.lateness.load(Ordering::Acquire) == SHUT_OUT
     }
 
-    /// Asks the cluster something that costs it little: whether there is an image of this name, which may be either way. It
-    /// takes as long as an operation may.
-    ///
-    /// # Errors
-    /// When the cluster does not answer, or refuses.
-    pub fn ask(self: &Arc<Self>, pool: &str, namespace: &str, image: &str) -> Result<(), CephError> {
-        let pool = Arc::new(self.pool(pool, namespace)?);
-        Object::new(pool, &format!("rbd_id.{image}"))?.pairs("").map(drop)
-    }
-
-    /// A pool, or a namespace within it.
-    ///
-    /// # Errors
-    /// When there is no such pool, or the user may not use it.
-    pub fn pool(self: &Arc<Self>, name: &str, namespace: &str) -> Result<Pool, CephError> {
-        Pool::open(self.clone(), name, namespace)
-    }
-
     /// How it was connected.
     pub const fn options(&self) -> &ClusterOptions {
         &self.options
@@ -399,21 +381,6 @@ impl Drop for Cluster {
             (self.libraries.rados.shutdown)(self.handle);
         }
     }
-}
-
-/// A string as C has it.
-pub(super) fn text(value: &str) -> Result<CString, CephError> {
-    CString::new(value).map_err(|error| CephError::Failed {
-        what: "taking",
-        name: value.to_owned(),
-        source: io::Error::new(io::ErrorKind::InvalidInput, error),
-    })
-}
-
-/// What C has written, up to its 0.
-pub(super) fn string_in(bytes: &[c_char]) -> String {
-    let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::cluster::{string_in, text};
+use super::c_string::{string_in, text};
 use super::error::answer;
 use super::library::{CompletionHandle, ImageHandle, ImageInfo, Rbd, libraries};
 use super::{CephError, Pool};

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::ptr;
 
-use super::cluster::text;
+use super::c_string::text;
 use super::error::answer;
 use super::library::{ImageHandle, OptionsHandle, Rbd, SnapshotInfo, Watcher};
 use super::{CephError, Pool};
@@ -404,7 +404,7 @@ impl<'a> ImageOptions<'a> {
         }
         if let Some(data) = &new.data_pool {
             // Creating the image would only say that something is not there.
-            drop(pool.cluster().pool(data, "")?);
+            drop(Pool::open(pool.cluster().clone(), data, "")?);
             let value = text(data)?;
             // SAFETY: the options are there, and the value ends with 0 and is copied.
             #[allow(unsafe_code)]

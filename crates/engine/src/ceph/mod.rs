@@ -1,6 +1,7 @@
 //! A Ceph cluster: connections to it, objects and images in its pools. librados and librbd are found when the program runs.
 //! Blocks as hosts see them belong to `backend`; who may serve an image at a time is decided by the gateways.
 
+mod c_string;
 mod closings;
 mod cluster;
 mod clusters;

@@ -7,10 +7,10 @@ use std::io;
 use std::ptr;
 use std::sync::Arc;
 
-use super::cluster::text;
+use super::c_string::text;
 use super::error::answer;
 use super::library::{OperationHandle, PairsHandle, PoolHandle, Rados};
-use super::{CephError, Pool};
+use super::{CephError, Cluster, Pool};
 use crate::limits::CEPH_PAIRS_MAX;
 
 /// `LIBRADOS_CREATE_EXCLUSIVE`, `LIBRADOS_CREATE_IDEMPOTENT` and `LIBRADOS_CMPXATTR_OP_EQ`.
@@ -39,6 +39,18 @@ pub struct ObjectChange {
 pub struct Object {
     pool: Arc<Pool>,
     name: CString,
+}
+
+impl Cluster {
+    /// Asks the cluster something that costs it little: whether there is an image of this name, which may be either way. It
+    /// takes as long as an operation may.
+    ///
+    /// # Errors
+    /// When the cluster does not answer, or refuses.
+    pub fn ask(self: &Arc<Self>, pool: &str, namespace: &str, image: &str) -> Result<(), CephError> {
+        let pool = Arc::new(Pool::open(self.clone(), pool, namespace)?);
+        Object::new(pool, &format!("rbd_id.{image}"))?.pairs("").map(drop)
+    }
 }
 
 impl Object {

@@ -4,7 +4,7 @@
 use std::ptr;
 use std::sync::Arc;
 
-use super::cluster::text;
+use super::c_string::text;
 use super::error::answer;
 use super::library::PoolHandle;
 use super::{CephError, Cluster};
@@ -26,7 +26,11 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    pub(super) fn open(cluster: Arc<Cluster>, name: &str, namespace: &str) -> Result<Self, CephError> {
+    /// The pool with this name, or the namespace within it.
+    ///
+    /// # Errors
+    /// When there is no such pool, or the user may not use it.
+    pub fn open(cluster: Arc<Cluster>, name: &str, namespace: &str) -> Result<Self, CephError> {
         let (pool, within) = (text(name)?, text(namespace)?);
         let mut handle = ptr::null_mut();
         let rados = &cluster.libraries().rados;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use engine::ceph::{Cluster, ClusterOptions, Object, ObjectChange, Pairs, Watch};
+use engine::ceph::{Cluster, ClusterOptions, Object, ObjectChange, Pairs, Pool, Watch};
 
 fn object(name: &str) -> Object {
     let conf = std::env::var_os("SELVEDGE_CEPH_CONF").expect("SELVEDGE_CEPH_CONF names a cluster");
@@ -16,7 +16,7 @@ fn object(name: &str) -> Object {
         ..ClusterOptions::default()
     };
     let cluster = Cluster::connect(&options).unwrap();
-    let pool = Arc::new(cluster.pool("rbd", "").unwrap());
+    let pool = Arc::new(Pool::open(cluster, "rbd", "").unwrap());
     Object::new(pool, &format!("{name}.{}", uuid::Uuid::new_v4())).unwrap()
 }
 

@@ -49,7 +49,7 @@ impl Image {
             operation_timeout_ms: CEPH_OPERATION_TIMEOUT_MS,
             ..ClusterOptions::default()
         };
-        let pool = Cluster::connect(&options)?.pool(&config.pool, &config.namespace)?;
+        let pool = Pool::open(Cluster::connect(&options)?, &config.pool, &config.namespace)?;
         Ok(Self { pool, config: config.clone() })
     }
 
