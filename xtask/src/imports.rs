@@ -122,7 +122,7 @@ fn is_front_door(path: &str) -> bool {
 }
 
 /// The module that the file at this path below `src` is.
-fn module_of(path: &str) -> Option<Module> {
+pub(crate) fn module_of(path: &str) -> Option<Module> {
     let path = path.strip_suffix(".rs")?;
     let mut module: Module = path.split('/').map(str::to_owned).collect();
     if matches!(module.last().map(String::as_str), Some("mod" | "lib" | "main")) {
@@ -132,7 +132,7 @@ fn module_of(path: &str) -> Option<Module> {
 }
 
 /// The code without its tests, and the modules or files that are tests alone.
-fn without_tests(code: &str, text: &str) -> (String, Vec<String>) {
+pub(crate) fn without_tests(code: &str, text: &str) -> (String, Vec<String>) {
     let (mut kept, mut files) = (String::new(), Vec::new());
     let mut at = 0;
     while let Some(found) = code[at..].find("#[cfg(") {

@@ -14,6 +14,7 @@ mod conversation;
 mod english;
 mod fuzz;
 mod gateways;
+mod graph;
 mod guest;
 mod imports;
 mod lab;
@@ -31,6 +32,7 @@ mod tidy;
 mod tune;
 mod workspace;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The status of a wrong command line, as of every program that follows getopt's habits.
@@ -40,7 +42,8 @@ const HELP: &str = "\
 cargo xtask check                       formatting, lints, tidiness, documentation, licences
 cargo xtask tidy                        only the house rules of STYLE.md
 cargo xtask tidy --lower                write xtask/english-exceptions.txt anew; it may only shrink
-cargo xtask imports                     figures of each crate's import graph: files, imports, circles
+cargo xtask tidy --graph [FOLDER]       figures of each crate, of this checkout or the one in FOLDER: files, imports, circles
+                                        of imports, imports against the stated order, most methods, public fields
 cargo xtask test [SUITE]... [--keep]    the suites, all of them without a name; --keep leaves their files
 cargo xtask test --list                 the suites by name
 cargo xtask lab guest build [--fresh]   build the guest with the Linux kernel in it
@@ -67,8 +70,9 @@ fn main() -> ExitCode {
         "check" if rest.is_empty() => check::run(),
         "tidy" if rest.is_empty() => tidy::run(),
         "tidy" if rest == ["--lower"] => english::lower(),
-        "imports" if rest.is_empty() => tidy::imports(),
-        "check" | "tidy" | "imports" => usage_error(&format!("{chore} takes no arguments")),
+        "tidy" if rest == ["--graph"] => tidy::graph(&workspace::root()),
+        "tidy" if rest.len() == 2 && rest[0] == "--graph" => tidy::graph(Path::new(&rest[1])),
+        "check" | "tidy" => usage_error(&format!("{chore} does not take these arguments")),
         "test" => test::run(rest),
         "lab" => lab::run(rest),
         "bench" => bench::run(rest),

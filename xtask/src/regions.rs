@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::imports::{Imports, Module, circles};
 
 /// Where the order stands: in blocks of this kind, a line for each folder, from the highest child to the lowest.
-const ARCHITECTURE: &str = "ARCHITECTURE.md";
+pub(crate) const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const BLOCK: &str = "```order";
 /// Circles between folders that are still there. It may only shrink.
 const EXCEPTIONS: &str = "xtask/import-exceptions.txt";
@@ -17,14 +17,14 @@ const STRICT: [&str; 1] = ["crates/engine/src/target"];
 pub(crate) type Texts<'a> = BTreeMap<&'a str, &'a str>;
 
 /// The folders that hold crates' sources.
-fn sources(texts: &Texts<'_>) -> BTreeSet<String> {
+pub(crate) fn sources(texts: &Texts<'_>) -> BTreeSet<String> {
     let manifests = texts.keys().filter_map(|path| path.strip_suffix("Cargo.toml"));
     let folders = manifests.map(|folder| format!("{folder}src"));
     folders.filter(|folder| texts.keys().any(|path| path.starts_with(&format!("{folder}/")))).collect()
 }
 
 /// What is imported in the crate whose sources are in `folder`.
-fn imports(texts: &Texts<'_>, folder: &str) -> Imports {
+pub(crate) fn imports(texts: &Texts<'_>, folder: &str) -> Imports {
     let prefix = format!("{folder}/");
     let inside = texts.iter().filter_map(|(path, text)| Some((path.strip_prefix(prefix.as_str())?, *text)));
     Imports::of(inside.filter(|(path, _)| path.ends_with(".rs") && !path.starts_with("bin/")))
@@ -58,14 +58,7 @@ pub(crate) fn judge(texts: &Texts<'_>, problems: &mut Vec<String>) {
 fn circles_of(imports: &Imports, source: &str) -> Vec<String> {
     let mut found = Vec::new();
     for folder in imports.folders() {
-        let is_folder = |child: &str| {
-            let mut module = folder.clone();
-            module.push(child.to_owned());
-            imports.is_folder(&module)
-        };
-        let between: BTreeSet<(String, String)> =
-            imports.children(&folder).into_iter().filter(|(a, b)| is_folder(a) && is_folder(b)).collect();
-        for circle in circles(&between) {
+        for circle in folder_circles(imports, &folder) {
             found.push(format!("{}: {}", join(source, &folder), circle.join(" ")));
         }
     }
@@ -82,15 +75,29 @@ fn circles_of(imports: &Imports, source: &str) -> Vec<String> {
     found
 }
 
+/// The circles between the folders in `folder`.
+pub(crate) fn folder_circles(imports: &Imports, folder: &[String]) -> Vec<Vec<String>> {
+    let is_folder = |child: &str| {
+        let mut module = folder.to_vec();
+        module.push(child.to_owned());
+        imports.is_folder(&module)
+    };
+    circles(&imports.children(folder).into_iter().filter(|(a, b)| is_folder(a) && is_folder(b)).collect())
+}
+
 fn join(source: &str, folder: &[String]) -> String {
     std::iter::once(source).chain(folder.iter().map(String::as_str)).collect::<Vec<_>>().join("/")
 }
 
+fn is_below(folder: &str, source: &str) -> bool {
+    folder.strip_prefix(source).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// The order of the children of folders, from the highest to the lowest.
-struct Order<'a>(Vec<(&'a str, Vec<&'a str>)>);
+pub(crate) struct Order<'a>(Vec<(&'a str, Vec<&'a str>)>);
 
 impl<'a> Order<'a> {
-    fn parse(text: &'a str) -> Self {
+    pub(crate) fn parse(text: &'a str) -> Self {
         let blocks =
             text.split(BLOCK).skip(1).filter_map(|rest| rest.split_once("```")).map(|(block, _)| block);
         let lines = blocks.flat_map(str::lines).filter_map(|line| line.split_once(':'));
@@ -106,9 +113,17 @@ impl<'a> Order<'a> {
         Self(folders)
     }
 
+    /// How many imports the order does not allow, where one is stated for a folder of the crate.
+    pub(crate) fn upward(&self, imports: &Imports, source: &str) -> Option<usize> {
+        let mut problems = Vec::new();
+        self.judge(imports, source, &mut problems);
+        let is_stated = self.0.iter().any(|(folder, _)| is_below(folder, source));
+        is_stated.then_some(problems.len())
+    }
+
     fn judge(&self, imports: &Imports, source: &str, problems: &mut Vec<String>) {
         for (folder, children) in &self.0 {
-            let below = folder.strip_prefix(source).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            let below = folder.strip_prefix(source).filter(|_| is_below(folder, source));
             let Some(below) = below else { continue };
             let module: Module =
                 below.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
@@ -127,36 +142,6 @@ impl<'a> Order<'a> {
             }
         }
     }
-}
-
-/// Figures of the import graphs of all crates, a line for each.
-pub(crate) fn figures(texts: &Texts<'_>) -> Vec<String> {
-    let mut lines = Vec::new();
-    for source in sources(texts) {
-        let imports = imports(texts, &source);
-        let files = imports.file_circles(&[]);
-        let largest = files.iter().map(Vec::len).max().unwrap_or(0);
-        let folders = imports.folders();
-        let between = folders.iter().flat_map(|folder| circles_of_folder(&imports, folder)).count();
-        lines.push(format!(
-            "{source}: {} files in {} folders, {} imports; circles: {} between files (the largest of {largest}), {between} \
-             between folders",
-            imports.modules.len(),
-            folders.len(),
-            imports.edges.len(),
-            files.len(),
-        ));
-    }
-    lines
-}
-
-fn circles_of_folder(imports: &Imports, folder: &[String]) -> Vec<Vec<String>> {
-    let is_folder = |child: &str| {
-        let mut module = folder.to_vec();
-        module.push(child.to_owned());
-        imports.is_folder(&module)
-    };
-    circles(&imports.children(folder).into_iter().filter(|(a, b)| is_folder(a) && is_folder(b)).collect())
 }
 
 #[cfg(test)]

@@ -242,7 +242,7 @@ fn is_const_argument(bytes: &[u8], open: usize) -> bool {
 }
 
 /// The brace that closes the one at `open`; the last byte when none does.
-fn matching_brace(bytes: &[u8], open: usize) -> usize {
+pub(crate) fn matching_brace(bytes: &[u8], open: usize) -> usize {
     let mut depth = 0_u32;
     for (offset, byte) in bytes[open..].iter().enumerate() {
         match byte {

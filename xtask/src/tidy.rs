@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use crate::command::Step;
 use crate::english;
+use crate::graph;
 use crate::regions::{self, Texts};
 use crate::source::{code_only, functions, line_of, word_positions};
 use crate::workspace;
@@ -49,11 +50,11 @@ pub(crate) fn passes() -> bool {
     problems.is_empty()
 }
 
-/// Prints figures of the import graphs.
-pub(crate) fn imports() -> ExitCode {
-    match files() {
+/// Prints figures of the project's shape, or of that of another checkout of it.
+pub(crate) fn graph(root: &Path) -> ExitCode {
+    match files_in(root) {
         Ok(files) => {
-            regions::figures(&texts(&files)).iter().for_each(|line| println!("{line}"));
+            graph::table(&texts(&files)).iter().for_each(|line| println!("{line}"));
             ExitCode::SUCCESS
         }
         Err(reason) => {
@@ -71,8 +72,23 @@ pub(crate) struct File {
 
 /// All that git tracks, or would track after `git add`.
 pub(crate) fn files() -> Result<Vec<File>, String> {
+    files_in(&workspace::root())
+}
+
+fn files_in(root: &Path) -> Result<Vec<File>, String> {
     // A checkout may belong to another user than the one who checks it, in a container for example.
-    let list = ["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let folder = root.to_string_lossy();
+    let list = [
+        "-C",
+        &folder,
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ];
     let listed = Step::new("git", &list).run_quietly();
     if !listed.passed {
         return Err(format!("git cannot list the files: {}", listed.output.trim()));
@@ -83,7 +99,7 @@ pub(crate) fn files() -> Result<Vec<File>, String> {
             continue;
         }
         // A file deleted and not yet committed is still listed; a link is checked where it points to.
-        let full = workspace::root().join(path);
+        let full = root.join(path);
         if !full.symlink_metadata().is_ok_and(|data| data.is_file()) {
             continue;
         }
