@@ -528,7 +528,7 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     },
     Mutant {
         name: "backlog-not-told",
-        about: "who waits for a slot of a queue that timed out waits for ever",
+        about: "who waits for a slot of a queue that timed out waits forever",
         file: "crates/engine/src/initiator/driver/driver.rs",
         find: r"        let Some(error) = self.queues.error() else { return };",
         replace: r"        let Some(error) = self.queues.error().filter(|_| !{on}) else { return };",
