@@ -94,7 +94,9 @@ fn work_of(command: &IoCommand, namespace: &Namespace) -> Result<(Work, u64), St
             }
             (Work::Verify { range }, 0)
         }
-        IoCommand::WriteUncorrectable { start, blocks } => (Work::Spoil { range: range(start, blocks)? }, 0),
+        IoCommand::WriteUncorrectable { start, blocks } => {
+            (Work::MarkUncorrectable { range: range(start, blocks)? }, 0)
+        }
         IoCommand::Flush => (Work::Flush, 0),
         IoCommand::WriteZeroes { start, blocks, force_unit_access, deallocate } => {
             let range = range(start, blocks)?;
@@ -175,7 +177,9 @@ pub(super) fn dataset_range(data: &[u8], number: u16, namespace: &Namespace) -> 
 /// What is wrong with the list.
 pub(super) fn written(work: &Work, data: &[u8], namespace: &Namespace) -> Result<Vec<ByteRange>, Status> {
     match *work {
-        Work::Write { range, .. } | Work::Zero { range, .. } | Work::Spoil { range } => Ok(vec![range]),
+        Work::Write { range, .. } | Work::Zero { range, .. } | Work::MarkUncorrectable { range } => {
+            Ok(vec![range])
+        }
         Work::Copy { .. } => Ok(vec![check_copy(work, data, namespace)?]),
         Work::Deallocate { next, ranges } => {
             (next..ranges).map(|number| dataset_range(data, number, namespace)).collect()
@@ -199,7 +203,7 @@ pub(super) fn check_copy(work: &Work, data: &[u8], namespace: &Namespace) -> Res
         if source.length > COPY_RANGE_LENGTH_MAX {
             return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
         }
-        if namespace.is_spoiled(source) {
+        if namespace.is_uncorrectable(source) {
             return Err(Status::UNRECOVERED_READ_ERROR);
         }
         length += source.length;

@@ -81,7 +81,7 @@ impl Commands {
         let work = piece_done(&work, length, list, namespace);
         self.slots.at(index).work = work;
         let more = namespace
-            .mend(ByteRange { offset: piece.to, length })
+            .clear_uncorrectable(ByteRange { offset: piece.to, length })
             .and_then(|()| next_piece(&work, list, namespace));
         match (more, work) {
             (Ok(Some(piece)), _) => {

@@ -81,7 +81,9 @@ impl Turn<'_> {
     ) -> Step {
         let outcome = match (&*namespace.backend, *work) {
             // Whoever has marked blocks unreadable is answered by the namespace alone.
-            (_, Work::Spoil { range }) => namespace.spoil(range).map(|()| Step::Done(Status::SUCCESS)),
+            (_, Work::MarkUncorrectable { range }) => {
+                namespace.mark_uncorrectable(range).map(|()| Step::Done(Status::SUCCESS))
+            }
             // These are the reservation worker's.
             (_, Work::Reservation { .. }) => Err(Status::INTERNAL_ERROR),
             (Backend::Memory(memory), Work::Copy { .. }) => {
@@ -257,7 +259,7 @@ impl Turn<'_> {
                 let mode = device.deallocate_mode();
                 StorageOp::Allocate { mode, offset: range.offset, length: range.length }
             }
-            Work::Spoil { .. } | Work::Reservation { .. } => return Err(Status::INTERNAL_ERROR),
+            Work::MarkUncorrectable { .. } | Work::Reservation { .. } => return Err(Status::INTERNAL_ERROR),
         };
         Ok(Step::Store { operation, reads })
     }

@@ -154,7 +154,7 @@ impl Commands {
         if let Err(status) = namespace.check_end(range) {
             return self.finish(first, status, data, ctx);
         }
-        if namespace.is_spoiled(range) {
+        if namespace.is_uncorrectable(range) {
             return self.media_failure(first, Status::UNRECOVERED_READ_ERROR, data, ctx);
         }
         let Some(compared) = data else {

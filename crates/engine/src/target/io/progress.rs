@@ -57,7 +57,7 @@ impl Commands {
                 let buffer = self.slots.hold(length as usize, ctx.pool);
                 Next::Request { slot: index, command_id, buffer }
             }
-            Work::Flush | Work::Zero { .. } | Work::Verify { .. } | Work::Spoil { .. } => {
+            Work::Flush | Work::Zero { .. } | Work::Verify { .. } | Work::MarkUncorrectable { .. } => {
                 self.go_on(index, None, ctx)
             }
         }
@@ -126,20 +126,20 @@ impl Commands {
         }
         let written = written(&work, data, namespace).map_err(Some)?;
         if let Work::Compare { range } | Work::Verify { range } = work
-            && namespace.is_spoiled(range)
+            && namespace.is_uncorrectable(range)
         {
             return Err(Some(Status::UNRECOVERED_READ_ERROR));
         }
         if written.iter().any(|range| namespace.is_claimed(range)) {
             return Err(None);
         }
-        // What may fail yet is mended when it has not; here it is only made sure that it can be.
+        // Marks of what may fail yet are cleared when it has not; here it is only made sure that they can be.
         let may_fail =
             matches!(*namespace.backend, Backend::Device(_)) && !matches!(work, Work::Deallocate { .. });
         match work {
-            Work::Spoil { .. } => Ok(()),
-            _ if may_fail => written.iter().try_for_each(|range| namespace.check_mend(*range)),
-            _ => written.iter().try_for_each(|range| namespace.mend(*range)),
+            Work::MarkUncorrectable { .. } => Ok(()),
+            _ if may_fail => written.iter().try_for_each(|range| namespace.check_clear_uncorrectable(*range)),
+            _ => written.iter().try_for_each(|range| namespace.clear_uncorrectable(*range)),
         }
         .map_err(Some)
     }
@@ -153,7 +153,7 @@ impl Commands {
             return self.finish(index, Status::INVALID_NAMESPACE.do_not_retry(), data, ctx);
         };
         if let Work::Read { range } = work
-            && namespace.is_spoiled(range)
+            && namespace.is_uncorrectable(range)
         {
             return self.media_failure(index, Status::UNRECOVERED_READ_ERROR, data, ctx);
         }

@@ -140,7 +140,7 @@ impl Commands {
             Work::Write { range, .. } if moved == length as usize => match self.slots.at(index).partner() {
                 Some(first) => self.end_pair(first, index, (None, data), ctx),
                 None => {
-                    let status = self.mend(index, range).err().unwrap_or(Status::SUCCESS);
+                    let status = self.unmark(index, range).err().unwrap_or(Status::SUCCESS);
                     self.finish(index, status, data, ctx)
                 }
             },
@@ -161,7 +161,7 @@ impl Commands {
                     ZeroMethod::Allocate(_) => range.length,
                     ZeroMethod::Write => moved as u64,
                 };
-                if let Err(status) = self.mend(index, ByteRange { offset: range.offset, length: done }) {
+                if let Err(status) = self.unmark(index, ByteRange { offset: range.offset, length: done }) {
                     return self.finish(index, status, data, ctx);
                 }
                 let left = ByteRange { offset: range.offset + done, length: range.length - done };
@@ -190,7 +190,7 @@ impl Commands {
             }
             Work::Deallocate { .. } => self.execute(index, data, ctx),
             Work::Flush => self.finish(index, Status::SUCCESS, data, ctx),
-            Work::Spoil { .. } | Work::Copy { .. } | Work::Reservation { .. } => {
+            Work::MarkUncorrectable { .. } | Work::Copy { .. } | Work::Reservation { .. } => {
                 self.finish(index, Status::INTERNAL_ERROR, data, ctx)
             }
         }
@@ -248,8 +248,11 @@ impl Commands {
 
     /// Lets blocks be read again that have been written. Only when their data is there: earlier, a write that fails would leave
     /// invalid blocks readable.
-    pub(super) fn mend(&mut self, index: u16, range: ByteRange) -> Result<(), Status> {
-        self.slots.at(index).attachment().map_or(Ok(()), |attachment| attachment.namespace.mend(range))
+    pub(super) fn unmark(&mut self, index: u16, range: ByteRange) -> Result<(), Status> {
+        self.slots
+            .at(index)
+            .attachment()
+            .map_or(Ok(()), |attachment| attachment.namespace.clear_uncorrectable(range))
     }
 
     /// Answers a command that the storage has failed.

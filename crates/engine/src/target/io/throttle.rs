@@ -50,7 +50,7 @@ pub(super) fn measure(work: &Work, data: &[u8], block_shift: u32) -> Option<(Dir
             Some((Direction::Write, Cost::written(range.length)))
         }
         // It writes a note, however long its range is.
-        Work::Spoil { .. } => Some((Direction::Write, Cost::written(UNCORRECTABLE_COST_BYTES))),
+        Work::MarkUncorrectable { .. } => Some((Direction::Write, Cost::written(UNCORRECTABLE_COST_BYTES))),
         Work::Deallocate { next, ranges } => {
             let list = data.chunks_exact(size_of::<DatasetRange>()).take(usize::from(ranges));
             let ranges =
@@ -98,7 +98,7 @@ mod tests {
             (Work::Write { range, durable: false }, &[], written(5 * PAGE)),
             (zero(ZeroMethod::Write), &[], written(5 * PAGE)),
             (zero(ZeroMethod::Allocate(0)), &[], written(5 * PAGE)),
-            (Work::Spoil { range }, &[], written(UNCORRECTABLE_COST_BYTES)),
+            (Work::MarkUncorrectable { range }, &[], written(UNCORRECTABLE_COST_BYTES)),
             (Work::Deallocate { next: 0, ranges: 2 }, &list, written(2 * PAGE + DEALLOCATE_COST_BYTES_MAX)),
             // A hint without "deallocate" does nothing.
             (Work::Deallocate { next: 2, ranges: 2 }, &list, written(0)),

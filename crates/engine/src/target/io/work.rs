@@ -20,7 +20,7 @@ pub(crate) enum Work {
     /// Make everything durable.
     Flush,
     /// Blocks that cannot be read from now on.
-    Spoil { range: ByteRange },
+    MarkUncorrectable { range: ByteRange },
     /// Ranges to be copied, from `done` bytes of number `next` on, to the byte `to` and what follows.
     Copy { next: u16, ranges: u16, format: CopyFormat, durable: bool, done: u64, to: u64 },
     /// A reservation command, which is the reservation worker's to do.
@@ -48,7 +48,7 @@ impl Work {
             Self::Flush => Operation::Flush,
             Self::Verify { .. } => Operation::Verify,
             Self::Copy { .. } => Operation::Copy,
-            Self::Spoil { .. } => Operation::WriteUncorrectable,
+            Self::MarkUncorrectable { .. } => Operation::WriteUncorrectable,
             Self::Reservation { .. } => Operation::Reservation,
         }
     }
@@ -63,7 +63,7 @@ impl Work {
         match self {
             Self::Write { .. }
             | Self::Flush
-            | Self::Spoil { .. }
+            | Self::MarkUncorrectable { .. }
             | Self::Copy { .. }
             | Self::Zero { .. }
             | Self::Deallocate { .. } => true,
@@ -76,9 +76,9 @@ impl Work {
     /// Whether it changes blocks in `range`, as far as can be told.
     pub(crate) const fn may_write(&self, range: &ByteRange) -> bool {
         match self {
-            Self::Write { range: own, .. } | Self::Zero { range: own, .. } | Self::Spoil { range: own } => {
-                own.overlaps(range)
-            }
+            Self::Write { range: own, .. }
+            | Self::Zero { range: own, .. }
+            | Self::MarkUncorrectable { range: own } => own.overlaps(range),
             // Which blocks these reach stands in data that nobody looks through for this.
             Self::Deallocate { .. } | Self::Copy { .. } => true,
             _ => false,

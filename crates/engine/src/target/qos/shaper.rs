@@ -17,7 +17,7 @@
 //! Other limits have other schedules. A change makes new ones and moves the epoch, and what was entered in
 //! the old ones counts no more: a lane that finds the epoch moved enters its command anew, so that no command
 //! waits for a time that was computed under another limit, and a caller that is still entering under the old
-//! limits cannot spoil the new schedule. Only the first command after a change takes a lock, to fetch the new
+//! limits cannot disturb the new schedule. Only the first command after a change takes a lock, to fetch the new
 //! schedules.
 //!
 //! Commands on a namespace with a limit write to a cache line that other cores write too, which is what

@@ -275,7 +275,7 @@ fn nobody_sleeps_through_a_change() {
     caller.step(SECOND);
     let wake_ns = caller.step(SECOND);
     assert!(wake_ns <= SECOND + RECHECK_NS, "twelve days are ahead, and it asks at {wake_ns}");
-    // Whoever entered under the old limit, at the last moment, has not spoilt the new one's schedule.
+    // Whoever entered under the old limit, at the last moment, has not disturbed the new one's schedule.
     let late = ShaperView::new(Arc::clone(&shaper));
     shaper.update(&QosConfig { bytes: Some(1 << 30), ..QosConfig::default() });
     late.enter(SECOND, Direction::Write, Cost::written(1 << 20));

@@ -222,15 +222,15 @@ impl Namespace {
     }
 
     /// Marks blocks that cannot be read from now on.
-    pub(crate) fn spoil(&self, range: ByteRange) -> Result<(), Status> {
+    pub(crate) fn mark_uncorrectable(&self, range: ByteRange) -> Result<(), Status> {
         let (start, blocks) = self.blocks_of(range);
         self.uncorrectable.mark(start, blocks).map_err(|_| Status::CAPACITY_EXCEEDED)?;
         self.set_special(special::UNCORRECTABLE, true);
         Ok(())
     }
 
-    /// Whether spoiled blocks could be made good again, before they are written.
-    pub(crate) fn check_mend(&self, range: ByteRange) -> Result<(), Status> {
+    /// Whether the marks of blocks that are to be written could be cleared.
+    pub(crate) fn check_clear_uncorrectable(&self, range: ByteRange) -> Result<(), Status> {
         if self.special() & special::UNCORRECTABLE == 0 {
             return Ok(());
         }
@@ -238,8 +238,8 @@ impl Namespace {
         self.uncorrectable.check_clear(start, blocks).map_err(|_| Status::WRITE_FAULT)
     }
 
-    /// Makes spoiled blocks good again that are written, and cannot fail to be.
-    pub(crate) fn mend(&self, range: ByteRange) -> Result<(), Status> {
+    /// Clears the marks of blocks that are written, and cannot fail to be.
+    pub(crate) fn clear_uncorrectable(&self, range: ByteRange) -> Result<(), Status> {
         if self.special() & special::UNCORRECTABLE == 0 {
             return Ok(());
         }
@@ -248,7 +248,7 @@ impl Namespace {
     }
 
     /// Whether one of these blocks cannot be read.
-    pub(crate) fn is_spoiled(&self, range: ByteRange) -> bool {
+    pub(crate) fn is_uncorrectable(&self, range: ByteRange) -> bool {
         let (start, blocks) = self.blocks_of(range);
         self.special() & special::UNCORRECTABLE != 0 && self.uncorrectable.touches(start, blocks)
     }
@@ -380,7 +380,7 @@ mod tests {
     fn a_namespace_that_goes_on_has_marks_and_reservations_of_the_former() {
         let config = NamespaceConfig::new(1, BackendConfig::Null { size: 1 << 20 }, 4096);
         let (former, new, other) = (open(&config), open(&config), open(&config));
-        former.spoil(ByteRange { offset: 8192, length: 4096 }).expect("room");
+        former.mark_uncorrectable(ByteRange { offset: 8192, length: 4096 }).expect("room");
         let host = ([1; 16], "nqn.2014-08.org.nvmexpress:host");
         let (action, kind) = (RegisterAction::Register, ReservationType::WriteExclusive);
         {
@@ -396,7 +396,7 @@ mod tests {
         }
         new.succeed(&former);
         for (namespace, is_same) in [(&new, true), (&other, false)] {
-            assert_eq!(namespace.is_spoiled(ByteRange { offset: 0, length: 12288 }), is_same);
+            assert_eq!(namespace.is_uncorrectable(ByteRange { offset: 0, length: 12288 }), is_same);
             assert_eq!(namespace.reservation_forbids(&[2; 16], Access::Write), is_same);
             assert!(!namespace.reservation_forbids(&host.0, Access::Write));
         }
