@@ -320,7 +320,7 @@ impl Target {
             let image_watch = lock(&self.image_watch).take();
             drop(image_watch);
         }
-        self.fabric.openings().end();
+        self.fabric.opener().end();
         self.fabric.forget_all();
         #[cfg(not(feature = "simulation"))]
         change::wait_for_closings(&self.fabric);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::order::Order;
-use super::preparation::{Preparation, Prepared, Reopened, kept_subsystem, pairs, wanted_images};
+use super::preparation::{Preparation, Prepared, Reopened, kept_subsystem, open_requests, pairs};
 use super::standby;
 use crate::ring::{self, thread};
 use crate::target::TargetError;
@@ -19,7 +19,7 @@ use crate::target::config::{Change, Directives, FabricConfig, KnownHost, Subsyst
 use crate::target::controller::{Controller, Notice};
 use crate::target::fabric::{Directory, Fabric};
 use crate::target::identity::NamespaceIdentities;
-use crate::target::image::Wanted;
+use crate::target::image::OpenRequest;
 use crate::target::messaging::{Fenced, Loss, Message, Then};
 use crate::target::reactor::{Listener, Listening, PortChange};
 use crate::target::reservation::Access;
@@ -69,7 +69,7 @@ impl Fabric {
             archive: archive.as_ref(),
             clusters: self.clusters(),
             identities: self.identities(),
-            openings: self.openings(),
+            opener: self.opener(),
             anew,
             reopened: reopened.as_ref(),
             absent: &absent,
@@ -89,7 +89,7 @@ impl Fabric {
         reservation_worker::forget(archive.as_ref(), &removed);
         drop(archive);
         // Only after the change has succeeded: after one that fails, the images of the old configuration are still wanted.
-        self.openings().keep(&wanted_images(&wanted, &directives));
+        self.opener().keep(&open_requests(&wanted, &directives));
         // The sockets listen since `prepare`, but are accepted from only now: a host that connected before `commit` would be
         // refused, since its port and subsystem were not there.
         listener.change(port_change(&wanted, &changes, listening));
@@ -300,7 +300,7 @@ fn show(controller: &Controller, old: &FabricConfig, changes: &[Change]) -> Vec<
 }
 
 /// The changes that no difference of the configurations shows: namespaces that go on by another image, or are open again.
-fn replacements(anew: &[Wanted], reopened: Option<&Reopened>) -> impl Iterator<Item = Change> {
+fn replacements(anew: &[OpenRequest], reopened: Option<&Reopened>) -> impl Iterator<Item = Change> {
     let replaced = anew.iter().map(|anew| {
         let (nqn, nsid) = anew.place();
         Change::NamespaceReplaced { nqn: nqn.to_owned(), nsid }

@@ -22,7 +22,7 @@ use crate::limits::{
 };
 use crate::ring::Vital;
 use crate::target::fabric::Fabric;
-use crate::target::image::{Outcome, Wanted};
+use crate::target::image::{OpenRequest, Outcome};
 
 /// What is absent is tried again so soon.
 pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(5);
@@ -186,7 +186,7 @@ impl Reconnection {
 
     /// Opens all images on the new connection, and has their namespaces go on there; whether all do.
     fn open_all(&self, new: &Arc<Cluster>) -> bool {
-        let (clusters, openings) = (self.fabric().clusters(), self.fabric().openings());
+        let (clusters, opener) = (self.fabric().clusters(), self.fabric().opener());
         clusters.replace(&self.silent, new);
         let mut told = BTreeSet::new();
         while !self.has_ended() {
@@ -200,13 +200,13 @@ impl Reconnection {
                 clusters.suspect_others(&self.silent);
                 return true;
             }
-            let wanted: Vec<Wanted> = left.into_iter().map(|(wanted, _)| wanted).collect();
-            openings.begin(&wanted);
-            openings.wait(&wanted, Duration::from_millis(CEPH_OPENING_PATIENCE_MS));
-            let (ready, others): (Vec<Wanted>, Vec<Wanted>) =
-                wanted.into_iter().partition(|wanted| openings.is_opened(wanted));
+            let requests: Vec<OpenRequest> = left.into_iter().map(|(request, _)| request).collect();
+            opener.begin(&requests);
+            opener.wait(&requests, Duration::from_millis(CEPH_OPENING_PATIENCE_MS));
+            let (ready, others): (Vec<OpenRequest>, Vec<OpenRequest>) =
+                requests.into_iter().partition(|request| opener.is_opened(request));
             for other in &others {
-                if let Outcome::Failed(error) = openings.outcome(other)
+                if let Outcome::Failed(error) = opener.outcome(other)
                     && told.insert(error.to_string())
                 {
                     tracing::warn!(%error, "cannot open an image over the new connection yet; retrying");
@@ -224,7 +224,7 @@ impl Reconnection {
     }
 
     /// Has namespaces go on by images that are open; whether they do.
-    fn go_over(&self, ready: &[Wanted]) -> bool {
+    fn go_over(&self, ready: &[OpenRequest]) -> bool {
         match self.configurator.carry_out(&Order { anew: ready, ..Order::SAME }) {
             Ok(_) => true,
             Err(_) if self.configurator.has_ended() => false,
@@ -293,7 +293,7 @@ fn answer<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answe
 }
 
 /// The images that are open on a connection, as they would be opened on another, and where they are.
-fn images_on(fabric: &Fabric, cluster: &Arc<Cluster>) -> Vec<(Wanted, RbdConfig)> {
+fn images_on(fabric: &Fabric, cluster: &Arc<Cluster>) -> Vec<(OpenRequest, RbdConfig)> {
     let mut images = Vec::new();
     let directory = fabric.directory();
     for subsystem in &directory.subsystems {
@@ -304,7 +304,7 @@ fn images_on(fabric: &Fabric, cluster: &Arc<Cluster>) -> Vec<(Wanted, RbdConfig)
                 && Arc::ptr_eq(rbd.cluster(), cluster)
             {
                 images.push((
-                    Wanted::of(&subsystem.nqn, config, directory.directives.opening).anew(),
+                    OpenRequest::of(&subsystem.nqn, config, directory.directives.opening).anew(),
                     image.clone(),
                 ));
             }

@@ -2,7 +2,7 @@
 
 use super::preparation::Absence;
 use crate::target::config::{Directives, FabricConfig, KnownHost};
-use crate::target::image::Wanted;
+use crate::target::image::OpenRequest;
 
 /// What is to be put into effect.
 #[derive(Clone, Copy)]
@@ -15,7 +15,7 @@ pub(crate) struct Order<'a> {
     /// The host that asks for it, if one does: nothing is changed that another host has reserved.
     pub(crate) host: Option<&'a KnownHost>,
     /// What is open already on another connection, by which these namespaces go on.
-    pub(crate) anew: &'a [Wanted],
+    pub(crate) anew: &'a [OpenRequest],
     /// A namespace (its subsystem's NQN, and its identifier) that has failed, and whose storage is opened anew.
     pub(crate) reopen: Option<(&'a str, u32)>,
 }

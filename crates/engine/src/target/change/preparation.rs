@@ -16,7 +16,7 @@ use crate::target::config::{
 };
 use crate::target::fabric::Directory;
 use crate::target::identity::{Identities, identities as identity};
-use crate::target::image::{AbsentNamespace, Images, Openings, Outcome, Wanted};
+use crate::target::image::{AbsentNamespace, ImageOpener, Images, OpenRequest, Outcome};
 use crate::target::reactor::Listening;
 use crate::target::reservation::ReservationDirectory;
 use crate::target::reservation_worker;
@@ -60,9 +60,9 @@ pub(crate) struct Preparation<'a> {
     pub(crate) archive: Option<&'a ReservationDirectory>,
     pub(crate) clusters: &'a Clusters,
     pub(crate) identities: &'a Identities,
-    pub(crate) openings: &'a Arc<Openings<Images>>,
+    pub(crate) opener: &'a Arc<ImageOpener<Images>>,
     /// What is open already on another connection, by which these namespaces go on.
-    pub(crate) anew: &'a [Wanted],
+    pub(crate) anew: &'a [OpenRequest],
     /// A namespace that goes on by what was opened anew after it had failed.
     pub(crate) reopened: Option<&'a Reopened>,
     /// Those that were absent until now.
@@ -113,7 +113,7 @@ impl Preparation<'_> {
         // What needs nothing opened comes first: a configuration that is wrong is refused without side effects.
         check_places(self.wanted)?;
         check_ports(&self.old.config, self.wanted, self.changes)?;
-        self.begin_openings();
+        self.begin_opening();
         let mut absent = Vec::new();
         let mut namespaces = Vec::with_capacity(self.wanted.subsystems.len());
         for subsystem in &self.wanted.subsystems {
@@ -122,7 +122,7 @@ impl Preparation<'_> {
         // All locks together: of a dead target each costs a round trip to the cluster's monitors. Before the ports are open:
         // hosts must not connect and wait while the cluster finds out that a target is dead.
         let failures =
-            standby::take(&standby::openings((self.wanted, self.directives), &namespaces, self.old));
+            standby::take(&standby::newly_opened((self.wanted, self.directives), &namespaces, self.old));
         self.leave_out_all(failures, &mut namespaces, &mut absent)?;
         // After opening, since only an open backend knows its identity, and before images change hands.
         for (subsystem, opened) in self.wanted.subsystems.iter().zip(&namespaces) {
@@ -157,8 +157,8 @@ impl Preparation<'_> {
     }
 
     /// The image of a namespace, as it is opened beside others.
-    fn image_of(&self, subsystem: &SubsystemConfig, config: &NamespaceConfig) -> Wanted {
-        Wanted::of(&subsystem.nqn, config, self.directives.opening)
+    fn image_of(&self, subsystem: &SubsystemConfig, config: &NamespaceConfig) -> OpenRequest {
+        OpenRequest::of(&subsystem.nqn, config, self.directives.opening)
     }
 
     fn was_absent(&self, nqn: &str, nsid: u32) -> Option<&AbsentNamespace> {
@@ -169,14 +169,14 @@ impl Preparation<'_> {
     fn is_tried_again(&self, subsystem: &SubsystemConfig, config: &NamespaceConfig) -> bool {
         match self.absence {
             Absence::Refused => false,
-            Absence::Allowed => self.openings.is_done(&self.image_of(subsystem, config)),
+            Absence::Allowed => self.opener.is_done(&self.image_of(subsystem, config)),
             Absence::TriedAgain => true,
         }
     }
 
     /// Begins to open all images that are needed and may be absent, beside each other, and waits a while for those that come
     /// with this change: before hosts can connect, so that they find what is available.
-    fn begin_openings(&self) {
+    fn begin_opening(&self) {
         if self.absence == Absence::Refused {
             return;
         }
@@ -192,10 +192,10 @@ impl Preparation<'_> {
             let configs = subsystem.namespaces.iter().filter(is_due);
             due.extend(configs.map(|config| self.image_of(subsystem, config)));
         }
-        self.openings.begin(&due);
+        self.opener.begin(&due);
         // Only images that come with this change are awaited: what was tried before reports when it is open.
         if self.absence == Absence::Allowed {
-            self.openings.wait(&due, Duration::from_millis(CEPH_OPENING_PATIENCE_MS));
+            self.opener.wait(&due, Duration::from_millis(CEPH_OPENING_PATIENCE_MS));
         }
     }
 
@@ -375,7 +375,7 @@ impl Preparation<'_> {
     /// The same namespace on an image that was opened for it on another connection.
     fn go_on(
         &self,
-        anew: &Wanted,
+        anew: &OpenRequest,
         subsystem: &SubsystemConfig,
         config: &NamespaceConfig,
     ) -> Result<Arc<Namespace>, TargetError> {
@@ -383,7 +383,7 @@ impl Preparation<'_> {
         let gone = || TargetError::Config(format!("namespace {} of {nqn} is another by now", config.nsid));
         let open = self.old.subsystems.iter().find(|open| open.nqn == *nqn).ok_or_else(gone)?;
         let former = open.state().namespaces.get(&config.nsid).cloned().ok_or_else(gone)?;
-        let Outcome::Opened(backend) = self.openings.outcome(anew) else { return Err(gone()) };
+        let Outcome::Opened(backend) = self.opener.outcome(anew) else { return Err(gone()) };
         let uuid = self.identities.namespace(nqn, config, &backend)?;
         let namespace = Namespace::on(nqn, config, uuid, Arc::new(backend));
         // Under the same name there may be another image by now, which must not inherit the reservations of this one.
@@ -403,7 +403,7 @@ impl Preparation<'_> {
         let failed =
             |source| TargetError::Namespace { nqn: subsystem.nqn.clone(), nsid: config.nsid, source };
         let pending = |owner| failed(BackendError::Pending { image: image.to_string(), owner });
-        match self.openings.outcome(&self.image_of(subsystem, config)) {
+        match self.opener.outcome(&self.image_of(subsystem, config)) {
             Outcome::Opened(backend) => Ok(Some(backend)),
             Outcome::Failed(error) => Err(failed(error)),
             Outcome::Pending(owner) => Err(pending(owner)),
@@ -413,7 +413,7 @@ impl Preparation<'_> {
             {
                 Err(pending(None))
             }
-            Outcome::Unknown => match self.openings.is_busy_with(&config.backend) {
+            Outcome::Unknown => match self.opener.is_busy_with(&config.backend) {
                 Some(owner) => Err(pending(owner)),
                 None => Ok(None),
             },
@@ -428,11 +428,11 @@ fn is_opened_beside(directives: &Directives, subsystem: &SubsystemConfig, config
 }
 
 /// The images of a configuration that may be opened so.
-pub(crate) fn wanted_images(config: &FabricConfig, directives: &Directives) -> Vec<Wanted> {
+pub(crate) fn open_requests(config: &FabricConfig, directives: &Directives) -> Vec<OpenRequest> {
     let of = |subsystem: &SubsystemConfig| {
         let configs = subsystem.namespaces.iter();
         let configs = configs.filter(|config| is_opened_beside(directives, subsystem, config));
-        configs.map(|config| Wanted::of(&subsystem.nqn, config, directives.opening)).collect::<Vec<_>>()
+        configs.map(|config| OpenRequest::of(&subsystem.nqn, config, directives.opening)).collect::<Vec<_>>()
     };
     config.subsystems.iter().flat_map(of).collect()
 }

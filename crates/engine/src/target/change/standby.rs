@@ -44,12 +44,12 @@ pub(crate) fn handovers<'a>(
 }
 
 /// The images that were opened for this target to write to, which nobody has yet.
-pub(crate) fn openings<'a>(
+pub(crate) fn newly_opened<'a>(
     (wanted, directives): (&FabricConfig, &Directives),
     namespaces: &'a [Opened],
     old: &Directory,
 ) -> Vec<Handover<'a>> {
-    let mut openings = Vec::new();
+    let mut handovers = Vec::new();
     for (at, (subsystem, opened)) in wanted.subsystems.iter().zip(namespaces).enumerate() {
         let before = old.subsystems.iter().find(|before| before.nqn == subsystem.nqn);
         let before = before.map(|before| before.state());
@@ -59,11 +59,11 @@ pub(crate) fn openings<'a>(
             let is_open = known.is_some_and(|known| Arc::ptr_eq(known, namespace));
             let is_standby = directives.is_standby(&subsystem.nqn, config.nsid);
             if matches!(config.backend, BackendConfig::Rbd(_)) && !is_standby && !is_open {
-                openings.push(Handover { subsystem: at, namespace, is_standby: false });
+                handovers.push(Handover { subsystem: at, namespace, is_standby: false });
             }
         }
     }
-    openings
+    handovers
 }
 
 /// Takes the locks of all images that are this target's to write to; those that are not available, by their subsystems'

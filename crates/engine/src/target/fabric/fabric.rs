@@ -22,7 +22,7 @@ use crate::ring;
 use crate::ring::channel::SyncSender;
 use crate::target::controller::{Controller, Guest, Network, Notice, Quiesce};
 use crate::target::identity::Identities;
-use crate::target::image::{AbsentNamespace, Images, Openings};
+use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
     Address, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets, PendingRequest, Then,
@@ -55,7 +55,7 @@ pub(crate) struct Fabric {
     /// The connections that images share.
     clusters: Arc<Clusters>,
     /// Images that are being opened.
-    openings: Arc<Openings<Images>>,
+    opener: Arc<ImageOpener<Images>>,
     /// Namespaces whose images are not available now.
     absent: Mutex<Vec<AbsentNamespace>>,
     /// Namespaces that had late operations a while ago, and how many there are.
@@ -149,7 +149,7 @@ impl Fabric {
         clusters: Clusters,
     ) -> Self {
         let (directory, clusters) = (Directory::empty(), Arc::new(clusters));
-        let openings = Openings::new(Images { clusters: clusters.clone() });
+        let opener = ImageOpener::new(Images { clusters: clusters.clone() });
         Self {
             directory: RwLock::new(Arc::new(directory)),
             discovery: Arc::new(Subsystem::discovery(DISCOVERY_NQN)),
@@ -167,7 +167,7 @@ impl Fabric {
             identities: Identities::new(config.machine, config.state_dir.as_deref()),
             offers_reservations: config.reservations,
             clusters,
-            openings,
+            opener,
             absent: Mutex::default(),
             late: Mutex::default(),
             late_count: AtomicUsize::new(0),
@@ -200,8 +200,8 @@ impl Fabric {
     }
 
     /// Images that are being opened.
-    pub(crate) const fn openings(&self) -> &Arc<Openings<Images>> {
-        &self.openings
+    pub(crate) const fn opener(&self) -> &Arc<ImageOpener<Images>> {
+        &self.opener
     }
 
     /// Namespaces whose images are not available now.

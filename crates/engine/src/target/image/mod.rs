@@ -4,4 +4,4 @@ mod absent_namespace;
 mod opener;
 
 pub use absent_namespace::AbsentNamespace;
-pub(crate) use opener::{Images, Openings, Outcome, Wanted};
+pub(crate) use opener::{ImageOpener, Images, OpenRequest, Outcome};

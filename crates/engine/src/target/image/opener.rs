@@ -11,9 +11,9 @@ use crate::ring::Vital;
 use crate::target::config::NamespaceConfig;
 use crate::target::lock::lock;
 
-/// An image that is available for a namespace.
+/// An image that is to be opened for a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct OpenRequest {
     nqn: String,
     nsid: u32,
     backend: BackendConfig,
@@ -24,7 +24,7 @@ pub(crate) struct Wanted {
     is_anew: bool,
 }
 
-impl Wanted {
+impl OpenRequest {
     /// What a namespace of the subsystem with this name wants, in this opening of images.
     pub(crate) fn of(nqn: &str, config: &NamespaceConfig, opening: u64) -> Self {
         Self {
@@ -55,12 +55,12 @@ impl Wanted {
 }
 
 /// How images are opened. Each call may take as long as a cluster does.
-pub(crate) trait Opener: Send + Sync + 'static {
+pub(crate) trait ImageSource: Send + Sync + 'static {
     /// What is open. Dropping it gives it back.
     type Opened: Send + 'static;
 
     /// Opens it, and takes nothing.
-    fn open(&self, wanted: &Wanted) -> Result<Self::Opened, BackendError>;
+    fn open(&self, request: &OpenRequest) -> Result<Self::Opened, BackendError>;
 
     /// Who has it now, if somebody has.
     fn owner(&self, opened: &Self::Opened) -> Option<String>;
@@ -100,14 +100,14 @@ enum Stage<O> {
 #[derive(Debug)]
 struct Entry<O> {
     number: u64,
-    wanted: Wanted,
+    request: OpenRequest,
     /// Whether nobody wants it now; a thread that opens it is not notified, and gives it back when it is open.
     is_given_up: bool,
     stage: Stage<O>,
 }
 
 #[derive(Debug)]
-struct Desk<O> {
+struct Requests<O> {
     entries: Vec<Entry<O>>,
     next_number: u64,
     threads: usize,
@@ -116,54 +116,56 @@ struct Desk<O> {
 
 /// What a thread is to do next.
 enum Step<O> {
-    Open(u64, Wanted),
+    Open(u64, OpenRequest),
     Take(u64, O),
 }
 
 /// The images that are being opened.
-pub(crate) struct Openings<T: Opener> {
-    opener: T,
-    desk: Mutex<Desk<T::Opened>>,
+pub(crate) struct ImageOpener<T: ImageSource> {
+    source: T,
+    requests: Mutex<Requests<T::Opened>>,
     changed: Condvar,
 }
 
-impl<T: Opener> fmt::Debug for Openings<T> {
+impl<T: ImageSource> fmt::Debug for ImageOpener<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Openings").field("count", &lock(&self.desk).entries.len()).finish_non_exhaustive()
+        f.debug_struct("ImageOpener")
+            .field("count", &lock(&self.requests).entries.len())
+            .finish_non_exhaustive()
     }
 }
 
-impl<T: Opener> Openings<T> {
+impl<T: ImageSource> ImageOpener<T> {
     /// None yet.
-    pub(crate) fn new(opener: T) -> Arc<Self> {
-        let desk = Desk { entries: Vec::new(), next_number: 0, threads: 0, has_ended: false };
-        Arc::new(Self { opener, desk: Mutex::new(desk), changed: Condvar::new() })
+    pub(crate) fn new(source: T) -> Arc<Self> {
+        let requests = Requests { entries: Vec::new(), next_number: 0, threads: 0, has_ended: false };
+        Arc::new(Self { source, requests: Mutex::new(requests), changed: Condvar::new() })
     }
 
     /// Begins to open those that are not being opened already.
-    pub(crate) fn begin(self: &Arc<Self>, all: &[Wanted]) {
-        let mut desk = lock(&self.desk);
-        if desk.has_ended {
+    pub(crate) fn begin(self: &Arc<Self>, all: &[OpenRequest]) {
+        let mut requests = lock(&self.requests);
+        if requests.has_ended {
             return;
         }
-        for wanted in all {
-            if let Some(entry) = desk.entries.iter_mut().find(|entry| entry.wanted == *wanted) {
+        for request in all {
+            if let Some(entry) = requests.entries.iter_mut().find(|entry| entry.request == *request) {
                 entry.is_given_up = false;
                 continue;
             }
-            let (number, wanted) = (desk.next_number, wanted.clone());
-            desk.next_number += 1;
-            desk.entries.push(Entry { number, wanted, is_given_up: false, stage: Stage::Queued });
+            let (number, request) = (requests.next_number, request.clone());
+            requests.next_number += 1;
+            requests.entries.push(Entry { number, request, is_given_up: false, stage: Stage::Queued });
         }
-        let queued = desk.entries.iter().filter(|entry| matches!(entry.stage, Stage::Queued)).count();
-        for _ in 0..queued.min(IMAGES_AT_A_TIME.saturating_sub(desk.threads)) {
+        let queued = requests.entries.iter().filter(|entry| matches!(entry.stage, Stage::Queued)).count();
+        for _ in 0..queued.min(IMAGES_AT_A_TIME.saturating_sub(requests.threads)) {
             let this = self.clone();
             let work = move || {
                 let _vital = Vital::begin();
                 this.work();
             };
             match thread::Builder::new().name("image-open".to_owned()).spawn(work) {
-                Ok(_) => desk.threads += 1,
+                Ok(_) => requests.threads += 1,
                 Err(error) => {
                     tracing::warn!(%error, "cannot start a thread to open images; retrying");
                     break;
@@ -173,25 +175,25 @@ impl<T: Opener> Openings<T> {
     }
 
     /// Waits until all of these are done, for `patience` at most.
-    pub(crate) fn wait(&self, all: &[Wanted], patience: Duration) {
-        let is_under_way = |desk: &mut Desk<T::Opened>| {
-            let mut entries = desk.entries.iter();
-            entries.any(|entry| !matches!(entry.stage, Stage::Done(_)) && all.contains(&entry.wanted))
+    pub(crate) fn wait(&self, all: &[OpenRequest], patience: Duration) {
+        let is_under_way = |requests: &mut Requests<T::Opened>| {
+            let mut entries = requests.entries.iter();
+            entries.any(|entry| !matches!(entry.stage, Stage::Done(_)) && all.contains(&entry.request))
         };
-        let waited = self.changed.wait_timeout_while(lock(&self.desk), patience, is_under_way);
+        let waited = self.changed.wait_timeout_while(lock(&self.requests), patience, is_under_way);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// What became of one; what is done is handed over.
-    pub(crate) fn outcome(&self, wanted: &Wanted) -> Outcome<T::Opened> {
-        let mut desk = lock(&self.desk);
-        let Some(at) = desk.entries.iter().position(|entry| entry.wanted == *wanted) else {
+    pub(crate) fn outcome(&self, request: &OpenRequest) -> Outcome<T::Opened> {
+        let mut requests = lock(&self.requests);
+        let Some(at) = requests.entries.iter().position(|entry| entry.request == *request) else {
             return Outcome::Unknown;
         };
-        match &desk.entries[at].stage {
+        match &requests.entries[at].stage {
             Stage::Queued | Stage::Opening => Outcome::Pending(None),
             Stage::Owned(_, owner) | Stage::Taking(owner) => Outcome::Pending(owner.clone()),
-            Stage::Done(_) => match desk.entries.swap_remove(at).stage {
+            Stage::Done(_) => match requests.entries.swap_remove(at).stage {
                 Stage::Done(Ok(opened)) => Outcome::Opened(opened),
                 Stage::Done(Err(error)) => Outcome::Failed(error),
                 _ => Outcome::Unknown,
@@ -200,48 +202,54 @@ impl<T: Opener> Openings<T> {
     }
 
     /// Whether it is open, and this target's.
-    pub(crate) fn is_opened(&self, wanted: &Wanted) -> bool {
-        let desk = lock(&self.desk);
-        desk.entries.iter().any(|entry| entry.wanted == *wanted && matches!(entry.stage, Stage::Done(Ok(_))))
+    pub(crate) fn is_opened(&self, request: &OpenRequest) -> bool {
+        let requests = lock(&self.requests);
+        requests
+            .entries
+            .iter()
+            .any(|entry| entry.request == *request && matches!(entry.stage, Stage::Done(Ok(_))))
     }
 
     /// Whether it is done, well or not.
-    pub(crate) fn is_done(&self, wanted: &Wanted) -> bool {
-        let desk = lock(&self.desk);
-        desk.entries.iter().any(|entry| entry.wanted == *wanted && matches!(entry.stage, Stage::Done(_)))
+    pub(crate) fn is_done(&self, request: &OpenRequest) -> bool {
+        let requests = lock(&self.requests);
+        requests
+            .entries
+            .iter()
+            .any(|entry| entry.request == *request && matches!(entry.stage, Stage::Done(_)))
     }
 
     /// Whether a thread is with this image, and who has it as far as is known: opening it beside that would be a second time.
     pub(crate) fn is_busy_with(&self, backend: &BackendConfig) -> Option<Option<String>> {
-        let desk = lock(&self.desk);
-        desk.entries.iter().filter(|entry| entry.wanted.backend.is_same_place(backend)).find_map(|entry| {
-            match &entry.stage {
+        let requests = lock(&self.requests);
+        requests.entries.iter().filter(|entry| entry.request.backend.is_same_place(backend)).find_map(
+            |entry| match &entry.stage {
                 Stage::Opening => Some(None),
                 Stage::Taking(owner) => Some(owner.clone()),
                 _ => None,
-            }
-        })
+            },
+        )
     }
 
     /// Gives up all but these.
-    pub(crate) fn keep(&self, all: &[Wanted]) {
-        let mut desk = lock(&self.desk);
+    pub(crate) fn keep(&self, all: &[OpenRequest]) {
+        let mut requests = lock(&self.requests);
         let mut gone = Vec::new();
-        for mut entry in std::mem::take(&mut desk.entries) {
-            entry.is_given_up = !all.iter().any(|wanted| entry.wanted.is_covered_by(wanted));
+        for mut entry in std::mem::take(&mut requests.entries) {
+            entry.is_given_up = !all.iter().any(|request| entry.request.is_covered_by(request));
             if entry.is_given_up && !matches!(entry.stage, Stage::Opening | Stage::Taking(_)) {
                 gone.push(entry);
             } else {
-                desk.entries.push(entry);
+                requests.entries.push(entry);
             }
         }
-        drop(desk);
+        drop(requests);
         self.changed.notify_all();
     }
 
     /// Gives up all, and begins no others.
     pub(crate) fn end(&self) {
-        lock(&self.desk).has_ended = true;
+        lock(&self.requests).has_ended = true;
         self.keep(&[]);
     }
 
@@ -249,9 +257,9 @@ impl<T: Opener> Openings<T> {
     fn work(&self) {
         while let Some(step) = self.next_step() {
             let (number, stage) = match step {
-                Step::Open(number, wanted) => (number, self.open(number, &wanted)),
+                Step::Open(number, request) => (number, self.open(number, &request)),
                 Step::Take(number, opened) => {
-                    (number, Stage::Done(self.opener.take(&opened).map(|()| opened)))
+                    (number, Stage::Done(self.source.take(&opened).map(|()| opened)))
                 }
             };
             self.put(number, stage);
@@ -259,33 +267,33 @@ impl<T: Opener> Openings<T> {
     }
 
     /// Opens one, and takes it if nobody has it.
-    fn open(&self, number: u64, wanted: &Wanted) -> Stage<T::Opened> {
-        let opened = match self.opener.open(wanted) {
+    fn open(&self, number: u64, request: &OpenRequest) -> Stage<T::Opened> {
+        let opened = match self.source.open(request) {
             Ok(opened) => opened,
             Err(error) => return Stage::Done(Err(error)),
         };
-        if let Some(owner) = self.opener.owner(&opened) {
+        if let Some(owner) = self.source.owner(&opened) {
             return Stage::Owned(opened, Some(owner));
         }
         {
-            let mut desk = lock(&self.desk);
-            match desk.entries.iter_mut().find(|entry| entry.number == number) {
+            let mut requests = lock(&self.requests);
+            match requests.entries.iter_mut().find(|entry| entry.number == number) {
                 Some(entry) if !entry.is_given_up => entry.stage = Stage::Taking(None),
                 // Nobody must lose it to one that no longer wants it.
                 _ => return Stage::Owned(opened, None),
             }
         }
-        Stage::Done(self.opener.take(&opened).map(|()| opened))
+        Stage::Done(self.source.take(&opened).map(|()| opened))
     }
 
     /// The next thing to do. Those that have an owner may keep a thread for long, and come last.
     fn next_step(&self) -> Option<Step<T::Opened>> {
-        let mut desk = lock(&self.desk);
-        if let Some(entry) = desk.entries.iter_mut().find(|entry| matches!(entry.stage, Stage::Queued)) {
+        let mut requests = lock(&self.requests);
+        if let Some(entry) = requests.entries.iter_mut().find(|entry| matches!(entry.stage, Stage::Queued)) {
             entry.stage = Stage::Opening;
-            return Some(Step::Open(entry.number, entry.wanted.clone()));
+            return Some(Step::Open(entry.number, entry.request.clone()));
         }
-        let owned = desk.entries.iter_mut().find(|entry| matches!(entry.stage, Stage::Owned(..)));
+        let owned = requests.entries.iter_mut().find(|entry| matches!(entry.stage, Stage::Owned(..)));
         let step = owned.and_then(|entry| match std::mem::replace(&mut entry.stage, Stage::Taking(None)) {
             Stage::Owned(opened, owner) => {
                 entry.stage = Stage::Taking(owner);
@@ -294,7 +302,7 @@ impl<T: Opener> Openings<T> {
             _ => None,
         });
         if step.is_none() {
-            desk.threads -= 1;
+            requests.threads -= 1;
         }
         step
     }
@@ -302,22 +310,22 @@ impl<T: Opener> Openings<T> {
     /// Notes how far one is; what nobody wants now is given back.
     fn put(&self, number: u64, stage: Stage<T::Opened>) {
         let is_done = matches!(stage, Stage::Done(_));
-        let mut desk = lock(&self.desk);
-        let at = desk.entries.iter().position(|entry| entry.number == number);
+        let mut requests = lock(&self.requests);
+        let at = requests.entries.iter().position(|entry| entry.number == number);
         let gone = match at {
-            Some(at) if !desk.entries[at].is_given_up => {
-                desk.entries[at].stage = stage;
+            Some(at) if !requests.entries[at].is_given_up => {
+                requests.entries[at].stage = stage;
                 None
             }
-            Some(at) => Some((desk.entries.swap_remove(at), stage)),
+            Some(at) => Some((requests.entries.swap_remove(at), stage)),
             None => None,
         };
-        drop(desk);
+        drop(requests);
         self.changed.notify_all();
         let is_wanted = gone.is_none();
         drop(gone);
         if is_done && is_wanted {
-            self.opener.tell();
+            self.source.tell();
         }
     }
 }
@@ -328,13 +336,13 @@ pub(crate) struct Images {
     pub(crate) clusters: Arc<Clusters>,
 }
 
-impl Opener for Images {
+impl ImageSource for Images {
     type Opened = Backend;
 
-    fn open(&self, wanted: &Wanted) -> Result<Backend, BackendError> {
-        let (block_size, is_shared) = (wanted.block_size, wanted.is_shared);
+    fn open(&self, request: &OpenRequest) -> Result<Backend, BackendError> {
+        let (block_size, is_shared) = (request.block_size, request.is_shared);
         let opening = Opening { block_size, is_shared, is_standby: false, clusters: &self.clusters };
-        Backend::open(&wanted.backend, opening)
+        Backend::open(&request.backend, opening)
     }
 
     fn owner(&self, opened: &Backend) -> Option<String> {
@@ -390,11 +398,11 @@ mod tests {
         }
     }
 
-    impl Opener for Fake {
+    impl ImageSource for Fake {
         type Opened = Open;
 
-        fn open(&self, wanted: &Wanted) -> Result<Open, BackendError> {
-            let BackendConfig::Rbd(RbdConfig { image, .. }) = &wanted.backend else { panic!("{wanted:?}") };
+        fn open(&self, request: &OpenRequest) -> Result<Open, BackendError> {
+            let BackendConfig::Rbd(RbdConfig { image, .. }) = &request.backend else { panic!("{request:?}") };
             if image == "missing" {
                 return Err(BackendError::NotHere { what: "this one" });
             }
@@ -446,7 +454,7 @@ mod tests {
         }
     }
 
-    fn wanted(nsid: u32, image: &str) -> Wanted {
+    fn request(nsid: u32, image: &str) -> OpenRequest {
         let backend = BackendConfig::Rbd(RbdConfig {
             pool: "rbd".to_owned(),
             namespace: String::new(),
@@ -455,7 +463,7 @@ mod tests {
             conf: None,
             id: None,
         });
-        Wanted::of("nqn.2026-01.io.selvedge:a", &NamespaceConfig::new(nsid, backend, 4096), 0)
+        OpenRequest::of("nqn.2026-01.io.selvedge:a", &NamespaceConfig::new(nsid, backend, 4096), 0)
     }
 
     fn is_opened<O>(outcome: &Outcome<O>) -> bool {
@@ -467,76 +475,76 @@ mod tests {
         let names: Vec<String> = (0..3 * IMAGES_AT_A_TIME).map(|number| number.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let world = World::owned_by_the_dead(&names);
-        let openings = Openings::new(Fake(world.clone()));
-        let owned: Vec<Wanted> = (1..).zip(&names).map(|(nsid, name)| wanted(nsid, name)).collect();
-        let free = [wanted(1000, "free"), wanted(1001, "missing")];
-        openings.begin(&[&owned[..], &free[..]].concat());
-        openings.wait(&free, LONG);
-        assert!(is_opened(&openings.outcome(&free[0])));
-        assert!(matches!(openings.outcome(&free[1]), Outcome::Failed(_)));
-        assert!(matches!(openings.outcome(&free[1]), Outcome::Unknown));
-        openings.wait(&owned, Duration::ZERO);
+        let opener = ImageOpener::new(Fake(world.clone()));
+        let owned: Vec<OpenRequest> = (1..).zip(&names).map(|(nsid, name)| request(nsid, name)).collect();
+        let free = [request(1000, "free"), request(1001, "missing")];
+        opener.begin(&[&owned[..], &free[..]].concat());
+        opener.wait(&free, LONG);
+        assert!(is_opened(&opener.outcome(&free[0])));
+        assert!(matches!(opener.outcome(&free[1]), Outcome::Failed(_)));
+        assert!(matches!(opener.outcome(&free[1]), Outcome::Unknown));
+        opener.wait(&owned, Duration::ZERO);
         world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == IMAGES_AT_A_TIME);
-        for wanted in &owned {
+        for request in &owned {
             let owner = Some("client.7 at 10.0.0.1".to_owned());
-            assert!(matches!(openings.outcome(wanted), Outcome::Pending(of) if of == owner));
+            assert!(matches!(opener.outcome(request), Outcome::Pending(of) if of == owner));
         }
         world.free_all();
-        openings.wait(&owned, LONG);
-        assert!(owned.iter().all(|wanted| is_opened(&openings.outcome(wanted))));
+        opener.wait(&owned, LONG);
+        assert!(owned.iter().all(|request| is_opened(&opener.outcome(request))));
     }
 
     #[test]
     fn what_is_asked_for_again_is_opened_once() {
         let world = World::owned_by_the_dead(&["a"]);
-        let openings = Openings::new(Fake(world.clone()));
-        let all = [wanted(1, "a")];
-        openings.begin(&all);
+        let opener = ImageOpener::new(Fake(world.clone()));
+        let all = [request(1, "a")];
+        opener.begin(&all);
         world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 1);
-        openings.begin(&all);
-        assert!(openings.is_busy_with(&all[0].backend).is_some());
-        assert!(openings.is_busy_with(&wanted(1, "b").backend).is_none());
+        opener.begin(&all);
+        assert!(opener.is_busy_with(&all[0].backend).is_some());
+        assert!(opener.is_busy_with(&request(1, "b").backend).is_none());
         // Given up, and wanted again before the lock is free.
-        openings.keep(&[]);
-        openings.begin(&all);
+        opener.keep(&[]);
+        opener.begin(&all);
         world.free_all();
-        openings.wait(&all, LONG);
-        assert!(openings.is_done(&all[0]));
-        assert!(is_opened(&openings.outcome(&all[0])));
+        opener.wait(&all, LONG);
+        assert!(opener.is_done(&all[0]));
+        assert!(is_opened(&opener.outcome(&all[0])));
         assert_eq!(world.opened.load(Ordering::SeqCst), 1);
     }
 
     #[test]
     fn what_is_given_up_is_given_back() {
         let world = World::owned_by_the_dead(&["a", "b"]);
-        let openings = Openings::new(Fake(world.clone()));
-        let (kept, gone) = (wanted(1, "a"), wanted(2, "b"));
-        openings.begin(&[kept.clone(), gone.clone()]);
+        let opener = ImageOpener::new(Fake(world.clone()));
+        let (kept, gone) = (request(1, "a"), request(2, "b"));
+        opener.begin(&[kept.clone(), gone.clone()]);
         world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 2);
-        openings.keep(std::slice::from_ref(&kept));
+        opener.keep(std::slice::from_ref(&kept));
         // A thread is with it, so that nobody opens it beside that.
-        assert!(openings.is_busy_with(&gone.backend).is_some());
+        assert!(opener.is_busy_with(&gone.backend).is_some());
         world.free_all();
-        openings.wait(&[kept.clone(), gone.clone()], LONG);
+        opener.wait(&[kept.clone(), gone.clone()], LONG);
         world.wait_until(|owners| owners.contains_key("a") && !owners.contains_key("b"));
-        assert!(matches!(openings.outcome(&gone), Outcome::Unknown));
-        assert!(is_opened(&openings.outcome(&kept)));
+        assert!(matches!(opener.outcome(&gone), Outcome::Unknown));
+        assert!(is_opened(&opener.outcome(&kept)));
     }
 
     #[test]
     fn nothing_is_kept_after_the_end() {
         let world = World::owned_by_the_dead(&["a"]);
-        let openings = Openings::new(Fake(world.clone()));
-        let all = [wanted(1, "a"), wanted(2, "free")];
-        openings.begin(&all);
-        openings.wait(&all[1..], LONG);
+        let opener = ImageOpener::new(Fake(world.clone()));
+        let all = [request(1, "a"), request(2, "free")];
+        opener.begin(&all);
+        opener.wait(&all[1..], LONG);
         world.wait_until(|_| world.waiting.load(Ordering::SeqCst) == 1);
-        openings.end();
-        openings.begin(&[wanted(3, "late")]);
+        opener.end();
+        opener.begin(&[request(3, "late")]);
         world.free_all();
-        openings.wait(&all, LONG);
+        opener.wait(&all, LONG);
         world.wait_until(|owners| owners.is_empty() && world.open.load(Ordering::SeqCst) == 0);
         assert_eq!(world.opened.load(Ordering::SeqCst), 2);
-        assert!(matches!(openings.outcome(&all[0]), Outcome::Unknown));
+        assert!(matches!(opener.outcome(&all[0]), Outcome::Unknown));
     }
 }
