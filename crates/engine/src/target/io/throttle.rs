@@ -8,7 +8,7 @@ use zerocopy::FromBytes;
 
 use super::work::Work;
 use crate::limits::{DEALLOCATE_COST_BYTES_MAX, UNCORRECTABLE_COST_BYTES};
-use crate::target::qos::{Cost, Direction, Lane, ShaperView};
+use crate::target::qos::{Backlog, Cost, Direction, ShaperView};
 use crate::target::served::Namespace;
 
 /// The commands of one queue that wait for the limits of one namespace.
@@ -16,7 +16,7 @@ use crate::target::served::Namespace;
 pub(super) struct Throttle {
     pub(super) namespace: Arc<Namespace>,
     pub(super) view: ShaperView,
-    pub(super) lanes: [Lane<u16>; 2],
+    pub(super) backlogs: [Backlog<u16>; 2],
 }
 
 impl Throttle {
@@ -24,7 +24,7 @@ impl Throttle {
         Self {
             namespace: namespace.clone(),
             view: ShaperView::new(namespace.shaper.clone()),
-            lanes: [Lane::new(Direction::Read), Lane::new(Direction::Write)],
+            backlogs: [Backlog::new(Direction::Read), Backlog::new(Direction::Write)],
         }
     }
 }
@@ -32,8 +32,8 @@ impl Throttle {
 impl Drop for Throttle {
     fn drop(&mut self) {
         // What was entered for commands that never start is given back to the others.
-        for lane in &mut self.lanes {
-            lane.close(&mut self.view).for_each(drop);
+        for backlog in &mut self.backlogs {
+            backlog.close(&mut self.view).for_each(drop);
         }
     }
 }

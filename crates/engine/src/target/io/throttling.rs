@@ -37,7 +37,7 @@ impl Commands {
             return Err(data);
         };
         self.slots.set(index, State::Throttled { data });
-        self.throttles[at].lanes[direction as usize].push(index, cost);
+        self.throttles[at].backlogs[direction as usize].push(index, cost);
         self.run_throttles(ctx.now);
         Ok(())
     }
@@ -55,7 +55,7 @@ impl Commands {
         });
         let throttle = &mut self.throttles[at];
         let is_free =
-            !throttle.view.is_limited(direction, cost) && throttle.lanes[direction as usize].is_empty();
+            !throttle.view.is_limited(direction, cost) && throttle.backlogs[direction as usize].is_empty();
         (!is_free).then_some((at, direction, cost))
     }
 
@@ -63,11 +63,11 @@ impl Commands {
     pub(crate) fn run_throttles(&mut self, now: Moment) {
         let mut wake: Option<u64> = None;
         for throttle in &mut self.throttles {
-            for lane in &mut throttle.lanes {
-                while let Some(index) = lane.take(&mut throttle.view, now.0) {
+            for backlog in &mut throttle.backlogs {
+                while let Some(index) = backlog.take(&mut throttle.view, now.0) {
                     self.admitted.push_back(index);
                 }
-                wake = wake.into_iter().chain(lane.wake_ns(now.0)).min();
+                wake = wake.into_iter().chain(backlog.wake_ns(now.0)).min();
             }
         }
         if let Some(wake) = wake {
@@ -103,9 +103,9 @@ impl Commands {
     /// Takes the command in a slot out of the throttle it waits in.
     pub(super) fn leave_throttle(&mut self, index: u16) {
         self.admitted.retain(|admitted| *admitted != index);
-        for Throttle { view, lanes, .. } in &mut self.throttles {
-            for lane in lanes {
-                if lane.remove(view, |waiting| *waiting == index).is_some() {
+        for Throttle { view, backlogs, .. } in &mut self.throttles {
+            for backlog in backlogs {
+                if backlog.remove(view, |waiting| *waiting == index).is_some() {
                     return;
                 }
             }
@@ -114,6 +114,6 @@ impl Commands {
 
     /// Forgets throttles in which nothing waits.
     pub(crate) fn trim_throttles(&mut self) {
-        self.throttles.retain(|throttle| throttle.lanes.iter().any(|lane| !lane.is_empty()));
+        self.throttles.retain(|throttle| throttle.backlogs.iter().any(|backlog| !backlog.is_empty()));
     }
 }

@@ -2,4 +2,4 @@
 
 mod shaper;
 
-pub(crate) use shaper::{Cost, Direction, Lane, Shaper, ShaperView};
+pub(crate) use shaper::{Backlog, Cost, Direction, Shaper, ShaperView};

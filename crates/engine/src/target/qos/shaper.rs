@@ -9,13 +9,13 @@
 //!
 //! Entering a command ahead of its time, rather than letting callers try again until they are lucky, gives
 //! each a definite time to sleep until, and a place that nobody takes. A caller enters only the first of its
-//! waiting commands (`Lane`), so callers have turns and a deep queue gets no more of them than a shallow one.
-//! It also bounds what is entered but not started to one command for each lane: that much is what a caller
-//! that forgets to close its lanes costs the others, what a late change of the limits has to ask anew, and
+//! waiting commands (`Backlog`), so callers have turns and a deep queue gets no more of them than a shallow one.
+//! It also bounds what is entered but not started to one command for each backlog: that much is what a caller
+//! that forgets to close its backlogs costs the others, what a late change of the limits has to ask anew, and
 //! what several limits that hold each other up can let through at once.
 //!
 //! Other limits have other schedules. A change makes new ones and moves the epoch, and what was entered in
-//! the old ones counts no more: a lane that finds the epoch moved enters its command anew, so that no command
+//! the old ones counts no more: a backlog that finds the epoch moved enters its command anew, so that no command
 //! waits for a time that was computed under another limit, and a caller that is still entering under the old
 //! limits cannot disturb the new schedule. Only the first command after a change takes a lock, to fetch the new
 //! schedules.
@@ -253,13 +253,13 @@ impl ShaperView {
 }
 
 /// The commands of one caller and one direction that wait for the limits, in their order. Only the first is
-/// entered in the schedules. Reads and writes have a lane each, so that those under the harder limit do not
+/// entered in the schedules. Reads and writes have a backlog each, so that those under the harder limit do not
 /// hold up the others.
 ///
-/// A lane holds no more than its caller puts in, which is a queue's entries. Its memory stays for the next
+/// A backlog holds no more than its caller puts in, which is a queue's entries. Its memory stays for the next
 /// commands.
 #[derive(Debug)]
-pub(crate) struct Lane<T> {
+pub(crate) struct Backlog<T> {
     direction: Direction,
     /// The commands with their costs.
     waiting: VecDeque<(T, Cost)>,
@@ -267,7 +267,7 @@ pub(crate) struct Lane<T> {
     turn: Option<Turn>,
 }
 
-impl<T> Lane<T> {
+impl<T> Backlog<T> {
     pub(crate) const fn new(direction: Direction) -> Self {
         Self { direction, waiting: VecDeque::new(), turn: None }
     }

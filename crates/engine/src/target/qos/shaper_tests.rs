@@ -10,7 +10,7 @@ const SECOND: u64 = 1_000 * MS;
 /// A host that keeps `depth` commands outstanding, each of which ends when it starts.
 struct Caller {
     view: ShaperView,
-    lane: Lane<()>,
+    backlog: Backlog<()>,
     cost: Cost,
     starts_ns: Vec<u64>,
 }
@@ -25,18 +25,18 @@ impl Caller {
     }
 
     fn of(shaper: &Arc<Shaper>, direction: Direction, depth: usize, cost: Cost) -> Self {
-        let mut lane = Lane::new(direction);
-        (0..depth).for_each(|_| lane.push((), cost));
-        Self { view: ShaperView::new(Arc::clone(shaper)), lane, cost, starts_ns: Vec::new() }
+        let mut backlog = Backlog::new(direction);
+        (0..depth).for_each(|_| backlog.push((), cost));
+        Self { view: ShaperView::new(Arc::clone(shaper)), backlog, cost, starts_ns: Vec::new() }
     }
 
     /// Starts what may start; when it wants to be asked again.
     fn step(&mut self, now_ns: u64) -> u64 {
-        while self.lane.take(&mut self.view, now_ns).is_some() {
+        while self.backlog.take(&mut self.view, now_ns).is_some() {
             self.starts_ns.push(now_ns);
-            self.lane.push((), self.cost);
+            self.backlog.push((), self.cost);
         }
-        self.lane.wake_ns(now_ns).expect("its queue is never empty")
+        self.backlog.wake_ns(now_ns).expect("its queue is never empty")
     }
 
     fn count(&self, from_ns: u64, to_ns: u64) -> f64 {
@@ -227,7 +227,7 @@ fn what_a_copy_was_entered_with_is_given_back_in_both_directions() {
     for direction in [Direction::Read, Direction::Write] {
         assert_eq!(free_at(direction), 3 * SECOND - BURST_NS, "{direction:?}");
     }
-    waiting.lane.close(&mut waiting.view).for_each(drop);
+    waiting.backlog.close(&mut waiting.view).for_each(drop);
     for direction in [Direction::Read, Direction::Write] {
         assert_eq!(free_at(direction), 2 * SECOND - BURST_NS, "{direction:?}");
     }
@@ -260,10 +260,10 @@ fn waiting_commands_learn_of_other_limits() {
     shaper.update(&QosConfig::default());
     assert!(!callers[0].view.is_limited(Direction::Read, Cost::read(4096)));
     for _ in 0..8 {
-        assert!(callers[0].lane.take(&mut callers[0].view, SECOND).is_some(), "nothing is limited");
+        assert!(callers[0].backlog.take(&mut callers[0].view, SECOND).is_some(), "nothing is limited");
     }
     shaper.update(&iops(10));
-    callers[0].lane.push((), Cost::read(4096));
+    callers[0].backlog.push((), Cost::read(4096));
     run(&mut callers, SECOND, 11 * SECOND, 0);
     assert_near(callers[0].count(SECOND, 11 * SECOND), 100.0, 0.02, "the lower limit holds at once");
 }
@@ -279,7 +279,7 @@ fn nobody_sleeps_through_a_change() {
     let late = ShaperView::new(Arc::clone(&shaper));
     shaper.update(&QosConfig { bytes: Some(1 << 30), ..QosConfig::default() });
     late.enter(SECOND, Direction::Write, Cost::written(1 << 20));
-    assert!(caller.lane.take(&mut caller.view, wake_ns).is_some());
+    assert!(caller.backlog.take(&mut caller.view, wake_ns).is_some());
 }
 
 #[test]
@@ -304,15 +304,19 @@ fn what_is_cancelled_is_given_back() {
         (caller, wake_ns)
     };
     let (mut closed, wake_ns) = enter(SECOND);
-    assert_eq!(closed.lane.len(), 3);
-    assert_eq!(closed.lane.close(&mut closed.view).count(), 3);
-    assert!(closed.lane.is_empty() && closed.lane.wake_ns(SECOND).is_none());
+    assert_eq!(closed.backlog.len(), 3);
+    assert_eq!(closed.backlog.close(&mut closed.view).count(), 3);
+    assert!(closed.backlog.is_empty() && closed.backlog.wake_ns(SECOND).is_none());
     let (mut aborted, same_ns) = enter(SECOND);
     assert_eq!(wake_ns, same_ns, "the place is free again");
-    assert!(aborted.lane.remove(&mut aborted.view, |()| true).is_some());
+    assert!(aborted.backlog.remove(&mut aborted.view, |()| true).is_some());
     assert_eq!(aborted.step(SECOND), wake_ns, "the next one takes the first one's place");
     shaper.update(&iops(20));
-    assert_eq!(aborted.lane.close(&mut aborted.view).count(), 2, "nothing to give back in the new schedule");
+    assert_eq!(
+        aborted.backlog.close(&mut aborted.view).count(),
+        2,
+        "nothing to give back in the new schedule"
+    );
     assert_eq!(enter(SECOND).0.starts_ns.len(), 1);
 }
 
