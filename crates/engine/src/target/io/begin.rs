@@ -15,7 +15,7 @@ use super::slots::Arriving;
 use super::work::Work;
 use crate::backend::Backend;
 use crate::target::queue::{Disconnect, Payload};
-use crate::target::served::{NamespaceView, special};
+use crate::target::served::{NamespaceView, flags};
 use crate::target::telemetry::Peculiarity;
 
 impl Commands {
@@ -60,7 +60,7 @@ impl Commands {
         }
         // Memory answers at once, and needs neither slot nor buffer unless a digest has to hold still.
         let is_immediate = !self.of.has_data_digest
-            && namespace.special() & special::SLOW == 0
+            && namespace.flags() & flags::SLOW == 0
             && checked.fused == Fused::No
             && !matches!(*namespace.backend, Backend::Device(_))
             // An identifier that a command in a slot has is refused where slots are taken. Without such a command, as on a
@@ -132,7 +132,7 @@ impl Commands {
             Err(status) => return Ok(self.refuse_one_of_a_pair(entry, status, ctx)),
         };
         let former = self.replaced_first(checked.fused, ctx);
-        let shaped = view.get(nsid).is_some_and(|namespace| namespace.special() & special::SHAPED != 0);
+        let shaped = view.get(nsid).is_some_and(|namespace| namespace.flags() & flags::SHAPED != 0);
         let (opcode, work, length, now) = (entry.opcode, checked.work, checked.length, ctx.now);
         let taken = self.slots.take(Arriving { command_id, opcode, nsid, view, work, length, now });
         let Some(index) = taken else {

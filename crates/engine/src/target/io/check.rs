@@ -13,7 +13,7 @@ use crate::limits::{
     WRITE_ZEROES_LENGTH_MAX,
 };
 use crate::target::reservation::{Access, HostId};
-use crate::target::served::{Attachment, ByteRange, Namespace, special};
+use crate::target::served::{Attachment, ByteRange, Namespace, flags};
 
 /// A command that has passed all checks.
 pub(super) struct Checked<'a> {
@@ -38,9 +38,9 @@ pub(super) fn check<'a>(
     if let Some(status) = attachment.access.refusal() {
         return Err(status);
     }
-    let special = namespace.special();
-    if special & (special::PROTECTED | special::RESERVED | special::FAILED) != 0 {
-        check_special(entry, &command, namespace, host_id)?;
+    let flags = namespace.flags();
+    if flags & (flags::PROTECTED | flags::RESERVED | flags::FAILED) != 0 {
+        check_flagged(entry, &command, namespace, host_id)?;
     }
     let (work, length) = work_of(&command, namespace)?;
     if length > BUFFER_LENGTH_MAX as u64 {
@@ -52,7 +52,7 @@ pub(super) fn check<'a>(
 
 /// Checks a command against write protection, the reservation, and whether the storage has failed.
 #[cold]
-fn check_special(
+fn check_flagged(
     entry: &SubmissionEntry,
     command: &IoCommand,
     namespace: &Namespace,

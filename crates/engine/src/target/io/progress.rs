@@ -12,7 +12,7 @@ use super::request::{Next, Pair, Request, State};
 use super::work::Work;
 use crate::backend::Backend;
 use crate::ring::Buffer;
-use crate::target::served::{Namespace, special};
+use crate::target::served::{Namespace, flags};
 
 impl Commands {
     /// What steps of commands go by in this turn.
@@ -103,7 +103,7 @@ impl Commands {
         let Some(namespace) = view.get(self.slots.at(index).nsid) else {
             return self.finish(index, Status::INVALID_NAMESPACE.do_not_retry(), data, ctx);
         };
-        if namespace.special() & special::SLOW != 0 {
+        if namespace.flags() & flags::SLOW != 0 {
             match self.pass_gates(index, data.as_deref().unwrap_or_default(), namespace) {
                 Ok(()) => {}
                 Err(None) => {

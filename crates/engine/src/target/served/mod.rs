@@ -10,7 +10,7 @@ mod subsystem;
 mod uncorrectable;
 
 pub(crate) use host::Host;
-pub(crate) use namespace::{ByteRange, Namespace, special};
+pub(crate) use namespace::{ByteRange, Namespace, flags};
 pub(crate) use namespace_table::{Attachment, NamespaceTable, NamespaceView};
 pub(crate) use quiesce_time::ToldTime;
 pub(crate) use subsystem::{Opened, Subsystem};

@@ -27,8 +27,8 @@ pub(crate) struct Namespace {
     pub(crate) uuid: [u8; 16],
     block_shift: u32,
     blocks: AtomicU64,
-    /// What makes it anything but ordinary: the data path asks this first.
-    special: AtomicU8,
+    /// What is not ordinary about it: the data path asks this first.
+    flags: AtomicU8,
     protection: AtomicU8,
     pub(crate) shaper: Arc<Shaper>,
     pub(crate) lateness: Lateness,
@@ -40,8 +40,8 @@ pub(crate) struct Namespace {
     reservation_view: RwLock<Option<Arc<ReservationView>>>,
 }
 
-/// What can make a namespace special.
-pub(crate) mod special {
+/// What can be out of the ordinary about a namespace, as bits.
+pub(crate) mod flags {
     /// It may not be written.
     pub(crate) const PROTECTED: u8 = 1 << 0;
     /// It is reserved.
@@ -85,7 +85,7 @@ impl Namespace {
             uuid: uuid.into_bytes(),
             block_shift,
             blocks,
-            special: AtomicU8::new(0),
+            flags: AtomicU8::new(0),
             protection: AtomicU8::new(0),
             shaper: Arc::new(Shaper::new(&config.qos)),
             lateness: Lateness::default(),
@@ -123,39 +123,39 @@ impl Namespace {
     pub(crate) fn configure(&self, config: &NamespaceConfig) {
         self.protection.store(config.write_protection as u8, Ordering::Relaxed);
         let is_protected = !config.write_protection.is_none() || self.backend.is_read_only();
-        self.set_special(special::PROTECTED, is_protected);
+        self.set_flag(flags::PROTECTED, is_protected);
         if self.shaper.config() != config.qos {
             self.shaper.update(&config.qos);
         }
-        self.set_special(special::SHAPED, !config.qos.is_unlimited());
-        self.set_special(special::FAILED, self.backend.failure().is_some());
+        self.set_flag(flags::SHAPED, !config.qos.is_unlimited());
+        self.set_flag(flags::FAILED, self.backend.failure().is_some());
         if let Backend::Device(device) = &*self.backend {
             device.set_write_delay_ms(config.write_delay_ms);
         }
     }
 
-    /// What makes it anything but ordinary now.
-    pub(crate) fn special(&self) -> u8 {
+    /// What is not ordinary about it now.
+    pub(crate) fn flags(&self) -> u8 {
         // Acquire: who finds a claim gone comes after what its pair did.
-        self.special.load(Ordering::Acquire)
+        self.flags.load(Ordering::Acquire)
     }
 
-    fn set_special(&self, bit: u8, set: bool) {
+    fn set_flag(&self, bit: u8, set: bool) {
         if set {
-            self.special.fetch_or(bit, Ordering::SeqCst);
+            self.flags.fetch_or(bit, Ordering::SeqCst);
         } else {
-            self.special.fetch_and(!bit, Ordering::SeqCst);
+            self.flags.fetch_and(!bit, Ordering::SeqCst);
         }
     }
 
     /// Whether it cannot be written to: because it was protected, or because of what is behind it.
     pub(crate) fn is_write_protected(&self) -> bool {
-        self.special() & special::PROTECTED != 0
+        self.flags() & flags::PROTECTED != 0
     }
 
     /// Whether a sync has failed, so that it is not written until it is opened anew.
     pub(crate) fn has_failed(&self) -> bool {
-        self.special() & special::FAILED != 0
+        self.flags() & flags::FAILED != 0
     }
 
     /// Whether all syncs with lower numbers than this have ended; if not, their ends wake somebody.
@@ -169,8 +169,8 @@ impl Namespace {
     /// Refuses writes from now on if its storage has failed to synchronize; whether it does so since this very moment.
     pub(crate) fn note_failure(&self) -> bool {
         let Some(failure) = self.backend.failure() else { return false };
-        let before = self.special.fetch_or(special::FAILED, Ordering::SeqCst);
-        let is_new = before & special::FAILED == 0;
+        let before = self.flags.fetch_or(flags::FAILED, Ordering::SeqCst);
+        let is_new = before & flags::FAILED == 0;
         if is_new {
             tracing::error!(
                 "namespace {nsid} of {nqn}: {failure} on {place}; writes since the last successful Flush may be lost. It \
@@ -197,7 +197,7 @@ impl Namespace {
             return false;
         }
         claims.push((ticket, range));
-        self.set_special(special::CLAIMED, true);
+        self.set_flag(flags::CLAIMED, true);
         true
     }
 
@@ -205,19 +205,19 @@ impl Namespace {
     pub(crate) fn claim_beside_others(&self, ticket: u64, range: ByteRange) {
         let mut claims = sync::lock(&self.claims);
         claims.push((ticket, range));
-        self.set_special(special::CLAIMED, true);
+        self.set_flag(flags::CLAIMED, true);
     }
 
     /// Gives the claim under `ticket` back.
     pub(crate) fn release(&self, ticket: u64) {
         let mut claims = sync::lock(&self.claims);
         claims.retain(|(of, _)| *of != ticket);
-        self.set_special(special::CLAIMED, !claims.is_empty());
+        self.set_flag(flags::CLAIMED, !claims.is_empty());
     }
 
     /// Whether a fused pair, or a write of a closed connection, has a part of `range` for itself.
     pub(crate) fn is_claimed(&self, range: &ByteRange) -> bool {
-        self.special() & special::CLAIMED != 0
+        self.flags() & flags::CLAIMED != 0
             && sync::lock(&self.claims).iter().any(|(_, claimed)| claimed.overlaps(range))
     }
 
@@ -225,13 +225,13 @@ impl Namespace {
     pub(crate) fn mark_uncorrectable(&self, range: ByteRange) -> Result<(), Status> {
         let (start, blocks) = self.blocks_of(range);
         self.uncorrectable.mark(start, blocks).map_err(|_| Status::CAPACITY_EXCEEDED)?;
-        self.set_special(special::UNCORRECTABLE, true);
+        self.set_flag(flags::UNCORRECTABLE, true);
         Ok(())
     }
 
     /// Whether the marks of blocks that are to be written could be cleared.
     pub(crate) fn check_clear_uncorrectable(&self, range: ByteRange) -> Result<(), Status> {
-        if self.special() & special::UNCORRECTABLE == 0 {
+        if self.flags() & flags::UNCORRECTABLE == 0 {
             return Ok(());
         }
         let (start, blocks) = self.blocks_of(range);
@@ -240,7 +240,7 @@ impl Namespace {
 
     /// Clears the marks of blocks that are written, and cannot fail to be.
     pub(crate) fn clear_uncorrectable(&self, range: ByteRange) -> Result<(), Status> {
-        if self.special() & special::UNCORRECTABLE == 0 {
+        if self.flags() & flags::UNCORRECTABLE == 0 {
             return Ok(());
         }
         let (start, blocks) = self.blocks_of(range);
@@ -250,7 +250,7 @@ impl Namespace {
     /// Whether one of these blocks cannot be read.
     pub(crate) fn is_uncorrectable(&self, range: ByteRange) -> bool {
         let (start, blocks) = self.blocks_of(range);
-        self.special() & special::UNCORRECTABLE != 0 && self.uncorrectable.touches(start, blocks)
+        self.flags() & flags::UNCORRECTABLE != 0 && self.uncorrectable.touches(start, blocks)
     }
 
     const fn blocks_of(&self, range: ByteRange) -> (u64, u64) {
@@ -261,7 +261,7 @@ impl Namespace {
     pub(crate) fn publish_reservation(&self, view: Option<ReservationView>) {
         let is_reserved = view.is_some();
         *self.reservation_view.write().unwrap_or_else(PoisonError::into_inner) = view.map(Arc::new);
-        self.set_special(special::RESERVED, is_reserved);
+        self.set_flag(flags::RESERVED, is_reserved);
     }
 
     /// Whether its reservation, if there is one, forbids a host this access.
@@ -290,7 +290,7 @@ impl Namespace {
         self.publish_reservation(reservations.view());
         *lock(&self.reservations) = reservations;
         self.uncorrectable.copy(&former.uncorrectable);
-        self.set_special(special::UNCORRECTABLE, !self.uncorrectable.is_empty());
+        self.set_flag(flags::UNCORRECTABLE, !self.uncorrectable.is_empty());
     }
 
     /// Cuts off what writes that were under way when it became smaller have put behind its end.
