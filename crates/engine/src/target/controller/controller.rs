@@ -43,8 +43,8 @@ pub(crate) struct Controller {
     table: RwLock<Arc<NamespaceTable>>,
     ready: AtomicBool,
     ended: AtomicBool,
-    /// When a command of any queue was last seen, in the ring's nanoseconds.
-    heard: AtomicU64,
+    /// When something was received on any queue last, in the ring's nanoseconds.
+    last_received: AtomicU64,
     keep_alive_ms: AtomicU64,
     pub(crate) meters: QueueMeters,
     pub(crate) quiesce: ToldTime,
@@ -111,7 +111,7 @@ impl Controller {
             table,
             ready: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            heard: AtomicU64::new(now.0),
+            last_received: AtomicU64::new(now.0),
             keep_alive_ms: AtomicU64::new(u64::from(keep_alive_ms)),
             meters: QueueMeters::default(),
             quiesce: ToldTime::default(),
@@ -151,14 +151,14 @@ impl Controller {
         is_first
     }
 
-    /// When the host was heard of last.
-    pub(crate) fn heard(&self) -> Moment {
-        Moment(self.heard.load(Ordering::Relaxed))
+    /// When something was received from the host last.
+    pub(crate) fn last_received(&self) -> Moment {
+        Moment(self.last_received.load(Ordering::Relaxed))
     }
 
     /// Records that something was received from the host at `moment`. Another reactor may have received something later.
-    pub(crate) fn hear(&self, moment: Moment) {
-        self.heard.fetch_max(moment.0, Ordering::Relaxed);
+    pub(crate) fn note_received(&self, moment: Moment) {
+        self.last_received.fetch_max(moment.0, Ordering::Relaxed);
     }
 
     /// The keep alive time-out in milliseconds, 0 for none.
@@ -178,8 +178,8 @@ impl Controller {
             0 if self.subsystem.is_discovery => DISCOVERY_IDLE_MS_MAX,
             keep_alive_ms => u64::from(keep_alive_ms),
         });
-        let heard = self.heard();
-        !timeout.is_zero() && now.since(heard) > timeout + KEEP_ALIVE_GRACE
+        let last_received = self.last_received();
+        !timeout.is_zero() && now.since(last_received) > timeout + KEEP_ALIVE_GRACE
     }
 
     /// What admin commands change.
@@ -444,7 +444,7 @@ mod tests {
         assert!(!silent.is_silent(after(DISCOVERY_IDLE_MS_MAX)));
         assert!(silent.is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
         assert_eq!(silent.keep_alive_ms(), 0, "what the host has set is what it is told");
-        silent.hear(after(DISCOVERY_IDLE_MS_MAX));
+        silent.note_received(after(DISCOVERY_IDLE_MS_MAX));
         assert!(!silent.is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
         assert!(!controller(discovery(), 300_000).is_silent(after(DISCOVERY_IDLE_MS_MAX + 2000)));
         let config =

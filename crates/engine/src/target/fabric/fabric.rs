@@ -99,7 +99,7 @@ impl Controllers {
             return None;
         }
         let weight = |controller: &&Arc<Controller>| {
-            (Reverse(by_network[&controller.guest.network]), controller.heard(), controller.id)
+            (Reverse(by_network[&controller.guest.network]), controller.last_received(), controller.id)
         };
         discovery().min_by_key(weight).cloned()
     }

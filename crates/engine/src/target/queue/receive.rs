@@ -39,7 +39,7 @@ impl<H> Queue<H> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
             Err(_) => return Err(Disconnect::Gone),
         };
-        self.heard = true;
+        self.received_since_look = true;
         let is_short = received < direct + room;
         let direct = direct.min(received);
         self.take_direct(direct);

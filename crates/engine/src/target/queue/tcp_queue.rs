@@ -44,7 +44,7 @@ pub(crate) struct Queue<H> {
     /// The host sends no more: what is there is read to its end.
     pub(super) ended: bool,
     /// Something came since the last look.
-    pub(super) heard: bool,
+    pub(super) received_since_look: bool,
     /// It has said its last words: a termination request, or the end of the stream.
     terminated: bool,
     /// When it is closed whatever it does: handshakes and last words have their time.
@@ -71,7 +71,7 @@ impl<H> Queue<H> {
             is_cut: false,
             patience: Patience::default(),
             ended: false,
-            heard: false,
+            received_since_look: false,
             terminated: false,
             deadline: Some(deadline),
             flow_control: true,
@@ -126,8 +126,8 @@ impl<H> Queue<H> {
     }
 
     /// Whether something came since this was asked last.
-    pub(crate) const fn take_heard(&mut self) -> bool {
-        std::mem::replace(&mut self.heard, false)
+    pub(crate) const fn take_received_since_look(&mut self) -> bool {
+        std::mem::replace(&mut self.received_since_look, false)
     }
 
     /// Whether it is to be closed now, whatever it does.

@@ -493,6 +493,6 @@ impl Connection {
         if let Role::Io(commands) = &mut self.role {
             commands.trim_throttles();
         }
-        self.queue.take_heard()
+        self.queue.take_received_since_look()
     }
 }

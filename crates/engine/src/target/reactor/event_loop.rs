@@ -60,7 +60,7 @@ pub(crate) struct EventLoop {
     work_share: u64,
     next_sweep: Moment,
     watch: StorageWatch,
-    /// When the last round began, and no later was anything heard that the next sweep reports.
+    /// When the last round began, and no later was anything received that the next sweep reports.
     last_round: Moment,
     shutdown: Option<Moment>,
 }
@@ -439,11 +439,11 @@ impl EventLoop {
             } else if connection.has_drained() {
                 drained.push(connection.address.connection);
             }
-            let heard = connection.sweep();
-            quiet &= !heard;
+            let has_received = connection.sweep();
+            quiet &= !has_received;
             let Some(controller) = connection.controller() else { continue };
-            if heard {
-                controller.hear(self.last_round);
+            if has_received {
+                controller.note_received(self.last_round);
             }
         }
         for token in ended {
