@@ -222,7 +222,7 @@ impl<H> Queue<H> {
 
     /// Says that it ends, after all that was under way. A socket that is closed while its host still sends breaks the
     /// connection, and answers on their way are lost with it: the host gets some time to end it, too.
-    pub(crate) fn take_leave(&mut self, now: Moment) {
+    pub(crate) fn disconnect(&mut self, now: Moment) {
         self.socket.shut_down_sending();
         self.linger(now);
     }

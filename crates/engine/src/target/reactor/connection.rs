@@ -159,7 +159,7 @@ impl Connection {
     pub(super) fn leave(&mut self, now: Moment) {
         self.is_draining = false;
         self.role = Role::Left;
-        self.queue.take_leave(now);
+        self.queue.disconnect(now);
     }
 
     /// Its turn: there may be something to receive.
