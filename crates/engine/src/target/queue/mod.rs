@@ -2,16 +2,14 @@
 //! owners who know what commands mean.
 
 mod disconnect;
-mod incoming;
 mod patience;
 mod receive;
-mod remainder;
 mod reply;
 mod send;
 mod tcp_queue;
 
 pub(crate) use disconnect::Disconnect;
-pub(crate) use incoming::{Incoming, Received};
 pub(crate) use patience::Patience;
+pub(crate) use receive::{Incoming, Received};
 pub(crate) use reply::{MemoryHolder, Next, Payload, Reply};
 pub(crate) use tcp_queue::Queue;

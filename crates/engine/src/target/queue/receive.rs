@@ -3,16 +3,32 @@
 
 use std::io;
 
+use nvme::SubmissionEntry;
 use nvme::tcp::{DataPdu, DecodeError, Event, FatalError, negotiate};
 use zerocopy::IntoBytes;
 
 use super::disconnect::Disconnect;
-use super::incoming::{Incoming, Received, Receiving, Requested};
-use super::tcp_queue::Queue;
+use super::tcp_queue::{Queue, Receiving, Requested};
 use crate::limits::{DATA_TO_CONTROLLER_MAX, RECEIVE_BUDGET};
 use crate::observation::Observation;
-use crate::ring::{SpanMut, observe};
+use crate::ring::{Buffer, SpanMut, observe};
 use crate::target::telemetry::{Peculiarity, Seen};
+
+/// What has come.
+pub(crate) enum Incoming {
+    /// A command, with this number of bytes in its capsule.
+    Command { entry: SubmissionEntry, data_length: usize },
+    /// All the data of the command in a slot; whether it is as it was sent.
+    Data { slot: u16, buffer: Buffer, is_intact: bool },
+}
+
+/// What one receive call has brought.
+pub(crate) enum Received {
+    /// This number of bytes at the beginning of the space, and whether there may be more.
+    Bytes { length: usize, may_be_more: bool },
+    /// Nothing.
+    Nothing,
+}
 
 impl<H> Queue<H> {
     /// One receive call: the rest of a large payload goes where it will be used, what follows into `scratch`.

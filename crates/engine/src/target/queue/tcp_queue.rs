@@ -10,9 +10,7 @@ use nvme::tcp::{
 };
 use nvme::{CompletionEntry, Status};
 
-use super::incoming::{Receiving, Requested};
 use super::patience::Patience;
-use super::remainder::Remainder;
 use super::reply::{Next, Payload, Reply};
 use crate::limits::{BUFFER_LENGTH_MAX, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, SEND_BYTES_MAX};
 use crate::ring::{Buffer, Moment, Socket};
@@ -22,6 +20,41 @@ pub(super) static ZEROES: [u8; BUFFER_LENGTH_MAX] = [0; BUFFER_LENGTH_MAX];
 
 /// PDUs that the send list of a new queue has room for before it grows.
 const PDUS_AT_FIRST: usize = 4;
+
+/// Where the data of the PDU that is coming in goes.
+#[derive(Debug)]
+pub(super) enum Receiving {
+    /// Nowhere.
+    Discard,
+    /// Into the buffer of the transfer with this number, from this byte on.
+    Transfer { slot: u16, at: usize },
+    /// Into a buffer as far as there is room, after `skip` bytes that go nowhere.
+    Capsule { slot: u16, buffer: Buffer, skip: usize, at: usize },
+}
+
+/// Data that was asked for.
+#[derive(Debug)]
+pub(super) struct Requested {
+    pub(super) command_id: u16,
+    pub(super) buffer: Buffer,
+    pub(super) transfer: Transfer,
+    /// Whether all that has come was as it was sent.
+    pub(super) is_intact: bool,
+}
+
+/// The rest of a page of memory whose beginning has left: it stays as it was then, while the page may be written.
+#[derive(Debug)]
+pub(super) struct Remainder {
+    pub(super) page: Buffer,
+    /// Where in the page the rest begins.
+    pub(super) at: usize,
+}
+
+impl Remainder {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.page[self.at..]
+    }
+}
 
 /// A queue that sends, among others, memory that an `H` holds.
 #[derive(Debug)]
