@@ -33,6 +33,7 @@ pub use durability::{Durability, Sync, SyncEnd, SyncFailure, SyncKind};
 pub use file::{File, ZeroMethod};
 pub use identity::{BackendIdentity, IdentityText};
 pub use memory::{Memory, Writer};
+pub(crate) use page_locks::Patience;
 #[cfg(not(feature = "simulation"))]
 pub use rbd::Rbd;
 #[cfg(feature = "simulation")]

@@ -5,7 +5,10 @@
 //! send call, never from one turn of a reactor to the next: those who come again find it free, however slow a host is.
 
 use std::ops::Range;
+use std::time::Duration;
 
+use crate::limits::WRITERS_FIRST_US;
+use crate::ring::Moment;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Eight pages' locks.
@@ -123,6 +126,23 @@ impl<'a> PageLocks<'a> {
             next += to - from;
             Some((word, from..to))
         })
+    }
+}
+
+/// How long somebody has let others go first who use the same page: since when some pages have been in others' hands. It waits
+/// for nothing: whoever has it asks for another turn, and tries again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience(Option<Moment>);
+
+impl Patience {
+    /// Whether others have gone first for long enough.
+    pub(crate) fn is_over(&self, now: Moment) -> bool {
+        self.0.is_some_and(|since| now.since(since) >= Duration::from_micros(WRITERS_FIRST_US))
+    }
+
+    /// A turn has ended, after which pages are still in others' hands or not.
+    pub(crate) fn settle(&mut self, is_waiting: bool, now: Moment) {
+        self.0 = if is_waiting { self.0.or(Some(now)) } else { None };
     }
 }
 

@@ -15,11 +15,12 @@ use super::request::{Pair, Reply, Request, State};
 use super::slots::Slots;
 use super::throttle::Throttle;
 use super::work::Work;
+use crate::backend::Patience;
 use crate::limits::{WORK_BYTES_PER_TURN, WORK_PIECE};
 use crate::ring::{Buffer, BufferPool, Moment};
 use crate::target::controller::Controller;
 use crate::target::messaging::{Address, Asker, Owner};
-use crate::target::queue::{Patience, Payload};
+use crate::target::queue::Payload;
 use crate::target::served::{NamespaceTable, NamespaceView};
 use crate::target::telemetry::{QueueMeter, ReactorCounters};
 

@@ -2,14 +2,12 @@
 //! owners who know what commands mean.
 
 mod disconnect;
-mod patience;
 mod receive;
 mod reply;
 mod send;
 mod tcp_queue;
 
 pub(crate) use disconnect::Disconnect;
-pub(crate) use patience::Patience;
 pub(crate) use receive::{Incoming, Received};
 pub(crate) use reply::{MemoryHolder, Next, Payload, Reply};
 pub(crate) use tcp_queue::Queue;

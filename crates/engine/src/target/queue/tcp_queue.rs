@@ -10,8 +10,8 @@ use nvme::tcp::{
 };
 use nvme::{CompletionEntry, Status};
 
-use super::patience::Patience;
 use super::reply::{Next, Payload, Reply};
+use crate::backend::Patience;
 use crate::limits::{BUFFER_LENGTH_MAX, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, SEND_BYTES_MAX};
 use crate::ring::{Buffer, Moment, Socket};
 
