@@ -3,11 +3,9 @@
 
 mod disconnect;
 mod receive;
-mod reply;
 mod send;
 mod tcp_queue;
 
 pub(crate) use disconnect::Disconnect;
 pub(crate) use receive::{Incoming, Received};
-pub(crate) use reply::{MemoryHolder, Next, Payload, Reply};
-pub(crate) use tcp_queue::Queue;
+pub(crate) use tcp_queue::{MemoryHolder, Next, Payload, Queue, Reply};

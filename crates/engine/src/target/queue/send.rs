@@ -5,8 +5,7 @@ use std::io;
 
 use nvme::tcp::Part;
 
-use super::reply::{MemoryHolder, Payload};
-use super::tcp_queue::{Queue, Remainder, ZEROES};
+use super::tcp_queue::{MemoryHolder, Payload, Queue, Remainder, ZEROES};
 use crate::backend::Memory;
 use crate::limits::{BUFFER_LENGTH_MIN, SEND_PARTS_MAX};
 use crate::ring::{BufferPool, Moment, Ring, Span};

@@ -1,5 +1,6 @@
 //! One TCP stream, which is one queue: its socket, what comes in and what goes out, and how far the host may go. It knows no
-//! namespace and no command's meaning: whoever owns it takes what has come, and hands back what each command wants next.
+//! namespace and no command's meaning: whoever owns it takes what has come, and hands back as a value what each command has come
+//! to: its answer, or what is to be done for it first. That is the only way in which a command is answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,7 @@ use nvme::tcp::{
 };
 use nvme::{CompletionEntry, Status};
 
-use super::reply::{Next, Payload, Reply};
-use crate::backend::Patience;
+use crate::backend::{Memory, Patience};
 use crate::limits::{BUFFER_LENGTH_MAX, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, SEND_BYTES_MAX};
 use crate::ring::{Buffer, Moment, Socket};
 
@@ -20,6 +20,84 @@ pub(super) static ZEROES: [u8; BUFFER_LENGTH_MAX] = [0; BUFFER_LENGTH_MAX];
 
 /// PDUs that the send list of a new queue has room for before it grows.
 const PDUS_AT_FIRST: usize = 4;
+
+/// What keeps memory in its place that is sent from there.
+pub(crate) trait MemoryHolder {
+    /// The memory.
+    fn memory(&self) -> &Memory;
+}
+
+/// Bytes for the host.
+#[derive(Debug)]
+pub(crate) enum Payload<H> {
+    /// In a buffer, from its beginning.
+    Buffer(Buffer),
+    /// In memory that others use too, from this byte on.
+    Memory { holder: H, offset: u64 },
+    /// Nowhere: they are zeroes.
+    Zeroes,
+}
+
+/// The answer to one command. Whoever has it has to hand it on until a queue has taken it.
+#[derive(Debug)]
+#[must_use = "a command is answered by handing its reply to the queue"]
+pub(crate) struct Reply<H> {
+    command_id: u16,
+    status: Status,
+    result: u64,
+    data: Option<(Payload<H>, u32)>,
+}
+
+impl<H> Reply<H> {
+    /// An answer without data.
+    pub(crate) const fn new(command_id: u16, status: Status, result: u64) -> Self {
+        Self { command_id, status, result, data: None }
+    }
+
+    /// Success, with `length` bytes for the host.
+    pub(crate) const fn with_data(command_id: u16, payload: Payload<H>, length: u32) -> Self {
+        Self { command_id, status: Status::SUCCESS, result: 0, data: Some((payload, length)) }
+    }
+
+    /// The status.
+    #[cfg(test)]
+    pub(crate) const fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The command's identifier.
+    #[cfg(test)]
+    pub(crate) const fn command_id(&self) -> u16 {
+        self.command_id
+    }
+
+    /// The data, if there is some.
+    #[cfg(test)]
+    pub(crate) fn data(&self) -> Option<(&Payload<H>, u32)> {
+        self.data.as_ref().map(|(payload, length)| (payload, *length))
+    }
+
+    /// The completion, at this head of the submission queue.
+    fn completion(&self, head: u16) -> CompletionEntry {
+        CompletionEntry::new(self.command_id, self.status, self.result, head)
+    }
+}
+
+/// What a command wants next of its queue.
+#[derive(Debug)]
+#[must_use = "the queue has to do it"]
+pub(crate) enum Next<H> {
+    /// It is answered.
+    Reply(Reply<H>),
+    /// Its data is to be asked for (R2T) and comes into this buffer, under the number of its slot.
+    Request { slot: u16, command_id: u16, buffer: Buffer },
+    /// Its data is in its capsule, behind `skip` bytes that are not for it, and comes into this buffer.
+    Capsule { slot: u16, skip: usize, buffer: Buffer },
+    /// Another command is answered first, which is one of a fused pair with this one, or was before this one came.
+    After(Reply<H>, Box<Next<H>>),
+    /// Nothing: it waits, or has been answered already.
+    Nothing,
+}
 
 /// Where the data of the PDU that is coming in goes.
 #[derive(Debug)]
