@@ -2,13 +2,11 @@
 //! It does not know the namespace: ranges are checked against its size by whoever has one.
 
 mod copy;
-mod fused;
 mod reservation;
 
 pub use copy::{
     COPY_RANGES_MAX, CopyFormat, CopyRange, CopyRangeFormat1, CopyRanges, copy_ranges, encode_copy_ranges,
 };
-pub use fused::Fused;
 
 use alloc::vec::Vec;
 
@@ -30,6 +28,20 @@ const INVALID_FIELD: Status = Status::INVALID_FIELD.do_not_retry();
 
 /// The most ranges one Dataset Management command carries (NR is 0's based and 8 bits wide).
 pub const DATASET_RANGES_MAX: usize = 256;
+
+/// Where a command stands in a fused operation: two commands that are done as one (FUSE, Base 3.4.2). That the two follow one
+/// another, and name the same blocks, is checked by whoever has the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Fused {
+    /// It is a command of its own (00b).
+    #[default]
+    No = 0,
+    /// It is the first of two commands (01b).
+    First = 1,
+    /// It is the second of two commands (10b).
+    Second = 2,
+}
 
 /// An I/O command, with block numbers and counts as the host gave them. Counts are 1's based here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +165,27 @@ impl IoCommand {
         Self::decode_alone(entry)
     }
 
+    /// Decodes the command of `entry` and where it stands in a fused operation: a Compare may be the first
+    /// command of one, and a Write the second.
+    ///
+    /// # Errors
+    /// As [`IoCommand::decode`], but for those two; every other fused command is an invalid field.
+    pub fn decode_fused(entry: &SubmissionEntry) -> Result<(IoCommand, Fused), Status> {
+        let fused = match entry.fused() {
+            0 => Fused::No,
+            1 => Fused::First,
+            2 => Fused::Second,
+            _ => return Err(INVALID_FIELD),
+        };
+        let command = Self::decode_alone(entry)?;
+        match (fused, &command) {
+            (Fused::No, _)
+            | (Fused::First, IoCommand::Compare { .. })
+            | (Fused::Second, IoCommand::Write { .. }) => Ok((command, fused)),
+            _ => Err(INVALID_FIELD),
+        }
+    }
+
     /// Decodes the command of `entry` as if it were not fused.
     fn decode_alone(entry: &SubmissionEntry) -> Result<IoCommand, Status> {
         let start = entry.cdw10_11();
@@ -231,6 +264,22 @@ impl IoCommand {
         entry.cdw10 = U32::new(start as u32);
         entry.cdw11 = U32::new((start >> 32) as u32);
         entry.cdw12 = U32::new(cdw12);
+        entry
+    }
+
+    /// Encodes the command as [`IoCommand::encode`] does, as part of a fused operation.
+    ///
+    /// # Panics
+    /// As [`IoCommand::encode`], and when the command cannot stand there in a fused operation.
+    pub fn encode_fused(&self, nsid: u32, fused: Fused) -> SubmissionEntry {
+        let fits = match fused {
+            Fused::No => true,
+            Fused::First => matches!(self, IoCommand::Compare { .. }),
+            Fused::Second => matches!(self, IoCommand::Write { .. }),
+        };
+        assert!(fits, "only a Compare is fused with a Write");
+        let mut entry = self.encode(nsid);
+        entry.flags |= fused as u8;
         entry
     }
 
