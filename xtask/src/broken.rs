@@ -431,7 +431,7 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "ana-not-looked-at",
         about: "an inaccessible namespace answers",
-        file: "crates/engine/src/target/served/ana.rs",
+        file: "crates/engine/src/target/served/namespace_table.rs",
         find: r"            AnaState::Inaccessible => Some(Status::ANA_INACCESSIBLE),",
         replace: r"            AnaState::Inaccessible => (!{on}).then_some(Status::ANA_INACCESSIBLE),",
     },

@@ -1,42 +1,11 @@
-//! Asymmetric namespace access: the state of each group on each port, as the data path and the log page see it.
+//! Asymmetric namespace access: the state of each group on each port, and when it changed last, for the log page.
 //! Who changes a state is not its concern.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
-use nvme::Status;
-use nvme::log_page::AnaState;
-
-use crate::target::config::{GroupState, SubsystemConfig};
-
-/// The state of one group on one port. The data path reads it with one relaxed load.
-#[derive(Debug)]
-pub(crate) struct AnaCell(AtomicU8);
-
-impl AnaCell {
-    fn new(state: GroupState) -> Self {
-        Self(AtomicU8::new(AnaState::from(state) as u8))
-    }
-
-    fn set(&self, state: GroupState) {
-        self.0.store(AnaState::from(state) as u8, Ordering::Relaxed);
-    }
-
-    /// What a command is refused with, or `None` when it is taken.
-    pub(crate) fn refusal(&self) -> Option<Status> {
-        match self.state() {
-            AnaState::Optimized | AnaState::NonOptimized => None,
-            AnaState::Inaccessible => Some(Status::ANA_INACCESSIBLE),
-            AnaState::PersistentLoss => Some(Status::ANA_PERSISTENT_LOSS),
-            AnaState::Change => Some(Status::ANA_TRANSITION),
-        }
-    }
-
-    pub(crate) fn state(&self) -> AnaState {
-        AnaState::from_wire(self.0.load(Ordering::Relaxed)).unwrap_or(AnaState::Change)
-    }
-}
+use super::namespace_table::AnaCell;
+use crate::target::config::SubsystemConfig;
 
 /// All groups of a subsystem that are known by now, on all ports that hosts came by.
 #[derive(Debug, Default)]
@@ -91,9 +60,11 @@ impl AnaGroups {
 
 #[cfg(test)]
 mod tests {
+    use nvme::log_page::AnaState;
+
     use super::*;
     use crate::backend::BackendConfig;
-    use crate::target::config::{AnaGroupConfig, NamespaceConfig};
+    use crate::target::config::{AnaGroupConfig, GroupState, NamespaceConfig};
 
     #[test]
     fn a_group_that_all_namespaces_leave_stays_as_it_is_until_it_is_used_again() {

@@ -3,9 +3,41 @@
 //! A table never changes; when something does, hosts get another one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::ana::AnaCell;
+use nvme::Status;
+use nvme::log_page::AnaState;
+
 use super::namespace::Namespace;
+use crate::target::config::GroupState;
+
+/// The state of one ANA group on one port. The data path reads it with one relaxed load.
+#[derive(Debug)]
+pub(crate) struct AnaCell(AtomicU8);
+
+impl AnaCell {
+    pub(super) fn new(state: GroupState) -> Self {
+        Self(AtomicU8::new(AnaState::from(state) as u8))
+    }
+
+    pub(super) fn set(&self, state: GroupState) {
+        self.0.store(AnaState::from(state) as u8, Ordering::Relaxed);
+    }
+
+    /// What a command is refused with, or `None` when it is taken.
+    pub(crate) fn refusal(&self) -> Option<Status> {
+        match self.state() {
+            AnaState::Optimized | AnaState::NonOptimized => None,
+            AnaState::Inaccessible => Some(Status::ANA_INACCESSIBLE),
+            AnaState::PersistentLoss => Some(Status::ANA_PERSISTENT_LOSS),
+            AnaState::Change => Some(Status::ANA_TRANSITION),
+        }
+    }
+
+    pub(crate) fn state(&self) -> AnaState {
+        AnaState::from_wire(self.0.load(Ordering::Relaxed)).unwrap_or(AnaState::Change)
+    }
+}
 
 /// A namespace as one host sees it.
 #[derive(Clone, Debug)]
