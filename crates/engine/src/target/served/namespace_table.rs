@@ -26,6 +26,11 @@ impl AnaCell {
 
     /// What a command is refused with, or `None` when it is taken.
     pub(crate) fn refusal(&self) -> Option<Status> {
+        const TAKEN: [u8; 2] = [AnaState::Optimized as u8, AnaState::NonOptimized as u8];
+        // Every command asks, and nearly each is taken: that needs no state to be decoded.
+        if TAKEN.contains(&self.0.load(Ordering::Relaxed)) {
+            return None;
+        }
         match self.state() {
             AnaState::Optimized | AnaState::NonOptimized => None,
             AnaState::Inaccessible => Some(Status::ANA_INACCESSIBLE),
