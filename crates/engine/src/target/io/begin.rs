@@ -68,7 +68,8 @@ impl Commands {
             && !self.slots.has_command(entry.command_id.get());
         let mut done = 0;
         if is_immediate && let Some(reply) = self.answer_now(&mut checked, &mut done, &view, capsule, ctx) {
-            self.count_done(entry.nsid.get(), &checked.work, checked.length, 0);
+            let (nsid, operation) = (entry.nsid.get(), checked.work.operation());
+            self.of.counters.done_at_once(nsid, operation, checked.length);
             return Ok(Next::Reply(reply));
         }
         self.start(&checked, done, view, ctx)
@@ -83,27 +84,27 @@ impl Commands {
         capsule: Capsule<'_>,
         ctx: &mut Context<'_>,
     ) -> Option<Reply> {
-        let nsid = checked.entry.nsid.get();
+        let (nsid, command_id) = (checked.entry.nsid.get(), checked.entry.command_id.get());
+        let namespace = view.get(nsid)?;
+        if let Work::Read { range } = checked.work {
+            // Nothing is left to do: the reply says where the bytes are, and they leave from there.
+            let payload = match *namespace.backend {
+                Backend::Memory(_) => Payload::Memory {
+                    holder: HeldNamespace { view: view.clone(), nsid },
+                    offset: range.offset,
+                },
+                Backend::Null(_) => Payload::Zeroes,
+                Backend::Device(_) => return None,
+            };
+            return Some(Reply::with_data(command_id, payload, checked.length));
+        }
         let mut data = match (checked.length, checked.in_capsule) {
             (0, _) => Data::None,
-            (_, None) if matches!(checked.work, Work::Read { .. }) => Data::InPlace,
             (length, Some(at)) => Data::Capsule(capsule.whole?.get(at..at + length as usize)?),
             // Its data is still to be asked for.
             (_, None) => return None,
         };
-        let step = self.turn(ctx).execute(view.get(nsid)?, &mut checked.work, done, &mut data);
-        let command_id = checked.entry.command_id.get();
-        match step {
-            Step::Done(Status::SUCCESS) if matches!(data, Data::InPlace) => {
-                let payload = match (&*view.get(nsid)?.backend, checked.work) {
-                    (Backend::Memory(_), Work::Read { range }) => Payload::Memory {
-                        holder: HeldNamespace { view: view.clone(), nsid },
-                        offset: range.offset,
-                    },
-                    _ => Payload::Zeroes,
-                };
-                Some(Reply::with_data(command_id, payload, checked.length))
-            }
+        match self.turn(ctx).execute(namespace, &mut checked.work, done, &mut data) {
             Step::Done(Status::SUCCESS) => Some(Reply::new(command_id, Status::SUCCESS, 0)),
             // What fails gets a slot like any other command, and is answered from there.
             _ => None,

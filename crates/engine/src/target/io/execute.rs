@@ -16,8 +16,6 @@ use crate::target::served::{ByteRange, Namespace};
 pub(super) enum Data<'a> {
     /// There is none.
     None,
-    /// It goes to the host from where it is.
-    InPlace,
     /// The host's, in its capsule as it was received.
     Capsule(&'a [u8]),
     /// The host's, or where the host's is put together.
@@ -29,7 +27,7 @@ pub(super) enum Data<'a> {
 impl Data<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
-            Self::None | Self::InPlace => &[],
+            Self::None => &[],
             Self::Capsule(bytes) => bytes,
             Self::Buffer(buffer) | Self::Pair { compared: buffer, .. } => buffer,
         }
@@ -133,7 +131,7 @@ impl Turn<'_> {
                 }
             }
             (Work::Zero { range, .. }, _) => self.zero_in_memory(memory, range, done),
-            // A read of memory in place, a flush or a check of it has nothing to do.
+            // A flush or a check of memory has nothing to do.
             _ => Step::Done(Status::SUCCESS),
         }
     }

@@ -193,6 +193,13 @@ impl ReactorCounters {
         self.find(nsid).is_some()
     }
 
+    /// Counts a command that went well where it was decoded, so that it took no time.
+    pub(crate) fn done_at_once(&self, nsid: u32, operation: Operation, length: u32) {
+        let counters = &self.of(nsid).operations[operation as usize];
+        add(&counters.bytes, u64::from(length));
+        add(&counters.buckets[const { bucket_of(0) }], 1);
+    }
+
     /// Counts a command that went well: `length` bytes travelled with it, and it took this number of nanoseconds.
     pub(crate) fn done(&self, nsid: u32, operation: Operation, length: u32, took_ns: u64) {
         let counters = &self.of(nsid).operations[operation as usize];
