@@ -44,6 +44,12 @@ unsafe impl Send for Memory {}
 #[allow(unsafe_code)]
 unsafe impl Sync for Memory {}
 
+/// What keeps memory in its place that is sent from there.
+pub(crate) trait MemoryHolder {
+    /// The memory.
+    fn memory(&self) -> &Memory;
+}
+
 /// Pages that its owner alone may write, until it is dropped.
 #[derive(Debug)]
 pub struct Writer<'a> {

@@ -10,12 +10,12 @@ use super::check::{Checked, check};
 use super::commands::Commands;
 use super::context::{Capsule, Context};
 use super::execute::{Data, Step};
-use super::request::{HeldNamespace, Next, Reply, State};
+use super::request::{Next, Reply, State};
 use super::slots::Arriving;
 use super::work::Work;
 use crate::backend::Backend;
 use crate::target::queue::{Disconnect, Payload};
-use crate::target::served::{NamespaceView, flags};
+use crate::target::served::{HeldNamespace, NamespaceView, flags};
 use crate::target::telemetry::Peculiarity;
 
 impl Commands {
@@ -89,10 +89,10 @@ impl Commands {
         if let Work::Read { range } = checked.work {
             // Nothing is left to do: the reply says where the bytes are, and they leave from there.
             let payload = match *namespace.backend {
-                Backend::Memory(_) => Payload::Memory {
-                    holder: HeldNamespace { view: view.clone(), nsid },
-                    offset: range.offset,
-                },
+                Backend::Memory(_) => {
+                    let holder = HeldNamespace::new(view.clone(), nsid);
+                    Payload::Memory { holder, offset: range.offset }
+                }
                 Backend::Null(_) => Payload::Zeroes,
                 Backend::Device(_) => return None,
             };

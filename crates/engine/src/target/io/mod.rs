@@ -21,7 +21,7 @@ mod work;
 
 pub(crate) use commands::{Commands, QueueIdentity};
 pub(crate) use context::{Capsule, Context};
-pub(crate) use request::{HeldNamespace, Next, Reply};
+pub(crate) use request::{Next, Reply};
 pub(crate) use slots::Slots;
 pub(crate) use storage::StorageToken;
 pub(crate) use storage_watch::{QueueOwner, StorageWatch};

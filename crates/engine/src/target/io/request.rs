@@ -6,28 +6,11 @@ use std::time::Duration;
 use nvme::Status;
 
 use super::work::Work;
-use crate::backend::{Memory, Sync};
+use crate::backend::Sync;
 use crate::ring::{Buffer, Moment};
 use crate::target::messaging::Claim;
 use crate::target::queue;
-use crate::target::queue::MemoryHolder;
-use crate::target::served::{Attachment, NamespaceView};
-
-/// What keeps a memory namespace in its place while it is sent.
-#[derive(Clone, Debug)]
-pub(crate) struct HeldNamespace {
-    pub(super) view: Rc<NamespaceView>,
-    pub(super) nsid: u32,
-}
-
-impl MemoryHolder for HeldNamespace {
-    fn memory(&self) -> &Memory {
-        match self.view.get(self.nsid).map(|namespace| &*namespace.backend) {
-            Some(crate::backend::Backend::Memory(memory)) => memory,
-            _ => unreachable!("memory is sent only of a memory namespace"),
-        }
-    }
-}
+use crate::target::served::{Attachment, HeldNamespace, NamespaceView};
 
 /// An answer to an I/O command.
 pub(crate) type Reply = queue::Reply<HeldNamespace>;

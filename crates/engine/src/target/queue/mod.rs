@@ -8,4 +8,4 @@ mod tcp_queue;
 
 pub(crate) use disconnect::Disconnect;
 pub(crate) use receive::{Incoming, Received};
-pub(crate) use tcp_queue::{MemoryHolder, Next, Payload, Queue, Reply};
+pub(crate) use tcp_queue::{Next, Payload, Queue, Reply};

@@ -5,8 +5,8 @@ use std::io;
 
 use nvme::tcp::Part;
 
-use super::tcp_queue::{MemoryHolder, Payload, Queue, Remainder, ZEROES};
-use crate::backend::Memory;
+use super::tcp_queue::{Payload, Queue, Remainder, ZEROES};
+use crate::backend::{Memory, MemoryHolder};
 use crate::limits::{BUFFER_LENGTH_MIN, SEND_PARTS_MAX};
 use crate::ring::{BufferPool, Moment, Ring, Span};
 

@@ -11,7 +11,7 @@ use nvme::tcp::{
 };
 use nvme::{CompletionEntry, Status};
 
-use crate::backend::{Memory, Patience};
+use crate::backend::Patience;
 use crate::limits::{BUFFER_LENGTH_MAX, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, SEND_BYTES_MAX};
 use crate::ring::{Buffer, Moment, Socket};
 
@@ -20,12 +20,6 @@ pub(super) static ZEROES: [u8; BUFFER_LENGTH_MAX] = [0; BUFFER_LENGTH_MAX];
 
 /// PDUs that the send list of a new queue has room for before it grows.
 const PDUS_AT_FIRST: usize = 4;
-
-/// What keeps memory in its place that is sent from there.
-pub(crate) trait MemoryHolder {
-    /// The memory.
-    fn memory(&self) -> &Memory;
-}
 
 /// Bytes for the host.
 #[derive(Debug)]

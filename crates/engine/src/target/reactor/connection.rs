@@ -21,9 +21,10 @@ use crate::ring::{Buffer, BufferPool, Moment, Ring, observe};
 use crate::target::admin::{AdminContext, Intake, Taken, check_capsule};
 use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;
-use crate::target::io::{Capsule, Commands, Context, HeldNamespace, Next, Reply};
+use crate::target::io::{Capsule, Commands, Context, Next, Reply};
 use crate::target::messaging::{Address, Arrival, Owner};
 use crate::target::queue::{Disconnect, Incoming, Queue, Received};
+use crate::target::served::HeldNamespace;
 use crate::target::telemetry::Seen;
 
 /// What a connection works with: its reactor's ring and buffers, and what all share.

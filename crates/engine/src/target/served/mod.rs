@@ -11,6 +11,6 @@ mod uncorrectable;
 
 pub(crate) use host::Host;
 pub(crate) use namespace::{ByteRange, Namespace, flags};
-pub(crate) use namespace_table::{Attachment, NamespaceTable, NamespaceView};
+pub(crate) use namespace_table::{Attachment, HeldNamespace, NamespaceTable, NamespaceView};
 pub(crate) use quiesce_time::ToldTime;
 pub(crate) use subsystem::{Opened, Subsystem};

@@ -2,6 +2,7 @@
 //! way hold on to the table they began with.
 //! A table never changes; when something does, hosts get another one.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,6 +10,7 @@ use nvme::Status;
 use nvme::log_page::AnaState;
 
 use super::namespace::Namespace;
+use crate::backend::{Backend, Memory, MemoryHolder};
 use crate::target::config::GroupState;
 
 /// The state of one ANA group on one port. The data path reads it with one relaxed load.
@@ -124,5 +126,28 @@ impl std::ops::Deref for NamespaceView {
 
     fn deref(&self) -> &NamespaceTable {
         &self.0
+    }
+}
+
+/// What keeps a memory namespace in its place while it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldNamespace {
+    view: Rc<NamespaceView>,
+    nsid: u32,
+}
+
+impl HeldNamespace {
+    /// The namespace with this identifier, which has to be one of memory.
+    pub(crate) const fn new(view: Rc<NamespaceView>, nsid: u32) -> Self {
+        Self { view, nsid }
+    }
+}
+
+impl MemoryHolder for HeldNamespace {
+    fn memory(&self) -> &Memory {
+        match self.view.get(self.nsid).map(|namespace| &*namespace.backend) {
+            Some(Backend::Memory(memory)) => memory,
+            _ => unreachable!("memory is sent only of a memory namespace"),
+        }
     }
 }

@@ -155,7 +155,7 @@ impl Rig {
         }
     }
 
-    fn reply<H: crate::target::queue::MemoryHolder>(&mut self, reply: &Reply<H>) {
+    fn reply<H: crate::backend::MemoryHolder>(&mut self, reply: &Reply<H>) {
         let data = match reply.data() {
             None => Vec::new(),
             Some((Payload::Buffer(buffer), length)) => buffer[..length as usize].to_vec(),
