@@ -135,7 +135,7 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "reservation-ignored",
         about: "a reservation keeps nobody off",
-        file: "crates/engine/src/target/io/check.rs",
+        file: "crates/engine/src/target/io/work.rs",
         find: r"        Some(access) if namespace.reservation_forbids(host_id, access) =>",
         replace: r"        Some(access) if !{on} && namespace.reservation_forbids(host_id, access) =>",
     },
@@ -424,7 +424,7 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "protection-ignored",
         about: "what is write protected is written",
-        file: "crates/engine/src/target/io/check.rs",
+        file: "crates/engine/src/target/io/work.rs",
         find: r"    if command.writes() && namespace.is_write_protected() {",
         replace: r"    if command.writes() && namespace.is_write_protected() && !{on} {",
     },
@@ -479,7 +479,7 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "deallocate-too-much",
         about: "Dataset Management takes a block more than its range",
-        file: "crates/engine/src/target/io/check.rs",
+        file: "crates/engine/src/target/io/work.rs",
         find: r"    namespace.range(range.start.get(), range.blocks.get())",
         replace: r"    let more = u32::from({on} && namespace.range(range.start.get(), range.blocks.get() + 1).is_ok());
     namespace.range(range.start.get(), range.blocks.get() + more)",

@@ -6,13 +6,12 @@ use nvme::io::{Fused, asks_for_protection};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 
-use super::check::{Checked, check};
 use super::commands::Commands;
 use super::context::{Capsule, Context};
 use super::execute::{Data, Step};
 use super::request::{Next, Reply, State};
 use super::slots::Arriving;
-use super::work::Work;
+use super::work::{Checked, Work, check};
 use crate::backend::Backend;
 use crate::target::queue::{Disconnect, Payload};
 use crate::target::served::{HeldNamespace, NamespaceView, flags};

@@ -3,9 +3,8 @@
 
 use nvme::Status;
 
-use super::check::{check_copy, check_end, dataset_range};
 use super::copy::{next_piece, piece_done};
-use super::work::Work;
+use super::work::{Work, check_copy, check_end, dataset_range};
 use crate::backend::{Backend, Device, Memory, ZeroMethod};
 use crate::limits::{BUFFER_LENGTH_MAX, WORK_PIECE, ZEROED_BYTES_PER_WORK_BYTE};
 use crate::ring::{Buffer, BufferPool, StorageOp};

@@ -2,7 +2,6 @@
 
 mod abort;
 mod begin;
-mod check;
 mod commands;
 mod context;
 mod copy;

@@ -4,12 +4,11 @@
 use nvme::Status;
 use nvme::io::IoCommand;
 
-use super::check::written;
 use super::commands::Commands;
 use super::context::Context;
 use super::execute::{Data, Step, Turn};
 use super::request::{Next, Pair, Request, State};
-use super::work::Work;
+use super::work::{Work, written};
 use crate::backend::Backend;
 use crate::ring::Buffer;
 use crate::target::served::{Namespace, flags};

@@ -1,9 +1,19 @@
-//! What an I/O command comes to on its namespace: ranges of bytes, checked, and what is left to do of them.
+//! What an I/O command comes to on its namespace: ranges of bytes, checked, and what is left to do of them. What can be wrong
+//! with a command before anything of it is done is found here: with its fields, with its namespace as it is now, with its data.
+//! Every block number from outside passes here.
 
-use nvme::io::{CopyFormat, IoCommand};
+use nvme::command::DataPointer;
+use nvme::io::{CopyFormat, DatasetRange, Fused, IoCommand, copy_ranges};
+use nvme::{Status, SubmissionEntry};
+use zerocopy::FromBytes;
 
-use crate::backend::ZeroMethod;
-use crate::target::served::ByteRange;
+use crate::backend::{Backend, ZeroMethod};
+use crate::limits::{
+    BUFFER_LENGTH_MAX, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX, COPY_RANGES_MAX, VERIFY_LENGTH_MAX,
+    WRITE_ZEROES_LENGTH_MAX,
+};
+use crate::target::reservation::{Access, HostId};
+use crate::target::served::{Attachment, ByteRange, Namespace, flags};
 use crate::target::telemetry::Operation;
 
 /// What a command comes to on its namespace, or what is left of that.
@@ -84,4 +94,210 @@ impl Work {
             _ => false,
         }
     }
+}
+
+/// A command that has passed all checks.
+pub(super) struct Checked<'a> {
+    pub(super) entry: &'a SubmissionEntry,
+    pub(super) work: Work,
+    /// Bytes of data that travel.
+    pub(super) length: u32,
+    /// Where its data begins among that of its capsule, if it is there.
+    pub(super) in_capsule: Option<usize>,
+    pub(super) fused: Fused,
+}
+
+/// Decodes an I/O command and checks it against its namespace and its data.
+pub(super) fn check<'a>(
+    entry: &'a SubmissionEntry,
+    data_length: usize,
+    attachment: &Attachment,
+    host_id: &HostId,
+) -> Result<Checked<'a>, Status> {
+    let (command, fused) = IoCommand::decode_fused(entry)?;
+    let namespace = &*attachment.namespace;
+    if let Some(status) = attachment.access.refusal() {
+        return Err(status);
+    }
+    let flags = namespace.flags();
+    if flags & (flags::PROTECTED | flags::RESERVED | flags::FAILED) != 0 {
+        check_flagged(entry, &command, namespace, host_id)?;
+    }
+    let (work, length) = work_of(&command, namespace)?;
+    if length > BUFFER_LENGTH_MAX as u64 {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    let (length, in_capsule) = check_data(entry, &command, length as u32, data_length)?;
+    Ok(Checked { entry, work, length, in_capsule, fused })
+}
+
+/// Checks a command against write protection, the reservation, and whether the storage has failed.
+#[cold]
+fn check_flagged(
+    entry: &SubmissionEntry,
+    command: &IoCommand,
+    namespace: &Namespace,
+    host_id: &HostId,
+) -> Result<(), Status> {
+    if command.writes() && namespace.is_write_protected() {
+        return Err(Status::WRITE_PROTECTED.do_not_retry());
+    }
+    match Access::of_io(entry.opcode) {
+        Some(access) if namespace.reservation_forbids(host_id, access) => Err(Status::RESERVATION_CONFLICT),
+        _ if namespace.has_failed() && (command.writes() || *command == IoCommand::Flush) => {
+            Err(Status::WRITE_FAULT.do_not_retry())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a command comes to on its namespace, and how many bytes of data go with it.
+fn work_of(command: &IoCommand, namespace: &Namespace) -> Result<(Work, u64), Status> {
+    let range = |start, blocks: u32| namespace.range(start, blocks);
+    let invalid = Status::INVALID_FIELD.do_not_retry();
+    Ok(match *command {
+        IoCommand::Read { start, blocks, .. } => {
+            let range = range(start, blocks)?;
+            (Work::Read { range }, range.length)
+        }
+        IoCommand::Write { start, blocks, force_unit_access } => {
+            let range = range(start, blocks)?;
+            (Work::Write { range, durable: force_unit_access }, range.length)
+        }
+        IoCommand::Compare { start, blocks } => {
+            let range = range(start, blocks)?;
+            (Work::Compare { range }, range.length)
+        }
+        IoCommand::Verify { start, blocks } => {
+            let range = range(start, blocks)?;
+            if range.length > VERIFY_LENGTH_MAX {
+                return Err(invalid);
+            }
+            (Work::Verify { range }, 0)
+        }
+        IoCommand::WriteUncorrectable { start, blocks } => {
+            (Work::MarkUncorrectable { range: range(start, blocks)? }, 0)
+        }
+        IoCommand::Flush => (Work::Flush, 0),
+        IoCommand::WriteZeroes { start, blocks, force_unit_access, deallocate } => {
+            let range = range(start, blocks)?;
+            if range.length > WRITE_ZEROES_LENGTH_MAX {
+                return Err(invalid);
+            }
+            let method = match &*namespace.backend {
+                Backend::Device(device) => device.zero_method(deallocate),
+                _ => ZeroMethod::Write,
+            };
+            (Work::Zero { range, method, deallocate, durable: force_unit_access }, 0)
+        }
+        IoCommand::DatasetManagement { ranges, deallocate } => {
+            // A hint without "deallocate" asks for nothing, but its data has to be taken all the same.
+            let next = if deallocate { 0 } else { ranges };
+            (Work::Deallocate { next, ranges }, u64::from(ranges) * size_of::<DatasetRange>() as u64)
+        }
+        IoCommand::Copy { start, ranges, format, force_unit_access } => {
+            if ranges > COPY_RANGES_MAX {
+                return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
+            }
+            let to = range(start, 1)?.offset;
+            let work = Work::Copy { next: 0, ranges, format, durable: force_unit_access, done: 0, to };
+            (work, u64::from(ranges) * format.range_bytes() as u64)
+        }
+        IoCommand::ReservationReport { dwords, .. } => {
+            (Work::Reservation { command: *command }, u64::from(dwords) * 4)
+        }
+        IoCommand::ReservationRegister { .. } | IoCommand::ReservationAcquire { .. } => {
+            (Work::Reservation { command: *command }, 16)
+        }
+        IoCommand::ReservationRelease { .. } => (Work::Reservation { command: *command }, 8),
+    })
+}
+
+/// Checks where the data is against how much there has to be: how many bytes travel, and where they begin within the capsule
+/// if they are there. A descriptor may be of more than the command needs (SGLS): as much as it needs travels.
+fn check_data(
+    entry: &SubmissionEntry,
+    command: &IoCommand,
+    length: u32,
+    data_length: usize,
+) -> Result<(u32, Option<usize>), Status> {
+    if length == 0 {
+        return if data_length == 0 { Ok((0, None)) } else { Err(Status::INVALID_FIELD.do_not_retry()) };
+    }
+    let pointer = entry.data_pointer()?;
+    if matches!(pointer, DataPointer::InCapsule { .. }) && !command.sends_data() {
+        return Err(Status::SGL_TYPE_INVALID.do_not_retry());
+    }
+    let in_capsule = pointer.place_in_capsule(data_length)?;
+    if pointer.length() < length {
+        return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
+    }
+    Ok((length, in_capsule))
+}
+
+/// Checks that the blocks that a command writes are still there: where the namespace became smaller while it waited, its file
+/// would grow again.
+pub(super) fn check_end(work: &Work, namespace: &Namespace) -> Result<(), Status> {
+    match *work {
+        Work::Write { range, .. } | Work::Zero { range, .. } => namespace.check_end(range),
+        _ => Ok(()),
+    }
+}
+
+/// Range `number` of a Dataset Management command's data, checked.
+pub(super) fn dataset_range(data: &[u8], number: u16, namespace: &Namespace) -> Result<ByteRange, Status> {
+    let at = usize::from(number) * size_of::<DatasetRange>();
+    let range = data.get(at..).and_then(|rest| DatasetRange::read_from_prefix(rest).ok());
+    let (range, _) = range.ok_or(Status::DATA_SGL_LENGTH_INVALID.do_not_retry())?;
+    namespace.range(range.start.get(), range.blocks.get())
+}
+
+/// The ranges that a command writes, or makes unreadable; a list of them stands in its data.
+///
+/// # Errors
+/// What is wrong with the list.
+pub(super) fn written(work: &Work, data: &[u8], namespace: &Namespace) -> Result<Vec<ByteRange>, Status> {
+    match *work {
+        Work::Write { range, .. } | Work::Zero { range, .. } | Work::MarkUncorrectable { range } => {
+            Ok(vec![range])
+        }
+        Work::Copy { .. } => Ok(vec![check_copy(work, data, namespace)?]),
+        Work::Deallocate { next, ranges } => {
+            (next..ranges).map(|number| dataset_range(data, number, namespace)).collect()
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// What is left of the source ranges and the destination of a copy, checked.
+pub(super) fn check_copy(work: &Work, data: &[u8], namespace: &Namespace) -> Result<ByteRange, Status> {
+    let Work::Copy { next, ranges, format, done, to, .. } = *work else { return Err(Status::INTERNAL_ERROR) };
+    let mut sources = Vec::with_capacity(usize::from(ranges));
+    let mut length = 0;
+    for (start, blocks) in copy_ranges(format, ranges, data)?.skip(usize::from(next)) {
+        let mut source = namespace.range(start, blocks)?;
+        if sources.is_empty() {
+            // What was copied in a turn before no longer counts.
+            source.offset += done;
+            source.length = source.length.saturating_sub(done);
+        }
+        if source.length > COPY_RANGE_LENGTH_MAX {
+            return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
+        }
+        if namespace.is_uncorrectable(source) {
+            return Err(Status::UNRECOVERED_READ_ERROR);
+        }
+        length += source.length;
+        sources.push(source);
+    }
+    if length > COPY_LENGTH_MAX {
+        return Err(Status::COMMAND_SIZE_LIMIT_EXCEEDED.do_not_retry());
+    }
+    let shift = namespace.block_shift();
+    let destination = namespace.bytes(to >> shift, length >> shift);
+    let destination = destination.ok_or(Status::LBA_OUT_OF_RANGE.do_not_retry())?;
+    if sources.iter().any(|source| source.overlaps(&destination)) {
+        return Err(Status::OVERLAPPING_IO_RANGE.do_not_retry());
+    }
+    Ok(destination)
 }
