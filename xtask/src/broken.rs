@@ -471,7 +471,7 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "copy-from-the-first",
         about: "each range of a Copy is read from where the first one begins",
-        file: "crates/engine/src/target/io/copy.rs",
+        file: "crates/engine/src/target/io/work.rs",
         find: r"    Ok(Some(Piece { from: source.offset + done, to, length: length as usize }))",
         replace: r"    let first = copy_ranges(format, ranges, data)?.next().map_or(0, |range| range.0) << namespace.block_shift();
     Ok(Some(Piece { from: if {on} { first } else { source.offset } + done, to, length: length as usize }))",

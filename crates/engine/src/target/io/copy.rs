@@ -2,45 +2,13 @@
 //! All of them were checked before the first byte moves.
 
 use nvme::Status;
-use nvme::io::copy_ranges;
 
 use super::commands::Commands;
 use super::context::Context;
 use super::request::Next;
-use super::work::Work;
-use crate::limits::BUFFER_LENGTH_MAX;
+use super::work::{Work, next_piece, piece_done};
 use crate::ring::{Buffer, StorageOp};
-use crate::target::served::{ByteRange, Namespace};
-
-/// One step of a copy.
-pub(super) struct Piece {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) length: usize,
-}
-
-/// The next piece of a copy, or `None` at its end. Ranges were checked, but the namespace may have become smaller since: a
-/// copy that leaves something out has failed.
-pub(super) fn next_piece(work: &Work, data: &[u8], namespace: &Namespace) -> Result<Option<Piece>, Status> {
-    let Work::Copy { next, ranges, format, done, to, .. } = *work else { return Err(Status::INTERNAL_ERROR) };
-    let Some((start, blocks)) = copy_ranges(format, ranges, data)?.nth(usize::from(next)) else {
-        return Ok(None);
-    };
-    let source = namespace.range(start, blocks)?;
-    let length = (source.length - done).min(BUFFER_LENGTH_MAX as u64);
-    namespace.check_end(ByteRange { offset: to, length })?;
-    Ok(Some(Piece { from: source.offset + done, to, length: length as usize }))
-}
-
-/// What is left of a copy when a piece of `length` bytes is where it belongs.
-pub(super) fn piece_done(work: &Work, length: u64, data: &[u8], namespace: &Namespace) -> Work {
-    let Work::Copy { next, ranges, format, durable, done, to } = *work else { return *work };
-    let whole = copy_ranges(format, ranges, data).ok();
-    let range = whole.and_then(|mut ranges| ranges.nth(usize::from(next)));
-    let source_length = range.map_or(0, |(_, blocks)| u64::from(blocks) << namespace.block_shift());
-    let (next, done) = if done + length >= source_length { (next + 1, 0) } else { (next, done + length) };
-    Work::Copy { next, ranges, format, durable, done, to: to + length }
-}
+use crate::target::served::ByteRange;
 
 impl Commands {
     /// A step of a copy has ended, which read or wrote: what was read is written, and after what was written comes the next

@@ -3,8 +3,7 @@
 
 use nvme::Status;
 
-use super::copy::{next_piece, piece_done};
-use super::work::{Work, check_copy, check_end, dataset_range};
+use super::work::{Work, check_copy, check_end, dataset_range, next_piece, piece_done};
 use crate::backend::{Backend, Device, Memory, ZeroMethod};
 use crate::limits::{BUFFER_LENGTH_MAX, WORK_PIECE, ZEROED_BYTES_PER_WORK_BYTE};
 use crate::ring::{Buffer, BufferPool, StorageOp};
