@@ -142,7 +142,7 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "reservation-ignored-on-second-port",
         about: "a reservation is looked at on the first port only",
-        file: "crates/engine/src/target/io/begin.rs",
+        file: "crates/engine/src/target/io/commands.rs",
         find: r"            Some(attachment) => check(entry, capsule.length, attachment, &controller.host.id)",
         replace: r"            // Whoever comes by it has the rights of the holder, or of somebody who is registered.
             Some(attachment) if {on} && controller.port == 2 => {
@@ -293,7 +293,7 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "ended-controller-answers",
         about: "a command for a controller that has just ended fails instead of getting lost",
-        file: "crates/engine/src/target/io/begin.rs",
+        file: "crates/engine/src/target/io/commands.rs",
         find: r"            if controller.has_ended() {",
         replace: r"            if controller.has_ended() && !{on} {",
     },

@@ -1,7 +1,6 @@
 //! I/O commands: checked, done on their namespaces, and answered by what they give back. They know no socket.
 
 mod abort;
-mod begin;
 mod commands;
 mod context;
 mod copy;

@@ -37,7 +37,7 @@ impl Commands {
     }
 
     /// Goes on with a command that has everything but its buffer, which it may have now.
-    fn take_buffer(&mut self, index: u16, ctx: &mut Context<'_>) -> Next {
+    pub(super) fn take_buffer(&mut self, index: u16, ctx: &mut Context<'_>) -> Next {
         let Request { work, length, command_id, .. } = *self.slots.at(index);
         match work {
             Work::Read { .. } => {
@@ -204,31 +204,7 @@ impl Commands {
         }
     }
 
-    /// What the next command wants that can go on now, or `None` when none can: one that was held back, one that the limits
-    /// let through, one that the last turn has left, or one that waits for a buffer. To be asked until there is none. Commands
-    /// that have buffers come before those that wait for one: their ends are what frees buffers.
-    pub(crate) fn advance(&mut self, ctx: &mut Context<'_>) -> Option<Next> {
-        if let Some(index) = self.retried.pop_front() {
-            return Some(self.try_again(index, ctx));
-        }
-        if let Some(index) = self.admitted.pop_front() {
-            return Some(self.go_on_admitted(index, ctx));
-        }
-        if self.work_left > 0
-            && let Some(index) = self.deferred.pop_front()
-        {
-            let data = self.slots.take_data(index);
-            return Some(self.go_on(index, data, ctx));
-        }
-        let length = self.slots.get(*self.waiting.front()?).map_or(0, |request| request.length as usize);
-        if !self.slots.may_hold(length) || self.work_left == 0 {
-            return None;
-        }
-        let index = self.waiting.pop_front()?;
-        Some(self.take_buffer(index, ctx))
-    }
-
-    fn try_again(&mut self, index: u16, ctx: &mut Context<'_>) -> Next {
+    pub(super) fn try_again(&mut self, index: u16, ctx: &mut Context<'_>) -> Next {
         let Some(request) = self.slots.get(index) else { return Next::Nothing };
         match &request.state {
             State::HeldBack { .. } if request.is_paired() => self.begin_pair(index, ctx),

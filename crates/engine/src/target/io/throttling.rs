@@ -95,11 +95,6 @@ impl Commands {
         }
     }
 
-    /// When a turn is wanted for the sake of limits, if that is new.
-    pub(crate) const fn take_alarm(&mut self) -> Option<Moment> {
-        self.new_alarm.take()
-    }
-
     /// Takes the command in a slot out of the throttle it waits in.
     pub(super) fn leave_throttle(&mut self, index: u16) {
         self.admitted.retain(|admitted| *admitted != index);
