@@ -1,5 +1,5 @@
 //! What a hostile target costs the initiator: at most the controller it was taken for. Between the initiator and a real
-//! target stands one that turns hostile in the midst of reads and writes, each time in another way; the table of what
+//! target stands one that turns hostile in the middle of reads and writes, each time in another way; the table of what
 //! that cost is printed.
 
 use std::io::{Read, Write};
@@ -113,7 +113,7 @@ fn accept(listener: &TcpListener, manner: Manner, target: SocketAddr, flags: &Fl
 }
 
 /// Carries bytes from one end to the other. From the turn on, `behaves` is asked what to do with them: true if they are
-/// to be carried all the same, false if nothing is taken any more.
+/// to be carried all the same, false if nothing is taken.
 fn carry(
     mut from: TcpStream,
     mut to: TcpStream,
@@ -188,7 +188,7 @@ fn is_slow(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
 }
 
-/// Sends all of it; false when nobody takes it any more, or it is over.
+/// Sends all of it; false when nobody takes it, or it is over.
 fn send(to: &mut TcpStream, mut bytes: &[u8], ends: &AtomicBool) -> bool {
     while !bytes.is_empty() {
         match to.write(bytes) {
@@ -245,7 +245,7 @@ struct Cost {
     good_ios: u64,
 }
 
-/// Lets a target turn hostile while callers use it, until none of them does any more.
+/// Lets a target turn hostile while callers use it, until none of them does.
 fn suffer(manner: Manner, target: SocketAddr, good: &AtomicU64) -> Cost {
     let before = costs();
     let middle = Middle::start(manner, target);

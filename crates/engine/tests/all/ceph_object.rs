@@ -1,4 +1,4 @@
-//! Objects in a real cluster: changes that happen whole or not at all, and watchers that hear of them. The suite `ceph` runs it:
+//! Objects in a real cluster: changes that happen whole or not at all, and watchers that are notified. The suite `ceph` runs it:
 //! `SELVEDGE_CEPH_CONF` names a cluster's configuration that has a pool `rbd`.
 
 use std::path::PathBuf;

@@ -206,7 +206,7 @@ fn late_write(quiesce: bool) -> u8 {
     links[0].cut();
     assert!(host.completion().status.is_success(), "the write is acknowledged by the second target");
     host.write(0, 2);
-    // Nothing is under way any more, and the first target has had all the time it may take.
+    // Nothing is under way, and the first target has had all the time it may take.
     let over = std::time::Instant::now() + Duration::from_secs(4);
     host.until("the end of the first target's time", |_| std::time::Instant::now() >= over);
     host.read(0)[0]

@@ -132,7 +132,7 @@ fn a_file_too_small_is_told_with_both_sizes() {
     let mut host = Host::connect(target.ports()[0]);
     let bytes = host.admin.identified(2, nvme::identify::Cns::NAMESPACE);
     let identify = nvme::identify::IdentifyNamespace::read_from_bytes(&bytes).unwrap();
-    assert_eq!(identify.size_blocks.get(), 2, "what is no whole block is left out");
+    assert_eq!(identify.size_blocks.get(), 2, "a part of a block is left out");
 }
 
 #[test]

@@ -276,7 +276,7 @@ fn commands_of_a_pair_that_do_not_belong_together_fail() {
             let give = Give::Capsule(&block);
             let reply = queue.run(fused(space, 0, block.len(), Fused::Second), give);
             assert_status(reply.status, Status::ABORTED_MISSING_FUSED, "a second without a first");
-            // A first that is followed by another first waits in vain, and by others in between only for longer.
+            // A first that is followed by another first waits without success; others in between only make it wait longer.
             let lonely = queue.submit(fused(space, 0, block.len(), Fused::First), give);
             let read = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false };
             let between = queue.submit(read.encode(space.nsid), Give::Room(space.block));

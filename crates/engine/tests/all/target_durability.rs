@@ -1,8 +1,8 @@
-//! A storage that loses what it has acknowledged: the sync that is told of it fails, and from then on nobody is told that
+//! A storage that loses what it has acknowledged: the sync that learns of it fails, and from then on nobody is told that
 //! anything lasts, by whichever queue or host, until an operator opens the namespace anew.
 //!
 //! The storage is real: a file in the page cache of a file system on a loop device, whose own file has no room for what is
-//! written back. The kernel tells of that once.
+//! written back. The kernel reports that once.
 
 use crate::bad_disks::{LyingDisk, text};
 use crate::raw_host::{
@@ -41,7 +41,7 @@ fn write(queue: &mut Client, durable: bool) -> Status {
     queue.run(command.encode(SPACE.nsid), Give::Asked(&pattern(4096, 9))).status
 }
 
-/// The namespace as a host is told of it: whether it is read-only, and what the health log warns of.
+/// The namespace as a host sees it: whether it is read-only, and what the health log warns of.
 fn told(host: &mut Host) -> (bool, u8) {
     let identify = host.admin.identified(SPACE.nsid, Cns::NAMESPACE);
     let identify = IdentifyNamespace::read_from_bytes(&identify).unwrap();

@@ -205,7 +205,7 @@ fn to_say_what_is_so_changes_nothing() {
     let mut host = Host::connect(target.address());
     let known = uuid(&target, FILE.nsid);
     assert_eq!(target.apply(|fabric| config_of(fabric, FILE.nsid).uuid = Some(known)), []);
-    // What is not said any more stays, since hosts know the disk by it.
+    // What is no longer set stays, since hosts know the disk by it.
     assert_eq!(target.apply(|fabric| config_of(fabric, FILE.nsid).uuid = None), []);
     let before = serial(&target);
     assert_eq!(target.apply(|fabric| fabric.subsystems[0].serial.clear()), []);
@@ -214,7 +214,7 @@ fn to_say_what_is_so_changes_nothing() {
     let changes = target.apply(|fabric| config_of(fabric, FILE.nsid).uuid = Some(other));
     assert!(matches!(changes[..], [Change::NamespaceReplaced { nsid: 8, .. }]), "{changes:?}");
     let page = host.admin.logged(LogPageId::CHANGED_NAMESPACES, 0, 4096);
-    assert_eq!(page[..8], [FILE.nsid.to_le_bytes(), [0; 4]].concat(), "only this change is told of");
+    assert_eq!(page[..8], [FILE.nsid.to_le_bytes(), [0; 4]].concat(), "only this change is reported");
     assert_eq!(target.target().namespace_identities()[&(crate::raw_host::NQN.to_owned(), FILE.nsid)], other);
 }
 

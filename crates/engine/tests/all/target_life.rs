@@ -81,9 +81,7 @@ fn a_reset_closes_the_io_queues_only() {
             let data = pattern(4096, round);
             assert!(queues[0].write(SPACES[0], round, &data, true).status.is_success());
             assert_eq!(host.admin.set_property(property::CONFIGURATION, 0).status, Status::SUCCESS);
-            eventually("it is not ready any more", || {
-                host.admin.property(property::STATUS, false).result == 0
-            });
+            eventually("it is no longer ready", || host.admin.property(property::STATUS, false).result == 0);
             for queue in &mut queues {
                 queue.expect_end();
             }
@@ -161,7 +159,7 @@ fn outstanding_commands_finish_before_a_target_ends() {
         let ending = target.take();
         let began = Instant::now();
         let thread = std::thread::spawn(move || ending.shutdown());
-        eventually("nobody listens any more", || TcpStream::connect(address).is_err());
+        eventually("nobody listens", || TcpStream::connect(address).is_err());
         for (queue, requests) in queues.iter_mut().zip(requests) {
             for request in requests {
                 queue.answer(&request);

@@ -1,4 +1,4 @@
-//! Namespaces that hosts create, attach and delete: what is checked before the administration hears of it, what it is
+//! Namespaces that hosts create, attach and delete: what is checked before the administration learns of it, what it is
 //! asked, and how its answer comes back.
 
 use std::time::Duration;
@@ -295,7 +295,7 @@ fn namespace_management_is_offered_where_it_is_done() {
             let reply = second.admin.run(entry, Give::Asked(wanted().as_bytes()));
             assert_status(reply.status, Status::INVALID_OPCODE, "not offered");
         }
-        // An administration that is gone is told of, and one that is slow can be asked so often only.
+        // An administration that is gone is reported, and one that is slow can be asked so often only.
         let set = |host: &mut Host| {
             let mut entry = SubmissionEntry::new(admin_opcode::SET_FEATURES, 1);
             entry.cdw10 = u32::from(FeatureId::NAMESPACE_WRITE_PROTECTION.0).into();
@@ -308,7 +308,7 @@ fn namespace_management_is_offered_where_it_is_done() {
         let delete = host.admin.submit(NamespaceManagement::Delete.encode(1), Give::Nothing);
         let reply = host.admin.wait();
         assert_eq!(reply.command_id, delete);
-        assert_status(reply.status, Status::INTERNAL_ERROR, "nobody is there any more");
+        assert_status(reply.status, Status::INTERNAL_ERROR, "nobody is there");
         assert_ne!(held, delete);
     }
 }

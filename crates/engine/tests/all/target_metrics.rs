@@ -1,4 +1,4 @@
-//! What a target tells of itself is what hosts did: every command counted once, in a text that every scraper reads the
+//! What a target reports is what hosts did: every command counted once, in a text that every scraper reads the
 //! same way, and the dashboard and the manual know the same metrics.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -18,7 +18,7 @@ use nvme::log_page::CrossResetStatus;
 
 const FILE: Space = SPACES[5];
 const TAG: u32 = 0x1234_5678;
-/// So many resets are taken, and no more.
+/// The most resets that are taken.
 const TAKEN_MAX: usize = 2;
 const ELSEWHERE: ControllerInstance =
     ControllerInstance { controller_id: 3000, uniquifier: 1, random_number: 7 << 32 | 1 };

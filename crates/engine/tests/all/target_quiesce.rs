@@ -1,5 +1,5 @@
 //! A controller that says it is reset or shut down, a queue that answers Disconnect, and a controller that is gone have no
-//! command any more that could take effect: what a host writes after that is never undone by what it wrote before.
+//! command left that could take effect: what a host writes after that is never undone by what it wrote before.
 
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ fn a_shutdown_is_complete_when_the_last_write_has_ended() {
         let target = TestTarget::start(engine);
         let mut host = Host::connect(target.address());
         let patience_us = identify(&mut host.admin).rtd3_entry_latency_us.get();
-        assert!(patience_us >= DELAY_MS * 1000, "hosts wait for so long");
+        assert!(patience_us >= DELAY_MS * 1000, "hosts wait for this time");
         let (mut queue, mut idle) = (host.io(1), host.io(2));
         hold_back(&target, DELAY_MS);
         let began = Instant::now();

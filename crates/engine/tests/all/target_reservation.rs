@@ -1,4 +1,4 @@
-//! Reservations hold on every queue of every host, are told of, end what they forbid, and outlive the target where a
+//! Reservations hold on every queue of every host, are reported, end what they forbid, and outlive the target where a
 //! host wants that.
 
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! A host that has lost its way to a controller has another one end it (Cross-Controller Reset), or waits for as long as
-//! the target promised (Command Quiesce Time): after either, nothing of the lost controller takes effect any more.
+//! the target promised (Command Quiesce Time): after either, nothing of the lost controller takes effect.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -249,7 +249,7 @@ fn nobody_resets_what_is_not_his() {
         let reply = reset(&mut asking.admin, other_life);
         assert_eq!((reply.status, reply.result), (Status::SUCCESS, IMMEDIATE_RESET_SUCCESSFUL));
         assert_eq!(log(&mut asking.admin, false), []);
-        assert_eq!(queue.read(MEMORY, 0, 1).status, Status::SUCCESS, "all this was not his end");
+        assert_eq!(queue.read(MEMORY, 0, 1).status, Status::SUCCESS, "all this has not ended it");
         assert_eq!(reset(&mut asking.admin, right).status, Status::SUCCESS);
         queue.expect_end();
     }

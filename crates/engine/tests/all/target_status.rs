@@ -160,7 +160,7 @@ fn wrong_pointer(queue: &mut Client, space: Space) {
         let mut entry = read(0, 1).encode(space.nsid);
         entry.flags = flags;
         let reply = queue.run(entry, Give::Room(block));
-        assert_status(reply.status, Status::INVALID_FIELD, "a data pointer that is no SGL");
+        assert_status(reply.status, Status::INVALID_FIELD, "a data pointer that is not an SGL");
     }
     still_works(queue, space, "wrong data pointers");
 }

@@ -86,7 +86,7 @@ fn check_ends(ends: &[(&str, &Socket)], transport: Transport) -> Vec<StreamInfo>
     });
     let infos: Vec<StreamInfo> = infos.collect();
     let [server, client] = [&infos[0].subflows[0], &infos[1].subflows[0]];
-    assert_eq!((server.local, server.remote), (client.remote, client.local), "both tell of one connection");
+    assert_eq!((server.local, server.remote), (client.remote, client.local), "both report one connection");
     infos
 }
 
@@ -210,7 +210,7 @@ fn what_waits_in_the_queues_of_a_socket_is_told() {
         client.send(&[Span::new(&[7; 1000])]).unwrap();
         wait_for("unread bytes", || (stream_info(&server).unwrap().unread_bytes == 1000).then_some(()));
         let block = vec![7; 1 << 20];
-        // Until nothing goes any more, since nobody reads.
+        // Until nothing more is taken, since nobody reads.
         let mut idle = 0;
         wait_for("a full socket", || {
             idle = if client.send(&[Span::new(&block)]).is_ok() { 0 } else { idle + 1 };
@@ -246,7 +246,7 @@ fn port() -> PortConfig {
     PortConfig::new(1, "127.0.0.1:0".parse().unwrap())
 }
 
-/// What the target tells of the connections of its only controller.
+/// What the target reports of the connections of its only controller.
 fn streams(target: &Target) -> Vec<StreamInfo> {
     let mut status = target.status();
     assert_eq!(status.controllers.len(), 1);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Runs a program of the system; its output, or why it is not to be had.
+/// Runs a program of the system; its output, or why it is not available.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output =
         Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;

@@ -64,7 +64,7 @@ pub(crate) struct Client {
     pub(crate) digests: Digests,
     /// Most bytes it puts into one H2CData PDU.
     pub(crate) piece: usize,
-    /// Whether R2Ts are answered as they come.
+    /// Whether each R2T is answered when it arrives.
     pub(crate) answers: bool,
     /// What offsets of data from the target have to be multiples of.
     alignment: u8,

@@ -41,7 +41,7 @@ pub(crate) fn log(admin: &mut Client, remove: bool) -> Vec<CrossResetEntry> {
     CrossResetLog::parse(&reply.data).unwrap().entries
 }
 
-/// Asks to be told of resets that have ended; the command that is answered then.
+/// Asks to be notified of resets that have ended; the command that is answered then.
 pub(crate) fn listen(admin: &mut Client) -> u16 {
     let wanted = AsyncEventConfig::CROSS_CONTROLLER_RESET;
     let reply = admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, wanted, false, Give::Nothing);

@@ -21,7 +21,7 @@ pub(crate) fn await_read(stream: &TcpStream) {
     }
 }
 
-/// Bytes that wait in the socket between these ends, on the side of `own`. `None`: there is no such socket any more.
+/// Bytes that wait in the socket between these ends, on the side of `own`. `None`: there is no longer such a socket.
 fn unread(own: SocketAddr, peer: SocketAddr) -> Option<u64> {
     let list = std::fs::read_to_string("/proc/self/net/tcp").ok()?;
     let (own, peer) = (format!(":{:04X}", own.port()), format!(":{:04X}", peer.port()));
