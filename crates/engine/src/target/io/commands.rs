@@ -59,7 +59,8 @@ pub(crate) struct Commands {
     pub(super) admitted: VecDeque<u16>,
     /// Bytes that may still be worked on in this turn.
     pub(super) work_left: u64,
-    /// Whether a command needs a page of memory that somebody else uses.
+    /// Whether a command needs a page of memory that somebody else uses. The next turn clears it before it tries again, so that
+    /// it is set at a turn's end only if one was held back in that very turn.
     pub(super) is_contended: bool,
     pub(super) patience: Patience,
     /// Where the second command of a fused pair finds its first.
@@ -388,6 +389,7 @@ impl Commands {
 
     /// Tries again with the commands that are held back.
     pub(crate) fn retry(&mut self) {
+        // First: a command that is tried now and held back again sets it anew.
         self.is_contended = false;
         self.retried.append(&mut self.held_back);
     }

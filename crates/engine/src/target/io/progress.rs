@@ -102,9 +102,13 @@ impl Commands {
         let Some(namespace) = view.get(self.slots.at(index).nsid) else {
             return self.finish(index, Status::INVALID_NAMESPACE.do_not_retry(), data, ctx);
         };
+        // After its data, which may say which blocks it writes; and again when it goes on in a later turn, since a claim may be
+        // newer than the command.
         if namespace.flags() & flags::SLOW != 0 {
             match self.pass_gates(index, data.as_deref().unwrap_or_default(), namespace) {
                 Ok(()) => {}
+                // Without `is_contended`, which would have turns taken until the claim is gone: who gives it back wakes all that
+                // are held back.
                 Err(None) => {
                     self.slots.set(index, State::HeldBack { data });
                     self.held_back.push_back(index);
@@ -176,6 +180,8 @@ impl Commands {
     /// Has a command tried again with the next turn, since somebody else uses a page that it needs.
     pub(super) fn hold_back(&mut self, index: u16, state: State) -> Next {
         self.slots.set(index, state);
+        // Only on the list, and tried again when the next turn begins: tried at once it would find the page as it is, and the
+        // turn would not end. `is_contended` asks for that turn, since nobody wakes who waits for a page.
         self.held_back.push_back(index);
         self.is_contended = true;
         Next::Nothing

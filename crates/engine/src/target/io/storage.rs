@@ -49,6 +49,7 @@ impl Commands {
         };
         // Counted as under way before it starts: it may take the error of another write, whose own sync has to wait for it.
         let sync = device.begin_sync(&operation);
+        // Before it starts: by this state its end is known for one that is awaited.
         self.slots.set(
             index,
             State::AtStorage(Operation {

@@ -55,6 +55,7 @@ impl<H> Queue<H> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
             Err(_) => return Err(Disconnect::Gone),
         };
+        // Before anything is decoded: a host that sends what cannot be decoded is alive.
         self.received_since_look = true;
         let is_short = received < direct + room;
         let direct = direct.min(received);

@@ -29,6 +29,7 @@ impl<H: MemoryHolder> Queue<H> {
         let mut released = 0;
         while !self.transmitter.is_empty() && !self.blocked {
             let (sent, wanted) = self.send_once(pool, now)?;
+            // After the pages were given back: with the payload goes what holds the memory in its place.
             self.transmitter.advance(sent, |payload| {
                 if let Payload::Buffer(buffer) = payload {
                     released += buffer.capacity();
@@ -97,6 +98,7 @@ impl<H: MemoryHolder> Queue<H> {
             0 => Ok(0),
             _ => self.socket.send(&spans[..count]),
         };
+        // The pages that were held are given back below whatever this call has done, also where it has failed.
         let sent = match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             sent => sent,

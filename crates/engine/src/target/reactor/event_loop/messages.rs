@@ -1,5 +1,5 @@
 //! What others want of a reactor: connections to serve, queues to close, fences to pass, commands to answer or to abort.
-//! How it gives connections their turns meanwhile is in `turns`.
+//! How it gives connections their turns meanwhile is in `event_loop`.
 
 use std::sync::Arc;
 use std::time::Duration;
