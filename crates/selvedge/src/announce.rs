@@ -12,7 +12,7 @@ use engine::target::FabricConfig;
 use mdns_sd::{DaemonEvent, IfKind, ServiceDaemon, ServiceInfo};
 use nvme::discovery::DISCOVERY_NQN;
 
-use crate::config::target_file::DISCOVERY_SERVICE_DEFAULT;
+use crate::spec::service::DISCOVERY_SERVICE_DEFAULT;
 
 /// The type of service that hosts browse for.
 const SERVICE_TYPE: &str = "_nvme-disc._tcp.local.";

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use engine::target::{MACHINE_ID_FILE, MachineId};
 use nvme::discovery::Nqn;
 
-use crate::config::target_file::SERVICE_DEFAULT;
 use crate::failure::Failure;
+use crate::spec::service::SERVICE_DEFAULT;
 
 /// Names another file than the system's: for containers that share one, and for several targets in one test.
 pub(crate) const MACHINE_ID_VARIABLE: &str = "SELVEDGE_MACHINE_ID_FILE";

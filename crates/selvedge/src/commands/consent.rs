@@ -5,8 +5,8 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use engine::initiator::Volume;
 use nvme::discovery::Nqn;
 
-use crate::config::size::Size;
 use crate::failure::Failure;
+use crate::spec::size::Size;
 
 /// Places that are looked at, spread evenly over the range.
 const PLACES: u64 = 64;

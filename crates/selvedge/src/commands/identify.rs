@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use super::discover;
 use crate::config::connection::Connection;
-use crate::config::size::Size;
 use crate::failure::Failure;
 use crate::flags::look::IdentifyFlags;
 use crate::report;
+use crate::spec::size::Size;
 
 /// Asks and prints.
 pub(super) fn run(flags: &IdentifyFlags) -> Result<(), Failure> {

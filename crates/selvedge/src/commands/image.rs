@@ -14,9 +14,6 @@ use serde_json::{Map, Value, json};
 
 use super::ask::{client, done, tell};
 use super::namespace::{body, path};
-use crate::config::ceph;
-use crate::config::size::Size;
-use crate::config::{paths, rules};
 use crate::control::client::{Client, encode};
 use crate::control::tasks::{Task, TaskState};
 use crate::failure::Failure;
@@ -24,6 +21,9 @@ use crate::flags::control::ControlFlags;
 use crate::flags::image::{CloneFlags, ImageFlags, NewImageFlags};
 use crate::flags::subsystem::NamespaceSettings;
 use crate::report::table::{Side, Table};
+use crate::spec::ceph;
+use crate::spec::size::Size;
+use crate::spec::{paths, rules};
 
 /// The pool where none is named, as with Ceph's own programs.
 const POOL_DEFAULT: &str = "rbd";

@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use super::discover;
 use crate::config::connection::{Connection, resolve};
-use crate::config::size::Size;
 use crate::failure::Failure;
 use crate::flags::look::ListFlags;
 use crate::report;
 use crate::report::table::{Side, Table};
+use crate::spec::size::Size;
 
 /// Prints the list. A subsystem that cannot be asked is told on stderr, and the command fails at the end.
 pub(super) fn run(flags: &ListFlags) -> Result<(), Failure> {

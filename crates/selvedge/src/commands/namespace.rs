@@ -10,14 +10,14 @@ use super::ask::{client, done, tell};
 use super::image;
 use super::namespace_states::States;
 use super::subsystem::subsystems;
-use crate::config::namespace::describe;
-use crate::config::size::Size;
 use crate::control::client::encode;
 use crate::failure::Failure;
 use crate::flags::control::ControlFlags;
 use crate::flags::image::ImageFlags;
 use crate::flags::subsystem::{Limit, NamespaceAction, NamespaceSettings, OwnerFlag};
 use crate::report::table::{Side, Table};
+use crate::spec::namespace::describe;
+use crate::spec::size::Size;
 
 /// Does what was typed.
 pub(super) fn run(action: &NamespaceAction) -> Result<(), Failure> {

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::announce::Announcer;
 use crate::cluster_connections::ClusterConnections;
-use crate::config::namespace;
 use crate::config::target::ServeConfig;
 use crate::control::administration::Administration;
 use crate::control::endpoint::{self, Endpoint, Listening};
@@ -21,6 +20,7 @@ use crate::machine::Machine;
 use crate::mptcp::{Applied, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
+use crate::spec::namespace;
 use crate::state::StateFile;
 use crate::state_directory::StateDirectory;
 use crate::stop::Stop;

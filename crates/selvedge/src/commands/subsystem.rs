@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 use super::ask::{client, done, tell};
 use super::namespace::table;
 use super::namespace_states::States;
-use crate::config::paths::absolute;
-use crate::config::size::Size;
 use crate::control::client::encode;
 use crate::failure::Failure;
 use crate::flags::subsystem::{SubsystemAction, SubsystemSettings};
 use crate::report::table::{Side, Table};
+use crate::spec::paths::absolute;
+use crate::spec::size::Size;
 
 /// Does what was typed.
 pub(super) fn run(action: &SubsystemAction) -> Result<(), Failure> {

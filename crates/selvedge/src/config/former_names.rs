@@ -8,9 +8,10 @@ use engine::target::parse_write_delay;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::ceph;
 use super::connection::resolve;
-use super::target_file::{Mistake, SERVICE_DEFAULT};
+use super::target_file::Mistake;
+use crate::spec::ceph;
+use crate::spec::service::SERVICE_DEFAULT;
 
 /// A value with its place.
 type Value<'i> = Spanned<DeValue<'i>>;

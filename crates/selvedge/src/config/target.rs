@@ -12,14 +12,15 @@ use engine::target::{
 use engine::transport::Transport;
 use nvme::discovery::Nqn;
 
-use super::ceph::CephSpec;
 use super::connection::resolve;
-use super::quotas::QuotaSpec;
-use super::reactors::ReactorSpec;
-use super::target_file::{self, SERVICE_DEFAULT};
+use super::target_file;
 use crate::failure::Failure;
 use crate::flags::serve::ServeFlags;
 use crate::machine::Machine;
+use crate::spec::ceph::CephSpec;
+use crate::spec::quotas::QuotaSpec;
+use crate::spec::reactors::ReactorSpec;
+use crate::spec::service::SERVICE_DEFAULT;
 
 /// The address where none is given: this machine's own, which no other reaches.
 const ADDRESS_DEFAULT: &str = "127.0.0.1";

@@ -11,18 +11,14 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use super::ceph::{self, CephSpec};
 use super::former_names::{self, tables};
-use super::quotas::QuotaSpec;
-use super::reactors::ReactorSpec;
 use super::target::{ServeConfig, is_loopback};
-use super::{paths, rules};
 use crate::failure::Failure;
+use crate::spec::ceph::{self, CephSpec};
+use crate::spec::quotas::QuotaSpec;
+use crate::spec::reactors::ReactorSpec;
+use crate::spec::{paths, rules};
 
-/// The port of NVMe/TCP that IANA assigned.
-pub(crate) const SERVICE_DEFAULT: u16 = 4420;
-/// The port of NVMe/TCP discovery services that IANA assigned.
-pub(crate) const DISCOVERY_SERVICE_DEFAULT: u16 = 8009;
 /// What of a file is the configuration; the rest is how the target runs.
 const FABRIC: [&str; 4] = ["ports", "subsystems", "referrals", "discovery_nqn"];
 

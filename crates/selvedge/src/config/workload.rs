@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use engine::limits::{BUFFER_LENGTH_MAX, QUEUE_ENTRIES_MAX};
 
-use super::size::Size;
 use crate::failure::Failure;
 use crate::fio::job_file::Job;
 use crate::flags::bench::{BenchFlags, Kind, VerifyMethod, WorkloadFlags};
+use crate::spec::size::Size;
 
 /// Entries of a queue where they suffice, as with Linux.
 const QUEUE_ENTRIES_DEFAULT: u16 = 128;

@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::image_bodies::CreateImageBody;
 use super::refusal::Refusal;
-use crate::config::ceph::check_image;
-use crate::config::{paths, rules};
+use crate::spec::ceph::check_image;
+use crate::spec::{paths, rules};
 
 /// A name of a host or subsystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]

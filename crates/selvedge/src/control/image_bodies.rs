@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::bodies::checked_image;
 use super::refusal::Refusal;
-use crate::config::size::Size;
+use crate::spec::size::Size;
 
 /// What an image that is made for a namespace is to be like.
 #[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]

@@ -16,8 +16,8 @@ use super::namespaces::{choose, find};
 use super::refusal::Refusal;
 use super::subsystems::named_mut;
 use super::tasks::{Outcome, Task};
-use crate::config::ceph::{check_image, image_path};
-use crate::config::rules::check_size;
+use crate::spec::ceph::{check_image, image_path};
+use crate::spec::rules::check_size;
 
 /// How long somebody who waits for an image's users to go waits between looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);

@@ -12,7 +12,7 @@ use super::images::{self, Image};
 use super::patches::NamespacePatch;
 use super::refusal::Refusal;
 use super::subsystems::{change, named, named_mut};
-use crate::config::size::Size;
+use crate::spec::size::Size;
 
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Namespaces {

@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value, json};
 
 use super::refusal::Refusal;
-use crate::config::rules::check_size;
-use crate::config::size::Size;
+use crate::spec::rules::check_size;
+use crate::spec::size::Size;
 
 /// What of something can be changed while it is served.
 pub(crate) trait Patched: Serialize + DeserializeOwned + JsonSchema {

@@ -7,8 +7,8 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::size::Size;
 use crate::flags::bench::Kind;
+use crate::spec::size::Size;
 
 /// The profile that seed 002 measures a home network with.
 const HOME_NETWORK: &str = "

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::ValueEnum as _;
 
-use crate::config::size::Size;
 use crate::flags::bench::Kind;
+use crate::spec::size::Size;
 
 /// What a job asks for; what it leaves open is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -173,7 +173,7 @@ impl Entry {
     fn job(&self, global: &Options, alike: u64) -> FioJob {
         let option = |names| self.options.text(names).or_else(|| global.text(names));
         let count = |name| option([name, name]).and_then(|text| text.parse().ok()).unwrap_or(1);
-        let bs = option(["bs", "blocksize"]).map_or(Ok(crate::config::size::Size(4096)), |text| text.parse());
+        let bs = option(["bs", "blocksize"]).map_or(Ok(crate::spec::size::Size(4096)), |text| text.parse());
         let numjobs: u32 = count("numjobs");
         let some = |side: &Option<Side>| side.as_ref().filter(|side| side.total_ios > 0).map(Side::figures);
         FioJob {

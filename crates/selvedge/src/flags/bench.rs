@@ -11,7 +11,7 @@ use nvme::discovery::Nqn;
 
 use super::EngineFlag;
 use super::connection::ConnectionFlags;
-use crate::config::size::{Size, parse_time};
+use crate::spec::size::{Size, parse_time};
 
 /// What is read and written, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

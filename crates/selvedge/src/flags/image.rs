@@ -6,7 +6,7 @@ use clap::Args;
 use engine::target::parse_uuid;
 use uuid::Uuid;
 
-use crate::config::size::Size;
+use crate::spec::size::Size;
 
 /// An image, part by part; the same as a SPEC.
 #[derive(Clone, Debug, Args)]

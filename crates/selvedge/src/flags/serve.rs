@@ -10,11 +10,11 @@ use nvme::discovery::Nqn;
 use super::connection::Transport;
 use super::subsystem::QuiesceFlag;
 use super::{EngineFlag, OutputFlags};
-use crate::config::ceph::{BDEVS_PER_CLUSTER_MAX, TIMEOUT_MS_MAX};
-use crate::config::namespace;
-use crate::config::quotas::QuotaSpec;
-use crate::config::reactors::ReactorSpec;
 use crate::control::endpoint::Endpoint;
+use crate::spec::ceph::{BDEVS_PER_CLUSTER_MAX, TIMEOUT_MS_MAX};
+use crate::spec::namespace;
+use crate::spec::quotas::QuotaSpec;
+use crate::spec::reactors::ReactorSpec;
 use gateway::{GroupSpec, check_name};
 
 #[derive(Debug, Args)]

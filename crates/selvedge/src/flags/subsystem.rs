@@ -9,8 +9,8 @@ use nvme::discovery::Nqn;
 
 use super::control::ControlFlags;
 use super::image::{CloneFlags, ImageFlags, RemovalFlags};
-use crate::config::namespace;
-use crate::config::size::{Size, parse_time};
+use crate::spec::namespace;
+use crate::spec::size::{Size, parse_time};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -7,7 +7,7 @@ use topology::CpuSet;
 use topology::plan::QueuesWanted;
 
 use super::OutputFlags;
-use crate::config::size::Size;
+use crate::spec::size::Size;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -14,8 +14,8 @@ use crate::bench::histogram::{LatencyNs, Tally};
 use crate::bench::job::Verified;
 use crate::bench::run::Outcome;
 use crate::bench::throughput::Intervals;
-use crate::config::size::Size;
 use crate::config::workload::{Fitted, Queues};
+use crate::spec::size::Size;
 
 /// Everything about one run.
 #[derive(Debug, Serialize)]

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::axis::Axis;
 use super::point::{FULL, Load, Point};
 use crate::bench::order::Random;
-use crate::config::size::Size;
 use crate::flags::bench::BenchFlags;
 use crate::flags::sweep::{AXES, Given, OwnFlags, Preset, SweepFlags, bench_flags};
+use crate::spec::size::Size;
 
 /// The most points, so that a list too many is noticed before weeks have passed.
 const POINTS_MAX: usize = 4096;
@@ -215,7 +215,7 @@ impl Plan {
     pub(crate) fn visit_takes(&self) -> Duration {
         let time = |option: &str| {
             let value = self.fixed(option).and_then(|values| values.first());
-            value.and_then(|value| crate::config::size::parse_time(value).ok()).unwrap_or_default()
+            value.and_then(|value| crate::spec::size::parse_time(value).ok()).unwrap_or_default()
         };
         // Where it shall be steady, five rounds are the least.
         let rounds = if self.steady_rounds_max.is_some() { 5 } else { 1 };

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::size::Size;
 use crate::flags::sweep::Given;
+use crate::spec::size::Size;
 
 /// Load that a point is given.
 #[derive(Clone, Copy, Debug, PartialEq)]

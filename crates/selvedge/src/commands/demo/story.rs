@@ -10,12 +10,12 @@ use engine::initiator::{Controller, NamespaceInfo};
 use nvme::identify::ascii;
 use serde::Serialize;
 
-use crate::config::size::Size;
 use crate::config::workload::Workload;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::report;
 use crate::report::bench::{BenchReport, CpuReport};
+use crate::spec::size::Size;
 
 /// The story as far as it is.
 pub(super) struct Story {

@@ -1,0 +1,12 @@
+//! What people write for one thing, wherever they write it, on the command line, in a file or in a request: its short form
+//! and the checks that it fits. Whole configurations are `config`'s; nothing is opened, listened on or connected to here.
+
+pub(crate) use engine::units as size;
+
+pub(crate) mod ceph;
+pub(crate) mod namespace;
+pub(crate) mod paths;
+pub(crate) mod quotas;
+pub(crate) mod reactors;
+pub(crate) mod rules;
+pub(crate) mod service;
