@@ -11,7 +11,7 @@ use crate::announce::Announcer;
 use crate::cluster_connections::ClusterConnections;
 use crate::config::target::ServeConfig;
 use crate::control::administration::Administration;
-use crate::control::endpoint::{self, Endpoint, Listening};
+use crate::control::socket::{self, Listening};
 use crate::control::{Control, HostDesk, Token};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -20,6 +20,7 @@ use crate::machine::Machine;
 use crate::mptcp::{Applied, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
+use crate::spec::endpoint::Endpoint;
 use crate::spec::namespace;
 use crate::state::StateFile;
 use crate::state_directory::StateDirectory;
@@ -145,14 +146,14 @@ fn start_control(
 
 fn listen_at_default(target: &Target) -> Option<Listening> {
     let service = target.ports().first().map(std::net::SocketAddr::port)?;
-    let Some(place) = endpoint::default_place(service) else {
+    let Some(place) = socket::default_place(service) else {
         tracing::warn!(
             "nobody can administer this target: its user has no folder for a control socket (neither RUNTIME_DIRECTORY nor \
              XDG_RUNTIME_DIR is set); add --control unix:PATH, or --control none to say so"
         );
         return None;
     };
-    place.parent().into_iter().for_each(endpoint::sweep);
+    place.parent().into_iter().for_each(socket::sweep);
     match Listening::on(&Endpoint::Unix(place)) {
         Ok(listening) => listening,
         Err(failure) => {

@@ -14,11 +14,12 @@ use engine::target::{
 use serde_json::{Value, json};
 
 use super::administration::Administration;
-use super::endpoint::{Endpoint, Listening};
 use super::limits::BODY_BYTES_MAX;
 use super::routes::ROUTES;
 use super::schema_tests::mistake;
+use super::socket::Listening;
 use super::{Control, Token, openapi};
+use crate::spec::endpoint::Endpoint;
 use crate::state::StateFile;
 
 const NQN: &str = "nqn.2026-01.io.selvedge:a";

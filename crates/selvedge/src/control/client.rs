@@ -20,9 +20,10 @@ use tokio::time::timeout;
 
 use super::Token;
 pub(crate) use super::ask::encode;
-use super::endpoint::{Endpoint, default_folders, living_sockets};
 use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT};
+use super::socket::{default_folders, living_sockets};
 use crate::failure::Failure;
+use crate::spec::endpoint::Endpoint;
 
 /// Where to ask.
 #[derive(Clone, Debug)]

@@ -8,7 +8,6 @@ mod ask;
 pub(crate) mod bodies;
 pub(crate) mod client;
 mod connections;
-pub(crate) mod endpoint;
 mod examples;
 mod fabric;
 mod gateways;
@@ -28,6 +27,7 @@ mod routes;
 #[cfg(test)]
 mod schema_tests;
 mod server;
+pub(crate) mod socket;
 mod subsystems;
 pub(crate) mod tasks;
 mod token;

@@ -18,12 +18,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::administration::Administration;
-use super::endpoint::{Endpoint, Listening, SocketFile};
 use super::limits::{
     CONNECTION_TIMEOUT, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, SHUTDOWN_TIMEOUT, THREADS_MAX,
 };
+use super::socket::{Listening, SocketFile};
 use super::{Token, routes};
 use crate::failure::Failure;
+use crate::spec::endpoint::Endpoint;
 
 /// The running server. Dropping it stops it.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use nvme::discovery::Nqn;
 
 use super::OutputFlags;
 use super::connection::Transport;
-use crate::control::endpoint::Endpoint;
+use crate::spec::endpoint::Endpoint;
 
 /// Which target to ask.
 #[derive(Clone, Debug, Args)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OutputFlags;
 use super::bench::{BenchFlags, IoQueues};
-use crate::control::endpoint::Endpoint;
+use crate::spec::endpoint::Endpoint;
 use crate::spec::size::parse_time;
 
 /// The options of `bench` that take a list, as they are spelled, in the order in which points vary: the last changes

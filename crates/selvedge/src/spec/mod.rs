@@ -4,6 +4,7 @@
 pub(crate) use engine::units as size;
 
 pub(crate) mod ceph;
+pub(crate) mod endpoint;
 pub(crate) mod namespace;
 pub(crate) mod paths;
 pub(crate) mod quotas;

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use topology::{CpuSet, FlowOwner, FlowSource, Shortfall, Topology, Worker};
 
 use crate::control::client::Client;
-use crate::control::endpoint::{Endpoint, default_folders, living_sockets};
+use crate::control::socket::{default_folders, living_sockets};
+use crate::spec::endpoint::Endpoint;
 
 /// How long a target may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);

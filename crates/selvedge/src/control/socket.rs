@@ -1,57 +1,19 @@
-//! Where the control API is reached: a Unix socket that only its owner may use, or TCP for those who have a token.
-//! It makes and removes the socket; what comes over it is the server's.
+//! The socket of the control API: a Unix socket that only its owner may use, or TCP for those who have a token. It makes and
+//! removes it; what comes over it is the server's.
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use uuid::Uuid;
 
 use crate::failure::Failure;
-
-/// An address of the control API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    Unix(PathBuf),
-    Tcp(SocketAddr),
-    /// There is to be none.
-    None,
-}
-
-impl FromStr for Endpoint {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a control address: write unix:PATH, tcp:ADDR:PORT or none");
-        // What can be nothing but a path needs no word in front of it.
-        if text.starts_with(['/', '.']) || text.ends_with(".sock") && !text.contains(':') {
-            return Ok(Self::Unix(text.into()));
-        }
-        match text.split_once(':') {
-            None if text == "none" => Ok(Self::None),
-            Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
-            Some(("tcp", address)) => address.parse().map(Self::Tcp).map_err(|_| wrong()),
-            _ => Err(wrong()),
-        }
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(address) => write!(f, "tcp:{address}"),
-            Self::None => f.write_str("none"),
-        }
-    }
-}
+use crate::spec::endpoint::Endpoint;
 
 /// Where sockets are by default for root, and for services.
 const SYSTEM_FOLDER: &str = "/run/selvedge";
@@ -258,19 +220,6 @@ impl Drop for SocketFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_read_and_shown() {
-        for text in ["unix:/run/a.sock", "tcp:127.0.0.1:80", "tcp:[::1]:80", "none"] {
-            assert_eq!(text.parse::<Endpoint>().map(|endpoint| endpoint.to_string()).as_deref(), Ok(text));
-        }
-        for path in ["/run/a.sock", "./a", "../a.sock", "a.sock"] {
-            assert_eq!(path.parse(), Ok(Endpoint::Unix(path.into())));
-        }
-        for text in ["", "unix:", "a", "non", "tcp:", "tcp:80", "tcp:host:80", "http:x"] {
-            assert!(text.parse::<Endpoint>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_socket_is_its_owners_alone_and_goes_at_the_end() {
