@@ -7,12 +7,11 @@ use std::ops::RangeInclusive;
 use engine::initiator::{ConnectOptions, PathShare, PathStatus};
 use engine::limits::IO_QUEUES_MAX;
 use engine::ring::core;
+use serde::Serialize;
 use topology::{
     CpuSet, InterfaceKind, Machine, PlaceRequest, Placement, QueueLimit, Shortfall, Topology, legs, place,
     queue_limit,
 };
-
-use crate::report::queues::{MatchReport, MatchedQueue};
 
 /// Ports that the system chooses from where it does not say (Linux's own default).
 const PORTS_DEFAULT: RangeInclusive<u16> = 32_768..=60_999;
@@ -226,6 +225,35 @@ impl Placements {
         };
         way.placement.queues.iter().filter_map(report).collect()
     }
+}
+
+/// How a path's queues were matched to those of its interface.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MatchReport {
+    /// The target's address.
+    pub(crate) address: SocketAddr,
+    pub(crate) interface: Option<String>,
+    /// I/O queues that the interface is good for, why, and what would make it more.
+    pub(crate) limit: u32,
+    pub(crate) reason: String,
+    pub(crate) hint: Option<String>,
+    /// Why queues are where they are.
+    pub(crate) placement: Vec<String>,
+    pub(crate) queues: Vec<MatchedQueue>,
+}
+
+/// One queue of a path.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MatchedQueue {
+    pub(crate) qid: u16,
+    /// Receive queue that its packets come by, where it is known.
+    pub(crate) receive_queue: Option<u32>,
+    /// The processor that was found for it.
+    pub(crate) cpu: Option<u32>,
+    /// Processors that its worker keeps to, which are those of all its queues.
+    pub(crate) worker_cpus: Vec<u32>,
+    /// Port that it was connected from.
+    pub(crate) port: Option<u16>,
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::report::fio::ProcessUse;
-
 /// Counts of `/proc/self/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
@@ -13,6 +11,15 @@ struct Counts {
     major_faults: u64,
     user_ticks: u64,
     system_ticks: u64,
+}
+
+/// What this process was busy with during a run, of which its workers' share is known only as a sum.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProcessUse {
+    /// User time in user and system time together, from 0 to 1.
+    pub(crate) user_share: f64,
+    pub(crate) major_faults: u64,
+    pub(crate) minor_faults: u64,
 }
 
 /// Knows the counts from a moment ago.

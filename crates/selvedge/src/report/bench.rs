@@ -8,10 +8,11 @@ use chart::units;
 use serde::{Deserialize, Serialize};
 
 use super::paths::PathReport;
-use super::queues::{AutoReport, MatchReport};
+use super::queues::AutoReport;
 use super::table::{Side, Table};
 use crate::bench::histogram::{LatencyNs, Tally};
 use crate::bench::job::Verified;
+use crate::bench::matching::MatchReport;
 use crate::bench::run::Outcome;
 use crate::bench::throughput::Intervals;
 use crate::config::workload::{Fitted, Queues};

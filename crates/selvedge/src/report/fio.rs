@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::utc;
 use crate::bench::histogram::{Tallies, Tally};
+use crate::bench::process::ProcessUse;
 use crate::bench::run::Outcome;
 use crate::bench::throughput::{INTERVALS_MAX, Intervals};
 use crate::config::workload::{Fitted, Workload};
@@ -136,15 +137,6 @@ struct Samples {
     iops_mean: f64,
     iops_stddev: f64,
     iops_samples: usize,
-}
-
-/// What this process was busy with during a run, of which its workers' share is known only as a sum.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ProcessUse {
-    /// User time in user and system time together, from 0 to 1.
-    pub(crate) user_share: f64,
-    pub(crate) major_faults: u64,
-    pub(crate) minor_faults: u64,
 }
 
 /// A job that has been run.

@@ -1,66 +1,16 @@
 //! How the number of I/O queues came to be and where they went, as text and as JSON. The names in the JSON stay.
 
 use std::fmt;
-use std::net::SocketAddr;
 
 use chart::units;
 use serde::Serialize;
 
 use super::table::{Side, Table};
 use crate::bench::auto_queues::Trial;
+use crate::bench::matching::{MatchReport, MatchedQueue};
 
 /// Queues that are told one by one in the text; the JSON has all.
 const QUEUES_SHOWN_MAX: usize = 32;
-
-/// How a path's queues were matched to those of its interface.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct MatchReport {
-    /// The target's address.
-    pub(crate) address: SocketAddr,
-    pub(crate) interface: Option<String>,
-    /// I/O queues that the interface is good for, why, and what would make it more.
-    pub(crate) limit: u32,
-    pub(crate) reason: String,
-    pub(crate) hint: Option<String>,
-    /// Why queues are where they are.
-    pub(crate) placement: Vec<String>,
-    pub(crate) queues: Vec<MatchedQueue>,
-}
-
-/// One queue of a path.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct MatchedQueue {
-    pub(crate) qid: u16,
-    /// Receive queue that its packets come by, where it is known.
-    pub(crate) receive_queue: Option<u32>,
-    /// The processor that was found for it.
-    pub(crate) cpu: Option<u32>,
-    /// Processors that its worker keeps to, which are those of all its queues.
-    pub(crate) worker_cpus: Vec<u32>,
-    /// Port that it was connected from.
-    pub(crate) port: Option<u16>,
-}
-
-impl MatchReport {
-    fn table(&self) -> Table {
-        let mut table = Table::new(&[
-            ("queue", Side::Right),
-            ("receive queue", Side::Right),
-            ("CPU", Side::Right),
-            ("port", Side::Right),
-        ]);
-        let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-        for queue in self.queues.iter().take(QUEUES_SHOWN_MAX) {
-            table.row(vec![
-                queue.qid.to_string(),
-                text(queue.receive_queue.map(|queue| queue.to_string())),
-                text(queue.cpu.map(|cpu| cpu.to_string())),
-                text(queue.port.map(|port| port.to_string())),
-            ]);
-        }
-        table
-    }
-}
 
 impl fmt::Display for MatchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,12 +19,32 @@ impl fmt::Display for MatchReport {
         writeln!(f, "match   {} over {interface}: up to {queues}, {}", self.address, self.reason)?;
         self.hint.iter().try_for_each(|hint| writeln!(f, "        {hint}"))?;
         self.placement.iter().try_for_each(|reason| writeln!(f, "        {reason}"))?;
-        write!(f, "{}", self.table())?;
+        write!(f, "{}", table(&self.queues))?;
         match self.queues.len().saturating_sub(QUEUES_SHOWN_MAX) {
             0 => Ok(()),
             more => writeln!(f, "        and {more} more: see -o json"),
         }
     }
+}
+
+/// The queues of a path as a table.
+fn table(queues: &[MatchedQueue]) -> Table {
+    let mut table = Table::new(&[
+        ("queue", Side::Right),
+        ("receive queue", Side::Right),
+        ("CPU", Side::Right),
+        ("port", Side::Right),
+    ]);
+    let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    for queue in queues.iter().take(QUEUES_SHOWN_MAX) {
+        table.row(vec![
+            queue.qid.to_string(),
+            text(queue.receive_queue.map(|queue| queue.to_string())),
+            text(queue.cpu.map(|cpu| cpu.to_string())),
+            text(queue.port.map(|port| port.to_string())),
+        ]);
+    }
+    table
 }
 
 /// How a number of queues was found by trying.

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::setting::Setting;
 use super::{finish, fit, paths, warn};
 use crate::bench::matching::Placements;
-use crate::bench::process::ProcessWatch;
+use crate::bench::process::{ProcessUse, ProcessWatch};
 use crate::bench::run::{Outcome, Run};
 use crate::commands::consent::Range;
 use crate::config::workload::{Fitted, Queues, Workload};
@@ -27,7 +27,7 @@ use crate::fio::job_file::{Job, JobFile};
 use crate::flags::bench::{BenchFlags, BenchFormat, IoQueues, WorkloadFlags};
 use crate::report;
 use crate::report::bench::BenchReport;
-use crate::report::fio::{Measured, ProcessUse};
+use crate::report::fio::Measured;
 use crate::stop::Stop;
 
 /// Bytes of a job file: more than anybody writes by hand.
