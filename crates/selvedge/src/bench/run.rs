@@ -1,5 +1,5 @@
-//! A whole run: spreads jobs and queues over workers, starts them together, follows them, and adds up what they
-//! found. The commands' own work is the workers' and jobs'.
+//! A whole run: spreads jobs and queues over workers, starts them together, says how far they are, and adds up what they
+//! found. The commands' own work is the workers' and jobs', and showing how far they are is its caller's.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,25 +7,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use chart::units;
 use engine::initiator::{PathShare, PathStatus, Paths};
-use engine::ring::{self, Ring, RingOptions};
+use engine::ring::{self, RingOptions};
 
 use super::histogram::{Tallies, Tally};
 use super::job::{Job, Verified};
 use super::latency_map::{LatencyGrid, LatencyMap};
 use super::matching::Placements;
-use super::path_view::PathView;
-use super::progress::Progress;
 use super::queue_file::{Share, ToldQueue};
+use super::sample::{Phase, Sample, by_path};
 use super::state::{Record, Recorder};
 use super::throughput::{Intervals, Throughput};
 use super::worker::{self, Broken, Lines, Message, Timeline, WorkerPlan, WorkerReport};
 use crate::config::workload::Fitted;
 use crate::failure::Failure;
-use crate::report::paths::PathReport;
-use crate::top::initiator::rates::{Phase, Sample};
-use crate::top::initiator::watch::About;
 
 /// What to run, and where.
 pub(crate) struct Run<'a> {
@@ -42,10 +37,6 @@ pub(crate) struct Run<'a> {
     pub(crate) placements: Option<&'a Placements>,
     /// Somebody wants it to end.
     pub(crate) stop: Arc<AtomicBool>,
-    /// No progress on stderr.
-    pub(crate) quiet: bool,
-    /// Progress on all of the terminal, under this name.
-    pub(crate) top: Option<String>,
     /// The processor time of the target, where it is in this process.
     pub(crate) target_cpu: Option<&'a dyn Fn() -> Duration>,
 }
@@ -79,32 +70,29 @@ pub(crate) struct Outcome {
 }
 
 impl Run<'_> {
-    /// Runs it.
+    /// Runs it, and says nothing until it is over.
     ///
     /// # Errors
     /// When it could not begin. A run that ended early has an outcome with a failure in it.
     pub(crate) fn run(&self) -> Result<Outcome, Failure> {
+        let mut running = self.start()?;
+        while running.next(None).is_some() {}
+        running.end()
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it could not begin.
+    pub(crate) fn start(&self) -> Result<Running<'_>, Failure> {
         let granted = self.paths.controllers().iter().map(|controller| controller.io_queues()).min();
         let queues = usize::from(granted.unwrap_or(0));
         if queues == 0 {
             return Err(Failure::failed("the controller granted no I/O queue"));
         }
-        let progress = self.progress()?;
-        let mut workers = self.start(self.plans(queues));
-        self.follow(&mut workers, progress);
-        let mut reports = Vec::new();
-        let mut failure = None;
-        for thread in workers.threads {
-            match thread.join() {
-                Ok(Ok(report)) => reports.extend(report),
-                Ok(Err(error)) => failure = failure.or(Some(error)),
-                Err(_) => return Err(Failure::failed("a worker panicked; this is a bug")),
-            }
-        }
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        self.add_up(reports, queues, workers.target_cpu)
+        let workers = self.start_workers(self.plans(queues));
+        let heard = Heard::new(workers.threads.len());
+        Ok(Running { run: self, queues, began: Instant::now(), workers, heard, share: Share::new() })
     }
 
     /// Job j has the queues j, j + jobs, ... of each path; where queues are fewer, queue q has the jobs q, q + queues, ...
@@ -134,10 +122,10 @@ impl Run<'_> {
         }
     }
 
-    fn start(&self, plans: Vec<WorkerPlan>) -> Workers {
+    fn start_workers(&self, plans: Vec<WorkerPlan>) -> Workers {
         let (messages, incoming) = channel();
         let abort = Arc::new(AtomicBool::new(false));
-        let mut workers = Workers { incoming, starts: Vec::new(), threads: Vec::new(), target_cpu: None };
+        let mut workers = Workers { incoming, starts: Vec::new(), threads: Vec::new() };
         for plan in plans {
             let (start, begin) = channel();
             let lines = Lines {
@@ -150,97 +138,6 @@ impl Run<'_> {
             workers.threads.push(std::thread::spawn(move || worker::run(plan, &lines)));
         }
         workers
-    }
-
-    /// How it is shown how far the run is.
-    fn progress(&self) -> Result<Progress, Failure> {
-        let workload = &self.fitted.workload;
-        let length =
-            workload.runtime.filter(|_| self.record.is_none()).map(|runtime| runtime + workload.ramp);
-        let label = if self.record.is_some() { "check" } else { workload.kind() };
-        let mut progress = Progress::new(label, length, self.quiet);
-        if let Some(name) = self.top.as_ref().filter(|_| !self.quiet) {
-            let failed = |error| Failure::failed(format!("cannot make a ring for the I/O: {error}"));
-            // The workers choose alike; theirs are not there yet.
-            let engine = Ring::new(self.ring).map_err(failed)?.engine_name();
-            let (jobs, depth) = (units::plural(workload.jobs.into(), "job"), workload.depth);
-            let policy = match self.paths.status().len() {
-                2.. => format!(", {}", self.paths.policy()),
-                _ => String::new(),
-            };
-            progress.fill_screen(About {
-                workload: format!("{label} {}", units::bytes(workload.block_bytes.into())),
-                target: format!("{name} namespace {}", self.nsid),
-                means: format!("{jobs} × {depth}, {engine}{policy}"),
-                length,
-            })?;
-        }
-        Ok(progress)
-    }
-
-    /// Starts the workers once all are ready, and shows how far they are until all are gone.
-    fn follow(&self, workers: &mut Workers, mut progress: Progress) {
-        let count = workers.threads.len();
-        let mut seen = Seen::new(count);
-        let share = Share::new();
-        while seen.gone < count {
-            progress.turn(&self.stop);
-            // Every worker says when it goes, so this ends.
-            let message = match workers.hear(progress.look_interval()) {
-                Ok(message) => message,
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => break,
-            };
-            match message {
-                Message::Ready { number, thread, shares } => {
-                    seen.ready += 1;
-                    (seen.threads[number], seen.shares[number]) = (thread, shares);
-                    if seen.ready == count {
-                        share.tell(self.told(&seen));
-                        workers.begin(self.timeline());
-                        if let Some(screen) = progress.screen() {
-                            screen.begin();
-                        }
-                    }
-                }
-                Message::Gone => {
-                    seen.gone += 1;
-                    if seen.ready < count {
-                        workers.starts.clear();
-                    }
-                }
-                Message::Counting => {
-                    seen.counting_since.get_or_insert_with(Instant::now);
-                    if seen.cpu_from.is_none() {
-                        seen.cpu_from = self.target_cpu.map(|cpu| cpu());
-                    }
-                }
-                Message::Counted => {
-                    seen.counted += 1;
-                    if seen.counted == count {
-                        seen.counted_at = Some(Instant::now());
-                        let since = |from| self.target_cpu.map(|cpu| cpu().saturating_sub(from));
-                        workers.target_cpu = seen.cpu_from.and_then(since);
-                    }
-                }
-                Message::Progress { number, total, read_back, shares } => {
-                    seen.shares[number] = shares;
-                    // Once a second is enough for connections that come and go.
-                    if number == 0 {
-                        share.tell(self.told(&seen));
-                    }
-                    seen.show(&mut progress, number, *total, read_back, &self.paths.status());
-                }
-            }
-        }
-    }
-
-    /// What other programs learn about the queues.
-    fn told(&self, seen: &Seen) -> Vec<ToldQueue> {
-        let nqn = self.paths.subsystem_nqn();
-        let status = self.paths.status();
-        let threads = seen.threads.iter().zip(&seen.shares);
-        threads.flat_map(|(thread, shares)| ToldQueue::of_thread(nqn, *thread, &status, shares)).collect()
     }
 
     fn timeline(&self) -> Timeline {
@@ -310,13 +207,126 @@ impl Run<'_> {
     }
 }
 
-/// Each path with what all workers say of it.
-fn by_path<'a>(
-    paths: &[PathStatus],
-    workers: &(impl Iterator<Item = &'a Vec<PathShare>> + Clone),
-) -> Vec<(PathStatus, Vec<PathShare>)> {
-    let shares = |at: usize| workers.clone().filter_map(|shares| shares.get(at).cloned()).collect();
-    paths.iter().enumerate().map(|(at, status)| (status.clone(), shares(at))).collect()
+/// A run that has begun. Dropped before its end, it goes on with nobody who listens.
+pub(crate) struct Running<'a> {
+    run: &'a Run<'a>,
+    /// Queues of each path.
+    queues: usize,
+    began: Instant,
+    workers: Workers,
+    heard: Heard,
+    share: Share,
+}
+
+/// What there is to say of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing new.
+    Silence,
+    /// All workers begin.
+    Begun,
+    /// All workers that are left have said how far they are.
+    Told,
+}
+
+impl Running<'_> {
+    /// Waits until there is something to say of the run, or for this time; `None` once all workers are gone. They begin once
+    /// all are ready, which is found out here.
+    pub(crate) fn next(&mut self, patience: Option<Duration>) -> Option<Step> {
+        let count = self.workers.threads.len();
+        if self.heard.gone == count {
+            return None;
+        }
+        // Every worker says when it goes, so this ends.
+        match self.workers.hear(patience) {
+            Ok(message) => Some(self.hear(message, count)),
+            Err(RecvTimeoutError::Timeout) => Some(Step::Silence),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    fn hear(&mut self, message: Message, count: usize) -> Step {
+        let heard = &mut self.heard;
+        match message {
+            Message::Ready { number, thread, shares } => {
+                heard.ready += 1;
+                (heard.threads[number], heard.shares[number]) = (thread, shares);
+                if heard.ready == count {
+                    self.tell();
+                    self.workers.begin(self.run.timeline());
+                    return Step::Begun;
+                }
+            }
+            Message::Gone => {
+                heard.gone += 1;
+                if heard.ready < count {
+                    self.workers.starts.clear();
+                }
+            }
+            Message::Counting => {
+                heard.counting_since.get_or_insert_with(Instant::now);
+                if heard.cpu_from.is_none() {
+                    heard.cpu_from = self.run.target_cpu.map(|cpu| cpu());
+                }
+            }
+            Message::Counted => {
+                heard.counted += 1;
+                if heard.counted == count {
+                    heard.counted_at = Some(Instant::now());
+                    let since = |from| self.run.target_cpu.map(|cpu| cpu().saturating_sub(from));
+                    heard.target_cpu = heard.cpu_from.and_then(since);
+                }
+            }
+            Message::Progress { number, total, read_back, shares } => {
+                heard.shares[number] = shares;
+                let all_have_told = heard.progress(number, *total, read_back);
+                // Once a second is enough for connections that come and go.
+                if number == 0 {
+                    self.tell();
+                }
+                if all_have_told {
+                    return Step::Told;
+                }
+            }
+        }
+        Step::Silence
+    }
+
+    /// Tells other programs about the queues.
+    fn tell(&mut self) {
+        let (paths, heard) = (self.run.paths, &self.heard);
+        let (nqn, status) = (paths.subsystem_nqn(), paths.status());
+        let threads = heard.threads.iter().zip(&heard.shares);
+        let told = threads
+            .flat_map(|(thread, shares)| ToldQueue::of_thread(nqn, *thread, &status, shares))
+            .collect();
+        self.share.tell(told);
+    }
+
+    /// All that the workers have said last.
+    pub(crate) fn sample(&self) -> Sample {
+        self.heard.sample(self.began.elapsed(), self.run.paths.status())
+    }
+
+    /// How it went.
+    ///
+    /// # Errors
+    /// When it could not begin.
+    pub(crate) fn end(self) -> Result<Outcome, Failure> {
+        let mut reports = Vec::new();
+        let mut failure = None;
+        for thread in self.workers.threads {
+            match thread.join() {
+                Ok(Ok(report)) => reports.extend(report),
+                Ok(Err(error)) => failure = failure.or(Some(error)),
+                Err(_) => return Err(Failure::failed("a worker panicked; this is a bug")),
+            }
+        }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        self.run.add_up(reports, self.queues, self.heard.target_cpu)
+    }
 }
 
 /// The workers that run.
@@ -325,7 +335,6 @@ struct Workers {
     /// Dropped, they tell a worker that the run does not take place.
     starts: Vec<Sender<Timeline>>,
     threads: Vec<JoinHandle<Result<Option<WorkerReport>, Failure>>>,
-    target_cpu: Option<Duration>,
 }
 
 impl Workers {
@@ -346,7 +355,7 @@ impl Workers {
 }
 
 /// What has been heard of the workers.
-struct Seen {
+struct Heard {
     ready: usize,
     gone: usize,
     /// When the first worker began to count.
@@ -355,18 +364,16 @@ struct Seen {
     /// When the last one had counted all.
     counted_at: Option<Instant>,
     cpu_from: Option<Duration>,
-    /// The last word of each worker, and whether it is news.
+    target_cpu: Option<Duration>,
+    /// The last word of each worker, and how many have said something since all had.
     totals: Vec<Tally>,
     read_back: Vec<u64>,
     shares: Vec<Vec<PathShare>>,
     threads: Vec<i32>,
-    view: PathView,
     news: usize,
-    shown: Tally,
-    shown_at: Option<Instant>,
 }
 
-impl Seen {
+impl Heard {
     fn new(workers: usize) -> Self {
         Self {
             ready: 0,
@@ -375,65 +382,28 @@ impl Seen {
             counted: 0,
             counted_at: None,
             cpu_from: None,
+            target_cpu: None,
             totals: vec![Tally::default(); workers],
             read_back: vec![0; workers],
             shares: vec![Vec::new(); workers],
             threads: vec![0; workers],
-            view: PathView::default(),
             news: 0,
-            shown: Tally::default(),
-            shown_at: None,
         }
     }
 
-    /// Shows progress each time all workers that are left have told theirs.
-    fn show(
-        &mut self,
-        progress: &mut Progress,
-        number: usize,
-        total: Tally,
-        read_back: u64,
-        paths: &[PathStatus],
-    ) {
+    /// Takes how far a worker is. Whether all that are left have said so since they last had.
+    fn progress(&mut self, number: usize, total: Tally, read_back: u64) -> bool {
         self.totals[number] = total;
         self.read_back[number] = read_back;
         self.news += 1;
-        if self.news < self.totals.len() - self.gone {
-            return;
+        let all_have_told = self.news >= self.totals.len() - self.gone;
+        if all_have_told {
+            self.news = 0;
         }
-        self.news = 0;
-        let paths_and_shares = by_path(paths, &self.shares.iter());
-        self.view.news(paths).iter().for_each(|line| progress.news(line));
-        if let Some(screen) = progress.screen() {
-            screen.hear(self.sample(screen.now(), paths));
-            return;
-        }
-        if self.counting_since.is_none() {
-            progress.ramping();
-            return;
-        }
-        let read_back: u64 = self.read_back.iter().sum();
-        if read_back > 0 {
-            progress.reading_back(read_back);
-            return;
-        }
-        let mut total = Tally::default();
-        self.totals.iter().for_each(|tally| total.merge(tally));
-        let now = Instant::now();
-        // Counting starts anew after the ramp, and then there is nothing to compare with for a second.
-        if let (Some(shown_at), Some(last)) = (self.shown_at, total.since(&self.shown)) {
-            let details = match paths.len() {
-                2.. if progress.is_watched() => self.view.lines(&PathReport::all(&paths_and_shares)),
-                _ => Vec::new(),
-            };
-            progress.working(&last, now - shown_at, &details);
-        }
-        self.shown = total;
-        self.shown_at = Some(now);
+        all_have_told
     }
 
-    /// All that was told last, for the screen.
-    fn sample(&self, at: Duration, paths: &[PathStatus]) -> Sample {
+    fn sample(&self, at: Duration, paths: Vec<PathStatus>) -> Sample {
         let phase = match (self.counting_since, self.read_back.iter().sum()) {
             (None, _) => Phase::Ramp,
             (Some(_), 0) => Phase::Measuring,
@@ -447,7 +417,7 @@ impl Seen {
             }),
             totals: self.totals.clone(),
             shares: self.shares.clone(),
-            paths: paths.to_vec(),
+            paths,
         }
     }
 }
@@ -458,17 +428,16 @@ mod tests {
 
     #[test]
     fn progress_waits_for_all_workers_that_are_left() {
-        let mut seen = Seen { counting_since: Some(Instant::now()), ..Seen::new(2) };
-        let mut progress = Progress::new("read", None, true);
+        let mut heard = Heard { counting_since: Some(Instant::now()), ..Heard::new(2) };
         let mut tally = Tally::default();
         tally.add(4096, 1000);
-        seen.show(&mut progress, 0, tally.clone(), 0, &[]);
-        assert_eq!((seen.news, seen.shown.count()), (1, 0));
-        seen.show(&mut progress, 1, tally.clone(), 0, &[]);
-        assert_eq!((seen.news, seen.shown.count()), (0, 2));
-        seen.gone = 1;
+        assert!(!heard.progress(0, tally.clone(), 0));
+        assert!(heard.progress(1, tally.clone(), 0));
+        heard.gone = 1;
         tally.add(4096, 1000);
-        seen.show(&mut progress, 1, tally, 0, &[]);
-        assert_eq!(seen.shown.count(), 3);
+        assert!(heard.progress(1, tally, 0));
+        let sample = heard.sample(Duration::ZERO, Vec::new());
+        assert_eq!(sample.totals.iter().map(Tally::count).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(sample.phase, Phase::Measuring);
     }
 }

@@ -29,6 +29,7 @@ use crate::report::bench::{BenchReport, VerifyReport};
 use crate::report::fio::Measured;
 use crate::spec::size::Size;
 use crate::stop::Stop;
+use crate::top::initiator::progress;
 use chart::units;
 use setting::Setting;
 
@@ -75,12 +76,11 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         record: record.as_ref(),
         placements: placements.as_ref(),
         stop: stop.flag(),
-        quiet: false,
-        top: flags.top.then(|| setting.nqn().to_string()),
         target_cpu: None,
     };
     let watch = ProcessWatch::start();
-    let outcome = run.run()?;
+    let name = flags.top.then(|| setting.nqn().to_string());
+    let outcome = progress::follow(&run, name.as_deref())?;
     let process = watch.end();
     // A target that has gone is told as such, not as a controller that was shut down badly.
     drop(paths);

@@ -31,6 +31,7 @@ use crate::flags::look::DemoFlags;
 use crate::machine::Machine;
 use crate::report::bench::{BenchReport, CpuReport, Options};
 use crate::stop::Stop;
+use crate::top::initiator::progress;
 
 const QUEUES: u16 = 4;
 const NAMESPACE_BYTES: u64 = 256 << 20;
@@ -202,11 +203,9 @@ impl<'a> Demo<'a> {
             record: None,
             placements: None,
             stop: self.stop.flag(),
-            quiet: false,
-            top: None,
             target_cpu: Some(&target_cpu),
         };
-        let outcome = run.run()?;
+        let outcome = progress::follow(&run, None)?;
         // A chapter that was cut short has nothing to tell.
         self.go_on(Ok(()))?;
         let mut options = Options::new(&fitted, self.address.to_string(), self.nqn.to_string(), nsid);

@@ -117,8 +117,6 @@ fn run(
         record: None,
         placements: placements.as_ref(),
         stop: setting.stop.flag(),
-        quiet: true,
-        top: None,
         target_cpu: None,
     };
     let before = MachineTime::now();

@@ -29,6 +29,7 @@ use crate::report;
 use crate::report::bench::BenchReport;
 use crate::report::fio::Measured;
 use crate::stop::Stop;
+use crate::top::initiator::progress;
 
 /// Bytes of a job file: more than anybody writes by hand.
 const BYTES_MAX: u64 = 1 << 20;
@@ -296,10 +297,10 @@ fn run_group<'a>(
     let names: Vec<String> = group.iter().map(|planned| format!("[{}]", planned.job.name)).collect();
     eprintln!("selvedge: running {}", names.join(" "));
     // Workers of jobs that run at the same time would be put on the same processors: the system spreads them better.
-    let is_placed = group.len() == 1;
+    let is_alone = group.len() == 1;
     // All are connected before the first one begins, so that they begin together.
     let connect = |planned: &'a Planned<'a>| {
-        let placements = setting.place(planned.queues).filter(|_| is_placed);
+        let placements = setting.place(planned.queues).filter(|_| is_alone);
         warn(placements.as_ref());
         let paths = setting.connect(planned.queues, placements.as_ref())?;
         Ok((planned, planned.fit(&paths)?, paths, placements))
@@ -308,7 +309,7 @@ fn run_group<'a>(
         Ok(ready) => ready,
         Err(failure) => return (Vec::new(), Some(failure)),
     };
-    let (quiet, ring) = (group.len() > 1, setting.ring);
+    let ring = setting.ring;
     let (nsid, top) = (flags.nsid, flags.top.then(|| setting.nqn().to_string()));
     let watch = ProcessWatch::start();
     let outcomes: Vec<_> = thread::scope(|scope| {
@@ -326,11 +327,9 @@ fn run_group<'a>(
                     record: None,
                     placements: placements.as_ref(),
                     stop,
-                    quiet,
-                    top,
                     target_cpu: None,
                 };
-                let outcome = run.run();
+                let outcome = if is_alone { progress::follow(&run, top.as_deref()) } else { run.run() };
                 outcome.map(|outcome| (planned, fitted, placements, outcome, began.elapsed()))
             })
         };

@@ -117,8 +117,6 @@ impl<'a> Meter<'a> {
                 record: None,
                 placements: placements.as_ref(),
                 stop: self.stop.flag(),
-                quiet: true,
-                top: None,
                 target_cpu: if self.clock.is_some() { Some(&time) } else { None },
             };
             run.run().map_err(lost)

@@ -10,9 +10,9 @@ use super::super::keys::Wish;
 use super::super::terminal::{FullScreen, Stream};
 use super::super::view::View;
 use super::place::InitiatorPlace;
-use super::rates::Sample;
 use super::screen;
 use super::watch::{About, Watch};
+use crate::bench::sample::Sample;
 
 /// The screen is drawn this often even if nothing new is known, since time passes on it.
 const DRAW_INTERVAL: Duration = Duration::from_millis(500);

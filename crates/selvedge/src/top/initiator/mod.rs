@@ -2,7 +2,9 @@
 //! drawn. Following the workers is the run's.
 
 pub(crate) mod live;
+mod path_view;
 pub(crate) mod place;
+pub(crate) mod progress;
 pub(crate) mod rates;
 pub(crate) mod screen;
 #[cfg(test)]

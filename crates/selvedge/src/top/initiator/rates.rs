@@ -1,39 +1,11 @@
-//! What the workers of a run have done so far, and as rates since they last said so: commands, bytes and latencies of paths
-//! and workers, and what the kernel knows of their connections.
-
-use std::time::Duration;
+//! What the workers of a run have done as rates since they last said so: commands, bytes and latencies of paths and workers,
+//! and what the kernel knows of their connections.
 
 use engine::initiator::{ConnectionReport, PathShare, PathStatus};
 use engine::transport::info::StreamInfo;
 
 use crate::bench::histogram::{LatencyNs, Tally};
-
-/// What a run is doing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Its queues are being connected.
-    #[default]
-    Connecting,
-    /// It works, and nothing is measured yet.
-    Ramp,
-    Measuring,
-    /// It has read back this number of blocks of what it wrote.
-    ReadingBack(u64),
-}
-
-/// What all workers have said, and the paths' states at that time.
-#[derive(Clone, Debug)]
-pub(crate) struct Sample {
-    /// Time since the run was begun.
-    pub(crate) at: Duration,
-    pub(crate) phase: Phase,
-    /// Time that is measured.
-    pub(crate) measured: Duration,
-    /// What each worker has counted, and what it did on each path.
-    pub(crate) totals: Vec<Tally>,
-    pub(crate) shares: Vec<Vec<PathShare>>,
-    pub(crate) paths: Vec<PathStatus>,
-}
+use crate::bench::sample::{Phase, Sample};
 
 /// Commands in a time.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,8 +11,9 @@ use ratatui::text::Line;
 use super::super::sheet::{self, ALARM, DIM, REVERSED, padded};
 use super::super::view::View;
 use super::place::InitiatorPlace;
-use super::rates::{Done, Phase, Rates};
+use super::rates::{Done, Rates};
 use super::watch::Watch;
+use crate::bench::sample::Phase;
 
 /// Letters of the bar of time.
 const BAR_WIDTH: usize = 16;

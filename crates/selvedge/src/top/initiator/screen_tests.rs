@@ -9,10 +9,10 @@ use super::super::keys::Wish;
 use super::super::view::View;
 use super::super::worked::{captured, line};
 use super::place::InitiatorPlace;
-use super::rates::{Phase, Sample};
 use super::screen;
 use super::watch::{About, Watch};
 use super::worked::{NOW, lost, sample, watch};
+use crate::bench::sample::{Phase, Sample};
 
 const SMALL: (u16, u16) = (80, 24);
 const LARGE: (u16, u16) = (130, 40);

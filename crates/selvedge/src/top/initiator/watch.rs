@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::rates::{Rates, Sample};
+use super::rates::Rates;
+use crate::bench::sample::Sample;
 
 /// Samples whose IOPS are kept for the picture: a minute of them.
 const HISTORY_MAX: usize = 60;

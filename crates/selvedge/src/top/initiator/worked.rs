@@ -7,9 +7,10 @@ use engine::initiator::{ConnectionReport, PathShare, PathState, PathStatus};
 use engine::transport::Transport;
 use engine::transport::info::{StreamInfo, SubflowInfo};
 
-use super::rates::{Phase, Rates, Sample};
+use super::rates::Rates;
 use super::watch::{About, Watch};
 use crate::bench::histogram::Tally;
+use crate::bench::sample::{Phase, Sample};
 
 /// When the second sample is looked at.
 pub(super) const NOW: Duration = Duration::from_millis(3100);

@@ -1,0 +1,50 @@
+//! What the workers of a run have done so far, as they say it once a second. What it looks like is not known here.
+
+use std::time::Duration;
+
+use engine::initiator::{PathShare, PathStatus};
+
+use super::histogram::Tally;
+
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Its queues are being connected.
+    #[default]
+    Connecting,
+    /// It works, and nothing is measured yet.
+    Ramp,
+    Measuring,
+    /// It has read back this number of blocks of what it wrote.
+    ReadingBack(u64),
+}
+
+/// What all workers have said, and the paths' states at that time.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    /// Time since the run was begun.
+    pub(crate) at: Duration,
+    pub(crate) phase: Phase,
+    /// Time that is measured.
+    pub(crate) measured: Duration,
+    /// What each worker has counted, and what it did on each path.
+    pub(crate) totals: Vec<Tally>,
+    pub(crate) shares: Vec<Vec<PathShare>>,
+    pub(crate) paths: Vec<PathStatus>,
+}
+
+impl Sample {
+    /// Each path with what all workers say of it.
+    pub(crate) fn by_path(&self) -> Vec<(PathStatus, Vec<PathShare>)> {
+        by_path(&self.paths, &self.shares.iter())
+    }
+}
+
+/// Each path with what all workers say of it.
+pub(super) fn by_path<'a>(
+    paths: &[PathStatus],
+    workers: &(impl Iterator<Item = &'a Vec<PathShare>> + Clone),
+) -> Vec<(PathStatus, Vec<PathShare>)> {
+    let shares = |at: usize| workers.clone().filter_map(|shares| shares.get(at).cloned()).collect();
+    paths.iter().enumerate().map(|(at, status)| (status.clone(), shares(at))).collect()
+}
