@@ -4,10 +4,10 @@ use engine::target::{Change, FabricConfig};
 use serde::Serialize;
 
 use super::ask::{Answer, Ask};
-use super::bodies::check_fabric;
 use super::guard::Permissions;
-use super::images;
+use super::namespaces::images;
 use super::refusal::Refusal;
+use super::subsystems::check_subsystem;
 
 /// What a declarative change did, or would do.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -43,4 +43,12 @@ pub(super) fn put_config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn status(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&ask.administration.status())
+}
+
+/// Checks a whole configuration, before anything is opened.
+fn check_fabric(fabric: &mut FabricConfig) -> Result<(), Refusal> {
+    for (at, subsystem) in fabric.subsystems.iter_mut().enumerate() {
+        check_subsystem(subsystem, &format!("subsystems[{at}]"))?;
+    }
+    Ok(())
 }

@@ -5,7 +5,6 @@ pub(crate) mod administration;
 #[cfg(test)]
 mod api_tests;
 mod ask;
-pub(crate) mod bodies;
 pub(crate) mod client;
 mod connections;
 mod examples;
@@ -13,8 +12,6 @@ mod fabric;
 mod gateways;
 mod guard;
 mod host_requests;
-mod image_bodies;
-mod images;
 mod in_process;
 mod limits;
 mod metrics;

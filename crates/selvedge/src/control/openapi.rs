@@ -9,13 +9,14 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::ask::{Answer, Ask};
-use super::bodies::{AnaGroupBody, HostBody, NamespaceBody};
 use super::examples::EXAMPLES;
-use super::image_bodies::{CloneBody, SnapshotBody, Snapshots};
+use super::namespaces::NamespaceBody;
+use super::namespaces::images::{self, CloneBody, SnapshotBody, Snapshots};
 use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
 use super::routes::{METRICS_PATH, ROUTES, Route};
-use super::{connections, fabric, images, namespaces, ports, subsystems};
+use super::subsystems::{AnaGroupBody, HostBody};
+use super::{connections, fabric, namespaces, ports, subsystems};
 use gateway::GroupStatus;
 
 const SCHEMAS: &str = "#/components/schemas/";

@@ -218,5 +218,5 @@ pub(super) fn patch_subsystem(
         (config.command_quiesce_ms, config.command_quiesce) = Default::default();
     }
     patch.apply(config)?;
-    super::bodies::check_subsystem(config, "")
+    super::subsystems::check_subsystem(config, "")
 }

@@ -22,12 +22,13 @@ use tokio::time::timeout;
 
 use super::administration::Administration;
 use super::ask::{self, Answer, Ask};
-use super::bodies::{AnaGroupBody, HostBody, NamespaceBody};
-use super::image_bodies::{CloneBody, SnapshotBody};
 use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
+use super::namespaces::NamespaceBody;
+use super::namespaces::images::{self, CloneBody, SnapshotBody};
 use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
-use super::{Token, connections, fabric, gateways, images, metrics, namespaces, openapi, ports, subsystems};
+use super::subsystems::{AnaGroupBody, HostBody};
+use super::{Token, connections, fabric, gateways, metrics, namespaces, openapi, ports, subsystems};
 
 /// Something that can be asked.
 pub(super) struct Route {

@@ -1,14 +1,53 @@
 //! `/v1/subsystems` with their hosts and ANA groups.
 
+use std::collections::BTreeMap;
+
 use engine::limits::ANA_GROUPS_MAX;
-use engine::target::{AnaGroupConfig, FabricConfig, SubsystemConfig};
-use serde::Serialize;
+use engine::target::{AnaGroupConfig, FabricConfig, GroupState, SubsystemConfig};
+use nvme::discovery::Nqn;
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::ask::{Answer, Ask, encode};
-use super::bodies::{AnaGroupBody, HostBody, check_subsystem};
 use super::guard::Permissions;
+use super::namespaces::{check_namespace, check_path, field};
 use super::patches::{Patch, patch_subsystem};
 use super::refusal::Refusal;
+use crate::spec::paths;
+
+/// A name of a host or subsystem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub(crate) struct Name(pub(crate) String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        match Nqn::new(&name) {
+            Ok(_) => Ok(Self(name)),
+            Err(error) => Err(de::Error::custom(error)),
+        }
+    }
+}
+
+/// A host that may use a subsystem.
+#[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Host")]
+pub(crate) struct HostBody {
+    pub(crate) nqn: Name,
+}
+
+/// The states of an ANA group.
+#[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "AnaStates")]
+pub(crate) struct AnaGroupBody {
+    pub(crate) state: GroupState,
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, GroupState>")]
+    pub(crate) ports: BTreeMap<u16, GroupState>,
+}
 
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Subsystems {
@@ -42,6 +81,17 @@ pub(super) fn named_mut<'a>(
     nqn: &str,
 ) -> Result<&'a mut SubsystemConfig, Refusal> {
     fabric.subsystem_mut(nqn).ok_or_else(|| gone(nqn))
+}
+
+/// Checks a subsystem. Mistakes are told with fields under `base`.
+pub(super) fn check_subsystem(subsystem: &mut SubsystemConfig, base: &str) -> Result<(), Refusal> {
+    if let Some((name, path)) = paths::of_subsystem(subsystem) {
+        check_path(path).map_err(|refusal| refusal.about(field(base, name)))?;
+    }
+    for (at, namespace) in subsystem.namespaces.iter_mut().enumerate() {
+        check_namespace(namespace, &field(base, format!("namespaces[{at}]")))?;
+    }
+    Ok(())
 }
 
 /// Changes the subsystem that the path names.

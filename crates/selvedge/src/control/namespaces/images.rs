@@ -4,45 +4,106 @@
 use std::time::{Duration, Instant};
 
 use engine::backend::{BackendConfig, RbdConfig};
-use engine::ceph::{CephError, Cluster, ClusterOptions, NewImage, Pool};
-use engine::target::{FabricConfig, NamespaceConfig};
-use serde::Serialize;
+use engine::ceph::{CephError, Cluster, ClusterOptions, NewImage, Pool, Snapshot};
+use engine::target::{FabricConfig, NamespaceConfig, QosConfig, Visibility};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
-use super::ask::{Answer, Ask, encode};
-use super::guard::Permissions;
-use super::image_bodies::{CloneBody, ShownSnapshot, SnapshotBody, Snapshots};
-use super::limits::{CEPH_OPERATION_TIMEOUT_MS, IMAGE_RELEASE_TIMEOUT, TASK_PATIENCE};
-use super::namespaces::{choose, find};
-use super::refusal::Refusal;
-use super::subsystems::named_mut;
-use super::tasks::{Outcome, Task};
+use super::super::ask::{Answer, Ask, encode};
+use super::super::guard::Permissions;
+use super::super::limits::{CEPH_OPERATION_TIMEOUT_MS, IMAGE_RELEASE_TIMEOUT, TASK_PATIENCE};
+use super::super::refusal::Refusal;
+use super::super::subsystems::named_mut;
+use super::super::tasks::{Outcome, Task};
+use super::{check_path, choose, find};
 use crate::spec::ceph::{check_image, image_path};
 use crate::spec::rules::check_size;
+use crate::spec::size::Size;
 
 /// How long somebody who waits for an image's users to go waits between looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// An image within reach.
-pub(super) struct Image {
+pub(in crate::control) struct Image {
     pool: Pool,
     config: RbdConfig,
 }
 
+/// What an image that is made for a namespace is to be like.
+#[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "CreateImage")]
+pub(crate) struct CreateImageBody {
+    pub(in crate::control) size: Size,
+    #[serde(default)]
+    features: Vec<String>,
+    object_size: Option<Size>,
+    data_pool: Option<String>,
+}
+
+/// A snapshot that is to be made.
+#[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewSnapshot")]
+pub(crate) struct SnapshotBody {
+    pub(in crate::control) name: String,
+}
+
+/// A namespace on a clone that is to be made.
+#[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Clone")]
+pub(crate) struct CloneBody {
+    /// The snapshot; the namespace's own without it.
+    pub(in crate::control) snapshot: Option<String>,
+    /// The new image, in the same pool and namespace unless others are named.
+    image: String,
+    pool: Option<String>,
+    namespace: Option<String>,
+    #[serde(default)]
+    features: Vec<String>,
+    object_size: Option<Size>,
+    data_pool: Option<String>,
+    pub(in crate::control) nsid: Option<u32>,
+    pub(in crate::control) uuid: Option<Uuid>,
+    #[serde(alias = "load_balancing_group")]
+    pub(in crate::control) ana_group: Option<u32>,
+    #[serde(default)]
+    pub(in crate::control) visible: Visibility,
+    #[serde(default)]
+    pub(in crate::control) qos: QosConfig,
+}
+
+/// A snapshot, as it is shown.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Snapshot")]
+pub(in crate::control) struct ShownSnapshot {
+    pub(in crate::control) name: String,
+    pub(in crate::control) size: u64,
+}
+
+/// The snapshots of an image.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(in crate::control) struct Snapshots {
+    pub(in crate::control) image: String,
+    pub(in crate::control) snapshots: Vec<ShownSnapshot>,
+}
+
 #[derive(Serialize, schemars::JsonSchema)]
-pub(super) struct Tasks {
+pub(in crate::control) struct Tasks {
     tasks: Vec<Task>,
 }
 
 /// What becomes of the image of a namespace that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Afterwards {
+pub(in crate::control) enum Afterwards {
     Delete,
     Trash,
 }
 
 impl Image {
     /// Connects to the image's cluster, by a connection that serves nobody else.
-    pub(super) fn reach(config: &RbdConfig) -> Result<Self, Refusal> {
+    pub(in crate::control) fn reach(config: &RbdConfig) -> Result<Self, Refusal> {
         let options = ClusterOptions {
             conf: config.conf.clone(),
             id: config.id.clone(),
@@ -58,17 +119,17 @@ impl Image {
     }
 
     /// Bytes it has now, or had when the snapshot was made.
-    pub(super) fn size(&self) -> Result<u64, Refusal> {
+    pub(in crate::control) fn size(&self) -> Result<u64, Refusal> {
         Ok(self.pool.image_size(self.name(), self.config.snapshot.as_deref())?)
     }
 
     /// Makes it.
-    pub(super) fn create(&self, size: u64, new: &NewImage) -> Result<(), Refusal> {
+    pub(in crate::control) fn create(&self, size: u64, new: &NewImage) -> Result<(), Refusal> {
         Ok(self.pool.create_image(self.name(), size, new)?)
     }
 
     /// Takes back that it was made.
-    pub(super) fn undo(&self) {
+    pub(in crate::control) fn undo(&self) {
         if let Err(error) = self.pool.remove_image(self.name()) {
             let image = image_path(&self.config);
             tracing::warn!(%error, image, "cannot remove an image that was created for a refused namespace");
@@ -126,7 +187,7 @@ fn changeable(image: &RbdConfig) -> Result<&RbdConfig, Refusal> {
 
 /// Refuses an image for a namespace to come that another namespace of the same target is on: its lock could not be had a
 /// second time.
-pub(super) fn check_free(fabric: &FabricConfig, image: &RbdConfig) -> Result<(), Refusal> {
+pub(in crate::control) fn check_free(fabric: &FabricConfig, image: &RbdConfig) -> Result<(), Refusal> {
     match served_as(fabric, image) {
         Some(namespace) => Err(Refusal::conflict(format!("{} is {namespace} already", image_path(image)))),
         None => Ok(()),
@@ -135,7 +196,7 @@ pub(super) fn check_free(fabric: &FabricConfig, image: &RbdConfig) -> Result<(),
 
 /// Looks whether the image of a namespace to come is there: what is wrong with it keeps nobody waiting then who changes
 /// something else.
-pub(super) fn check(config: &NamespaceConfig) -> Result<(), Refusal> {
+pub(in crate::control) fn check(config: &NamespaceConfig) -> Result<(), Refusal> {
     if let BackendConfig::Rbd(image) = &config.backend {
         Image::reach(image)?.size()?;
     }
@@ -143,7 +204,7 @@ pub(super) fn check(config: &NamespaceConfig) -> Result<(), Refusal> {
 }
 
 /// The same of all namespaces that `wanted` has and `before` has not.
-pub(super) fn check_new(before: &FabricConfig, wanted: &FabricConfig) -> Result<(), Refusal> {
+pub(in crate::control) fn check_new(before: &FabricConfig, wanted: &FabricConfig) -> Result<(), Refusal> {
     let mut namespaces = before.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
     let served: Vec<&BackendConfig> = namespaces.by_ref().map(|namespace| &namespace.backend).collect();
     for (at, subsystem) in wanted.subsystems.iter().enumerate() {
@@ -159,7 +220,7 @@ pub(super) fn check_new(before: &FabricConfig, wanted: &FabricConfig) -> Result<
 
 /// Gives the image below a namespace another size. Hosts learn of it as soon as the image reports it. The answer is a task where
 /// that takes longer than a request may.
-pub(super) fn resize(
+pub(in crate::control) fn resize(
     ask: &Ask<'_>,
     config: &NamespaceConfig,
     size: u64,
@@ -182,7 +243,7 @@ pub(super) fn resize(
 }
 
 /// What is to become of the image of a namespace that is removed, if that was said.
-pub(super) fn afterwards(ask: &Ask<'_>) -> Result<Option<Afterwards>, Refusal> {
+pub(in crate::control) fn afterwards(ask: &Ask<'_>) -> Result<Option<Afterwards>, Refusal> {
     match (ask.flag("delete_image")?, ask.flag("trash_image")?) {
         (false, false) => Ok(None),
         (true, false) => Ok(Some(Afterwards::Delete)),
@@ -192,7 +253,7 @@ pub(super) fn afterwards(ask: &Ask<'_>) -> Result<Option<Afterwards>, Refusal> {
 }
 
 /// An image that can be removed after its namespace, as far as can be told before.
-pub(super) fn removable(ask: &Ask<'_>, afterwards: Afterwards) -> Result<Image, Refusal> {
+pub(in crate::control) fn removable(ask: &Ask<'_>, afterwards: Afterwards) -> Result<Image, Refusal> {
     let namespace = namespace(ask)?;
     let image = Image::reach(changeable(image_of(&namespace)?)?)?;
     image.check_removal(afterwards)?;
@@ -200,7 +261,11 @@ pub(super) fn removable(ask: &Ask<'_>, afterwards: Afterwards) -> Result<Image, 
 }
 
 /// Removes the image of a namespace that is gone.
-pub(super) fn remove(ask: &Ask<'_>, image: Image, afterwards: Afterwards) -> Result<Option<Task>, Refusal> {
+pub(in crate::control) fn remove(
+    ask: &Ask<'_>,
+    image: Image,
+    afterwards: Afterwards,
+) -> Result<Option<Task>, Refusal> {
     let (config, nsid) = (image.config.clone(), ask.part("nsid").to_owned());
     let path = image_path(&config);
     let work = move || {
@@ -229,7 +294,7 @@ fn run(
     }
 }
 
-pub(super) fn snapshots(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+pub(in crate::control) fn snapshots(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let namespace = namespace(ask)?;
     let image = image_of(&namespace)?;
     let snapshots = Image::reach(image)?.pool.snapshots(&image.image)?;
@@ -238,7 +303,7 @@ pub(super) fn snapshots(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&Snapshots { image: image_path(&whole), snapshots })
 }
 
-pub(super) fn snapshot(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+pub(in crate::control) fn snapshot(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let SnapshotBody { name } = ask.body()?;
     let namespace = namespace(ask)?;
     let image = changeable(image_of(&namespace)?)?;
@@ -250,7 +315,7 @@ pub(super) fn snapshot(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::created(format!("{path}/snapshots/{}", encode(&name)), &ShownSnapshot { name, size })
 }
 
-pub(super) fn remove_snapshot(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+pub(in crate::control) fn remove_snapshot(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let namespace = namespace(ask)?;
     let image = image_of(&namespace)?;
     let name = ask.part("snapshot");
@@ -280,7 +345,7 @@ fn check_snapshot(image: &RbdConfig, name: &str, field: &str) -> Result<(), Refu
 }
 
 /// Makes a clone of a namespace's image, and a namespace on it with blocks of the same size.
-pub(super) fn clone(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+pub(in crate::control) fn clone(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let body: CloneBody = ask.body()?;
     let parent = namespace(ask)?;
     let image = image_of(&parent)?;
@@ -313,7 +378,7 @@ pub(super) fn clone(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 /// Begins to copy all into a clone that it shares with its parent.
-pub(super) fn flatten(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+pub(in crate::control) fn flatten(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let namespace = namespace(ask)?;
     let image = changeable(image_of(&namespace)?)?;
     let reached = Image::reach(image)?;
@@ -328,12 +393,61 @@ pub(super) fn flatten(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     }
 }
 
-pub(super) fn tasks(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+pub(in crate::control) fn tasks(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&Tasks { tasks: ask.administration.tasks().list() })
 }
 
-pub(super) fn task(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+pub(in crate::control) fn task(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let id = ask.number("id")?;
     let task = ask.administration.tasks().get(id);
     Answer::with(&task.ok_or_else(|| Refusal::not_found(format!("there is no task {id}")))?)
+}
+
+impl From<Snapshot> for ShownSnapshot {
+    fn from(snapshot: Snapshot) -> Self {
+        Self { name: snapshot.name, size: snapshot.size }
+    }
+}
+
+impl CreateImageBody {
+    /// What it is to be like, beside its size.
+    pub(in crate::control) fn new_image(&self) -> NewImage {
+        new_image(&self.features, self.object_size, self.data_pool.as_deref())
+    }
+}
+
+impl CloneBody {
+    /// The new image's name, beside `parent`'s.
+    pub(in crate::control) fn clone_of(&self, parent: &RbdConfig) -> Result<RbdConfig, Refusal> {
+        // A pool has namespaces of its own.
+        let namespace = self.pool.as_ref().map_or(parent.namespace.clone(), |_| String::new());
+        let config = RbdConfig {
+            pool: self.pool.clone().unwrap_or_else(|| parent.pool.clone()),
+            namespace: self.namespace.clone().unwrap_or(namespace),
+            image: self.image.clone(),
+            snapshot: None,
+            ..parent.clone()
+        };
+        checked_image(config)
+    }
+
+    /// What it is to be like.
+    pub(in crate::control) fn new_image(&self) -> NewImage {
+        new_image(&self.features, self.object_size, self.data_pool.as_deref())
+    }
+}
+
+fn new_image(features: &[String], object_size: Option<Size>, data_pool: Option<&str>) -> NewImage {
+    NewImage {
+        features: features.to_vec(),
+        object_size: object_size.map(|size| size.0),
+        data_pool: data_pool.map(str::to_owned),
+    }
+}
+
+/// An image whose names are names, and whose configuration file anybody finds.
+fn checked_image(image: RbdConfig) -> Result<RbdConfig, Refusal> {
+    check_image(&image).map_err(|(name, what)| Refusal::unprocessable(what).about(name))?;
+    image.conf.as_deref().map_or(Ok(()), check_path).map_err(|refusal| refusal.about("conf"))?;
+    Ok(image)
 }

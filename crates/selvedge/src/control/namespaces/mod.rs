@@ -1,0 +1,320 @@
+//! `/v1/subsystems/{nqn}/namespaces`: namespaces as requests carry them, and what is done to them. Identifiers may be left to us,
+//! and paths are from the root on, since the target's working directory is nobody's. What is done to the images of Ceph
+//! clusters below them is `images`'.
+
+pub(super) mod images;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
+
+use engine::backend::{BackendConfig, RbdConfig};
+use engine::limits::NAMESPACES_MAX;
+use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig, free_nsid};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, IntoDeserializer as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::Value;
+
+use self::images::{CreateImageBody, Image};
+use super::ask::{Answer, Ask, encode};
+use super::guard::Permissions;
+use super::patches::NamespacePatch;
+use super::refusal::Refusal;
+use super::subsystems::{change, named, named_mut};
+use crate::spec::size::Size;
+use crate::spec::{paths, rules};
+
+/// A namespace that is to be added, and what is said beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct NamespaceBody {
+    config: NamespaceConfig,
+    /// Whether it says its ANA group.
+    is_grouped: bool,
+    create_image: Option<CreateImageBody>,
+}
+
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Namespaces {
+    namespaces: Vec<NamespaceConfig>,
+}
+
+pub(super) fn gone(nsid: u32) -> Refusal {
+    Refusal::not_found(format!("there is no namespace {nsid}"))
+}
+
+pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let fabric = ask.administration.shown();
+    Answer::with(&Namespaces { namespaces: named(&fabric, ask.part("nqn"))?.namespaces.clone() })
+}
+
+pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    Answer::with(find(&ask.administration.shown(), ask.part("nqn"), ask.number("nsid")?)?)
+}
+
+/// The namespace with this identifier.
+pub(super) fn find<'a>(
+    fabric: &'a FabricConfig,
+    nqn: &str,
+    nsid: u32,
+) -> Result<&'a NamespaceConfig, Refusal> {
+    let mut namespaces = named(fabric, nqn)?.namespaces.iter();
+    namespaces.find(|namespace| namespace.nsid == nsid).ok_or_else(|| gone(nsid))
+}
+
+/// The identifier for a new namespace.
+pub(super) fn choose(subsystem: &SubsystemConfig, asked: Option<u32>) -> Result<u32, Refusal> {
+    let taken: Vec<u32> = subsystem.namespaces.iter().map(|namespace| namespace.nsid).collect();
+    let nsid = asked.unwrap_or_else(|| free_nsid(&taken));
+    if taken.contains(&nsid) {
+        return Err(Refusal::conflict(format!("namespace {nsid} is there already")).about("nsid"));
+    }
+    if asked.is_none() && nsid > NAMESPACES_MAX {
+        return Err(Refusal::conflict(format!("all {NAMESPACES_MAX} namespaces are there already")));
+    }
+    Ok(nsid)
+}
+
+/// Adds a namespace, whose image is made first if that is asked for.
+pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let mut body: NamespaceBody = ask.body()?;
+    if let Some(membership) = ask.administration.membership() {
+        body.prefer_group(membership.group_with_fewest());
+    }
+    let nqn = ask.part("nqn");
+    let add = |fabric: &mut FabricConfig| {
+        let subsystem = named_mut(fabric, nqn)?;
+        let config = body.clone().into_config(choose(subsystem, body.nsid())?)?;
+        subsystem.namespaces.push(config.clone());
+        Ok(config)
+    };
+    let made = if body.is_on_image() { prepare_image(ask, &body, add)? } else { None };
+    let changed = ask.administration.change(Permissions::default(), add);
+    let (config, _) = changed.inspect_err(|_| {
+        if let Some(image) = &made {
+            image.undo();
+        }
+    })?;
+    let location = format!("/v1/subsystems/{}/namespaces/{}", encode(nqn), config.nsid);
+    Answer::created(location, find(&ask.administration.shown(), nqn, config.nsid)?)
+}
+
+/// Makes the image of a namespace to come, or sees that it is there. Where the namespace could not be added anyway, no
+/// cluster is asked.
+fn prepare_image(
+    ask: &Ask<'_>,
+    body: &NamespaceBody,
+    add: impl Fn(&mut FabricConfig) -> Result<NamespaceConfig, Refusal>,
+) -> Result<Option<Image>, Refusal> {
+    let mut planned = None;
+    ask.administration.rehearse(Permissions::default(), |fabric| {
+        planned = Some(add(fabric)?);
+        Ok(())
+    })?;
+    let Some(config) = planned else { return Ok(None) };
+    let BackendConfig::Rbd(image) = &config.backend else { return Ok(None) };
+    images::check_free(&ask.administration.fabric(), image)?;
+    let Some(create) = body.create_image() else { return images::check(&config).map(|()| None) };
+    let image = Image::reach(image)?;
+    image.create(create.size.0, &create.new_image())?;
+    Ok(Some(image))
+}
+
+pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let (nqn, nsid) = (ask.part("nqn"), ask.number("nsid")?);
+    let mut body: NamespacePatch = ask.body()?;
+    let permissions = Permissions { shrink: body.shrink };
+    // An image's size is its cluster's matter, which does not belong to what is served.
+    let served = find(&ask.administration.fabric(), nqn, nsid).cloned();
+    let resized = served.ok().filter(|config| matches!(config.backend, BackendConfig::Rbd(_)));
+    let size = resized.as_ref().and_then(|_| body.size.take());
+    let edit = |fabric: &mut FabricConfig| {
+        let subsystem = named_mut(fabric, nqn)?;
+        let namespace = subsystem.namespaces.iter_mut().find(|n| n.nsid == nsid);
+        let namespace = namespace.ok_or_else(|| gone(nsid))?;
+        body.apply(namespace)
+    };
+    let about_body = |mut refusal: Refusal| {
+        // The body is a namespace, and not the configuration that it stands in.
+        refusal.field = refusal.field.and_then(|field| field.rsplit('.').next().map(str::to_owned));
+        refusal
+    };
+    let task = match (&resized, size) {
+        (Some(config), Some(Size(bytes))) => {
+            // What else is asked for must not fail after this, which cannot be taken back.
+            ask.administration.rehearse(permissions, edit).map_err(about_body)?;
+            images::resize(ask, config, bytes, body.shrink)?
+        }
+        _ => None,
+    };
+    ask.administration.change(permissions, edit).map_err(about_body)?;
+    task.map_or_else(|| show(ask), |task| Answer::begun(&task))
+}
+
+/// Opens a namespace's file or device anew, after it has failed.
+pub(super) fn reopen(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let (nqn, nsid) = (ask.part("nqn"), ask.number("nsid")?);
+    let config = find(&ask.administration.fabric(), nqn, nsid)?.clone();
+    ask.administration.reopen(nqn, nsid)?;
+    Answer::with(&config)
+}
+
+/// Removes a namespace, and its image if that is asked for.
+pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let nsid = ask.number("nsid")?;
+    let afterwards = images::afterwards(ask)?;
+    let image = afterwards.map(|afterwards| images::removable(ask, afterwards)).transpose()?;
+    change(ask, |subsystem| {
+        let at = subsystem.namespaces.iter().position(|n| n.nsid == nsid).ok_or_else(|| gone(nsid))?;
+        subsystem.namespaces.remove(at);
+        Ok(())
+    })?;
+    let task = match (image, afterwards) {
+        (Some(image), Some(afterwards)) => images::remove(ask, image, afterwards)?,
+        _ => None,
+    };
+    task.map_or_else(|| Ok(Answer::done()), |task| Answer::begun(&task))
+}
+
+/// The field of a body, as JSON is walked.
+pub(super) fn field(base: &str, name: impl fmt::Display) -> String {
+    if base.is_empty() { name.to_string() } else { format!("{base}.{name}") }
+}
+
+/// Checks a namespace. Mistakes are told with fields under `base`.
+pub(super) fn check_namespace(namespace: &mut NamespaceConfig, base: &str) -> Result<(), Refusal> {
+    if let Some((name, path)) = paths::of_backend(&mut namespace.backend) {
+        check_path(path).map_err(|refusal| refusal.about(field(base, name)))?;
+    }
+    rules::check_namespace(namespace)
+        .map_err(|(name, what)| Refusal::unprocessable(what).about(field(base, name)))
+}
+
+/// A path has to be from the root on.
+pub(super) fn check_path(path: &Path) -> Result<(), Refusal> {
+    if path.is_absolute() {
+        return Ok(());
+    }
+    let what = format!("{} is not an absolute path", path.display());
+    Err(Refusal::unprocessable(what).hint("the target's working directory is not yours; begin with /"))
+}
+
+impl NamespaceBody {
+    /// The identifier it asks for.
+    pub(super) fn nsid(&self) -> Option<u32> {
+        Some(self.config.nsid).filter(|nsid| *nsid > 0)
+    }
+
+    /// What its image is to be like, if that is to be made first.
+    pub(super) fn create_image(&self) -> Option<&CreateImageBody> {
+        self.create_image.as_ref()
+    }
+
+    /// Whether it is on an image of a Ceph cluster.
+    pub(super) fn is_on_image(&self) -> bool {
+        matches!(self.config.backend, BackendConfig::Rbd(_))
+    }
+
+    /// Whether an image can be made for it, if one is to be made.
+    fn check_create(&self) -> Result<(), Refusal> {
+        let Some(create) = &self.create_image else { return Ok(()) };
+        let wrong = |what: &str| Err(Refusal::unprocessable(what).about("create_image"));
+        match &self.config.backend {
+            BackendConfig::Rbd(RbdConfig { snapshot: None, .. }) => {
+                let checked = rules::check_size(create.size.0, self.config.block_size);
+                checked.map(drop).map_err(|what| Refusal::unprocessable(what).about("create_image.size"))
+            }
+            BackendConfig::Rbd(_) => wrong("a snapshot cannot be made like that; clone it"),
+            _ => wrong("it goes with rbd only"),
+        }
+    }
+
+    /// The ANA group it goes to when it asks for none.
+    pub(super) fn prefer_group(&mut self, group: Option<u32>) {
+        if let (false, Some(group)) = (self.is_grouped, group) {
+            self.config.ana_group = group;
+        }
+    }
+
+    /// The configuration it describes, with this identifier.
+    pub(super) fn into_config(self, nsid: u32) -> Result<NamespaceConfig, Refusal> {
+        self.check_create()?;
+        let mut config = NamespaceConfig { nsid, ..self.config };
+        check_namespace(&mut config, "")?;
+        Ok(config)
+    }
+}
+
+impl JsonSchema for NamespaceBody {
+    fn schema_name() -> Cow<'static, str> {
+        "AddNamespace".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = NamespaceConfig::json_schema(generator);
+        let create_image = generator.subschema_for::<Option<CreateImageBody>>().to_value();
+        if let Some(Value::Object(settings)) = schema.get_mut("properties") {
+            settings.insert(CREATE_IMAGE.to_owned(), create_image);
+        }
+        schema
+    }
+}
+
+impl<'de> Deserialize<'de> for NamespaceBody {
+    /// As the namespace itself, with one setting more, which is only for making it.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Body;
+        impl<'de> Visitor<'de> for Body {
+            type Value = NamespaceBody;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a namespace")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NamespaceBody, A::Error> {
+                let (mut create_image, mut is_grouped) = (None, false);
+                let beside = Beside { map, create_image: &mut create_image, is_grouped: &mut is_grouped };
+                let config = NamespaceConfig::deserialize(MapAccessDeserializer::new(beside))?;
+                Ok(NamespaceBody { config, is_grouped, create_image })
+            }
+        }
+        deserializer.deserialize_map(Body)
+    }
+}
+
+/// The name of what is said beside a namespace.
+const CREATE_IMAGE: &str = "create_image";
+
+/// A namespace's settings, without what is said beside them.
+struct Beside<'a, A> {
+    map: A,
+    create_image: &'a mut Option<CreateImageBody>,
+    is_grouped: &'a mut bool,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Beside<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        while let Some(name) = self.map.next_key::<String>()? {
+            if name != CREATE_IMAGE {
+                *self.is_grouped |= matches!(name.as_str(), "ana_group" | "load_balancing_group");
+                let key = seed.deserialize(name.into_deserializer());
+                // The one name that the namespace itself does not know.
+                return key
+                    .map(Some)
+                    .map_err(|error: A::Error| de::Error::custom(format!("{error}, `{CREATE_IMAGE}`")));
+            }
+            if self.create_image.is_some() {
+                return Err(de::Error::duplicate_field(CREATE_IMAGE));
+            }
+            *self.create_image = self.map.next_value()?;
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}
