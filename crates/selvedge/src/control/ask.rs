@@ -1,5 +1,6 @@
 //! One request, taken apart: names from the path, the query, the body; and one answer. It decides nothing.
 
+use engine::target::{FabricConfig, SubsystemConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -40,6 +41,19 @@ impl Ask<'_> {
             .map_err(|_| Refusal::new(400, format!("`{text}` in the path is not a valid {name}")).about(name))
     }
 
+    /// The subsystem that the path names.
+    pub(super) fn subsystem<'f>(&self, fabric: &'f FabricConfig) -> Result<&'f SubsystemConfig, Refusal> {
+        fabric.subsystem(self.part("nqn")).ok_or_else(|| no_subsystem(self.part("nqn")))
+    }
+
+    /// The same, to be changed.
+    pub(super) fn subsystem_mut<'f>(
+        &self,
+        fabric: &'f mut FabricConfig,
+    ) -> Result<&'f mut SubsystemConfig, Refusal> {
+        fabric.subsystem_mut(self.part("nqn")).ok_or_else(|| no_subsystem(self.part("nqn")))
+    }
+
     /// Whether the query sets this flag.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Refusal> {
         let parts = self.query.split('&').filter(|part| !part.is_empty());
@@ -61,6 +75,11 @@ impl Ask<'_> {
     pub(super) fn body<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         read(self.body)
     }
+}
+
+/// There is none of this name.
+pub(super) fn no_subsystem(nqn: &str) -> Refusal {
+    Refusal::not_found(format!("there is no subsystem {nqn}"))
 }
 
 /// Reads JSON.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use engine::limits::ANA_GROUPS_MAX;
-use engine::target::{AnaGroupConfig, FabricConfig, GroupState, SubsystemConfig};
+use engine::target::{AnaGroupConfig, GroupState, SubsystemConfig};
 use nvme::discovery::Nqn;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::ask::{Answer, Ask, encode};
+use super::ask::{Answer, Ask, encode, no_subsystem};
 use super::guard::Permissions;
 use super::namespaces::{check_namespace, check_path, field};
 use super::patches::{Patch, patch_subsystem};
@@ -66,23 +66,6 @@ pub(super) struct AnaGroups {
     ana_groups: Vec<AnaGroupConfig>,
 }
 
-fn gone(nqn: &str) -> Refusal {
-    Refusal::not_found(format!("there is no subsystem {nqn}"))
-}
-
-/// The subsystem that the path names.
-pub(super) fn named<'a>(fabric: &'a FabricConfig, nqn: &str) -> Result<&'a SubsystemConfig, Refusal> {
-    fabric.subsystem(nqn).ok_or_else(|| gone(nqn))
-}
-
-/// The same, to be changed.
-pub(super) fn named_mut<'a>(
-    fabric: &'a mut FabricConfig,
-    nqn: &str,
-) -> Result<&'a mut SubsystemConfig, Refusal> {
-    fabric.subsystem_mut(nqn).ok_or_else(|| gone(nqn))
-}
-
 /// Checks a subsystem. Mistakes are told with fields under `base`.
 pub(super) fn check_subsystem(subsystem: &mut SubsystemConfig, base: &str) -> Result<(), Refusal> {
     if let Some((name, path)) = paths::of_subsystem(subsystem) {
@@ -99,9 +82,8 @@ pub(super) fn change<T>(
     ask: &Ask<'_>,
     edit: impl FnOnce(&mut SubsystemConfig) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let nqn = ask.part("nqn");
     let (outcome, _) =
-        ask.administration.change(Permissions::default(), |fabric| edit(named_mut(fabric, nqn)?))?;
+        ask.administration.change(Permissions::default(), |fabric| edit(ask.subsystem_mut(fabric)?))?;
     Ok(outcome)
 }
 
@@ -110,7 +92,7 @@ pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    Answer::with(named(&ask.administration.shown(), ask.part("nqn"))?)
+    Answer::with(ask.subsystem(&ask.administration.shown())?)
 }
 
 pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -126,7 +108,11 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         Ok(())
     })?;
     // With what was left to the target.
-    Answer::created(format!("/v1/subsystems/{}", encode(&nqn)), named(&ask.administration.shown(), &nqn)?)
+    let shown = ask.administration.shown();
+    Answer::created(
+        format!("/v1/subsystems/{}", encode(&nqn)),
+        shown.subsystem(&nqn).ok_or_else(|| no_subsystem(&nqn))?,
+    )
 }
 
 pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -138,7 +124,7 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let nqn = ask.part("nqn");
     ask.administration.change(Permissions::default(), |fabric| {
-        named(fabric, nqn)?;
+        ask.subsystem(fabric)?;
         fabric.subsystems.retain(|subsystem| subsystem.nqn != nqn);
         Ok(())
     })?;
@@ -147,7 +133,7 @@ pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn hosts(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let fabric = ask.administration.fabric();
-    let subsystem = named(&fabric, ask.part("nqn"))?;
+    let subsystem = ask.subsystem(&fabric)?;
     Answer::with(&Hosts { allow_any_host: subsystem.allow_any_host, hosts: subsystem.hosts.clone() })
 }
 
@@ -181,7 +167,7 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 /// Groups that have a state of their own, and those that namespaces are in.
 pub(super) fn ana_groups(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let fabric = ask.administration.fabric();
-    let subsystem = named(&fabric, ask.part("nqn"))?;
+    let subsystem = ask.subsystem(&fabric)?;
     let named = subsystem.ana_groups.iter().map(|group| group.id);
     let mut ids: Vec<u32> = subsystem.namespaces.iter().map(|n| n.ana_group).chain(named).collect();
     ids.sort_unstable();
@@ -206,17 +192,16 @@ fn group_id(ask: &Ask<'_>) -> Result<u32, Refusal> {
 
 pub(super) fn ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let fabric = ask.administration.fabric();
-    Answer::with(&group(named(&fabric, ask.part("nqn"))?, group_id(ask)?))
+    Answer::with(&group(ask.subsystem(&fabric)?, group_id(ask)?))
 }
 
 pub(super) fn put_ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let id = group_id(ask)?;
     let AnaGroupBody { state, ports } = ask.body()?;
     let wanted = AnaGroupConfig { id, state, ports };
-    let nqn = ask.part("nqn");
     ask.administration.change(Permissions::default(), |fabric| {
         let known: Vec<u16> = fabric.ports.iter().map(|port| port.id).collect();
-        let subsystem = named_mut(fabric, nqn)?;
+        let subsystem = ask.subsystem_mut(fabric)?;
         if let Some(port) = wanted.ports.keys().find(|port| !known.contains(port)) {
             let what = format!("there is no port number {port}");
             return Err(Refusal::unprocessable(what).about(format!("ports.{port}")));

@@ -13,7 +13,6 @@ use super::super::ask::{Answer, Ask, encode};
 use super::super::guard::Permissions;
 use super::super::limits::{CEPH_OPERATION_TIMEOUT_MS, IMAGE_RELEASE_TIMEOUT, TASK_PATIENCE};
 use super::super::refusal::Refusal;
-use super::super::subsystems::named_mut;
 use super::super::tasks::{Outcome, Task};
 use super::{check_path, choose, find};
 use crate::spec::ceph::{check_image, image_path};
@@ -165,7 +164,7 @@ impl Image {
 
 /// The namespace that the path names, as it is served.
 fn namespace(ask: &Ask<'_>) -> Result<NamespaceConfig, Refusal> {
-    find(&ask.administration.fabric(), ask.part("nqn"), ask.number("nsid")?).cloned()
+    find(ask, &ask.administration.fabric(), ask.number("nsid")?).cloned()
 }
 
 /// The image that a namespace is on.
@@ -357,7 +356,7 @@ pub(in crate::control) fn clone(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let child = body.clone_of(image)?;
     let nqn = ask.part("nqn");
     let add = |fabric: &mut FabricConfig| {
-        let subsystem = named_mut(fabric, nqn)?;
+        let subsystem = ask.subsystem_mut(fabric)?;
         let nsid = choose(subsystem, body.nsid)?;
         let backend = BackendConfig::Rbd(child.clone());
         let config = NamespaceConfig {

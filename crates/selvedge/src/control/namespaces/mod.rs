@@ -22,7 +22,7 @@ use super::ask::{Answer, Ask, encode};
 use super::guard::Permissions;
 use super::patches::NamespacePatch;
 use super::refusal::Refusal;
-use super::subsystems::{change, named, named_mut};
+use super::subsystems::change;
 use crate::spec::size::Size;
 use crate::spec::{paths, rules};
 
@@ -46,20 +46,20 @@ pub(super) fn gone(nsid: u32) -> Refusal {
 
 pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let fabric = ask.administration.shown();
-    Answer::with(&Namespaces { namespaces: named(&fabric, ask.part("nqn"))?.namespaces.clone() })
+    Answer::with(&Namespaces { namespaces: ask.subsystem(&fabric)?.namespaces.clone() })
 }
 
 pub(super) fn show(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    Answer::with(find(&ask.administration.shown(), ask.part("nqn"), ask.number("nsid")?)?)
+    Answer::with(find(ask, &ask.administration.shown(), ask.number("nsid")?)?)
 }
 
-/// The namespace with this identifier.
+/// The namespace with this identifier in the subsystem that the path names.
 pub(super) fn find<'a>(
+    ask: &Ask<'_>,
     fabric: &'a FabricConfig,
-    nqn: &str,
     nsid: u32,
 ) -> Result<&'a NamespaceConfig, Refusal> {
-    let mut namespaces = named(fabric, nqn)?.namespaces.iter();
+    let mut namespaces = ask.subsystem(fabric)?.namespaces.iter();
     namespaces.find(|namespace| namespace.nsid == nsid).ok_or_else(|| gone(nsid))
 }
 
@@ -84,7 +84,7 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     }
     let nqn = ask.part("nqn");
     let add = |fabric: &mut FabricConfig| {
-        let subsystem = named_mut(fabric, nqn)?;
+        let subsystem = ask.subsystem_mut(fabric)?;
         let config = body.clone().into_config(choose(subsystem, body.nsid())?)?;
         subsystem.namespaces.push(config.clone());
         Ok(config)
@@ -97,7 +97,7 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         }
     })?;
     let location = format!("/v1/subsystems/{}/namespaces/{}", encode(nqn), config.nsid);
-    Answer::created(location, find(&ask.administration.shown(), nqn, config.nsid)?)
+    Answer::created(location, find(ask, &ask.administration.shown(), config.nsid)?)
 }
 
 /// Makes the image of a namespace to come, or sees that it is there. Where the namespace could not be added anyway, no
@@ -122,15 +122,15 @@ fn prepare_image(
 }
 
 pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let (nqn, nsid) = (ask.part("nqn"), ask.number("nsid")?);
+    let nsid = ask.number("nsid")?;
     let mut body: NamespacePatch = ask.body()?;
     let permissions = Permissions { shrink: body.shrink };
     // An image's size is its cluster's matter, which does not belong to what is served.
-    let served = find(&ask.administration.fabric(), nqn, nsid).cloned();
+    let served = find(ask, &ask.administration.fabric(), nsid).cloned();
     let resized = served.ok().filter(|config| matches!(config.backend, BackendConfig::Rbd(_)));
     let size = resized.as_ref().and_then(|_| body.size.take());
     let edit = |fabric: &mut FabricConfig| {
-        let subsystem = named_mut(fabric, nqn)?;
+        let subsystem = ask.subsystem_mut(fabric)?;
         let namespace = subsystem.namespaces.iter_mut().find(|n| n.nsid == nsid);
         let namespace = namespace.ok_or_else(|| gone(nsid))?;
         body.apply(namespace)
@@ -155,7 +155,7 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 /// Opens a namespace's file or device anew, after it has failed.
 pub(super) fn reopen(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let (nqn, nsid) = (ask.part("nqn"), ask.number("nsid")?);
-    let config = find(&ask.administration.fabric(), nqn, nsid)?.clone();
+    let config = find(ask, &ask.administration.fabric(), nsid)?.clone();
     ask.administration.reopen(nqn, nsid)?;
     Answer::with(&config)
 }
