@@ -3,8 +3,8 @@
 use engine::target::{Change, FabricConfig};
 use serde::Serialize;
 
+use super::administration::Permissions;
 use super::ask::{Answer, Ask};
-use super::guard::Permissions;
 use super::namespaces::images;
 use super::refusal::Refusal;
 use super::subsystems::check_subsystem;

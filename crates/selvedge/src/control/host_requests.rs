@@ -253,7 +253,7 @@ mod tests {
     use engine::ring::Engine;
     use engine::target::{PortConfig, Reactors, TargetConfig, WriteProtection};
 
-    use super::super::guard::Permissions;
+    use super::super::administration::Permissions;
     use super::super::patches::NamespacePatch;
     use super::*;
     use crate::state::StateFile;

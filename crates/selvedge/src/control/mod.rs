@@ -10,7 +10,6 @@ mod connections;
 mod examples;
 mod fabric;
 mod gateways;
-mod guard;
 mod host_requests;
 mod in_process;
 mod limits;

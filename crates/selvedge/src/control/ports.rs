@@ -3,8 +3,8 @@
 use engine::target::{FabricConfig, PortConfig, ReferralConfig, free_port};
 use serde::Serialize;
 
+use super::administration::Permissions;
 use super::ask::{Answer, Ask, encode};
-use super::guard::Permissions;
 use super::refusal::Refusal;
 
 #[derive(Serialize, schemars::JsonSchema)]

@@ -7,8 +7,8 @@ use engine::target::{AnaGroupConfig, GroupState, SubsystemConfig};
 use nvme::discovery::Nqn;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use super::administration::Permissions;
 use super::ask::{Answer, Ask, encode, no_subsystem};
-use super::guard::Permissions;
 use super::namespaces::{check_namespace, check_path, field};
 use super::patches::{Patch, patch_subsystem};
 use super::refusal::Refusal;

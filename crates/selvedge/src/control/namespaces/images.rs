@@ -9,8 +9,8 @@ use engine::target::{FabricConfig, NamespaceConfig, QosConfig, Visibility};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::super::administration::Permissions;
 use super::super::ask::{Answer, Ask, encode};
-use super::super::guard::Permissions;
 use super::super::limits::{CEPH_OPERATION_TIMEOUT_MS, IMAGE_RELEASE_TIMEOUT, TASK_PATIENCE};
 use super::super::refusal::Refusal;
 use super::super::tasks::{Outcome, Task};

@@ -18,8 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
 use self::images::{CreateImageBody, Image};
+use super::administration::Permissions;
 use super::ask::{Answer, Ask, encode};
-use super::guard::Permissions;
 use super::patches::NamespacePatch;
 use super::refusal::Refusal;
 use super::subsystems::change;
