@@ -22,8 +22,8 @@ use crate::flags::image::{CloneFlags, ImageFlags, NewImageFlags};
 use crate::flags::subsystem::NamespaceSettings;
 use crate::report::table::{Side, Table};
 use crate::spec::ceph;
+use crate::spec::namespace;
 use crate::spec::size::Size;
-use crate::spec::{paths, rules};
 
 /// The pool where none is named, as with Ceph's own programs.
 const POOL_DEFAULT: &str = "rbd";
@@ -49,8 +49,8 @@ pub(super) fn spec(flags: &ImageFlags) -> Result<NamespaceConfig, Failure> {
     let nsid = flags.nsid.unwrap_or_default();
     let mut namespace =
         NamespaceConfig { uuid: flags.uuid, ..NamespaceConfig::new(nsid, backend, block_size) };
-    paths::from_root(&mut namespace);
-    rules::check_namespace(&namespace).map_err(|(field, what)| Failure::usage(format!("{field}: {what}")))?;
+    namespace::from_root(&mut namespace);
+    namespace::check(&namespace).map_err(|(field, what)| Failure::usage(format!("{field}: {what}")))?;
     Ok(namespace)
 }
 

@@ -15,7 +15,7 @@ use crate::control::client::encode;
 use crate::failure::Failure;
 use crate::flags::subsystem::{SubsystemAction, SubsystemSettings};
 use crate::report::table::{Side, Table};
-use crate::spec::paths::absolute;
+use crate::spec::absolute;
 use crate::spec::size::Size;
 
 /// Does what was typed.

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::spec::ceph::{self, CephSpec};
 use crate::spec::quotas::QuotaSpec;
 use crate::spec::reactors::ReactorSpec;
-use crate::spec::{paths, rules};
+use crate::spec::{absolute, namespace};
 
 /// What of a file is the configuration; the rest is how the target runs.
 const FABRIC: [&str; 4] = ["ports", "subsystems", "referrals", "discovery_nqn"];
@@ -127,12 +127,12 @@ fn read_fabric(mut table: Spanned<DeTable<'_>>) -> Result<FabricConfig, Mistake>
             return Err(wrong("nqn", format!("subsystem {} is there twice", subsystem.nqn)));
         }
         for (number, namespace) in subsystem.namespaces.iter().enumerate() {
-            rules::check_namespace(namespace)
+            namespace::check(namespace)
                 .map_err(|(field, what)| wrong(&format!("namespaces[{number}].{field}"), what))?;
         }
     }
     let mut fabric = fabric.numbered();
-    paths::all_from_root(&mut fabric);
+    from_root(&mut fabric);
     // What is left to be wrong is between the parts, and its message names them.
     fabric.check().map_err(|error| nothing(&error.to_string()))?;
     Ok(fabric)
@@ -201,6 +201,16 @@ fn give_access(fabric: &mut DeTable<'_>) -> Result<(), Mistake> {
         return Err(Mistake { what: what.to_owned(), span: Some(span) });
     }
     Ok(())
+}
+
+/// Begins all paths at the root.
+fn from_root(fabric: &mut FabricConfig) {
+    for subsystem in &mut fabric.subsystems {
+        if let Some(storage) = &mut subsystem.storage {
+            storage.directory = absolute(&storage.directory);
+        }
+        subsystem.namespaces.iter_mut().for_each(namespace::from_root);
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value, json};
 
 use super::refusal::Refusal;
-use crate::spec::rules::check_size;
+use crate::spec::namespace::check_size;
 use crate::spec::size::Size;
 
 /// What of something can be changed while it is served.

@@ -12,7 +12,6 @@ use super::ask::{Answer, Ask, encode, no_subsystem};
 use super::namespaces::{check_namespace, check_path, field};
 use super::patches::{Patch, patch_subsystem};
 use super::refusal::Refusal;
-use crate::spec::paths;
 
 /// A name of a host or subsystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -68,8 +67,8 @@ pub(super) struct AnaGroups {
 
 /// Checks a subsystem. Mistakes are told with fields under `base`.
 pub(super) fn check_subsystem(subsystem: &mut SubsystemConfig, base: &str) -> Result<(), Refusal> {
-    if let Some((name, path)) = paths::of_subsystem(subsystem) {
-        check_path(path).map_err(|refusal| refusal.about(field(base, name)))?;
+    if let Some(storage) = &subsystem.storage {
+        check_path(&storage.directory).map_err(|refusal| refusal.about(field(base, "storage.directory")))?;
     }
     for (at, namespace) in subsystem.namespaces.iter_mut().enumerate() {
         check_namespace(namespace, &field(base, format!("namespaces[{at}]")))?;

@@ -6,8 +6,14 @@ pub(crate) use engine::units as size;
 pub(crate) mod ceph;
 pub(crate) mod endpoint;
 pub(crate) mod namespace;
-pub(crate) mod paths;
 pub(crate) mod quotas;
 pub(crate) mod reactors;
-pub(crate) mod rules;
 pub(crate) mod service;
+
+use std::path::{Path, PathBuf};
+
+/// The path from the root on.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    // It fails for an empty path only, which names no file anyway.
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

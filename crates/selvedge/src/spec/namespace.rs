@@ -1,5 +1,6 @@
-//! The short form of a namespace, `--namespace SPEC`: what it says is the same struct that files and requests are. It opens
-//! nothing: whether a file or device is there is for the target to find.
+//! The short form of a namespace, `--namespace SPEC`, and what in a namespace does not fit together: what it says is the same
+//! struct that files and requests are. It opens nothing: whether a file or device is there is for the target to find. Paths
+//! begin at the root, since a configuration may be put into effect from another working directory than that of who wrote it.
 
 use std::path::PathBuf;
 
@@ -9,8 +10,8 @@ use engine::target::{
     BLOCK_SIZE_DEFAULT, NamespaceConfig, WriteProtection, check_block_size, parse_uuid, parse_write_delay,
 };
 
+use super::ceph;
 use super::size::Size;
-use super::{ceph, paths, rules};
 
 /// Options that had another name: what is typed with it means the same.
 const FORMER_NAMES: [(&str, &str); 3] =
@@ -26,8 +27,8 @@ pub(crate) fn parse(text: &str) -> Result<NamespaceConfig, String> {
         let (key, value) = option.split_once('=').ok_or_else(|| unknown_option(kind, option))?;
         set(&mut namespace, kind, key, value)?.then_some(()).ok_or_else(|| unknown_option(kind, option))?;
     }
-    paths::from_root(&mut namespace);
-    rules::check_namespace(&namespace).map_err(|(_, what)| what)?;
+    from_root(&mut namespace);
+    check(&namespace).map_err(|(_, what)| what)?;
     Ok(namespace)
 }
 
@@ -131,6 +132,60 @@ pub(crate) fn describe(backend: &BackendConfig) -> String {
         BackendConfig::File { path, .. } => format!("file {}", path.display()),
         BackendConfig::Block { path } => format!("block device {}", path.display()),
         BackendConfig::Rbd(image) => format!("rbd {}", ceph::image_path(image)),
+    }
+}
+
+/// What is wrong, and with which setting.
+pub(crate) type Wrong = (String, String);
+
+/// Checks what in a namespace does not fit together, before anything is opened: for flags, files and requests alike.
+pub(crate) fn check(namespace: &NamespaceConfig) -> Result<(), Wrong> {
+    let is_stored = matches!(namespace.backend, BackendConfig::File { .. } | BackendConfig::Block { .. });
+    for (name, is_given) in
+        [("write_delay_ms", namespace.write_delay_ms > 0), ("shared_storage", namespace.shared_storage)]
+    {
+        if is_given && !is_stored {
+            return Err((name.to_owned(), format!("{name} goes with file and block only")));
+        }
+    }
+    let (field, size) = match &namespace.backend {
+        BackendConfig::Memory { size } => ("backend.memory.size", Some(*size)),
+        BackendConfig::Null { size } => ("backend.null.size", Some(*size)),
+        BackendConfig::File { size, .. } => ("backend.file.size", *size),
+        BackendConfig::Block { .. } => return Ok(()),
+        BackendConfig::Rbd(image) => {
+            return ceph::check_image(image).map_err(|(name, what)| (format!("backend.rbd.{name}"), what));
+        }
+    };
+    let checked = size.map_or(Ok(()), |size| check_size(size, namespace.block_size).map(drop));
+    checked.map_err(|what| (field.to_owned(), what))
+}
+
+/// A size is one block at least, a whole number of them, and no more than the system can address.
+pub(crate) fn check_size(bytes: u64, block_size: u32) -> Result<u64, String> {
+    if bytes == 0 || !bytes.is_multiple_of(u64::from(block_size)) {
+        return Err(format!("a size of {bytes} bytes is not a whole number of {block_size}-byte blocks"));
+    }
+    if i64::try_from(bytes).is_err() {
+        return Err(format!("a size of {bytes} bytes is more than 8 EiB"));
+    }
+    Ok(bytes)
+}
+
+/// The path that a backend names, with the setting that it stands in.
+pub(crate) fn path_of(backend: &mut BackendConfig) -> Option<(&'static str, &mut PathBuf)> {
+    match backend {
+        BackendConfig::Memory { .. } | BackendConfig::Null { .. } => None,
+        BackendConfig::File { path, .. } => Some(("backend.file.path", path)),
+        BackendConfig::Block { path } => Some(("backend.block.path", path)),
+        BackendConfig::Rbd(image) => image.conf.as_mut().map(|conf| ("backend.rbd.conf", conf)),
+    }
+}
+
+/// Begins the paths of a namespace at the root.
+pub(crate) fn from_root(namespace: &mut NamespaceConfig) {
+    if let Some((_, path)) = path_of(&mut namespace.backend) {
+        *path = super::absolute(path);
     }
 }
 

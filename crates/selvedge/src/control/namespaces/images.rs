@@ -16,7 +16,7 @@ use super::super::refusal::Refusal;
 use super::super::tasks::{Outcome, Task};
 use super::{check_path, choose, find};
 use crate::spec::ceph::{check_image, image_path};
-use crate::spec::rules::check_size;
+use crate::spec::namespace::check_size;
 use crate::spec::size::Size;
 
 /// How long somebody who waits for an image's users to go waits between looks.

@@ -23,8 +23,8 @@ use super::ask::{Answer, Ask, encode};
 use super::patches::NamespacePatch;
 use super::refusal::Refusal;
 use super::subsystems::change;
+use crate::spec::namespace;
 use crate::spec::size::Size;
-use crate::spec::{paths, rules};
 
 /// A namespace that is to be added, and what is said beside it.
 #[derive(Clone, Debug)]
@@ -184,11 +184,10 @@ pub(super) fn field(base: &str, name: impl fmt::Display) -> String {
 
 /// Checks a namespace. Mistakes are told with fields under `base`.
 pub(super) fn check_namespace(namespace: &mut NamespaceConfig, base: &str) -> Result<(), Refusal> {
-    if let Some((name, path)) = paths::of_backend(&mut namespace.backend) {
+    if let Some((name, path)) = namespace::path_of(&mut namespace.backend) {
         check_path(path).map_err(|refusal| refusal.about(field(base, name)))?;
     }
-    rules::check_namespace(namespace)
-        .map_err(|(name, what)| Refusal::unprocessable(what).about(field(base, name)))
+    namespace::check(namespace).map_err(|(name, what)| Refusal::unprocessable(what).about(field(base, name)))
 }
 
 /// A path has to be from the root on.
@@ -222,7 +221,7 @@ impl NamespaceBody {
         let wrong = |what: &str| Err(Refusal::unprocessable(what).about("create_image"));
         match &self.config.backend {
             BackendConfig::Rbd(RbdConfig { snapshot: None, .. }) => {
-                let checked = rules::check_size(create.size.0, self.config.block_size);
+                let checked = namespace::check_size(create.size.0, self.config.block_size);
                 checked.map(drop).map_err(|what| Refusal::unprocessable(what).about("create_image.size"))
             }
             BackendConfig::Rbd(_) => wrong("a snapshot cannot be made like that; clone it"),
