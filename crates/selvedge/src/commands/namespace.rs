@@ -262,7 +262,7 @@ fn whole(config: &NamespaceConfig, subsystem: &str, states: &States) -> String {
         WriteProtection::None => "no",
         WriteProtection::On => "yes",
         WriteProtection::UntilRestart => "until the target starts again",
-        WriteProtection::Permanent => "for ever",
+        WriteProtection::Permanent => "forever",
     };
     let by = if config.protected_by_host { ", set by a host" } else { "" };
     let state = match states.state(subsystem, config.nsid) {

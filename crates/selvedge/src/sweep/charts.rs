@@ -330,7 +330,9 @@ fn percentiles(workload: &Workload<'_>, chosen: &[&Summary], is_open: bool) -> C
     Chart {
         id: format!("percentiles{}", workload.key),
         title: titled("Percentiles of latency", workload),
-        caption: format!("How long one of so many commands takes at least, since they {since}: 100 is p99."),
+        caption: format!(
+            "How long one of that number of commands takes at least, since they {since}: 100 is p99."
+        ),
         x: Axis { label: "one command of".to_owned(), unit: Unit::Count, scale: Scale::Log10 },
         y: Axis { label: "latency".to_owned(), unit: Unit::Nanoseconds, scale: Scale::Log10 },
         drawing: Drawing::Lines(chosen.iter().map(line).collect()),

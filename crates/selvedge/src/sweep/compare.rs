@@ -143,7 +143,7 @@ impl Compared {
             id: id.to_owned(),
             title: format!("{what}: {} over {}", self.second.name, self.first.name),
             caption: format!(
-                "{better} Points in the order of the table; an interval that reaches 1 is no difference."
+                "{better} Points in the order of the table; an interval that reaches 1 is not a difference."
             ),
             x: Axis { label: "point".to_owned(), unit: Unit::Count, scale: Scale::Linear },
             y: Axis { label: format!("ratio of {what}"), unit: Unit::Ratio, scale: Scale::Linear },
@@ -202,8 +202,8 @@ impl Compared {
         let same = count(&|ratio| ratio.differs == Some(false));
         let unknown = count(&|ratio| ratio.differs.is_none());
         let mut text = format!(
-            "The geometric mean over {}. With 95 % confidence, {more} do more, {less} do less, and {same} cannot be told \
-             apart (Welch's test)",
+            "The geometric mean over {}. With 95 % confidence, {more} do more, {less} do less, and {same} do \
+             not differ (Welch's test)",
             units::plural(ratios.len() as u64, "point")
         );
         if unknown > 0 {
@@ -211,7 +211,7 @@ impl Compared {
         }
         if ratios.len() >= 20 {
             text.push_str(&format!(
-                ". Of {} points that are the same, {:.0} would seem to differ by chance",
+                ". Of {} points that are the same, {:.0} would seem to differ at random",
                 ratios.len(),
                 ratios.len() as f64 * 0.05
             ));

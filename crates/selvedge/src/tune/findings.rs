@@ -61,7 +61,7 @@ impl FindingKind {
             Self::QueueUnreached => "The RSS table leaves receive queues out",
             Self::PacketSteering => "RPS hands packets on to other CPUs",
             Self::Irqbalance => "irqbalance runs",
-            Self::CourseUnknown => "The receive queue cannot be told",
+            Self::CourseUnknown => "The receive queue is unknown",
         }
     }
 
@@ -332,7 +332,7 @@ fn packet_steering(interface: &Interface) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "RPS hands packets of {} {} on to CPUs {} after the interrupt: which of them receives a flow cannot be told.",
+        "RPS hands packets of {} {} on to CPUs {} after the interrupt: which of them receives a flow is unknown.",
         interface.name,
         queues(&list),
         numbers(cpus),
@@ -350,7 +350,7 @@ fn course_unknown(station: &Station<'_>) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "It cannot be told which queue of {} receives {}: {}.",
+        "It is unknown which queue of {} receives {}: {}.",
         station.interface.name,
         plural(lost.len() as u64, "I/O flow"),
         reason.unwrap_or("a rule sends them elsewhere"),

@@ -79,7 +79,7 @@ fn file(folder: &Path, name: &str) -> String {
     format!("file:{},size=1m", folder.join(name).display())
 }
 
-/// What makes no sense is refused in one line.
+/// What is invalid is refused in one line.
 fn refuses_nonsense(serving: &Serving) {
     for (arguments, expected) in [
         (&["namespace", "resize", NQN, "2", "1m"][..], "--shrink"),
@@ -269,7 +269,7 @@ fn a_command_quiesce_time_is_fixed_measured_and_refused() {
     }
     let slow = format!("{},write_delay=3s", file(folder.path(), "slow.img"));
     serving.run(&["namespace", "add", NQN, &slow]);
-    assert_eq!(told(), (json!("fixed"), json!(3500)), "a write that is held back takes so long");
+    assert_eq!(told(), (json!("fixed"), json!(3500)), "a write that is held back takes that time");
     for (time, code, expected) in [
         ("3499ms", 1, "set 3500 ms or more"),
         ("0", 2, "is not from 1ms to 65535ms"),

@@ -57,7 +57,7 @@ impl Gateway {
         }
     }
 
-    /// The namespaces with their ANA groups and the groups' states, once there are so many.
+    /// The namespaces with their ANA groups and the groups' states, once there are that many.
     fn wait_for_namespaces(&self, count: usize) -> Vec<(u64, u64, String)> {
         let end = Instant::now() + PATIENCE;
         loop {

@@ -329,7 +329,7 @@ fn hosts_protect_as_far_as_the_operator_lets_them() {
     assert!(changeable(&mut a, 1) && !changeable(&mut a, 2));
     let nwpc = crate::raw_host::resets::identify(&mut a.host.admin).write_protection;
     assert_eq!(nwpc, write_protection::WRITE_PROTECT | write_protection::UNTIL_POWER_CYCLE);
-    assert_status(a.protect(1, value::WRITE_PROTECTION_PERMANENT), fixed, "for ever is more than that");
+    assert_status(a.protect(1, value::WRITE_PROTECTION_PERMANENT), fixed, "forever is more than that");
     a.register(1);
     a.acquire(1, ReservationType::WriteExclusive);
     let conflict = Status::RESERVATION_CONFLICT;
@@ -346,7 +346,7 @@ fn hosts_protect_as_far_as_the_operator_lets_them() {
     assert_status(a.write(1), Status::SUCCESS, "it is not protected");
     assert_status(a.protect(1, value::WRITE_PROTECTION_ON), Status::SUCCESS, "again");
     serving.administer(&["namespace", "set", NQN, "1", "--write-protect", "on"]);
-    assert!(!changeable(&mut a, 1), "the operator has made it his");
+    assert!(!changeable(&mut a, 1), "the operator has made it their own");
     assert_status(a.protect(1, value::WRITE_PROTECTION_NONE), fixed, "no host lifts that");
     serving.assert_logged(&["WARN", &name(1), "namespace 1 of", "is the operator's"]);
     serving.assert_logged(&["WARN", &name(2), "namespace 1 of", "reserved by another host"]);
@@ -363,7 +363,7 @@ fn an_owner_protects_its_own_as_far_as_the_operator_can_undo_it() {
     let own = a.create(4 * MIB).unwrap();
     assert_status(a.attach(own, &[a.id(), b.id()]), Status::SUCCESS, "A lets B in");
     assert_status(b.protect(own, value::WRITE_PROTECTION_ON), fixed, "B protects what is A's");
-    assert_status(a.protect(own, value::WRITE_PROTECTION_PERMANENT), fixed, "A protects it for ever");
+    assert_status(a.protect(own, value::WRITE_PROTECTION_PERMANENT), fixed, "A protects it forever");
     assert_status(
         a.protect(own, value::WRITE_PROTECTION_UNTIL_POWER_CYCLE),
         Status::SUCCESS,

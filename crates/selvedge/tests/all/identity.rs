@@ -1,4 +1,4 @@
-//! Targets that nobody gave a name: what hosts are told of them is the machine's and that of what they serve, so that two of
+//! Targets that nobody gave a name: what hosts learn of them is the machine's and that of what they serve, so that two of
 //! them are never one disk.
 
 use std::io::{BufRead as _, BufReader};
@@ -88,7 +88,7 @@ impl Machines {
         Self { folder }
     }
 
-    /// A target on one of them with all that is not said left as it comes.
+    /// A target on one of them with defaults for all that is not said.
     fn serve(&self, number: usize, more: &[&str]) -> Serving {
         let disk = format!("file:{},size=16m", self.folder.path().join(format!("disk-{number}")).display());
         let machine = self.folder.path().join(format!("machine-{number}"));

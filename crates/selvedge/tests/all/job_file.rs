@@ -6,7 +6,7 @@ use std::process::Output;
 use crate::serving::{Serving, json, stderr};
 use serde_json::Value;
 
-/// The profile of a home network that seed 002 tells of, as it stands there.
+/// The profile of a home network that seed 002 reports, as it stands there.
 const HOME_NETWORK: &str = "
 [global]
 bs=4k

@@ -1,5 +1,5 @@
 //! The initiator's side of the tuner as people use it: queues matched to the NIC's, a number found by trying, and what
-//! other programs are told of a run's queues while it lasts.
+//! other programs learn of a run's queues while it lasts.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,5 @@
 //! `serve -t mptcp` in a network of its own: what the machine needs is told, set and undone, and a kernel without MPTCP
-//! is told of with what to do.
+//! is reported with what to do.
 
 use prerequisite::missing;
 use std::process::{Command, Output, Stdio};

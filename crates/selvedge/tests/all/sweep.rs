@@ -122,7 +122,7 @@ fn killed_in_the_middle_it_is_resumed_with_the_same_points() {
     let wanted: BTreeSet<(u64, u64)> = (0..4).flat_map(|point| (0..3).map(move |run| (point, run))).collect();
     assert_eq!((after.len(), after.into_iter().collect::<BTreeSet<_>>()), (12, wanted));
     assert_eq!(report(&ground.results())["points"].as_array().unwrap().len(), 4);
-    // Nothing is left, and that is no failure.
+    // Nothing is left, and that is not a failure.
     assert!(ground.resume().status.success());
 }
 

@@ -51,7 +51,7 @@ pub(in crate::commands) fn options(
     if is_kept && options.paths.iter().any(|path| path.keep_alive_ms == 0) {
         return Err(Failure::usage(
             "--keep-alive-tmo 0 does not go with several paths or reconnecting: without a keep alive, a lost controller \
-             may go on for ever",
+             may go on forever",
         ));
     }
     Ok(options)
