@@ -296,14 +296,10 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Beside<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        while let Some(name) = self.map.next_key::<String>()? {
-            if name != CREATE_IMAGE {
-                *self.is_grouped |= matches!(name.as_str(), "ana_group" | "load_balancing_group");
-                let key = seed.deserialize(name.into_deserializer());
-                // The one name that the namespace itself does not know.
-                return key
-                    .map(Some)
-                    .map_err(|error: A::Error| de::Error::custom(format!("{error}, `{CREATE_IMAGE}`")));
+        let mut seed = Some(seed);
+        while let Some(key) = self.map.next_key_seed(Key { seed: &mut seed, is_grouped: self.is_grouped })? {
+            if key.is_some() {
+                return Ok(key);
             }
             if self.create_image.is_some() {
                 return Err(de::Error::duplicate_field(CREATE_IMAGE));
@@ -315,5 +311,27 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Beside<'_, A> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
         self.map.next_value_seed(seed)
+    }
+}
+
+/// Reads one name: the namespace's own with its seed, and nothing for what is said beside it. Whoever gives the map learns by
+/// this which name is wrong.
+struct Key<'a, K> {
+    seed: &'a mut Option<K>,
+    is_grouped: &'a mut bool,
+}
+
+impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for Key<'_, K> {
+    type Value = Option<K::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if name == CREATE_IMAGE {
+            return Ok(None);
+        }
+        *self.is_grouped |= matches!(name.as_str(), "ana_group" | "load_balancing_group");
+        let key = self.seed.take().map(|seed| seed.deserialize(name.into_deserializer())).transpose();
+        // The one name that the namespace itself does not know.
+        key.map_err(|error: D::Error| de::Error::custom(format!("{error}, `{CREATE_IMAGE}`")))
     }
 }
