@@ -18,6 +18,8 @@ mod namespaces;
 pub(crate) mod openapi;
 mod patches;
 mod ports;
+#[cfg(test)]
+mod recorded_tests;
 pub(crate) mod refusal;
 mod routes;
 #[cfg(test)]
