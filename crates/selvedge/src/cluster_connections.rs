@@ -108,7 +108,7 @@ impl ClusterConnections {
     /// done without.
     pub(crate) fn open(directory: Arc<StateDirectory>) -> Arc<Self> {
         let left = read(&directory).unwrap_or_else(|reason| {
-            let path = directory.path().join(NAME);
+            let path = directory.folder.path().join(NAME);
             tracing::warn!(
                 reason,
                 "{} is damaged and not used: images of a target that was killed may take half a minute to become available",
@@ -186,13 +186,17 @@ impl ClusterConnections {
 
     fn write(&self, known: &mut Known) {
         let kept = known.kept();
-        let outcome = if kept.is_empty() { self.directory.remove(NAME) } else { self.replace(&kept) };
+        let outcome = if kept.is_empty() {
+            self.directory.folder.remove(NAME).map_err(io::Error::from)
+        } else {
+            self.replace(&kept)
+        };
         if let Err(error) = outcome {
             tracing::warn!(
                 %error,
                 "the connections to clusters cannot be kept in {}: should this target be killed, its images may take half \
                  a minute to become available again",
-                self.directory.path().display()
+                self.directory.folder.path().display()
             );
         }
     }
@@ -200,7 +204,7 @@ impl ClusterConnections {
     fn replace(&self, kept: &[&Connection]) -> io::Result<()> {
         let connections = kept.iter().map(|&connection| connection.clone()).collect();
         let written = Written { version: VERSION, lock: self.directory.lock_inode(), connections };
-        Ok(self.directory.prepare(NAME, &serde_json::to_vec_pretty(&written)?)?.commit()?)
+        Ok(self.directory.folder.prepare(NAME, &serde_json::to_vec_pretty(&written)?)?.commit()?)
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -235,7 +239,7 @@ fn tell(addresses: &[&str], outcome: Result<(), CephError>, id: &str, took: Dura
 
 /// What was written into a directory by those who had it before; an error says what is wrong with the file.
 fn read(directory: &StateDirectory) -> Result<Vec<Connection>, String> {
-    let Some(text) = directory.read(NAME, FILE_BYTES_MAX).map_err(|error| error.to_string())? else {
+    let Some(text) = directory.folder.read(NAME, FILE_BYTES_MAX).map_err(|error| error.to_string())? else {
         return Ok(Vec::new());
     };
     let written: Written = serde_json::from_slice(&text).map_err(|error| error.to_string())?;

@@ -60,8 +60,8 @@ impl StateFile {
 
     /// What was served last, if anything was.
     pub(crate) fn read(&self) -> Result<Option<FabricConfig>, Failure> {
-        let path = self.directory.path().join(NAME);
-        let Some(text) = self.directory.read(NAME, BYTES_MAX).map_err(Failure::failed)? else {
+        let path = self.directory.folder.path().join(NAME);
+        let Some(text) = self.directory.folder.read(NAME, BYTES_MAX).map_err(Failure::failed)? else {
             return Ok(None);
         };
         parse(&text).map(Some).map_err(|what| Failure::failed(format!("{}: {what}", path.display())))
@@ -70,7 +70,7 @@ impl StateFile {
     /// Writes a state beside the one that counts, so that a full disk is found out before anything is changed.
     pub(crate) fn prepare(&self, fabric: &FabricConfig) -> io::Result<Replacement<'_>> {
         let text = serde_json::to_vec_pretty(&Written { version: VERSION, fabric })?;
-        self.directory.prepare(NAME, &text)
+        Ok(self.directory.folder.prepare(NAME, &text)?)
     }
 
     /// Makes `fabric` the state.

@@ -6,8 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use private_folder::PrivateFileError;
-use private_folder::{PrivateFolder, Replacement};
+use private_folder::PrivateFolder;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::failure::Failure;
@@ -19,7 +18,7 @@ const LOCK_LENGTH_MAX: u64 = 64;
 /// A directory for state, which belongs to this process for as long as there is this value.
 #[derive(Debug)]
 pub(crate) struct StateDirectory {
-    folder: PrivateFolder,
+    pub(crate) folder: PrivateFolder,
     lock: File,
     lock_inode: u64,
 }
@@ -52,29 +51,9 @@ impl StateDirectory {
         Ok(directory)
     }
 
-    /// The directory, as an absolute path.
-    pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
     /// What this directory has and no copy of it: only who has had this very lock has ended when this process has it.
     pub(crate) const fn lock_inode(&self) -> u64 {
         self.lock_inode
-    }
-
-    /// A file's content; `None` where there is no such file.
-    pub(crate) fn read(&self, name: &str, length_max: u64) -> Result<Option<Vec<u8>>, PrivateFileError> {
-        self.folder.read(name, length_max)
-    }
-
-    /// Writes a file beside the one that counts, so that a full disk is found out before anything is changed.
-    pub(crate) fn prepare(&self, name: &str, bytes: &[u8]) -> io::Result<Replacement<'_>> {
-        Ok(self.folder.prepare(name, bytes)?)
-    }
-
-    /// Removes a file, which may be missing.
-    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
-        Ok(self.folder.remove(name)?)
     }
 
     fn sign(&self) -> io::Result<()> {
@@ -123,14 +102,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = take(&folder);
         let path = folder.path().join("file");
-        directory.prepare("file", b"A").unwrap().commit().unwrap();
-        let prepared = directory.prepare("file", b"B").unwrap();
+        directory.folder.prepare("file", b"A").unwrap().commit().unwrap();
+        let prepared = directory.folder.prepare("file", b"B").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"A");
         drop(prepared);
         assert_eq!(fs::read(&path).unwrap(), b"A");
         assert!(!folder.path().join("file.new").exists());
-        directory.remove("file").unwrap();
-        directory.remove("file").unwrap();
+        directory.folder.remove("file").unwrap();
+        directory.folder.remove("file").unwrap();
         assert!(!path.exists());
     }
 
@@ -139,7 +118,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("above/state");
         let directory = StateDirectory::take(&path).unwrap_or_else(|failure| panic!("{failure:?}"));
-        directory.prepare("file", b"A").unwrap().commit().unwrap();
+        directory.folder.prepare("file", b"A").unwrap().commit().unwrap();
         for (name, expected) in [("..", 0o700), ("", 0o700), ("lock", 0o600), ("file", 0o600)] {
             let mode = fs::metadata(path.join(name)).unwrap().permissions().mode() & 0o777;
             assert_eq!(mode, expected, "{name}: {mode:o}");

@@ -87,11 +87,11 @@ fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
     let directory = flags.state_dir.as_deref().map(StateDirectory::take).transpose()?.map(Arc::new);
     let state = directory.clone().map(StateFile::new);
     let kept = state.as_ref().map_or(Ok(None), StateFile::read)?;
-    let machine = Machine::find(directory.as_deref().map(StateDirectory::path))?;
+    let machine = Machine::find(directory.as_deref().map(|directory| directory.folder.path()))?;
     machine.warn();
     let config = ServeConfig::new(flags, kept.as_ref(), &machine)?;
     let mut engine =
-        config.to_engine(&machine, directory.as_ref().map(|directory| directory.path().to_owned()));
+        config.to_engine(&machine, directory.as_ref().map(|directory| directory.folder.path().to_owned()));
     let connections = directory.map(ClusterConnections::open);
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
