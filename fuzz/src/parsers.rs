@@ -6,7 +6,7 @@ use nvme::command::SglDescriptor;
 use nvme::cross_reset::ControllerInstance;
 use nvme::discovery::{DiscoveryLog, DiscoveryLogHeader, Nqn, RECORD_BYTES, encode_discovery_log};
 use nvme::fabrics::{Connect, ConnectData, PropertyAccess};
-use nvme::features::{AsyncEvent, GetFeatures, NumberOfQueues, SetFeatures, TemperatureThreshold};
+use nvme::features::{AsyncEvent, GetFeatures, NumberOfQueues, SetFeatures};
 use nvme::identify::{
     ControllerList, IdentifyNamespace, IdentifyRequest, NamespaceIdentifiers, NamespaceList,
 };
@@ -164,8 +164,6 @@ fn admin_command(bytes: &[u8]) {
     }
     let event = AsyncEvent::decode(cdw[0]);
     assert_eq!(AsyncEvent::decode(event.encode()), event);
-    let threshold = TemperatureThreshold::decode(cdw[0]);
-    assert_eq!(TemperatureThreshold::decode(threshold.encode()), threshold);
     let connect = Connect::decode(&entry);
     assert_eq!(Connect::decode(&connect.encode()), connect);
     if let Ok(access) = PropertyAccess::decode(&entry) {

@@ -8,8 +8,6 @@ use crate::Status;
 
 /// Opcodes of the admin command set (Base 5).
 pub mod admin_opcode {
-    /// Delete I/O Submission Queue: not allowed over fabrics.
-    pub const DELETE_SUBMISSION_QUEUE: u8 = 0x00;
     /// Get Log Page.
     pub const GET_LOG_PAGE: u8 = 0x02;
     /// Identify.
@@ -24,38 +22,18 @@ pub mod admin_opcode {
     pub const ASYNC_EVENT_REQUEST: u8 = 0x0c;
     /// Namespace Management.
     pub const NAMESPACE_MANAGEMENT: u8 = 0x0d;
-    /// Firmware Commit.
-    pub const FIRMWARE_COMMIT: u8 = 0x10;
     /// Firmware Image Download.
     pub const FIRMWARE_DOWNLOAD: u8 = 0x11;
-    /// Device Self-test.
-    pub const DEVICE_SELF_TEST: u8 = 0x14;
     /// Namespace Attachment.
     pub const NAMESPACE_ATTACHMENT: u8 = 0x15;
     /// Keep Alive.
     pub const KEEP_ALIVE: u8 = 0x18;
-    /// Directive Send.
-    pub const DIRECTIVE_SEND: u8 = 0x19;
     /// Directive Receive.
     pub const DIRECTIVE_RECEIVE: u8 = 0x1a;
-    /// Capacity Management.
-    pub const CAPACITY_MANAGEMENT: u8 = 0x20;
-    /// Lockdown.
-    pub const LOCKDOWN: u8 = 0x24;
     /// Cross-Controller Reset (Base 2.3, TP8028).
     pub const CROSS_CONTROLLER_RESET: u8 = 0x38;
     /// Fabrics commands, told apart by their type (FCTYPE).
     pub const FABRICS: u8 = 0x7f;
-    /// Format NVM.
-    pub const FORMAT_NVM: u8 = 0x80;
-    /// Security Send.
-    pub const SECURITY_SEND: u8 = 0x81;
-    /// Security Receive.
-    pub const SECURITY_RECEIVE: u8 = 0x82;
-    /// Sanitize.
-    pub const SANITIZE: u8 = 0x84;
-    /// Get LBA Status.
-    pub const GET_LBA_STATUS: u8 = 0x86;
 }
 
 /// Opcodes of the NVM command set (NVM 3).

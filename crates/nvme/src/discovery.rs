@@ -19,9 +19,6 @@ pub const RECORD_BYTES: usize = 1024;
 /// The controller ID of an entry where the target picks one at connect (the dynamic model, CNTLID).
 pub const CONTROLLER_ID_DYNAMIC: u16 = 0xFFFF;
 
-/// The controller ID of an entry where the host may ask for any static controller (CNTLID).
-pub const CONTROLLER_ID_STATIC: u16 = 0xFFFE;
-
 /// Transport type (TRTYPE, Base 5.1.12.3.1, Figure 294).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
@@ -78,20 +75,10 @@ impl SubsystemType {
 
 /// Transport requirements of an entry (TREQ, Base 5.1.12.3.1, Figure 294).
 pub mod transport_requirements {
-    /// The bits that say whether a secure channel is needed (TSC).
-    pub const SECURE_CHANNEL_MASK: u8 = 0b11;
-    /// A secure channel is required (TSC 01b).
-    pub const SECURE_CHANNEL_REQUIRED: u8 = 0b01;
-    /// A secure channel is not required (TSC 10b).
-    pub const SECURE_CHANNEL_NOT_REQUIRED: u8 = 0b10;
     /// Submission queue flow control can be disabled (SQFCD).
     pub const FLOW_CONTROL_DISABLE: u8 = 1 << 2;
     /// A host identifier of zero may connect (ZHIDS).
     pub const ZERO_HOST_ID: u8 = 1 << 3;
-    /// Authentication is required (TASC 01b).
-    pub const AUTHENTICATION_REQUIRED: u8 = 0b01 << 4;
-    /// Authentication that sets up a secure channel is required (TASC 10b).
-    pub const AUTHENTICATION_WITH_CHANNEL_REQUIRED: u8 = 0b10 << 4;
 }
 
 /// Entry flags (EFLAGS, Base 5.1.12.3.1, Figure 294).
@@ -100,8 +87,6 @@ pub mod entry_flags {
     pub const DUPLICATE_INFORMATION: u16 = 1 << 0;
     /// Discovery controllers take explicit persistent connections (EPCSD).
     pub const PERSISTENT_CONNECTIONS: u16 = 1 << 1;
-    /// No Direct Discovery controller behind the entry is connected to the central one (NCC).
-    pub const NO_CENTRAL_CONNECTIVITY: u16 = 1 << 2;
 }
 
 /// Security type of a TCP entry, the first byte of its address subtype (SECTYPE, TCP Transport 3.1.1).
@@ -118,10 +103,6 @@ pub mod tcp_security {
 pub mod log_specific {
     /// The host takes extended entries (EXTDLPE).
     pub const EXTENDED_ENTRIES: u8 = 1 << 0;
-    /// Only the entries of the port that was asked (PLEO).
-    pub const PORT_LOCAL_ONLY: u8 = 1 << 1;
-    /// The entries of all subsystems, whoever asks (ALLSUBE).
-    pub const ALL_SUBSYSTEMS: u8 = 1 << 2;
 }
 
 /// Header of the Discovery log page (Base 5.1.12.3.1, Figure 296).

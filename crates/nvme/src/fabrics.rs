@@ -17,8 +17,6 @@ pub mod fabrics_type {
     pub const PROPERTY_GET: u8 = 0x04;
     /// Authentication Send.
     pub const AUTHENTICATION_SEND: u8 = 0x05;
-    /// Authentication Receive.
-    pub const AUTHENTICATION_RECEIVE: u8 = 0x06;
     /// Disconnect.
     pub const DISCONNECT: u8 = 0x08;
 }

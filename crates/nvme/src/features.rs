@@ -39,8 +39,6 @@ impl FeatureId {
     pub const KEEP_ALIVE_TIMER: Self = Self(0x0F);
     /// Host Behavior Support (FID 16h, Base 5.1.25.1.14).
     pub const HOST_BEHAVIOR: Self = Self(0x16);
-    /// I/O Command Set Profile (FID 19h, Base 5.1.25.1.17).
-    pub const COMMAND_SET_PROFILE: Self = Self(0x19);
     /// Host Identifier (FID 81h, Base 5.1.25.1.28).
     pub const HOST_IDENTIFIER: Self = Self(0x81);
     /// Reservation Notification Mask (FID 82h, Base 5.1.25.1.29).
@@ -93,8 +91,6 @@ impl TryFrom<u8> for Select {
 
 /// Completion dword 0 of Get Features for [`Select::Capabilities`] (Base 5.1.11).
 pub mod capabilities {
-    /// The value can be saved (SAVBL).
-    pub const SAVEABLE: u32 = 1 << 0;
     /// Each namespace has its own value (NSSPEC).
     pub const NAMESPACE_SPECIFIC: u32 = 1 << 1;
     /// The value can be changed (CHANG).
@@ -198,18 +194,12 @@ impl NumberOfQueues {
 pub struct AsyncEventConfig(pub u32);
 
 impl AsyncEventConfig {
-    /// Critical warnings of the SMART log page, the same bits as there (SHCW).
-    pub const SMART_MASK: u32 = 0xFF;
     /// Attached namespace attribute notices (NAN).
     pub const NAMESPACE_ATTRIBUTE: u32 = 1 << 8;
     /// Firmware activation notices (FAN).
     pub const FIRMWARE_ACTIVATION: u32 = 1 << 9;
-    /// Telemetry log notices (TLN).
-    pub const TELEMETRY: u32 = 1 << 10;
     /// Asymmetric namespace access change notices (ANACN).
     pub const ANA_CHANGE: u32 = 1 << 11;
-    /// Allocated namespace attribute notices (ANSAN).
-    pub const ALLOCATED_NAMESPACE_ATTRIBUTE: u32 = 1 << 19;
     /// Cross-Controller Reset completed (Base 2.3, TP8028).
     pub const CROSS_CONTROLLER_RESET: u32 = 1 << 20;
     /// Discovery log page change notification (DLPCN).
@@ -232,14 +222,8 @@ impl AsyncEventType {
     pub const SMART: Self = Self(1);
     /// Notice (2h).
     pub const NOTICE: Self = Self(2);
-    /// Immediate (3h).
-    pub const IMMEDIATE: Self = Self(3);
-    /// One-shot (4h).
-    pub const ONE_SHOT: Self = Self(4);
     /// I/O command set specific status (6h).
     pub const COMMAND_SET: Self = Self(6);
-    /// Vendor specific (7h).
-    pub const VENDOR: Self = Self(7);
 }
 
 /// Completion dword 0 of an Asynchronous Event Request (Base 5.1.2.1).
@@ -287,39 +271,6 @@ impl AsyncEvent {
     /// The dword.
     pub const fn encode(&self) -> u32 {
         (self.kind.0 & 0x7) as u32 | (self.info as u32) << 8 | (self.log_page.0 as u32) << 16
-    }
-}
-
-/// The value of Temperature Threshold (Base 5.1.25.1.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TemperatureThreshold {
-    /// The threshold in kelvins (TMPTH, bits 15:0).
-    pub temperature: u16,
-    /// 0 for the composite temperature, 1 to 8 for a sensor, 15 for all, 4 bits (TMPSEL, bits 19:16).
-    pub sensor: u8,
-    /// 0 for the threshold above, 1 for the one below, 2 bits (THSEL, bits 21:20).
-    pub side: u8,
-    /// Hysteresis in kelvins, 3 bits (TMPTHH, bits 24:22).
-    pub hysteresis: u8,
-}
-
-impl TemperatureThreshold {
-    /// Reads CDW11 of Set Features or Get Features, or the completion of the latter.
-    pub const fn decode(dword: u32) -> Self {
-        Self {
-            temperature: dword as u16,
-            sensor: (dword >> 16) as u8 & 0xF,
-            side: (dword >> 20) as u8 & 0x3,
-            hysteresis: (dword >> 22) as u8 & 0x7,
-        }
-    }
-
-    /// The dword.
-    pub const fn encode(&self) -> u32 {
-        self.temperature as u32
-            | (self.sensor as u32 & 0xF) << 16
-            | (self.side as u32 & 0x3) << 20
-            | (self.hysteresis as u32 & 0x7) << 22
     }
 }
 
@@ -374,8 +325,6 @@ pub struct Timestamp {
 const _: () = assert!(size_of::<Timestamp>() == 8);
 
 impl Timestamp {
-    /// The clock stopped at times while the controller was off (Synch).
-    pub const STOPPED_AT_TIMES: u8 = 1 << 0;
     /// The host set the clock; since the last reset if clear (Timestamp Origin 001b).
     pub const SET_BY_HOST: u8 = 0b001 << 1;
 

@@ -50,8 +50,6 @@ impl Cns {
     pub const ACTIVE_NAMESPACE_LIST: Self = Self(0x02);
     /// Namespace Identification Descriptor list (CNS 03h, Base 5.1.13.2.3).
     pub const NAMESPACE_DESCRIPTORS: Self = Self(0x03);
-    /// NVM Set List (CNS 04h, Base 5.1.13.2.4).
-    pub const NVM_SET_LIST: Self = Self(0x04);
     /// I/O Command Set specific Identify Namespace (CNS 05h, Base 5.1.13).
     pub const COMMAND_SET_NAMESPACE: Self = Self(0x05);
     /// I/O Command Set specific Identify Controller (CNS 06h, Base 5.1.13).
@@ -60,10 +58,6 @@ impl Cns {
     pub const COMMAND_SET_ACTIVE_NAMESPACE_LIST: Self = Self(0x07);
     /// I/O Command Set Independent Identify Namespace (CNS 08h, Base 5.1.13, Figure 319).
     pub const INDEPENDENT_NAMESPACE: Self = Self(0x08);
-    /// Identify Namespace for a User Data Format (CNS 09h, Base 5.1.13).
-    pub const NAMESPACE_FORMAT: Self = Self(0x09);
-    /// I/O Command Set specific Identify Namespace for a User Data Format (CNS 0Ah, Base 5.1.13).
-    pub const COMMAND_SET_NAMESPACE_FORMAT: Self = Self(0x0A);
     /// Allocated Namespace ID list (CNS 10h, Base 5.1.13.2.9).
     pub const ALLOCATED_NAMESPACE_LIST: Self = Self(0x10);
     /// Identify Namespace for an allocated NSID (CNS 11h, Base 5.1.13.2.10).
@@ -72,32 +66,14 @@ impl Cns {
     pub const ATTACHED_CONTROLLER_LIST: Self = Self(0x12);
     /// Controllers of the subsystem (CNS 13h, Base 5.1.13.2.12).
     pub const CONTROLLER_LIST: Self = Self(0x13);
-    /// Primary Controller Capabilities (CNS 14h, Base 5.1.13).
-    pub const PRIMARY_CONTROLLER_CAPABILITIES: Self = Self(0x14);
-    /// Secondary Controller list (CNS 15h, Base 5.1.13).
-    pub const SECONDARY_CONTROLLER_LIST: Self = Self(0x15);
-    /// Namespace Granularity List (CNS 16h, Base 5.1.13.2.13).
-    pub const NAMESPACE_GRANULARITY_LIST: Self = Self(0x16);
-    /// UUID List (CNS 17h, Base 5.1.13.2.14).
-    pub const UUID_LIST: Self = Self(0x17);
-    /// Domain List (CNS 18h, Base 5.1.13).
-    pub const DOMAIN_LIST: Self = Self(0x18);
-    /// Endurance Group List (CNS 19h, Base 5.1.13).
-    pub const ENDURANCE_GROUP_LIST: Self = Self(0x19);
     /// I/O Command Set specific Allocated Namespace ID list (CNS 1Ah, Base 5.1.13).
     pub const COMMAND_SET_ALLOCATED_NAMESPACE_LIST: Self = Self(0x1A);
     /// I/O Command Set specific Identify Namespace for an allocated NSID (CNS 1Bh, Base 5.1.13).
     pub const COMMAND_SET_ALLOCATED_NAMESPACE: Self = Self(0x1B);
     /// I/O Command Sets the controller supports (CNS 1Ch, Base 5.1.13).
     pub const COMMAND_SET_LIST: Self = Self(0x1C);
-    /// Underlying Namespace List (CNS 1Dh, Base 5.1.13).
-    pub const UNDERLYING_NAMESPACE_LIST: Self = Self(0x1D);
-    /// Ports List (CNS 1Eh, Base 5.1.13).
-    pub const PORTS_LIST: Self = Self(0x1E);
     /// I/O Command Set Independent Identify Namespace for an allocated NSID (CNS 1Fh, Base 5.1.13).
     pub const INDEPENDENT_ALLOCATED_NAMESPACE: Self = Self(0x1F);
-    /// Supported Controller State Formats (CNS 20h, Base 5.1.13).
-    pub const CONTROLLER_STATE_FORMATS: Self = Self(0x20);
 }
 
 /// I/O command set (CSI, Base 5.1.13, Figure 311).
@@ -123,14 +99,8 @@ pub struct CommandSet(pub u8);
 impl CommandSet {
     /// NVM Command Set (CSI 00h).
     pub const NVM: Self = Self(0);
-    /// Key Value Command Set (CSI 01h).
-    pub const KEY_VALUE: Self = Self(1);
     /// Zoned Namespace Command Set (CSI 02h).
     pub const ZONED: Self = Self(2);
-    /// Subsystem Local Memory Command Set (CSI 03h).
-    pub const SUBSYSTEM_LOCAL_MEMORY: Self = Self(3);
-    /// Computational Programs Command Set (CSI 04h).
-    pub const COMPUTATIONAL_PROGRAMS: Self = Self(4);
 }
 
 /// The parameters of an Identify command, without the NSID (Base 5.1.13, command dwords 10, 11 and 14).

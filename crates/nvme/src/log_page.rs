@@ -13,8 +13,8 @@ pub use cross_reset::{
     CROSS_RESET_ENTRIES_MAX, CROSS_RESET_REMOVE_COMPLETED, CrossResetEntry, CrossResetLog,
     CrossResetParseError, CrossResetStatus, cross_reset_flags,
 };
-pub use effects::{CommandsSupported, FeatureIdentifiersSupported, SupportedLogPages};
-pub use effects::{command_effects, feature_effects, log_page_support};
+pub use effects::{CommandsSupported, SupportedLogPages};
+pub use effects::{command_effects, log_page_support};
 pub use health::{ChangedNamespaceList, ErrorLogEntry, FirmwareSlotLog, SmartLog, critical_warning};
 pub use reservation::{ReservationNotification, ReservationNotificationLog};
 
@@ -37,38 +37,14 @@ impl LogPageId {
     pub const CHANGED_NAMESPACES: Self = Self(0x04);
     /// Commands Supported and Effects (LID 05h, Base 5.1.12.1.6).
     pub const COMMANDS_SUPPORTED: Self = Self(0x05);
-    /// Device Self-test (LID 06h, Base 5.1.12.1.7).
-    pub const SELF_TEST: Self = Self(0x06);
-    /// Telemetry Host-Initiated (LID 07h, Base 5.1.12.1.8).
-    pub const TELEMETRY_HOST: Self = Self(0x07);
-    /// Telemetry Controller-Initiated (LID 08h, Base 5.1.12.1.9).
-    pub const TELEMETRY_CONTROLLER: Self = Self(0x08);
-    /// Endurance Group Information (LID 09h, Base 5.1.12.1.10).
-    pub const ENDURANCE_GROUP: Self = Self(0x09);
     /// Asymmetric Namespace Access (LID 0Ch, Base 5.1.12.1.13).
     pub const ANA: Self = Self(0x0C);
-    /// Persistent Event (LID 0Dh, Base 5.1.12.1.14).
-    pub const PERSISTENT_EVENT: Self = Self(0x0D);
-    /// LBA Status Information (LID 0Eh, NVM 4.1.4).
-    pub const LBA_STATUS: Self = Self(0x0E);
-    /// Feature Identifiers Supported and Effects (LID 12h, Base 5.1.12.1.18).
-    pub const FEATURES_SUPPORTED: Self = Self(0x12);
-    /// NVMe-MI Commands Supported and Effects (LID 13h, Base 5.1.12.1.19).
-    pub const MANAGEMENT_COMMANDS_SUPPORTED: Self = Self(0x13);
-    /// Command and Feature Lockdown (LID 14h, Base 5.1.12.1.20).
-    pub const LOCKDOWN: Self = Self(0x14);
-    /// Changed Allocated Namespace List (LID 1Ch, Base 5.1.12.1.27).
-    pub const CHANGED_ALLOCATED_NAMESPACES: Self = Self(0x1C);
     /// Cross-Controller Reset (LID 1Eh, Base 2.3, TP8028).
     pub const CROSS_CONTROLLER_RESET: Self = Self(0x1E);
     /// Discovery (LID 70h, Base 5.1.12.3.1).
     pub const DISCOVERY: Self = Self(0x70);
-    /// Host Discovery (LID 71h, Base 5.1.12.3.2).
-    pub const HOST_DISCOVERY: Self = Self(0x71);
     /// Reservation Notification (LID 80h, Base 5.1.12.1).
     pub const RESERVATION_NOTIFICATION: Self = Self(0x80);
-    /// Sanitize Status (LID 81h, Base 5.1.12.1).
-    pub const SANITIZE_STATUS: Self = Self(0x81);
 }
 
 /// The parameters of a Get Log Page command, without the NSID (Base 5.1.12, command dwords 10 to 14).

@@ -119,18 +119,10 @@ const _: () = assert!(offset_of!(SmartLog, temperature_sensors) == 200);
 
 /// Critical warnings (CW, Base 5.1.12.1.3).
 pub mod critical_warning {
-    /// The spare capacity is below its threshold (ASCBT).
-    pub const SPARE: u8 = 1 << 0;
-    /// A temperature is past its threshold (TTC).
-    pub const TEMPERATURE: u8 = 1 << 1;
     /// Reliability is degraded (NDR).
     pub const RELIABILITY: u8 = 1 << 2;
     /// The media are read only (AMRO).
     pub const READ_ONLY: u8 = 1 << 3;
-    /// The volatile memory's backup failed (VMBF).
-    pub const VOLATILE_MEMORY: u8 = 1 << 4;
-    /// The persistent memory region is read only or unreliable (PMRRO).
-    pub const PERSISTENT_MEMORY: u8 = 1 << 5;
 }
 
 /// Firmware Slot Information log page (LID 03h, Base 5.1.12.1.4).

@@ -7,8 +7,7 @@ use nvme::discovery::{
     SubsystemType, encode_discovery_log,
 };
 use nvme::features::{
-    AsyncEvent, AsyncEventType, FeatureId, GetFeatures, NumberOfQueues, Select, SetFeatures,
-    TemperatureThreshold, Timestamp,
+    AsyncEvent, AsyncEventType, GetFeatures, NumberOfQueues, Select, SetFeatures, Timestamp,
 };
 use nvme::identify::{
     Cns, CommandSet, ControllerList, Descriptor, DescriptorError, Descriptors, IdentifyController,
@@ -17,9 +16,8 @@ use nvme::identify::{
 };
 use nvme::log_page::{
     AnaGroupDescriptor, AnaLog, AnaLogBuilder, AnaLogHeader, AnaParseError, AnaState, ChangedNamespaceList,
-    CommandsSupported, ErrorLogEntry, FeatureIdentifiersSupported, FirmwareSlotLog, LogPageId,
-    LogPageRequest, ReservationNotification, ReservationNotificationLog, SmartLog, SupportedLogPages,
-    command_effects,
+    CommandsSupported, ErrorLogEntry, FirmwareSlotLog, LogPageId, LogPageRequest, ReservationNotification,
+    ReservationNotificationLog, SmartLog, SupportedLogPages,
 };
 use nvme::namespace_management::{NamespaceAttachment, NamespaceManagement};
 use nvme::{Status, SubmissionEntry};
@@ -98,7 +96,6 @@ proptest! {
         check_round_trip::<FirmwareSlotLog>(&bytes);
         check_round_trip::<ChangedNamespaceList>(&bytes);
         check_round_trip::<CommandsSupported>(&bytes);
-        check_round_trip::<FeatureIdentifiersSupported>(&bytes);
         check_round_trip::<SupportedLogPages>(&bytes);
         check_round_trip::<DiscoveryEntry>(&bytes);
         check_round_trip::<Timestamp>(&bytes);
@@ -329,8 +326,6 @@ proptest! {
             Ok(get) => prop_assert_eq!(get.encode(), (cdw10 & 0x7FF, cdw11, cdw14 & 0x7F)),
             Err(_) => prop_assert!(cdw10 >> 8 & 0x7 > Select::Capabilities as u32),
         }
-        let threshold = TemperatureThreshold::decode(cdw11);
-        prop_assert_eq!(threshold.encode(), cdw11 & 0x01FF_FFFF);
         let event = AsyncEvent::decode(cdw11);
         prop_assert_eq!(event.encode(), cdw11 & 0x00FF_FF07);
         prop_assert_eq!(AsyncEvent::decode(event.encode()), event);
@@ -408,9 +403,6 @@ fn values_are_where_the_specification_puts_them() {
     let mut pages = SupportedLogPages::default();
     pages.set(LogPageId::DISCOVERY, 1, 6);
     assert!(pages.supports(LogPageId::DISCOVERY) && !pages.supports(LogPageId::SMART));
-    let mut features = FeatureIdentifiersSupported::default();
-    features.set(FeatureId::KEEP_ALIVE_TIMER, command_effects::SUPPORTED);
-    assert!(features.supports(FeatureId::KEEP_ALIVE_TIMER));
     assert_eq!(ErrorLogEntry::parameter(40, 3), 0x0328);
     assert_eq!(size_of::<AnaLogHeader>() + size_of::<AnaGroupDescriptor>(), 48);
     assert_eq!(IoCommandSetList::nvm_only().iter().collect::<Vec<_>>(), [1]);
