@@ -10,9 +10,7 @@ use std::sync::Arc;
 use arbitrary::{Result, Unstructured};
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
-use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
-};
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 use selvedge::edges::{self, InProcess, Reply};
 use serde_json::Value;
 
@@ -119,10 +117,8 @@ impl Bed {
         };
         let target = Target::start(&TargetConfig {
             fabric,
-            reactors: Reactors::Count(1),
             engine: Engine::Epoll,
             poll_us_max: 0,
-            state_dir: None,
             ..TargetConfig::default()
         });
         let target = Arc::new(target.expect("a target"));

@@ -9,10 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
-use engine::ring::Engine;
-use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
-};
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 
 const NQN: &str = "nqn.2026-01.io.selvedge:idle";
 const WATCHED: Duration = Duration::from_secs(10);
@@ -28,10 +25,6 @@ fn main() {
             )])],
             ..FabricConfig::default()
         },
-        reactors: Reactors::Count(1),
-        engine: Engine::Automatic,
-        poll_us_max: engine::limits::POLL_US_MAX,
-        state_dir: None,
         ..TargetConfig::default()
     };
     let target = Target::start(&config).expect("the target starts");

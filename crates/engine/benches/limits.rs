@@ -53,9 +53,6 @@ fn start_target() -> Target {
             ..FabricConfig::default()
         },
         reactors: Reactors::Count(2),
-        engine: engine::ring::Engine::Automatic,
-        poll_us_max: engine::limits::POLL_US_MAX,
-        state_dir: None,
         ..TargetConfig::default()
     };
     Target::start(&config).expect("the target starts")

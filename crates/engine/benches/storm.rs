@@ -90,9 +90,6 @@ fn start_target() -> Target {
             ..FabricConfig::default()
         },
         reactors: Reactors::Count(2),
-        engine: Engine::Automatic,
-        poll_us_max: engine::limits::POLL_US_MAX,
-        state_dir: None,
         ..TargetConfig::default()
     };
     engine::ring::core::raise_descriptor_limit();

@@ -11,10 +11,7 @@ use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, Volume};
-use engine::ring::Engine;
-use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
-};
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 
 const NQN: &str = "nqn.2014-08.org.example:test";
 /// Callers of the hostile target at a time, and bytes of each one's request.
@@ -208,10 +205,7 @@ fn target() -> (Target, SocketAddr) {
             subsystems: vec![SubsystemConfig::new(NQN, "1", "test").with(vec![namespace])],
             ..FabricConfig::default()
         },
-        reactors: Reactors::Count(1),
-        engine: Engine::Automatic,
         poll_us_max: 0,
-        state_dir: None,
         ..TargetConfig::default()
     })
     .unwrap();

@@ -7,9 +7,7 @@ use std::time::Instant;
 use engine::backend::BackendConfig;
 use engine::limits::POOL_KEPT_BYTES_MAX;
 use engine::ring::Engine;
-use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig, Visibility,
-};
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig, Visibility};
 use nvme::fabrics::{
     CONTROLLER_ID_ANY, Connect, ConnectData, PropertyAccess, configuration, controller_status, property,
 };
@@ -76,10 +74,8 @@ impl Bed {
                 subsystems: vec![SubsystemConfig::new(NQN, "FUZZ", "Selvedge").with(namespaces)],
                 ..FabricConfig::default()
             },
-            reactors: Reactors::Count(1),
             engine,
             poll_us_max: 0,
-            state_dir: None,
             ..TargetConfig::default()
         });
         let target = target.expect("a target");

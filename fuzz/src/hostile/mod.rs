@@ -13,9 +13,7 @@ use arbitrary::{Arbitrary as _, Unstructured};
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, HostIdentity, InitiatorError, Volume};
 use engine::ring::Engine;
-use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
-};
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 use nvme::tcp::Digests;
 
 use proxy::Proxy;
@@ -63,10 +61,8 @@ impl Bed {
                 subsystems: vec![SubsystemConfig::new(NQN, "FUZZ", "Selvedge").with(namespaces.to_vec())],
                 ..FabricConfig::default()
             },
-            reactors: Reactors::Count(1),
             engine: Engine::Epoll,
             poll_us_max: 0,
-            state_dir: None,
             ..TargetConfig::default()
         });
         let target = target.expect("a target");

@@ -145,9 +145,6 @@ fn start_target(cpu: usize) -> Target {
             ..FabricConfig::default()
         },
         reactors: Reactors::Cpus(vec![cpu]),
-        engine: engine::ring::Engine::Automatic,
-        poll_us_max: engine::limits::POLL_US_MAX,
-        state_dir: None,
         ..TargetConfig::default()
     };
     Target::start(&config).expect("the target starts")
