@@ -4,14 +4,13 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::raw_host::configure;
 use engine::backend::BackendConfig;
 use engine::initiator::{
     CommandQueues, ConnectOptions, Controller, InitiatorError, PathOptions, PathQueues, Paths, Volume,
 };
 use engine::ring::{Engine, Ring, RingOptions};
-use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, QosConfig, Reactors, SubsystemConfig, Target, TargetConfig,
-};
+use engine::target::{NamespaceConfig, QosConfig, SubsystemConfig, Target};
 use nvme::Status;
 use nvme::command::admin_opcode;
 use nvme::fabrics::InvalidParameter;
@@ -24,19 +23,7 @@ fn target(engine: Engine) -> (Target, SocketAddr) {
     let namespace =
         |nsid, block_size| NamespaceConfig::new(nsid, BackendConfig::Memory { size: SIZE }, block_size);
     let subsystem = SubsystemConfig::new(NQN, "1", "test").with(vec![namespace(1, 512), namespace(7, 4096)]);
-    let target = Target::start(&TargetConfig {
-        fabric: FabricConfig {
-            ports: vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())],
-            subsystems: vec![subsystem],
-            ..FabricConfig::default()
-        },
-        reactors: Reactors::Count(1),
-        engine,
-        poll_us_max: 0,
-        state_dir: None,
-        ..TargetConfig::default()
-    })
-    .unwrap();
+    let target = Target::start(&configure(engine, vec![subsystem])).unwrap();
     let address = target.ports()[0];
     (target, address)
 }

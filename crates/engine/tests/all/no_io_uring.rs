@@ -1,6 +1,6 @@
 //! A container's usual seccomp profile refuses io_uring: a target started there takes epoll by itself, and serves.
 
-use crate::raw_host::{Host, Kind, SPACES, TestTarget, pattern};
+use crate::raw_host::{Kind, SPACES, TestTarget, pattern};
 use engine::ring::{Engine, Ring, RingOptions};
 
 /// The system call by which a ring is made, the same number on all architectures.
@@ -42,9 +42,7 @@ fn a_target_without_io_uring_serves_by_epoll() {
         let ring = Ring::new(options(Engine::Automatic)).expect("epoll is always there");
         assert_eq!(ring.engine_name(), "epoll");
 
-        let target = TestTarget::start(Engine::Automatic);
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (_target, _host, mut queue) = TestTarget::with_queue(Engine::Automatic);
         for space in SPACES {
             let data = pattern(64 << 10, 1);
             assert!(queue.write(space, 0, &data, false).status.is_success());

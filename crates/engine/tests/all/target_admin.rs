@@ -25,9 +25,8 @@ use nvme::identify::bits::{
     volatile_write_cache,
 };
 use nvme::identify::{
-    Cns, ControllerList, IdentifyController, IdentifyControllerNvm, IdentifyNamespace,
-    IdentifyNamespaceIndependent, IdentifyRequest, IoCommandSetList, NSID_ALL, NamespaceIdentifiers,
-    NamespaceList, ascii,
+    Cns, ControllerList, IdentifyControllerNvm, IdentifyNamespace, IdentifyNamespaceIndependent,
+    IdentifyRequest, IoCommandSetList, NSID_ALL, NamespaceIdentifiers, NamespaceList, ascii,
 };
 use nvme::io::IoCommand;
 use nvme::log_page::{
@@ -47,13 +46,11 @@ fn controllers(bytes: &[u8]) -> Vec<u16> {
 #[test]
 fn a_controller_says_what_is_true_of_it() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (_target, mut host) = TestTarget::with_host(engine);
         let capabilities = Capabilities(host.admin.property(property::CAPABILITIES, true).result);
         assert_eq!(capabilities.queue_entries_max(), u32::from(QUEUE_ENTRIES_MAX));
         assert_eq!(host.admin.property(property::VERSION, false).result, u64::from(VERSION_2_0));
-        let bytes = host.admin.identified(0, Cns::CONTROLLER);
-        let identify = IdentifyController::read_from_bytes(&bytes).unwrap();
+        let identify = host.admin.identified_controller();
         assert_eq!(identify.controller_id.get(), host.controller_id);
         assert_eq!(ascii(&identify.serial_number), "SELVEDGE-1");
         assert_eq!(ascii(&identify.model_number), "Selvedge test");
@@ -103,10 +100,8 @@ fn a_controller_says_what_is_true_of_it() {
 
 #[test]
 fn each_namespace_says_whether_it_has_a_volatile_cache() {
-    let target = TestTarget::start(engine::ring::Engine::Automatic);
-    let mut host = Host::connect(target.address());
-    let bytes = host.admin.identified(0, Cns::CONTROLLER);
-    let identify = IdentifyController::read_from_bytes(&bytes).unwrap();
+    let (_target, mut host) = TestTarget::with_host(engine::ring::Engine::Automatic);
+    let identify = host.admin.identified_controller();
     assert_ne!(
         identify.volatile_write_cache & volatile_write_cache::PRESENT,
         0,
@@ -160,7 +155,7 @@ fn namespaces_are_described_as_they_are() {
 
 /// Checks what Identify says of a namespace, and gives its UUID.
 fn described(admin: &mut Client, space: crate::raw_host::Space) -> [u8; 16] {
-    let identify = IdentifyNamespace::read_from_bytes(&admin.identified(space.nsid, Cns::NAMESPACE)).unwrap();
+    let identify = admin.identified_namespace(space.nsid);
     assert_eq!(identify.size_blocks.get(), space.blocks(), "{space:?}");
     assert_eq!(identify.capacity_blocks.get(), space.blocks(), "{space:?}");
     assert_eq!(identify.format().block_bytes(), Some(u64::from(space.block)), "{space:?}");
@@ -247,8 +242,7 @@ fn the_discovery_log_is_the_same_however_it_is_read() {
 #[test]
 fn log_pages_can_be_read_in_pieces() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (_target, mut host) = TestTarget::with_host(engine);
         let admin = &mut host.admin;
         for (id, length) in [
             (LogPageId::SUPPORTED_LOG_PAGES, 1024),
@@ -295,16 +289,11 @@ fn log_pages_can_be_read_in_pieces() {
     }
 }
 
-fn smart(admin: &mut Client) -> SmartLog {
-    SmartLog::read_from_bytes(&admin.logged(LogPageId::SMART, 0, 512)).unwrap()
-}
-
 #[test]
 fn health_counts_what_was_done() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
-        let before = smart(&mut host.admin);
+        let (target, mut host) = TestTarget::with_host(engine);
+        let before = host.admin.smart();
         assert_eq!((before.host_read_commands.get(), before.data_units_written.get()), (0, 0));
         let mut queues = [host.io(1), host.io(2)];
         let length = 64 << 10;
@@ -328,12 +317,12 @@ fn health_counts_what_was_done() {
             assert_eq!(log.data_units_read.get(), units(rounds * (2 * length as u64 + 8192)), "{what}");
             assert_eq!((log.media_errors.get(), log.critical_warning), (0, 0), "{what}");
         };
-        check(&smart(&mut host.admin), "while the queues are there");
+        check(&host.admin.smart(), "while the queues are there");
         drop(queues);
         eventually("the queues are gone", || target.connections() == 1);
-        check(&smart(&mut host.admin), "when they are gone");
+        check(&host.admin.smart(), "when they are gone");
         let mut other = Host::connect(target.address());
-        check(&smart(&mut other.admin), "seen by another controller");
+        check(&other.admin.smart(), "seen by another controller");
     }
 }
 
@@ -347,8 +336,7 @@ fn errors(admin: &mut Client) -> Vec<ErrorLogEntry> {
 #[test]
 fn the_error_log_tells_of_the_commands_that_failed() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (target, mut host) = TestTarget::with_host(engine);
         assert_eq!(errors(&mut host.admin), [], "nothing has failed yet");
         let mut queue = host.io(3);
         let space = SPACES[1];
@@ -386,7 +374,7 @@ fn the_error_log_tells_of_the_commands_that_failed() {
         assert_eq!(log.len(), ERROR_LOG_ENTRIES, "the oldest are forgotten");
         let total = 3 + ERROR_LOG_ENTRIES as u64 + 10;
         assert_eq!(log[0].error_count.get(), total);
-        assert_eq!(smart(&mut host.admin).error_log_entries.get(), u128::from(total));
+        assert_eq!(host.admin.smart().error_log_entries.get(), u128::from(total));
         assert_eq!(errors(&mut Host::connect(target.address()).admin), [], "another controller's is its own");
     }
 }
@@ -517,8 +505,7 @@ fn discovery_tells_each_host_what_it_may_use() {
                     ..Options::default()
                 };
                 let mut host = Host::connect_admin(address, options);
-                let bytes = host.admin.identified(0, Cns::CONTROLLER);
-                let identify = IdentifyController::read_from_bytes(&bytes).unwrap();
+                let identify = host.admin.identified_controller();
                 assert_eq!(identify.controller_type, controller_type::DISCOVERY);
                 let events = identify.optional_async_events.get();
                 assert_eq!(events, optional_async_events::DISCOVERY_LOG_CHANGE);

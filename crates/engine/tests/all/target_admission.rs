@@ -81,8 +81,7 @@ fn silent_connections_go_for_those_that_come() {
         let target = TestTarget::start_with(engine, |config| {
             config.reactors = engine::target::Reactors::Count(1);
         });
-        let working = Host::connect(target.address());
-        let mut queue = working.io(1);
+        let (_working, mut queue) = Host::with_queue(target.address());
         let silent: Vec<TcpStream> = (0..HALF_OPEN_PER_REACTOR_MAX + 200)
             .map(|_| TcpStream::connect(target.address()).unwrap())
             .collect();
@@ -91,8 +90,7 @@ fn silent_connections_go_for_those_that_come() {
             (reactor.connections, reactor.half_open)
                 == (HALF_OPEN_PER_REACTOR_MAX + 2, HALF_OPEN_PER_REACTOR_MAX)
         });
-        let host = Host::connect(target.address());
-        let mut other = host.io(1);
+        let (_host, mut other) = Host::with_queue(target.address());
         assert_eq!(other.read(MEMORY, 0, 1).status, Status::SUCCESS, "who comes gets in");
         assert_eq!(queue.read(MEMORY, 0, 1).status, Status::SUCCESS, "and who works goes on");
         assert!(target.target().metrics().reactors[0].half_open_dropped >= 200);
@@ -207,8 +205,7 @@ fn copies_on_many_queues_leave_others_their_turns() {
         });
         let options = Options { entries: 128, ..Options::default() };
         let greedy = Host::connect_with(target.address(), options);
-        let host = Host::connect(target.address());
-        let mut reads = host.io(1);
+        let (_host, mut reads) = Host::with_queue(target.address());
         let mut queues: Vec<Client> = (1..=QUEUES).map(|id| greedy.io(id)).collect();
         for queue in &mut queues {
             send_copies(queue, COPIES, 1 << 20);
@@ -238,9 +235,7 @@ fn copies_on_many_queues_leave_others_their_turns() {
 #[test]
 fn zeroing_in_pieces_is_zeroing_of_all() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (_target, _host, mut queue) = TestTarget::with_queue(engine);
         let ones = vec![1; 1 << 20];
         let blocks_per_mib = (1 << 20) / u64::from(MEMORY.block);
         let fill = |queue: &mut Client| {

@@ -9,38 +9,25 @@ use std::process::Command;
 
 use crate::bad_disks::run;
 use crate::raw_host::{
-    Client, ENGINES, Give, Host, Kind, SPACES, Space, TestTarget, assert_status, eventually, pattern,
-    subsystem,
+    Client, ENGINES, Give, Host, Kind, SPACES, Space, TestTarget, assert_status, configure, eventually,
+    pattern, subsystem,
 };
 use engine::backend::{BackendConfig, BackendError};
 use engine::ring::Engine;
-use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, Target, TargetConfig, TargetError,
-};
+use engine::target::{NamespaceConfig, PortConfig, Target, TargetConfig, TargetError};
 use nvme::Status;
-use nvme::identify::{Cns, IdentifyNamespace};
 use nvme::io::IoCommand;
-use nvme::log_page::{LogPageId, SmartLog};
 use tempfile::TempDir;
-use zerocopy::FromBytes;
 
 /// A port that is free now, and the configuration of a target there with one namespace.
 fn config(backend: BackendConfig, block_size: u32) -> TargetConfig {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let good = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 512);
     let namespace = NamespaceConfig::new(2, backend, block_size);
-    TargetConfig {
-        fabric: FabricConfig {
-            ports: vec![PortConfig::new(1, free)],
-            subsystems: vec![subsystem(crate::raw_host::NQN, vec![good, namespace])],
-            ..FabricConfig::default()
-        },
-        reactors: Reactors::Count(1),
-        engine: Engine::Automatic,
-        poll_us_max: 0,
-        state_dir: None,
-        ..TargetConfig::default()
-    }
+    let mut config =
+        configure(Engine::Automatic, vec![subsystem(crate::raw_host::NQN, vec![good, namespace])]);
+    config.fabric.ports = vec![PortConfig::new(1, free)];
+    config
 }
 
 /// Tries to start; gives the error, its text without the namespace's name in front, and sees that nothing listens.
@@ -130,8 +117,7 @@ fn a_file_too_small_is_told_with_both_sizes() {
     OpenOptions::new().write(true).open(&path).unwrap().set_len(10_000).unwrap();
     let target = Target::start(&config(file(&path, None), 4096)).unwrap();
     let mut host = Host::connect(target.ports()[0]);
-    let bytes = host.admin.identified(2, nvme::identify::Cns::NAMESPACE);
-    let identify = nvme::identify::IdentifyNamespace::read_from_bytes(&bytes).unwrap();
+    let identify = host.admin.identified_namespace(2);
     assert_eq!(identify.size_blocks.get(), 2, "a part of a block is left out");
 }
 
@@ -251,8 +237,7 @@ fn hosts_are_told_where_blocks_may_tear_when_the_power_is_lost() {
         let target = Target::start(&config(block(&device.0), block_size)).unwrap();
         let mut host = Host::connect(target.ports()[0]);
         for (nsid, boundary) in [(1, 0), (2, 1)] {
-            let identify = host.admin.identified(nsid, Cns::NAMESPACE);
-            let identify = IdentifyNamespace::read_from_bytes(&identify).unwrap();
+            let identify = host.admin.identified_namespace(nsid);
             let units = [identify.atomic_write_unit, identify.atomic_write_unit_power_fail];
             assert_eq!(units.map(|unit| unit.get()), [0, 0], "a block, as everybody promises");
             let boundaries = [
@@ -289,8 +274,7 @@ impl Drop for SmallDisk {
 }
 
 fn media_errors(host: &mut Host) -> u128 {
-    let bytes = host.admin.logged(LogPageId::SMART, 0, 512);
-    SmartLog::read_from_bytes(&bytes).unwrap().media_errors.get()
+    host.admin.smart().media_errors.get()
 }
 
 #[test]
@@ -305,8 +289,7 @@ fn a_full_disk_costs_the_writes_that_do_not_fit() {
         let config =
             TargetConfig { engine, ..config(file(&disk.0.path().join("sparse"), Some(8 << 20)), 4096) };
         let target = Target::start(&config).unwrap();
-        let mut host = Host::connect(target.ports()[0]);
-        let mut queue = host.io(1);
+        let (mut host, mut queue) = Host::with_queue(target.ports()[0]);
         let (full, memory) = (Space { nsid: 2, kind: Kind::File, block: 4096 }, SPACES[0]);
         let kept = pattern(256 << 10, 1);
         assert_eq!(queue.write(full, 0, &kept, false).status, Status::SUCCESS, "there is room yet");
@@ -366,9 +349,7 @@ fn a_full_disk_costs_the_writes_that_do_not_fit() {
 #[test]
 fn a_file_cut_short_costs_the_reads_behind_its_end() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (target, mut host, mut queue) = TestTarget::with_queue(engine);
         for space in SPACES.into_iter().filter(|space| space.kind == Kind::File) {
             let data = pattern(1 << 20, 6);
             assert_eq!(queue.write(space, 0, &data, false).status, Status::SUCCESS);

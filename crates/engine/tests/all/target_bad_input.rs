@@ -303,8 +303,7 @@ fn faulty_data_is_answered_with_its_error() {
 #[test]
 fn a_termination_request_of_the_host_ends_the_connection_without_another() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
+        let (target, host) = TestTarget::with_host(engine);
         let mut bystanders = Bystanders::new(&host, target.address());
         let mut queue = host.io(2);
         begin_write(&mut queue);
@@ -318,8 +317,7 @@ fn a_termination_request_of_the_host_ends_the_connection_without_another() {
 #[test]
 fn nothing_follows_a_termination_request_though_storage_is_still_at_work() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
+        let (target, host) = TestTarget::with_host(engine);
         let mut bystanders = Bystanders::new(&host, target.address());
         for round in 0..20 {
             let mut queue = host.io(2 + round);
@@ -451,8 +449,7 @@ fn random_bytes_harm_nobody() {
     const CONNECTIONS: usize = 2000;
     let mut random = Random::seeded("random bytes");
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (target, mut host) = TestTarget::with_host(engine);
         let mut bystanders = Bystanders::new(&host, target.address());
         let before = target.connections();
         for number in 0..CONNECTIONS {
@@ -496,9 +493,7 @@ fn who_never_finishes_its_connect_is_closed() {
     std::thread::scope(|scope| {
         for engine in ENGINES {
             scope.spawn(move || {
-                let target = TestTarget::start(engine);
-                let host = Host::connect(target.address());
-                let mut queue = host.io(1);
+                let (target, _host, mut queue) = TestTarget::with_queue(engine);
                 std::thread::scope(|scope| {
                     for what in UNFINISHED {
                         let address = target.address();

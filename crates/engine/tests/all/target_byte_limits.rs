@@ -1,11 +1,11 @@
 //! Limits on bytes per second: which commands they hold back, also those that move no data of the host's. No test looks
 //! at a clock: under a limit of one byte per second the second command of a kind waits for hours, or does not wait at all.
 
+use crate::raw_host::admin::abort;
 use crate::raw_host::{Client, ENGINES, Give, Host, SPACES, Space, TestTarget, assert_status, eventually};
 use engine::target::QosConfig;
-use nvme::command::admin_opcode;
+use nvme::Status;
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
-use nvme::{Status, SubmissionEntry};
 
 /// Which limits a command has to come under.
 #[derive(Clone, Copy)]
@@ -59,8 +59,7 @@ fn waits(host: &mut Host, queue: &mut Client, id: u16, data_is_asked: bool, limi
         assert_eq!((reply.command_id, reply.status), (flush, Status::SUCCESS));
     }
     eventually("the command waits", || {
-        let mut abort = SubmissionEntry::new(admin_opcode::ABORT, 0);
-        abort.cdw10 = (u32::from(id) << 16 | 1).into();
+        let abort = abort(1, id);
         host.admin.run(abort, Give::Nothing).result & 1 == 0
     });
     let reply = queue.wait();
@@ -77,16 +76,9 @@ fn limits_on_bytes_hold_back_what_moves_bytes_inside_the_target() {
         ("write_bytes", QosConfig { write_bytes: ONE, ..QosConfig::default() }),
     ];
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (target, mut host, mut queue) = TestTarget::with_queue(engine);
         for space in SPACES {
-            let set = |qos: QosConfig| {
-                target.apply(|fabric| {
-                    let mut namespaces = fabric.subsystems[0].namespaces.iter_mut();
-                    namespaces.find(|n| n.nsid == space.nsid).unwrap().qos = qos;
-                });
-            };
+            let set = |qos: QosConfig| drop(target.apply_to(space.nsid, |namespace| namespace.qos = qos));
             for (name, command, data, counts) in commands(space) {
                 for (limit, qos) in limits {
                     let limited = match counts {

@@ -12,9 +12,7 @@ use engine::limits::{COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX, COPY_RANGES_MAX, VE
 use engine::ring::Engine;
 use engine::target::{QosConfig, WriteProtection};
 use nvme::Status;
-use nvme::identify::{Cns, IdentifyNamespace};
 use nvme::io::{CopyFormat, Fused, IoCommand, encode_copy_ranges, encode_ranges};
-use zerocopy::FromBytes;
 
 /// Large enough for every limit.
 const LARGE: u64 = 64 << 20;
@@ -45,8 +43,7 @@ fn copy(queue: &mut Client, space: Space, format: CopyFormat, ranges: &[(u64, u3
 fn verify_reads_what_is_there_and_tells_nothing() {
     for engine in ENGINES {
         let target = large(engine);
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (_host, mut queue) = Host::with_queue(target.address());
         for space in SPACES {
             let most = (VERIFY_LENGTH_MAX / u64::from(space.block)).min(0x1_0000) as u32;
             let end = LARGE / u64::from(space.block);
@@ -73,8 +70,7 @@ fn copies_are_what_was_named_in_its_order() {
     for engine in ENGINES {
         let mut target = TestTarget::start(engine);
         let mut kept = Vec::new();
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (host, mut queue) = Host::with_queue(target.address());
         for space in SPACES {
             let per_page = 4096 / space.block;
             let at = |page: u64| page * u64::from(per_page);
@@ -107,8 +103,7 @@ fn copies_are_what_was_named_in_its_order() {
         }
         drop((queue, host));
         target.restart();
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (_host, mut queue) = Host::with_queue(target.address());
         for (space, data) in kept.into_iter().filter(|(space, _)| space.kind == Kind::File) {
             let per_page = u64::from(4096 / space.block);
             let reply = queue.read(space, 300 * per_page + 1, per_page as u32);
@@ -121,11 +116,9 @@ fn copies_are_what_was_named_in_its_order() {
 fn copies_keep_to_their_limits() {
     for engine in ENGINES {
         let target = large(engine);
-        let mut host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (mut host, mut queue) = Host::with_queue(target.address());
         for space in SPACES {
-            let identify = host.admin.identified(space.nsid, Cns::NAMESPACE);
-            let identify = IdentifyNamespace::read_from_bytes(&identify).unwrap();
+            let identify = host.admin.identified_namespace(space.nsid);
             let range_max = u32::from(identify.copy_range_length_max.get());
             assert_eq!(u64::from(range_max * space.block), COPY_RANGE_LENGTH_MAX);
             assert_eq!(u64::from(identify.copy_length_max.get() * space.block), COPY_LENGTH_MAX);
@@ -169,9 +162,7 @@ fn copies_keep_to_their_limits() {
 #[test]
 fn uncorrectable_blocks_fail_until_they_are_written() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (_target, _host, mut queue) = TestTarget::with_queue(engine);
         for space in SPACES {
             let block = space.block as usize;
             let data = vec![0; 8 * block];
@@ -242,9 +233,7 @@ fn pair(queue: &mut Client, space: Space, start: u64, (old, new): (&[u8], &[u8])
 #[test]
 fn a_fused_pair_writes_only_what_was_compared() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (_target, _host, mut queue) = TestTarget::with_queue(engine);
         for space in SPACES {
             for length in [space.block as usize, 8192, 64 << 10, 1 << 20] {
                 let zeroes = vec![0; length];
@@ -267,9 +256,7 @@ fn a_fused_pair_writes_only_what_was_compared() {
 #[test]
 fn commands_of_a_pair_that_do_not_belong_together_fail() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (_target, _host, mut queue) = TestTarget::with_queue(engine);
         for space in SPACES.into_iter().filter(|space| space.kind != Kind::Null) {
             let block = vec![0; space.block as usize];
             let two = vec![0; 2 * space.block as usize];
@@ -375,9 +362,7 @@ fn no_increment_is_lost_between_fused_pairs_on_many_queues() {
 #[test]
 fn a_write_protected_namespace_is_read_and_never_written() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (target, mut host, mut queue) = TestTarget::with_queue(engine);
         let protect = |protection| {
             target.apply(|fabric| {
                 let namespaces = &mut fabric.subsystems[0].namespaces;
@@ -421,8 +406,7 @@ fn a_write_protected_namespace_is_read_and_never_written() {
                 for command in [IoCommand::Verify { start: 0, blocks: 1 }, IoCommand::Flush] {
                     assert_eq!(run(&mut queue, space, command), Status::SUCCESS, "{what}");
                 }
-                let identify = host.admin.identified(space.nsid, Cns::NAMESPACE);
-                assert_eq!(IdentifyNamespace::read_from_bytes(&identify).unwrap().attributes, 1, "{what}");
+                assert_eq!(host.admin.identified_namespace(space.nsid).attributes, 1, "{what}");
             }
         }
         protect(WriteProtection::None);
@@ -472,10 +456,7 @@ fn a_limited_namespace_gives_no_more_than_its_limit() {
                 (QosConfig { read_iops: Some(500), ..QosConfig::default() }, true, false),
                 (QosConfig { write_bytes: Some(500 * 4096), ..QosConfig::default() }, false, true),
             ] {
-                target.apply(|fabric| {
-                    let namespaces = &mut fabric.subsystems[0].namespaces;
-                    namespaces.iter_mut().find(|n| n.nsid == space.nsid).unwrap().qos = qos;
-                });
+                target.apply_to(space.nsid, |namespace| namespace.qos = qos);
                 for (write, limited) in [(false, limited_reads), (true, limited_writes)] {
                     let (done, took) = rate(&target, space, 8, write);
                     let most = 500.0 * (took.as_secs_f64() + 0.1) + 32.0;

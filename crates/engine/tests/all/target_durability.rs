@@ -12,12 +12,11 @@ use engine::backend::BackendConfig;
 use engine::target::{NamespaceConfig, NamespaceState, TargetError};
 use nvme::Status;
 use nvme::features::{AsyncEvent, AsyncEventConfig, FeatureId};
+use nvme::identify::Cns;
 use nvme::identify::bits::attributes;
-use nvme::identify::{Cns, IdentifyNamespace};
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
-use nvme::log_page::{LogPageId, SmartLog, critical_warning};
+use nvme::log_page::critical_warning;
 use prerequisite::missing;
-use zerocopy::FromBytes;
 
 /// The namespace that fails. Its blocks are smaller than what O_DIRECT takes there, so that it is in the page cache.
 const SPACE: Space = Space { nsid: 20, kind: Kind::File, block: 512 };
@@ -43,11 +42,8 @@ fn write(queue: &mut Client, durable: bool) -> Status {
 
 /// The namespace as a host sees it: whether it is read-only, and what the health log warns of.
 fn told(host: &mut Host) -> (bool, u8) {
-    let identify = host.admin.identified(SPACE.nsid, Cns::NAMESPACE);
-    let identify = IdentifyNamespace::read_from_bytes(&identify).unwrap();
-    let log = host.admin.logged(LogPageId::SMART, 0, 512);
-    let log = SmartLog::read_from_bytes(&log).unwrap();
-    (identify.attributes & attributes::WRITE_PROTECTED != 0, log.critical_warning)
+    let identify = host.admin.identified_namespace(SPACE.nsid);
+    (identify.attributes & attributes::WRITE_PROTECTED != 0, host.admin.smart().critical_warning)
 }
 
 /// All that changes blocks, or promises that they last.
@@ -249,8 +245,7 @@ fn a_durable_write_that_fails_counts_like_a_sync() {
             Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
         };
         let target = serve(engine, &disk);
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (host, mut queue) = Host::with_queue(target.address());
         disk.take_room(true);
         let mut status = Status::SUCCESS;
         for piece in 0..16 {

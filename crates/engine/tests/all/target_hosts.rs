@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::raw_host::admin::abort;
 use crate::raw_host::{
-    Client, ENGINES, Give, Host, NQN, Options, Reply, SPACES, assert_status, eventually, pattern, resets,
+    Client, ENGINES, Give, Host, NQN, Options, Reply, SPACES, assert_status, configure, eventually, pattern,
     subsystem,
 };
 use crate::reservation_party::Party;
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
-use engine::target::{FabricConfig, NamespaceConfig, PortConfig, Reactors, Target, TargetConfig};
+use engine::target::{NamespaceConfig, Reactors, Target, TargetConfig};
 use nvme::command::admin_opcode;
 use nvme::discovery::{DISCOVERY_NQN, DiscoveryLog, SubsystemType, transport_requirements};
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, InvalidParameter};
@@ -31,17 +32,11 @@ fn start(engine: Engine, state_dir: Option<&Path>) -> Target {
         uuid: Some(uuid::Uuid::from_u128(u128::from(nsid))),
         ..NamespaceConfig::new(nsid, BackendConfig::Memory { size: 1 << 20 }, 512)
     };
+    let subsystems = vec![subsystem(NQN, vec![namespace(1), namespace(2)]), subsystem(SECOND, Vec::new())];
     let config = TargetConfig {
-        fabric: FabricConfig {
-            ports: vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())],
-            subsystems: vec![subsystem(NQN, vec![namespace(1), namespace(2)]), subsystem(SECOND, Vec::new())],
-            ..FabricConfig::default()
-        },
         reactors: Reactors::Count(2),
-        engine,
-        poll_us_max: 0,
         state_dir: state_dir.map(Path::to_owned),
-        ..TargetConfig::default()
+        ..configure(engine, subsystems)
     };
     Target::start(&config).unwrap()
 }
@@ -162,7 +157,7 @@ fn hosts_without_identifier_may_do_all_but_reserve() {
         let data = pattern(512, u64::from(host.controller_id));
         assert_status(queue.write(SPACES[0], 0, &data, true).status, Status::SUCCESS, "write");
         assert_eq!(queue.read(SPACES[0], 0, 1).data, data);
-        let attributes = resets::identify(&mut host.admin).controller_attributes.get();
+        let attributes = host.admin.identified_controller().controller_attributes.get();
         assert_ne!(attributes & controller_attributes::RESERVATION_HOST_ID, 0, "it is told beforehand");
     }
     let mut nobody = Party::connect(address, 0);
@@ -233,8 +228,7 @@ fn a_host_aborts_its_own_commands_only() {
         let command = IoCommand::Write { start: 3, blocks: 1, force_unit_access: false };
         let id = queue.submit(command.encode(1), Give::Asked(&data));
         let request = queue.ready_to_transfer();
-        let mut abort = SubmissionEntry::new(admin_opcode::ABORT, 0);
-        abort.cdw10 = (u32::from(id) << 16 | 1).into();
+        let abort = abort(1, id);
         let reply = b.host.admin.run(abort, Give::Nothing);
         assert_eq!((reply.status, reply.result & 1), (Status::SUCCESS, 1), "B has no such command");
         queue.answer(&request);

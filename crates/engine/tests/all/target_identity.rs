@@ -8,10 +8,9 @@ use crate::raw_host::{ENGINES, Host, Kind, Random, SIZE, SPACES, Space, TestTarg
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
 use engine::target::{Change, FabricConfig, MachineId, NamespaceConfig, TargetConfig};
-use nvme::identify::{Cns, IdentifyController, NamespaceIdentifiers};
+use nvme::identify::{Cns, NamespaceIdentifiers};
 use nvme::log_page::LogPageId;
 use uuid::Uuid;
-use zerocopy::FromBytes;
 
 /// The first namespace on a file.
 const FILE: Space = SPACES[5];
@@ -29,13 +28,8 @@ fn uuid(target: &TestTarget, nsid: u32) -> Uuid {
 
 fn serial(target: &TestTarget) -> String {
     let mut host = Host::connect(target.address());
-    let bytes = host.admin.identified(0, Cns::CONTROLLER);
-    let identify = IdentifyController::read_from_bytes(&bytes).unwrap();
+    let identify = host.admin.identified_controller();
     String::from_utf8_lossy(&identify.serial_number).trim_end().to_owned()
-}
-
-fn config_of(fabric: &mut FabricConfig, nsid: u32) -> &mut NamespaceConfig {
-    fabric.subsystems[0].namespaces.iter_mut().find(|namespace| namespace.nsid == nsid).unwrap()
 }
 
 fn remove(fabric: &mut FabricConfig, nsid: u32) {
@@ -84,8 +78,7 @@ fn a_target_that_knows_no_machine_is_another_after_each_start() {
 fn targets_begin_with_identifiers_of_their_own() {
     let first: HashSet<u16> = (0..8)
         .map(|_| {
-            let target = TestTarget::start(Engine::Automatic);
-            let host = Host::connect(target.address());
+            let (target, host) = TestTarget::with_host(Engine::Automatic);
             let _keep = &host;
             target.target().status().controllers[0].cntlid
         })
@@ -103,8 +96,7 @@ fn another_file_under_the_same_number_is_another_disk() {
     for engine in ENGINES {
         let target = TestTarget::start(engine);
         let folder = tempfile::tempdir().unwrap();
-        let mut host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (mut host, mut queue) = Host::with_queue(target.address());
         let data = pattern(4096, 1);
         assert!(queue.write(FILE, 0, &data, false).status.is_success());
         let before = uuid(&target, FILE.nsid);
@@ -122,7 +114,7 @@ fn another_file_under_the_same_number_is_another_disk() {
 
         // Another one in the same change.
         let third = on_file(FILE.nsid, &folder.path().join("third"));
-        let changes = target.apply(|fabric| config_of(fabric, FILE.nsid).backend = third.backend);
+        let changes = target.apply_to(FILE.nsid, |namespace| namespace.backend = third.backend);
         assert!(matches!(changes[..], [Change::NamespaceReplaced { nsid: 8, .. }]), "{changes:?}");
         assert!(![before, second].contains(&uuid(&target, FILE.nsid)));
         let page = host.admin.logged(LogPageId::CHANGED_NAMESPACES, 0, 4096);
@@ -130,7 +122,7 @@ fn another_file_under_the_same_number_is_another_disk() {
 
         // And the first one again is the first one again.
         let first = on_file(FILE.nsid, &target.file(FILE.nsid));
-        target.apply(|fabric| config_of(fabric, FILE.nsid).backend = first.backend);
+        target.apply_to(FILE.nsid, |namespace| namespace.backend = first.backend);
         assert_eq!(uuid(&target, FILE.nsid), before);
         assert_eq!(queue.read(FILE, 0, 1).data, data);
     }
@@ -161,7 +153,7 @@ fn memory_is_blank_and_says_so() {
     let mut target = TestTarget::start(Engine::Automatic);
     let memory = SPACES.into_iter().filter(|space| space.kind != Kind::File);
     let before: Vec<(u32, Uuid)> = memory.map(|space| (space.nsid, uuid(&target, space.nsid))).collect();
-    target.apply(|fabric| config_of(fabric, 1).backend = BackendConfig::Memory { size: 2 * SIZE });
+    target.apply_to(1, |namespace| namespace.backend = BackendConfig::Memory { size: 2 * SIZE });
     assert_eq!(uuid(&target, 1), before[0].1, "what grows keeps what it holds");
     target.restart();
     for (nsid, before) in before {
@@ -201,17 +193,16 @@ fn one_file_is_not_two_namespaces() {
 
 #[test]
 fn to_say_what_is_so_changes_nothing() {
-    let target = TestTarget::start(Engine::Automatic);
-    let mut host = Host::connect(target.address());
+    let (target, mut host) = TestTarget::with_host(Engine::Automatic);
     let known = uuid(&target, FILE.nsid);
-    assert_eq!(target.apply(|fabric| config_of(fabric, FILE.nsid).uuid = Some(known)), []);
+    assert_eq!(target.apply_to(FILE.nsid, |namespace| namespace.uuid = Some(known)), []);
     // What is no longer set stays, since hosts know the disk by it.
-    assert_eq!(target.apply(|fabric| config_of(fabric, FILE.nsid).uuid = None), []);
+    assert_eq!(target.apply_to(FILE.nsid, |namespace| namespace.uuid = None), []);
     let before = serial(&target);
     assert_eq!(target.apply(|fabric| fabric.subsystems[0].serial.clear()), []);
     assert_eq!(serial(&target), before);
     let other = Uuid::from_u128(9);
-    let changes = target.apply(|fabric| config_of(fabric, FILE.nsid).uuid = Some(other));
+    let changes = target.apply_to(FILE.nsid, |namespace| namespace.uuid = Some(other));
     assert!(matches!(changes[..], [Change::NamespaceReplaced { nsid: 8, .. }]), "{changes:?}");
     let page = host.admin.logged(LogPageId::CHANGED_NAMESPACES, 0, 4096);
     assert_eq!(page[..8], [FILE.nsid.to_le_bytes(), [0; 4]].concat(), "only this change is reported");

@@ -10,13 +10,12 @@ use nvme::discovery::DISCOVERY_NQN;
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData};
 use nvme::features::{AsyncEventConfig, FeatureId, NumberOfQueues, Select};
 use nvme::identify::bits::sgl_support;
-use nvme::identify::{Cns, IdentifyController};
 use nvme::io::{IoCommand, encode_ranges};
 use nvme::log_page::LogPageId;
 use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
 use nvme::tcp::{DataPdu, Digests, Initialize, PduType, flags};
 use nvme::{SglDescriptor, Status, SubmissionEntry};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// A descriptor of no length and this type.
 fn nothing(kind: u8) -> SglDescriptor {
@@ -29,8 +28,7 @@ fn nothing(kind: u8) -> SglDescriptor {
 #[test]
 fn a_command_without_data_may_describe_it_as_it_likes() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (target, mut host) = TestTarget::with_host(engine);
         let queues = NumberOfQueues::pairs(std::num::NonZero::new(2).unwrap()).encode();
         for kind in [0x00, 0x01, 0x10, 0x40, 0x5a, 0xff] {
             for entry in [
@@ -76,8 +74,7 @@ fn data_in_the_capsule_may_begin_behind_other_bytes() {
     for (engine, digests) in ENGINES.into_iter().flat_map(|engine| DIGESTS.map(|digests| (engine, digests))) {
         let target = TestTarget::start(engine);
         let mut host = Host::connect_with(target.address(), Options { digests, ..Options::default() });
-        let identify =
-            IdentifyController::read_from_bytes(&host.admin.identified(0, Cns::CONTROLLER)).unwrap();
+        let identify = host.admin.identified_controller();
         assert_ne!(identify.sgl_support.get() & sgl_support::OFFSET, 0);
         let mut queue = host.io(1);
         for (number, space) in SPACES.into_iter().enumerate() {
@@ -122,8 +119,7 @@ fn data_in_the_capsule_may_begin_behind_other_bytes() {
 #[test]
 fn data_that_does_not_end_with_its_capsule_is_refused() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
+        let (_target, host) = TestTarget::with_host(engine);
         let (mut queue, space) = (host.io(1), SPACES[0]);
         let before = pattern(512, 3);
         assert!(queue.write(space, 0, &before, true).status.is_success());
@@ -152,8 +148,7 @@ fn a_descriptor_may_be_longer_than_the_data() {
     for (engine, digests) in ENGINES.into_iter().flat_map(|engine| DIGESTS.map(|digests| (engine, digests))) {
         let target = TestTarget::start(engine);
         let mut host = Host::connect_with(target.address(), Options { digests, ..Options::default() });
-        let identify =
-            IdentifyController::read_from_bytes(&host.admin.identified(0, Cns::CONTROLLER)).unwrap();
+        let identify = host.admin.identified_controller();
         assert_ne!(identify.sgl_support.get() & sgl_support::OVERSIZE, 0);
         let mut queue = host.io(1);
         for (number, space) in SPACES.into_iter().enumerate() {
@@ -232,8 +227,7 @@ fn a_host_needs_no_proper_name_where_any_host_may_connect() {
 #[test]
 fn the_host_identifier_of_an_association_is_its_admin_queues() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (target, mut host) = TestTarget::with_host(engine);
         let mut queues: Vec<Client> = (1..=2)
             .map(|queue_id| {
                 let data = ConnectData::new(
@@ -384,8 +378,7 @@ fn data_begins_where_the_host_wants_it() {
 #[test]
 fn what_other_targets_do_not_look_at_is_not_refused() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
+        let (target, host) = TestTarget::with_host(engine);
         let space = SPACES[4];
         // Digests that nobody knows.
         let mut client = Client::open(target.address());

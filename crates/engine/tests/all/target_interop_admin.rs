@@ -1,23 +1,21 @@
 //! What other people's hosts ask of the admin queue is answered as other targets do.
 
-use crate::raw_host::admin::{identify_controller, seen, set_features};
-use crate::raw_host::{ENGINES, Give, Host, SPACES, TestTarget, assert_status};
+use crate::raw_host::admin::{abort, identify_controller, seen, set_features};
+use crate::raw_host::{ENGINES, Give, SPACES, TestTarget, assert_status};
 use engine::target::Peculiarity;
 use nvme::command::admin_opcode;
 use nvme::fabrics::{PropertyAccess, property};
 use nvme::features::{AsyncEventConfig, FeatureId, Select};
-use nvme::identify::{Cns, CommandSet, IdentifyController};
+use nvme::identify::CommandSet;
 use nvme::io::IoCommand;
 use nvme::log_page::{LogPageId, LogPageRequest};
 use nvme::tcp::Event;
 use nvme::{Status, SubmissionEntry};
-use zerocopy::FromBytes;
 
 #[test]
 fn admin_commands_are_judged_by_what_they_are_before_their_data_is() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (_target, mut host) = TestTarget::with_host(engine);
         // `nvme fw-download`, and namespace management where nobody offers it.
         for opcode in [admin_opcode::FIRMWARE_DOWNLOAD, admin_opcode::NAMESPACE_MANAGEMENT, 0xc1] {
             let entry = SubmissionEntry::new(opcode, 0);
@@ -68,16 +66,13 @@ fn admin_commands_are_judged_by_what_they_are_before_their_data_is() {
 #[test]
 fn no_more_aborts_are_under_way_than_the_controller_says() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
-        let identify =
-            IdentifyController::read_from_bytes(&host.admin.identified(0, Cns::CONTROLLER)).unwrap();
+        let (_target, mut host) = TestTarget::with_host(engine);
+        let identify = host.admin.identified_controller();
         let limit = u16::from(identify.abort_command_limit) + 1;
         // All at once, so that none is answered before the last is there.
         let mut bytes = Vec::new();
         for number in 0..limit + 3 {
-            let mut abort = SubmissionEntry::new(admin_opcode::ABORT, 0);
-            (abort.command_id, abort.cdw10) = ((1000 + number).into(), 0x0001_0001.into());
+            let abort = SubmissionEntry { command_id: (1000 + number).into(), ..abort(1, 1) };
             bytes.extend_from_slice(&host.admin.frame_command(abort, &[]));
             host.admin.expect_reply_to(1000 + number);
         }
@@ -92,8 +87,7 @@ fn no_more_aborts_are_under_way_than_the_controller_says() {
             }
         }
         assert_eq!(refused, (1000 + limit..1000 + limit + 3).collect::<Vec<_>>());
-        let mut abort = SubmissionEntry::new(admin_opcode::ABORT, 0);
-        abort.cdw10 = 0x0001_0001.into();
+        let abort = abort(1, 1);
         assert_eq!(host.admin.run(abort, Give::Nothing).status, Status::SUCCESS, "they make room again");
     }
 }
@@ -101,9 +95,7 @@ fn no_more_aborts_are_under_way_than_the_controller_says() {
 #[test]
 fn an_identifier_is_one_commands_until_its_answer() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (_target, mut host, mut queue) = TestTarget::with_queue(engine);
         queue.answers = false;
         let write = IoCommand::Write { start: 0, blocks: 32, force_unit_access: false };
         let id = queue.submit(write.encode(SPACES[4].nsid), Give::Asked(&[1; 16384]));
@@ -137,8 +129,7 @@ fn an_identifier_is_one_commands_until_its_answer() {
 #[test]
 fn features_of_interrupts_say_that_there_is_nothing_to_set() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (target, mut host) = TestTarget::with_host(engine);
         for (id, parameter, expected) in [
             (FeatureId::INTERRUPT_COALESCING, 0, 0),
             (FeatureId::INTERRUPT_VECTOR, 0, 1 << 16),
@@ -157,8 +148,7 @@ fn features_of_interrupts_say_that_there_is_nothing_to_set() {
 #[test]
 fn an_event_request_whose_identifier_comes_again_is_forgotten() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (target, mut host) = TestTarget::with_host(engine);
         let wanted = AsyncEventConfig::NAMESPACE_ATTRIBUTE;
         let reply = host.admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, wanted, false, Give::Nothing);
         assert!(reply.status.is_success());

@@ -291,8 +291,7 @@ fn files_keep_their_data_over_a_restart() {
     for engine in ENGINES {
         let mut target = TestTarget::start(engine);
         let files: Vec<Space> = SPACES.into_iter().filter(|space| space.kind == Kind::File).collect();
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (host, mut queue) = Host::with_queue(target.address());
         for space in &files {
             for (start, length) in
                 [(1, 8192), (100, 128 << 10), (space.blocks() - 2, 2 * space.block as usize)]
@@ -305,8 +304,7 @@ fn files_keep_their_data_over_a_restart() {
         }
         drop((host, queue));
         target.restart();
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (_host, mut queue) = Host::with_queue(target.address());
         for space in &files {
             for (start, length) in
                 [(1, 8192), (100, 128 << 10), (space.blocks() - 2, 2 * space.block as usize)]

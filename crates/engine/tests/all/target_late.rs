@@ -4,16 +4,14 @@
 //! The storage really stands still: the file system below it is frozen, and thawed again.
 
 use crate::bad_disks::Freezer;
-use crate::raw_host::{ENGINES, Give, Host, Kind, NQN, Space, TestTarget, eventually, pattern};
+use crate::raw_host::{ENGINES, Give, Host, Kind, NQN, Space, TestTarget, config_of, eventually, pattern};
 use engine::backend::BackendConfig;
 use engine::limits::COMMAND_QUIESCE_MS;
 use engine::ring::Engine;
 use engine::target::{CommandQuiesce, NamespaceConfig, NamespaceStatus, SubsystemStatus};
 use nvme::Status;
-use nvme::identify::{Cns, IdentifyController};
 use nvme::io::IoCommand;
 use prerequisite::missing;
-use zerocopy::FromBytes;
 
 const SPACE: Space = Space { nsid: 20, kind: Kind::File, block: 4096 };
 const SIZE: u64 = 4 << 20;
@@ -37,8 +35,7 @@ fn subsystem(target: &TestTarget) -> SubsystemStatus {
 }
 
 fn promised(host: &mut Host) -> u16 {
-    let identify = host.admin.identified(0, Cns::CONTROLLER);
-    IdentifyController::read_from_bytes(&identify).unwrap().command_quiesce_time_ms.get()
+    host.admin.identified_controller().command_quiesce_time_ms.get()
 }
 
 /// Late changes and others, as Prometheus is told.
@@ -59,8 +56,7 @@ fn writes_that_outlive_the_promise_are_told_with_and_without_their_host() {
             Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
         };
         let target = serve(engine, &freezer, CommandQuiesce::Fixed, Some(100));
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (host, mut queue) = Host::with_queue(target.address());
         assert_eq!(queue.write(SPACE, 0, &pattern(4096, 1), true).status, Status::SUCCESS);
         let before = late(&target);
         let frozen = freezer.freeze();
@@ -73,8 +69,7 @@ fn writes_that_outlive_the_promise_are_told_with_and_without_their_host() {
         };
         assert_eq!(counted(), [1, 0], "{engine:?}");
         // Its host goes; the write does not.
-        let other = Host::connect(target.address());
-        let mut left = other.io(1);
+        let (other, mut left) = Host::with_queue(target.address());
         left.submit(write.encode(SPACE.nsid), Give::Capsule(&pattern(4096, 3)));
         eventually("the other is seen too", || namespace(&target).late_operations == 2);
         drop((left, other));
@@ -134,9 +129,8 @@ fn a_promise_that_the_storage_does_not_keep_is_refused() {
     let target = TestTarget::start(Engine::Automatic);
     // A loop device's file system has no time-out of its own here, and a delay is one.
     let refused = target.try_apply(|fabric| {
-        let subsystem = &mut fabric.subsystems[0];
-        subsystem.command_quiesce_ms = Some(3000);
-        subsystem.namespaces.iter_mut().find(|n| n.nsid == 7).unwrap().write_delay_ms = 2501;
+        fabric.subsystems[0].command_quiesce_ms = Some(3000);
+        config_of(fabric, 7).write_delay_ms = 2501;
     });
     let what = refused.unwrap_err().to_string();
     assert!(what.contains("3000 ms cannot be kept") && what.contains("set 3001 ms or more"), "{what}");

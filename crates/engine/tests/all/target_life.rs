@@ -58,9 +58,7 @@ fn keep_alive(engine: Engine) {
 #[test]
 fn io_queues_end_with_their_admin_queue() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let other = Host::connect(target.address());
-        let mut others_queue = other.io(1);
+        let (target, _other, mut others_queue) = TestTarget::with_queue(engine);
         let host = Host::connect(target.address());
         let mut queues: Vec<Client> = (1..=8).map(|queue_id| host.io(queue_id)).collect();
         drop(host);
@@ -74,8 +72,7 @@ fn io_queues_end_with_their_admin_queue() {
 #[test]
 fn a_reset_closes_the_io_queues_only() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (_target, mut host) = TestTarget::with_host(engine);
         for round in 0..5 {
             let mut queues: Vec<Client> = (1..=4).map(|queue_id| host.io(queue_id)).collect();
             let data = pattern(4096, round);
@@ -95,9 +92,7 @@ fn a_reset_closes_the_io_queues_only() {
 #[test]
 fn disconnect_ends_one_queue_after_what_was_under_way() {
     for engine in ENGINES {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
-        let mut stays = host.io(1);
+        let (_target, host, mut stays) = TestTarget::with_queue(engine);
         for round in 0..20 {
             let mut queue = host.io(2);
             let read = IoCommand::Read { start: 0, blocks: 8, force_unit_access: false };
@@ -183,9 +178,7 @@ fn outstanding_commands_finish_before_a_target_ends() {
 fn a_host_that_never_stops_sending_sees_a_proper_end() {
     for engine in ENGINES {
         for round in 0..5 {
-            let mut target = TestTarget::start(engine);
-            let host = Host::connect(target.address());
-            let mut queue = host.io(1);
+            let (mut target, _host, mut queue) = TestTarget::with_queue(engine);
             let ending = target.take();
             let sender = send_flushes(&mut queue);
             queue.event().expect("flushes are answered");
@@ -262,9 +255,7 @@ fn a_host_that_owes_data_does_not_keep_a_target_from_ending() {
     std::thread::scope(|scope| {
         for engine in ENGINES {
             scope.spawn(move || {
-                let mut target = TestTarget::start(engine);
-                let host = Host::connect(target.address());
-                let mut queue = host.io(1);
+                let (mut target, _host, mut queue) = TestTarget::with_queue(engine);
                 queue.answers = false;
                 let write = IoCommand::Write { start: 0, blocks: 8, force_unit_access: false };
                 queue.submit(write.encode(7), Give::Asked(&pattern(4096, 1)));

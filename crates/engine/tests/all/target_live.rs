@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::raw_host::admin::abort;
 use crate::raw_host::{
     Client, ENGINES, Give, HOST_NQN, Host, Kind, NQN, Options, SIZE, SPACES, Space, TestTarget,
-    assert_status, eventually, pattern,
+    assert_status, config_of, eventually, pattern,
 };
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
@@ -17,7 +18,7 @@ use nvme::command::admin_opcode;
 use nvme::discovery::{DISCOVERY_NQN, DiscoveryLog, SubsystemType};
 use nvme::fabrics::CONTROLLER_ID_ANY;
 use nvme::features::{AsyncEvent, FeatureId};
-use nvme::identify::{Cns, IdentifyNamespace, NamespaceList};
+use nvme::identify::{Cns, NamespaceList};
 use nvme::io::IoCommand;
 use nvme::log_page::{AnaLog, AnaState, ChangedNamespaceList, LogPageId, LogPageRequest};
 use nvme::{Status, SubmissionEntry};
@@ -49,9 +50,7 @@ fn events(admin: &mut Client) -> Vec<AsyncEvent> {
         let probe = admin.submit(SubmissionEntry::new(admin_opcode::KEEP_ALIVE, 0), Give::Nothing);
         let first = admin.wait();
         if first.command_id == probe {
-            let mut abort = SubmissionEntry::new(admin_opcode::ABORT, 0);
-            abort.cdw10 = (u32::from(request) << 16).into();
-            let abort = admin.submit(abort, Give::Nothing);
+            let abort = admin.submit(abort(0, request), Give::Nothing);
             let (taken, answer) = (admin.wait(), admin.wait());
             assert_eq!(taken.command_id, request, "the request is taken back");
             assert_status(taken.status, Status::ABORT_REQUESTED, "taken back");
@@ -82,11 +81,7 @@ fn active(admin: &mut Client) -> Vec<u32> {
 }
 
 fn blocks(admin: &mut Client, nsid: u32) -> u64 {
-    IdentifyNamespace::read_from_bytes(&admin.identified(nsid, Cns::NAMESPACE)).unwrap().size_blocks.get()
-}
-
-fn config_of(fabric: &mut FabricConfig, nsid: u32) -> &mut NamespaceConfig {
-    fabric.subsystems[0].namespaces.iter_mut().find(|namespace| namespace.nsid == nsid).unwrap()
+    admin.identified_namespace(nsid).size_blocks.get()
 }
 
 /// What a namespace of each kind is configured as.
@@ -308,7 +303,7 @@ fn ana_states_are_told_and_kept_to_port_by_port() {
                 }
             }
         }
-        target.apply(|fabric| config_of(fabric, 8).ana_group = 9);
+        target.apply_to(8, |namespace| namespace.ana_group = 9);
         assert!(events(&mut here.admin).contains(&ANA), "a namespace in another group");
         assert_eq!(ana(&mut here.admin).into_keys().collect::<Vec<_>>(), [1, 5, 9]);
     }
@@ -321,7 +316,7 @@ fn each_host_sees_what_it_may_and_stays_as_long_as_it_may() {
         let (mut one, mut queues) = watcher(target.address(), HOST_NQN);
         let (mut other, mut other_queues) = watcher(target.address(), OTHER_HOST);
         let hidden = Visibility::Only(vec![OTHER_HOST.to_owned()]);
-        target.apply(|fabric| config_of(fabric, 1).visible = hidden);
+        target.apply_to(1, |namespace| namespace.visible = hidden);
         assert_eq!((events(&mut one.admin), changed(&mut one.admin)), (vec![NAMESPACES], vec![1]));
         assert_eq!(events(&mut other.admin), [], "nothing is otherwise for it");
         assert_eq!(active(&mut one.admin), [2, 3, 4, 7, 8]);
@@ -330,7 +325,7 @@ fn each_host_sees_what_it_may_and_stays_as_long_as_it_may() {
         assert_eq!(attached[..4], [1, 0, other.controller_id as u8, (other.controller_id >> 8) as u8]);
         assert_status(queues[3].read(SPACES[0], 0, 1).status, Status::INVALID_NAMESPACE, "hidden");
         assert_eq!(other_queues[3].read(SPACES[0], 0, 1).status, Status::SUCCESS);
-        target.apply(|fabric| config_of(fabric, 1).visible = Visibility::default());
+        target.apply_to(1, |namespace| namespace.visible = Visibility::default());
         assert_eq!(events(&mut one.admin), [NAMESPACES]);
         assert_eq!(queues[0].read(SPACES[0], 0, 1).status, Status::SUCCESS, "seen again");
         target.apply(|fabric| {
@@ -543,8 +538,7 @@ fn a_command_that_waits_for_its_limit_can_be_aborted() {
                 namespace.qos = QosConfig { iops: Some(4), ..QosConfig::default() };
             }
         });
-        let mut host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (mut host, mut queue) = Host::with_queue(target.address());
         for space in SPACES {
             let read = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false };
             let ids: Vec<u16> =
@@ -552,8 +546,7 @@ fn a_command_that_waits_for_its_limit_can_be_aborted() {
             let first = queue.wait();
             assert_eq!((first.command_id, first.status), (ids[0], Status::SUCCESS), "{space:?}");
             for last in [ids[11], ids[10]] {
-                let mut abort = SubmissionEntry::new(admin_opcode::ABORT, 0);
-                abort.cdw10 = (u32::from(last) << 16 | 1).into();
+                let abort = abort(1, last);
                 let reply = host.admin.run(abort, Give::Nothing);
                 assert_eq!((reply.status, reply.result & 1), (Status::SUCCESS, 0), "{space:?}");
             }

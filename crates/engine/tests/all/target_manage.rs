@@ -16,8 +16,7 @@ use nvme::command::admin_opcode;
 use nvme::features::FeatureId;
 use nvme::identify::bits::{ana_capabilities, optional_admin_commands, sharing, write_protection};
 use nvme::identify::{
-    Cns, CommandSet, ControllerList, IdentifyController, IdentifyNamespace, IdentifyRequest, NSID_ALL,
-    NamespaceList,
+    Cns, CommandSet, ControllerList, IdentifyNamespace, IdentifyRequest, NSID_ALL, NamespaceList,
 };
 use nvme::log_page::{CommandsSupported, LogPageId, command_effects};
 use nvme::namespace_management::{NamespaceAttachment, NamespaceManagement};
@@ -275,8 +274,7 @@ fn namespace_management_is_offered_where_it_is_done() {
     for engine in ENGINES {
         let (target, requests) = start(engine);
         let mut host = Host::connect(target.address());
-        let bytes = host.admin.identified(0, Cns::CONTROLLER);
-        let identify = IdentifyController::read_from_bytes(&bytes).unwrap();
+        let identify = host.admin.identified_controller();
         assert_eq!(identify.optional_admin_commands.get(), optional_admin_commands::NAMESPACE_MANAGEMENT);
         assert_ne!(identify.ana_capabilities & ana_capabilities::GROUP_ID_MANAGED, 0);
         assert_ne!(identify.write_protection & write_protection::WRITE_PROTECT, 0);
@@ -288,8 +286,7 @@ fn namespace_management_is_offered_where_it_is_done() {
         assert_ne!(effects & command_effects::NAMESPACE_INVENTORY_CHANGE, 0);
         let options = Options { subsystem_nqn: SECOND.to_owned(), ..Options::default() };
         let mut second = Host::connect_with(target.address(), options);
-        let bytes = second.admin.identified(0, Cns::CONTROLLER);
-        let identify = IdentifyController::read_from_bytes(&bytes).unwrap();
+        let identify = second.admin.identified_controller();
         assert_eq!(identify.optional_admin_commands.get(), 0, "it has no storage");
         for entry in [create(), NamespaceAttachment::Attach.encode(1)] {
             let reply = second.admin.run(entry, Give::Asked(wanted().as_bytes()));

@@ -220,8 +220,7 @@ fn spoiled_blocks_and_reservations_are_counted() {
     for engine in ENGINES {
         let (target, _test) = start(engine);
         let mut ledger = Ledger::default();
-        let host = Host::connect(target.ports()[0]);
-        let mut queue = host.io(1);
+        let (_host, mut queue) = Host::with_queue(target.ports()[0]);
         for (number, space) in SPACES.into_iter().enumerate() {
             let nsid = space.nsid;
             let spoil = IoCommand::WriteUncorrectable { start: 16, blocks: 4 };
@@ -249,8 +248,7 @@ fn spoiled_blocks_and_reservations_are_counted() {
 #[test]
 fn namespaces_that_hosts_make_up_are_one_series() {
     let (target, _test) = start(ENGINES[1]);
-    let host = Host::connect(target.ports()[0]);
-    let mut queue = host.io(1);
+    let (_host, mut queue) = Host::with_queue(target.ports()[0]);
     for nsid in 1000..2000 {
         queue.run(read(0, 1).encode(nsid), Give::Room(512));
     }
@@ -264,8 +262,7 @@ fn namespaces_that_hosts_make_up_are_one_series() {
 fn latencies_are_within_what_the_host_saw() {
     for engine in ENGINES {
         let (target, _test) = start(engine);
-        let host = Host::connect(target.ports()[0]);
-        let mut queue = host.io(1);
+        let (_host, mut queue) = Host::with_queue(target.ports()[0]);
         let began = std::time::Instant::now();
         for space in SPACES.into_iter().filter(|space| space.kind == Kind::File) {
             for start in 0..50 {

@@ -146,8 +146,7 @@ fn a_target_that_begins_anew_begins_nothing_that_came_before() {
 fn a_controller_is_reset_for_its_own_host_that_asked_elsewhere() {
     for engine in ENGINES {
         let (target, taken) = start(engine);
-        let mut victim = Host::connect(target.address());
-        let mut queue = victim.io(1);
+        let (mut victim, mut queue) = Host::with_queue(target.address());
         let instance = instance(&mut victim);
         // What the other target is asked says who asks.
         let mut asker = Host::connect(target.address());

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::raw_host::held_writes::{FILE, begin_write, each_engine, hold_back};
-use crate::raw_host::resets::{identify, instance, reset};
+use crate::raw_host::resets::{instance, reset};
 use crate::raw_host::{
     Client, Give, Host, Options, PATIENCE, Random, TestTarget, assert_status, eventually, pattern,
 };
@@ -50,9 +50,7 @@ fn ending(target: &TestTarget) -> Vec<ControllerStatus> {
 #[test]
 fn a_reset_is_complete_when_the_last_write_has_ended() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (target, mut host, mut queue) = TestTarget::with_queue(engine);
         hold_back(&target, DELAY_MS);
         let began = Instant::now();
         begin_write(&mut queue, 3, &pattern(4096, 1));
@@ -76,9 +74,7 @@ fn a_reset_is_complete_when_the_last_write_has_ended() {
 #[test]
 fn a_controller_that_is_enabled_too_soon_becomes_ready_when_its_reset_is_complete() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (target, mut host, mut queue) = TestTarget::with_queue(engine);
         hold_back(&target, DELAY_MS);
         let began = Instant::now();
         begin_write(&mut queue, 3, &pattern(4096, 1));
@@ -95,9 +91,8 @@ fn a_controller_that_is_enabled_too_soon_becomes_ready_when_its_reset_is_complet
 #[test]
 fn a_shutdown_is_complete_when_the_last_write_has_ended() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
-        let patience_us = identify(&mut host.admin).rtd3_entry_latency_us.get();
+        let (target, mut host) = TestTarget::with_host(engine);
+        let patience_us = host.admin.identified_controller().rtd3_entry_latency_us.get();
         assert!(patience_us >= DELAY_MS * 1000, "hosts wait for this time");
         let (mut queue, mut idle) = (host.io(1), host.io(2));
         hold_back(&target, DELAY_MS);
@@ -125,9 +120,7 @@ fn a_shutdown_is_complete_when_the_last_write_has_ended() {
 #[test]
 fn reset_and_shutdown_in_one_are_both_complete_in_the_end() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (target, mut host, mut queue) = TestTarget::with_queue(engine);
         hold_back(&target, DELAY_MS);
         begin_write(&mut queue, 3, &pattern(4096, 1));
         configure(&mut host, configuration::SHUTDOWN_ABRUPT);
@@ -141,8 +134,7 @@ fn reset_and_shutdown_in_one_are_both_complete_in_the_end() {
 #[test]
 fn disconnect_is_answered_after_the_queues_last_write() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
+        let (target, host) = TestTarget::with_host(engine);
         let (mut queue, mut other) = (host.io(1), host.io(2));
         hold_back(&target, DELAY_MS);
         let write = begin_write(&mut queue, 3, &pattern(4096, 1));
@@ -161,8 +153,7 @@ fn disconnect_is_answered_after_the_queues_last_write() {
 #[test]
 fn a_controller_whose_host_gives_up_its_reset_is_gone_when_its_last_write_has_ended() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let mut host = Host::connect(target.address());
+        let (target, mut host) = TestTarget::with_host(engine);
         let (impacted, lost) = (instance(&mut host), host.controller_id);
         let mut queue = host.io(1);
         hold_back(&target, DELAY_MS);
@@ -193,9 +184,7 @@ fn a_controller_whose_host_gives_up_its_reset_is_gone_when_its_last_write_has_en
 #[test]
 fn who_comes_back_on_another_connection_writes_after_what_the_lost_one_wrote() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
-        let mut lost = host.io(1);
+        let (target, host, mut lost) = TestTarget::with_queue(engine);
         let (mut queue, mut elsewhere) = (host.io(2), host.io(3));
         hold_back(&target, DELAY_MS);
         begin_write(&mut lost, 3, &pattern(4096, 1));
@@ -242,8 +231,7 @@ fn no_write_lands_after_done_however_a_host_stops() {
             let count = queues.len() as u64;
             done(&target, &mut host, queues, stop);
             hold_back(&target, 0);
-            let reader = Host::connect(target.address());
-            let mut other = reader.io(1);
+            let (_reader, mut other) = Host::with_queue(target.address());
             let new = pattern(4096, round << 1 | 1);
             for block in 0..count {
                 assert_eq!(other.write(FILE, block, &new, true).status, Status::SUCCESS);

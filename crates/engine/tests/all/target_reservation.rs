@@ -11,7 +11,7 @@ use crate::raw_host::{
 use crate::reservation_party::{Party, REPORT_LENGTH};
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
-use engine::target::{FabricConfig, NamespaceConfig, PortConfig, Reactors, Target, TargetConfig};
+use engine::target::{NamespaceConfig, Reactors, Target, TargetConfig};
 use nvme::Status;
 use nvme::features::{FeatureId, Select, capabilities, value};
 use nvme::identify::NSID_ALL;
@@ -34,16 +34,9 @@ fn configure(engine: Engine, state_dir: Option<&Path>) -> TargetConfig {
         ..NamespaceConfig::new(nsid, BackendConfig::Memory { size: 1 << 20 }, 512)
     };
     TargetConfig {
-        fabric: FabricConfig {
-            ports: vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())],
-            subsystems: vec![subsystem(NQN, vec![namespace(1), namespace(2)])],
-            ..FabricConfig::default()
-        },
         reactors: Reactors::Count(2),
-        engine,
-        poll_us_max: 0,
         state_dir: state_dir.map(Path::to_owned),
-        ..TargetConfig::default()
+        ..crate::raw_host::configure(engine, vec![subsystem(NQN, vec![namespace(1), namespace(2)])])
     }
 }
 

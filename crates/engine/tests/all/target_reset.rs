@@ -7,14 +7,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::raw_host::held_writes::{FILE, MEMORY, begin_write, each_engine, hold_back};
-use crate::raw_host::resets::{identify, instance, listen, log, reset};
+use crate::raw_host::resets::{instance, listen, log, reset};
 use crate::raw_host::{
-    Client, ENGINES, Give, Host, Options, TestTarget, assert_status, eventually, pattern, subsystem,
+    Client, ENGINES, Give, Host, Options, TestTarget, assert_status, config_of, eventually, pattern,
+    subsystem,
 };
 use engine::backend::BackendConfig;
 use engine::limits::{COMMAND_QUIESCE_MS, CROSS_RESET_ENTRIES, CROSS_RESETS_MAX};
 use engine::ring::Engine;
-use engine::target::{Change, NamespaceConfig};
+use engine::target::Change;
 use nvme::Status;
 use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
 use nvme::discovery::DISCOVERY_NQN;
@@ -31,16 +32,10 @@ fn ended(entries: &[CrossResetEntry]) -> usize {
     entries.iter().filter(|entry| entry.status() == Some(CrossResetStatus::Successful)).count()
 }
 
-fn file_config(namespaces: &mut [NamespaceConfig]) -> &mut NamespaceConfig {
-    namespaces.iter_mut().find(|namespace| namespace.nsid == FILE.nsid).unwrap()
-}
-
 #[test]
 fn a_write_that_is_held_back_holds_nothing_else_up() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let host = Host::connect(target.address());
-        let mut queue = host.io(1);
+        let (target, _host, mut queue) = TestTarget::with_queue(engine);
         let (old, new) = (pattern(4096, 1), pattern(4096, 2));
         assert_eq!(queue.write(FILE, 3, &old, true).status, Status::SUCCESS);
         let changes = hold_back(&target, DELAY_MS);
@@ -78,7 +73,7 @@ fn a_controller_says_who_it_is_and_what_it_promises() {
         });
         let other_target = TestTarget::start(engine);
         let mut host = Host::connect(target.address());
-        let found = identify(&mut host.admin);
+        let found = host.admin.identified_controller();
         assert_eq!(found.cross_controller_reset_limit, CROSS_RESETS_MAX);
         assert_eq!(found.command_quiesce_time_ms.get(), COMMAND_QUIESCE_MS);
         let bit = optional_async_events::CROSS_CONTROLLER_RESET;
@@ -95,9 +90,9 @@ fn a_controller_says_who_it_is_and_what_it_promises() {
         let mut promised = |delay_ms, quiesce_ms| {
             target.apply(|fabric| {
                 fabric.subsystems[0].command_quiesce_ms = quiesce_ms;
-                file_config(&mut fabric.subsystems[0].namespaces).write_delay_ms = delay_ms;
+                config_of(fabric, FILE.nsid).write_delay_ms = delay_ms;
             });
-            identify(&mut host.admin).command_quiesce_time_ms.get()
+            host.admin.identified_controller().command_quiesce_time_ms.get()
         };
         assert_eq!(promised(1, None), COMMAND_QUIESCE_MS);
         assert_eq!(promised(3000, None), 3500, "a write that is held back takes so long");
@@ -107,7 +102,7 @@ fn a_controller_says_who_it_is_and_what_it_promises() {
         for refused in [(60_001, None), (0, Some(0)), (3000, Some(100)), (3000, Some(3499))] {
             let outcome = target.try_apply(|fabric| {
                 fabric.subsystems[0].command_quiesce_ms = refused.1;
-                file_config(&mut fabric.subsystems[0].namespaces).write_delay_ms = refused.0;
+                config_of(fabric, FILE.nsid).write_delay_ms = refused.0;
             });
             assert!(outcome.is_err(), "{refused:?}");
         }
@@ -118,7 +113,7 @@ fn a_controller_says_who_it_is_and_what_it_promises() {
 
         let options = Options { subsystem_nqn: DISCOVERY_NQN.to_owned(), ..Options::default() };
         let mut discovery = Host::connect_admin(target.address(), options);
-        let found = identify(&mut discovery.admin);
+        let found = discovery.admin.identified_controller();
         assert_eq!((found.cross_controller_reset_limit, found.command_quiesce_time_ms.get()), (0, 0));
         let reply = reset(&mut discovery.admin, first);
         assert_status(reply.status, Status::INVALID_OPCODE, "a discovery controller resets nobody");
@@ -128,12 +123,10 @@ fn a_controller_says_who_it_is_and_what_it_promises() {
 #[test]
 fn a_reset_has_ended_when_the_last_write_has() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let mut victim = Host::connect(target.address());
+        let (target, mut victim) = TestTarget::with_host(engine);
         let impacted = instance(&mut victim);
         let mut queues: Vec<Client> = (1..=4).map(|queue_id| victim.io(queue_id)).collect();
-        let mut asking = Host::connect(target.address());
-        let mut reading = asking.io(1);
+        let (mut asking, mut reading) = Host::with_queue(target.address());
         let event = listen(&mut asking.admin);
         hold_back(&target, DELAY_MS);
         for (block, queue) in (0..).zip(&mut queues) {
@@ -182,9 +175,7 @@ fn a_reset_has_ended_when_the_last_write_has() {
 #[test]
 fn a_controller_that_is_gone_is_vouched_for_when_its_writes_have_ended() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let mut asking = Host::connect(target.address());
-        let mut reading = asking.io(1);
+        let (target, mut asking, mut reading) = TestTarget::with_queue(engine);
         hold_back(&target, DELAY_MS);
         let mut victim = Host::connect(target.address());
         let impacted = instance(&mut victim);
@@ -210,8 +201,7 @@ fn nobody_resets_what_is_not_his() {
         let target = TestTarget::start_with(engine, |config| {
             config.fabric.subsystems.push(subsystem("nqn.2014-08.org.example:other", Vec::new()));
         });
-        let mut victim = Host::connect(target.address());
-        let mut queue = victim.io(1);
+        let (mut victim, mut queue) = Host::with_queue(target.address());
         let right = instance(&mut victim);
         let connect = |change: fn(&mut Options)| {
             let mut options = Options::default();
@@ -258,8 +248,7 @@ fn nobody_resets_what_is_not_his() {
 #[test]
 fn resets_have_limits() {
     each_engine(|engine| {
-        let target = TestTarget::start(engine);
-        let mut asking = Host::connect(target.address());
+        let (target, mut asking) = TestTarget::with_host(engine);
         let limit = usize::from(CROSS_RESETS_MAX);
         hold_back(&target, DELAY_MS);
         let mut victims: Vec<Host> = (0..=limit).map(|_| Host::connect(target.address())).collect();
@@ -378,8 +367,7 @@ fn stop_and_continue(engine: Engine) {
     for queue in &mut queues {
         queue.wait_until_gone();
     }
-    let next_host = Host::connect(address);
-    let mut reading = next_host.io(1);
+    let (_next_host, mut reading) = Host::with_queue(address);
     for block in 0..4 {
         for space in [MEMORY, FILE] {
             let reply = reading.read(space, block, 1);

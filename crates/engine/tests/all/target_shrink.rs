@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::raw_host::{Client, ENGINES, Give, Host, SIZE, SPACES, Space, TestTarget, assert_status, pattern};
+use crate::raw_host::{
+    Client, ENGINES, Give, Host, SIZE, SPACES, Space, TestTarget, assert_status, config_of, pattern,
+};
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
 use nvme::Status;
@@ -16,8 +18,7 @@ const DELAY_MS: u32 = 400;
 
 fn start(engine: Engine) -> (TestTarget, Host, Client) {
     let target = TestTarget::start_with(engine, |config| {
-        let mut namespaces = config.fabric.subsystems[0].namespaces.iter_mut();
-        namespaces.find(|namespace| namespace.nsid == FILE.nsid).unwrap().write_delay_ms = DELAY_MS;
+        config_of(&mut config.fabric, FILE.nsid).write_delay_ms = DELAY_MS;
     });
     let host = Host::connect(target.address());
     let queue = host.io(1);
@@ -25,9 +26,7 @@ fn start(engine: Engine) -> (TestTarget, Host, Client) {
 }
 
 fn resize(target: &TestTarget, to: u64) {
-    target.apply(|fabric| {
-        let mut namespaces = fabric.subsystems[0].namespaces.iter_mut();
-        let namespace = namespaces.find(|namespace| namespace.nsid == FILE.nsid).unwrap();
+    target.apply_to(FILE.nsid, |namespace| {
         let BackendConfig::File { size, .. } = &mut namespace.backend else { panic!("it is a file") };
         *size = Some(to);
     });

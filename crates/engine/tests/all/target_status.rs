@@ -1,5 +1,6 @@
 //! Commands that cannot be done get the status that says why, and cost nothing but themselves.
 
+use crate::raw_host::admin::abort;
 use crate::raw_host::{
     Client, ENGINES, Give, Host, Options, Reply, SPACES, Space, TestTarget, assert_status, eventually,
     pattern,
@@ -440,8 +441,7 @@ fn invalid_admin_commands_are_told_why() {
         assert_status(reply.status, Status::DATA_SGL_LENGTH_INVALID, "Identify with data");
         invalid_identifies(admin);
         invalid_log_pages(admin);
-        let mut abort = SubmissionEntry::new(admin_opcode::ABORT, 0);
-        abort.cdw10 = 0x0001_0001.into();
+        let abort = abort(1, 1);
         let reply = admin.run(abort, Give::Nothing);
         assert_eq!((reply.status, reply.result & 1), (Status::SUCCESS, 1), "nothing there to abort");
     }

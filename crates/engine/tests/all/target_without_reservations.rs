@@ -1,21 +1,18 @@
 //! A target that serves namespaces together with others offers no reservations, and refuses their commands.
 
-use crate::raw_host::{NQN, assert_status, subsystem};
+use crate::raw_host::{NQN, assert_status, configure, subsystem};
 use crate::reservation_party::Party;
 use engine::backend::BackendConfig;
-use engine::target::{FabricConfig, NamespaceConfig, PortConfig, Target, TargetConfig};
+use engine::ring::Engine;
+use engine::target::{NamespaceConfig, Target, TargetConfig};
 use nvme::Status;
 use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
 
 #[test]
 fn a_target_that_offers_none_refuses_all() {
     let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 512);
-    let fabric = FabricConfig {
-        ports: vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())],
-        subsystems: vec![subsystem(NQN, vec![namespace])],
-        ..FabricConfig::default()
-    };
-    let config = TargetConfig { fabric, reservations: false, ..TargetConfig::default() };
+    let served = vec![subsystem(NQN, vec![namespace])];
+    let config = TargetConfig { reservations: false, ..configure(Engine::Automatic, served) };
     let target = Target::start(&config).unwrap();
     let mut party = Party::connect(target.ports()[0], 1);
     let none = PersistenceChange::NoChange;

@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::raw_host::configure;
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, Volume};
 use engine::ring::tcp::{TcpListener, connect_start, listen, stream_info};
 use engine::ring::{Engine, Socket, Span, SpanMut};
 use engine::target::{
-    Change, FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
-    TargetError,
+    Change, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig, TargetError,
 };
 use engine::transport::{ConnectionOptions, ListenOptions, StreamInfo, Transport, congestion};
 
@@ -228,18 +228,11 @@ fn what_waits_in_the_queues_of_a_socket_is_told() {
 
 fn start(port: PortConfig) -> Result<Target, TargetError> {
     let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 16 << 20 }, 4096);
-    Target::start(&TargetConfig {
-        fabric: FabricConfig {
-            ports: vec![port],
-            subsystems: vec![SubsystemConfig::new(NQN, "1", "test").with(vec![namespace])],
-            ..FabricConfig::default()
-        },
-        reactors: Reactors::Count(2),
-        engine: Engine::Automatic,
-        poll_us_max: 0,
-        state_dir: None,
-        ..TargetConfig::default()
-    })
+    let subsystem = SubsystemConfig::new(NQN, "1", "test").with(vec![namespace]);
+    let mut config =
+        TargetConfig { reactors: Reactors::Count(2), ..configure(Engine::Automatic, vec![subsystem]) };
+    config.fabric.ports = vec![port];
+    Target::start(&config)
 }
 
 fn port() -> PortConfig {

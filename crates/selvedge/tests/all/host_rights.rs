@@ -327,7 +327,7 @@ fn hosts_protect_as_far_as_the_operator_lets_them() {
         found & capabilities::CHANGEABLE != 0
     };
     assert!(changeable(&mut a, 1) && !changeable(&mut a, 2));
-    let nwpc = crate::raw_host::resets::identify(&mut a.host.admin).write_protection;
+    let nwpc = a.host.admin.identified_controller().write_protection;
     assert_eq!(nwpc, write_protection::WRITE_PROTECT | write_protection::UNTIL_POWER_CYCLE);
     assert_status(a.protect(1, value::WRITE_PROTECTION_PERMANENT), fixed, "forever is more than that");
     a.register(1);
@@ -358,7 +358,7 @@ fn an_owner_protects_its_own_as_far_as_the_operator_can_undo_it() {
     let serving = Serving::start("max = \"64m\"", "");
     let (mut a, mut b) = parties(&serving);
     let fixed = Status::FEATURE_NOT_CHANGEABLE;
-    let nwpc = crate::raw_host::resets::identify(&mut a.host.admin).write_protection;
+    let nwpc = a.host.admin.identified_controller().write_protection;
     assert_eq!(nwpc, write_protection::WRITE_PROTECT | write_protection::UNTIL_POWER_CYCLE);
     let own = a.create(4 * MIB).unwrap();
     assert_status(a.attach(own, &[a.id(), b.id()]), Status::SUCCESS, "A lets B in");

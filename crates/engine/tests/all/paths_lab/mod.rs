@@ -14,9 +14,7 @@ use engine::initiator::{
 };
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, Engine, Event, Ring, RingOptions};
-use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
-};
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 use nvme::io::IoCommand;
 use uuid::Uuid;
 
@@ -61,15 +59,7 @@ pub(crate) fn start(fabric: FabricConfig) -> Target {
 
 /// A target that differs from the usual one.
 pub(crate) fn start_with(fabric: FabricConfig, change: impl FnOnce(&mut TargetConfig)) -> Target {
-    let reactors = Reactors::Count(1);
-    let mut config = TargetConfig {
-        fabric,
-        reactors,
-        engine: Engine::Automatic,
-        poll_us_max: 0,
-        state_dir: None,
-        ..TargetConfig::default()
-    };
+    let mut config = TargetConfig { fabric, poll_us_max: 0, ..TargetConfig::default() };
     change(&mut config);
     Target::start(&config).unwrap()
 }

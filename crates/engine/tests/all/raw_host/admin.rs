@@ -20,6 +20,13 @@ pub(crate) fn set_features(id: FeatureId, value: u32) -> SubmissionEntry {
     entry
 }
 
+/// Abort of this command of an I/O queue, or of the admin queue (0).
+pub(crate) fn abort(queue_id: u16, command_id: u16) -> SubmissionEntry {
+    let mut entry = SubmissionEntry::new(admin_opcode::ABORT, 0);
+    entry.cdw10 = (u32::from(command_id) << 16 | u32::from(queue_id)).into();
+    entry
+}
+
 pub(crate) fn identify_controller() -> SubmissionEntry {
     let mut entry = SubmissionEntry::new(admin_opcode::IDENTIFY, 0);
     entry.cdw10 = 1.into();

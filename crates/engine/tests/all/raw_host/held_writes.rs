@@ -21,10 +21,7 @@ pub(crate) fn each_engine(test: fn(Engine)) {
 
 /// Holds writes to the file back from now on; what that has changed.
 pub(crate) fn hold_back(target: &TestTarget, write_delay_ms: u32) -> Vec<Change> {
-    target.apply(|fabric| {
-        let mut namespaces = fabric.subsystems[0].namespaces.iter_mut();
-        namespaces.find(|config| config.nsid == FILE.nsid).unwrap().write_delay_ms = write_delay_ms;
-    })
+    target.apply_to(FILE.nsid, |namespace| namespace.write_delay_ms = write_delay_ms)
 }
 
 /// Sends a write, which is held back; when this returns the target has taken it.

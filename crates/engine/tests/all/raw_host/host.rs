@@ -7,13 +7,13 @@ use nvme::fabrics::{
     CONTROLLER_ID_ANY, Connect, ConnectData, PropertyAccess, configuration, controller_status, property,
 };
 use nvme::features::{FeatureId, GetFeatures, Select, SetFeatures};
-use nvme::identify::{Cns, IdentifyRequest};
+use nvme::identify::{Cns, IdentifyController, IdentifyNamespace, IdentifyRequest};
 use nvme::io::IoCommand;
-use nvme::log_page::{LogPageId, LogPageRequest};
+use nvme::log_page::{LogPageId, LogPageRequest, SmartLog};
 use nvme::tcp::Digests;
 use nvme::{Status, SubmissionEntry};
-use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Client, Give, HOST_NQN, NQN, Reply, Space};
 
@@ -85,6 +85,13 @@ impl Host {
         Self::connect_with(address, Options::default())
     }
 
+    /// The same, with I/O queue 1.
+    pub(crate) fn with_queue(address: SocketAddr) -> (Self, Client) {
+        let host = Self::connect(address);
+        let queue = host.io(1);
+        (host, queue)
+    }
+
     /// Connects an admin queue and enables the controller.
     pub(crate) fn connect_with(address: SocketAddr, options: Options) -> Self {
         let mut host = Self::connect_admin(address, options);
@@ -153,6 +160,18 @@ impl Client {
         assert_eq!(reply.status, Status::SUCCESS, "{cns:?}");
         assert_eq!(reply.data.len(), 4096, "{cns:?}");
         reply.data
+    }
+
+    pub(crate) fn identified_controller(&mut self) -> IdentifyController {
+        IdentifyController::read_from_bytes(&self.identified(0, Cns::CONTROLLER)).unwrap()
+    }
+
+    pub(crate) fn identified_namespace(&mut self, nsid: u32) -> IdentifyNamespace {
+        IdentifyNamespace::read_from_bytes(&self.identified(nsid, Cns::NAMESPACE)).unwrap()
+    }
+
+    pub(crate) fn smart(&mut self) -> SmartLog {
+        SmartLog::read_from_bytes(&self.logged(LogPageId::SMART, 0, 512)).unwrap()
     }
 
     pub(crate) fn log_page(&mut self, request: &LogPageRequest) -> Reply {

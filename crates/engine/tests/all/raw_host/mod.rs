@@ -87,21 +87,27 @@ impl TestTarget {
         let folder = tempfile::tempdir().unwrap();
         let namespaces = SPACES.iter().map(|space| namespace(*space, &folder)).collect();
         let mut config = TargetConfig {
-            fabric: FabricConfig {
-                ports: vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())],
-                subsystems: vec![subsystem(NQN, namespaces)],
-                ..FabricConfig::default()
-            },
             reactors: Reactors::Count(2),
-            engine,
-            poll_us_max: 0,
-            state_dir: None,
             machine: Some(MachineId::from_uuid(Uuid::from_u128(1))),
-            ..TargetConfig::default()
+            ..configure(engine, vec![subsystem(NQN, namespaces)])
         };
         change(&mut config);
         let target = Some(Target::start(&config).unwrap());
         Self { target, config, folder }
+    }
+
+    /// The usual target, and a host that has connected to it.
+    pub(crate) fn with_host(engine: Engine) -> (Self, Host) {
+        let target = Self::start(engine);
+        let host = Host::connect(target.address());
+        (target, host)
+    }
+
+    /// The same, with the host's I/O queue 1.
+    pub(crate) fn with_queue(engine: Engine) -> (Self, Host, Client) {
+        let (target, host) = Self::with_host(engine);
+        let queue = host.io(1);
+        (target, host, queue)
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -124,6 +130,11 @@ impl TestTarget {
     /// Puts what `change` makes of the present configuration into effect; it has to be possible.
     pub(crate) fn apply(&self, change: impl FnOnce(&mut FabricConfig)) -> Vec<Change> {
         self.try_apply(change).unwrap()
+    }
+
+    /// The same of one namespace.
+    pub(crate) fn apply_to(&self, nsid: u32, change: impl FnOnce(&mut NamespaceConfig)) -> Vec<Change> {
+        self.apply(|fabric| change(config_of(fabric, nsid)))
     }
 
     /// The same, where it may be refused.
@@ -160,6 +171,18 @@ impl TestTarget {
     pub(crate) fn take(&mut self) -> Target {
         self.target.take().unwrap()
     }
+}
+
+/// The configuration of a namespace of the first subsystem.
+pub(crate) fn config_of(fabric: &mut FabricConfig, nsid: u32) -> &mut NamespaceConfig {
+    fabric.subsystems[0].namespaces.iter_mut().find(|namespace| namespace.nsid == nsid).unwrap()
+}
+
+/// How a test's target serves these subsystems: by one port of the loopback, never polling.
+pub(crate) fn configure(engine: Engine, subsystems: Vec<SubsystemConfig>) -> TargetConfig {
+    let ports = vec![PortConfig::new(1, "127.0.0.1:0".parse().unwrap())];
+    let fabric = FabricConfig { ports, subsystems, ..FabricConfig::default() };
+    TargetConfig { fabric, engine, poll_us_max: 0, ..TargetConfig::default() }
 }
 
 fn namespace(space: Space, folder: &TempDir) -> NamespaceConfig {

@@ -6,21 +6,15 @@ use nvme::SubmissionEntry;
 use nvme::command::admin_opcode;
 use nvme::cross_reset::ControllerInstance;
 use nvme::features::{AsyncEventConfig, FeatureId};
-use nvme::identify::{Cns, IdentifyController};
 use nvme::log_page::{
     CROSS_RESET_REMOVE_COMPLETED, CrossResetEntry, CrossResetLog, LogPageId, LogPageRequest,
 };
-use zerocopy::FromBytes;
 
 use super::{Client, Give, Host, Reply};
 
-pub(crate) fn identify(admin: &mut Client) -> IdentifyController {
-    IdentifyController::read_from_bytes(&admin.identified(0, Cns::CONTROLLER)).unwrap()
-}
-
 /// The life of the host's controller.
 pub(crate) fn instance(host: &mut Host) -> ControllerInstance {
-    let identify = identify(&mut host.admin);
+    let identify = host.admin.identified_controller();
     ControllerInstance {
         controller_id: identify.controller_id.get(),
         uniquifier: identify.instance_uniquifier,

@@ -4,7 +4,7 @@
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
 use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, QosConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+    FabricConfig, NamespaceConfig, PortConfig, QosConfig, SubsystemConfig, Target, TargetConfig,
 };
 
 use super::format::Change;
@@ -37,10 +37,8 @@ pub(crate) fn target(setting: &Setting, engine: Engine) -> Target {
     let subsystem = SubsystemConfig::new(NQN, "RECORDED", "Selvedge").with(namespaces);
     let config = TargetConfig {
         fabric: FabricConfig { ports: vec![port], subsystems: vec![subsystem], ..FabricConfig::default() },
-        reactors: Reactors::Count(1),
         engine,
         poll_us_max: 0,
-        state_dir: None,
         ..TargetConfig::default()
     };
     Target::start(&config).expect("memory and a free port of the loopback are there")
