@@ -126,6 +126,15 @@ impl Answer {
     }
 }
 
+/// Says how a check ended. Whether it has failed.
+pub(crate) fn has_failed(name: &str, outcome: &Result<(), String>) -> bool {
+    match outcome {
+        Ok(()) => println!("ok      {name}"),
+        Err(reason) => println!("FAILED  {name}: {reason}"),
+    }
+    outcome.is_err()
+}
+
 /// Some programs are the system's, which are not in everybody's PATH.
 pub(crate) fn system_path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())

@@ -1,6 +1,8 @@
 //! Removing namespaces even when this process is killed: a shell holds the other end of a pipe, and removes them when
 //! the pipe closes. It keeps out how they come to be.
 
+use std::ffi::OsStr;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -22,30 +24,49 @@ for namespace; do
     ip netns delete "$namespace"
 done"#;
 
-/// Removes the namespaces when dropped, or when this process ends in whatever way.
-pub(crate) struct Cleanup {
-    shell: Child,
-}
+/// A shell that waits for the end of what is written to it, which comes at the latest when this process ends in whatever
+/// way, and then runs the rest of its script. Dropping it waits for that.
+pub(crate) struct WaitingShell(Child);
 
-impl Cleanup {
-    /// Prepares the removal of `namespaces`, which need not exist yet.
-    pub(crate) fn new(namespaces: &[&str]) -> std::io::Result<Cleanup> {
+impl WaitingShell {
+    pub(crate) fn start(script: &str, arguments: &[&OsStr]) -> std::io::Result<WaitingShell> {
         let shell = Command::new("sh")
-            .args(["-c", SCRIPT, "sh"])
-            .args(namespaces)
+            .args(["-c", script, "sh"])
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
-        Ok(Cleanup { shell })
+        Ok(WaitingShell(shell))
+    }
+
+    /// What the script reads.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        if let Some(pipe) = &mut self.0.stdin {
+            // A shell that is gone does nothing more.
+            let _ = pipe.write_all(bytes);
+        }
     }
 }
 
-impl Drop for Cleanup {
+impl Drop for WaitingShell {
     fn drop(&mut self) {
-        drop(self.shell.stdin.take());
-        // What cannot be waited for removes the namespaces all the same.
-        let _ = self.shell.wait();
+        drop(self.0.stdin.take());
+        // What cannot be waited for comes to its end all the same.
+        let _ = self.0.wait();
+    }
+}
+
+/// Removes the namespaces when dropped, or when this process ends in whatever way.
+pub(crate) struct Cleanup {
+    _shell: WaitingShell,
+}
+
+impl Cleanup {
+    /// Prepares the removal of `namespaces`, which need not exist yet.
+    pub(crate) fn new(namespaces: &[&str]) -> std::io::Result<Cleanup> {
+        let names: Vec<&OsStr> = namespaces.iter().map(OsStr::new).collect();
+        Ok(Cleanup { _shell: WaitingShell::start(SCRIPT, &names)? })
     }
 }

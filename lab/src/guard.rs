@@ -1,10 +1,9 @@
 //! Removing a folder even when this process is killed: a shell holds the other end of a pipe, and removes it when the pipe
 //! closes, unless it was told to keep it. It keeps out what is in there.
 
-use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+
+use crate::cleanup::WaitingShell;
 
 /// The shell lives through the signals that a terminal sends. What still has files open there is ended meanwhile by others.
 const SCRIPT: &str = r#"trap "" INT TERM HUP
@@ -17,36 +16,20 @@ done"#;
 
 /// Removes a folder when dropped, or when this process ends in whatever way.
 pub(crate) struct Guard {
-    shell: Child,
+    shell: WaitingShell,
 }
 
 impl Guard {
     pub(crate) fn new(folder: &Path) -> std::io::Result<Guard> {
-        let shell = Command::new("sh")
-            .args(["-c", SCRIPT, "sh"])
-            .arg(folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()?;
-        Ok(Guard { shell })
+        Ok(Guard { shell: WaitingShell::start(SCRIPT, &[folder.as_os_str()])? })
     }
 
     /// The folder stays.
     pub(crate) fn keep(mut self) {
-        if let Some(pipe) = &mut self.shell.stdin {
-            // A shell that is gone removes nothing.
-            let _ = pipe.write_all(b"keep\n");
-        }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        drop(self.shell.stdin.take());
-        // What cannot be waited for removes the folder all the same.
-        let _ = self.shell.wait();
+        self.shell.write(
+            b"keep
+",
+        );
     }
 }
 

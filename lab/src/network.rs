@@ -6,10 +6,13 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use clap::ValueEnum as _;
+
+use crate::answer::system_path;
 use crate::cleanup::Cleanup;
 use crate::emulator::AllCounters;
 use crate::emulator::control::Way;
-use crate::emulator::link::{LossUnit, Settings};
+use crate::emulator::link::Settings;
 use crate::namespace;
 
 /// Links of the network, as many as the seed's experiment has.
@@ -62,16 +65,16 @@ impl Network {
         let (target, host) = (format!("svl-t-{id}"), format!("svl-h-{id}"));
         let cleanup = Cleanup::new(&[&target, &host]).map_err(|error| format!("cannot run sh: {error}"))?;
         for name in [&target, &host] {
-            ip(&["netns", "add", name], "")?;
+            ip(&format!("netns add {name}"), "")?;
             namespace::inside(name, || set_sysctls(&SYSCTLS))?;
         }
         let emulator = Emulator::start(&target, &host, seed)?;
         let has_mptcp = std::path::Path::new("/proc/sys/net/mptcp").exists();
-        ip(&["-n", &target, "-batch", "-"], &target_setup())?;
-        ip(&["-n", &host, "-batch", "-"], &host_setup())?;
+        ip(&format!("-n {target} -batch -"), &target_setup())?;
+        ip(&format!("-n {host} -batch -"), &host_setup())?;
         if has_mptcp {
             for name in [&target, &host] {
-                ip(&["-n", name, "mptcp", "limits", "set", "add_addr_accepted", "8", "subflows", "8"], "")?;
+                ip(&format!("-n {name} mptcp limits set add_addr_accepted 8 subflows 8"), "")?;
             }
         }
         Ok(Network { emulator, target, host, has_mptcp, _cleanup: cleanup })
@@ -79,15 +82,13 @@ impl Network {
 
     /// Makes a link what `settings` say.
     pub(crate) fn set(&mut self, link: usize, settings: &Settings) -> Result<(), String> {
-        let mode = match settings.mode {
-            LossUnit::Skb => "skb",
-            LossUnit::Mtu => "mtu",
-        };
+        let mode =
+            settings.mode.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned());
         let values = [
             ("rate", settings.rate_mbit.to_string()),
             ("delay", settings.delay_ms.to_string()),
             ("loss", settings.loss.to_string()),
-            ("mode", mode.to_owned()),
+            ("mode", mode),
             ("queue", settings.queue_kb.to_string()),
         ];
         for (name, value) in values {
@@ -141,41 +142,15 @@ impl Network {
             };
         }
         for name in [&self.target, &self.host] {
-            ip(&["-n", name, "mptcp", "endpoint", "flush"], "")?;
+            ip(&format!("-n {name} mptcp endpoint flush"), "")?;
         }
         if !on {
             return Ok(());
         }
         for link in 2..=LINKS {
             let (ours, theirs) = (target_address(link), host_address(link));
-            ip(
-                &[
-                    "-n",
-                    &self.target,
-                    "mptcp",
-                    "endpoint",
-                    "add",
-                    &ours,
-                    "dev",
-                    &format!("tt{link}"),
-                    "signal",
-                ],
-                "",
-            )?;
-            ip(
-                &[
-                    "-n",
-                    &self.host,
-                    "mptcp",
-                    "endpoint",
-                    "add",
-                    &theirs,
-                    "dev",
-                    &format!("th{link}"),
-                    "subflow",
-                ],
-                "",
-            )?;
+            ip(&format!("-n {} mptcp endpoint add {ours} dev tt{link} signal", self.target), "")?;
+            ip(&format!("-n {} mptcp endpoint add {theirs} dev th{link} subflow", self.host), "")?;
         }
         Ok(())
     }
@@ -307,12 +282,16 @@ fn spawn(name: &str, command: &mut Command) -> Result<Child, String> {
     })
 }
 
-/// Runs `ip` with `args`, and with `input` on its standard input.
-fn ip(args: &[&str], input: &str) -> Result<(), String> {
-    let failed = |reason: String| format!("`ip {}` failed: {reason}", args.join(" "));
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+/// Runs `ip` with the words of `args`, and with `input` on its standard input.
+fn ip(args: &str, input: &str) -> Result<(), String> {
+    let failed = |reason: String| format!("`ip {args}` failed: {reason}");
     let mut command = Command::new("ip");
-    command.args(args).env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+        .args(args.split_whitespace())
+        .env("PATH", system_path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let mut process =
         command.spawn().map_err(|error| failed(format!("{error}; it is in Debian's iproute2")))?;
     if let Some(mut stdin) = process.stdin.take() {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::answer::has_failed;
 use devtools::Browser;
 use page::Page;
 
@@ -109,15 +110,11 @@ fn look(report: &Report, arguments: &Arguments) -> Result<usize, String> {
         let result = fresh(&mut page)
             .and_then(|()| check(&mut page, report))
             .and_then(|()| quiet(&page.browser.events()[before..], report));
-        match result {
-            Ok(()) => println!("ok      {name}"),
-            Err(reason) => {
-                problems += 1;
-                println!("FAILED  {name}: {reason}");
-                let picture = report.folder.join(format!("failed-{problems}.png"));
-                if page.photograph(&picture).is_ok() {
-                    println!("        {}", picture.display());
-                }
+        if has_failed(name, &result) {
+            problems += 1;
+            let picture = report.folder.join(format!("failed-{problems}.png"));
+            if page.photograph(&picture).is_ok() {
+                println!("        {}", picture.display());
             }
         }
     }

@@ -14,6 +14,7 @@ use super::ground::{Ground, same, soon};
 use super::restarts::{is_shut_out, killed_behind_a_cut, narrow_image};
 use super::site::Site;
 use super::target::{Target, said};
+use crate::answer::has_failed;
 use crate::namespace::inside;
 use crate::network::Network;
 
@@ -64,13 +65,7 @@ pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Resu
     let ground = Ground::at(site, program, &output.join("cuts"), shape, seed)?;
     let mut failed = 0;
     for (name, check) in checks {
-        match check(&ground, &mut network, &sites) {
-            Ok(()) => println!("ok      {name}"),
-            Err(reason) => {
-                println!("FAILED  {name}: {reason}");
-                failed += 1;
-            }
-        }
+        failed += usize::from(has_failed(name, &check(&ground, &mut network, &sites)));
         network.restore(LINK)?;
     }
     if failed > 0 {

@@ -10,6 +10,7 @@ use super::{
     administration, commands, content, cuts, failures, fencing, gateways, idle, images, lifetimes, refusals,
     restarts,
 };
+use crate::answer::has_failed;
 
 /// A check: what it is called, and what finds out.
 type Check = (&'static str, fn(&mut Ground) -> Result<(), String>);
@@ -122,14 +123,10 @@ impl Trial {
         let mut ground = Ground::new(&self.program, output, shape, self.seed)?;
         let mut failed = 0;
         for (name, check) in checks {
-            match check(&mut ground) {
-                Ok(()) => println!("ok      {name}"),
-                Err(reason) => {
-                    failed += 1;
-                    println!("FAILED  {name}: {reason}");
-                    // What one check did to the cluster must not make the others fail.
-                    ground.cluster.restore()?;
-                }
+            if has_failed(name, &check(&mut ground)) {
+                failed += 1;
+                // What one check did to the cluster must not make the others fail.
+                ground.cluster.restore()?;
             }
         }
         if failed > 0 {

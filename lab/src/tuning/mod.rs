@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::Args;
 use rustix::process::geteuid;
 
-use crate::answer::system_path;
+use crate::answer::{has_failed, system_path};
 use ground::{Ground, Namespaces};
 
 /// The command line.
@@ -103,14 +103,10 @@ fn inside(arguments: &Arguments, target: &str) -> Result<usize, String> {
     let ground = Ground::new(&arguments.program, target, &arguments.output)?;
     let mut failed = 0;
     for (name, check) in CHECKS {
-        match check(&ground) {
-            Ok(()) => println!("ok      {name}"),
-            Err(reason) => {
-                failed += 1;
-                println!("FAILED  {name}: {reason}");
-                // What one check left in effect must not make the others fail.
-                ground.clear();
-            }
+        if has_failed(name, &check(&ground)) {
+            failed += 1;
+            // What one check left in effect must not make the others fail.
+            ground.clear();
         }
     }
     Ok(failed)

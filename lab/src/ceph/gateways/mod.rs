@@ -8,6 +8,7 @@ mod status;
 
 use std::path::{Path, PathBuf};
 
+use crate::answer::has_failed;
 use outage::Outage;
 use rounds::{Figures, Round, Rounds, hindrance};
 
@@ -101,13 +102,7 @@ pub(super) fn check(program: &str, output: &Path, only: &str, seed: u64) -> Resu
         sum.tell();
     }
     for (name, check) in OTHERS.iter().filter(|(name, _)| name.contains(only)) {
-        match check(&mut rounds) {
-            Ok(()) => println!("ok      {name}"),
-            Err(reason) => {
-                println!("FAILED  {name}: {reason}");
-                sum.failed += 1;
-            }
-        }
+        sum.failed += usize::from(has_failed(name, &check(&mut rounds)));
     }
     Ok(sum.failed)
 }
@@ -126,16 +121,12 @@ struct Sum {
 
 impl Sum {
     fn add(&mut self, name: &str, outcome: Result<Figures, String>) {
-        match outcome {
-            Ok(figures) => {
-                println!("ok      {name}");
-                self.good.push(figures);
-            }
-            Err(reason) => {
-                println!("FAILED  {name}: {reason}");
-                self.failed += 1;
-            }
-        }
+        let (figures, outcome) = match outcome {
+            Ok(figures) => (Some(figures), Ok(())),
+            Err(reason) => (None, Err(reason)),
+        };
+        self.failed += usize::from(has_failed(name, &outcome));
+        self.good.extend(figures);
     }
 
     fn tell(&self) {
