@@ -5,23 +5,22 @@ use serde::Serialize;
 
 use crate::scenario::Scenario;
 
+/// What has a word on the command line.
+pub(crate) trait Word: ValueEnum {
+    /// That word, which files and other programs' command lines have too.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
+    }
+}
+
+impl<T: ValueEnum> Word for T {}
+
 /// What carries the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Transport {
     Tcp,
     Mptcp,
-}
-
-impl Transport {
-    pub(crate) const ALL: [Transport; 2] = [Transport::Tcp, Transport::Mptcp];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Transport::Tcp => "tcp",
-            Transport::Mptcp => "mptcp",
-        }
-    }
 }
 
 /// How a command finds its path.
@@ -34,20 +33,6 @@ pub(crate) enum Policy {
     Latency,
 }
 
-impl Policy {
-    pub(crate) const ALL: [Policy; 4] =
-        [Policy::Numa, Policy::RoundRobin, Policy::QueueDepth, Policy::Latency];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Policy::Numa => "numa",
-            Policy::RoundRobin => "round-robin",
-            Policy::QueueDepth => "queue-depth",
-            Policy::Latency => "latency",
-        }
-    }
-}
-
 /// The congestion control of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -56,16 +41,6 @@ pub(crate) enum Congestion {
     Bbr,
     /// What the program takes when nobody names one.
     Default,
-}
-
-impl Congestion {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Congestion::Cubic => "cubic",
-            Congestion::Bbr => "bbr",
-            Congestion::Default => "default",
-        }
-    }
 }
 
 /// Which way the data goes.
@@ -135,8 +110,7 @@ impl Cell {
     /// A name for files, with the scenario: `lossy-tcp-4-round-robin-cubic-4q`.
     pub(crate) fn file_name(&self) -> String {
         let queues = self.queues.map_or_else(|| "default".to_owned(), |queues| format!("{queues}q"));
-        let words =
-            [self.scenario.name(), self.transport.name(), &self.paths.to_string(), self.policy.name()];
+        let words = [self.scenario.name(), self.transport.name(), self.paths.to_string(), self.policy.name()];
         format!("{}-{}-{queues}", words.join("-"), self.congestion.name())
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cell::{Access, Cell, Congestion, Transport};
+use crate::cell::{Access, Cell, Congestion, Transport, Word as _};
 use crate::emulator::AllCounters;
 use crate::emulator::link::{Counters, LossUnit};
 use crate::load::{Load, Moment};
@@ -18,7 +18,7 @@ use crate::program::Program;
 /// The subsystem that is served.
 const NQN: &str = "nqn.2026-01.io.selvedge:lab";
 /// The seed's workload: 128 KiB, four jobs, 256 commands each.
-const WORKLOAD: [&str; 6] = ["--bs", "128k", "--iodepth", "256", "--numjobs", "4"];
+const WORKLOAD: &str = "--bs 128k --iodepth 256 --numjobs 4";
 /// How long until the target listens.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a workload may take besides its runtime: to connect, to come to its end over links that lose.
@@ -151,43 +151,46 @@ fn named(mut command: Vec<String>) -> Vec<String> {
 }
 
 fn target_command(plan: &Plan<'_>) -> Vec<String> {
-    let mut words = vec![plan.program.display().to_string(), "serve".to_owned()];
+    let mut line = "serve".to_owned();
     for link in 1..=plan.cell.paths {
-        words.extend(["-a".to_owned(), target_address(link)]);
+        line += &format!(" -a {}", target_address(link));
     }
-    words.extend(["-n", NQN, "--namespace", "memory:256M", "--allow-any-host"].map(str::to_owned));
+    line += &format!(" -n {NQN} --namespace memory:256M --allow-any-host");
     // TCP is what a target listens for unless told otherwise.
     if plan.cell.transport == Transport::Mptcp {
-        words.extend(["-t".to_owned(), Transport::Mptcp.name().to_owned()]);
+        line += " -t mptcp";
     }
     if plan.cell.congestion != Congestion::Default {
-        words.extend(["--congestion".to_owned(), plan.cell.congestion.name().to_owned()]);
+        line += &format!(" --congestion {}", plan.cell.congestion.name());
     }
-    words
+    words(plan, &line)
 }
 
 fn host_command(plan: &Plan<'_>) -> Vec<String> {
     let cell = &plan.cell;
-    let mut words = vec![plan.program.display().to_string(), "bench".to_owned()];
-    words.extend(["-t", cell.transport.name(), "-n", NQN].map(str::to_owned));
+    let mut line = format!("bench -t {} -n {NQN}", cell.transport.name());
     for link in 1..=cell.paths {
-        words.extend(["-a".to_owned(), target_address(link)]);
+        line += &format!(" -a {}", target_address(link));
     }
-    words.extend(["--iopolicy".to_owned(), cell.policy.name().to_owned()]);
+    line += &format!(" --iopolicy {}", cell.policy.name());
     if let Some(queues) = cell.queues {
-        words.extend(["-i".to_owned(), queues.to_string()]);
+        line += &format!(" -i {queues}");
     }
     if cell.congestion != Congestion::Default {
-        words.extend(["--congestion".to_owned(), cell.congestion.name().to_owned()]);
+        line += &format!(" --congestion {}", cell.congestion.name());
     }
-    words.extend(["-k", "5", "-c", "1", "--destroy-data", "--rw", plan.access.workload()].map(str::to_owned));
-    words.extend(WORKLOAD.map(str::to_owned));
-    words.extend(["--runtime".to_owned(), plan.runtime_s.to_string()]);
+    let (workload, runtime_s) = (plan.access.workload(), plan.runtime_s);
+    line += &format!(" -k 5 -c 1 --destroy-data --rw {workload} {WORKLOAD} --runtime {runtime_s}");
     if plan.verify {
-        words.push("--verify".to_owned());
+        line += " --verify";
     }
-    words.extend(["--output-format", "json"].map(str::to_owned));
-    words
+    words(plan, &(line + " --output-format json"))
+}
+
+/// The program with the arguments of a line.
+fn words(plan: &Plan<'_>, line: &str) -> Vec<String> {
+    let program = plan.program.display().to_string();
+    std::iter::once(program).chain(line.split_whitespace().map(str::to_owned)).collect()
 }
 
 fn command(words: &[String]) -> Command {

@@ -6,9 +6,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use clap::ValueEnum as _;
-
 use crate::answer::system_path;
+use crate::cell::Word as _;
 use crate::cleanup::Cleanup;
 use crate::emulator::AllCounters;
 use crate::emulator::control::Way;
@@ -82,13 +81,11 @@ impl Network {
 
     /// Makes a link what `settings` say.
     pub(crate) fn set(&mut self, link: usize, settings: &Settings) -> Result<(), String> {
-        let mode =
-            settings.mode.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned());
         let values = [
             ("rate", settings.rate_mbit.to_string()),
             ("delay", settings.delay_ms.to_string()),
             ("loss", settings.loss.to_string()),
-            ("mode", mode),
+            ("mode", settings.mode.name()),
             ("queue", settings.queue_kb.to_string()),
         ];
         for (name, value) in values {

@@ -2,9 +2,10 @@
 //! them and writing files.
 
 use chart::{Bar, Bars, Group, Unit};
+use clap::ValueEnum as _;
 use serde::Serialize;
 
-use crate::cell::{Access, Cell, Transport};
+use crate::cell::{Access, Cell, Transport, Word as _};
 use crate::scenario::Scenario;
 use crate::seed;
 use crate::series::median;
@@ -90,7 +91,7 @@ pub(crate) fn seed_picture(title: &str, outcomes: &[CellOutcome]) -> String {
             });
             [Some(ours), seed].into_iter().flatten()
         });
-        Group { name: scenario.name().to_owned(), bars: bars.collect() }
+        Group { name: scenario.name(), bars: bars.collect() }
     };
     let groups = [group(Scenario::Lossless), group(Scenario::Lossy)];
     bars(title, &["ours", "seed"], groups.to_vec())
@@ -125,7 +126,7 @@ pub(crate) fn compare_table(outcomes: &[CellOutcome]) -> Table {
 /// The product against the best other, in each scenario and direction that was measured.
 pub(crate) fn verdicts(outcomes: &[CellOutcome]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    for scenario in Scenario::ALL {
+    for &scenario in Scenario::value_variants() {
         for access in Access::BOTH {
             let product = Cell::product(scenario);
             let of_scenario = || outcomes.iter().filter(move |outcome| outcome.cell.scenario == scenario);
@@ -177,10 +178,14 @@ pub(crate) fn compare_picture(title: &str, outcomes: &[CellOutcome]) -> String {
             },
             values: values(outcome),
         });
-        Group { name: scenario.name().to_owned(), bars: bars.collect() }
+        Group { name: scenario.name(), bars: bars.collect() }
     };
-    let groups: Vec<Group> =
-        Scenario::ALL.into_iter().map(group).filter(|group| !group.bars.is_empty()).collect();
+    let groups: Vec<Group> = Scenario::value_variants()
+        .iter()
+        .copied()
+        .map(group)
+        .filter(|group| !group.bars.is_empty())
+        .collect();
     let kinds = ["default settings", "other, over TCP", "other, over MPTCP"];
     bars(title, &kinds, groups)
 }

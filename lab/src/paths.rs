@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use chart::svg::Look;
 use chart::{Axis, Chart, Drawing, Mark, Point, Scale, Series as Curve, Style, Unit};
+use clap::ValueEnum as _;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::arguments::{Arguments, Task};
-use crate::cell::{Access, Cell, Congestion, Policy, Transport};
+use crate::cell::{Access, Cell, Congestion, Policy, Transport, Word as _};
 use crate::command_line::refuse;
 use crate::cuts;
 use crate::experiment::{self, Event, Plan, Record};
@@ -135,7 +136,8 @@ impl<'a> Lab<'a> {
     }
 
     fn compare(&mut self, scenario: Option<Scenario>, queues: u32) -> Result<(), String> {
-        let scenarios = scenario.map_or_else(|| Scenario::ALL.to_vec(), |scenario| vec![scenario]);
+        let scenarios =
+            scenario.map_or_else(|| Scenario::value_variants().to_vec(), |scenario| vec![scenario]);
         let cells: Vec<Cell> =
             scenarios.into_iter().flat_map(|scenario| compared_cells(scenario, queues)).collect();
         let outcomes = self.measure(&cells, "compare")?;
@@ -257,8 +259,8 @@ impl CellOutcome {
 fn compared_cells(scenario: Scenario, queues: u32) -> Vec<Cell> {
     let product = Cell::product(scenario);
     let mut cells = vec![product, Cell { transport: Transport::Mptcp, ..product }];
-    for transport in Transport::ALL {
-        for policy in Policy::ALL {
+    for &transport in Transport::value_variants() {
+        for &policy in Policy::value_variants() {
             for congestion in [Congestion::Cubic, Congestion::Bbr] {
                 cells.push(Cell { transport, policy, congestion, queues: Some(queues), ..product });
             }

@@ -27,19 +27,6 @@ const LOSS: f64 = 0.005;
 const DELAY_MS: f64 = 5.0;
 
 impl Scenario {
-    pub(crate) const ALL: [Scenario; 5] =
-        [Scenario::Lossless, Scenario::Lossy, Scenario::LossyOne, Scenario::SlowOne, Scenario::FarOne];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Scenario::Lossless => "lossless",
-            Scenario::Lossy => "lossy",
-            Scenario::LossyOne => "lossy-one",
-            Scenario::SlowOne => "slow-one",
-            Scenario::FarOne => "far-one",
-        }
-    }
-
     /// What a link is like, counted from 1. What is lost at once is for the caller to say.
     pub(crate) fn link(self, link: usize, mode: LossUnit) -> Settings {
         let mut settings = Settings { mode, delay_ms: DELAY_MS, ..Settings::default() };

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum as _;
 use rustix::process::Signal;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::process::{Process, last_word};
 use super::target::Role;
-use crate::cell::Policy;
+use crate::cell::{Policy, Word as _};
 use crate::emulator::link::Dice;
 
 /// Bytes per second that one host moves at most: the machine has others to serve, and records of what was flushed grow.
@@ -108,7 +109,7 @@ pub(crate) struct Plan {
     pub(crate) nqn: String,
     nsid: u32,
     addresses: Vec<String>,
-    policy: &'static str,
+    policy: Policy,
     block_bytes: u32,
     depth: u32,
     jobs: u32,
@@ -134,14 +135,14 @@ impl Plan {
         let block_bytes = sizes[dice.next() as usize % sizes.len()];
         let jobs = 1 + dice.next() % 2;
         let depth = [1, 4, 8, 32][dice.next() as usize % 4];
-        let policy = Policy::ALL[dice.next() as usize % Policy::ALL.len()].name();
+        let policies = Policy::value_variants();
         let rate = RATE_BYTES_S / u64::from(block_bytes) / u64::from(jobs);
         Plan {
             name: place.name.to_owned(),
             nqn: place.nqn.to_owned(),
             nsid: place.nsid,
             addresses: place.addresses.clone(),
-            policy,
+            policy: policies[dice.next() as usize % policies.len()],
             block_bytes,
             depth,
             jobs,
@@ -212,7 +213,7 @@ impl Plan {
         let mut words = vec![program.to_owned(), "bench".to_owned()];
         words.extend(self.connection());
         for (flag, value) in [
-            ("--iopolicy", self.policy.to_owned()),
+            ("--iopolicy", self.policy.name()),
             ("--rw", "randrw".to_owned()),
             ("--rwmixread", self.read_percent.to_string()),
             ("--bs", self.block_bytes.to_string()),
