@@ -14,3 +14,11 @@ pub fn missing(what: impl Display) {
     );
     println!("not tested: {what}");
 }
+
+/// What a test needs; where the machine does not give it, the test says which of its needs is not met, and why.
+///
+/// # Panics
+/// Under `CI=true`, where it is missing.
+pub fn available<T>(need: &str, found: Result<T, impl Display>) -> Option<T> {
+    found.map_err(|reason| missing(format!("{need}: {reason}"))).ok()
+}

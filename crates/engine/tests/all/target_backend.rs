@@ -1,6 +1,6 @@
 //! What a namespace is made of may be wrong, in use, full or cut short: it is said why, and nobody else suffers.
 
-use prerequisite::missing;
+use prerequisite::available;
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -194,9 +194,8 @@ fn a_block_device_is_served_in_blocks_no_smaller_than_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
     File::create(&path).unwrap().set_len(4 << 20).unwrap();
-    let device = match LoopDevice::new(&path, "4096") {
-        Ok(device) => device,
-        Err(reason) => return missing(format!("no loop device is available: {reason}")),
+    let Some(device) = available("no loop device is available", LoopDevice::new(&path, "4096")) else {
+        return;
     };
     let name = device.0.display();
     let (error, text) = refusal(&config(block(&device.0), 512));
@@ -229,9 +228,8 @@ fn hosts_are_told_where_blocks_may_tear_when_the_power_is_lost() {
     let path = folder.path().join("image");
     File::create(&path).unwrap().set_len(4 << 20).unwrap();
     // Its writes go through the page cache, whatever it says of its sectors.
-    let device = match LoopDevice::new(&path, "512") {
-        Ok(device) => device,
-        Err(reason) => return missing(format!("no loop device is available: {reason}")),
+    let Some(device) = available("no loop device is available", LoopDevice::new(&path, "512")) else {
+        return;
     };
     for block_size in [512, 4096] {
         let target = Target::start(&config(block(&device.0), block_size)).unwrap();
@@ -280,10 +278,7 @@ fn media_errors(host: &mut Host) -> u128 {
 #[test]
 fn a_full_disk_costs_the_writes_that_do_not_fit() {
     for engine in ENGINES {
-        let disk = match SmallDisk::new() {
-            Ok(disk) => disk,
-            Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
-        };
+        let Some(disk) = available("nothing can be mounted here", SmallDisk::new()) else { return };
         let ballast = disk.0.path().join("ballast");
         std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
         let config =

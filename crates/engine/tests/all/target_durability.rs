@@ -16,7 +16,7 @@ use nvme::identify::Cns;
 use nvme::identify::bits::attributes;
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
 use nvme::log_page::critical_warning;
-use prerequisite::missing;
+use prerequisite::available;
 
 /// The namespace that fails. Its blocks are smaller than what O_DIRECT takes there, so that it is in the page cache.
 const SPACE: Space = Space { nsid: 20, kind: Kind::File, block: 512 };
@@ -113,10 +113,7 @@ fn exposed(target: &TestTarget, value: u8) {
 #[test]
 fn after_a_failed_sync_nothing_is_written_until_the_namespace_is_reopened() {
     for engine in ENGINES {
-        let disk = match LyingDisk::new() {
-            Ok(disk) => disk,
-            Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
-        };
+        let Some(disk) = available("nothing can be mounted here", LyingDisk::new()) else { return };
         let target = serve(engine, &disk);
         let other = Options { host_nqn: format!("{HOST_NQN}-2"), host_id: [8; 16], ..Options::default() };
         let mut hosts = [Host::connect(target.address()), Host::connect_with(target.address(), other)];
@@ -170,10 +167,7 @@ fn after_a_failed_sync_nothing_is_written_until_the_namespace_is_reopened() {
 /// A namespace that hosts know by another name is another disk to them: Linux takes the one that it has away.
 #[test]
 fn what_is_opened_anew_keeps_its_name_where_only_its_place_tells_it_from_others() {
-    let disk = match LyingDisk::nameless() {
-        Ok(disk) => disk,
-        Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
-    };
+    let Some(disk) = available("nothing can be mounted here", LyingDisk::nameless()) else { return };
     let target = serve(ENGINES[0], &disk);
     let mut hosts =
         [[7; 16], [8; 16]].map(|host_id| Options { host_id, ..Options::default() }).map(|options| {
@@ -197,10 +191,7 @@ fn what_is_opened_anew_keeps_its_name_where_only_its_place_tells_it_from_others(
 /// The operator says by reopening that the storage is in order, and may have put another file there.
 #[test]
 fn a_file_that_was_put_in_the_place_of_a_failed_one_is_another_disk() {
-    let disk = match LyingDisk::new() {
-        Ok(disk) => disk,
-        Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
-    };
+    let Some(disk) = available("nothing can be mounted here", LyingDisk::new()) else { return };
     let target = serve(ENGINES[0], &disk);
     let mut host = Host::connect(target.address());
     let mut queues = [host.io(1), host.io(2)];
@@ -240,10 +231,7 @@ fn events(hosts: &mut [Host; 2]) {
 #[test]
 fn a_durable_write_that_fails_counts_like_a_sync() {
     for engine in ENGINES {
-        let disk = match LyingDisk::new() {
-            Ok(disk) => disk,
-            Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
-        };
+        let Some(disk) = available("nothing can be mounted here", LyingDisk::new()) else { return };
         let target = serve(engine, &disk);
         let (host, mut queue) = Host::with_queue(target.address());
         disk.take_room(true);

@@ -11,7 +11,7 @@ use engine::ring::Engine;
 use engine::target::{CommandQuiesce, NamespaceConfig, NamespaceStatus, SubsystemStatus};
 use nvme::Status;
 use nvme::io::IoCommand;
-use prerequisite::missing;
+use prerequisite::available;
 
 const SPACE: Space = Space { nsid: 20, kind: Kind::File, block: 4096 };
 const SIZE: u64 = 4 << 20;
@@ -51,10 +51,7 @@ fn late(target: &TestTarget) -> [u64; 2] {
 #[test]
 fn writes_that_outlive_the_promise_are_told_with_and_without_their_host() {
     for engine in ENGINES {
-        let freezer = match Freezer::new() {
-            Ok(freezer) => freezer,
-            Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
-        };
+        let Some(freezer) = available("nothing can be mounted here", Freezer::new()) else { return };
         let target = serve(engine, &freezer, CommandQuiesce::Fixed, Some(100));
         let (host, mut queue) = Host::with_queue(target.address());
         assert_eq!(queue.write(SPACE, 0, &pattern(4096, 1), true).status, Status::SUCCESS);
@@ -96,10 +93,7 @@ fn writes_that_outlive_the_promise_are_told_with_and_without_their_host() {
 
 #[test]
 fn a_measured_promise_follows_the_storage() {
-    let freezer = match Freezer::new() {
-        Ok(freezer) => freezer,
-        Err(reason) => return missing(format!("nothing can be mounted here: {reason}")),
-    };
+    let Some(freezer) = available("nothing can be mounted here", Freezer::new()) else { return };
     let target = serve(Engine::Automatic, &freezer, CommandQuiesce::Auto, None);
     let (mut host, mut other) = (Host::connect(target.address()), Host::connect(target.address()));
     let mut queue = host.io(1);
