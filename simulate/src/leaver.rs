@@ -4,22 +4,19 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::initiator::{
-    ConnectOptions, Controller, Data, HostIdentity, InitiatorError, Queue, QueueState, Request,
-};
+use engine::initiator::{Controller, Data, InitiatorError, Queue, QueueState, Request};
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, Event, Ring, RingOptions};
 use engine::simulation::{self, Random, sleep};
 use nvme::Status;
 use nvme::fabrics::{PropertyAccess, configuration, controller_status, disconnect, property};
 use nvme::io::IoCommand;
-use uuid::Uuid;
 
 use crate::block;
 use crate::history::WriteEnd;
 use crate::host;
-use crate::scene::{Scene, address};
-use crate::target::NQN;
+use crate::scene::Scene;
+use crate::visitor::come;
 
 /// The name of its process.
 pub(crate) const PROCESS: &str = "leaver";
@@ -108,19 +105,9 @@ struct Visit<'a> {
 
 impl<'a> Visit<'a> {
     fn begin(scene: &'a Scene, plan: &'a LeaverPlan) -> Result<Option<Self>, InitiatorError> {
-        let options = ConnectOptions {
-            host: HostIdentity::from_uuid(Uuid::from_u128(IDENTITY)),
-            io_queues: plan.io_queues,
-            keep_alive_ms: plan.keep_alive_ms,
-            ..ConnectOptions::new(address(plan.target, plan.port), NQN)
-        };
-        let controller = match Controller::connect(options) {
-            Ok(controller) => controller,
-            // It may have come before the target.
-            Err(error) => {
-                simulation::say(|| format!("the leaver does not come: {error}"));
-                return Ok(None);
-            }
+        let Some(controller) = come(IDENTITY, (plan.target, plan.port), plan.io_queues, plan.keep_alive_ms)
+        else {
+            return Ok(None);
         };
         let Ok(mut ring) = Ring::new(RingOptions::default()) else { return Ok(None) };
         let queues = (1..=controller.io_queues().min(plan.io_queues))

@@ -49,19 +49,9 @@ pub(crate) fn live(scene: &Rc<Scene>, plan: &VisitorPlan) {
 }
 
 fn visit(scene: &Rc<Scene>, plan: &VisitorPlan, random: &mut Random) -> Result<(), InitiatorError> {
-    let options = ConnectOptions {
-        host: HostIdentity::from_uuid(Uuid::from_u128(IDENTITY)),
-        io_queues: plan.io_queues,
-        keep_alive_ms: plan.keep_alive_ms,
-        ..ConnectOptions::new(address(plan.target, plan.port), NQN)
-    };
-    let controller = match Controller::connect(options) {
-        Ok(controller) => controller,
-        // It may have come before the target.
-        Err(error) => {
-            simulation::say(|| format!("no visit: {error}"));
-            return Ok(());
-        }
+    let Some(controller) = come(IDENTITY, (plan.target, plan.port), plan.io_queues, plan.keep_alive_ms)
+    else {
+        return Ok(());
     };
     let namespace = Volume::on_controller(&controller, 1)?;
     for _ in 0..REQUESTS {
@@ -73,6 +63,22 @@ fn visit(scene: &Rc<Scene>, plan: &VisitorPlan, random: &mut Random) -> Result<(
     }
     drop(namespace);
     controller.disconnect()
+}
+
+/// Connects to a port of a target. None where it does not take the visitor, which may have come before the target.
+pub(crate) fn come(
+    identity: u128,
+    (target, port): (usize, usize),
+    io_queues: u16,
+    keep_alive_ms: u32,
+) -> Option<Controller> {
+    let options = ConnectOptions {
+        host: HostIdentity::from_uuid(Uuid::from_u128(identity)),
+        io_queues,
+        keep_alive_ms,
+        ..ConnectOptions::new(address(target, port), NQN)
+    };
+    Controller::connect(options).inspect_err(|error| simulation::say(|| format!("no visit: {error}"))).ok()
 }
 
 /// One request, of any length the volume has.
