@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::cell::{Access, Cell, Transport, Word as _};
 use crate::scenario::Scenario;
 use crate::seed;
-use crate::series::median;
+use crate::statistics::median;
 use crate::table::{Table, ratio, whole};
 
 /// How much slower than the best the product may be.

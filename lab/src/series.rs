@@ -96,18 +96,6 @@ impl Series {
     }
 }
 
-/// The middle one of some figures, or the mean of the two in the middle.
-pub(crate) fn median(figures: &[f64]) -> Option<f64> {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        count if count % 2 == 1 => Some(sorted[middle]),
-        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,12 +144,5 @@ mod tests {
         let series = Series::from_timeline(&bench, Access::Read).unwrap();
         assert_eq!(series, Series { at_s: vec![0.5, 1.0], mb_s: vec![2.0, 4.0] });
         assert_eq!(Series::from_timeline(&Value::Null, Access::Read), None);
-    }
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0]), Some(2.5));
     }
 }

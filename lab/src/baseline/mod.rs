@@ -9,24 +9,21 @@ mod reading;
 mod report;
 mod server;
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Instant;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use content::Content;
 pub(crate) use reading::{FIO_PERCENTILES, Reading, of_fio, of_selvedge};
-pub(crate) use report::median;
 pub(crate) use server::{NQN, Server};
 
 use self::arguments::Store;
 use self::client::{Client, Outcome};
 use self::pattern::{PATTERNS, Pattern};
 use self::report::Record;
+use crate::journal::Journal;
 use crate::load::Moment;
-use crate::program::Program;
+use crate::machine::{environment, processors};
 
 /// Who is compared; ours is the first.
 pub(crate) const CANDIDATES: [(Server, Client); 6] = [
@@ -166,92 +163,4 @@ fn note(record: &mut Record, outcome: Outcome, server_s: f64) {
     record.client_us = Some(outcome.cpu_s / asked * 1e6);
     record.client_command = outcome.command;
     record.reading = Some(outcome.reading);
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Machine and programs, as far as they matter.
-pub(crate) fn environment(selvedge: &Path) -> Value {
-    let mut environment = machine(selvedge);
-    environment["tgt"] = json!(version(&["tgtd", "--version"]));
-    let libiscsi = version(&["dpkg-query", "-W", "-f", "${Version}", "libiscsi-bin"]);
-    environment["libiscsi"] = json!(libiscsi);
-    environment["qemu"] = json!(version(&["qemu-nbd", "--version"]));
-    environment["fio"] = json!(version(&["fio", "--version"]));
-    environment["tcpdump"] = json!(version(&["dpkg-query", "-W", "-f", "${Version}", "tcpdump"]));
-    environment
-}
-
-/// The machine and our own program.
-pub(crate) fn machine(selvedge: &Path) -> Value {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let processor = read("/proc/cpuinfo");
-    let processor = processor.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
-    let selvedge = selvedge.display().to_string();
-    json!({
-        "processor": processor.trim_start_matches([' ', '\t', ':']),
-        "processors": processors(),
-        "kernel": read("/proc/sys/kernel/osrelease"),
-        "congestion": read("/proc/sys/net/ipv4/tcp_congestion_control"),
-        "selvedge": version(&[&selvedge, "--version"]),
-    })
-}
-
-/// The first line a program says about itself.
-pub(crate) fn version(words: &[&str]) -> Option<String> {
-    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-    let mut program = Program::start(&words).ok()?;
-    let ended = program.finished(Instant::now() + Duration::from_secs(10)).ok()??;
-    let said = program.rest();
-    ended.status.success().then(|| said.lines().next().map(str::to_owned))?
-}
-
-/// Where runs are kept: a line of JSON each, written as soon as it is known.
-pub(crate) struct Journal {
-    directory: PathBuf,
-    file: std::fs::File,
-}
-
-impl Journal {
-    /// Begins `runs.jsonl` in `directory` with `environment`.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub(crate) fn new(directory: &Path, environment: &Value) -> Result<Journal, String> {
-        let path = directory.join("runs.jsonl");
-        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-        std::fs::create_dir_all(directory).map_err(failed)?;
-        let file = std::fs::File::create(&path).map_err(failed)?;
-        let mut journal = Journal { directory: directory.to_owned(), file };
-        journal.keep(environment)?;
-        Ok(journal)
-    }
-
-    /// Keeps one line.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub(crate) fn keep(&mut self, line: &impl serde::Serialize) -> Result<(), String> {
-        let text = serde_json::to_string(line).map_err(|error| error.to_string())?;
-        writeln!(self.file, "{text}").map_err(|error| format!("the runs cannot be kept: {error}"))
-    }
-
-    /// Writes the tables beside the runs.
-    ///
-    /// # Errors
-    /// They cannot be written.
-    pub(crate) fn summary(&self, text: &str) -> Result<(), String> {
-        self.beside("summary.md", text)
-    }
-
-    /// Writes a text of this name beside the runs.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub(crate) fn beside(&self, name: &str, text: &str) -> Result<(), String> {
-        let path = self.directory.join(name);
-        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
-    }
 }

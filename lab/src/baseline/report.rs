@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::CANDIDATES;
 use super::pattern::{PATTERNS, Pattern};
 use super::reading::Reading;
+use crate::statistics::median;
 use crate::table::{Table, ratio, short, whole};
 
 /// One run, which is one line of what is kept.
@@ -28,17 +29,6 @@ pub(crate) struct Record {
     pub(crate) others_percent: f64,
     /// Why there is no figure.
     pub(crate) failure: Option<String>,
-}
-
-/// The middle one; of an even number, the mean of the two in the middle.
-pub(crate) fn median(mut figures: Vec<f64>) -> Option<f64> {
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    match figures.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(figures[middle]),
-        _ => Some((figures[middle - 1] + figures[middle]) / 2.0),
-    }
 }
 
 /// All tables of `store`, as Markdown or as plain text.
@@ -103,7 +93,8 @@ fn spread_note(records: &[Record], store: &str, pattern: &Pattern) -> String {
         return String::new();
     };
     let of_pattern = records.iter().filter(|r| r.store == store && r.pattern.name == pattern.name);
-    let others = median(of_pattern.map(|record| record.others_percent).collect()).unwrap_or_default();
+    let others =
+        median(&of_pattern.map(|record| record.others_percent).collect::<Vec<_>>()).unwrap_or_default();
     format!(" (ours in {} rounds: {least:.0} to {most:.0} IOPS; other work {others:.0} %)", all.len())
 }
 
@@ -128,7 +119,7 @@ fn column(
     candidate: usize,
     of: fn(&Record) -> Option<f64>,
 ) -> Option<f64> {
-    median(runs(records, store, pattern, candidate).filter_map(of).collect())
+    median(&runs(records, store, pattern, candidate).filter_map(of).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -177,11 +168,5 @@ mod tests {
         assert!(cells(other.clone()).ends_with("25000 102 ≈1280 - 2.0 - 0.25"), "{other}");
         assert!(line("4k random write").starts_with("4k random write, depth 32:"));
         assert!(tables(&records, "memory", true).contains("| server | client | IOPS |"));
-    }
-
-    #[test]
-    fn the_middle_of_few() {
-        assert_eq!((median(vec![]), median(vec![2.0])), (None, Some(2.0)));
-        assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0])), (Some(2.0), Some(2.5)));
     }
 }

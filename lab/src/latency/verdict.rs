@@ -6,7 +6,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::DEPTHS;
-use crate::baseline::{Reading, median};
+use crate::baseline::Reading;
+use crate::statistics::median;
 use crate::table::Table;
 
 /// Latencies of one run, in microseconds.
@@ -80,7 +81,7 @@ struct Spread {
 fn spread(figures: &[f64]) -> Option<Spread> {
     let least = figures.iter().copied().reduce(f64::min)?;
     let most = figures.iter().copied().reduce(f64::max)?;
-    Some(Spread { median: median(figures.to_vec())?, least, most })
+    Some(Spread { median: median(figures)?, least, most })
 }
 
 fn cell(figures: &[f64]) -> String {

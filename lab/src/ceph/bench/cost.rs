@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use super::Keep;
 use super::run::{Group, Plan, Run};
 use super::stand::Stand;
 use super::way::{Librbd, Way};
 use super::workload::Workload;
-use super::{Keep, Order};
-use crate::baseline::median;
+use crate::order::Order;
+use crate::statistics::median;
 use crate::table::{Table, short, whole};
 
 const PART: &str = "cost";
@@ -69,8 +70,8 @@ pub(super) fn tables(runs: &[Run]) -> String {
         let mut verdicts = Vec::new();
         for way in WAYS.into_iter().filter(|way| counts(*way, &workload)) {
             let group = group(way);
-            let iops_ratio = median(group.ratios(&alone, Run::iops));
-            let cpu_ratio = median(group.ratios(&alone, Run::cpu_us));
+            let iops_ratio = median(&group.ratios(&alone, Run::iops));
+            let cpu_ratio = median(&group.ratios(&alone, Run::cpu_us));
             table.row(row(way, &group, iops_ratio, cpu_ratio));
             if matches!(way, Way::Gateway { .. }) {
                 verdicts.push(verdict(way, iops_ratio, cpu_ratio));

@@ -4,11 +4,12 @@
 use chart::svg::Look;
 use chart::{Axis, Chart, Drawing, Point, Scale, Series, Style, Unit};
 
+use super::Keep;
 use super::run::{Figure, Group, Plan, Run};
 use super::stand::Stand;
 use super::way::Way;
 use super::workload::Workload;
-use super::{Keep, Order};
+use crate::order::Order;
 use crate::table::{Table, short, whole};
 
 const PART: &str = "curve";

@@ -1,11 +1,12 @@
 //! What the gateway's knobs do: images on each connection to the cluster, reactors, with one image and with many. It keeps out
 //! how a run is made.
 
+use super::Keep;
 use super::run::{Group, Plan, Run};
 use super::stand::Stand;
 use super::way::Way;
 use super::workload::Workload;
-use super::{Keep, Order};
+use crate::order::Order;
 use crate::table::{Table, short, whole};
 
 const PART: &str = "knobs";

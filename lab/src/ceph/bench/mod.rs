@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, value_parser};
 
 use super::config::Shape;
-use crate::baseline::Journal;
-use crate::emulator::link::Dice;
+use crate::journal::Journal;
+use crate::order::Order;
 use run::Run;
 use stand::Stand;
 
@@ -76,19 +76,6 @@ impl Keep {
     }
 }
 
-/// The order of what is compared: random, so that nothing always runs right after the same other thing.
-struct Order(Dice);
-
-impl Order {
-    fn of<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
-        let mut all = all.to_vec();
-        for last in (1..all.len()).rev() {
-            all.swap(last, (self.0.fraction() * (last + 1) as f64) as usize);
-        }
-        all
-    }
-}
-
 impl Bench {
     /// Measures all parts, or one. How many runs failed, which do not stop the others.
     ///
@@ -102,7 +89,7 @@ impl Bench {
         let environment = report::environment(&bench);
         println!("{}", serde_json::to_string_pretty(&environment).unwrap_or_default());
         let mut keep = Keep { journal: Journal::new(&bench.output, &environment)?, runs: Vec::new() };
-        let mut order = Order(Dice::new(bench.seed));
+        let mut order = Order::new(bench.seed);
         bench.in_memory(&mut order, &mut keep)?;
         if bench.has(Part::Curve) {
             let stand = Stand::new(&bench, Shape::REPLICATED, 1, DISK_MIB)?;
@@ -134,23 +121,5 @@ impl Bench {
 
     fn has(&self, part: Part) -> bool {
         self.only.is_none_or(|only| only == part)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chance_decides_only_the_order() {
-        let all: Vec<u32> = (0..9).collect();
-        let mut order = Order(Dice::new(5));
-        let (first, second) = (order.of(&all), order.of(&all));
-        assert_eq!(Order(Dice::new(5)).of(&all), first);
-        assert_ne!(first, second);
-        for mut shuffled in [first, second] {
-            shuffled.sort_unstable();
-            assert_eq!(shuffled, all);
-        }
     }
 }

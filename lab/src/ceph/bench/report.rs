@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::run::Run;
 use super::way::RAMP_S;
 use super::{Bench, DISK_MIB, MEMORY_MIB, cost, curve, knobs};
-use crate::baseline::{machine, version};
+use crate::machine::{machine, version};
 
 /// Machine, programs and options.
 pub(super) fn environment(bench: &Bench) -> Value {

@@ -7,7 +7,7 @@ use super::figures::Figures;
 use super::watch::Spent;
 use super::way::Way;
 use super::workload::Workload;
-use crate::baseline::median;
+use crate::statistics::median;
 
 /// What a gateway had when its clients were done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -110,14 +110,14 @@ impl<'a> Group<'a> {
 
     /// The median of a figure.
     pub(super) fn median(&self, figure: Figure) -> Option<f64> {
-        median(self.all(figure))
+        median(&self.all(figure))
     }
 
     /// The median of a figure, and from where to where it went.
     pub(super) fn spread(&self, figure: Figure) -> String {
         let all = self.all(figure);
         let (least, most) = (all.iter().copied().reduce(f64::min), all.iter().copied().reduce(f64::max));
-        match (median(all), least, most) {
+        match (median(&all), least, most) {
             (Some(median), Some(least), Some(most)) => format!("{median:.0} ({least:.0} to {most:.0})"),
             _ => "-".to_owned(),
         }
