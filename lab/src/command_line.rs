@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use crate::{arguments, baseline, browser, ceph, chaos, latency, links, paths, tuning};
+use crate::{arguments, browser, ceph, chaos, latency, links, paths, peers, tuning};
 
 /// Experiments on Selvedge and on others, emulated links, a small Ceph, and a browser.
 #[derive(Debug, Parser)]
@@ -37,7 +37,7 @@ enum Program {
     /// Emulate links between two network namespaces: tt1, tt2... and th1, th2...
     Links(links::Arguments),
     /// Compare NVMe/TCP, iSCSI (tgtd) and NBD (qemu-nbd) on one file over the loopback
-    Iscsi(baseline::Arguments),
+    Iscsi(peers::Arguments),
     /// Compare the bench's latencies with tcpdump's, and with fio's over an NBD bridge
     Latency(latency::Arguments),
 }
@@ -53,7 +53,7 @@ impl Lab {
             Program::Tuning(arguments) => tuning::main(arguments),
             Program::Ceph(task) => ceph::main(task),
             Program::Links(arguments) => links::main(arguments),
-            Program::Iscsi(arguments) => baseline::main(arguments),
+            Program::Iscsi(arguments) => peers::main(arguments),
             Program::Latency(arguments) => latency::main(arguments),
         };
         match outcome {

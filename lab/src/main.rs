@@ -4,7 +4,6 @@
 
 mod answer;
 mod arguments;
-mod baseline;
 mod browser;
 mod cell;
 mod ceph;
@@ -25,6 +24,7 @@ mod network;
 mod order;
 mod outcome;
 mod paths;
+mod peers;
 mod program;
 mod remote;
 mod scenario;

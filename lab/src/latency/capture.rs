@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::baseline::MEMORY;
+use crate::peers::MEMORY;
 use crate::program::Program;
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);

@@ -22,10 +22,10 @@ use self::bridge::Bridge;
 use self::capture::Capture;
 use self::exchange::Exchanges;
 use self::verdict::{Bridged, Figures, Wired};
-use crate::baseline::{Content, FIO_PERCENTILES, MEMORY, NQN, Reading, Server, of_fio, of_selvedge};
 use crate::journal::Journal;
 use crate::load::Moment;
 use crate::machine::environment;
+use crate::peers::{Content, FIO_PERCENTILES, MEMORY, NQN, Reading, Server, of_fio, of_selvedge};
 use crate::program::Program;
 
 /// Commands outstanding on the one connection.

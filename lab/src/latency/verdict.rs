@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::DEPTHS;
-use crate::baseline::Reading;
+use crate::peers::Reading;
 use crate::statistics::median;
 use crate::table::Table;
 

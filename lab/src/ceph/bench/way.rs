@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::super::cluster::OWN_ENVIRONMENT;
 use super::super::config::POOL;
 use super::workload::{MIX_READ_PERCENT, Workload};
-use crate::baseline::FIO_PERCENTILES;
+use crate::peers::FIO_PERCENTILES;
 
 /// Seconds before measuring begins.
 pub(super) const RAMP_S: u32 = 1;

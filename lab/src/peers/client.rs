@@ -159,7 +159,7 @@ impl Client {
                 if pattern.random { STRIDE_BLOCKS * block_bytes } else { block_bytes }
             ),
             Client::Fio => format!(
-                "fio --name=baseline --ioengine=nbd --uri=nbd://{address}/ --rw={rw} --bs={block_bytes} \
+                "fio --name=peers --ioengine=nbd --uri=nbd://{address}/ --rw={rw} --bs={block_bytes} \
                  --iodepth={depth} --numjobs={jobs} --thread --group_reporting --norandommap --randrepeat=0 \
                  {FIO_PERCENTILES} --time_based --runtime={amount} --output-format=json"
             ),

@@ -20,7 +20,7 @@ impl Content {
     /// # Errors
     /// The directory cannot be written, or has no room.
     pub(crate) fn new(directory: &Path, mib: u32) -> Result<Content, String> {
-        let path = directory.join(format!("selvedge-baseline-{}", std::process::id()));
+        let path = directory.join(format!("selvedge-peers-{}", std::process::id()));
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut file =
             OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
@@ -63,7 +63,7 @@ mod tests {
     fn it_has_no_name_and_can_be_opened() {
         let directory = std::env::temp_dir();
         let content = Content::new(&directory, 2).unwrap();
-        assert!(!directory.join(format!("selvedge-baseline-{}", std::process::id())).exists());
+        assert!(!directory.join(format!("selvedge-peers-{}", std::process::id())).exists());
         content.warm().unwrap();
         assert_eq!(std::fs::metadata(content.path()).unwrap().len(), 2 << 20);
     }
