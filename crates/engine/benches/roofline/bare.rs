@@ -5,6 +5,7 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use engine::backend::{Backend, BackendConfig, Clusters, Opening};
 use engine::ring::core;
@@ -41,7 +42,7 @@ impl Style {
 /// A server that runs until its connections end.
 pub(crate) struct BareServer {
     address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Duration>>,
 }
 
 impl BareServer {
@@ -63,17 +64,24 @@ impl BareServer {
             }
             let streams: Vec<Stream> =
                 (0..connections).map(|_| Stream::new(listener.accept().expect("a connection").0)).collect();
+            let before = core::thread_time();
             match style {
                 Style::Busy => busy(streams, &memory),
                 Style::Epoll => epoll(streams, &memory),
                 Style::Uring => uring(streams, &memory),
             }
+            core::thread_time().saturating_sub(before)
         });
         Self { address, thread: Some(thread) }
     }
 
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Waits until its connections have ended: the processor time that answering took.
+    pub(crate) fn finish(mut self) -> Duration {
+        self.thread.take().map_or(Duration::ZERO, |thread| thread.join().expect("the server ends well"))
     }
 }
 

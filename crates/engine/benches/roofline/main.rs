@@ -3,6 +3,7 @@
 
 mod bare;
 mod client;
+mod pair;
 mod report;
 
 use std::net::SocketAddr;
@@ -65,6 +66,9 @@ struct Options {
     rounds: usize,
     output: Option<std::path::PathBuf>,
     only: Option<String>,
+    /// What `lab peers` asks for.
+    pair: Option<String>,
+    cpus: Option<String>,
 }
 
 fn main() {
@@ -76,6 +80,17 @@ fn main() {
             std::process::exit(2);
         }
     };
+    if let Some(pair) = &options.pair {
+        let run = pair::run(pair, options.cpus.as_deref().unwrap_or("0,1"), options.seconds);
+        match run {
+            Ok(line) => println!("{line}"),
+            Err(reason) => {
+                eprintln!("roofline: {reason}");
+                std::process::exit(2);
+            }
+        }
+        return;
+    }
     let cpus = core::available();
     let [client_cpu, server_cpu, ..] = cpus[..] else {
         eprintln!("roofline: it needs two processors, one for the server and one for the client");
@@ -111,7 +126,7 @@ fn main() {
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { seconds: 1.0, rounds: 5, output: None, only: None };
+    let mut options = Options { seconds: 1.0, rounds: 5, output: None, only: None, pair: None, cpus: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         // Cargo passes this one to every benchmark.
@@ -127,6 +142,8 @@ fn options() -> Result<Options, String> {
             }
             "--output" => options.output = Some(value.into()),
             "--only" => options.only = Some(value),
+            "--pair" => options.pair = Some(value),
+            "--cpus" => options.cpus = Some(value),
             _ => return Err(format!("unknown option {word}")),
         }
     }
