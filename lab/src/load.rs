@@ -54,6 +54,44 @@ pub(crate) fn cpu_s(id: u32) -> Option<f64> {
     (ticks.len() == 4).then(|| ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 
+/// What all processors together have done since the machine began, in ticks.
+#[derive(Clone, Copy)]
+pub(crate) struct Clocks {
+    all: f64,
+    idle: f64,
+    stolen: f64,
+}
+
+/// What all processors together did between two moments, in percent of their time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shares {
+    pub(crate) idle_percent: f64,
+    /// What the machine below did not give although there was work.
+    pub(crate) steal_percent: f64,
+}
+
+impl Clocks {
+    /// Now. None when the system does not say.
+    pub(crate) fn now() -> Option<Clocks> {
+        Clocks::of(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn of(text: &str) -> Option<Clocks> {
+        let (all, idle) = machine_ticks(text)?;
+        let stolen = text.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
+        Some(Clocks { all, idle, stolen })
+    }
+
+    /// From this moment until `later`.
+    pub(crate) fn until(&self, later: &Clocks) -> Shares {
+        let percent = |ticks: f64| 100.0 * ticks / (later.all - self.all).max(1.0);
+        Shares {
+            idle_percent: percent(later.idle - self.idle),
+            steal_percent: percent(later.stolen - self.stolen),
+        }
+    }
+}
+
 /// Time that all processors together have not been idle since the machine began, in seconds, with what the machine below did
 /// not give. None when the system does not tell.
 pub(crate) fn busy_s() -> Option<f64> {
@@ -88,10 +126,19 @@ mod tests {
     }
 
     #[test]
+    fn stolen_time_is_what_was_not_given() {
+        let [before, after] = ["cpu  10 0 20 60 5 1 2 2 9 9\n", "cpu  50 0 40 90 15 1 2 102 9 9\n"]
+            .map(|text| Clocks::of(text).unwrap());
+        assert_eq!(before.until(&after), Shares { idle_percent: 20.0, steal_percent: 50.0 });
+        assert!(Clocks::of("cpu  1 2 3 4 5 6 7\n").is_none());
+    }
+
+    #[test]
     fn knows_this_process() {
         let text = std::fs::read_to_string("/proc/self/stat").unwrap();
         assert!(process_ticks(&text).is_some());
         assert!(cpu_s(std::process::id()).is_some());
         assert!(busy_s().is_some_and(|seconds| seconds > 0.0));
+        assert!(Clocks::now().is_some());
     }
 }

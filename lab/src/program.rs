@@ -2,6 +2,7 @@
 //! it is asked to do.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -58,9 +59,7 @@ impl Program {
     pub(crate) fn start(words: &[String]) -> Result<Program, String> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).args(words);
-        // Some of them are the system's programs, which are not in everybody's PATH.
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+        command.env("PATH", path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let named = || words.first().map_or("", String::as_str);
         command.spawn().map(Program::new).map_err(|error| format!("cannot start {}: {error}", named()))
@@ -165,6 +164,16 @@ impl Drop for Program {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Where programs are looked for: some are the system's, which are not in everybody's PATH.
+fn path() -> String {
+    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
+}
+
+/// Whether there is a program of this name.
+pub(crate) fn is_installed(name: &str) -> bool {
+    path().split(':').any(|folder| Path::new(folder).join(name).is_file())
 }
 
 #[cfg(test)]
