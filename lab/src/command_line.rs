@@ -11,8 +11,8 @@ use crate::{arguments, browser, ceph, chaos, latency, links, paths, peers, tunin
 #[derive(Debug, Parser)]
 #[command(name = "lab", args_override_self = true, max_term_width = 100)]
 #[command(
-    after_help = "paths, chaos, tuning, links and ceph's gateways make devices and namespaces, iscsi and latency \
-    start tgtd and tcpdump: these need root."
+    after_help = "paths, chaos, tuning, links and ceph's gateways make devices and namespaces, latency \
+    starts tcpdump: these need root. peers leaves out what needs root (SPDK, tgtd) without it."
 )]
 pub(crate) struct Lab {
     #[command(subcommand)]
@@ -36,8 +36,8 @@ enum Program {
     Ceph(ceph::Task),
     /// Emulate links between two network namespaces: tt1, tt2... and th1, th2...
     Links(links::Arguments),
-    /// Compare NVMe/TCP, iSCSI (tgtd) and NBD (qemu-nbd) on one file over the loopback
-    Iscsi(peers::Arguments),
+    /// Compare target and host with SPDK's, tgtd (iSCSI), qemu-nbd and bare sockets over the loopback
+    Peers(peers::Arguments),
     /// Compare the bench's latencies with tcpdump's, and with fio's over an NBD bridge
     Latency(latency::Arguments),
 }
@@ -53,7 +53,7 @@ impl Lab {
             Program::Tuning(arguments) => tuning::main(arguments),
             Program::Ceph(task) => ceph::main(task),
             Program::Links(arguments) => links::main(arguments),
-            Program::Iscsi(arguments) => peers::main(arguments),
+            Program::Peers(arguments) => peers::main(arguments),
             Program::Latency(arguments) => latency::main(arguments),
         };
         match outcome {

@@ -10,13 +10,13 @@ use crate::{lab, workspace};
 
 /// Those without arguments.
 const PLAIN: [&str; 3] = ["idle", "storm", "limits"];
-const NAMES: &str = "there are roofline, idle, storm, limits, iscsi, latency and ceph";
+const NAMES: &str = "there are roofline, idle, storm, limits, peers, latency and ceph";
 
 /// Runs the measurement that the first argument names; the other arguments are the measurement's own.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     match args.split_first() {
         Some((name, rest)) if name == "roofline" => roofline(rest),
-        Some((name, rest)) if name == "iscsi" => told(become_lab(name, rest, &packages::BASELINE)),
+        Some((name, rest)) if name == "peers" => told(peers(rest)),
         Some((name, rest)) if name == "latency" => told(become_lab(name, rest, &packages::LATENCY)),
         Some((name, rest)) if name == "ceph" => told(ceph(rest)),
         Some((name, [])) if PLAIN.contains(&name.as_str()) => measure(name, &[]),
@@ -64,7 +64,7 @@ fn ceph(args: &[String]) -> Result<Infallible, String> {
 /// `--output`, results are kept with the other runs of the day.
 fn become_lab(name: &str, args: &[String], needed: &[Package]) -> Result<Infallible, String> {
     if !packages::is_root() {
-        return Err(format!("{name} starts programs that want root: tgtd, tcpdump"));
+        return Err(format!("{name} starts programs that want root: tcpdump"));
     }
     packages::ensure(needed)?;
     let program = workspace::program()?;
@@ -73,10 +73,40 @@ fn become_lab(name: &str, args: &[String], needed: &[Package]) -> Result<Infalli
     if !args.iter().any(|arg| arg == "--output") {
         command.arg("--output").arg(kept_runs().join(name));
     }
-    if name == "iscsi" && !args.iter().any(|arg| arg == "--directory") {
-        command.arg("--directory").arg(workspace::target_dir());
+    Err(format!("the lab's program does not start: {}", command.exec()))
+}
+
+/// Target and host beside others'. What cannot be installed is left out by the lab, which says so.
+fn peers(args: &[String]) -> Result<Infallible, String> {
+    for packages in [&packages::PEERS[..], &packages::PEERS_BLOCK] {
+        if let Err(reason) = packages::ensure(packages) {
+            eprintln!("xtask: some pairings will be left out: {reason}");
+        }
+    }
+    let program = workspace::program()?;
+    let bare = roofline_program()?;
+    let mut command = Command::new(lab::build_program()?);
+    command.arg("peers").args(args).args(["--program", &program, "--bare", &bare]);
+    if !args.iter().any(|arg| arg == "--output") {
+        command.arg("--output").arg(kept_runs().join("peers"));
     }
     Err(format!("the lab's program does not start: {}", command.exec()))
+}
+
+/// Builds the roofline, which has the bare server and its client, and says where it is.
+fn roofline_program() -> Result<String, String> {
+    let words =
+        ["bench", "--no-run", "--package", "engine", "--bench", "roofline", "--message-format", "json"];
+    let built = workspace::cargo(&words).limit_s(1800).run_quietly();
+    match executable(&built.output) {
+        Some(path) if built.passed => Ok(path.to_owned()),
+        _ => Err(format!("the roofline could not be built:\n{}", built.output)),
+    }
+}
+
+/// The program that cargo names in its messages. No path here has characters that JSON writes otherwise.
+fn executable(messages: &str) -> Option<&str> {
+    messages.lines().rev().find_map(|line| line.split_once("\"executable\":\"")?.1.split('"').next())
 }
 
 /// Builds and runs a benchmark of the engine.
@@ -110,4 +140,18 @@ fn machine() -> String {
         model.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     format!("{}-{count}cpu", words.join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_says_where_the_program_is() {
+        let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n\
+                        {\"target\":{\"name\":\"roofline\"},\"executable\":\"/t/deps/roofline-1\",\"fresh\":true}\n\
+                        {\"reason\":\"build-finished\",\"success\":true}\n";
+        assert_eq!(executable(messages), Some("/t/deps/roofline-1"));
+        assert_eq!(executable("{\"executable\":null}"), None);
+    }
 }

@@ -56,7 +56,7 @@ cargo xtask chaos --minutes M [ARG]...  real processes, killed, cut off and atta
 cargo xtask miri                        what Miri can run of the unsafe code; it needs a nightly Rust with Miri
 cargo xtask fuzz [TARGET]... [ARG]...   fuzzers, for --seconds N or --runs N each; --list tells them (docs/fuzzing.md)
 cargo xtask bench roofline [ARG]...     the target against bare sockets, kept under bench-runs/
-cargo xtask bench iscsi [ARG]...        the same file over NVMe/TCP, iSCSI and NBD (docs/baselines.md)
+cargo xtask bench peers [ARG]...        target and host beside SPDK's, tgtd, qemu-nbd and bare sockets (docs/peers.md)
 cargo xtask bench latency [ARG]...      the bench's latencies against tcpdump's and fio's (docs/bench.md)
 cargo xtask bench ceph [ARG]...         images of a Ceph through the gateway and by fio's rbd engine alone
 cargo xtask bench idle                  what connected queues cost while nobody asks anything";

@@ -84,13 +84,17 @@ pub(crate) const CEPH_BENCH: [Package; 1] = [Package { name: "fio", evidence: "f
 
 /// What the other storage servers and their clients take. Where services run, Debian's tgt starts one of its own, which is
 /// left alone: the measurement has its own process and its own ports.
-pub(crate) const BASELINE: [Package; 5] = [
+pub(crate) const PEERS: [Package; 5] = [
     Package { name: "tgt", evidence: "tgtd" },
     Package { name: "libiscsi-bin", evidence: "iscsi-perf" },
     Package { name: "qemu-utils", evidence: "qemu-nbd" },
-    Package { name: "qemu-block-extra", evidence: "/var/lib/dpkg/info/qemu-block-extra.list" },
     Package { name: "fio", evidence: "fio" },
+    Package { name: "util-linux", evidence: "taskset" },
 ];
+
+/// What qemu-img takes to be an iSCSI host. It has to be of QEMU's own version, and is not where QEMU is from elsewhere.
+pub(crate) const PEERS_BLOCK: [Package; 1] =
+    [Package { name: "qemu-block-extra", evidence: "/var/lib/dpkg/info/qemu-block-extra.list" }];
 
 /// What a second opinion on latencies takes.
 pub(crate) const LATENCY: [Package; 2] =

@@ -25,7 +25,7 @@ use self::verdict::{Bridged, Figures, Wired};
 use crate::journal::Journal;
 use crate::load::Moment;
 use crate::machine::environment;
-use crate::peers::{Content, FIO_PERCENTILES, MEMORY, NQN, Reading, Server, of_fio, of_selvedge};
+use crate::peers::{Content, FIO_PERCENTILES, MEMORY, NQN, Reading, of_fio, of_selvedge, serve_file};
 use crate::program::Program;
 
 /// Commands outstanding on the one connection.
@@ -49,7 +49,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
     println!("{}", serde_json::to_string_pretty(&environment).unwrap_or_default());
     let mut journal = Journal::new(&arguments.output, &environment)?;
     let content = Content::new(Path::new(MEMORY), NAMESPACE_MIB)?;
-    let serving = Server::Selvedge.start(&arguments.program, &content.path())?;
+    let serving = serve_file(&arguments.program, &content.path())?;
     let (mut all_wired, mut all_bridged) = (Vec::new(), Vec::new());
     for round in 1..=arguments.rounds {
         let mut bench = None;

@@ -1,4 +1,4 @@
-//! The file that all servers serve: random bytes, so that none of them can compress it. Its name is removed before it
+//! The file that targets without memory of their own serve: random bytes, so that none of them can compress it. Its name is removed before it
 //! is served, so that the file is gone when this process ends, however it ends.
 
 use std::fs::{File, OpenOptions};
@@ -11,7 +11,6 @@ const PIECE: usize = 1 << 20;
 /// An open file without a name.
 pub(crate) struct Content {
     file: File,
-    mib: u32,
 }
 
 impl Content {
@@ -20,7 +19,7 @@ impl Content {
     /// # Errors
     /// The directory cannot be written, or has no room.
     pub(crate) fn new(directory: &Path, mib: u32) -> Result<Content, String> {
-        let path = directory.join(format!("selvedge-peers-{}", std::process::id()));
+        let path = directory.join(format!("selvedge-served-{}", std::process::id()));
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut file =
             OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
@@ -32,26 +31,12 @@ impl Content {
             file.write_all(&piece).map_err(failed)?;
         }
         file.sync_all().map_err(failed)?;
-        Ok(Content { file, mib })
+        Ok(Content { file })
     }
 
     /// Where others can open it as long as this process lives.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
-    }
-
-    /// Reads it once, so that the page cache has it. Whoever writes past the page cache has thrown it out.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub(crate) fn warm(&self) -> Result<(), String> {
-        let failed = |error: std::io::Error| format!("the file to be served: {error}");
-        let mut file = File::open(self.path()).map_err(failed)?;
-        let mut piece = vec![0; PIECE];
-        for _ in 0..self.mib {
-            file.read_exact(&mut piece).map_err(failed)?;
-        }
-        Ok(())
     }
 }
 
@@ -63,8 +48,7 @@ mod tests {
     fn it_has_no_name_and_can_be_opened() {
         let directory = std::env::temp_dir();
         let content = Content::new(&directory, 2).unwrap();
-        assert!(!directory.join(format!("selvedge-peers-{}", std::process::id())).exists());
-        content.warm().unwrap();
+        assert!(!directory.join(format!("selvedge-served-{}", std::process::id())).exists());
         assert_eq!(std::fs::metadata(content.path()).unwrap().len(), 2 << 20);
     }
 

@@ -1,39 +1,43 @@
-//! `lab iscsi`: one file over NVMe/TCP, iSCSI and NBD, asked by clients in userspace, in turns. It keeps what was seen and
-//! shows medians; it keeps out what each server and client needs.
+//! `lab peers`: this project's target and host beside other people's, and in every combination that speaks NVMe/TCP. It
+//! keeps what was seen and shows ratios; it keeps out what each target and host needs.
 
 mod arguments;
 mod client;
 mod content;
-mod pattern;
+mod huge_pages;
+mod means;
+mod pairing;
 mod reading;
+mod record;
 mod report;
+mod run;
+mod selection;
 mod server;
+mod spdk;
+mod workload;
 
 use std::path::Path;
 use std::time::Instant;
 
+use serde_json::{Value, json};
+
 pub(crate) use arguments::Arguments;
 pub(crate) use content::Content;
 pub(crate) use reading::{FIO_PERCENTILES, Reading, of_fio, of_selvedge};
-pub(crate) use server::{NQN, Server};
+pub(crate) use server::{NQN, serve_file};
 
-use self::arguments::Store;
-use self::client::{Client, Outcome};
-use self::pattern::{PATTERNS, Pattern};
-use self::report::Record;
+use self::huge_pages::HugePages;
+use self::means::{Means, NAMESPACE_MIB};
+use self::pairing::Pairing;
+use self::record::Record;
+use self::report::Report;
+use self::selection::Selection;
+use self::spdk::{HUGE_PAGES, Spdk};
+use self::workload::Workload;
 use crate::journal::Journal;
-use crate::load::Moment;
-use crate::machine::{environment, processors};
+use crate::machine::environment;
+use crate::order::Order;
 
-/// Who is compared; ours is the first.
-pub(crate) const CANDIDATES: [(Server, Client); 6] = [
-    (Server::Selvedge, Client::Selvedge),
-    (Server::TgtRdwr, Client::IscsiPerf),
-    (Server::TgtRdwr, Client::QemuImg),
-    (Server::TgtAio, Client::QemuImg),
-    (Server::QemuNbd, Client::Fio),
-    (Server::QemuNbdDirect, Client::Fio),
-];
 /// A file system in memory, as every Linux has it.
 pub(crate) const MEMORY: &str = "/dev/shm";
 
@@ -42,125 +46,158 @@ pub(crate) const MEMORY: &str = "/dev/shm";
 /// # Errors
 /// What failed. Runs that fail do not stop the others, and are an error in the end.
 pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
+    if let Some(directory) = &arguments.from {
+        let (environment, records) = record::kept(directory)?;
+        return finish(arguments, directory, &environment, &records);
+    }
     if !arguments.program.is_file() {
         return Err(format!("{}: no such program", arguments.program.display()));
     }
-    let environment = environment(&arguments.program);
-    println!("{}", serde_json::to_string_pretty(&environment).unwrap_or_default());
+    let workloads = arguments.workloads()?;
+    let selection = Selection::of(arguments)?;
+    let means = means(arguments, &selection)?;
+    // Huge pages outlive what uses them: they are given back after the last program has ended.
+    let pages = selection.pairings.iter().any(|pairing| pairing.has_spdk());
+    let _pages = pages.then(|| HugePages::reserve(HUGE_PAGES)).transpose()?;
+    let environment = described(arguments, &means, &selection, &workloads);
+    eprintln!("{}", serde_json::to_string_pretty(&environment).unwrap_or_default());
+    eprintln!("order from --seed {}", arguments.seed);
+    for reason in &selection.left_out {
+        eprintln!("left out: {reason}");
+    }
     let mut journal = Journal::new(&arguments.output, &environment)?;
     let mut records = Vec::new();
-    for &store in arguments.stores() {
-        let directory = match store {
-            Store::Memory => Path::new(MEMORY),
-            Store::Disk => &arguments.directory,
-        };
-        let content = Content::new(directory, arguments.size_mib)?;
-        for round in 1..=arguments.rounds {
-            for pattern in &PATTERNS {
-                for record in turn(arguments, store, &content, round, pattern)? {
+    let (began, mut order) = (Instant::now(), Order::new(arguments.seed));
+    for round in 1..=arguments.rounds {
+        // What is compared runs one after the other, so that both meet the same neighbours.
+        for workload in order.of(&workloads) {
+            for pairing in order.of(&selection.pairings).into_iter().filter(|pairing| pairing.can(&workload))
+            {
+                measure(arguments, &means, (round, pairing, workload), |record| {
                     journal.keep(&record)?;
                     records.push(record);
-                }
+                    Ok(())
+                })?;
             }
         }
+        // Whoever interrupts the next round has this one.
+        write(&arguments.output, &environment, &records)?;
+        let left_s = began.elapsed().as_secs_f64() / f64::from(round) * f64::from(arguments.rounds - round);
+        eprintln!("round {round} of {} is done; about {:.0} minutes left", arguments.rounds, left_s / 60.0);
     }
-    let mut summary = String::new();
-    for store in arguments.stores() {
-        let title = format!("the file in {}, {} MiB", place(*store), arguments.size_mib);
-        println!("\n{title}\n\n{}", report::tables(&records, store.name(), false));
-        summary += &format!("## {title}\n\n{}\n", report::tables(&records, store.name(), true));
+    finish(arguments, &arguments.output, &environment, &records)
+}
+
+/// What all runs are made with.
+fn means(arguments: &Arguments, selection: &Selection) -> Result<Means, String> {
+    if let Some(reason) = means::missing(&["taskset"]) {
+        return Err(reason);
     }
-    journal.summary(&summary)?;
+    let [target_cpu, host_cpu, ..] = engine::ring::core::available()[..] else {
+        return Err("it takes two processors, one for the target and one for the host".to_owned());
+    };
+    let has = |of: fn(Pairing) -> bool| selection.pairings.iter().any(|pairing| of(*pairing));
+    let spdk = arguments.spdk.as_ref().filter(|_| has(Pairing::has_spdk)).map(|path| Spdk::find(path));
+    let content = has(Pairing::has_file).then(|| Content::new(Path::new(MEMORY), NAMESPACE_MIB));
+    Ok(Means {
+        selvedge: arguments.program.clone(),
+        spdk: spdk.transpose()?,
+        bare: arguments.bare.clone(),
+        content: content.transpose()?,
+        target_cpu,
+        host_cpu,
+    })
+}
+
+/// The machine, the versions and the options.
+fn described(arguments: &Arguments, means: &Means, selection: &Selection, workloads: &[Workload]) -> Value {
+    let mut all = environment(&arguments.program);
+    let own = json!({
+        "date": crate::machine::version(&["date", "+%F"]),
+        "spdk": means.spdk.as_ref().and_then(Spdk::version),
+        "pairings": selection.pairings,
+        "left_out": selection.left_out,
+        "workloads": workloads,
+        "seconds": arguments.seconds,
+        "rounds": arguments.rounds,
+        "others_max": arguments.others_max,
+        "repeats": arguments.repeats,
+        "seed": arguments.seed,
+        "namespace_mib": NAMESPACE_MIB,
+        "target_cpu": means.target_cpu,
+        "host_cpu": means.host_cpu,
+    });
+    if let (Some(all), Value::Object(own)) = (all.as_object_mut(), own) {
+        all.extend(own);
+    }
+    all
+}
+
+/// One pairing with one workload in one round, again where the hypervisor and others took too much. `keep` gets every attempt.
+fn measure(
+    arguments: &Arguments,
+    means: &Means,
+    (round, pairing, workload): (u32, Pairing, Workload),
+    mut keep: impl FnMut(Record) -> Result<(), String>,
+) -> Result<(), String> {
+    for attempt in 1..=arguments.repeats + 1 {
+        let record = run::run(means, pairing, &workload, arguments.seconds);
+        let record = Record { round, attempt, ..record };
+        let is_disturbed =
+            record.failure.is_none() && record.disturbance_percent() > f64::from(arguments.others_max);
+        match (record.iops(), &record.failure) {
+            (Some(iops), None) => eprintln!(
+                "{round}: {}: {}: {iops:.0} IOPS (steal {:.0} %, other work {:.0} %){}",
+                workload.name(),
+                pairing.name(),
+                record.steal_percent,
+                record.others_percent,
+                if is_disturbed { ", disturbed" } else { "" }
+            ),
+            (_, reason) => eprintln!(
+                "{round}: {}: {}: FAILED: {}",
+                workload.name(),
+                pairing.name(),
+                reason.as_deref().unwrap_or("no figure")
+            ),
+        }
+        keep(record)?;
+        if !is_disturbed {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the page and its picture beside the runs, and gives the page.
+fn write(directory: &Path, environment: &Value, records: &[Record]) -> Result<String, String> {
+    let report = Report::new(environment, records);
+    let picture = report.picture();
+    let text = report.text(picture.is_some());
+    let files = [("summary.md", Some(&text)), ("peers.svg", picture.as_ref())];
+    for (name, content) in files {
+        let path = directory.join(name);
+        if let Some(content) = content {
+            std::fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
+    Ok(text)
+}
+
+fn finish(
+    arguments: &Arguments,
+    directory: &Path,
+    environment: &Value,
+    records: &[Record],
+) -> Result<(), String> {
+    let text = write(directory, environment, records)?;
+    if arguments.table {
+        println!("{}", Report::new(environment, records).short_table());
+    } else {
+        println!("{text}");
+    }
     match records.iter().filter(|record| record.failure.is_some()).count() {
         0 => Ok(()),
         count => Err(format!("{count} runs failed")),
     }
-}
-
-const fn place(store: Store) -> &'static str {
-    match store {
-        Store::Memory => "memory (tmpfs)",
-        Store::Disk => "the page cache and on this machine's disk",
-    }
-}
-
-/// Every candidate once with one pattern. Who begins changes from round to round.
-fn turn(
-    arguments: &Arguments,
-    store: Store,
-    content: &Content,
-    round: u32,
-    pattern: &Pattern,
-) -> Result<Vec<Record>, String> {
-    let mut records = Vec::new();
-    for number in 0..CANDIDATES.len() {
-        let (server, client) = CANDIDATES[(number + round as usize - 1) % CANDIDATES.len()];
-        if !client.can(pattern) {
-            continue;
-        }
-        content.warm()?;
-        let record = once(arguments, content, (server, client), pattern);
-        let record = Record { store: store.name(), round, ..record };
-        let (name, by) = (server.name(), client.name());
-        match (&record.reading, &record.failure) {
-            (Some(reading), None) => println!(
-                "{} {round}, {}: {name} by {by}: {:.0} IOPS (other work {:.0} %)",
-                store.name(),
-                pattern.name,
-                reading.iops,
-                record.others_percent
-            ),
-            (_, reason) => println!("FAILED: {name} by {by}: {}", reason.as_deref().unwrap_or("no figure")),
-        }
-        records.push(record);
-    }
-    Ok(records)
-}
-
-/// One candidate with one pattern, against a server of its own.
-fn once(
-    arguments: &Arguments,
-    content: &Content,
-    (server, client): (Server, Client),
-    pattern: &Pattern,
-) -> Record {
-    let mut record = Record {
-        store: "",
-        round: 0,
-        pattern: *pattern,
-        server: server.name(),
-        client: client.name(),
-        server_command: Vec::new(),
-        client_command: Vec::new(),
-        reading: None,
-        server_us: None,
-        client_us: None,
-        others_percent: 0.0,
-        failure: None,
-    };
-    let outcome = server.start(&arguments.program, &content.path()).and_then(|serving| {
-        record.server_command.clone_from(&serving.command);
-        let (moment, began, before_s) = (Moment::now(serving.id()), Instant::now(), serving.cpu_s());
-        let outcome = client.run(&arguments.program, serving.address, pattern, arguments.seconds)?;
-        let server_s = serving.cpu_s().zip(before_s).map(|(after_s, before_s)| after_s - before_s);
-        let server_s = server_s.ok_or("the server is gone")?;
-        let all_s = began.elapsed().as_secs_f64() * processors() as f64;
-        let both_percent = 100.0 * (server_s + outcome.cpu_s) / all_s;
-        let idle_percent = moment.until_now(serving.id()).idle_percent;
-        record.others_percent = (100.0 - idle_percent - both_percent).max(0.0);
-        Ok((outcome, server_s))
-    });
-    match outcome {
-        Ok((outcome, server_s)) => note(&mut record, outcome, server_s),
-        Err(reason) => record.failure = Some(reason),
-    }
-    record
-}
-
-fn note(record: &mut Record, outcome: Outcome, server_s: f64) {
-    let asked = outcome.asked.max(1.0);
-    record.server_us = Some(server_s / asked * 1e6);
-    record.client_us = Some(outcome.cpu_s / asked * 1e6);
-    record.client_command = outcome.command;
-    record.reading = Some(outcome.reading);
 }

@@ -1,10 +1,10 @@
 //! What the clients print, as figures. It keeps out how they are run.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The figures of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reading {
     pub(crate) iops: f64,
     /// Requests in all, where the client tells or can be counted on.
@@ -56,6 +56,30 @@ pub(crate) fn of_fio(output: &str, write: bool) -> Option<Reading> {
     })
 }
 
+/// From spdk_nvme_perf: a line of totals under a head that names its columns.
+pub(crate) fn of_spdk(output: &str) -> Option<Reading> {
+    let figures = |line: &str| -> Vec<String> {
+        line.rsplit_once(':').map_or("", |(_, rest)| rest).split_whitespace().map(str::to_owned).collect()
+    };
+    let head = output.lines().find(|line| line.starts_with("Device Information"))?;
+    let total = output.lines().find(|line| line.starts_with("Total "))?;
+    let (names, total) = (figures(head), figures(total));
+    let figure = |name: &str| -> Option<f64> {
+        let column = names.iter().position(|other| other == name)?;
+        total.get(column)?.parse().ok()
+    };
+    let iops = figure("IOPS").filter(|iops| *iops > 0.0)?;
+    Some(Reading { mean_us: figure("Average"), ..without_latency(iops) })
+}
+
+/// From the bare pair, which is a line of JSON: the figures, and each end's processor time in seconds.
+pub(crate) fn of_bare(output: &str) -> Option<(Reading, f64, f64)> {
+    let report: Value = serde_json::from_str(output.lines().last()?).ok()?;
+    let reading =
+        Reading { requests: report["requests"].as_f64(), ..without_latency(report["iops"].as_f64()?) };
+    Some((reading, report["server_s"].as_f64()?, report["client_s"].as_f64()?))
+}
+
 /// From iscsi-perf, which overwrites its line while it runs and says the average again in the end.
 pub(crate) fn of_iscsi_perf(output: &str) -> Option<Reading> {
     let (_, last) = output.rsplit_once("iops average ")?;
@@ -100,6 +124,7 @@ mod tests {
     const ISCSI_PERF: &str = include_str!("recorded/iscsi-perf.txt");
     const QEMU_IMG: &str = include_str!("recorded/qemu-img-bench.txt");
     const FIO: &str = include_str!("recorded/fio-nbd.json");
+    const SPDK: &str = include_str!("recorded/spdk-nvme-perf.txt");
     const SELVEDGE: &str = include_str!("recorded/selvedge-bench.json");
 
     #[test]
@@ -127,6 +152,25 @@ mod tests {
         assert_eq!(of_fio(&FIO.replace("\"error\" : 0", "\"error\" : 5"), false), None);
         assert!(of_fio(&format!("note: a warning\n{FIO}"), true).is_some());
         assert_eq!(of_fio("fio: engine nbd not loadable", false), None);
+    }
+
+    #[test]
+    fn reads_spdk() {
+        let reading = of_spdk(SPDK).unwrap();
+        assert_eq!((reading.iops, reading.mean_us, reading.p99_us), (712_825.73, Some(44.88), None));
+        // Its columns are found by their names.
+        let turned = SPDK.replace("IOPS      MiB/s", "MiB/s      IOPS");
+        assert_eq!(of_spdk(&turned).unwrap().iops, 2784.48);
+        assert_eq!(of_spdk(&SPDK.replace("712825.73", "0.00")), None);
+        assert_eq!(of_spdk("ERROR: spdk_nvme_ctrlr_alloc_io_qpair failed"), None);
+    }
+
+    #[test]
+    fn reads_the_bare_pair() {
+        let line = r#"{"iops":1000.5,"requests":2001,"server_s":1.5,"client_s":2.25}"#;
+        let (reading, server_s, client_s) = of_bare(&format!("a note\n{line}\n")).unwrap();
+        assert_eq!((reading.iops, reading.requests, server_s, client_s), (1000.5, Some(2001.0), 1.5, 2.25));
+        assert!(of_bare(r#"{"iops":1000.5}"#).is_none() && of_bare("").is_none());
     }
 
     #[test]

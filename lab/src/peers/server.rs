@@ -1,79 +1,104 @@
-//! The storage servers that are compared, each as a process of its own that serves one file on the loopback: how it is
-//! started, when it is ready, how it is ended. It keeps out who asks it.
+//! The targets that are compared, each as a process of its own on one processor and on the loopback: how it is started,
+//! when it is ready, how it is ended. It keeps out who asks it.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
+use super::means::{Means, NAMESPACE_MIB};
+use super::workload::Workload;
 use crate::load;
 use crate::program::Program;
 
-/// The subsystem of ours, and the iSCSI target.
+/// The subsystem of all NVMe targets, and the iSCSI target.
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:target";
 pub(crate) const IQN: &str = "iqn.2026-01.io.selvedge:target";
 /// How long until a server is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
-/// How long tgtadm may take.
+/// How long tgtadm may take, and filling a namespace.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
+const FILL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Where tgtd has its control sockets.
 const TGT_SOCKETS: &str = "/var/run/tgtd";
+/// Clients that qemu-nbd lets in at the same time: more than any workload has connections.
+const NBD_CLIENTS: &str = "128";
 
 /// A kind of server, with the options that make a difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
-    /// `selvedge serve`, which opens files with O_DIRECT where the file system has that.
+    /// `selvedge serve` with one reactor and a memory namespace.
     Selvedge,
+    /// SPDK's nvmf_tgt with a malloc bdev. It polls: it has its processor as long as it runs.
+    Spdk,
+    /// qemu-nbd over the page cache, through io_uring: of its three ways the fastest here, several times faster than the
+    /// threads that it uses unless told otherwise.
+    QemuNbd,
     /// tgt's tgtd with threads that read and write the page cache.
     TgtRdwr,
     /// tgt's tgtd with Linux AIO, which is O_DIRECT.
     TgtAio,
-    /// qemu-nbd over the page cache, through io_uring: of its three ways the fastest here, several times faster than the
-    /// threads that it uses unless told otherwise.
-    QemuNbd,
-    /// qemu-nbd with O_DIRECT, through io_uring.
-    QemuNbdDirect,
 }
 
 /// A server that serves. Dropping it ends it.
 pub(crate) struct Serving {
     program: Program,
-    server: Server,
     pub(crate) address: SocketAddr,
-    /// What tgtd leaves behind.
-    sockets: Vec<String>,
-    /// How it was started, without places of this machine.
+    /// Whether it is tgtd: it ignores SIGTERM as long as it has a target, and leaves these sockets behind.
+    tgt_sockets: Option<[String; 2]>,
     pub(crate) command: Vec<String>,
 }
 
 impl Server {
-    /// What answers: a name for people.
-    pub(crate) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
-            Server::Selvedge => "NVMe/TCP, selvedge serve",
-            Server::TgtRdwr => "iSCSI, tgtd rdwr",
-            Server::TgtAio => "iSCSI, tgtd aio",
-            Server::QemuNbd => "NBD, qemu-nbd",
-            Server::QemuNbdDirect => "NBD, qemu-nbd direct",
+            Server::Selvedge => "selvedge serve",
+            Server::Spdk => "nvmf_tgt",
+            Server::QemuNbd => "qemu-nbd",
+            Server::TgtRdwr | Server::TgtAio => "tgtd",
         }
     }
 
-    /// Serves `file` with it. `selvedge` is our own program.
+    /// Serves with it, on the target's processor, what the workload needs.
     ///
     /// # Errors
     /// It does not start, or does not come to serve.
-    pub(crate) fn start(self, selvedge: &Path, file: &Path) -> Result<Serving, String> {
-        let (selvedge, file) = (selvedge.display().to_string(), file.display().to_string());
+    pub(crate) fn start(self, means: &Means, workload: &Workload) -> Result<Serving, String> {
+        let cpu = means.target_cpu;
         match self {
-            Server::Selvedge => start_selvedge(&selvedge, &file),
-            Server::TgtRdwr => start_tgt(self, "rdwr", &file),
-            Server::TgtAio => start_tgt(self, "aio", &file),
-            Server::QemuNbd => start_nbd(self, "writeback", &file),
-            Server::QemuNbdDirect => start_nbd(self, "none", &file),
+            Server::Selvedge => {
+                let memory = format!("memory:{NAMESPACE_MIB}m");
+                let command =
+                    Means::on(cpu, &serve(&means.selvedge(), &["--namespace", &memory, "--reactors", "1"]));
+                let serving = start_selvedge(command)?;
+                fill(means, serving.address)?;
+                Ok(serving)
+            }
+            Server::Spdk => {
+                let address = free_address()?;
+                start_at(self, means.spdk()?.target(cpu, address, workload)?, address)
+            }
+            Server::QemuNbd => {
+                let (address, file) = (free_address()?, means.file()?);
+                let port = address.port().to_string();
+                let options = ["-f", "raw", "--aio=io_uring", "--cache=writeback", "-t", "-e", NBD_CLIENTS];
+                let place = ["-b", "127.0.0.1", "-p", &port, &file];
+                let command = [words(&["qemu-nbd"]), words(&options), words(&place)].concat();
+                start_at(self, Means::on(cpu, &command), address)
+            }
+            Server::TgtRdwr => start_tgt(self, cpu, "rdwr", &means.file()?),
+            Server::TgtAio => start_tgt(self, cpu, "aio", &means.file()?),
         }
     }
+}
+
+/// Serves `file` with our own program, as it is by default.
+///
+/// # Errors
+/// It does not start, or does not come to serve.
+pub(crate) fn serve_file(selvedge: &Path, file: &Path) -> Result<Serving, String> {
+    let namespace = format!("file:{}", file.display());
+    start_selvedge(serve(&selvedge.display().to_string(), &["--namespace", &namespace]))
 }
 
 impl Serving {
@@ -95,10 +120,9 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        if matches!(self.server, Server::TgtRdwr | Server::TgtAio) {
-            // It ignores SIGTERM as long as it has a target, and leaves its sockets behind.
+        if let Some(sockets) = &self.tgt_sockets {
             self.program.kill();
-            for socket in &self.sockets {
+            for socket in sockets {
                 let _ = std::fs::remove_file(socket);
             }
         }
@@ -109,48 +133,58 @@ fn words(text: &[&str]) -> Vec<String> {
     text.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// A command as it is kept: where its program and the file are is this machine's own matter.
-pub(crate) fn named(words: &[String], file: Option<&str>) -> Vec<String> {
-    let kept = |word: &String| file.map_or_else(|| word.clone(), |file| word.replace(file, "FILE"));
-    let mut words: Vec<String> = words.iter().map(kept).collect();
-    if let Some(program) = words.first_mut()
-        && let Some((_, name)) = program.rsplit_once('/')
-    {
-        *program = name.to_owned();
-    }
-    words
-}
-
 /// A port of the loopback that is free now.
 fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     listener.and_then(|listener| listener.local_addr()).map_err(|error| format!("no free port: {error}"))
 }
 
-fn start_selvedge(selvedge: &str, file: &str) -> Result<Serving, String> {
-    let namespace = format!("file:{file}");
-    let command =
-        words(&[selvedge, "serve", "-s", "0", "-n", NQN, "--allow-any-host", "--namespace", &namespace]);
+fn serve(selvedge: &str, options: &[&str]) -> Vec<String> {
+    [words(&[selvedge, "serve", "-s", "0", "-n", NQN, "--allow-any-host"]), words(options)].concat()
+}
+
+fn start_selvedge(command: Vec<String>) -> Result<Serving, String> {
     let mut program = Program::start(&command)?;
     let line = program.line(Instant::now() + START_TIMEOUT).unwrap_or_default();
     let address = line.strip_prefix("listening on ").and_then(|address| address.trim().parse().ok());
     let Some(address) = address else {
         return Err(format!("selvedge serve does not listen: {}", program.errors()));
     };
-    let (server, command) = (Server::Selvedge, named(&command, Some(file)));
-    Ok(Serving { program, server, address, sockets: Vec::new(), command })
+    Ok(Serving { program, address, tgt_sockets: None, command })
 }
 
-fn start_tgt(server: Server, bstype: &str, file: &str) -> Result<Serving, String> {
+/// Writes every block once, so that every page is there: reads of memory that nobody has written all come from one page
+/// of zeros, which SPDK's memory does not do.
+fn fill(means: &Means, address: SocketAddr) -> Result<(), String> {
+    let options = format!(
+        "bench -a {address} -n {NQN} --rw write --bs 128k --iodepth 8 --size {NAMESPACE_MIB}m --destroy-data -o json"
+    );
+    let options: Vec<String> = options.split(' ').map(str::to_owned).collect();
+    let command = [vec![means.selvedge()], options].concat();
+    let mut program = Program::start(&Means::on(means.host_cpu, &command))?;
+    match program.finished(Instant::now() + FILL_TIMEOUT)? {
+        Some(ended) if ended.status.success() => Ok(()),
+        _ => Err(format!("the namespace cannot be filled: {}", program.errors())),
+    }
+}
+
+fn start_at(server: Server, command: Vec<String>, address: SocketAddr) -> Result<Serving, String> {
+    let program = Program::start(&command)?;
+    let mut serving = Serving { program, address, tgt_sockets: None, command };
+    await_port(server, &mut serving)?;
+    Ok(serving)
+}
+
+fn start_tgt(server: Server, cpu: usize, bstype: &str, file: &str) -> Result<Serving, String> {
     let address = free_address()?;
     // tgtd's control port is not a port but a number below 32,768 in the name of a socket: half of the port will do.
     let control = (address.port() / 2).to_string();
-    let sockets = ["", ".lock"].map(|end| format!("{TGT_SOCKETS}/socket.{control}{end}")).to_vec();
+    let sockets = ["", ".lock"].map(|end| format!("{TGT_SOCKETS}/socket.{control}{end}"));
     let portal = format!("portal={address}");
-    let command = words(&["tgtd", "-f", "-C", &control, "--iscsi", &portal]);
+    let command = Means::on(cpu, &words(&["tgtd", "-f", "-C", &control, "--iscsi", &portal]));
     let program = Program::start(&command)?;
-    let mut serving = Serving { program, server, address, sockets, command: named(&command, Some(file)) };
-    await_port(&mut serving)?;
+    let mut serving = Serving { program, address, tgt_sockets: Some(sockets), command };
+    await_port(server, &mut serving)?;
     let order = |order: &str| -> Result<(), String> {
         let mut words = words(&["tgtadm", "-C", &control, "--lld", "iscsi"]);
         words.extend(order.split(' ').map(|word| word.replace("FILE", file)));
@@ -168,38 +202,13 @@ fn start_tgt(server: Server, bstype: &str, file: &str) -> Result<Serving, String
     Ok(serving)
 }
 
-fn start_nbd(server: Server, cache: &str, file: &str) -> Result<Serving, String> {
-    let address = free_address()?;
-    let (cache, port) = (format!("--cache={cache}"), address.port().to_string());
-    let options =
-        ["-f", "raw", "--aio=io_uring", &cache, "-t", "-e", "16", "-b", "127.0.0.1", "-p", &port, file];
-    let command = [words(&["qemu-nbd"]), words(&options)].concat();
-    let program = Program::start(&command)?;
-    let mut serving =
-        Serving { program, server, address, sockets: Vec::new(), command: named(&command, Some(file)) };
-    await_port(&mut serving)?;
-    Ok(serving)
-}
-
 /// Waits until somebody answers at its port.
-fn await_port(serving: &mut Serving) -> Result<(), String> {
+fn await_port(server: Server, serving: &mut Serving) -> Result<(), String> {
     let deadline = Instant::now() + START_TIMEOUT;
     while TcpStream::connect_timeout(&serving.address, LOOK).is_err() {
         if serving.program.ended(Instant::now() + LOOK)?.is_some() || Instant::now() >= deadline {
-            return Err(format!("{} does not listen: {}", serving.server.name(), serving.errors()));
+            return Err(format!("{} does not listen: {}", server.name(), serving.errors()));
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_kept_names_no_place() {
-        let command = words(&["/opt/selvedge", "serve", "--namespace", "file:/proc/7/fd/3"]);
-        assert_eq!(named(&command, Some("/proc/7/fd/3")).join(" "), "selvedge serve --namespace file:FILE");
-        assert_eq!(named(&words(&["/sbin/tgtd", "-f"]), None).join(" "), "tgtd -f");
-    }
 }
