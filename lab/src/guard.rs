@@ -1,5 +1,5 @@
-//! Removing a folder even when this process is killed: a shell holds the other end of a pipe, and removes it when the pipe
-//! closes, unless it was told to keep it. It keeps out what is in there.
+//! Removing a folder or a file even when this process is killed: a shell holds the other end of a pipe, and removes it
+//! when the pipe closes, unless it was told to keep it. It keeps out what is in there.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.5
 done"#;
 
-/// Removes a folder when dropped, or when this process ends in whatever way.
+/// Removes a folder or a file when dropped, or when this process ends in whatever way.
 pub(crate) struct Guard {
     shell: WaitingShell,
 }

@@ -1,5 +1,5 @@
-//! The file that targets without memory of their own serve: random bytes, so that none of them can compress it. Its name is removed before it
-//! is served, so that the file is gone when this process ends, however it ends.
+//! The file that targets without memory of their own serve: random bytes, so that none of them can
+//! compress it. Its name is removed before it is served, so that the file is gone when this process ends, however it ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

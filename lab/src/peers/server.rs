@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::means::{Means, NAMESPACE_MIB};
 use super::workload::Workload;
+use crate::guard::Guard;
 use crate::load;
 use crate::program::Program;
 
@@ -44,8 +45,8 @@ pub(crate) enum Server {
 pub(crate) struct Serving {
     program: Program,
     pub(crate) address: SocketAddr,
-    /// Whether it is tgtd: it ignores SIGTERM as long as it has a target, and leaves these sockets behind.
-    tgt_sockets: Option<[String; 2]>,
+    /// Where it is tgtd: it ignores SIGTERM as long as it has a target, and would leave two sockets behind.
+    tgt_sockets: Option<[Guard; 2]>,
     pub(crate) command: Vec<String>,
 }
 
@@ -120,11 +121,8 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        if let Some(sockets) = &self.tgt_sockets {
+        if self.tgt_sockets.is_some() {
             self.program.kill();
-            for socket in sockets {
-                let _ = std::fs::remove_file(socket);
-            }
         }
     }
 }
@@ -179,7 +177,11 @@ fn start_tgt(server: Server, cpu: usize, bstype: &str, file: &str) -> Result<Ser
     let address = free_address()?;
     // tgtd's control port is not a port but a number below 32,768 in the name of a socket: half of the port will do.
     let control = (address.port() / 2).to_string();
-    let sockets = ["", ".lock"].map(|end| format!("{TGT_SOCKETS}/socket.{control}{end}"));
+    let guard = |end: &str| {
+        let socket = format!("{TGT_SOCKETS}/socket.{control}{end}");
+        Guard::new(Path::new(&socket)).map_err(|error| format!("{socket}: {error}"))
+    };
+    let sockets = [guard("")?, guard(".lock")?];
     let portal = format!("portal={address}");
     let command = Means::on(cpu, &words(&["tgtd", "-f", "-C", &control, "--iscsi", &portal]));
     let program = Program::start(&command)?;
