@@ -24,6 +24,9 @@ pub(crate) struct Arguments {
     /// An SPDK that is built: build/bin/nvmf_tgt and build/bin/spdk_nvme_perf in it
     #[arg(long, value_name = "DIR")]
     pub(crate) spdk: Option<PathBuf>,
+    /// Congestion control of our ends: auto, or a name [default: the system's, which the others have]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
     /// The roofline's program, for the bare pairing
     #[arg(long, value_name = "PATH", hide = true)]
     pub(crate) bare: Option<PathBuf>,
@@ -129,7 +132,9 @@ mod tests {
         let usual = parsed("").unwrap();
         assert_eq!((usual.seconds, usual.rounds, usual.others_max, usual.repeats), (3, 9, 15, 3));
         assert_eq!(usual.workloads().unwrap(), USUAL);
-        let other = parsed("--spdk there --pairings ours,spdk-ours --rounds 2 --seconds 1 --table").unwrap();
+        let line = "--spdk there --congestion auto --pairings ours,spdk-ours --rounds 2 --seconds 1 --table";
+        let other = parsed(line).unwrap();
+        assert_eq!(other.congestion.as_deref(), Some("auto"));
         assert_eq!(other.pairings, [Pairing::Ours, Pairing::SpdkOurs]);
         assert_eq!((other.spdk, other.rounds, other.table), (Some(PathBuf::from("there")), 2, true));
     }

@@ -163,8 +163,9 @@ impl Client {
             // One job has one thread, as SPDK's host has, and all of the connections.
             Client::Selvedge => format!(
                 "PROGRAM bench -a {address} -n {NQN} --rw {rw} --bs {block_bytes} --iodepth {depth} --numjobs 1 \
-                 -i {connections}{} --runtime {amount} --ramp_time {WARM_UP_S} --destroy-data -o json",
-                if workload.digests { " -g -G" } else { "" }
+                 -i {connections}{} {} --runtime {amount} --ramp_time {WARM_UP_S} --destroy-data -o json",
+                if workload.digests { " -g -G" } else { "" },
+                means.congestion().join(" ")
             ),
             Client::IscsiPerf => format!(
                 "iscsi-perf -r -m {depth_each} -b {} -t {amount} iscsi://{address}/{IQN}/1",
@@ -199,7 +200,15 @@ mod tests {
     fn line(client: Client, workload: &Workload) -> String {
         let address = SocketAddr::from(([127, 0, 0, 1], 3260));
         let selvedge = PathBuf::from("selvedge");
-        let means = Means { selvedge, spdk: None, bare: None, content: None, target_cpu: 0, host_cpu: 1 };
+        let means = Means {
+            selvedge,
+            congestion: None,
+            spdk: None,
+            bare: None,
+            content: None,
+            target_cpu: 0,
+            host_cpu: 1,
+        };
         client.command(&means, address, workload, 4).unwrap().join(" ")
     }
 

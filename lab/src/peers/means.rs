@@ -23,6 +23,8 @@ const PROGRAMS: [(&str, &str); 6] = [
 /// The means of a measurement.
 pub(crate) struct Means {
     pub(crate) selvedge: PathBuf,
+    /// Congestion control of our ends, where it is not the system's.
+    pub(crate) congestion: Option<String>,
     pub(crate) spdk: Option<Spdk>,
     pub(crate) bare: Option<PathBuf>,
     pub(crate) content: Option<Content>,
@@ -50,6 +52,11 @@ impl Means {
             places.iter().fold(word.clone(), |word, (place, name)| word.replace(place.as_str(), name))
         };
         words.iter().map(kept).collect()
+    }
+
+    /// The words that give one of our ends its congestion control.
+    pub(crate) fn congestion(&self) -> Vec<&str> {
+        self.congestion.as_deref().map_or_else(Vec::new, |name| vec!["--congestion", name])
     }
 
     pub(crate) fn selvedge(&self) -> String {
@@ -103,6 +110,7 @@ mod tests {
     fn what_is_kept_names_no_place() {
         let means = Means {
             selvedge: PathBuf::from("/opt/selvedge"),
+            congestion: None,
             spdk: None,
             bare: Some(PathBuf::from("/build/deps/roofline-123")),
             content: None,

@@ -100,6 +100,7 @@ fn means(arguments: &Arguments, selection: &Selection) -> Result<Means, String> 
     let spdk = arguments.spdk.as_ref().filter(|_| has(Pairing::has_spdk)).map(|path| Spdk::find(path));
     let content = has(Pairing::has_file).then(|| Content::new(Path::new(MEMORY), NAMESPACE_MIB));
     Ok(Means {
+        congestion: arguments.congestion.clone(),
         selvedge: arguments.program.clone(),
         spdk: spdk.transpose()?,
         bare: arguments.bare.clone(),

@@ -69,8 +69,8 @@ impl Server {
         match self {
             Server::Selvedge => {
                 let memory = format!("memory:{NAMESPACE_MIB}m");
-                let command =
-                    Means::on(cpu, &serve(&means.selvedge(), &["--namespace", &memory, "--reactors", "1"]));
+                let options = [vec!["--namespace", &memory, "--reactors", "1"], means.congestion()].concat();
+                let command = Means::on(cpu, &serve(&means.selvedge(), &options));
                 let serving = start_selvedge(command)?;
                 fill(means, serving.address)?;
                 Ok(serving)
