@@ -7,7 +7,9 @@ use std::time::Instant;
 use engine::backend::BackendConfig;
 use engine::limits::POOL_KEPT_BYTES_MAX;
 use engine::ring::Engine;
-use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig, Visibility};
+use engine::target::{
+    FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig, Visibility,
+};
 use nvme::fabrics::{
     CONTROLLER_ID_ANY, Connect, ConnectData, PropertyAccess, configuration, controller_status, property,
 };
