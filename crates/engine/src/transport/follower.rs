@@ -72,8 +72,13 @@ fn run() {
                 ARRIVED.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0
             };
         }
+        let has_arrivals = !state.arrived.is_empty();
         followed.append(&mut state.arrived);
         drop(state);
+        if has_arrivals {
+            // Thousands may connect one after the other: each would else have all the others looked at.
+            std::thread::sleep(LOOK);
+        }
         let mut is_idle = true;
         followed.retain_mut(|connection| {
             let Some(socket) = connection.socket.upgrade() else { return false };

@@ -296,6 +296,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn traffic_is_what_was_sent_and_acknowledged() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        let bytes = [7; 100_000];
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            receiver.read_to_end(&mut all).unwrap();
+            (all.len(), receiver)
+        });
+        sender.write_all(&bytes).unwrap();
+        sender.shutdown(std::net::Shutdown::Write).unwrap();
+        let (received, _receiver) = reader.join().unwrap();
+        assert_eq!(received, bytes.len());
+        let mut traffic = super::traffic(&sender).unwrap();
+        for _ in 0..1000 {
+            if traffic.acknowledged_bytes >= bytes.len() as u64 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            traffic = super::traffic(&sender).unwrap();
+        }
+        assert!(traffic.acknowledged_bytes >= bytes.len() as u64, "{traffic:?}");
+        assert_eq!(traffic.sent_bytes - traffic.retransmitted_bytes, bytes.len() as u64, "{traffic:?}");
+        assert!((1..1_000_000).contains(&traffic.rtt_us_min), "{traffic:?}");
+    }
+
+    #[test]
     fn addresses_are_read_as_the_kernel_writes_them() {
         let mut bytes = [0; SUBFLOW_REMOTE_AT];
         bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
