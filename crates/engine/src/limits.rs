@@ -199,7 +199,8 @@ pub const SEND_BATCH_BYTES: usize = 128 << 10;
 pub const WRITERS_FIRST_US: u64 = 200;
 /// Entries of a reactor's submission ring.
 pub const RING_ENTRIES: u32 = 512;
-/// Time a reactor polls before it sleeps, at most, in microseconds; less where polling did not pay.
+/// Time a reactor polls before it sleeps, at most, in microseconds; twice that where it tries whether polling pays, and
+/// nothing where it did not.
 pub const POLL_US_MAX: u64 = 50;
 /// Threads that do storage calls where io_uring is not available, for each reactor.
 pub const STORAGE_THREADS: usize = 5;

@@ -9,9 +9,9 @@ use crate::ring::Moment;
 #[path = "poll_tests.rs"]
 mod tests;
 
-/// Waits that `score` and `near` remember: half of them, that one or some exceptions change nothing.
+/// The most that `score` and `near` count: a few exceptions among this many waits change nothing.
 const SCORE_MAX: u32 = 32;
-/// Polling begins when so much more waits were short than long, and ends when the difference is gone.
+/// Polling begins at the first score and ends below the second. The distance keeps it from changing with every wait.
 const SCORE_TO_POLL: u32 = 24;
 const SCORE_TO_SLEEP: u32 = 8;
 /// Waits of up to this many windows can be two ends that wait for each other's wake-up: then polling is tried.
