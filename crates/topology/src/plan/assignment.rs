@@ -145,7 +145,25 @@ fn spread_from(group: &Group, units: &[Vec<usize>], now: &[Option<u32>]) -> Vec<
         *load.entry(queue).or_default() += unit.len();
         unit.iter().for_each(|seat| queues[*seat] = Some(queue));
     }
+    use_free_queues(units, &mut load, &mut queues);
     queues
+}
+
+/// Gives each queue that is left free a unit of the fullest queue that has several. Units of different sizes leave some
+/// free: several small ones may be a fair share of one queue.
+fn use_free_queues(units: &[Vec<usize>], load: &mut BTreeMap<u32, usize>, queues: &mut [Option<u32>]) {
+    while let Some(free) = load.iter().find(|(_, load)| **load == 0).map(|(queue, _)| *queue) {
+        let has_several = |queue: u32, unit: &[usize]| load[&queue] > unit.len();
+        // The smallest one moves, and of those as small the last: who came first stays.
+        let candidates = units.iter().enumerate().filter_map(|(at, unit)| {
+            let queue = queues[unit[0]].filter(|queue| has_several(*queue, unit))?;
+            Some((std::cmp::Reverse(load[&queue]), unit.len(), std::cmp::Reverse(at), queue))
+        });
+        let Some((_, size, std::cmp::Reverse(at), queue)) = candidates.min() else { break };
+        *load.entry(queue).or_default() -= size;
+        *load.entry(free).or_default() += size;
+        units[at].iter().for_each(|seat| queues[*seat] = Some(free));
+    }
 }
 
 /// Whether the first uses as many of the group's queues as the second, and none more often than that does.
