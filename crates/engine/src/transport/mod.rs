@@ -8,6 +8,8 @@ pub mod info;
 mod options;
 #[cfg(not(feature = "simulation"))]
 mod path_judge;
+#[cfg(not(feature = "simulation"))]
+pub(crate) mod send_buffer;
 mod socket_option;
 
 use std::fmt;

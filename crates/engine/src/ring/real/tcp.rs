@@ -10,7 +10,7 @@ use rustix::net::ipproto;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::socket::{Socket, bind_to_interface};
-use crate::transport::{ConnectionOptions, ListenOptions, Transport, congestion};
+use crate::transport::{ConnectionOptions, ListenOptions, Transport, congestion, send_buffer};
 
 pub use crate::transport::info::stream_info;
 
@@ -38,6 +38,7 @@ impl TcpListener {
         let peer = peer.map(SocketAddr::try_from).transpose().ok().flatten();
         let peer = peer.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
         sockopt::set_tcp_nodelay(&descriptor, true)?;
+        send_buffer::fit(&descriptor);
         Ok((Socket::new(descriptor)?, peer))
     }
 
@@ -77,7 +78,11 @@ pub fn listen(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Tc
 
 /// A connection that is being made.
 #[derive(Debug)]
-pub struct PendingConnection(OwnedFd);
+pub struct PendingConnection {
+    descriptor: OwnedFd,
+    /// Whether somebody chose the length of its send buffer.
+    has_send_buffer: bool,
+}
 
 impl PendingConnection {
     /// Whether the connection has been made; false while it is still under way. Ask when it is writable.
@@ -85,8 +90,8 @@ impl PendingConnection {
     /// # Errors
     /// Why it could not be made.
     pub fn is_made(&self) -> io::Result<bool> {
-        sockopt::socket_error(&self.0)??;
-        match rustix::net::getpeername(&self.0) {
+        sockopt::socket_error(&self.descriptor)??;
+        match rustix::net::getpeername(&self.descriptor) {
             Ok(_) => Ok(true),
             Err(Errno::NOTCONN) => Ok(false),
             Err(error) => Err(error.into()),
@@ -98,13 +103,16 @@ impl PendingConnection {
     /// # Errors
     /// When the operating system refuses.
     pub fn into_socket(self) -> io::Result<Socket> {
-        Socket::new(self.0)
+        if !self.has_send_buffer {
+            send_buffer::fit(&self.descriptor);
+        }
+        Socket::new(self.descriptor)
     }
 }
 
 impl AsRawFd for PendingConnection {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.descriptor.as_raw_fd()
     }
 }
 
@@ -132,7 +140,9 @@ pub fn connect_start(remote: SocketAddr, options: &ConnectionOptions<'_>) -> io:
     }
     bind_source(&descriptor, remote, options)?;
     match rustix::net::connect(&descriptor, &remote) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(PendingConnection(descriptor)),
+        Ok(()) | Err(Errno::INPROGRESS) => {
+            Ok(PendingConnection { descriptor, has_send_buffer: options.send_buffer.is_some() })
+        }
         Err(error) => Err(error.into()),
     }
 }
