@@ -22,6 +22,10 @@ const TRIAL_WAITS: u32 = 32;
 /// there are trials, the longest pause is 100 ms.
 const PAUSE_WAITS_MIN: u32 = 64;
 const PAUSE_WAITS_MAX: u32 = 512;
+/// After a wait of this many windows, 100 ms for the usual one, no peer is at work: an idle ring wakes up about
+/// once a second, and would else poll half a minute longer. Stolen time is hardly ever as long, and polling begins anew
+/// within milliseconds.
+const IDLE_WINDOWS: u64 = 2000;
 /// A step of polling takes a few microseconds. After one that took this long, the core was somebody else's.
 pub(super) const GAP: Duration = Duration::from_micros(100);
 /// How long polling stays away from a core that others want, at first and at most.
@@ -103,6 +107,11 @@ impl PollWindow {
     }
 
     fn count(&mut self, waited_ns: u64, short_ns: u64) {
+        if waited_ns >= IDLE_WINDOWS * self.max_ns {
+            (self.is_polling, self.score, self.near, self.trial) = (false, 0, 0, 0);
+            (self.pause, self.next_pause) = (PAUSE_WAITS_MIN, PAUSE_WAITS_MIN);
+            return;
+        }
         let is_near = waited_ns <= NEAR_WINDOWS * self.max_ns;
         self.near = if is_near { (self.near + 1).min(SCORE_MAX) } else { self.near.saturating_sub(1) };
         let is_short = waited_ns <= short_ns;

@@ -133,6 +133,18 @@ fn rare_events_are_slept_for() {
 }
 
 #[test]
+fn one_idle_wait_ends_polling() {
+    let mut window = PollWindow::new(WINDOW_US);
+    polled_percent(&mut window, Duration::from_micros(10), 1000);
+    assert!(!window.length(Moment(u64::MAX)).is_zero());
+    window.slept(Duration::from_millis(99), Duration::from_micros(WINDOW_US));
+    assert!(!window.length(Moment(u64::MAX)).is_zero(), "such a wait may be stolen time");
+    window.slept(Duration::from_secs(1), Duration::from_micros(WINDOW_US));
+    assert!(window.length(Moment(u64::MAX)).is_zero());
+    assert!(polled_percent(&mut window, Duration::from_micros(10), 1000) > 90, "and work begins it again");
+}
+
+#[test]
 fn frequent_events_are_polled_for() {
     let mut window = PollWindow::new(WINDOW_US);
     polled_percent(&mut window, Duration::from_micros(8), 50);
