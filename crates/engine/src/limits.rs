@@ -205,6 +205,9 @@ pub const SEND_BATCH_BYTES: usize = 128 << 10;
 pub const WRITERS_FIRST_US: u64 = 200;
 /// Entries of a reactor's submission ring.
 pub const RING_ENTRIES: u32 = 512;
+/// Storage operations that wait at most to be submitted together while their reactor works on: enough to share the cost of a system
+/// call, a tenth of each one's own, and few enough that the first is not held up for long (some microseconds each).
+pub const STORES_WAITING_MAX: usize = 8;
 /// Time a reactor polls before it sleeps, at most, in microseconds; twice that where it tries whether polling pays, and
 /// nothing where it did not.
 pub const POLL_US_MAX: u64 = 50;

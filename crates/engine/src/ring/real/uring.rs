@@ -11,9 +11,13 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use super::storage::Storage;
 use super::waker::Waker;
-use crate::limits::RING_ENTRIES;
+use crate::limits::{RING_ENTRIES, STORES_WAITING_MAX};
 use crate::ring::transfer::Transfer;
 use crate::ring::{Buffer, Event, Readiness, StorageOp};
+
+#[cfg(test)]
+#[path = "uring_tests.rs"]
+mod tests;
 
 const READABLE: u64 = 1 << 56;
 const WRITABLE: u64 = 2 << 56;
@@ -28,6 +32,9 @@ const GENERATION_MASK: u32 = 0x00ff_ffff;
 const READ_EVENTS: u32 = (libc::POLLIN | libc::POLLRDHUP) as u32;
 const END_EVENTS: i32 = (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as i32;
 const WRITE_EVENTS: u32 = libc::POLLOUT as u32;
+
+/// Operations that storage has for each that may wait for its submission: it does not run out of work meanwhile.
+const STORES_SUBMITTED_PER_WAITING: usize = 4;
 
 /// A watched socket. The generation tells late completions of an earlier socket from those of this one.
 #[derive(Clone, Copy, Default)]
@@ -180,6 +187,19 @@ impl Uring {
             // The ring itself refuses work, which only a kernel out of memory does: nothing can go on from here, and
             // the operation must not be reported while the kernel could still know it.
             panic!("io_uring takes no more work: {error}");
+        }
+        self.submit_early();
+    }
+
+    /// Hands operations over before the turn ends where storage would have too little to do meanwhile. Most of what an operation
+    /// costs is the system's part of its submission, so that the last of a large batch begins late, and a device whose queue has
+    /// run empty does nothing until then.
+    fn submit_early(&mut self) {
+        let waiting = self.ring.submission().len();
+        let submitted = self.stores_pending().saturating_sub(waiting);
+        if waiting >= (submitted / STORES_SUBMITTED_PER_WAITING).clamp(1, STORES_WAITING_MAX) {
+            // What the system refuses now stays where it is, and the wait at the end of the turn asks again and says why.
+            let _ = self.ring.submit();
         }
     }
 
