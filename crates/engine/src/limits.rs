@@ -211,6 +211,11 @@ pub const STORES_WAITING_MAX: usize = 8;
 /// Time a reactor polls before it sleeps, at most, in microseconds; twice that where it tries whether polling pays, and
 /// nothing where it did not.
 pub const POLL_US_MAX: u64 = 50;
+/// The same while storage has `STORES_BUSY` operations or more. It works on while the reactor sleeps, so that a late wake-up costs
+/// no throughput, and what polling for longer takes of the processor buys nothing.
+pub const POLL_BUSY_US_MAX: u64 = 15;
+/// Operations with which storage is busy: with fewer it may be idle by the time the first answers bring new commands.
+pub const STORES_BUSY: usize = 8;
 /// Threads that do storage calls where io_uring is not available, for each reactor.
 pub const STORAGE_THREADS: usize = 5;
 /// How many of them one file or device may occupy: one that hangs leaves a thread to all others.

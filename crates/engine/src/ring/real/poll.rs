@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::limits::{POLL_BUSY_US_MAX, STORES_BUSY};
 use crate::ring::Moment;
 
 #[cfg(test)]
@@ -31,6 +32,25 @@ pub(super) const GAP: Duration = Duration::from_micros(100);
 /// How long polling stays away from a core that others want, at first and at most.
 const AWAY_NS_MIN: u64 = 1_000_000;
 const AWAY_NS_MAX: u64 = 50_000_000;
+
+/// The windows of a ring: one for waits while storage is busy, and one for all others. Neither learns from the other's waits.
+#[derive(Debug)]
+pub(super) struct PollWindows {
+    busy: PollWindow,
+    other: PollWindow,
+}
+
+impl PollWindows {
+    /// Windows of at most `max_us` microseconds.
+    pub(super) fn new(max_us: u64) -> Self {
+        Self { busy: PollWindow::new(max_us.min(POLL_BUSY_US_MAX)), other: PollWindow::new(max_us) }
+    }
+
+    /// The one for a wait during which storage has this number of operations.
+    pub(super) const fn beside(&mut self, stores_pending: usize) -> &mut PollWindow {
+        if stores_pending >= STORES_BUSY { &mut self.busy } else { &mut self.other }
+    }
+}
 
 /// The window.
 #[derive(Debug)]

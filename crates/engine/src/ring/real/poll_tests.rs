@@ -215,3 +215,31 @@ fn a_core_that_others_want_all_the_time_is_left_to_them() {
     assert!(!window.length(now).is_zero());
     window.found(wait);
 }
+
+#[test]
+fn beside_busy_storage_polling_is_short_and_counted_for_itself() {
+    let (now, short) = (Moment(0), Duration::from_micros(10));
+    let mut windows = PollWindows::new(WINDOW_US);
+    for stores_pending in [0, STORES_BUSY - 1, STORES_BUSY, 1000] {
+        polled_percent(windows.beside(stores_pending), short, 100);
+    }
+    let longest = |windows: &mut PollWindows, pending| windows.beside(pending).length(now).as_micros() as u64;
+    assert_eq!(longest(&mut windows, STORES_BUSY - 1), WINDOW_US);
+    assert_eq!(longest(&mut windows, STORES_BUSY), POLL_BUSY_US_MAX);
+    // A device that takes longer ends polling where it is waited for, and nowhere else.
+    polled_percent(windows.beside(STORES_BUSY), Duration::from_millis(1), 100);
+    assert_eq!(longest(&mut windows, STORES_BUSY), 0);
+    assert_eq!(longest(&mut windows, 0), WINDOW_US);
+}
+
+#[test]
+fn a_window_that_was_asked_for_is_kept_beside_busy_storage() {
+    for (asked, busy) in [(0, 0), (5, 5), (1000, POLL_BUSY_US_MAX)] {
+        let mut windows = PollWindows::new(asked);
+        for (stores_pending, longest) in [(0, asked), (STORES_BUSY, busy)] {
+            let window = windows.beside(stores_pending);
+            polled_percent(window, Duration::from_micros(1), 100);
+            assert_eq!(window.length(Moment(0)), Duration::from_micros(longest));
+        }
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::clock::now;
 use super::epoll::Epoll;
-use super::poll::{GAP, PollWindow};
+use super::poll::{GAP, PollWindows};
 use super::remote::{Away, RemoteStorage};
 use super::storage::Storage;
 use super::uring::Uring;
@@ -23,7 +23,7 @@ enum Machinery {
 /// One thread's view of the machine.
 pub struct Ring {
     machinery: Machinery,
-    window: PollWindow,
+    windows: PollWindows,
     waker: Waker,
     away: Away,
 }
@@ -50,8 +50,8 @@ impl Ring {
                 }
             },
         };
-        let (window, away) = (PollWindow::new(options.poll_us_max), Away::new(waker.clone()));
-        Ok(Self { machinery, window, waker, away })
+        let (windows, away) = (PollWindows::new(options.poll_us_max), Away::new(waker.clone()));
+        Ok(Self { machinery, windows, waker, away })
     }
 
     /// `io_uring` or `epoll`.
@@ -138,7 +138,9 @@ impl Ring {
             return Ok(());
         }
         let began = self.now();
-        let window = self.window.length(began);
+        // As it is now: events take operations off.
+        let pending = self.stores_pending();
+        let window = self.windows.beside(pending).length(began);
         let mut polled = Duration::ZERO;
         let mut was_lost = false;
         if !window.is_zero() {
@@ -149,8 +151,8 @@ impl Ring {
                     self.harvest(Some(Duration::ZERO), events)?;
                     if events.len() > before_events {
                         let now = self.now();
-                        if !was_lost && !self.was_lost(before, now) {
-                            self.window.found(now.since(began));
+                        if !was_lost && !self.was_lost(before, now, pending) {
+                            self.windows.beside(pending).found(now.since(began));
                         }
                         return Ok(());
                     }
@@ -158,7 +160,7 @@ impl Ring {
                 // The peer may be a thread of this very core, and then it answers only when it is let.
                 core::make_way();
                 let now = self.now();
-                was_lost |= self.was_lost(before, now);
+                was_lost |= self.was_lost(before, now, pending);
                 polled = now.since(began);
                 before = now;
             }
@@ -166,16 +168,17 @@ impl Ring {
         let left = timeout.map(|timeout| timeout.saturating_sub(polled));
         self.harvest(left, events)?;
         if !was_lost {
-            self.window.slept(self.now().since(began), polled);
+            let waited = self.now().since(began);
+            self.windows.beside(pending).slept(waited, polled);
         }
         Ok(())
     }
 
     /// Whether the core was somebody else's during a step of polling, which the window then has to know.
-    fn was_lost(&mut self, before: Moment, now: Moment) -> bool {
+    fn was_lost(&mut self, before: Moment, now: Moment, pending: usize) -> bool {
         let gap = now.since(before);
         if gap > GAP {
-            self.window.lost(gap, now);
+            self.windows.beside(pending).lost(gap, now);
         }
         gap > GAP
     }
