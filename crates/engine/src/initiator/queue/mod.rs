@@ -123,6 +123,11 @@ impl Queue {
         self.more
     }
 
+    /// Whether `flush` has something to send. While the socket has no room, it has not.
+    pub const fn has_unsent(&self) -> bool {
+        !self.blocked && !self.transmitter.is_empty()
+    }
+
     /// The socket, for its options and statistics; `None` once closed.
     pub fn socket(&self) -> Option<&Socket> {
         self.socket.as_deref()

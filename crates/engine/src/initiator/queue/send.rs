@@ -14,7 +14,7 @@ use crate::ring::{Ring, Span};
 impl Queue {
     /// Sends all that is queued, or as much as there is room for; the ring then tells when there is more.
     pub fn flush(&mut self, ring: &mut Ring) {
-        if self.blocked || self.transmitter.is_empty() {
+        if !self.has_unsent() {
             return;
         }
         let broken = match self.send_all() {
