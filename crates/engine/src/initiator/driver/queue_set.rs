@@ -1,6 +1,6 @@
-//! Several queues of one controller on one thread, as one: only those that have something are looked at, so that a command
-//! costs the same with a hundred queues as with one. What becomes of commands that are lost with a queue is its owner's to
-//! decide.
+//! Several queues of one controller on one thread, as one. Only those that have something are looked at: walking a
+//! hundred queues for each command would cost more than the command does. What becomes of commands that are lost with a
+//! queue is its owner's to decide.
 
 use std::collections::VecDeque;
 
