@@ -187,11 +187,12 @@ pub const WORK_BYTES_PER_TURN: u64 = 1 << 20;
 pub const WORK_PIECE: u64 = 64 << 10;
 /// Bytes that are zeroed in the time in which one is copied: pages are given back, not written.
 pub const ZEROED_BYTES_PER_WORK_BYTE: u64 = 4;
-/// A peer whose first round trip took at most this, in microseconds, is near: on this machine, or behind a switch.
-pub const NEAR_PATH_RTT_US_MAX: u32 = 100;
+/// A peer whose first round trip took at most this, in microseconds, is near: on this machine, or almost. The loopback takes
+/// 5 to 40, and is what was measured; a switch and two NICs take more, and may need the larger buffer when they are busy.
+pub const NEAR_PATH_RTT_US_MAX: u32 = 20;
 /// Bytes a socket to a near peer keeps until they are acknowledged; the kernel counts what keeping them costs, and doubles
-/// this for it. A connection then carries at least 2.6 GB/s (21 Gbit/s) where a round trip takes as long as it may, and what
-/// it keeps fits a processor's own cache.
+/// this for it. A connection then carries at least 13 GB/s where a round trip takes as long as it may, and what it keeps
+/// fits a processor's own cache.
 pub const NEAR_PATH_SEND_BUFFER_LENGTH: usize = 256 << 10;
 /// Parts of one vectored send: far below the system's 1,024, enough for 64 reads.
 pub const SEND_PARTS_MAX: usize = 128;
