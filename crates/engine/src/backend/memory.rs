@@ -26,9 +26,8 @@ const RESERVED_MIN: usize = if cfg!(miri) { 1 << 20 } else { 64 << 30 };
 /// From this many bytes on, zeroing gives the pages back instead of writing them.
 const RELEASE_AT: u64 = if cfg!(miri) { u64::MAX } else { 64 << 10 };
 
-/// A stretch of anonymous memory. Blocks are multiples of 8 bytes, so all of it is reached as 64-bit atomics. Whoever reads
-/// or writes a page has its lock, so that a block is always of one write. A lock that somebody else has is not waited for:
-/// what could be done without it is told, and the caller comes again for the rest.
+/// A stretch of anonymous memory. Whoever reads or writes a page has its lock, so that a block is always of one write. A lock
+/// that somebody else has is not waited for: what could be done without it is told, and the caller comes again for the rest.
 #[derive(Debug)]
 pub struct Memory {
     pointer: NonNull<c_void>,
@@ -37,7 +36,7 @@ pub struct Memory {
     reserved: usize,
 }
 
-// SAFETY: the memory is reached as atomics only, or by the kernel.
+// SAFETY: the memory is reached by those who have its pages' locks, or by the kernel for them.
 #[allow(unsafe_code)]
 unsafe impl Send for Memory {}
 // SAFETY: as above.
@@ -145,7 +144,7 @@ impl Memory {
     ///
     /// # Panics
     /// When they do not lie within the memory.
-    pub fn hold(&self, offset: u64, length: usize, insists: bool) -> usize {
+    pub(crate) fn hold(&self, offset: u64, length: usize, insists: bool) -> usize {
         self.check(offset, length);
         let pages = pages_of(offset, length as u64);
         let first = pages.start;
@@ -154,7 +153,7 @@ impl Memory {
     }
 
     /// Gives bytes back that were taken to be read.
-    pub fn release(&self, offset: u64, length: usize) {
+    pub(crate) fn release(&self, offset: u64, length: usize) {
         self.locks().end_read(pages_of(offset, length as u64));
     }
 
@@ -171,22 +170,25 @@ impl Memory {
         }
     }
 
-    /// Copies the bytes from `offset` on into `bytes`, while they are held; both are multiples of 8.
+    /// Copies the bytes from `offset` on into `bytes`. Their pages have to be held.
     ///
     /// # Panics
-    /// When they are not, or do not lie within the memory.
-    pub fn read_held(&self, offset: u64, bytes: &mut [u8]) {
-        let words = self.words(offset, bytes.len());
-        for (word, bytes) in words.iter().zip(bytes.chunks_exact_mut(WORD)) {
-            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    /// When they do not lie within the memory.
+    pub(crate) fn read_held(&self, offset: u64, bytes: &mut [u8]) {
+        let start = self.check(offset, bytes.len());
+        // SAFETY: the range was checked, and the mapping lasts as long as `self`. Nobody writes pages that are held, and
+        // whoever has written them gave their locks back before. Words of 8 bytes would take twice as long.
+        #[allow(unsafe_code)]
+        unsafe {
+            let from = self.pointer.as_ptr().cast::<u8>().add(start);
+            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
         }
     }
 
-    /// Copies the bytes from `offset` on into `bytes`, up to a page that is being written; how many it has copied. Both are
-    /// multiples of 8.
+    /// Copies the bytes from `offset` on into `bytes`, up to a page that is being written; how many it has copied.
     ///
     /// # Panics
-    /// When they are not, or do not lie within the memory.
+    /// When they do not lie within the memory.
     pub fn read(&self, offset: u64, bytes: &mut [u8], insists: bool) -> usize {
         for piece in pieces(offset, bytes.len() as u64) {
             let (at, wanted) = ((piece.start - offset) as usize, (piece.end - piece.start) as usize);
@@ -220,10 +222,10 @@ impl Memory {
         Some(true)
     }
 
-    /// Copies `bytes` to `offset`, up to a page that somebody else uses; how many it has copied. Both are multiples of 8.
+    /// Copies `bytes` to `offset`, up to a page that somebody else uses; how many it has copied.
     ///
     /// # Panics
-    /// When they are not, or do not lie within the memory.
+    /// When they do not lie within the memory.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> usize {
         for piece in pieces(offset, bytes.len() as u64) {
             let (at, wanted) = ((piece.start - offset) as usize, (piece.end - piece.start) as usize);
@@ -293,8 +295,8 @@ impl Memory {
     fn words(&self, offset: u64, length: usize) -> &[AtomicU64] {
         let start = self.check(offset, length);
         assert!(start.is_multiple_of(WORD) && length.is_multiple_of(WORD), "not a whole number of words");
-        // SAFETY: the range was checked and is aligned, since the mapping begins on a page. Memory is never reached in
-        // another way than as atomics while the process can see it.
+        // SAFETY: the range was checked and is aligned, since the mapping begins on a page. Whoever asks has the pages'
+        // locks, so that nobody copies at the same time.
         #[allow(unsafe_code)]
         unsafe {
             std::slice::from_raw_parts(
@@ -329,16 +331,19 @@ impl Drop for Memory {
 }
 
 impl Writer<'_> {
-    /// Copies `bytes` to where it begins; a multiple of 8.
+    /// Copies `bytes` to where it begins.
     ///
     /// # Panics
     /// When it has room for less.
     pub fn write(&self, bytes: &[u8]) {
         assert!(bytes.len() <= self.length, "what was taken is written, and no more");
-        let words = self.memory.words(self.offset, bytes.len());
-        for (word, bytes) in words.iter().zip(bytes.chunks_exact(WORD)) {
-            let value = u64::from_ne_bytes(bytes.try_into().expect("a chunk is a word"));
-            word.store(value, Ordering::Relaxed);
+        let start = self.memory.check(self.offset, bytes.len());
+        // SAFETY: the range was checked, and the mapping lasts as long as the memory is borrowed. This has the locks of its
+        // pages alone, and whoever has used them gave them back before.
+        #[allow(unsafe_code)]
+        unsafe {
+            let to = self.memory.pointer.as_ptr().cast::<u8>().add(start);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
     }
 
