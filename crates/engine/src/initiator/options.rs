@@ -57,7 +57,7 @@ pub struct ConnectOptions {
     pub command_timeout: Duration,
     /// Ask for no submission queue flow control, so that reads may complete without a response PDU.
     pub disable_flow_control: bool,
-    /// Bytes of the socket's send buffer; the system decides when absent.
+    /// Bytes of the socket's send buffer; when absent, the system decides, below a bound for near peers.
     pub send_buffer: Option<usize>,
     /// Bytes of the socket's receive buffer; the system decides when absent.
     pub receive_buffer: Option<usize>,
@@ -161,7 +161,7 @@ pub struct QueueOptions {
     pub in_capsule_length: usize,
     /// Ask for no submission queue flow control.
     pub disable_flow_control: bool,
-    /// Bytes of the socket's send buffer; the system decides when absent.
+    /// Bytes of the socket's send buffer; when absent, the system decides, below a bound for near peers.
     pub send_buffer: Option<usize>,
     /// Bytes of the socket's receive buffer; the system decides when absent.
     pub receive_buffer: Option<usize>,

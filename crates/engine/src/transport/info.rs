@@ -140,17 +140,6 @@ pub(super) fn traffic(socket: &impl AsFd) -> io::Result<Traffic> {
     Ok(traffic)
 }
 
-/// The shortest round trip time so far of a connection of plain TCP, in microseconds.
-#[cfg(not(feature = "simulation"))]
-pub(super) fn path_rtt_us(socket: &impl AsFd) -> Option<u32> {
-    if transport_of(socket).ok()? != Transport::Tcp {
-        return None;
-    }
-    let mut info = [0; TCP_INFO_LENGTH];
-    let length = socket_option::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).ok()?;
-    Some(u32_at(&info[..length], TCP_RTT_US_MIN_AT))
-}
-
 /// What the kernel reports about the connection on `socket`.
 ///
 /// # Errors
@@ -190,7 +179,7 @@ pub fn stream_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
 ///
 /// # Errors
 /// When it is not a stream socket.
-fn transport_of(socket: &impl AsFd) -> io::Result<Transport> {
+pub(super) fn transport_of(socket: &impl AsFd) -> io::Result<Transport> {
     // A listener for MPTCP hands out plain sockets for plain peers.
     if sockopt::socket_protocol(socket)? != Some(ipproto::MPTCP) {
         return Ok(Transport::Tcp);

@@ -17,7 +17,7 @@ pub struct ConnectionOptions<'a> {
     pub host_iface: Option<&'a str>,
     /// Local ports to connect from: the first that is free; the system chooses where there is none, or none free.
     pub source_ports: &'a [u16],
-    /// Bytes of the send buffer; the system decides when absent.
+    /// Bytes of the send buffer; when absent, the system decides, below a bound for near peers.
     pub send_buffer: Option<usize>,
     /// Bytes of the receive buffer; the system decides when absent.
     pub receive_buffer: Option<usize>,

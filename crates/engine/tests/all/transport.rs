@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 use crate::raw_host::configure;
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, Volume};
+use engine::limits::NEAR_PATH_SEND_BUFFER_LENGTH;
 use engine::ring::tcp::{TcpListener, connect_start, listen, stream_info};
 use engine::ring::{Engine, Socket, Span, SpanMut};
 use engine::target::{
     Change, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig, TargetError,
 };
 use engine::transport::{ConnectionOptions, ListenOptions, StreamInfo, Transport, congestion};
+use rustix::net::sockopt;
 
 const NQN: &str = "nqn.2014-08.org.example:test";
 const BOUND: Duration = Duration::from_secs(10);
@@ -192,6 +194,32 @@ fn connections_have_the_congestion_control_that_was_asked_for() {
             let told = error.to_string();
             assert!(told.contains("nonsense") && told.contains("reno"), "{transport}: {told}");
         }
+    }
+}
+
+#[test]
+fn only_near_peers_whose_send_buffer_nobody_chose_have_a_bounded_one() {
+    let length = |socket: &Socket| sockopt::socket_send_buffer_size(socket).unwrap();
+    // As the kernel counts it, which may allow less.
+    let bound = {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        sockopt::set_socket_send_buffer_size(&socket, NEAR_PATH_SEND_BUFFER_LENGTH).unwrap();
+        sockopt::socket_send_buffer_size(&socket).unwrap()
+    };
+    let listener = open(Transport::Tcp, None).unwrap();
+    // Beside other work, the first round trip may take longer than those of near peers.
+    wait_for("two near ends", || {
+        let (server, client) = connect(&listener, &ConnectionOptions::default());
+        ((length(&server), length(&client)) == (bound, bound)).then_some(())
+    });
+    let chosen = ConnectionOptions { send_buffer: Some(64 << 10), ..ConnectionOptions::default() };
+    assert_eq!(length(&connect(&listener, &chosen).1), 128 << 10);
+    if has_mptcp() {
+        let transport = Transport::Mptcp;
+        let listener = open(transport, None).unwrap();
+        let (server, client) =
+            connect(&listener, &ConnectionOptions { transport, ..ConnectionOptions::default() });
+        assert!(length(&server) != bound && length(&client) != bound, "it may get other paths");
     }
 }
 
