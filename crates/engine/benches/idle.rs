@@ -1,5 +1,5 @@
-//! What a target costs while nobody asks anything: processor time and wake-ups with 16 connected queues, and resident memory of one
-//! reactor with 1,000 of them. It prints what it saw and asserts nothing.
+//! What a target costs while nobody asks anything: processor time and wake-ups with 16 connected queues, and resident
+//! memory of one reactor with 1,000 of them. It prints what it saw and asserts nothing.
 
 #[allow(dead_code)]
 #[path = "roofline/client.rs"]

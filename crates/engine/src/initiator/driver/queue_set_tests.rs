@@ -7,15 +7,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use nvme::io::IoCommand;
-use nvme::tcp::{Digests, Initialize, PduType};
+use nvme::tcp::{Initialize, PduType};
 use zerocopy::IntoBytes;
 
 use super::*;
-use crate::initiator::HostIdentity;
+use crate::initiator::ConnectOptions;
 use crate::initiator::queue::Data;
 use crate::limits::RECEIVE_LENGTH;
 use crate::ring::RingOptions;
-use crate::transport::Transport;
 
 const QUEUES: usize = 3;
 /// Commands that one queue takes.
@@ -60,27 +59,8 @@ fn target() -> (SocketAddr, Receiver<TcpStream>) {
 }
 
 fn options(address: SocketAddr, queue_id: u16) -> QueueOptions {
-    QueueOptions {
-        address,
-        transport: Transport::Tcp,
-        congestion: None,
-        host_traddr: None,
-        host_iface: None,
-        source_ports: Vec::new(),
-        digests: Digests::default(),
-        queue_id,
-        entries: SLOTS as u16 + 1,
-        host: HostIdentity::from_nqn("nqn.2014-08.org.example:host"),
-        subsystem_nqn: "nqn.2014-08.org.example:many".to_owned(),
-        controller_id: 1,
-        keep_alive_ms: 0,
-        connect_timeout: Duration::from_secs(5),
-        command_timeout: Duration::from_secs(10),
-        in_capsule_length: 8192,
-        disable_flow_control: true,
-        send_buffer: None,
-        receive_buffer: None,
-    }
+    let admin = ConnectOptions::new(address, "nqn.2014-08.org.example:many").admin_queue();
+    QueueOptions { queue_id, entries: SLOTS as u16 + 1, controller_id: 1, keep_alive_ms: 0, ..admin }
 }
 
 struct Fixture {

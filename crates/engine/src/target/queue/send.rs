@@ -12,8 +12,6 @@ use crate::ring::{BufferPool, Moment, Ring, Span};
 
 /// Bytes of a page, whose beginning has left.
 const PAGE: u64 = BUFFER_LENGTH_MIN as u64;
-/// What memory is copied in.
-const WORD: u64 = size_of::<u64>() as u64;
 
 /// Bytes of memory in the send list that are not of the remainder.
 struct Piece<'a> {
@@ -132,10 +130,9 @@ impl<H: MemoryHolder> Queue<H> {
             let left = piece.offset + sent.saturating_sub(begin).min(held) as u64;
             if left > piece.offset && left < piece.offset + held as u64 && !left.is_multiple_of(PAGE) {
                 let end = (left - left % PAGE + PAGE).min(piece.offset + held as u64);
-                let from = left - left % WORD;
-                let mut page = pool.take((end - from) as usize);
-                piece.memory.read_held(from, &mut page);
-                kept = Some(Remainder { page, at: (left - from) as usize });
+                let mut page = pool.take((end - left) as usize);
+                piece.memory.read_held(left, &mut page);
+                kept = Some(Remainder { page, at: 0 });
             }
             piece.memory.release(piece.offset, held);
             begin += held;
