@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
+use nvme::tcp::digest::crc32c;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use super::page_locks::{PAGES_PER_WORD, PageLocks, WORDS, Word};
@@ -189,6 +190,17 @@ impl Memory {
             let from = self.pointer.as_ptr().cast::<u8>().add(start);
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
         }
+    }
+
+    /// The CRC32C of `length` bytes from `offset` on. Their pages have to be held.
+    ///
+    /// # Panics
+    /// When they do not lie within the memory.
+    pub(crate) fn crc32c_held(&self, offset: u64, length: usize) -> u32 {
+        let start = self.check(offset, length);
+        // SAFETY: the range was checked, and the mapping lasts as long as `self`. Nobody writes pages that are held.
+        #[allow(unsafe_code)]
+        crc32c(unsafe { std::slice::from_raw_parts(self.pointer.as_ptr().cast::<u8>().add(start), length) })
     }
 
     /// Copies the bytes from `offset` on into `bytes`, up to a page that is being written; how many it has copied.
@@ -412,6 +424,11 @@ fn prefetch_to_read(place: *const u8) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = place;
+}
+
+/// Whether these bytes are of one page, and so are held all or not at all.
+pub(crate) const fn is_within_page(offset: u64, length: u64) -> bool {
+    offset % PAGE + length <= PAGE
 }
 
 /// The pages that these bytes lie in.

@@ -32,8 +32,8 @@ pub use durability::{Durability, Sync, SyncEnd, SyncFailure, SyncKind};
 #[cfg(not(feature = "simulation"))]
 pub use file::{File, ZeroMethod};
 pub use identity::{BackendIdentity, IdentityText};
-pub(crate) use memory::MemoryHolder;
 pub use memory::{Memory, Writer};
+pub(crate) use memory::{MemoryHolder, is_within_page};
 pub(crate) use page_locks::Patience;
 #[cfg(not(feature = "simulation"))]
 pub use rbd::Rbd;

@@ -34,27 +34,29 @@ fn read(space: Space, start: u64, length: usize) -> (nvme::SubmissionEntry, Give
     (command.encode(space.nsid), Give::Room(length as u32))
 }
 
-#[test]
-fn a_block_that_leaves_in_two_parts_is_of_one_write() {
-    // More than the sockets at both ends take, so that the last block in them is cut somewhere.
-    const READS: usize = 30;
+/// Begins more reads than the sockets take, so that the last one in them is cut somewhere, writes all that they read, and reads
+/// on.
+fn write_amid_answers(digests: Digests, length: usize, reads: usize) {
     const ROUNDS: u64 = 8;
+    let options = Options { digests, entries: 1024, ..Options::default() };
     for engine in ENGINES {
         let target = TestTarget::start_with(engine, |config| config.reactors = Reactors::Count(1));
         for space in memories() {
-            let (reading, writing) = (Host::connect(target.address()), Host::connect(target.address()));
+            let reading = Host::connect_with(target.address(), options.clone());
+            let writing = Host::connect(target.address());
             let (mut reader, mut writer) = (reading.io(1), writing.io(1));
-            let per_piece = (MEBIBYTE / space.block as usize) as u64;
             let mut write_all = |write: u64| {
                 for piece in 0..SIZE / MEBIBYTE as u64 {
-                    let reply = writer.write(space, piece * per_piece, &fill(MEBIBYTE, write), false);
+                    let start = piece * MEBIBYTE as u64 / u64::from(space.block);
+                    let reply = writer.write(space, start, &fill(MEBIBYTE, write), false);
                     assert_eq!(reply.status, Status::SUCCESS);
                 }
             };
             write_all(0);
             for round in 1..=ROUNDS {
-                for number in 0..READS {
-                    let (entry, give) = read(space, number as u64 % 8 * per_piece, MEBIBYTE);
+                for number in 0..reads as u64 {
+                    let start = number * length as u64 % SIZE / u64::from(space.block);
+                    let (entry, give) = read(space, start, length);
                     reader.submit(entry, give);
                 }
                 // What comes first says that the sockets are being filled; then there is a new write in every block.
@@ -62,14 +64,24 @@ fn a_block_that_leaves_in_two_parts_is_of_one_write() {
                 assert!(matches!(first, Some(nvme::tcp::Event::Data(_))), "{first:?}");
                 let begun = reader.take_data();
                 write_all(round);
-                assert_eq!(torn(&begun, space.block), 0, "round {round}, {space:?}");
-                for _ in 1..READS {
+                assert_eq!(torn(&begun, space.block), 0, "round {round}, {space:?}, {digests:?}");
+                for _ in 1..reads {
                     let reply = reader.wait();
-                    assert_eq!(torn(&reply.data, space.block), 0, "round {round}, {space:?}");
+                    assert_eq!(torn(&reply.data, space.block), 0, "round {round}, {space:?}, {digests:?}");
                 }
             }
         }
     }
+}
+
+#[test]
+fn a_block_that_leaves_in_two_parts_is_of_one_write() {
+    write_amid_answers(Digests::default(), MEBIBYTE, 30);
+}
+
+#[test]
+fn a_page_that_leaves_in_two_parts_is_of_one_write_and_so_is_its_digest() {
+    write_amid_answers(Digests { header: true, data: true }, 4096, 1000);
 }
 
 /// Reads and writes the first bytes of a namespace by several queues for a while; the blocks that were read and those of

@@ -28,7 +28,7 @@ const COMPACT_AT: usize = 4096;
 #[derive(Debug)]
 enum Segment<P> {
     Bytes { length: usize },
-    Payload { payload: P, start: usize, end: usize },
+    Payload { payload: P, start: usize, end: usize, has_late_digest: bool },
 }
 
 /// A part of the send list, in the order of the wire.
@@ -125,6 +125,36 @@ impl<P> Transmitter<P> {
         self.push_payload(payload, range, crc);
     }
 
+    /// The same of a payload whose CRC32C is said when it leaves, with [`Self::digest`].
+    pub fn data_with_late_digest(&mut self, mut pdu: DataPdu, payload: P, range: Range<usize>) {
+        let padding = self.frame(&mut pdu.common, range.len());
+        self.push_header(pdu.as_bytes(), padding);
+        self.push_payload(payload, range, 0);
+        if self.digests.data
+            && let Some(Segment::Payload { has_late_digest, .. }) = self.segments.iter_mut().nth_back(1)
+        {
+            *has_late_digest = true;
+        }
+    }
+
+    /// Asks `crc` for the CRC32C of each payload that was queued without, among the first `parts` parts; how many of these
+    /// may leave: all, or those before the first payload that has none yet. Where nothing of a payload leaves, the next call
+    /// asks for it again.
+    pub fn digest(&mut self, parts: usize, mut crc: impl FnMut(&P, Range<usize>) -> Option<u32>) -> usize {
+        let mut at = self.head;
+        for (index, segment) in self.segments.iter().take(parts).enumerate() {
+            match segment {
+                Segment::Bytes { length } => at += length,
+                Segment::Payload { payload, start, end, has_late_digest: true } => {
+                    let Some(crc) = crc(payload, *start..*end) else { return index };
+                    self.bytes[at..at + DIGEST_LENGTH].copy_from_slice(&crc.to_le_bytes());
+                }
+                Segment::Payload { .. } => {}
+            }
+        }
+        parts
+    }
+
     /// Queues a request for data.
     pub fn ready_to_transfer(&mut self, mut pdu: ReadyToTransfer) {
         self.frame(&mut pdu.common, 0);
@@ -146,7 +176,9 @@ impl<P> Transmitter<P> {
                 at += length;
                 Part::Bytes(&self.bytes[at - length..at])
             }
-            Segment::Payload { payload, start, end } => Part::Payload { payload, start: *start, end: *end },
+            Segment::Payload { payload, start, end, .. } => {
+                Part::Payload { payload, start: *start, end: *end }
+            }
         })
     }
 
@@ -169,7 +201,10 @@ impl<P> Transmitter<P> {
                     *length -= taken;
                     self.head += taken;
                 }
-                Segment::Payload { start, .. } => *start += taken,
+                Segment::Payload { start, has_late_digest, .. } => {
+                    *start += taken;
+                    *has_late_digest &= taken == 0;
+                }
             }
             if taken < left {
                 break;
@@ -253,7 +288,12 @@ impl<P> Transmitter<P> {
     fn push_payload(&mut self, payload: P, range: Range<usize>, crc: u32) {
         self.length += range.len();
         // A payload of no bytes is queued too: its owner gets every one back.
-        self.segments.push_back(Segment::Payload { payload, start: range.start, end: range.end });
+        self.segments.push_back(Segment::Payload {
+            payload,
+            start: range.start,
+            end: range.end,
+            has_late_digest: false,
+        });
         if self.digests.data && !range.is_empty() {
             self.push_bytes(&crc.to_le_bytes());
         }
@@ -263,6 +303,41 @@ impl<P> Transmitter<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_late_digest_is_asked_for_until_its_payload_begins_to_leave() {
+        let mut transmitter = Transmitter::<usize>::new(1);
+        transmitter.set_digests(Digests { header: false, data: true });
+        for payload in [1, 2] {
+            let pdu = DataPdu::new(PduType::DataToHost, flags::LAST, 0, 0, 0, 512);
+            transmitter.data_with_late_digest(pdu, payload, 0..512);
+        }
+        let asked = |transmitter: &mut Transmitter<usize>, parts, has: usize| {
+            let mut asked = Vec::new();
+            let ready = transmitter.digest(parts, |payload, range| {
+                asked.push((*payload, range));
+                (*payload <= has).then_some(0x0101_0101 * *payload as u32)
+            });
+            (ready, asked)
+        };
+        let digests = |transmitter: &Transmitter<usize>| {
+            let bytes = transmitter.parts().filter_map(|part| match part {
+                Part::Bytes(bytes) => Some(bytes[..4].to_vec()),
+                Part::Payload { .. } => None,
+            });
+            bytes.collect::<Vec<_>>()
+        };
+        // Header, payload, digest and header, payload, digest.
+        assert_eq!(asked(&mut transmitter, 9, 0), (1, [(1, 0..512)].to_vec()));
+        assert_eq!(asked(&mut transmitter, 9, 1), (3, [(1, 0..512), (2, 0..512)].to_vec()));
+        assert_eq!(asked(&mut transmitter, 3, 9), (3, [(1, 0..512)].to_vec()), "of the first parts alone");
+        // The header has left, which does not matter, and then a byte of the payload, which settles its digest.
+        transmitter.advance(size_of::<DataPdu>(), |_| ());
+        assert_eq!(asked(&mut transmitter, 9, 1).1, [(1, 0..512), (2, 0..512)]);
+        transmitter.advance(1, |_| ());
+        assert_eq!(asked(&mut transmitter, 9, 9), (9, [(2, 0..512)].to_vec()));
+        assert_eq!(digests(&transmitter), [[1; 4], [2; 4]]);
+    }
 
     #[test]
     #[should_panic(expected = "more sent than queued")]

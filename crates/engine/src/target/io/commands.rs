@@ -19,7 +19,7 @@ use super::request::{Next, Pair, Reply, Request, State};
 use super::slots::{Arriving, Slots};
 use super::throttle::Throttle;
 use super::work::{Checked, Work, check};
-use crate::backend::{Backend, Patience};
+use crate::backend::{Backend, Patience, is_within_page};
 use crate::limits::{WORK_BYTES_PER_TURN, WORK_PIECE};
 use crate::ring::{Buffer, BufferPool, Moment};
 use crate::target::controller::Controller;
@@ -171,8 +171,9 @@ impl Commands {
                 _ => {}
             }
         }
-        // Memory answers at once, and needs neither slot nor buffer unless a digest has to hold still.
-        let is_immediate = !self.of.has_data_digest
+        // Memory answers at once, and needs neither slot nor buffer unless a digest has to hold still. A page does so for as
+        // long as it takes to send it.
+        let is_immediate = (!self.of.has_data_digest || is_read_of_a_page(checked.work))
             && namespace.flags() & flags::SLOW == 0
             && checked.fused == Fused::No
             && !matches!(*namespace.backend, Backend::Device(_))
@@ -415,4 +416,9 @@ impl Commands {
             }
         }
     }
+}
+
+/// Whether this reads bytes of one page.
+const fn is_read_of_a_page(work: Work) -> bool {
+    matches!(work, Work::Read { range } if is_within_page(range.offset, range.length))
 }

@@ -61,10 +61,15 @@ impl<H: MemoryHolder> Queue<H> {
     /// One send call: the bytes that left, and those it was asked to send. It ends before a page that is being written.
     fn send_once(&mut self, pool: &mut BufferPool, now: Moment) -> io::Result<(usize, usize)> {
         let insists = self.patience.is_over(now);
+        // One place is the remainder's.
+        let ready = self.digest(SEND_PARTS_MAX - 1, insists);
         let mut spans = [Span::EMPTY; SEND_PARTS_MAX];
         let (mut count, mut wanted, mut is_cut, mut in_memory) = (0, 0, false, false);
-        // One place is the remainder's.
         for (at, part) in self.transmitter.parts().take(SEND_PARTS_MAX - 1).enumerate() {
+            if at == ready {
+                is_cut = true;
+                break;
+            }
             let mut rest = &[][..];
             let span = match part {
                 Part::Bytes(bytes) => Span::new(bytes),
@@ -75,7 +80,11 @@ impl<H: MemoryHolder> Queue<H> {
                 Part::Payload { payload: Payload::Memory { holder, offset }, start, end } => {
                     rest = self.rest_before(at);
                     let piece = piece(holder, *offset, start + rest.len()..end);
-                    let held = piece.memory.hold(piece.offset, piece.length, insists);
+                    let held = if self.digests.data {
+                        piece.length
+                    } else {
+                        piece.memory.hold(piece.offset, piece.length, insists)
+                    };
                     in_memory |= held > 0;
                     is_cut = held < piece.length;
                     piece.memory.span(piece.offset, held)
@@ -107,6 +116,21 @@ impl<H: MemoryHolder> Queue<H> {
             self.let_go(wanted, *sent.as_ref().unwrap_or(&0), pool);
         }
         sent.map(|sent| (sent, wanted))
+    }
+
+    /// Takes the pages among the first `parts` parts whose digests are made when they leave, and makes those. How many parts
+    /// may leave: a page that is being written is not among them.
+    fn digest(&mut self, parts: usize, insists: bool) -> usize {
+        if !self.digests.data {
+            return parts;
+        }
+        self.transmitter.digest(parts, |payload, range| {
+            let Payload::Memory { holder, offset } = payload else { return None };
+            let piece = piece(holder, *offset, range);
+            // Of one page, it is held whole or not at all.
+            let held = piece.memory.hold(piece.offset, piece.length, insists);
+            (held == piece.length).then(|| piece.memory.crc32c_held(piece.offset, piece.length))
+        })
     }
 
     /// Gives the pages back that were held for a send of `wanted` bytes, of which `sent` have left. Of a page that has left in

@@ -11,7 +11,7 @@ use nvme::tcp::{
 };
 use nvme::{CompletionEntry, Status};
 
-use crate::backend::Patience;
+use crate::backend::{Patience, is_within_page};
 use crate::limits::{BUFFER_LENGTH_MAX, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, SEND_BYTES_MAX};
 use crate::ring::{Buffer, Moment, Socket};
 
@@ -281,8 +281,11 @@ impl<H> Queue<H> {
             let success = if is_in_data { flags::SUCCESS } else { 0 };
             let pdu =
                 DataPdu::new(PduType::DataToHost, flags::LAST | success, reply.command_id, 0, 0, length);
-            let crc = self.digest_of(&payload, length as usize);
-            self.transmitter.data(pdu, payload, 0..length as usize, crc);
+            let range = 0..length as usize;
+            match self.digest_of(&payload, range.end) {
+                Some(crc) => self.transmitter.data(pdu, payload, range, crc),
+                None => self.transmitter.data_with_late_digest(pdu, payload, range),
+            }
             if is_in_data {
                 return;
             }
@@ -291,14 +294,16 @@ impl<H> Queue<H> {
         self.transmitter.response(reply.completion(head));
     }
 
-    /// The data digest of a payload, if there is one. Memory that others write is never sent with one: it would have to hold
-    /// still.
-    fn digest_of(&self, payload: &Payload<H>, length: usize) -> u32 {
+    /// The data digest of a payload, 0 where there is none. That of memory which others write is known when it leaves.
+    fn digest_of(&self, payload: &Payload<H>, length: usize) -> Option<u32> {
         match payload {
-            _ if !self.digests.data => 0,
-            Payload::Buffer(buffer) => crc32c(&buffer[..length]),
-            Payload::Zeroes => crc32c(&ZEROES[..length]),
-            Payload::Memory { .. } => unreachable!("memory is sent from where it is without digests alone"),
+            _ if !self.digests.data => Some(0),
+            Payload::Buffer(buffer) => Some(crc32c(&buffer[..length])),
+            Payload::Zeroes => Some(crc32c(&ZEROES[..length])),
+            Payload::Memory { offset, .. } => {
+                debug_assert!(is_within_page(*offset, length as u64), "its rest could not be kept");
+                None
+            }
         }
     }
 
