@@ -9,8 +9,8 @@ use crate::packages::{self, Package};
 use crate::{lab, workspace};
 
 /// Those without arguments.
-const PLAIN: [&str; 3] = ["idle", "storm", "limits"];
-const NAMES: &str = "there are roofline, idle, storm, limits, peers, latency and ceph";
+const PLAIN: [&str; 4] = ["idle", "storm", "limits", "overlap"];
+const NAMES: &str = "there are roofline, idle, storm, limits, overlap, peers, latency and ceph";
 
 /// Runs the measurement that the first argument names; the other arguments are the measurement's own.
 pub(crate) fn run(args: &[String]) -> ExitCode {

@@ -67,6 +67,7 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
         half_open: 0,
         half_open_dropped: 0,
         cpu_time: Duration::from_millis(cpu_ms * seconds),
+        waited: Duration::ZERO,
         rounds: seconds * 1_000,
         events: seconds * 2_500,
         buffer_bytes: 1 << 20,

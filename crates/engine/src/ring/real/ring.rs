@@ -26,6 +26,7 @@ pub struct Ring {
     windows: PollWindows,
     waker: Waker,
     away: Away,
+    waited: Duration,
 }
 
 impl Ring {
@@ -51,7 +52,7 @@ impl Ring {
             },
         };
         let (windows, away) = (PollWindows::new(options.poll_us_max), Away::new(waker.clone()));
-        Ok(Self { machinery, windows, waker, away })
+        Ok(Self { machinery, windows, waker, away, waited: Duration::ZERO })
     }
 
     /// `io_uring` or `epoll`.
@@ -65,6 +66,11 @@ impl Ring {
     /// The time now.
     pub fn now(&self) -> Moment {
         now()
+    }
+
+    /// How long it has waited for events, polling and asleep. What is left of its thread's time is work.
+    pub const fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// A handle with which other threads wake this ring's `wait`.
@@ -151,8 +157,10 @@ impl Ring {
                     self.harvest(Some(Duration::ZERO), events)?;
                     if events.len() > before_events {
                         let now = self.now();
+                        let waited = now.since(began);
+                        self.waited += waited;
                         if !was_lost && !self.was_lost(before, now, pending) {
-                            self.windows.beside(pending).found(now.since(began));
+                            self.windows.beside(pending).found(waited);
                         }
                         return Ok(());
                     }
@@ -167,8 +175,9 @@ impl Ring {
         }
         let left = timeout.map(|timeout| timeout.saturating_sub(polled));
         self.harvest(left, events)?;
+        let waited = self.now().since(began);
+        self.waited += waited;
         if !was_lost {
-            let waited = self.now().since(began);
             self.windows.beside(pending).slept(waited, polled);
         }
         Ok(())

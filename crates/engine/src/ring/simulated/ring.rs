@@ -115,6 +115,7 @@ impl Waker {
 pub struct Ring {
     id: usize,
     waker: Waker,
+    waited: Duration,
 }
 
 impl Ring {
@@ -136,7 +137,7 @@ impl Ring {
             world.rings.len() - 1
         });
         let waker = Waker(Arc::new(Waking { ring: id, is_pending: AtomicBool::new(false) }));
-        Ok(Self { id, waker })
+        Ok(Self { id, waker, waited: Duration::ZERO })
     }
 
     /// `simulated`.
@@ -147,6 +148,11 @@ impl Ring {
     /// The virtual time now.
     pub fn now(&self) -> Moment {
         clock::now()
+    }
+
+    /// How long it has waited for events.
+    pub const fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// A handle with which others wake this ring's `wait`.
@@ -198,6 +204,7 @@ impl Ring {
     /// # Errors
     /// When the process has ended.
     pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        let began = clock::now();
         let deadline = timeout.map(|timeout| clock::now().after(timeout)).filter(|at| at.0 != u64::MAX);
         // Others have their turns between two looks, however busy this one is.
         if scheduler::with(|world| world.has_events(self.id)) {
@@ -213,6 +220,7 @@ impl Ring {
                 self.waker.0.is_pending.store(false, Ordering::Release);
             }
             if events.len() > before || deadline.is_some_and(|deadline| clock::now() >= deadline) {
+                self.waited += clock::now().since(began);
                 return Ok(());
             }
             scheduler::with(|world| {

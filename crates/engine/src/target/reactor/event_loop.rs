@@ -113,7 +113,7 @@ impl EventLoop {
             if now >= self.next_sweep {
                 self.sweep(now);
             }
-            self.mailbox.tally.round(events.len(), self.pool.kept_bytes());
+            self.mailbox.tally.round(events.len(), self.pool.kept_bytes(), self.ring.waited());
             // The two lists change places with a spare one, so that no round allocates.
             let mut tokens = std::mem::replace(&mut self.again, std::mem::take(&mut self.spare));
             self.greeted = 0;

@@ -42,6 +42,8 @@ pub struct ReactorMetrics {
     pub half_open_dropped: u64,
     /// Processor time it has used.
     pub cpu_time: Duration,
+    /// How long it has waited for events, polling and asleep.
+    pub waited: Duration,
     /// How often it looked for events.
     pub rounds: u64,
     /// Events it found.
@@ -113,6 +115,7 @@ impl Reactor {
             half_open: self.mailbox.half_open(),
             half_open_dropped: self.mailbox.tally.half_open_dropped(),
             cpu_time: self.cpu_time(),
+            waited: self.mailbox.tally.waited(),
             rounds,
             events,
             buffer_bytes,

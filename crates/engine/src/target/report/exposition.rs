@@ -368,6 +368,15 @@ impl Metrics {
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], from_ns(reactor.cpu_time.as_nanos()));
         }
+        let name = "selvedge_reactor_waited_seconds_total";
+        text.family(
+            name,
+            "counter",
+            "Time the reactor waited for events, polling and asleep: what is left of its time is work.",
+        );
+        for reactor in &self.reactors {
+            text.sample(name, &[("reactor", &reactor.number)], from_ns(reactor.waited.as_nanos()));
+        }
         let name = "selvedge_reactor_rounds_total";
         text.family(name, "counter", "How often the reactor looked for events.");
         for reactor in &self.reactors {

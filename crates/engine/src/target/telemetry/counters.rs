@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use nvme::Status;
 
@@ -393,15 +394,23 @@ pub(crate) struct ReactorTally {
     rounds: AtomicU64,
     events: AtomicU64,
     buffer_bytes: AtomicU64,
+    waited_ns: AtomicU64,
     half_open_dropped: AtomicU64,
 }
 
 impl ReactorTally {
-    /// Records a round with this number of events, before which this number of bytes of free buffers was kept.
-    pub(crate) fn round(&self, events: usize, buffer_bytes: usize) {
+    /// Records a round with this number of events, before which this number of bytes of free buffers was kept, and how long
+    /// the reactor has waited for events since its start.
+    pub(crate) fn round(&self, events: usize, buffer_bytes: usize, waited: Duration) {
         add(&self.rounds, 1);
         add(&self.events, events as u64);
         self.buffer_bytes.store(buffer_bytes as u64, Ordering::Relaxed);
+        self.waited_ns.store(waited.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// How long the reactor has waited for events.
+    pub(crate) fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited_ns.load(Ordering::Relaxed))
     }
 
     /// Records that a connection had to go before it was a queue.
