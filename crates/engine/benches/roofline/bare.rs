@@ -1,5 +1,6 @@
-//! Servers that know nothing but how to answer each 72-byte request with 24 + 4096 bytes from a random place: the most
-//! that sockets can do, busy, sleeping in epoll, and on io_uring. All answers that are ready leave in one call.
+//! Servers that know nothing but how to answer each 72-byte request with 24 + 4096 bytes from a random place, or to put the
+//! 4096 bytes behind it there and answer with 24: the most that sockets can do, busy, sleeping in epoll, and on io_uring. All
+//! answers that are ready leave in one call.
 #![allow(unsafe_code)]
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,10 +14,10 @@ use engine::ring::{Socket, Span, SpanMut};
 use io_uring::types::Fd;
 use io_uring::{IoUring, cqueue, opcode};
 
-use crate::client::{ANSWER_HEADER, BLOCK, REQUEST};
+use crate::client::{ANSWER_HEADER, BATCH, BLOCK, Direction, REQUEST, send_all};
 
-/// Answers that leave in one call, as the target sends them too.
-const BATCH: usize = 64;
+/// Bytes that are received in one call: what the target receives at most.
+const RECEIVE: usize = 256 << 10;
 
 /// How a server waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +47,13 @@ pub(crate) struct BareServer {
 }
 
 impl BareServer {
-    pub(crate) fn start(style: Style, cpu: usize, span: u64, connections: usize) -> Self {
+    pub(crate) fn start(
+        style: Style,
+        cpu: usize,
+        span: u64,
+        connections: usize,
+        direction: Direction,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
         let address = listener.local_addr().expect("an address");
         let thread = std::thread::spawn(move || {
@@ -62,8 +69,8 @@ impl BareServer {
             for at in 0..span / BLOCK as u64 {
                 assert_eq!(memory.write(at * BLOCK as u64, &block), BLOCK, "nobody else uses it");
             }
-            let streams: Vec<Stream> =
-                (0..connections).map(|_| Stream::new(listener.accept().expect("a connection").0)).collect();
+            let accept = |_| Stream::new(listener.accept().expect("a connection").0, direction);
+            let streams: Vec<Stream> = (0..connections).map(accept).collect();
             let before = core::thread_time();
             match style {
                 Style::Busy => busy(streams, &memory),
@@ -100,16 +107,18 @@ struct Stream {
     buffer: Vec<u8>,
     filled: usize,
     headers: Box<[[u8; ANSWER_HEADER]; BATCH]>,
+    direction: Direction,
 }
 
 impl Stream {
-    fn new(stream: TcpStream) -> Self {
+    fn new(stream: TcpStream, direction: Direction) -> Self {
         stream.set_nodelay(true).expect("no delay");
         Self {
             socket: Socket::new(stream).expect("a socket"),
-            buffer: vec![0; 64 << 10],
+            buffer: vec![0; RECEIVE],
             filled: 0,
             headers: Box::new([[0; ANSWER_HEADER]; BATCH]),
+            direction,
         }
     }
 
@@ -127,54 +136,41 @@ impl Stream {
     }
 
     fn answer_all(&mut self, memory: &Memory) -> bool {
-        let whole = self.filled / REQUEST;
+        let length = self.direction.request();
+        let whole = self.filled / length;
         for first in (0..whole).step_by(BATCH) {
             let count = (whole - first).min(BATCH);
-            let mut spans = [Span::EMPTY; 2 * BATCH];
-            for (at, header) in self.headers.iter_mut().take(count).enumerate() {
-                let request = &self.buffer[(first + at) * REQUEST..];
+            let requests = self.buffer[first * length..].chunks_exact(length).take(count);
+            for (header, request) in self.headers.iter_mut().zip(requests.clone()) {
                 // The command identifier goes back in the answer, as it has to in the protocol.
-                header[8..10].copy_from_slice(&request[10..12]);
+                let at = self.direction.id_at();
+                header[at..at + 2].copy_from_slice(&request[10..12]);
             }
-            for at in 0..count {
-                let request = &self.buffer[(first + at) * REQUEST..];
+            let mut spans = [Span::EMPTY; 2 * BATCH];
+            for ((pair, header), request) in spans.chunks_exact_mut(2).zip(&*self.headers).zip(requests) {
                 let block = u64::from(u32::from_le_bytes(request[48..52].try_into().expect("four bytes")));
-                spans[2 * at] = Span::new(&self.headers[at]);
-                spans[2 * at + 1] = memory.span(block * BLOCK as u64, BLOCK);
+                pair[0] = Span::new(header);
+                match self.direction {
+                    Direction::Read => pair[1] = memory.span(block * BLOCK as u64, BLOCK),
+                    Direction::Write => {
+                        let written = memory.write(block * BLOCK as u64, &request[REQUEST..]);
+                        assert_eq!(written, BLOCK, "nobody else uses it");
+                    }
+                }
             }
-            if !send_all(&self.socket, &spans[..2 * count]) {
+            let answers = match self.direction {
+                Direction::Read => &spans[..2 * count],
+                // The headers lie behind one another.
+                Direction::Write => &[Span::new(self.headers[..count].as_flattened())],
+            };
+            if !send_all(&self.socket, answers) {
                 return false;
             }
         }
-        self.buffer.copy_within(whole * REQUEST..self.filled, 0);
-        self.filled -= whole * REQUEST;
+        self.buffer.copy_within(whole * length..self.filled, 0);
+        self.filled -= whole * length;
         true
     }
-}
-
-/// Sends all of `spans`; what does not fit is tried again at once, which only happens when the client is behind.
-fn send_all(socket: &Socket, spans: &[Span<'_>]) -> bool {
-    let mut skip = 0;
-    let total: usize = spans.iter().map(Span::len).sum();
-    while skip < total {
-        let mut left = [Span::EMPTY; 2 * BATCH];
-        let mut count = 0;
-        let mut before = 0;
-        for span in spans {
-            let from = skip.saturating_sub(before).min(span.len());
-            before += span.len();
-            if from < span.len() {
-                left[count] = span.skip(from);
-                count += 1;
-            }
-        }
-        match socket.send(&left[..count]) {
-            Ok(sent) => skip += sent,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::hint::spin_loop(),
-            Err(_) => return false,
-        }
-    }
-    true
 }
 
 fn busy(mut streams: Vec<Stream>, memory: &Memory) {

@@ -1,5 +1,6 @@
-//! The client of all servers: keeps a number of 72-byte requests outstanding on each connection, and counts answers of
-//! 24 + 4096 bytes. Towards the target it opens the connection as NVMe/TCP wants it; from then on the bytes are alike.
+//! The client of all servers: keeps a number of requests outstanding on each connection, and counts answers. A read asks
+//! with 72 bytes for 24 + 4096, a write is 72 + 4096 bytes and has an answer of 24. Towards the target it opens the connection
+//! as NVMe/TCP wants it; from then on the bytes are alike.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,17 +16,64 @@ use zerocopy::IntoBytes;
 pub(crate) const REQUEST: usize = 72;
 pub(crate) const ANSWER_HEADER: usize = 24;
 pub(crate) const BLOCK: usize = 4096;
-const ANSWER: usize = ANSWER_HEADER + BLOCK;
+/// Requests or answers with data that leave in one call, as the target sends them too.
+pub(crate) const BATCH: usize = 64;
 /// Answers are received in as large pieces as there are.
 const RECEIVE: usize = 512 << 10;
 const WARM_UP: Duration = Duration::from_millis(200);
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    /// fio's word for it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "randread",
+            Self::Write => "randwrite",
+        }
+    }
+
+    /// What has this word.
+    pub(crate) fn of(word: &str) -> Option<Self> {
+        [Self::Read, Self::Write].into_iter().find(|direction| direction.word() == word)
+    }
+
+    /// Bytes of a request.
+    pub(crate) const fn request(self) -> usize {
+        match self {
+            Self::Read => REQUEST,
+            Self::Write => REQUEST + BLOCK,
+        }
+    }
+
+    /// Bytes of an answer.
+    const fn answer(self) -> usize {
+        match self {
+            Self::Read => ANSWER_HEADER + BLOCK,
+            Self::Write => ANSWER_HEADER,
+        }
+    }
+
+    /// Where in an answer the command identifier is: a data PDU has it in its header, a completion in its entry.
+    pub(crate) const fn id_at(self) -> usize {
+        match self {
+            Self::Read => 8,
+            Self::Write => 20,
+        }
+    }
+}
 
 /// How a connection begins.
 #[derive(Clone, Copy)]
 pub(crate) enum Opening {
     /// With the first request.
     None,
-    /// With the handshake and Connect of an I/O queue, then reads of this namespace.
+    /// With the handshake and Connect of an I/O queue, then commands to this namespace.
     Nvme { nqn: &'static str, nsid: u32 },
 }
 
@@ -36,6 +84,7 @@ pub(crate) struct Run {
     pub(crate) depth: usize,
     pub(crate) blocks: u64,
     pub(crate) opening: Opening,
+    pub(crate) direction: Direction,
 }
 
 struct Stream {
@@ -44,8 +93,10 @@ struct Stream {
     partial: usize,
     /// The header of that answer, as far as it has come.
     header: [u8; ANSWER_HEADER],
+    /// Headers of the requests that are to leave.
     requests: Vec<u8>,
     template: [u8; REQUEST],
+    direction: Direction,
 }
 
 impl Run {
@@ -66,7 +117,8 @@ impl Run {
             }
         };
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut streams: Vec<Stream> = sockets.into_iter().map(|socket| Stream::new(socket, nsid)).collect();
+        let stream = |socket| Stream::new(socket, nsid, self.direction);
+        let mut streams: Vec<Stream> = sockets.into_iter().map(stream).collect();
         let mut buffer = vec![0; RECEIVE];
         for stream in &mut streams {
             (0..self.depth).for_each(|id| stream.request(id as u16, &mut random, self.blocks));
@@ -90,10 +142,24 @@ impl Run {
 }
 
 impl Stream {
-    fn new(socket: TcpStream, nsid: u32) -> Self {
-        let mut entry = IoCommand::Read { start: 0, blocks: 1, force_unit_access: false }.encode(nsid);
-        entry.data = SglDescriptor::transport(BLOCK as u32);
-        let pdu = CapsuleCommand { common: CommonHeader::new(PduType::CapsuleCommand, 0), entry };
+    fn new(socket: TcpStream, nsid: u32, direction: Direction) -> Self {
+        let (start, blocks, force_unit_access) = (0, 1, false);
+        let mut common = CommonHeader::new(PduType::CapsuleCommand, 0);
+        let entry = match direction {
+            Direction::Read => {
+                let mut entry = IoCommand::Read { start, blocks, force_unit_access }.encode(nsid);
+                entry.data = SglDescriptor::transport(BLOCK as u32);
+                entry
+            }
+            Direction::Write => {
+                common.pdu_length = (direction.request() as u32).into();
+                common.data_offset = REQUEST as u8;
+                let mut entry = IoCommand::Write { start, blocks, force_unit_access }.encode(nsid);
+                entry.data = SglDescriptor::in_capsule(BLOCK as u32);
+                entry
+            }
+        };
+        let pdu = CapsuleCommand { common, entry };
         let mut template = [0; REQUEST];
         template.copy_from_slice(pdu.as_bytes());
         Self {
@@ -102,6 +168,7 @@ impl Stream {
             header: [0; ANSWER_HEADER],
             requests: Vec::with_capacity(256 * REQUEST),
             template,
+            direction,
         }
     }
 
@@ -115,13 +182,22 @@ impl Stream {
     }
 
     fn send(&mut self) {
-        let mut sent = 0;
-        while sent < self.requests.len() {
-            match self.socket.send(&[Span::new(&self.requests[sent..])]) {
-                Ok(length) => sent += length,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(error) => panic!("the server is gone: {error}"),
-            }
+        static DATA: [u8; BLOCK] = [0x5a; BLOCK];
+        for requests in self.requests.chunks(BATCH * REQUEST) {
+            let mut spans = [Span::EMPTY; 2 * BATCH];
+            let count = match self.direction {
+                Direction::Read => {
+                    spans[0] = Span::new(requests);
+                    1
+                }
+                Direction::Write => {
+                    for (pair, request) in spans.chunks_exact_mut(2).zip(requests.chunks_exact(REQUEST)) {
+                        (pair[0], pair[1]) = (Span::new(request), Span::new(&DATA));
+                    }
+                    2 * requests.len() / REQUEST
+                }
+            };
+            assert!(send_all(&self.socket, &spans[..count]), "the server is gone");
         }
         self.requests.clear();
     }
@@ -141,23 +217,57 @@ impl Stream {
                 self.header[self.partial..self.partial + taken].copy_from_slice(&buffer[at..at + taken]);
                 self.partial += taken;
                 at += taken;
+                self.ask_again(&mut answers, random, blocks);
                 continue;
             }
-            let taken = (ANSWER - self.partial).min(received - at);
+            let taken = (self.direction.answer() - self.partial).min(received - at);
             self.partial += taken;
             at += taken;
-            if self.partial == ANSWER {
-                self.partial = 0;
-                answers += 1;
-                let id = u16::from_le_bytes([self.header[8], self.header[9]]);
-                self.request(id, random, blocks);
-            }
+            self.ask_again(&mut answers, random, blocks);
         }
         if answers > 0 {
             self.send();
         }
         answers
     }
+}
+
+impl Stream {
+    /// Counts the answer if it is whole, and asks for the next one.
+    fn ask_again(&mut self, answers: &mut u64, random: &mut u64, blocks: u64) {
+        if self.partial == self.direction.answer() {
+            self.partial = 0;
+            *answers += 1;
+            let at = self.direction.id_at();
+            let id = u16::from_le_bytes([self.header[at], self.header[at + 1]]);
+            self.request(id, random, blocks);
+        }
+    }
+}
+
+/// Sends all of `spans`; what does not fit is tried again at once, which only happens when the other end is behind.
+pub(crate) fn send_all(socket: &Socket, spans: &[Span<'_>]) -> bool {
+    let mut skip = 0;
+    let total: usize = spans.iter().map(Span::len).sum();
+    while skip < total {
+        let mut left = [Span::EMPTY; 2 * BATCH];
+        let mut count = 0;
+        let mut before = 0;
+        for span in spans {
+            let from = skip.saturating_sub(before).min(span.len());
+            before += span.len();
+            if from < span.len() {
+                left[count] = span.skip(from);
+                count += 1;
+            }
+        }
+        match socket.send(&left[..count]) {
+            Ok(sent) => skip += sent,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// Opens an admin queue and `queues` I/O queues of `entries` entries without flow control, so that answers need no completion of their own.

@@ -16,7 +16,7 @@ use engine::target::{
 };
 
 use bare::{BareServer, Style};
-use client::{Opening, Run};
+use client::{Direction, Opening, Run};
 use report::{Report, Sample};
 
 /// Bytes that random blocks are read from.
@@ -62,6 +62,7 @@ impl Server {
 }
 
 struct Options {
+    direction: Direction,
     seconds: f64,
     rounds: usize,
     output: Option<std::path::PathBuf>,
@@ -76,7 +77,9 @@ fn main() {
         Ok(options) => options,
         Err(message) => {
             eprintln!("roofline: {message}");
-            eprintln!("options: --seconds S  --rounds N  --output DIR  --only PART-OF-A-NAME");
+            eprintln!(
+                "options: --rw randread|randwrite  --seconds S  --rounds N  --output DIR  --only PART-OF-A-NAME"
+            );
             std::process::exit(2);
         }
     };
@@ -99,7 +102,7 @@ fn main() {
     let target = start_target(server_cpu);
     core::pin_to(client_cpu).expect("the client's processor");
     fill(target.ports()[0]);
-    let mut report = Report::new(&options.output, options.seconds);
+    let mut report = Report::new(options.direction, &options.output, options.seconds);
     for case in CASES {
         for round in 0..options.rounds {
             for server in SERVERS {
@@ -110,7 +113,7 @@ fn main() {
                 {
                     continue;
                 }
-                let per_second = measure(server, case, &target, server_cpu, options.seconds);
+                let per_second = measure(server, case, &target, server_cpu, &options);
                 report.add(Sample {
                     server: server.name(),
                     connections: case.connections,
@@ -126,7 +129,15 @@ fn main() {
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { seconds: 1.0, rounds: 5, output: None, only: None, pair: None, cpus: None };
+    let mut options = Options {
+        direction: Direction::Read,
+        seconds: 1.0,
+        rounds: 5,
+        output: None,
+        only: None,
+        pair: None,
+        cpus: None,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         // Cargo passes this one to every benchmark.
@@ -136,6 +147,10 @@ fn options() -> Result<Options, String> {
         let value = words.next().ok_or(format!("{word} wants a value"))?;
         let wrong = |_| format!("{word} {value}: not a number");
         match word.as_str() {
+            "--rw" => {
+                let unknown = format!("{word} {value}: there are randread and randwrite");
+                options.direction = Direction::of(&value).ok_or(unknown)?;
+            }
             "--seconds" => options.seconds = value.parse().map_err(wrong)?,
             "--rounds" => {
                 options.rounds = value.parse().map_err(|_| format!("{word} {value}: not a number"))?;
@@ -172,14 +187,15 @@ fn fill(address: SocketAddr) {
     client::fill(address, NQN, 1, SPAN);
 }
 
-fn measure(server: Server, case: Case, target: &Target, server_cpu: usize, seconds: f64) -> f64 {
+fn measure(server: Server, case: Case, target: &Target, server_cpu: usize, options: &Options) -> f64 {
     let run = |address, opening| {
-        Run { address, connections: case.connections, depth: case.depth, blocks: SPAN / 4096, opening }
-            .per_second(Duration::from_secs_f64(seconds))
+        let Case { connections, depth } = case;
+        Run { address, connections, depth, blocks: SPAN / 4096, opening, direction: options.direction }
+            .per_second(Duration::from_secs_f64(options.seconds))
     };
     match server {
         Server::Bare(style) => {
-            let server = BareServer::start(style, server_cpu, SPAN, case.connections);
+            let server = BareServer::start(style, server_cpu, SPAN, case.connections, options.direction);
             run(server.address(), Opening::None)
         }
         Server::Target { nsid, .. } => run(target.ports()[0], Opening::Nvme { nqn: NQN, nsid }),

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use chart::{Bar, Bars, Group, Unit};
 use serde_json::json;
 
+use crate::client::Direction;
+
 /// One measurement.
 pub(crate) struct Sample {
     pub(crate) server: &'static str,
@@ -19,14 +21,15 @@ pub(crate) struct Sample {
 type Figure = fn(&Report, &str, (usize, usize)) -> f64;
 
 pub(crate) struct Report {
+    direction: Direction,
     samples: Vec<Sample>,
     output: Option<PathBuf>,
     seconds: f64,
 }
 
 impl Report {
-    pub(crate) fn new(output: &Option<PathBuf>, seconds: f64) -> Self {
-        Self { samples: Vec::new(), output: output.clone(), seconds }
+    pub(crate) fn new(direction: Direction, output: &Option<PathBuf>, seconds: f64) -> Self {
+        Self { direction, samples: Vec::new(), output: output.clone(), seconds }
     }
 
     pub(crate) fn add(&mut self, sample: Sample) {
@@ -51,7 +54,8 @@ impl Report {
             }
         }
         println!(
-            "4 KiB random reads of 256 MiB, thousands per second, median of rounds of {} s",
+            "4 KiB random {}s of 256 MiB, thousands per second, median of rounds of {} s",
+            self.word(),
             self.seconds
         );
         print!("{:<18}", "connections x QD");
@@ -116,14 +120,18 @@ impl Report {
             })
             .collect();
         let document = json!({
-            "benchmark": "roofline", "machine": machine(), "seconds": self.seconds,
+            "benchmark": "roofline", "rw": self.direction.word(), "machine": machine(), "seconds": self.seconds,
             "ratios": ratios, "samples": samples,
         });
-        let path = output.join("roofline.json");
+        let name = match self.direction {
+            Direction::Read => "roofline",
+            Direction::Write => "roofline-writes",
+        };
+        let path = output.join(format!("{name}.json"));
         let text = serde_json::to_string_pretty(&document).expect("the document is plain");
         let written = std::fs::create_dir_all(output)
             .and_then(|()| std::fs::write(&path, text + "\n"))
-            .and_then(|()| std::fs::write(output.join("roofline.svg"), self.picture(cases, servers)));
+            .and_then(|()| std::fs::write(output.join(format!("{name}.svg")), self.picture(cases, servers)));
         match written {
             Ok(()) => println!("raw runs are in {}", path.display()),
             Err(error) => eprintln!("cannot write {}: {error}", path.display()),
@@ -132,6 +140,13 @@ impl Report {
 }
 
 impl Report {
+    const fn word(&self) -> &'static str {
+        match self.direction {
+            Direction::Read => "read",
+            Direction::Write => "write",
+        }
+    }
+
     fn picture(&self, cases: &[(usize, usize)], servers: &[&str]) -> String {
         let bar = |case, (kind, server): (usize, &&str)| Bar {
             name: (*server).to_owned(),
@@ -144,9 +159,9 @@ impl Report {
         };
         chart::svg::draw_bars(&Bars {
             id: "roofline".to_owned(),
-            title: "4 KiB random reads, one core each for server and client".to_owned(),
+            title: format!("4 KiB random {}s, one core each for server and client", self.word()),
             unit: Unit::Iops,
-            panels: vec!["reads per second".to_owned()],
+            panels: vec![format!("{}s per second", self.word())],
             kinds: servers.iter().map(|server| (*server).to_owned()).collect(),
             groups: cases.iter().map(group).collect(),
         })
