@@ -29,9 +29,41 @@ const PAUSE_WAITS_MAX: u32 = 512;
 const IDLE_WINDOWS: u64 = 2000;
 /// A step of polling takes a few microseconds. After one that took this long, the core was somebody else's.
 pub(super) const GAP: Duration = Duration::from_micros(100);
+/// How long polling looks before it makes way for others: longer than a peer on another core takes to answer. Making way
+/// sooner would give whoever else wants this core a whole time slice for each answer.
+const YIELD_AFTER: Duration = Duration::from_micros(20);
+/// Making way takes less where nobody else wants the core.
+const YIELD_MIN: Duration = Duration::from_micros(2);
 /// How long polling stays away from a core that others want, at first and at most.
 const AWAY_NS_MIN: u64 = 1_000_000;
 const AWAY_NS_MAX: u64 = 50_000_000;
+
+/// When polling makes way for other threads: late, but at once where the peer is a thread of this very core, which answers
+/// only when it is let.
+#[derive(Debug, Default)]
+pub(super) struct Yielding {
+    /// How often lately making way has brought an answer.
+    score: u32,
+}
+
+impl Yielding {
+    /// Whether to make way after having polled so long.
+    pub(super) fn is_due(&self, polled: Duration) -> bool {
+        polled >= YIELD_AFTER || self.score > SCORE_MAX / 2
+    }
+
+    /// Making way took so long, and there was something then or not.
+    pub(super) fn yielded(&mut self, took: Duration, has_news: bool) {
+        self.score = if took > GAP {
+            // That was not a peer, or one beside which looking for longer costs nothing.
+            0
+        } else if took >= YIELD_MIN && has_news {
+            (self.score + 2).min(SCORE_MAX)
+        } else {
+            self.score.saturating_sub(1)
+        };
+    }
+}
 
 /// The windows of a ring: one for waits while storage is busy, and one for all others. Neither learns from the other's waits.
 #[derive(Debug)]

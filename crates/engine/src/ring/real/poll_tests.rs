@@ -243,3 +243,21 @@ fn a_window_that_was_asked_for_is_kept_beside_busy_storage() {
         }
     }
 }
+
+#[test]
+fn making_way_waits_unless_the_peer_is_on_this_core() {
+    let (soon, late) = (Duration::from_micros(1), Duration::from_micros(20));
+    let mut yielding = Yielding::default();
+    let mut make_way = |took_us: u64, has_news: bool, times: u32| {
+        (0..times).for_each(|_| yielding.yielded(Duration::from_micros(took_us), has_news));
+        assert!(yielding.is_due(late));
+        yielding.is_due(soon)
+    };
+    assert!(!make_way(0, true, 100), "nobody else wanted the core, and the answer came just then");
+    assert!(!make_way(3000, true, 100), "a busy neighbour had its slice, and the answer came meanwhile");
+    assert!(make_way(5, true, 20), "the peer was let, and answered");
+    assert!(make_way(5, false, 4), "it had other things to do, now and then");
+    assert!(!make_way(0, false, 40), "the peer has moved to another core");
+    assert!(make_way(5, true, 20));
+    assert!(!make_way(3000, true, 1), "a neighbour has come to this core");
+}

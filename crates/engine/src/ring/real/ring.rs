@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::clock::now;
 use super::epoll::Epoll;
-use super::poll::{GAP, PollWindows};
+use super::poll::{GAP, PollWindows, Yielding};
 use super::remote::{Away, RemoteStorage};
 use super::storage::Storage;
 use super::uring::Uring;
@@ -24,6 +24,7 @@ enum Machinery {
 pub struct Ring {
     machinery: Machinery,
     windows: PollWindows,
+    yielding: Yielding,
     waker: Waker,
     away: Away,
     waited: Duration,
@@ -52,7 +53,8 @@ impl Ring {
             },
         };
         let (windows, away) = (PollWindows::new(options.poll_us_max), Away::new(waker.clone()));
-        Ok(Self { machinery, windows, waker, away, waited: Duration::ZERO })
+        let (yielding, waited) = (Yielding::default(), Duration::ZERO);
+        Ok(Self { machinery, windows, yielding, waker, away, waited })
     }
 
     /// `io_uring` or `epoll`.
@@ -165,9 +167,13 @@ impl Ring {
                         return Ok(());
                     }
                 }
-                // The peer may be a thread of this very core, and then it answers only when it is let.
-                core::make_way();
-                let now = self.now();
+                let mut now = self.now();
+                if self.yielding.is_due(now.since(began)) {
+                    core::make_way();
+                    let yielded_at = std::mem::replace(&mut now, self.now());
+                    let has_news = self.has_news();
+                    self.yielding.yielded(now.since(yielded_at), has_news);
+                }
                 was_lost |= self.was_lost(before, now, pending);
                 polled = now.since(began);
                 before = now;
