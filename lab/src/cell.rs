@@ -39,6 +39,8 @@ pub(crate) enum Policy {
 pub(crate) enum Congestion {
     Cubic,
     Bbr,
+    /// What follows the path.
+    Auto,
     /// What the program takes when nobody names one.
     Default,
 }

@@ -95,8 +95,8 @@ impl Pairing {
     pub(crate) const fn can(self, workload: &Workload) -> bool {
         match self {
             Pairing::Ours | Pairing::Spdk | Pairing::OursSpdk | Pairing::SpdkOurs => true,
-            // The roofline's client only reads blocks of 4 KiB.
-            Pairing::Bare => !workload.digests && !workload.is_write() && workload.block_bytes == 4096,
+            // The roofline knows blocks of 4 KiB alone.
+            Pairing::Bare => !workload.digests && workload.block_bytes == 4096,
             Pairing::QemuNbd | Pairing::TgtdAio => !workload.digests,
             // iscsi-perf only reads.
             Pairing::Tgtd => !workload.digests && !workload.is_write(),
@@ -140,7 +140,7 @@ mod tests {
             all.filter(|pairing| !pairing.can(&USUAL[workload])).map(Pairing::word).collect()
         };
         assert_eq!(unable(0), Vec::<&str>::new());
-        assert_eq!(unable(3), ["bare", "tgtd"]);
+        assert_eq!(unable(3), ["tgtd"]);
         assert_eq!(unable(6), ["bare"]);
         assert_eq!(unable(8), ["bare", "qemu-nbd", "tgtd", "tgtd-aio"]);
     }
