@@ -16,8 +16,6 @@ use crate::ring::Span;
 
 const WORD: usize = size_of::<u64>();
 const PAGE: u64 = 4096;
-/// What one prefetch fetches.
-const CACHE_LINE: usize = 64;
 /// What is locked and copied in one piece, and what is zeroed so: a huge page is given back as a whole.
 const PIECE: u64 = PAGES_PER_WORD * PAGE;
 const ZEROED_PIECE: u64 = 2 << 20;
@@ -130,20 +128,16 @@ impl Memory {
     /// Prefetches the lock of the byte at `offset` for whoever holds or writes it soon: under random load most locks have left
     /// the caches, and waiting for one costs more than all the rest of locking.
     pub fn prefetch_lock(&self, offset: u64) {
-        prefetch_to_write(self.locks().word_of(offset / PAGE));
-    }
-
-    /// Prefetches `length` bytes from `offset` on, a page at most, for whoever reads them soon: the system then copies them
-    /// without a wait for each, and by the end of the page the processor has seen where the rest comes from.
-    pub fn prefetch(&self, offset: u64, length: u64) {
-        let length = (length as usize).min(PAGE as usize);
-        let start = self.check(offset, length);
-        for line in (0..length).step_by(CACHE_LINE) {
-            // SAFETY: the range was checked.
-            #[allow(unsafe_code)]
-            let at = unsafe { self.pointer.as_ptr().cast::<u8>().add(start + line) };
-            prefetch_to_read(at);
+        let lock = self.locks().word_of(offset / PAGE);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: it is a hint, and changes nothing.
+        #[allow(unsafe_code)]
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(lock).cast());
         }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = lock;
     }
 
     /// Takes the bytes from `offset` on to be read, up to a page that is being written; how many it has taken. They are to
@@ -398,32 +392,6 @@ impl Drop for Writer<'_> {
     fn drop(&mut self) {
         self.memory.locks().end_write(pages_of(self.offset, self.length as u64));
     }
-}
-
-/// Asks the caches for what `place` names, to be written.
-fn prefetch_to_write<T>(place: &T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: it is a hint, and changes nothing.
-    #[allow(unsafe_code)]
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(place).cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
-}
-
-/// Asks the caches for the line at `place`, to be read.
-fn prefetch_to_read(place: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: it is a hint, changes nothing, and faults nowhere.
-    #[allow(unsafe_code)]
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(place.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
 }
 
 /// Whether these bytes are of one page, and so are held all or not at all.

@@ -160,16 +160,10 @@ impl Commands {
             ctx.seen.note(Peculiarity::ProtectionInformation);
         }
         let namespace = &*attachment.namespace;
-        if let Backend::Memory(memory) = &*namespace.backend {
-            match checked.work {
-                Work::Read { range } => {
-                    memory.prefetch_lock(range.offset);
-                    memory.prefetch(range.offset, range.length);
-                }
-                // What it overwrites need not be read: fetching that took writes a tenth.
-                Work::Write { range, .. } => memory.prefetch_lock(range.offset),
-                _ => {}
-            }
+        if let (Work::Read { range } | Work::Write { range, .. }, Backend::Memory(memory)) =
+            (checked.work, &*namespace.backend)
+        {
+            memory.prefetch_lock(range.offset);
         }
         // Memory answers at once, and needs neither slot nor buffer unless a digest has to hold still. A page does so for as
         // long as it takes to send it.
