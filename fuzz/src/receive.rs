@@ -305,7 +305,7 @@ fn frame(outcome: &Outcome, settings: Settings) -> (Vec<u8>, usize) {
             }
             Event::Data(pdu) => {
                 let Some((data, crc)) = data(pdu.length.get() as usize) else { break };
-                transmitter.data(bare(pdu), (), 0..data.len(), crc);
+                transmitter.data(bare(pdu), (), 0..data.len(), Some(crc));
                 data
             }
             Event::ReadyToTransfer(pdu) => {

@@ -359,5 +359,5 @@ fn data(peer: &mut Peer, wanted: &DataPiece) -> Option<Vec<u8>> {
     );
     let data = pattern(length as usize, 7);
     let crc = if wanted.damaged.0 == Some(true) { 0 } else { crc32c(&data) };
-    Some(peer.frame(&data, |transmitter| transmitter.data(pdu, (), 0..data.len(), crc)))
+    Some(peer.frame(&data, |transmitter| transmitter.data(pdu, (), 0..data.len(), Some(crc))))
 }

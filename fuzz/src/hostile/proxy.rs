@@ -237,7 +237,7 @@ impl Link {
             Event::Data(pdu) => {
                 let mut pdu = *pdu;
                 pdu.common.flags &= !3;
-                self.transmitter.data(pdu, (), 0..data.len(), crc32c(data));
+                self.transmitter.data(pdu, (), 0..data.len(), Some(crc32c(data)));
             }
             Event::ReadyToTransfer(pdu) => {
                 let mut pdu = *pdu;

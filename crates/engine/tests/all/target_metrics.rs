@@ -403,7 +403,10 @@ fn what_is_there_is_told() {
     assert_eq!(text.with("selvedge_controllers", &empty).map(|sample| sample.value).sum::<f64>(), 0.0);
     let reactors = ["0", "1"].map(|reactor| text.sum("selvedge_connections", &[("reactor", reactor)]));
     assert_eq!(reactors.iter().sum::<f64>(), 2.0);
-    for name in ["selvedge_reactor_rounds_total", "selvedge_reactor_cpu_seconds_total"] {
+    for name in
+        ["rounds", "cpu_seconds", "waited_seconds"].map(|name| format!("selvedge_reactor_{name}_total"))
+    {
+        let name = name.as_str();
         assert_eq!(text.with(name, &[]).count(), 2, "{name}");
         assert!(text.sum(name, &[]) > 0.0, "{name}");
     }

@@ -114,27 +114,15 @@ impl<P> Transmitter<P> {
         };
         let padding = self.frame(&mut pdu.common, length);
         self.push_header(pdu.as_bytes(), padding);
-        self.push_payload(payload, 0..length, crc);
+        self.push_payload(payload, 0..length, Some(crc));
     }
 
     /// Queues a data PDU in either direction: `range` of the payload, and its CRC32C when data digests are in
-    /// use.
-    pub fn data(&mut self, mut pdu: DataPdu, payload: P, range: Range<usize>, crc: u32) {
+    /// use. Without one, it is asked for by [`Self::digest`] when the payload leaves.
+    pub fn data(&mut self, mut pdu: DataPdu, payload: P, range: Range<usize>, crc: Option<u32>) {
         let padding = self.frame(&mut pdu.common, range.len());
         self.push_header(pdu.as_bytes(), padding);
         self.push_payload(payload, range, crc);
-    }
-
-    /// The same of a payload whose CRC32C is said when it leaves, with [`Self::digest`].
-    pub fn data_with_late_digest(&mut self, mut pdu: DataPdu, payload: P, range: Range<usize>) {
-        let padding = self.frame(&mut pdu.common, range.len());
-        self.push_header(pdu.as_bytes(), padding);
-        self.push_payload(payload, range, 0);
-        if self.digests.data
-            && let Some(Segment::Payload { has_late_digest, .. }) = self.segments.iter_mut().nth_back(1)
-        {
-            *has_late_digest = true;
-        }
     }
 
     /// Asks `crc` for the CRC32C of each payload that was queued without, among the first `parts` parts; how many of these
@@ -285,17 +273,18 @@ impl<P> Transmitter<P> {
         }
     }
 
-    fn push_payload(&mut self, payload: P, range: Range<usize>, crc: u32) {
+    fn push_payload(&mut self, payload: P, range: Range<usize>, crc: Option<u32>) {
         self.length += range.len();
+        let has_digest = self.digests.data && !range.is_empty();
         // A payload of no bytes is queued too: its owner gets every one back.
         self.segments.push_back(Segment::Payload {
             payload,
             start: range.start,
             end: range.end,
-            has_late_digest: false,
+            has_late_digest: has_digest && crc.is_none(),
         });
-        if self.digests.data && !range.is_empty() {
-            self.push_bytes(&crc.to_le_bytes());
+        if has_digest {
+            self.push_bytes(&crc.unwrap_or_default().to_le_bytes());
         }
     }
 }
@@ -310,7 +299,7 @@ mod tests {
         transmitter.set_digests(Digests { header: false, data: true });
         for payload in [1, 2] {
             let pdu = DataPdu::new(PduType::DataToHost, flags::LAST, 0, 0, 0, 512);
-            transmitter.data_with_late_digest(pdu, payload, 0..512);
+            transmitter.data(pdu, payload, 0..512, None);
         }
         let asked = |transmitter: &mut Transmitter<usize>, parts, has: usize| {
             let mut asked = Vec::new();

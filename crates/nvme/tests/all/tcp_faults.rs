@@ -72,7 +72,7 @@ fn command(digests: Digests, length: u32) -> Vec<u8> {
 
 fn data(kind: PduType, digests: Digests, length: u32) -> Vec<u8> {
     let pdu = DataPdu::new(kind, flags::LAST, 1, 2, 0, length);
-    framed(digests, |transmitter| transmitter.data(pdu, (), 0..length as usize, crc_of_zeroes(length)))
+    framed(digests, |transmitter| transmitter.data(pdu, (), 0..length as usize, Some(crc_of_zeroes(length))))
 }
 
 fn to_controller(digests: Digests, length: u32) -> Vec<u8> {

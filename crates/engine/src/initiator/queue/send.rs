@@ -108,7 +108,7 @@ impl Queue {
             let buffer = slot.buffer.as_deref().unwrap_or_default();
             let crc = data_crc(self.negotiated.digests, &buffer[range.clone()]);
             slot.sends += 1;
-            self.transmitter.data(pdu, index, range, crc);
+            self.transmitter.data(pdu, index, range, Some(crc));
             offset += length;
         }
     }

@@ -282,10 +282,8 @@ impl<H> Queue<H> {
             let pdu =
                 DataPdu::new(PduType::DataToHost, flags::LAST | success, reply.command_id, 0, 0, length);
             let range = 0..length as usize;
-            match self.digest_of(&payload, range.end) {
-                Some(crc) => self.transmitter.data(pdu, payload, range, crc),
-                None => self.transmitter.data_with_late_digest(pdu, payload, range),
-            }
+            let crc = self.digest_of(&payload, range.end);
+            self.transmitter.data(pdu, payload, range, crc);
             if is_in_data {
                 return;
             }

@@ -144,7 +144,7 @@ impl Fake {
         let pdu = DataPdu::new(PduType::DataToHost, flags, command_id, 0, offset as u32, bytes.len() as u32);
         let crc = crc32c(bytes);
         self.payloads.push(bytes.to_vec());
-        self.transmitter.data(pdu, self.payloads.len() - 1, 0..bytes.len(), crc);
+        self.transmitter.data(pdu, self.payloads.len() - 1, 0..bytes.len(), Some(crc));
     }
 
     /// Asks for data and takes it: all PDUs up to the one with LAST.

@@ -154,7 +154,7 @@ impl Client {
     /// The bytes of an H2CData PDU.
     pub(crate) fn frame_data(&mut self, pdu: DataPdu, data: &[u8]) -> Vec<u8> {
         let crc = crc32c(data);
-        self.frame(|transmitter| transmitter.data(pdu, 0, 0..data.len(), crc), data)
+        self.frame(|transmitter| transmitter.data(pdu, 0, 0..data.len(), Some(crc)), data)
     }
 
     /// An identifier no command has now.

@@ -136,7 +136,7 @@ impl End {
         let start = pdu.offset.get() as usize;
         let end = start + pdu.length.get() as usize;
         let crc = self.crc(slot, start, end);
-        self.transmitter.data(pdu, slot, start..end, crc);
+        self.transmitter.data(pdu, slot, start..end, Some(crc));
     }
 
     /// Up to `length` bytes of the send list.

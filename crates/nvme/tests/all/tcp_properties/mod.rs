@@ -174,7 +174,9 @@ impl Pdu {
         match self {
             Pdu::Command { entry, data } => transmitter.command(*entry, Some((token, data.len(), crc))),
             Pdu::Response(entry) => transmitter.response(*entry),
-            Pdu::Data { header, data } => transmitter.data(*header, token, LEAD..LEAD + data.len(), crc),
+            Pdu::Data { header, data } => {
+                transmitter.data(*header, token, LEAD..LEAD + data.len(), Some(crc));
+            }
             Pdu::ReadyToTransfer(pdu) => transmitter.ready_to_transfer(*pdu),
             Pdu::Terminate { kind, information, header } => {
                 transmitter.terminate(*kind, FatalError::DataTransferOutOfRange, *information, header);
