@@ -66,7 +66,7 @@ impl Errand {
             host.ended_badly(Instant::now() + END_LIMIT)?;
             let complaint = host.complaint();
             // By a command's status, by what it found when it looked after the event, or because no path is left.
-            let expected = ["Invalid Namespace", "no active namespace", "the run broke off"];
+            let expected = ["Invalid Namespace", "there is no namespace", "the run broke off"];
             if expected.iter().any(|words| complaint.contains(words)) {
                 Ok(())
             } else {

@@ -27,7 +27,7 @@ pub enum InitiatorError {
         error: Arc<io::Error>,
     },
     /// The target did not do it in time.
-    #[error("{address}: {what} did not happen within {}", seconds(.after))]
+    #[error("{address}: timed out after {} waiting for {what}", seconds(.after))]
     TimedOut {
         /// The target's address.
         address: SocketAddr,
@@ -111,6 +111,21 @@ pub enum InitiatorError {
         /// The target's address.
         address: SocketAddr,
     },
+    /// The connection ended after the controller had heard no Keep Alive for longer than it waits for one.
+    #[error(
+        "{address}: the target gave this host up: its last answered Keep Alive was {:.1} s ago (time-out {}); was \
+         this machine stopped, overloaded or cut off?",
+        .silence.as_secs_f64(),
+        seconds(.timeout)
+    )]
+    GivenUp {
+        /// The target's address.
+        address: SocketAddr,
+        /// Time since the last Keep Alive that was answered.
+        silence: Duration,
+        /// The keep alive time-out.
+        timeout: Duration,
+    },
     /// The connection broke.
     #[error("the connection to {address} broke: {error}")]
     Broken {
@@ -140,6 +155,22 @@ pub enum InitiatorError {
         what: &'static str,
         /// What is wrong with its data.
         reason: String,
+    },
+    /// The connection was made, and ended or stayed silent before the handshake was over.
+    #[error("{reason}; is that an NVMe/TCP port?")]
+    NoHandshake {
+        /// How the handshake ended.
+        reason: Box<Self>,
+    },
+    /// The subsystem has no such namespace for this host.
+    #[error("there is no namespace {nsid} at {address}; {}", those_there(.active))]
+    NoNamespace {
+        /// The target's address.
+        address: SocketAddr,
+        /// The namespace that was asked for.
+        nsid: u32,
+        /// Those that are active; none where that could not be asked either.
+        active: Vec<u32>,
     },
     /// The target has nothing of this name.
     #[error("{address} has no {what}")]
@@ -244,9 +275,10 @@ impl InitiatorError {
             Self::Protocol { .. } | Self::PeerMisbehaved { .. } | Self::Terminated { .. } => {
                 Some(Observation::ProtocolViolation)
             }
-            Self::Closed { .. } | Self::Broken { .. } | Self::TimedOut { .. } => {
+            Self::Closed { .. } | Self::Broken { .. } | Self::TimedOut { .. } | Self::GivenUp { .. } => {
                 Some(Observation::ConnectionLost)
             }
+            Self::NoHandshake { reason } => reason.observation(),
             _ => None,
         }
     }
@@ -261,6 +293,19 @@ impl InitiatorError {
             Self::Refused { status, .. } | Self::CommandFailed { status, .. } => Some(*status),
             _ => None,
         }
+    }
+}
+
+/// Namespaces that are named one by one in a message.
+const NAMED_MAX: usize = 16;
+
+fn those_there(active: &[u32]) -> String {
+    let named: Vec<String> = active.iter().take(NAMED_MAX).map(u32::to_string).collect();
+    match (active.len(), active.len().saturating_sub(NAMED_MAX)) {
+        (0, _) => "this host finds none there".to_owned(),
+        (1, _) => format!("there is {}", named.join(", ")),
+        (_, 0) => format!("there are {}", named.join(", ")),
+        (_, more) => format!("there are {} and {more} more", named.join(", ")),
     }
 }
 

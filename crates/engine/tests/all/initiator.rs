@@ -150,7 +150,7 @@ fn unaligned_and_outside_requests_are_the_callers_mistake() {
     }
     assert!(matches!(
         Volume::on_controller(&controller, 3),
-        Err(InitiatorError::CommandFailed { .. } | InitiatorError::BadAnswer { .. })
+        Err(InitiatorError::CommandFailed { .. } | InitiatorError::NoNamespace { .. })
     ));
 }
 

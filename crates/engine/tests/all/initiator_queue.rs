@@ -472,6 +472,7 @@ fn a_silent_target_times_out_by_step() {
             let mut host = Host::open(engine, &QueueOptions { connect_timeout, ..queue_options(address) });
             let (error, completions) = host.closed();
             assert!(error.to_string().contains(step), "{error}");
+            assert_eq!(error.to_string().contains("is that an NVMe/TCP port?"), !handshake, "{error}");
             assert!(completions.is_empty(), "Connect is the queue's own");
             thread.join().unwrap();
         }
@@ -512,7 +513,8 @@ fn another_answer_to_the_handshake_is_refused() {
         });
         let mut host = Host::open(engine, &queue_options(address));
         let (error, _) = host.closed();
-        assert!(matches!(error, InitiatorError::Protocol { .. }), "{error}");
+        let InitiatorError::NoHandshake { reason } = &error else { panic!("{error}") };
+        assert!(matches!(**reason, InitiatorError::Protocol { .. }), "{error}");
         thread.join().unwrap();
     }
 }

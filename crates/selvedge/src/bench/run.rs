@@ -85,14 +85,25 @@ impl Run<'_> {
     /// # Errors
     /// When it could not begin.
     pub(crate) fn start(&self) -> Result<Running<'_>, Failure> {
-        let granted = self.paths.controllers().iter().map(|controller| controller.io_queues()).min();
+        let controllers = self.paths.controllers();
+        let granted = controllers.iter().map(|controller| controller.io_queues()).min();
         let queues = usize::from(granted.unwrap_or(0));
         if queues == 0 {
             return Err(Failure::failed("the controller granted no I/O queue"));
         }
+        // At the run's end the controller may be gone, and with it what it allowed.
+        let queue_entries = controllers.first().map_or(0, |first| first.queue_options(1).entries);
         let workers = self.start_workers(self.plans(queues));
         let heard = Heard::new(workers.threads.len());
-        Ok(Running { run: self, queues, began: Instant::now(), workers, heard, share: Share::new() })
+        Ok(Running {
+            run: self,
+            queues,
+            queue_entries,
+            began: Instant::now(),
+            workers,
+            heard,
+            share: Share::new(),
+        })
     }
 
     /// Job j has the queues j, j + jobs, ... of each path; where queues are fewer, queue q has the jobs q, q + queues, ...
@@ -148,7 +159,7 @@ impl Run<'_> {
     fn add_up(
         &self,
         reports: Vec<WorkerReport>,
-        queues: usize,
+        (queues, queue_entries): (usize, u16),
         target_cpu: Option<Duration>,
     ) -> Result<Outcome, Failure> {
         let checks = self.fitted.workload.verify;
@@ -159,7 +170,7 @@ impl Run<'_> {
             target_cpu,
             workers: reports.len(),
             queues,
-            queue_entries: self.paths.controllers().first().map_or(0, |first| first.queue_options(1).entries),
+            queue_entries,
             engine: reports.first().map_or("", |report| report.engine),
             intervals: Throughput::sum(
                 &reports.iter().map(|report| report.throughput.clone()).collect::<Vec<_>>(),
@@ -210,8 +221,9 @@ impl Run<'_> {
 /// A run that has begun. Dropped before its end, it goes on with nobody who listens.
 pub(crate) struct Running<'a> {
     run: &'a Run<'a>,
-    /// Queues of each path.
+    /// Queues of each path, and entries of each queue.
     queues: usize,
+    queue_entries: u16,
     began: Instant,
     workers: Workers,
     heard: Heard,
@@ -325,7 +337,7 @@ impl Running<'_> {
         if let Some(failure) = failure {
             return Err(failure);
         }
-        self.run.add_up(reports, self.queues, self.heard.target_cpu)
+        self.run.add_up(reports, (self.queues, self.queue_entries), self.heard.target_cpu)
     }
 }
 

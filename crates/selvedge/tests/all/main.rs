@@ -9,6 +9,7 @@ mod bench_top;
 mod command_line;
 mod control_socket;
 mod gateways;
+mod host_messages;
 mod host_rights;
 mod identity;
 mod job_file;

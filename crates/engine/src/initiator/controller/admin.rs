@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -73,6 +74,8 @@ enum Job {
 struct Shared {
     events: Mutex<VecDeque<AsyncEvent>>,
     error: OnceLock<InitiatorError>,
+    /// When the last Keep Alive was sent that was answered, in nanoseconds; 0 where none is sent.
+    kept_alive_ns: AtomicU64,
     /// Rung when there is an event, and at the end.
     bell: Option<Arc<Bell>>,
 }
@@ -164,6 +167,12 @@ impl AdminThread {
     /// Events since the last call.
     pub(super) fn take_events(&self) -> Vec<AsyncEvent> {
         self.shared.events.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+
+    /// Time since the last Keep Alive that was answered; `None` where none is sent.
+    pub(super) fn silence(&self, now: Moment) -> Option<Duration> {
+        let since = self.shared.kept_alive_ns.load(Ordering::Relaxed);
+        (since > 0).then(|| now.since(Moment(since)))
     }
 
     /// Why the connection ended, if it did.
@@ -323,8 +332,9 @@ impl Server {
     fn begin(&mut self, events: usize, keep_alive_ms: u32) {
         if keep_alive_ms > 0 {
             let timeout = Duration::from_millis(u64::from(keep_alive_ms));
-            self.keep_alive =
-                Some(KeepAlive { timeout, next: self.driver.ring().now().after(timeout / 2), sent: None });
+            let now = self.driver.ring().now();
+            self.keep_alive = Some(KeepAlive { timeout, next: now.after(timeout / 2), sent: None });
+            self.shared.kept_alive_ns.store(now.0.max(1), Ordering::Relaxed);
         }
         for _ in 0..events {
             self.request_event();
@@ -391,11 +401,13 @@ impl Server {
         let now = self.driver.ring().now();
         let Some(keep_alive) = &mut self.keep_alive else { return };
         if !status.is_success() {
-            tracing::warn!(address = %self.address, %status, "the controller refuses Keep Alive");
+            let address = self.address;
+            tracing::warn!(%address, "the target refused Keep Alive with {status}; it may give this host up");
         }
         // The controller's timer started anew when it took the command, so half of it from the sending on is
         // safe.
         let sent = keep_alive.sent.take().unwrap_or(now);
+        self.shared.kept_alive_ns.store(sent.0.max(1), Ordering::Relaxed);
         keep_alive.next = sent.after(keep_alive.timeout / 2);
     }
 

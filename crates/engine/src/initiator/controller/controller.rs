@@ -23,7 +23,7 @@ use crate::initiator::{ConnectOptions, InitiatorError, QueueOptions};
 use crate::limits::{
     ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX, IN_CAPSULE_LENGTH_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX,
 };
-use crate::ring::Bell;
+use crate::ring::{Bell, Moment};
 
 /// A connected controller. Clones are the same controller; when the last is dropped it is shut down. All
 /// methods may be called from any thread and wait for the controller's answer.
@@ -98,6 +98,12 @@ impl Controller {
     /// The target's address.
     pub fn address(&self) -> SocketAddr {
         self.0.options.address
+    }
+
+    /// How long it has heard no Keep Alive, if that is longer than it waits for one.
+    pub(crate) fn missed_keep_alive(&self, now: Moment) -> Option<Duration> {
+        let timeout = Duration::from_millis(self.0.options.keep_alive_ms.into());
+        self.0.admin.silence(now).filter(|silence| *silence > timeout)
     }
 
     /// Its identifier (CNTLID).

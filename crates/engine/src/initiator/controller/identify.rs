@@ -72,7 +72,11 @@ impl Controller {
         for nsid in self.namespace_ids()? {
             match self.namespace(nsid) {
                 Ok(namespace) => namespaces.push(namespace),
-                Err(error @ (InitiatorError::BadAnswer { .. } | InitiatorError::CommandFailed { .. })) => {
+                Err(
+                    error @ (InitiatorError::BadAnswer { .. }
+                    | InitiatorError::CommandFailed { .. }
+                    | InitiatorError::NoNamespace { .. }),
+                ) => {
                     tracing::warn!(nsid, %error, "a namespace is left out");
                 }
                 Err(error) => return Err(error),
@@ -109,10 +113,16 @@ impl Controller {
     /// # Errors
     /// When the connection is lost, there is no such namespace, or its description is invalid.
     pub fn namespace(&self, nsid: u32) -> Result<NamespaceInfo, InitiatorError> {
-        let namespace = self.identify_namespace(nsid)?;
+        let namespace = match self.identify_namespace(nsid) {
+            Ok(namespace) => namespace,
+            Err(error) if error.status().map(Status::without_flags) == Some(Status::INVALID_NAMESPACE) => {
+                return Err(self.no_namespace(nsid));
+            }
+            Err(error) => return Err(error),
+        };
         let format = namespace.format();
         if namespace.size_blocks.get() == 0 {
-            return Err(bad("Identify Namespace", &no_active(nsid)));
+            return Err(self.no_namespace(nsid));
         }
         let names = self.namespace_names(nsid, &namespace)?;
         let block_size = format.block_bytes().and_then(|bytes| u32::try_from(bytes).ok());
@@ -161,7 +171,7 @@ impl Controller {
                 names = NamespaceIdentifiers::decode(&reply.data).map_err(|error| bad(WHAT, &error))?;
             } else if reply.status.without_flags() == Status::INVALID_NAMESPACE {
                 // It has gone since it was described. Taken for nameless, it would be another one than on other paths.
-                return Err(bad(WHAT, &no_active(nsid)));
+                return Err(self.no_namespace(nsid));
             }
         }
         names.eui64 = names.eui64.or(Some(namespace.eui64)).filter(|id| *id != [0; 8]);
@@ -169,10 +179,12 @@ impl Controller {
         names.uuid = names.uuid.filter(|id| *id != [0; 16]);
         Ok(names)
     }
-}
 
-fn no_active(nsid: u32) -> String {
-    format!("there is no active namespace {nsid}")
+    /// The refusal of a namespace that is not there; it names those that are.
+    fn no_namespace(&self, nsid: u32) -> InitiatorError {
+        let active = self.namespace_ids().unwrap_or_default();
+        InitiatorError::NoNamespace { address: self.address(), nsid, active }
+    }
 }
 
 fn bad(what: &'static str, reason: &dyn Display) -> InitiatorError {

@@ -157,6 +157,15 @@ impl Path {
             return false;
         }
         self.live.store(0, Ordering::Release);
+        let silence = details.controller.as_ref().and_then(|controller| controller.missed_keep_alive(now));
+        let error = match (silence, error) {
+            // A target closes without a word on a host that it no longer hears.
+            (Some(silence), InitiatorError::Closed { address } | InitiatorError::Broken { address, .. }) => {
+                let timeout = Duration::from_millis(self.options.keep_alive_ms.into());
+                InitiatorError::GivenUp { address, silence, timeout }
+            }
+            (_, error) => error,
+        };
         details.state = PathState::Reconnecting;
         details.lost_at = now;
         details.error = Some(error);

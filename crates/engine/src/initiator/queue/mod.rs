@@ -267,6 +267,16 @@ impl Queue {
         if self.state == QueueState::Closed {
             return;
         }
+        let error = match (self.state, &error) {
+            // What answers like this need not be a target at all.
+            (
+                QueueState::Initializing,
+                InitiatorError::TimedOut { .. }
+                | InitiatorError::Protocol { .. }
+                | InitiatorError::Closed { .. },
+            ) => InitiatorError::NoHandshake { reason: Box::new(error) },
+            _ => error,
+        };
         tracing::debug!(queue = self.options.queue_id, %error, "queue closed");
         if let Some(observation) = error.observation() {
             observe(observation);

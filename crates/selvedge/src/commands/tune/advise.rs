@@ -1,6 +1,7 @@
 //! `selvedge tune advise`: what to set for a target and a workload, from what can be seen of this machine, a connection's
 //! round trip, and what was measured before.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,7 @@ pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
         let interface = machine
             .route(address.ip(), None)
             .map_err(|error| Failure::failed(format!("there is no way to {address}: {error}")))?;
-        let rtt = if machine.is_live() { round_trip(address) } else { None };
+        let rtt = if machine.is_live() { Some(round_trip(address)?) } else { None };
         paths.push(Path { address, interface, rtt_us: rtt.map(|rtt| rtt.as_micros() as u64) });
     }
     let sysctl = |name: &str| machine.read(&format!("proc/sys/net/ipv4/{name}")).unwrap_or_default();
@@ -56,11 +57,26 @@ pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
     report::print_as(flags.output.output_format, &Recommendations::of(&case))
 }
 
-/// The shortest time that a connection took to be made, where it could be.
-fn round_trip(address: SocketAddr) -> Option<Duration> {
+/// The shortest time that a connection took to be made.
+///
+/// # Errors
+/// When none could be: advice for a way that nobody has seen would be a guess.
+fn round_trip(address: SocketAddr) -> Result<Duration, Failure> {
     let probe = |_| {
         let began = Instant::now();
-        TcpStream::connect_timeout(&address, PROBE_TIMEOUT).ok().map(|_| began.elapsed())
+        TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map(|_| began.elapsed())
     };
-    (0..PROBES).filter_map(probe).min()
+    let (made, failed): (Vec<_>, Vec<_>) = (0..PROBES).map(probe).partition(Result::is_ok);
+    if let Some(shortest) = made.into_iter().flatten().min() {
+        return Ok(shortest);
+    }
+    let error = failed.into_iter().find_map(Result::err).unwrap_or_else(|| ErrorKind::TimedOut.into());
+    let reason = match error.kind() {
+        ErrorKind::ConnectionRefused => "connection refused (is a target listening there?)".to_owned(),
+        ErrorKind::TimedOut => format!("no connection within {} s", PROBE_TIMEOUT.as_secs()),
+        _ => error.to_string(),
+    };
+    Err(Failure::failed(format!(
+        "no advice for {address}: {reason}; check -a and -s, since the advice depends on the round trip"
+    )))
 }

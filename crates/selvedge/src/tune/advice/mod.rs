@@ -121,7 +121,7 @@ impl fmt::Display for Recommendations {
                 path.rtt_us.map_or("round trip not seen".to_owned(), |rtt| format!("round trip {rtt} us"));
             writeln!(f, "{} by {}, {rtt}", path.address, path.interface)?;
         }
-        let mut table = Table::new(&[("\nsetting", Side::Left), ("value", Side::Left), ("now", Side::Left)]);
+        let mut table = Table::new(&[("setting", Side::Left), ("value", Side::Left), ("now", Side::Left)]);
         for advice in &self.recommendations {
             table.row(vec![
                 advice.setting.clone(),
@@ -129,7 +129,7 @@ impl fmt::Display for Recommendations {
                 advice.now.clone().unwrap_or_else(|| "-".to_owned()),
             ]);
         }
-        write!(f, "{table}")?;
+        write!(f, "\n{table}")?;
         for advice in &self.recommendations {
             writeln!(f, "\n{} {}", advice.setting, advice.value)?;
             writeln!(f, "  {}\n  ({})", advice.why, advice.basis)?;

@@ -43,6 +43,9 @@ pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
         return None;
     }
     let has_bbr = case.congestion_available.split_whitespace().any(|name| name == "bbr");
+    let rule = Basis::Rule(format!(
+        "round trip below {LONG_US} us, at most {LOST_PER_FLOW} retransmissions a connection"
+    ));
     let (value, why, basis) = if is_long(case) {
         let seen = match lost(case).filter(|_| loses(case)) {
             Some((lost, flows)) => format!("{lost} segments of {flows} connections were sent again"),
@@ -53,16 +56,14 @@ pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
              filled them with 2 queues a path"
         );
         ("bbr", why, Basis::Measured("`cargo xtask lab paths --compare`, docs/paths.md".to_owned()))
+    } else if case.paths.iter().any(|path| path.rtt_us.is_none()) {
+        let why = "the round trip is not known here: with a millisecond or more, or lost segments, bbr is worth a try; \
+                   set it on both ends, so that measurements can be compared";
+        (now, why.to_owned(), rule)
     } else {
         let why = "the way is short and loses next to nothing: which one it is matters little; set it on both ends, so \
                    that measurements can be compared";
-        (
-            now,
-            why.to_owned(),
-            Basis::Rule(format!(
-                "round trip below {LONG_US} us, at most {LOST_PER_FLOW} retransmissions a connection"
-            )),
-        )
+        (now, why.to_owned(), rule)
     };
     let command = match (value, has_bbr) {
         ("bbr", false) => Some("modprobe tcp_bbr".to_owned()),

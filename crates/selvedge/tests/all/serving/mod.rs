@@ -16,9 +16,18 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn start(namespace: &str) -> Self {
+        Self::spawn(namespace, &[], Stdio::inherit())
+    }
+
+    /// The same with these arguments besides, and with a log for `logs`.
+    pub(crate) fn start_with(namespace: &str, more: &[&str]) -> Self {
+        Self::spawn(namespace, more, Stdio::piped())
+    }
+
+    fn spawn(namespace: &str, more: &[&str], stderr: Stdio) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
         command.args(["serve", "-s", "0", "-n", NQN, "--control", "none", "--namespace", namespace]);
-        command.args(["--reactors", "1"]);
+        command.args(["--reactors", "1"]).args(more).stderr(stderr);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs");
         let mut line = String::new();
@@ -34,6 +43,12 @@ impl Serving {
         command.args(["bench", "-a", "127.0.0.1", "-s", &self.port, "-n", NQN]);
         command.args(more).stdin(Stdio::null());
         command
+    }
+
+    /// Reads its log until a line of it has this text. Where none comes, the test's own limit ends it.
+    pub(crate) fn logs(&mut self, text: &str) -> bool {
+        let stderr = self.child.stderr.take().expect("stderr is a pipe, and is read once");
+        BufReader::new(stderr).lines().map_while(Result::ok).any(|line| line.contains(text))
     }
 
     /// Ends it before the test is over, and waits until it is gone.
