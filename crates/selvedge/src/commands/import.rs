@@ -4,8 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
+use engine::target::FabricConfig;
+use serde::Serialize;
+
 use crate::config::{nvmet, target_dump};
 use crate::failure::Failure;
+use crate::flags::OutputFormat;
 use crate::flags::config::ImportSource;
 use crate::report;
 
@@ -14,7 +18,7 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// Does what was typed.
 pub(super) fn run(source: &ImportSource) -> Result<(), Failure> {
-    let ImportSource::Nvmet { file, partial, output, force } = source;
+    let ImportSource::Nvmet { file, partial, output, force, output_format } = source;
     let text = read(file)?;
     let imported =
         nvmet::read(&text).map_err(|what| Failure::usage(format!("{}: {what}", file.display())))?;
@@ -35,10 +39,31 @@ pub(super) fn run(source: &ImportSource) -> Result<(), Failure> {
         return Err(Failure::failed(format!("{} has nothing that can be served", file.display())));
     }
     let text = target_dump::write(&imported.fabric)?;
-    match output {
-        None => report::print(text),
-        Some(path) => write(path, &text, *force),
+    if let Some(path) = output {
+        write(path, &text, *force)?;
     }
+    match (output_format, output) {
+        (OutputFormat::Normal, None) => report::print(text),
+        (OutputFormat::Normal, Some(_)) => Ok(()),
+        (OutputFormat::Json, output) => report::print_json(&Told {
+            output: output.as_deref(),
+            losses: imported.losses.iter().map(ToString::to_string).collect(),
+            warnings: imported.warnings.iter().map(ToString::to_string).collect(),
+            config: &imported.fabric,
+        }),
+    }
+}
+
+/// For programs.
+#[derive(Serialize)]
+struct Told<'a> {
+    /// The file that was written.
+    output: Option<&'a Path>,
+    /// What could not be taken over.
+    losses: Vec<String>,
+    warnings: Vec<String>,
+    /// The configuration, as `config check -o json` prints it.
+    config: &'a FabricConfig,
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -109,6 +134,7 @@ mod tests {
                 partial,
                 output: Some(target.clone()),
                 force: false,
+                output_format: OutputFormat::Normal,
             })
         };
         assert!(matches!(import(false), Err(Failure::Failed(_))));

@@ -7,6 +7,8 @@ mod progress;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use serde::Serialize;
+
 use super::consent::{self, Range};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -16,7 +18,7 @@ use crate::stop::Stop;
 use crate::sweep::journal::{Header, Journal};
 use crate::sweep::plan::{Plan, Visit};
 use crate::sweep::point::{Load, Point};
-use crate::sweep::report::SweepReport;
+use crate::sweep::report::{FORMAT, SweepReport};
 use crate::sweep::statistics::median;
 use ground::Ground;
 use meter::{Meter, Missed};
@@ -34,7 +36,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
         None => Plan::new(flags).map_err(Failure::usage)?,
     };
     if own.dry_run {
-        return dry_run(&plan);
+        return dry_run(&plan, own.output_flags.output_format);
     }
     let stop = Stop::on_signals()?;
     let ground = Ground::look(&plan)?;
@@ -65,10 +67,31 @@ pub(super) fn run(flags: &SweepFlags) -> Result<(), Failure> {
     tell(own, &folder, &sweep.journal, ended)
 }
 
+/// What would be measured, for programs.
+#[derive(Serialize)]
+struct DryRun {
+    format: u32,
+    /// Each point in words, as the report names it, in the plan's order.
+    points: Vec<String>,
+    measurements: usize,
+    /// How long it takes; with `--steady` at least.
+    takes_s: f64,
+    takes_longer: bool,
+}
+
 /// Says what would be done.
-fn dry_run(plan: &Plan) -> Result<(), Failure> {
+fn dry_run(plan: &Plan, format: OutputFormat) -> Result<(), Failure> {
     let points = plan.points();
     let visits = plan.visits().len();
+    if format == OutputFormat::Json {
+        return report::print_json(&DryRun {
+            format: FORMAT,
+            points: points.iter().map(|point| point.label(|_| true)).collect(),
+            measurements: visits,
+            takes_s: (plan.visit_takes() * visits as u32).as_secs_f64(),
+            takes_longer: plan.steady_rounds_max.is_some(),
+        });
+    }
     let mut text = String::new();
     for (number, point) in points.iter().enumerate() {
         text.push_str(&format!("{:4}  {}\n", number + 1, point.label(|_| true)));

@@ -68,7 +68,11 @@ Example:
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   selvedge openapi > selvedge.json")]
-pub(crate) struct OpenapiFlags {}
+pub(crate) struct OpenapiFlags {
+    // Accepted as everywhere; the document is JSON in any case.
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -138,6 +138,39 @@ mod tests {
         Flags::command().debug_assert();
     }
 
+    /// Calls `look` with each command that does something by itself, and its whole name.
+    fn each_command(look: &mut dyn FnMut(&clap::Command, &str)) {
+        fn walk(command: &clap::Command, name: &str, look: &mut dyn FnMut(&clap::Command, &str)) {
+            let inner = || command.get_subcommands().filter(|inner| inner.get_name() != "help");
+            if inner().next().is_none() || command.is_args_conflicts_with_subcommands_set() {
+                look(command, name);
+            }
+            for inner in inner() {
+                walk(inner, &format!("{name} {}", inner.get_name()), look);
+            }
+        }
+        walk(&Flags::command(), "selvedge", look);
+    }
+
+    #[test]
+    fn every_command_prints_json_when_asked() {
+        let mut count = 0;
+        each_command(&mut |command, name| {
+            // Writes files and prints nothing.
+            if command.is_hide_set() {
+                return;
+            }
+            let format = command.get_arguments().find(|argument| argument.get_id() == "output_format");
+            let format = format.unwrap_or_else(|| panic!("{name} has no -o"));
+            assert_eq!(format.get_short(), Some('o'), "{name}");
+            assert_eq!(format.get_long(), Some("output-format"), "{name}");
+            let mut values = format.get_value_parser().possible_values().into_iter().flatten();
+            assert!(values.any(|value| value.matches("json", false)), "{name}");
+            count += 1;
+        });
+        assert!(count > 40, "only {count} commands were found");
+    }
+
     #[test]
     fn every_command_shows_an_example() {
         fn look(command: &clap::Command, name: &str) {
