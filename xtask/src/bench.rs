@@ -11,10 +11,33 @@ use crate::{lab, workspace};
 /// Those without arguments.
 const PLAIN: [&str; 4] = ["idle", "storm", "limits", "overlap"];
 const NAMES: &str = "there are roofline, idle, storm, limits, overlap, peers, latency and ceph";
+/// What those without a help text of their own say when they are asked for it; the lab's programs have one.
+const ROOFLINE_HELP: &str = "\
+Usage: cargo xtask bench roofline [OPTIONS]
+
+Measure the target against bare sockets on this machine.
+
+  --rw randread|randwrite  direction of the I/O [default: randread]
+  --seconds S              length of each run [default: 1]
+  --rounds N               runs of each case [default: 5]
+  --only PART              only servers whose name has PART in it; PART|PART for several
+  --output DIR             folder for the results [default: bench-runs/DATE-MACHINE]
+
+Example:
+  cargo xtask bench roofline --rw randwrite --rounds 3 --output /tmp/roofline";
 
 /// Runs the measurement that the first argument names; the other arguments are the measurement's own.
 pub(crate) fn run(args: &[String]) -> ExitCode {
+    let wants_help = |rest: &[String]| rest.iter().any(|arg| arg == "-h" || arg == "--help");
     match args.split_first() {
+        Some((name, rest)) if wants_help(rest) && (name == "roofline" || PLAIN.contains(&name.as_str())) => {
+            println!("{}", help(name));
+            ExitCode::SUCCESS
+        }
+        Some((name, _)) if wants_help(std::slice::from_ref(name)) => {
+            println!("Usage: cargo xtask bench NAME [ARG]...\n\n{NAMES}; NAME --help says more");
+            ExitCode::SUCCESS
+        }
         Some((name, rest)) if name == "roofline" => roofline(rest),
         Some((name, rest)) if name == "peers" => told(peers(rest)),
         Some((name, rest)) if name == "latency" => told(become_lab(name, rest, &packages::LATENCY)),
@@ -25,6 +48,14 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         }
         Some((name, _)) => crate::usage_error(&format!("there is no measurement `{name}`; {NAMES}")),
         None => crate::usage_error(&format!("bench needs the name of a measurement; {NAMES}")),
+    }
+}
+
+/// How a measurement is called, without starting or building anything.
+fn help(name: &str) -> String {
+    match name {
+        "roofline" => ROOFLINE_HELP.to_owned(),
+        name => format!("Usage: cargo xtask bench {name}\n\nIt takes no arguments."),
     }
 }
 
@@ -145,6 +176,17 @@ fn machine() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_is_asked_for_and_starts_nothing() {
+        assert!(help("roofline").starts_with("Usage: cargo xtask bench roofline"));
+        assert!(PLAIN.iter().all(|name| help(name).contains(name)));
+        for args in [&["roofline", "--help"][..], &["idle", "-h"], &["--help"]] {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            // Anything else would build and run a benchmark here.
+            assert_eq!(run(&args), ExitCode::SUCCESS);
+        }
+    }
 
     #[test]
     fn cargo_says_where_the_program_is() {
