@@ -31,6 +31,7 @@ use clap::Parser;
 pub fn run() -> ExitCode {
     let flags = flags::Flags::parse();
     log::start();
+    report::terminal::look();
     match commands::run(&flags.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

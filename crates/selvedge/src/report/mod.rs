@@ -13,6 +13,7 @@ pub(crate) mod queues;
 #[cfg(test)]
 pub(crate) mod sample;
 pub(crate) mod table;
+pub(crate) mod terminal;
 pub(crate) mod utc;
 
 use std::fmt;

@@ -1,6 +1,10 @@
-//! A table of text: columns as wide as their widest cell. It knows nothing of what is in the cells.
+//! A table of text: columns as wide as their widest cell. Where the terminal is narrower than all of them, a row takes
+//! several lines, and no cell is cut. It knows nothing of what is in the cells.
 
 use std::fmt;
+use std::ops::Range;
+
+use super::terminal;
 
 /// Which side of its column a cell keeps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,12 +13,27 @@ pub(crate) enum Side {
     Right,
 }
 
+/// Columns between two columns.
+const GAP: usize = 2;
+/// How far the further lines of a row are moved to the right.
+const FURTHER: usize = 4;
+/// Narrower terminals are taken for ones of this width.
+const COLUMNS_MIN: usize = 20;
+
 /// A table with a header.
 #[derive(Debug)]
 pub(crate) struct Table {
     sides: Vec<Side>,
     rows: Vec<Vec<String>>,
     indent: usize,
+}
+
+/// Columns that stand on one line of each row.
+struct Line {
+    columns: Range<usize>,
+    indent: usize,
+    /// The widest cell that fits; only a column alone on its line can have wider ones.
+    room: usize,
 }
 
 impl Table {
@@ -36,26 +55,94 @@ impl Table {
         debug_assert_eq!(cells.len(), self.sides.len(), "a cell for each column");
         self.rows.push(cells);
     }
-}
 
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The table as text that is nowhere wider than this.
+    pub(crate) fn within(&self, columns: Option<usize>) -> String {
+        let widths = self.widths();
+        let lines = self.lines(&widths, columns);
+        let mut text = String::new();
+        for row in &self.rows {
+            for line in &lines {
+                self.push(&mut text, row, line, &widths);
+            }
+        }
+        text
+    }
+
+    fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.sides.len()).map(width).collect();
-        for row in &self.rows {
-            let mut line = " ".repeat(self.indent);
-            for ((cell, side), width) in row.iter().zip(&self.sides).zip(&widths) {
-                match side {
-                    Side::Left => line += &format!("{cell:<width$}  "),
-                    Side::Right => line += &format!("{cell:>width$}  "),
+        (0..self.sides.len()).map(width).collect()
+    }
+
+    /// Which columns go on which line: as many on each as fit, in their order.
+    fn lines(&self, widths: &[usize], columns: Option<usize>) -> Vec<Line> {
+        let columns = columns.map_or(usize::MAX, |columns| columns.max(COLUMNS_MIN + self.indent));
+        let mut lines: Vec<Line> = Vec::new();
+        let mut used = 0;
+        for (column, width) in widths.iter().enumerate() {
+            match lines.last_mut() {
+                Some(line) if used + GAP + width <= line.room => {
+                    line.columns.end = column + 1;
+                    used += GAP + width;
+                }
+                before => {
+                    let indent = self.indent + if before.is_some() { FURTHER } else { 0 };
+                    lines.push(Line { columns: column..column + 1, indent, room: columns - indent });
+                    used = *width;
                 }
             }
-            writeln!(f, "{}", line.trim_end())?;
         }
-        Ok(())
+        lines
+    }
+
+    /// Adds a line of a row. One on which nothing stands is left out, unless the row has no other.
+    fn push(&self, text: &mut String, row: &[String], line: &Line, widths: &[usize]) {
+        let indent = " ".repeat(line.indent);
+        let first = line.columns.start;
+        if widths[first] > line.room {
+            for piece in pieces(&row[first], line.room) {
+                *text += &format!("{indent}{piece}\n");
+            }
+            return;
+        }
+        let mut cells = indent;
+        for column in line.columns.clone() {
+            let (cell, width) = (&row[column], widths[column]);
+            match self.sides[column] {
+                Side::Left => cells += &format!("{cell:<width$}  "),
+                Side::Right => cells += &format!("{cell:>width$}  "),
+            }
+        }
+        let cells = cells.trim_end();
+        if first == 0 || !cells.is_empty() {
+            *text += cells;
+            text.push('\n');
+        }
+    }
+}
+
+/// A text in pieces of this length at most, broken behind what parts words and names where there is such a place.
+pub(crate) fn pieces(text: &str, room: usize) -> Vec<String> {
+    let mut left: Vec<char> = text.chars().collect();
+    let mut pieces = Vec::new();
+    while left.len() > room {
+        let parts = |letter: &char| matches!(letter, ' ' | ':' | ',' | '/' | '-');
+        // A break close to the beginning would make more lines than it is worth.
+        let place = left[..room].iter().rposition(parts).filter(|place| *place >= room / 3);
+        let rest = left.split_off(place.map_or(room, |place| place + 1));
+        pieces.push(left.iter().collect::<String>().trim_end().to_owned());
+        left = rest;
+    }
+    pieces.push(left.iter().collect());
+    pieces
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.within(terminal::columns()))
     }
 }
 
@@ -69,5 +156,87 @@ mod tests {
         table.row(vec!["a".into(), "61.4 µs".into()]);
         table.row(vec!["longer".into(), "1 s".into()]);
         assert_eq!(table.to_string(), " name        p99\n a       61.4 µs\n longer      1 s\n");
+    }
+
+    /// What `list` shows.
+    fn list() -> Table {
+        let mut table = Table::new(&[
+            ("subsystem", Side::Left),
+            ("nsid", Side::Right),
+            ("size", Side::Right),
+            ("block", Side::Right),
+            ("uuid", Side::Left),
+            ("model", Side::Left),
+            ("serial", Side::Left),
+        ]);
+        for nsid in ["1", "12"] {
+            table.row(
+                [
+                    "nqn.2026-01.io.selvedge:e2q0-40wh-zdeh:4711",
+                    nsid,
+                    "16 MiB",
+                    "4096",
+                    "2d1219c7-c4c5-404a-aa1f-6d2a48adfda4",
+                    "Selvedge",
+                    "SLV4a77b8fb712d5e09",
+                ]
+                .map(str::to_owned)
+                .to_vec(),
+            );
+        }
+        table
+    }
+
+    fn width(text: &str) -> usize {
+        text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_row_takes_as_many_lines_as_it_needs() {
+        let wide = list().within(None);
+        assert_eq!((wide.lines().count(), wide.clone()), (3, list().within(Some(width(&wide)))));
+        assert_eq!(
+            list().within(Some(80)),
+            "\
+subsystem                                    nsid    size  block
+    uuid                                  model     serial
+nqn.2026-01.io.selvedge:e2q0-40wh-zdeh:4711     1  16 MiB   4096
+    2d1219c7-c4c5-404a-aa1f-6d2a48adfda4  Selvedge  SLV4a77b8fb712d5e09
+nqn.2026-01.io.selvedge:e2q0-40wh-zdeh:4711    12  16 MiB   4096
+    2d1219c7-c4c5-404a-aa1f-6d2a48adfda4  Selvedge  SLV4a77b8fb712d5e09
+"
+        );
+        assert_eq!(
+            list().within(Some(40)).lines().skip(4).take(5).collect::<Vec<_>>(),
+            [
+                "nqn.2026-01.io.selvedge:e2q0-40wh-zdeh:",
+                "4711",
+                "       1  16 MiB   4096",
+                "    2d1219c7-c4c5-404a-aa1f-6d2a48adfda4",
+                "    Selvedge  SLV4a77b8fb712d5e09",
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_is_wider_than_the_terminal_and_nothing_is_lost() {
+        let letters = |text: &str| text.chars().filter(|letter| !letter.is_whitespace()).collect::<Vec<_>>();
+        for columns in [20, 21, 33, 40, 60, 79, 80, 81, 100, 118, 150] {
+            for indent in [0, 2] {
+                let text = list().indented(indent).within(Some(columns));
+                assert!(width(&text) <= columns.max(COLUMNS_MIN + indent), "{columns}:\n{text}");
+                let mut lines = text.lines();
+                assert!(lines.all(|line| line.trim_end() == line && !line.is_empty()), "{columns}:\n{text}");
+                assert_eq!(letters(&text).len(), letters(&list().within(None)).len(), "{columns}:\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_texts_are_broken_between_words_and_names() {
+        assert_eq!(pieces("short", 5), ["short"]);
+        assert_eq!(pieces("a sentence of words", 12), ["a sentence", "of words"]);
+        assert_eq!(pieces("nqn.a:uuid:1234", 11), ["nqn.a:uuid:", "1234"]);
+        assert_eq!(pieces("aaaaaaaaaa", 4), ["aaaa", "aaaa", "aa"]);
     }
 }

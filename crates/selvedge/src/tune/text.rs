@@ -7,9 +7,10 @@ use topology::{Interface, InterfaceKind, Topology};
 
 use super::sheets::{self, Sheet};
 use super::survey::Survey;
-use crate::report::table::Table;
+use crate::report::table::{Table, pieces};
+use crate::report::terminal;
 
-/// Columns of a terminal that sentences are broken at.
+/// Sentences are broken at this column, or earlier where the terminal is narrower.
 const COLUMNS: usize = 100;
 
 /// Interfaces that are left out are named up to this many.
@@ -122,17 +123,19 @@ fn findings(survey: &Survey) -> String {
 
 /// A sentence in lines.
 fn wrapped(text: &str, indent: usize) -> String {
+    let columns = terminal::columns().map_or(COLUMNS, |columns| columns.min(COLUMNS));
     let mut lines = String::new();
     let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > COLUMNS {
+    let words = text.split_whitespace().flat_map(|word| pieces(word, columns.saturating_sub(indent).max(1)));
+    for word in words {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > columns {
             lines.push_str(&format!("{:indent$}{line}\n", ""));
             line.clear();
         }
         if !line.is_empty() {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&word);
     }
     lines + &format!("{:indent$}{line}\n", "")
 }

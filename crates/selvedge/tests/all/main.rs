@@ -24,4 +24,5 @@ mod raw_host;
 mod reservation_party;
 mod serving;
 mod sweep;
+mod terminal_width;
 mod tune;

@@ -16,6 +16,7 @@ use crate::bench::run::{Outcome, Run, Step};
 use crate::bench::sample::{Phase, Sample};
 use crate::failure::Failure;
 use crate::report::paths::PathReport;
+use crate::report::terminal;
 
 /// Where nobody watches a line change, a line this often says that things go on.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -137,7 +138,9 @@ impl Progress {
             && let Some(last) = total.since(&earlier)
         {
             let details = match sample.paths.len() {
-                2.. if self.terminal => self.view.lines(&PathReport::all(&sample.by_path())),
+                2.. if self.terminal => {
+                    self.view.lines(&PathReport::all(&sample.by_path()), terminal::stderr_columns())
+                }
                 _ => Vec::new(),
             };
             self.working(&last, now - at, &details);
@@ -195,7 +198,10 @@ impl Progress {
         // Progress that cannot be shown is not a reason to end what it is about.
         let _ = if self.terminal {
             self.on_line = true;
-            write!(stderr, "\r\x1b[K{time} {line}").and_then(|()| stderr.flush())
+            let room = terminal::stderr_columns().map_or(usize::MAX, |columns| columns.saturating_sub(1));
+            // A line that wraps would leave its beginning behind when the next one takes its place.
+            let line: String = format!("{time} {line}").chars().take(room).collect();
+            write!(stderr, "\r\x1b[K{line}").and_then(|()| stderr.flush())
         } else {
             writeln!(stderr, "{time} {line}")
         };
