@@ -26,7 +26,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Costs with which the model gives two rows of seed 001 (72 processors, 32 NIC queues, reading 4 KiB): 32 I/O queues
+    /// Costs with which the model gives two rows of a published study (72 processors, 32 NIC queues, reading 4 KiB): 32 I/O queues
     /// by default, 788 k IOPS, and tuned, 1,833 k. The second says what one I/O costs on one processor, the first what
     /// handing over costs; that it costs twice as much to another node, and what a shared lock costs, is assumed.
     pub const FITTED: Self = Self {
@@ -40,7 +40,7 @@ impl Costs {
 }
 
 impl Load {
-    /// The load of seed 001: 64 outstanding on each queue; it saw at most 1,950 k IOPS, of whatever was the limit there.
+    /// The load of that study: 64 outstanding on each queue; it saw at most 1,950 k IOPS, of whatever was the limit there.
     pub const SEED: Self = Self { depth: 64, iops_max: 1_950_000, simulated_ms: 60 };
 }
 

@@ -43,7 +43,7 @@ pub fn topology(name: &str) -> Option<Topology> {
     }
 }
 
-/// Seed 001's machine: 72 processors of two sockets, a 100 Gbit/s card at the first, and the kernel's initiator on a
+/// A large host: 72 processors of two sockets, a 100 Gbit/s card at the first, and the kernel's initiator on a
 /// kernel that tells its queues. `queues` is the number of the card's queues and of the I/O queues.
 pub fn cpu72(queues: u32) -> Topology {
     let card = Card {

@@ -10,7 +10,7 @@ use super::*;
 use crate::flags::bench::Kind;
 use crate::spec::size::Size;
 
-/// The profile that seed 002 measures a home network with.
+/// A profile that people measure a home network with.
 const HOME_NETWORK: &str = "
 [global]
 bs=4k

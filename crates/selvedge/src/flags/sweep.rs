@@ -65,17 +65,17 @@ pub(crate) enum Preset {
     /// A first look in under two minutes: 4 KiB random reads, some depths and queues
     Quick,
     /// Outstanding I/O x queues, 4 KiB random reads: what does -i do, and which is right?
-    #[value(name = "seed-000")]
-    #[serde(rename = "seed-000")]
-    Seed000,
+    #[value(alias = "seed-000")]
+    #[serde(alias = "seed-000")]
+    Queues,
     /// 4 KiB random reads and writes, 16 jobs x depth 32 over 1 GiB, a minute each: how good is this network?
-    #[value(name = "seed-002")]
-    #[serde(rename = "seed-002")]
-    Seed002,
+    #[value(alias = "seed-002")]
+    #[serde(alias = "seed-002")]
+    Network,
     /// 16 KiB, 70 % reads, load in steps up to saturation: how much can it do within 2 ms?
-    #[value(name = "seed-003")]
-    #[serde(rename = "seed-003")]
-    Seed003,
+    #[value(alias = "seed-003")]
+    #[serde(alias = "seed-003")]
+    Load,
 }
 
 /// The flags that `bench` does not have.
@@ -273,9 +273,9 @@ Results:
 Examples:
   T='-a 127.0.0.1'
   selvedge sweep $T --preset quick
-  selvedge sweep $T --preset seed-000 --runtime 5 --output first
+  selvedge sweep $T --preset queues --runtime 5 --output first
   selvedge sweep $T --rw randread --bs 4k,16k --iodepth 1..64 -i 1,2,4
-  selvedge sweep $T --preset seed-003 --destroy-data
+  selvedge sweep $T --preset load --destroy-data
   selvedge sweep --resume first";
 
 #[cfg(test)]

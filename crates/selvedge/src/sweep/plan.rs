@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_the_same_after_it_was_written_down() {
-        let plan = plan("--preset seed-003 --repeat 2").unwrap();
+        let plan = plan("--preset load --repeat 2").unwrap();
         let text = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
     }

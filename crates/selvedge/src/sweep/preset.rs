@@ -18,14 +18,14 @@ impl Preset {
                 ("runtime", "2"),
                 ("ramp_time", "500ms"),
             ],
-            Preset::Seed000 => &[
+            Preset::Queues => &[
                 ("rw", "randread"),
                 ("bs", "4k"),
                 ("numjobs", "16"),
                 ("iodepth", "8,16,24,32"),
                 ("nr-io-queues", &queues),
             ],
-            Preset::Seed002 => &[
+            Preset::Network => &[
                 ("rw", "randread,randwrite"),
                 ("bs", "4k"),
                 ("numjobs", "16"),
@@ -33,7 +33,7 @@ impl Preset {
                 ("size", "1g"),
                 ("runtime", "60"),
             ],
-            Preset::Seed003 => &[
+            Preset::Load => &[
                 ("rw", "randrw"),
                 ("rwmixread", "70"),
                 ("bs", "16k"),
@@ -54,15 +54,15 @@ impl Preset {
     pub(super) const fn repeat(self) -> Option<u32> {
         match self {
             Preset::Quick => Some(2),
-            Preset::Seed000 | Preset::Seed002 | Preset::Seed003 => None,
+            Preset::Queues | Preset::Network | Preset::Load => None,
         }
     }
 
     /// The time to stay within.
     pub(super) const fn latency_target(self) -> Option<Duration> {
         match self {
-            Preset::Seed003 => Some(Duration::from_millis(2)),
-            Preset::Quick | Preset::Seed000 | Preset::Seed002 => None,
+            Preset::Load => Some(Duration::from_millis(2)),
+            Preset::Quick | Preset::Queues | Preset::Network => None,
         }
     }
 }
@@ -94,8 +94,25 @@ mod tests {
     }
 
     #[test]
+    fn former_names_are_taken_and_not_offered() {
+        for (former, name) in [("seed-000", "queues"), ("seed-002", "network"), ("seed-003", "load")] {
+            let of = |name: &str| {
+                let line = format!("-a 10.0.0.1 -n nqn.a --preset {name}");
+                Plan::new(&SweepFlags::of(&line).unwrap()).unwrap()
+            };
+            assert_eq!(of(former), of(name));
+            // A sweep that was begun with it goes on.
+            let written: Preset = serde_json::from_value(former.into()).unwrap();
+            assert_eq!(written, serde_json::from_value::<Preset>(name.into()).unwrap());
+            assert_eq!(serde_json::to_value(written).unwrap(), name);
+        }
+        let offered = Preset::value_variants().iter().filter_map(|preset| preset.to_possible_value());
+        assert!(offered.into_iter().all(|value| !value.get_name().contains("seed")));
+    }
+
+    #[test]
     fn what_is_typed_wins() {
-        let line = "-a 10.0.0.1 -n nqn.a --preset seed-000 -i 3 --repeat 1 --runtime 7 --latency-target 1ms";
+        let line = "-a 10.0.0.1 -n nqn.a --preset queues -i 3 --repeat 1 --runtime 7 --latency-target 1ms";
         let plan = Plan::new(&SweepFlags::of(line).unwrap()).unwrap();
         assert_eq!(plan.points().len(), 4);
         assert_eq!((plan.repeat, plan.latency_target_ns), (1, Some(1_000_000)));

@@ -6,7 +6,7 @@ use std::process::Output;
 use crate::serving::{Serving, json, stderr};
 use serde_json::Value;
 
-/// The profile of a home network that seed 002 reports, as it stands there.
+/// A profile that people measure a home network with, as it was published.
 const HOME_NETWORK: &str = "
 [global]
 bs=4k

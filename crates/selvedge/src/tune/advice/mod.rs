@@ -1,5 +1,5 @@
 //! What to set for a target and a workload. Each recommendation says its reason and what it rests on: a rule, a
-//! measurement, or the table of seed 000, the published study of one host with a 100 Gbit/s link and a fast target.
+//! measurement, or the table of the published study of one host with a 100 Gbit/s link and a fast target.
 
 mod network;
 mod queues;
@@ -61,7 +61,7 @@ pub(crate) enum Basis {
     Rule(String),
     /// A measurement, which is named.
     Measured(String),
-    /// The table of seed 000.
+    /// The table of the published study.
     Table(String),
 }
 

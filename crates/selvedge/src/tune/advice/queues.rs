@@ -10,9 +10,9 @@ use crate::sweep::advice::{fewest_queues, knee};
 use crate::sweep::family::{Along, Family, families, workloads};
 use crate::sweep::summary::Summary;
 
-/// The window in which seed 000 saw throughput grow with what is outstanding, at latencies below 400 us.
+/// The window in which the published study saw throughput grow with what is outstanding, at latencies below 400 us.
 const WINDOW: (u32, u32) = (128, 512);
-/// Time that a fast target takes for a command, besides the round trip, in microseconds: seed 000's least is 240 us with
+/// Time that a fast target takes for a command, besides the round trip, in microseconds: the study's least is 240 us with
 /// everything.
 const SERVICE_US: u64 = 200;
 /// Bytes of a command's PDUs besides its data: capsule one way, data header and response the other.
@@ -123,7 +123,7 @@ fn measured_queues(measured: &Measured<'_>, outstanding: u32) -> Option<(u32, St
     Some((u32::try_from(best.queues).ok()?, why, Basis::Measured(measured.folder.clone())))
 }
 
-/// The row of seed 000's table, within the rule for queues.
+/// The row of the study's table, within the rule for queues.
 fn queues(case: &Case<'_>, outstanding: u32) -> (u32, String, Basis) {
     let limits = case.paths.iter().map(|path| queue_limit(case.topology, &path.interface));
     let Some(limit) = limits.min_by_key(|limit| limit.queues) else {
