@@ -1,18 +1,21 @@
 //! How a command fails: one line that says what failed, where, and what to do, and the exit status that goes
-//! with it. It prints nothing itself.
+//! with it (docs/exit-status.md). It prints nothing itself.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use gateway::MemberError;
+use signal_hook::consts::SIGINT;
 
 /// Why a command did not do what was asked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// What was typed, or a configuration file, asks for something that cannot be: exit status 2.
+    /// What was typed, or a file that it names, asks for something that cannot be: exit status 2.
     Usage(String),
     /// It was tried and did not work: exit status 1.
     Failed(String),
+    /// Somebody ended it before it was done: 128 and the signal's number, as shells have it.
+    Interrupted(String),
     /// Whoever reads our output has gone away, and there is nobody left to tell: exit status 0.
     NobodyListens,
 }
@@ -28,9 +31,16 @@ impl Failure {
         Self::Usage(what.to_string())
     }
 
-    /// The exit status.
-    pub(crate) fn status(&self) -> ExitCode {
+    /// What was interrupted, or what is left of it.
+    pub(crate) fn interrupted(what: impl fmt::Display) -> Self {
+        Self::Interrupted(what.to_string())
+    }
+
+    /// The exit status; `signal` is the one that interrupted, if it was one.
+    pub(crate) fn status(&self, signal: Option<u8>) -> ExitCode {
         match self {
+            // A key that ends a run is Ctrl-C by another name.
+            Failure::Interrupted(_) => ExitCode::from(128 + signal.unwrap_or(SIGINT as u8)),
             Failure::Usage(_) => ExitCode::from(2),
             Failure::Failed(_) => ExitCode::from(1),
             Failure::NobodyListens => ExitCode::SUCCESS,
@@ -40,7 +50,7 @@ impl Failure {
     /// The one line for stderr, if there is somebody to read it.
     pub(crate) fn line(&self) -> Option<String> {
         match self {
-            Failure::Usage(what) | Failure::Failed(what) => {
+            Failure::Usage(what) | Failure::Failed(what) | Failure::Interrupted(what) => {
                 // Messages of libraries come in several lines; the habit here is one.
                 let parts: Vec<&str> = what.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
                 Some(parts.join("; "))
@@ -59,6 +69,22 @@ impl From<MemberError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn statuses_say_what_kind_of_failure_it_is() {
+        for (failure, signal, status) in [
+            (Failure::NobodyListens, None, 0),
+            (Failure::failed("a"), None, 1),
+            (Failure::failed("a"), Some(2), 1),
+            (Failure::usage("a"), None, 2),
+            (Failure::interrupted("a"), None, 130),
+            (Failure::interrupted("a"), Some(2), 130),
+            (Failure::interrupted("a"), Some(15), 143),
+        ] {
+            // An exit code cannot be asked for its number.
+            assert_eq!(failure.status(signal), ExitCode::from(status), "{failure:?}");
+        }
+    }
 
     #[test]
     fn a_failure_is_one_line() {

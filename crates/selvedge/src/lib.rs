@@ -23,13 +23,17 @@ mod sweep;
 mod top;
 mod tune;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
 
 /// Reads what was typed, does it, and says how it ended.
 pub fn run() -> ExitCode {
-    let flags = flags::Flags::parse();
+    let flags = match flags::Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => return instead(&error),
+    };
     log::start();
     report::terminal::look();
     match commands::run(&flags.command) {
@@ -38,7 +42,19 @@ pub fn run() -> ExitCode {
             if let Some(line) = failure.line() {
                 eprintln!("selvedge: {line}");
             }
-            failure.status()
+            failure.status(stop::signal())
         }
+    }
+}
+
+/// Prints the help or version that was asked for, or why nothing is done, and says how that went.
+fn instead(error: &clap::Error) -> ExitCode {
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    match (error.exit_code(), printed) {
+        (0, Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("selvedge: the results cannot be printed: {error}");
+            ExitCode::FAILURE
+        }
+        (status, _) => ExitCode::from(u8::try_from(status).unwrap_or(1)),
     }
 }

@@ -1,14 +1,23 @@
 //! SIGINT and SIGTERM as a request to stop: the first asks, the second ends the process at once. What stopping
 //! means is for each command to say.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
+
+/// The signal that came last, 0 for none.
+static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
+/// The signal that asked this process to stop, if one did.
+pub(crate) fn signal() -> Option<u8> {
+    let signal = CAME.get()?.load(Ordering::Relaxed);
+    u8::try_from(signal).ok().filter(|signal| *signal > 0)
+}
 
 /// How late a sleeper may notice a signal.
 const LATENCY: Duration = Duration::from_millis(50);
@@ -24,10 +33,12 @@ impl Stop {
     /// Watches the signals from now on.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
+        let came = CAME.get_or_init(Arc::default);
         let register = || {
             for signal in [SIGINT, SIGTERM] {
                 // In this order the first signal finds the flag down and raises it; the second finds it up.
-                signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())?;
+                signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag.clone())?;
+                signal_hook::flag::register_usize(signal, came.clone(), signal as usize)?;
                 signal_hook::flag::register(signal, flag.clone())?;
             }
             Signals::new([SIGINT, SIGTERM])

@@ -218,7 +218,7 @@ pub(super) fn finish(outcome: Outcome, recorder: Option<&Recorder>) -> Result<()
         return Err(Failure::failed(format!("wrong data: {blocks}, the first {first}")));
     }
     if outcome.interrupted {
-        return Err(Failure::failed("interrupted; what is printed is what was measured until then"));
+        return Err(Failure::interrupted("interrupted; what is printed is what was measured until then"));
     }
     Ok(())
 }

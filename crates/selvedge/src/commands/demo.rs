@@ -47,15 +47,13 @@ const REACTORS_MAX: usize = 4;
 pub(super) fn run(flags: &DemoFlags) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let story = RefCell::new(Story::new(flags.output.output_format));
-    let folder = Folder::make()?;
-    let demo = Demo::start(&story, stop, &folder)?;
+    let demo = Demo::start(&story, stop, Folder::make()?)?;
     demo.look_around()?;
     demo.prove()?;
     demo.measure()?;
     demo.rest()?;
     let Demo { target, .. } = demo;
     target.shutdown();
-    drop(folder);
     story.into_inner().end()
 }
 
@@ -91,7 +89,8 @@ struct Demo<'a> {
 }
 
 impl<'a> Demo<'a> {
-    fn start(story: &'a RefCell<Story>, stop: Stop, folder: &Folder) -> Result<Self, Failure> {
+    /// Starts the target. Its file has no name from then on, so that nothing is left however this process ends.
+    fn start(story: &'a RefCell<Story>, stop: Stop, folder: Folder) -> Result<Self, Failure> {
         let machine = Machine::find(None)?;
         let nqn = machine.demo_nqn();
         let reactors = core::available().len().clamp(1, REACTORS_MAX);
@@ -120,6 +119,7 @@ impl<'a> Demo<'a> {
             ..TargetConfig::default()
         };
         let target = Target::start(&config).map_err(Failure::failed)?;
+        drop(folder);
         let address = target
             .ports()
             .first()
@@ -266,7 +266,7 @@ impl<'a> Demo<'a> {
 
     fn go_on(&self, outcome: Result<(), Failure>) -> Result<(), Failure> {
         if self.stop.is_asked() {
-            Err(Failure::failed("interrupted; nothing is left behind"))
+            Err(Failure::interrupted("interrupted; nothing is left behind"))
         } else {
             outcome
         }

@@ -30,7 +30,7 @@ pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
             discovery_only,
             control,
         } => {
-            let address = resolve(address, *trsvcid).map_err(Failure::usage)?;
+            let address = resolve(address, *trsvcid).map_err(Failure::failed)?;
             let mut body = json!({ "address": address, "discovery_only": discovery_only });
             body["transport"] = json!(Transport::from(*transport));
             if let Some(congestion) = congestion {

@@ -35,7 +35,7 @@ pub(super) fn run(flags: &ReportFlags) -> Result<(), Failure> {
         Some(folder) => SweepReport::new(&Journal::read(folder)?),
         None => {
             let runs = flags.from_fio.iter().map(|path| fio_run(path)).collect::<Result<Vec<_>, _>>()?;
-            let (plan, points) = from_fio::points(&runs).map_err(Failure::failed)?;
+            let (plan, points) = from_fio::points(&runs).map_err(Failure::usage)?;
             SweepReport::from_fio(&plan, points, &runs)
         }
     };
@@ -50,7 +50,7 @@ pub(super) fn run(flags: &ReportFlags) -> Result<(), Failure> {
 
 /// Makes a report's files again from its JSON.
 fn again(path: &Path, flags: &ReportFlags) -> Result<(), Failure> {
-    let wrong = |error: serde_json::Error| Failure::failed(format!("{}: {error}", path.display()));
+    let wrong = |error: serde_json::Error| Failure::usage(format!("{}: {error}", path.display()));
     let data: Value = serde_json::from_str(&read(path)?).map_err(wrong)?;
     let document = Document::deserialize(&data).map_err(wrong)?;
     let folder =
@@ -64,16 +64,16 @@ fn again(path: &Path, flags: &ReportFlags) -> Result<(), Failure> {
 
 fn fio_run(path: &Path) -> Result<fio::json::FioRun, Failure> {
     let text = read(path)?;
-    fio::json::read(&text).map_err(|reason| Failure::failed(format!("{}: {reason}", path.display())))
+    fio::json::read(&text).map_err(|reason| Failure::usage(format!("{}: {reason}", path.display())))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let cannot = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
+    let cannot = |error: std::io::Error| Failure::usage(format!("{}: {error}", path.display()));
     let mut text = String::new();
     let file = File::open(path).map_err(cannot)?;
     let length = file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(cannot)?;
     if length as u64 > BYTES_MAX {
-        return Err(Failure::failed(format!("{}: it is too long for a report", path.display())));
+        return Err(Failure::usage(format!("{}: it is too long for a report", path.display())));
     }
     Ok(text)
 }
@@ -101,7 +101,7 @@ fn side(path: &Path) -> Result<Side, Failure> {
         return Ok(Side { name, plan: journal.header.plan, points, facts: journal.header.facts });
     }
     let text = read(path)?;
-    let wrong = |reason: &dyn std::fmt::Display| Failure::failed(format!("{name}: {reason}"));
+    let wrong = |reason: &dyn std::fmt::Display| Failure::usage(format!("{name}: {reason}"));
     let ours = serde_json::from_str::<Value>(&text).ok().filter(|value| value["kind"] == "sweep");
     if let Some(mut value) = ours {
         let plan: Plan = serde_json::from_value(value["plan"].take()).map_err(|error| wrong(&error))?;

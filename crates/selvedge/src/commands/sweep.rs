@@ -209,15 +209,17 @@ fn tell(
             OutputFormat::Json => report::print_json(&whole.data)?,
         }
     }
-    let reason = match ended? {
+    let ended = ended?;
+    let reason = match &ended {
         Ended::Complete => return whole.failures(),
-        Ended::Interrupted => "interrupted".to_owned(),
+        Ended::Interrupted => "interrupted",
         Ended::Broken(reason) => reason,
     };
     let count = journal.header.plan.visits().len();
-    Err(Failure::failed(format!(
+    let what = format!(
         "{reason}; {} of {count} measurements are kept, do the rest with: selvedge sweep --resume {}",
         journal.count(),
         folder.display()
-    )))
+    );
+    Err(if matches!(ended, Ended::Interrupted) { Failure::interrupted(what) } else { Failure::failed(what) })
 }

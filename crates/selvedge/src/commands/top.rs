@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
+use chart::units;
 use ratatui::crossterm::event::{self, Event};
 use serde_json::json;
 
@@ -80,7 +81,8 @@ fn print(asker: &Asker, mut watch: Watch, intervals: u32, format: OutputFormat) 
     let mut last = Ok(());
     for number in 0..intervals {
         if !stop.sleep(watch.interval) {
-            break;
+            let intervals = units::plural(intervals.into(), "interval");
+            return Err(Failure::interrupted(format!("interrupted after {number} of {intervals}")));
         }
         let answer = asker.ask();
         last = answer.as_ref().map(drop).map_err(Failure::failed);

@@ -34,11 +34,11 @@ struct Way {
 impl Connection {
     /// Checks the flags; a name is looked up here.
     pub(crate) fn new(flags: &ConnectionFlags) -> Result<Self, Failure> {
-        Self::check(flags).map_err(Failure::usage)
+        let ways = ways(flags)?;
+        Self::to(ways, flags).map_err(Failure::usage)
     }
 
-    fn check(flags: &ConnectionFlags) -> Result<Self, String> {
-        let ways = ways(flags)?;
+    fn to(ways: Vec<Way>, flags: &ConnectionFlags) -> Result<Self, String> {
         let address = ways[0].address;
         let mut host = match &flags.hostnqn {
             Some(nqn) => HostIdentity::from_nqn(nqn.as_str()),
@@ -141,23 +141,26 @@ impl Connection {
 }
 
 /// The target's addresses, each with where it is connected from.
-fn ways(flags: &ConnectionFlags) -> Result<Vec<Way>, String> {
+fn ways(flags: &ConnectionFlags) -> Result<Vec<Way>, Failure> {
     let count = flags.traddr.len();
     let of = |all: &[String], at: usize, name: &str| match all.len() {
         0 => Ok(None),
         1 => Ok(Some(all[0].clone())),
         given if given == count => Ok(Some(all[at].clone())),
-        given => Err(format!("{given} {name} for {count} --traddr: give one for all, or one for each")),
+        given => Err(Failure::usage(format!(
+            "{given} {name} for {count} --traddr: give one for all, or one for each"
+        ))),
     };
     let mut ways: Vec<Way> = Vec::with_capacity(count);
     for (at, address) in flags.traddr.iter().enumerate() {
         // An address with a port of its own is a socket address; anything else goes with --trsvcid.
         let own = address.parse::<SocketAddr>().ok();
-        let address = own.map_or_else(|| resolve(address, flags.trsvcid), Ok)?;
+        let address = own.map_or_else(|| resolve(address, flags.trsvcid), Ok).map_err(Failure::failed)?;
         let host_traddr = of(&flags.host_traddr, at, "--host-traddr")?;
-        let host_traddr = host_traddr.map(|host| resolve(&host, 0)).transpose()?.map(|host| host.ip());
+        let host_traddr = host_traddr.map(|host| resolve(&host, 0)).transpose();
+        let host_traddr = host_traddr.map_err(Failure::failed)?.map(|host| host.ip());
         if host_traddr.is_some_and(|host| host.is_ipv4() != address.is_ipv4()) {
-            return Err("--host-traddr and --traddr are not of one address family".into());
+            return Err(Failure::usage("--host-traddr and --traddr are not of one address family"));
         }
         let host_iface = of(&flags.host_iface, at, "--host-iface")?;
         let way = Way { address, host_traddr, host_iface };
@@ -166,9 +169,9 @@ fn ways(flags: &ConnectionFlags) -> Result<Vec<Way>, String> {
                 == (way.address, way.host_traddr, &way.host_iface)
         };
         if ways.iter().any(is_twice) {
-            return Err(format!(
+            return Err(Failure::usage(format!(
                 "{address} is named twice: each path needs an address or an interface of its own"
-            ));
+            )));
         }
         ways.push(way);
     }

@@ -196,7 +196,7 @@ fn ports(flags: &ServeFlags) -> Result<Vec<PortConfig>, Failure> {
     let mut ports = Vec::new();
     let addresses = if flags.traddr.is_empty() { &[ADDRESS_DEFAULT.to_owned()][..] } else { &flags.traddr };
     for (address, id) in addresses.iter().zip(1..) {
-        let address = resolve(address, flags.trsvcid.unwrap_or(SERVICE_DEFAULT)).map_err(Failure::usage)?;
+        let address = resolve(address, flags.trsvcid.unwrap_or(SERVICE_DEFAULT)).map_err(Failure::failed)?;
         ports.push(PortConfig {
             advertise: flags.advertise.clone(),
             transport: flags.transport.map_or(Transport::Tcp, Transport::from),

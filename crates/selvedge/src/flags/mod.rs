@@ -30,7 +30,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
   selvedge discover -a 127.0.0.1
   selvedge bench -a 127.0.0.1 --rw randread --iodepth 32 --runtime 10
 
-Exit status: 0 done, 1 failed (with the reason in one line on stderr), 2 wrong usage.
+Exit status: 0 done, 1 failed (with the reason in one line on stderr), 2 wrong usage,
+130 ended by Ctrl-C, 143 by SIGTERM.
 Set SELVEDGE_LOG=debug to see more of what happens."
 )]
 pub(crate) struct Flags {

@@ -133,7 +133,7 @@ impl Journal {
         let file = options.open(&path).map_err(cannot)?;
         let mut lines = Lines::new(&file);
         let damaged = |number: usize, reason: &dyn std::fmt::Display| {
-            Failure::failed(format!("{} line {number}: {reason}", path.display()))
+            Failure::usage(format!("{} line {number}: {reason}", path.display()))
         };
         let first = lines.next().map_err(cannot)?;
         let first = first.ok_or_else(|| damaged(1, &"the sweep's description is not whole"))?;

@@ -100,7 +100,7 @@ fn keys_lead_down_and_end_the_run_like_ctrl_c() {
         assert!(bench.shows("(segments)"), "{:?}", bench.seen);
         bench.press(end);
         let (status, seen, report) = bench.end();
-        assert_eq!(status.code(), Some(1), "{seen}");
+        assert_eq!(status.code(), Some(130), "{seen}");
         assert!(seen.contains(GIVEN_BACK), "{seen:?}");
         assert!(
             seen.ends_with("interrupted; what is printed is what was measured until then\r\n"),

@@ -8,6 +8,7 @@ mod bad_disks;
 mod bench_top;
 mod command_line;
 mod control_socket;
+mod exit_status;
 mod gateways;
 mod host_messages;
 mod host_rights;

@@ -263,7 +263,7 @@ fn sweeps_are_compared_and_fio_is_read() {
     assert!(from_fio.join("report.html").is_file());
     assert!(compare(&fio, &from_fio.join("report.json")).status.success());
     let nothing = compare(&folder, &ground.folder.path().join("nothing"));
-    assert_eq!(nothing.status.code(), Some(1));
+    assert_eq!(nothing.status.code(), Some(2));
     // A report is made again of what was kept.
     fs::remove_file(folder.join("report.html")).unwrap();
     assert!(selvedge("report").arg(&folder).output().unwrap().status.success());

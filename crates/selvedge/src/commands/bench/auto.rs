@@ -94,7 +94,7 @@ fn run(
     queues: u16,
     number: u64,
 ) -> Result<(u16, Trial), Failure> {
-    let interrupted = || Failure::failed("interrupted while -i auto tried numbers of queues");
+    let interrupted = || Failure::interrupted("interrupted while -i auto tried numbers of queues");
     if setting.stop.is_asked() {
         return Err(interrupted());
     }

@@ -382,7 +382,12 @@ fn conclude(finished: Vec<Finished<'_>>, broken: Option<Failure>, planned: usize
             left => format!("; {} of the file not run", units::plural(left as u64, "job")),
         };
         let reason = failure.line().unwrap_or_default();
-        Failure::failed(format!("{name}{reason}{rest}"))
+        let what = format!("{name}{reason}{rest}");
+        if matches!(failure, Failure::Interrupted(_)) {
+            Failure::interrupted(what)
+        } else {
+            Failure::failed(what)
+        }
     };
     for job in finished {
         let name = &job.planned.job.name;
@@ -390,7 +395,7 @@ fn conclude(finished: Vec<Finished<'_>>, broken: Option<Failure>, planned: usize
     }
     match broken {
         Some(failure) => Err(tell(failure, None)),
-        None if left > 0 => Err(tell(Failure::failed("interrupted"), None)),
+        None if left > 0 => Err(tell(Failure::interrupted("interrupted"), None)),
         None => Ok(()),
     }
 }

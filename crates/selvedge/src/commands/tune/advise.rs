@@ -32,7 +32,7 @@ pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
     };
     let mut paths = Vec::new();
     for address in &flags.traddr {
-        let address = resolve(address, flags.trsvcid).map_err(Failure::usage)?;
+        let address = resolve(address, flags.trsvcid).map_err(Failure::failed)?;
         let interface = machine
             .route(address.ip(), None)
             .map_err(|error| Failure::failed(format!("there is no way to {address}: {error}")))?;

@@ -45,7 +45,9 @@ pub(super) fn run(flags: &ApplyFlags) -> Result<(), Failure> {
         writes: 0,
         stop: &stop,
     };
-    apply(&LiveSettings, &journal, &plan.steps, &mut told).map_err(Failure::failed)?;
+    apply(&LiveSettings, &journal, &plan.steps, &mut told).map_err(|error| {
+        if stop.is_asked() { Failure::interrupted(error) } else { Failure::failed(error) }
+    })?;
     let seen = super::see(&flags.machine).map(|topology| Standing::of(&topology)).unwrap_or(plan.after);
     let applied = Applied { steps: plan.steps, journal, before: plan.before, planned: plan.after, seen };
     match flags.output.output_format {

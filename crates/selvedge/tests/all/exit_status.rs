@@ -1,0 +1,141 @@
+//! Exit statuses as docs/exit-status.md has them, and that nothing is left behind however a command ends.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::serving::{Serving, stderr};
+
+fn selvedge(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    selvedge(arguments).output().expect("the program runs")
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("it is there");
+}
+
+#[test]
+fn a_run_that_is_ended_says_by_which_signal() {
+    let serving = Serving::start("memory:16m");
+    for (by, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut bench = serving.bench(&["--rw", "randread", "--runtime", "60"]);
+        let mut bench =
+            bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
+        let mut said = [0; 1];
+        bench.stderr.as_mut().expect("a pipe").read_exact(&mut said).expect("it is connected");
+        signal(&bench, by);
+        let output = bench.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
+        assert!(stderr(&output).contains("interrupted; what is printed"), "{}", stderr(&output));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("read "), "what was measured is printed");
+    }
+}
+
+/// Waits until a process catches SIGINT: before that, the signal ends it.
+fn await_handler(child: &Child) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let catches = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it is there");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("Linux says so");
+        u64::from_str_radix(caught.trim(), 16).expect("a mask") & 1 << (2 - 1) != 0
+    };
+    while !catches() {
+        assert!(Instant::now() < deadline, "it does not watch for signals");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_look_that_is_cut_short_is_not_a_success() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let control = format!("unix:{}", folder.path().join("control.sock").display());
+    let mut target = selvedge(&["serve", "-s", "0", "--control", &control, "--namespace", "memory:1m"]);
+    let mut target = target.stdout(Stdio::piped()).spawn().expect("the program runs");
+    let mut lines = BufReader::new(target.stdout.take().expect("a pipe")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("administered at"))));
+    let mut top = selvedge(&["top", "--once", "--interval", "3600", "--control", &control]);
+    let top = top.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
+    await_handler(&top);
+    signal(&top, Signal::INT);
+    let output = top.wait_with_output().expect("it ends");
+    signal(&target, Signal::INT);
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(output.stdout.is_empty());
+    assert_eq!(target.wait().expect("it ends").code(), Some(0), "a signal is how a target ends");
+}
+
+#[test]
+fn what_is_typed_wrong_is_told_from_what_fails() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let damaged = folder.path().join("damaged.json");
+    std::fs::write(&damaged, "{").expect("it can be written");
+    let damaged = damaged.to_str().expect("UTF-8");
+    let missing = folder.path().join("missing");
+    let missing = missing.to_str().expect("UTF-8");
+    for arguments in [
+        &["report", missing][..],
+        &["compare", missing, missing],
+        &["report", damaged, "--output", missing],
+        &["compare", damaged, damaged],
+        &["report", "--from-fio", missing, "--output", missing],
+        &["config", "check", missing],
+        &["bench", missing, "-a", "127.0.0.1", "-n", "nqn.a"],
+        &["tune", "advise", "-a", "127.0.0.1", "--sweep", missing],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+    }
+    // It is a name, and what is wrong with it is that nobody knows it.
+    for arguments in [
+        &["discover", "-a", "no such name"][..],
+        &["bench", "-a", "no such name", "-n", "nqn.a", "--rw", "read"],
+        &["tune", "advise", "-a", "no such name"],
+        &["serve", "-a", "no such name", "--namespace", "memory:1m"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("no such name"), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_cannot_be_printed_is_a_failure() {
+    for arguments in [&["--version"][..], &["--help"], &["bench", "--help"], &["openapi"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let output = selvedge(arguments).stdout(full).stderr(Stdio::piped()).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(
+            stderr(&output).contains("the results cannot be printed"),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert_eq!(run(arguments).status.code(), Some(0), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_demo_leaves_nothing_behind_however_it_ends() {
+    let is_empty = |folder: &Path| std::fs::read_dir(folder).expect("a folder").next().is_none();
+    for (by, status) in [(Signal::INT, Some(130)), (Signal::KILL, None)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut demo = selvedge(&["demo"]);
+        demo.env("TMPDIR", folder.path()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut demo = demo.spawn().expect("the program runs");
+        let mut lines = BufReader::new(demo.stdout.take().expect("a pipe")).lines();
+        assert!(lines.any(|line| line.is_ok_and(|line| line.contains("namespace 2"))));
+        signal(&demo, by);
+        signal(&demo, by);
+        assert_eq!(demo.wait().expect("it ends").code(), status);
+        assert!(is_empty(folder.path()), "the file is still there");
+    }
+}
