@@ -40,7 +40,7 @@ pub fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Some(line) = failure.line() {
-                eprintln!("selvedge: {line}");
+                eprintln!("selvedge: {}", report::locale::shown(&line));
             }
             failure.status(stop::signal())
         }

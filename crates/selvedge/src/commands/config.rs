@@ -40,7 +40,9 @@ pub(super) fn run(action: &ConfigAction) -> Result<(), Failure> {
         ConfigAction::Dump { format, control } => {
             let fabric: FabricConfig = client(control)?.get("/v1/config")?;
             match (format, control.output.output_format) {
-                (DumpFormat::Toml, OutputFormat::Normal) => report::print(target_dump::write(&fabric)?),
+                (DumpFormat::Toml, OutputFormat::Normal) => {
+                    report::print_exactly(target_dump::write(&fabric)?)
+                }
                 _ => report::print_json(&fabric),
             }
         }

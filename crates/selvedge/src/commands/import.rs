@@ -43,7 +43,7 @@ pub(super) fn run(source: &ImportSource) -> Result<(), Failure> {
         write(path, &text, *force)?;
     }
     match (output_format, output) {
-        (OutputFormat::Normal, None) => report::print(text),
+        (OutputFormat::Normal, None) => report::print_exactly(text),
         (OutputFormat::Normal, Some(_)) => Ok(()),
         (OutputFormat::Json, output) => report::print_json(&Told {
             output: output.as_deref(),

@@ -107,7 +107,7 @@ fn print_json(watch: &Watch, now: Duration, alone: bool) -> Result<(), Failure> 
     // Rates from before it went silent are not those of this interval.
     let rates = watch.rates().filter(|_| absence.is_none());
     let json = json!({ "target": watch.target, "absence": absence, "rates": rates });
-    if alone { report::print_json(&json) } else { report::print(format!("{json}\n")) }
+    if alone { report::print_json(&json) } else { report::print_exactly(format!("{json}\n")) }
 }
 
 /// Asks on a thread of its own, so that keys work while a target is silent. It ends when nobody listens.

@@ -6,6 +6,7 @@ pub(crate) mod csv;
 pub(crate) mod document;
 pub(crate) mod fio;
 pub(crate) mod folder;
+pub(crate) mod locale;
 pub(crate) mod markdown;
 pub(crate) mod page;
 pub(crate) mod paths;
@@ -24,8 +25,13 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 
-/// Prints text on stdout, at once.
+/// Prints text for people on stdout, at once.
 pub(crate) fn print(text: impl fmt::Display) -> Result<(), Failure> {
+    print_exactly(locale::shown(&text.to_string()))
+}
+
+/// Prints text for programs on stdout, at once.
+pub(crate) fn print_exactly(text: impl fmt::Display) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     write!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(|error| cannot_print(&error))
 }
@@ -41,7 +47,7 @@ pub(crate) fn print_as<T: Serialize + fmt::Display>(format: OutputFormat, value:
 /// Prints a value as JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::failed)?;
-    print(text + "\n")
+    print_exactly(text + "\n")
 }
 
 fn cannot_print(error: &io::Error) -> Failure {

@@ -13,6 +13,8 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::{Frame, Terminal};
 
+use crate::report::locale;
+
 /// Which stream's terminal is ours and has to be given back; 0 for none.
 static TAKEN: AtomicU8 = AtomicU8::new(0);
 static HOOK: Once = Once::new();
@@ -76,7 +78,19 @@ impl FullScreen {
         if TAKEN.load(Ordering::SeqCst) == 0 {
             return Err(io::Error::other("it was given back after a panic"));
         }
-        self.terminal.draw(draw).map(drop)
+        self.terminal
+            .draw(|frame| {
+                draw(frame);
+                if locale::is_ascii_only() {
+                    let cells =
+                        frame.buffer_mut().content.iter_mut().filter(|cell| !cell.symbol().is_ascii());
+                    cells.for_each(|cell| {
+                        let shown = locale::shown(cell.symbol()).into_owned();
+                        cell.set_symbol(&shown);
+                    });
+                }
+            })
+            .map(drop)
     }
 }
 

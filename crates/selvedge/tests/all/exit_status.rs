@@ -139,3 +139,16 @@ fn a_demo_leaves_nothing_behind_however_it_ends() {
         assert!(is_empty(folder.path()), "the file is still there");
     }
 }
+
+#[test]
+fn a_locale_without_utf8_gets_ascii() {
+    let serving = Serving::start("memory:1m");
+    let run = |locale: &str| {
+        let mut bench = serving.bench(&["--rw", "randread", "--runtime", "1"]);
+        bench.env("LC_ALL", locale).output().expect("the program runs")
+    };
+    let ascii = run("C");
+    assert!(ascii.stdout.is_ascii() && ascii.stderr.is_ascii(), "{}", String::from_utf8_lossy(&ascii.stdout));
+    assert!(String::from_utf8_lossy(&ascii.stdout).contains(" us "));
+    assert!(String::from_utf8_lossy(&run("C.UTF-8").stdout).contains(" µs "));
+}

@@ -13,6 +13,7 @@ use crate::bench::run::{Outcome, Run};
 use crate::config::workload::{VerifyState, Workload};
 use crate::failure::Failure;
 use crate::flags::bench::{BenchFlags, IoQueues};
+use crate::report::locale;
 use crate::report::queues::{AutoReport, TrialReport};
 use crate::sweep::environment::MachineTime;
 
@@ -76,7 +77,7 @@ pub(super) fn find(
                 }
                 let verdict = climb.observe(granted, trial);
                 let report = TrialReport { queues: granted, trial, verdict };
-                eprintln!("selvedge: -i auto: {report}");
+                eprintln!("selvedge: -i auto: {}", locale::shown(&report.to_string()));
                 trials.push(report);
             }
             Step::Settled { queues, reason } => {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use chart::units;
 
+use crate::report::locale;
 use crate::sweep::measurement::Measurement;
 
 /// Cells of the bar.
@@ -92,7 +93,8 @@ impl Progress {
         state.ended = Instant::now();
         if self.drawer.is_none() {
             let left = duration(state.left(Instant::now()));
-            eprintln!("[{}/{}, {left} left] {}: {what}", state.done, state.all, state.doing);
+            let line = format!("[{}/{}, {left} left] {}: {what}", state.done, state.all, state.doing);
+            eprintln!("{}", locale::shown(&line));
         }
         state.last = what;
     }
@@ -123,6 +125,7 @@ fn draw(state: &Mutex<State>) {
         duration(state.left(Instant::now())),
         state.doing
     );
+    let line = locale::shown(&line);
     let mut stderr = std::io::stderr().lock();
     // Lines are not wrapped while they change, or each would leave its beginning behind.
     let _ = write!(stderr, "\r\x1b[?7l\x1b[K{line}\x1b[?7h").and_then(|()| stderr.flush());

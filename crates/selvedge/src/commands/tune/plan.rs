@@ -19,7 +19,7 @@ pub(super) fn run(flags: &PlanFlags) -> Result<(), Failure> {
     }
     if flags.shell {
         let lines: Vec<String> = plan.steps.iter().map(|step| step.change.shell()).collect();
-        return report::print(lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+        return report::print_exactly(lines.iter().map(|line| format!("{line}\n")).collect::<String>());
     }
     let prediction = flags.model.then(|| Prediction::of(&topology, &plan));
     report::print_as(flags.output.output_format, &PlanReport { plan, prediction })

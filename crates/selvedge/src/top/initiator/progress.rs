@@ -16,7 +16,7 @@ use crate::bench::run::{Outcome, Run, Step};
 use crate::bench::sample::{Phase, Sample};
 use crate::failure::Failure;
 use crate::report::paths::PathReport;
-use crate::report::terminal;
+use crate::report::{locale, terminal};
 
 /// Where nobody watches a line change, a line this often says that things go on.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -107,7 +107,7 @@ impl Progress {
         let Some(screen) = self.screen.take() else { return };
         let mut stderr = std::io::stderr().lock();
         for line in screen.end() {
-            let _ = writeln!(stderr, "{line}");
+            let _ = writeln!(stderr, "{}", locale::shown(&line));
         }
     }
 
@@ -176,7 +176,7 @@ impl Progress {
             // The lines below are written and the cursor goes back up, so that the next ones take their place.
             let _ = details
                 .iter()
-                .try_for_each(|line| write!(stderr, "\n\x1b[K{line}"))
+                .try_for_each(|line| write!(stderr, "\n\x1b[K{}", locale::shown(line)))
                 .and_then(|()| write!(stderr, "\x1b[{}A\r", details.len()))
                 .and_then(|()| stderr.flush());
         }
@@ -186,6 +186,7 @@ impl Progress {
         if !self.terminal && self.line_at.elapsed() < LINE_INTERVAL {
             return;
         }
+        let line = locale::shown(line);
         self.line_at = Instant::now();
         let seconds = self.began.elapsed().as_secs_f64();
         let time = match self.length {
