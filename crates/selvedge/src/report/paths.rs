@@ -65,9 +65,9 @@ pub(crate) fn table(paths: &[PathReport]) -> Table {
         ("ANA", Side::Left),
         ("share", Side::Right),
         ("mean", Side::Right),
-        ("sent again", Side::Right),
+        ("resent", Side::Right),
         ("reconnects", Side::Right),
-        ("retransmits", Side::Right),
+        ("retrans", Side::Right),
     ]);
     for path in paths {
         table.row(vec![

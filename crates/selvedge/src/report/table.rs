@@ -13,8 +13,9 @@ pub(crate) enum Side {
     Right,
 }
 
-/// Columns between two columns.
+/// Spaces between two columns, and where a row fits on its line with fewer only.
 const GAP: usize = 2;
+const GAP_MIN: usize = 1;
 /// How far the further lines of a row are moved to the right.
 const FURTHER: usize = 4;
 /// Narrower terminals are taken for ones of this width.
@@ -59,11 +60,12 @@ impl Table {
     /// The table as text that is nowhere wider than this.
     pub(crate) fn within(&self, columns: Option<usize>) -> String {
         let widths = self.widths();
-        let lines = self.lines(&widths, columns);
+        let gap = self.gap(&widths, columns);
+        let lines = self.lines(&widths, gap, columns);
         let mut text = String::new();
         for row in &self.rows {
             for line in &lines {
-                self.push(&mut text, row, line, &widths);
+                self.push(&mut text, row, line, (&widths, gap));
             }
         }
         text
@@ -77,16 +79,22 @@ impl Table {
         (0..self.sides.len()).map(width).collect()
     }
 
+    fn gap(&self, widths: &[usize], columns: Option<usize>) -> usize {
+        let length = |gap: usize| self.indent + widths.iter().map(|width| width + gap).sum::<usize>() - gap;
+        let fits = |gap: usize| columns.is_none_or(|columns| length(gap) <= columns);
+        if !fits(GAP) && fits(GAP_MIN) { GAP_MIN } else { GAP }
+    }
+
     /// Which columns go on which line: as many on each as fit, in their order.
-    fn lines(&self, widths: &[usize], columns: Option<usize>) -> Vec<Line> {
+    fn lines(&self, widths: &[usize], gap: usize, columns: Option<usize>) -> Vec<Line> {
         let columns = columns.map_or(usize::MAX, |columns| columns.max(COLUMNS_MIN + self.indent));
         let mut lines: Vec<Line> = Vec::new();
         let mut used = 0;
         for (column, width) in widths.iter().enumerate() {
             match lines.last_mut() {
-                Some(line) if used + GAP + width <= line.room => {
+                Some(line) if used + gap + width <= line.room => {
                     line.columns.end = column + 1;
-                    used += GAP + width;
+                    used += gap + width;
                 }
                 before => {
                     let indent = self.indent + if before.is_some() { FURTHER } else { 0 };
@@ -99,7 +107,7 @@ impl Table {
     }
 
     /// Adds a line of a row. One on which nothing stands is left out, unless the row has no other.
-    fn push(&self, text: &mut String, row: &[String], line: &Line, widths: &[usize]) {
+    fn push(&self, text: &mut String, row: &[String], line: &Line, (widths, gap): (&[usize], usize)) {
         let indent = " ".repeat(line.indent);
         let first = line.columns.start;
         if widths[first] > line.room {
@@ -112,8 +120,8 @@ impl Table {
         for column in line.columns.clone() {
             let (cell, width) = (&row[column], widths[column]);
             match self.sides[column] {
-                Side::Left => cells += &format!("{cell:<width$}  "),
-                Side::Right => cells += &format!("{cell:>width$}  "),
+                Side::Left => cells += &format!("{cell:<width$}{:gap$}", ""),
+                Side::Right => cells += &format!("{cell:>width$}{:gap$}", ""),
             }
         }
         let cells = cells.trim_end();
@@ -194,6 +202,8 @@ mod tests {
     #[test]
     fn a_row_takes_as_many_lines_as_it_needs() {
         let wide = list().within(None);
+        let closer = list().within(Some(width(&wide) - 1));
+        assert_eq!((closer.lines().count(), width(&closer)), (3, width(&wide) - 6), "with single spaces");
         assert_eq!((wide.lines().count(), wide.clone()), (3, list().within(Some(width(&wide)))));
         assert_eq!(
             list().within(Some(80)),

@@ -35,6 +35,9 @@ fn a_namespace_that_is_not_there_is_named_beside_those_that_are() {
     let said = ["there is no namespace 77 at 127.0.0.1:", "there are 1, 5"];
     fails_with(&run(&[&["identify"], &at[..], &["77"]].concat()), &said);
     fails_with(&run(&[&["bench"], &at[..], &["77", "--rw", "read"]].concat()), &said);
+    // A number that no namespace can have there is refused by a status instead.
+    let beyond = run(&[&["identify"], &at[..], &["4000000000"]].concat());
+    fails_with(&beyond, &["there is no namespace 4000000000 at 127.0.0.1:", "there are 1, 5"]);
     let output = run(&[&["identify"], &at[..], &["5"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }

@@ -1,9 +1,10 @@
 //! `-o json` where it once meant something else or was missing: what it prints is JSON, and it writes no file.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
-use crate::serving::{json, stderr};
+use crate::serving::{NQN, json, stderr};
 
 fn run_in(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
@@ -65,4 +66,124 @@ fn a_refusal_is_text_and_prints_nothing() {
         assert!(output.stdout.is_empty(), "{arguments:?}");
         assert!(stderr(&output).starts_with("selvedge: "), "{arguments:?}: {}", stderr(&output));
     }
+}
+
+/// The commands that do something by themselves, as the help tells them.
+fn commands(folder: &Path, name: &str) -> Vec<String> {
+    let words: Vec<&str> = name.split_whitespace().chain(["--help"]).collect();
+    let help = String::from_utf8(run_in(folder, &words).stdout).expect("UTF-8");
+    let listed =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let inner = listed.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    let inner: Vec<&str> =
+        inner.filter_map(|line| line.split(' ').next()).filter(|word| *word != "help").collect();
+    if inner.is_empty() {
+        return vec![name.to_owned()];
+    }
+    inner.into_iter().flat_map(|word| commands(folder, format!("{name} {word}").trim())).collect()
+}
+
+/// Arguments with which a command succeeds on the target below, in the order in which the help lists the commands; `None`
+/// where it needs what is not there.
+fn arguments(name: &str, port: &str) -> Option<String> {
+    let at = format!("-a 127.0.0.1 -s {port} -n {NQN}");
+    let other = "nqn.2026-01.org.example:other";
+    let recorded = "--sysroot machine";
+    Some(match name {
+        // Tests of their own; a cluster, a group of gateways, a storage that has failed, changes of this machine.
+        "demo" | "serve" | "gateways remove" | "tune revert" | "connection reset" => return None,
+        "namespace reopen" | "namespace snapshot" | "namespace clone" | "namespace flatten" => return None,
+        "discover" => format!("-a 127.0.0.1 -s {port}"),
+        "identify" | "list" => at,
+        "bench" => format!("{at} --rw randread --runtime 1"),
+        "sweep" => format!("{at} --preset quick --dry-run"),
+        "report" => "--from-fio fio.json --output made".to_owned(),
+        "compare" => "fio.json fio.json".to_owned(),
+        "subsystem add" => other.to_owned(),
+        "subsystem set" => format!("{NQN} --all-ports"),
+        "subsystem remove" | "subsystem show" | "host list" | "ana list" | "namespace show" => {
+            format!("{NQN}{}", if name == "namespace show" { " 1" } else { "" })
+        }
+        "namespace add" => format!("{NQN} memory:1m,nsid=2"),
+        "namespace resize" => format!("{NQN} 2 2m"),
+        "namespace set" => format!("{NQN} 2 --iops 1000"),
+        "namespace remove" => format!("{NQN} 2"),
+        "listener add" => "127.0.0.1 -s 0 --id 9".to_owned(),
+        "listener remove" => "9".to_owned(),
+        "host allow" | "host deny" => format!("{NQN} {other}"),
+        "ana set" => format!("{NQN} 1 optimized"),
+        "referral add" | "referral remove" => "127.0.0.1".to_owned(),
+        "top" => "--once --interval 0.1".to_owned(),
+        "tune show" | "tune plan" => recorded.to_owned(),
+        "tune apply" => format!("{recorded} --dry-run"),
+        "tune advise" => format!("-a 127.0.0.1 -s {port}"),
+        "config check" | "config diff" | "config apply" => "target.toml".to_owned(),
+        "import nvmet" => "saved".to_owned(),
+        _ => String::new(),
+    })
+}
+
+/// Whether it asks a running target, and so takes its address.
+fn is_control(name: &str) -> bool {
+    let first = name.split(' ').next().unwrap_or_default();
+    let groups =
+        ["subsystem", "namespace", "listener", "host", "ana", "connection", "referral", "status", "top"];
+    groups.contains(&first) || matches!(name, "config diff" | "config apply" | "config dump")
+}
+
+/// Killed when the test is over.
+struct Target(Child);
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn every_command_prints_json_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = |name: &str| folder.path().join(name);
+    let machine = topology::sample::topology("cpu72-queues32").expect("there is such a machine");
+    std::fs::write(place("machine"), topology::sample::recording(&machine).to_string())
+        .expect("it is written");
+    std::fs::write(place("saved"), SAVED).expect("it is written");
+    std::fs::write(place("fio.json"), include_str!("../../src/fio/fio-3.33.json")).expect("it is written");
+    let mut target = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    target.args(["serve", "-s", "0", "-n", NQN, "--control", "unix:control.sock", "--reactors", "1"]);
+    target.args(["--namespace", "memory:1m"]).current_dir(folder.path()).stdin(Stdio::null());
+    let mut target = Target(target.stdout(Stdio::piped()).spawn().expect("the program runs"));
+    let mut lines = BufReader::new(target.0.stdout.take().expect("a pipe")).lines();
+    let first = lines.next().expect("it says where it listens").expect("text");
+    let port = first.rsplit_once(':').expect("a port").1.to_owned();
+    let control = ["--control", "unix:control.sock"];
+    let (mut count, mut removed) = (0, Vec::new());
+    for name in commands(folder.path(), "") {
+        let Some(arguments) = arguments(&name, &port) else { continue };
+        if name == "config check" {
+            let dump = run_in(folder.path(), &[&["config", "dump"], &control[..]].concat());
+            std::fs::write(place("target.toml"), dump.stdout).expect("it is written");
+        }
+        let mut words: Vec<&str> = name.split(' ').chain(arguments.split_whitespace()).collect();
+        if is_control(&name) {
+            words.extend(control);
+        }
+        words.extend(["-o", "json"]);
+        // What others need goes last.
+        if name.ends_with("remove") || name == "host deny" {
+            removed.push(words.into_iter().map(str::to_owned).collect::<Vec<_>>());
+            continue;
+        }
+        println!("{words:?}");
+        json(&run_in(folder.path(), &words));
+        count += 1;
+    }
+    // The subsystem itself last of all.
+    for words in removed.iter().rev() {
+        println!("{words:?}");
+        json(&run_in(folder.path(), &words.iter().map(String::as_str).collect::<Vec<_>>()));
+        count += 1;
+    }
+    assert!(count >= 42, "{count}");
 }
