@@ -196,6 +196,10 @@ pub(super) struct Libraries {
 pub(super) fn libraries() -> Result<&'static Libraries, CephError> {
     static LOADED: OnceLock<Result<Libraries, String>> = OnceLock::new();
     let load = || {
+        // A C library inside the program cannot load others: it crashes on the way.
+        if cfg!(target_feature = "crt-static") {
+            return Err("a static program cannot load them; install the deb or rpm package".to_owned());
+        }
         let rados = load(&RADOS_NAMES)?;
         let rbd = load(&RBD_NAMES)?;
         let missing = |error: libloading::Error| format!("too old, 16.2 or later is needed: {error}");
