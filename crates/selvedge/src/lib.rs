@@ -30,6 +30,7 @@ use clap::Parser;
 
 /// Reads what was typed, does it, and says how it ended.
 pub fn run() -> ExitCode {
+    commands::complete::answer();
     let flags = match flags::Flags::try_parse() {
         Ok(flags) => flags,
         Err(error) => return instead(&error),

@@ -2,12 +2,14 @@
 
 mod ask;
 mod bench;
+pub(crate) mod complete;
 mod config;
 mod consent;
 mod demo;
 mod discover;
 mod fabric;
 mod gateways;
+mod generate;
 mod identify;
 mod image;
 mod import;
@@ -50,5 +52,6 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Config(flags) => config::run(&flags.action),
         Command::Import(flags) => import::run(&flags.source),
         Command::Openapi(_) => fabric::openapi(),
+        Command::Generate(flags) => generate::run(flags),
     }
 }

@@ -1,5 +1,7 @@
 //! The flags of the commands that look at a target, and of `demo`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use nvme::discovery::Nqn;
 
@@ -64,4 +66,14 @@ pub(crate) struct ListFlags {
 
     #[command(flatten)]
     pub(crate) output: OutputFlags,
+}
+
+/// Written for packages, not for people: no part of `--help`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  selvedge generate --output generated")]
+pub(crate) struct GenerateFlags {
+    /// The folder that gets man/ and completions/
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: PathBuf,
 }

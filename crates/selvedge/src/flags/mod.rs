@@ -87,6 +87,9 @@ pub(crate) enum Command {
     Import(config::ImportFlags),
     /// Print the control API's OpenAPI document
     Openapi(control::OpenapiFlags),
+    /// Write man pages and completions, for packages
+    #[command(hide = true)]
+    Generate(look::GenerateFlags),
 }
 
 /// How results are printed.

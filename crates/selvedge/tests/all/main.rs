@@ -10,6 +10,7 @@ mod command_line;
 mod control_socket;
 mod exit_status;
 mod gateways;
+mod generated;
 mod host_messages;
 mod host_rights;
 mod identity;
