@@ -11,6 +11,7 @@ mod cleanup;
 mod command;
 mod commands;
 mod conversation;
+mod dist;
 mod english;
 mod fuzz;
 mod gateways;
@@ -52,6 +53,7 @@ cargo xtask lab guest shell             a shell in the guest
 cargo xtask lab paths [ARG]...          TCP and MPTCP over many links (see lab/README.md), kept under bench-runs/
 cargo xtask simulate --seeds A..B       target and hosts in a world that follows from a seed (docs/simulation.md)
 cargo xtask simulate --mutants [NAME]   broken builds of the engine, each of which the simulation or a test has to notice
+cargo xtask dist [--twice] [ARG]...     deb, rpm, static tarball, container image, bill of materials (CONTRIBUTING.md)
 cargo xtask chaos --minutes M [ARG]...  real processes, killed, cut off and attacked under hosts that check (docs/chaos.md)
 cargo xtask miri                        what Miri can run of the unsafe code; it needs a nightly Rust with Miri
 cargo xtask fuzz [TARGET]... [ARG]...   fuzzers, for --seconds N or --runs N each; --list tells them (docs/fuzzing.md)
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "lab" => lab::run(rest),
         "bench" => bench::run(rest),
+        "dist" => dist::run(rest),
         "chaos" => chaos::run(rest),
         "fuzz" => fuzz::run(rest),
         "simulate" => simulate::run(rest),

@@ -1,0 +1,119 @@
+//! Makes the packages: `cargo xtask dist` builds and starts this. It reads its command line and names the steps in their
+//! order; each step has a file of its own.
+
+mod archive;
+mod checksums;
+mod contents;
+mod deb;
+mod image;
+mod licences;
+mod materials;
+mod program;
+mod release;
+mod rpm_package;
+mod run;
+mod tarball;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use contents::{Contents, Purpose};
+use licences::ThirdParty;
+use materials::Materials;
+use program::{Builder, Linkage};
+use release::Release;
+
+const HELP: &str = "\
+cargo xtask dist [--output DIR] [--package-version VERSION] [--twice]
+
+Makes deb, rpm, static tarball, container image, bill of materials and checksums in DIR (target/dist without it), from
+the commit that is checked out. It vendors the sources of all crates first, and builds without a network from there on.
+--package-version names another version than Cargo.toml's, to try an upgrade; --twice makes everything again in a second
+folder and compares.";
+
+/// What the command line asks for.
+struct Wanted {
+    root: PathBuf,
+    work: PathBuf,
+    output: PathBuf,
+    version: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let wanted = match wanted(std::env::args().skip(1)) {
+        Ok(wanted) => wanted,
+        Err(problem) => {
+            eprintln!("dist: {problem}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match make(&wanted) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("dist: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn wanted(mut args: impl Iterator<Item = String>) -> Result<Wanted, String> {
+    let (mut root, mut work, mut output, mut version) = (None, None, None, None);
+    while let Some(name) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{name} needs a value"));
+        match name.as_str() {
+            "--root" => root = Some(PathBuf::from(value()?)),
+            "--work" => work = Some(PathBuf::from(value()?)),
+            "--output" => output = Some(PathBuf::from(value()?)),
+            "--package-version" => version = Some(value()?),
+            other => return Err(format!("there is no option `{other}`")),
+        }
+    }
+    let root = root.ok_or("--root is missing")?;
+    let work = work.ok_or("--work is missing")?;
+    let output = output.unwrap_or_else(|| work.join("dist"));
+    Ok(Wanted { root, work, output, version })
+}
+
+fn make(wanted: &Wanted) -> Result<(), String> {
+    let release = Release::find(&wanted.root, wanted.version.as_deref())?;
+    println!("selvedge {}, commit {}", release.version, release.commit);
+    let builder = Builder::new(&wanted.root, &wanted.work, &release);
+    step("vendor the crates", || builder.vendor())?;
+    let dynamic = step("build for deb and rpm", || builder.build(Linkage::Dynamic))?;
+    let fixed = step("build for tarball and image", || builder.build(Linkage::Static))?;
+    let materials = step("list what is in it", || Materials::collect(&builder))?;
+    let licences = ThirdParty::collect(&materials)?;
+    let generated = builder.generate(&dynamic)?;
+    let packaged = Contents::collect(&release, &dynamic, &generated, &licences, Purpose::Package)?;
+    let unpacked = Contents::collect(&release, &fixed, &generated, &licences, Purpose::Tarball)?;
+
+    let output = &wanted.output;
+    std::fs::create_dir_all(output).map_err(|error| format!("{}: {error}", output.display()))?;
+    let made = vec![
+        step("deb", || deb::write(&release, &dynamic, &packaged, output))?,
+        step("deb of debug information", || deb::write_debug(&release, &dynamic, output))?,
+        step("rpm", || rpm_package::write(&release, &dynamic, &packaged, output))?,
+        step("tarball", || tarball::write(&release, &unpacked, output))?,
+        step("debug information of the tarball", || tarball::write_debug(&release, &fixed, output))?,
+        step("container image", || image::write(&release, &fixed, &licences, output))?,
+        materials.write(&release, output)?,
+    ];
+    checksums::write(&made, output)?;
+    for file in &made {
+        let size = std::fs::metadata(file).map_or(0, |data| data.len());
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        println!("{:>8.1} MiB  {name}", size as f64 / f64::from(1 << 20));
+    }
+    println!("in {}", output.display());
+    Ok(())
+}
+
+/// Says what is done, and how long it took.
+fn step<T>(name: &str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let started = Instant::now();
+    println!("- {name}");
+    let result = work().map_err(|reason| format!("{name}: {reason}"))?;
+    println!("  {:.1} s", started.elapsed().as_secs_f64());
+    Ok(result)
+}

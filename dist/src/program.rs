@@ -1,0 +1,165 @@
+//! The program itself: built from vendored sources without a network, the same bytes in every folder, its debug
+//! information apart.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::release::Release;
+use crate::run;
+
+/// The only machine that packages are made for where no other standard library is installed.
+pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// How the C library gets into the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Linkage {
+    /// The machine's own, as every package of a distribution does.
+    Dynamic,
+    /// Inside, so that nothing is needed of the machine. Ceph's libraries cannot be loaded then.
+    Static,
+}
+
+/// A program without its debug information, and where that is.
+pub(crate) struct Program {
+    pub(crate) path: PathBuf,
+    pub(crate) debug: PathBuf,
+    /// What joins the two, in hexadecimal.
+    pub(crate) build_id: String,
+    /// The libraries it is linked with, by file name.
+    pub(crate) libraries: BTreeSet<String>,
+    /// The newest version of the C library's symbols that it needs, such as (2, 34).
+    pub(crate) libc: (u32, u32),
+}
+
+/// Builds programs of one checkout.
+pub(crate) struct Builder<'a> {
+    root: &'a Path,
+    work: PathBuf,
+    release: &'a Release,
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn new(root: &'a Path, work: &Path, release: &'a Release) -> Self {
+        Self { root, work: work.join("dist-work"), release }
+    }
+
+    /// Where the sources of all crates are.
+    pub(crate) fn vendored(&self) -> PathBuf {
+        self.work.join("vendor")
+    }
+
+    /// Puts the sources of all crates into one folder. Only this step may use the network.
+    pub(crate) fn vendor(&self) -> Result<(), String> {
+        let folder = self.vendored();
+        // What crates of another lock file left would be in nobody's way, but in the licences.
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        let mut cargo = self.cargo();
+        cargo.args(["vendor", "--locked", "--versioned-dirs", "--quiet"]).arg(&folder);
+        run::output(&mut cargo).map(drop)
+    }
+
+    /// A cargo that finds nothing but what was vendored.
+    pub(crate) fn offline_cargo(&self, command: &str) -> Command {
+        let mut cargo = self.cargo();
+        let folder = self.vendored();
+        cargo.arg(command).arg("--frozen").args(["--config", "source.crates-io.replace-with='vendored'"]);
+        cargo.args(["--config", &format!("source.vendored.directory='{}'", folder.display())]);
+        cargo
+    }
+
+    /// Builds the program, and takes its debug information out.
+    pub(crate) fn build(&self, linkage: Linkage) -> Result<Program, String> {
+        let name = match linkage {
+            Linkage::Dynamic => "dynamic",
+            Linkage::Static => "static",
+        };
+        let output = self.work.join(name);
+        let mut cargo = self.offline_cargo("build");
+        cargo.args(["--release", "--package", "selvedge", "--target", TARGET, "--quiet"]);
+        cargo.arg("--target-dir").arg(&output);
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", self.flags(linkage).join("\u{1f}"));
+        cargo.env("SELVEDGE_COMMIT", &self.release.commit).env("CARGO_INCREMENTAL", "0");
+        run::shown(&mut cargo)?;
+        let built = output.join(TARGET).join("release/selvedge");
+        self.strip(&built, &output)
+    }
+
+    fn flags(&self, linkage: Linkage) -> Vec<String> {
+        let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
+        let mut flags = vec![
+            remap(self.root, "/selvedge"),
+            remap(&self.work, "/selvedge/target"),
+            remap(&self.vendored(), "/crates"),
+            // The linker of some systems leaves it out.
+            "-Clink-arg=-Wl,--build-id=sha1".to_owned(),
+        ];
+        if linkage == Linkage::Static {
+            flags.push("-Ctarget-feature=+crt-static".to_owned());
+            // Random numbers by a system call: a static program does not find its C library's function for them, and opens a
+            // device instead that a root folder of its own does not have.
+            flags.push("--cfg=getrandom_backend=\"linux_getrandom\"".to_owned());
+        }
+        flags
+    }
+
+    fn strip(&self, built: &Path, folder: &Path) -> Result<Program, String> {
+        let (path, debug) = (folder.join("selvedge"), folder.join("selvedge.debug"));
+        let objcopy = || Command::new("objcopy");
+        let apart = ["--only-keep-debug", "--compress-debug-sections=zlib"];
+        run::output(objcopy().args(apart).arg(built).arg(&debug))?;
+        run::output(objcopy().arg("--strip-all").arg(built).arg(&path))?;
+        let notes = run::output(Command::new("readelf").args(["--notes", "--wide"]).arg(built))?;
+        let build_id = notes.lines().find_map(|line| line.split_once("Build ID: "));
+        let build_id = build_id.ok_or("the program has no build ID")?.1.trim().to_owned();
+        let dynamic = run::output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(built))?;
+        let libraries = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
+        let libraries = libraries.filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned()));
+        let versions = run::output(Command::new("readelf").args(["--version-info", "--wide"]).arg(built))?;
+        Ok(Program { path, debug, build_id, libraries: libraries.collect(), libc: newest_libc(&versions) })
+    }
+
+    /// Man pages, completions and references, as the program itself writes them.
+    pub(crate) fn generate(&self, program: &Program) -> Result<PathBuf, String> {
+        let folder = self.work.join("generated");
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        run::output(Command::new(&program.path).args(["generate", "--output"]).arg(&folder))?;
+        Ok(folder)
+    }
+
+    fn cargo(&self) -> Command {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut cargo = Command::new(cargo);
+        cargo.current_dir(self.root).env_remove("RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
+        cargo
+    }
+}
+
+/// The newest GLIBC_x.y among the versions that a program asks for.
+fn newest_libc(versions: &str) -> (u32, u32) {
+    let named = versions.split("GLIBC_").skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let mut parts = rest[..end].split('.').map(str::parse);
+        match (parts.next(), parts.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => Some((major, minor)),
+            _ => None,
+        }
+    });
+    named.max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::newest_libc;
+
+    #[test]
+    fn the_newest_version_counts_by_numbers() {
+        let said = "  0x0020: Name: GLIBC_2.9  Flags: none\n  0x0030: Name: GLIBC_2.34  Flags: WEAK\n Name: GLIBC_2.2.5";
+        assert_eq!(newest_libc(said), (2, 34));
+        assert_eq!(newest_libc("nothing"), (0, 0));
+    }
+}
