@@ -76,7 +76,8 @@ pub struct Target {
 
 impl Target {
     /// Opens all namespaces, starts the reactors, and listens. Images of Ceph clusters that are not available within
-    /// `limits::CEPH_OPENING_PATIENCE_MS` are left out for now ([`Self::absent`]), and come when they are.
+    /// `limits::CEPH_OPENING_PATIENCE_MS` are left out for now ([`Self::absent`]), and come when they are. So are files and
+    /// devices, where the configuration allows that.
     ///
     /// # Errors
     /// When the configuration is wrong, a file or device cannot be opened or an address not be had. Nothing listens then.
@@ -179,7 +180,7 @@ impl Target {
         report::failures(&self.fabric)
     }
 
-    /// The namespaces that are configured and not there, since their images are not available.
+    /// The namespaces that are configured and not there, since their images or disks are not available.
     pub fn absent(&self) -> Vec<AbsentNamespace> {
         self.fabric.absent()
     }
@@ -187,7 +188,7 @@ impl Target {
     fn carry_out(&self, order: &Order<'_>) -> Result<Vec<Change>, TargetError> {
         let changes = self.configurator.carry_out(order)?;
         #[cfg(not(feature = "simulation"))]
-        if change::has_images(&self.fabric.directory().config) {
+        if change::has_images(&self.fabric.directory().config) || !self.fabric.absent().is_empty() {
             let mut image_watch = lock(&self.image_watch);
             if image_watch.is_none() {
                 *image_watch = ImageWatch::start(&self.configurator);

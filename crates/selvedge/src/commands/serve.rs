@@ -92,6 +92,8 @@ fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
     let config = ServeConfig::new(flags, kept.as_ref(), &machine)?;
     let mut engine =
         config.to_engine(&machine, directory.as_ref().map(|directory| directory.folder.path().to_owned()));
+    // A mistake in what was just typed is told at once; a service that starts with the machine waits for its disks.
+    engine.may_disks_be_absent = flags.namespaces.is_empty();
     let connections = directory.map(ClusterConnections::open);
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
@@ -292,6 +294,12 @@ impl fmt::Display for Summary {
         }
         if let Some(control) = &self.control {
             writeln!(f, "administered at {control}")?;
+        }
+        if self.subsystems.is_empty() {
+            writeln!(
+                f,
+                "nothing is served yet: `selvedge subsystem add` and `selvedge namespace add` change that"
+            )?;
         }
         for subsystem in &self.subsystems {
             let hosts = match subsystem.hosts.as_slice() {

@@ -115,9 +115,6 @@ fn read_fabric(mut table: Spanned<DeTable<'_>>) -> Result<FabricConfig, Mistake>
     if fabric.ports.is_empty() {
         return Err(nothing("no port to listen on: add a [[port]] with an address"));
     }
-    if fabric.subsystems.is_empty() {
-        return Err(nothing("no subsystem to serve: add a [[subsystem]] with an nqn"));
-    }
     for (at, subsystem) in fabric.subsystems.iter().enumerate() {
         let wrong = |field: &str, what| Mistake {
             what,

@@ -17,7 +17,8 @@ fn selvedge() -> Command {
 fn listed(words: &[&str]) -> Vec<String> {
     let help = selvedge().args(words).arg("--help").output().expect("the program runs").stdout;
     let help = String::from_utf8(help).expect("UTF-8");
-    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let lines =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
 }
@@ -32,7 +33,8 @@ fn pages(words: &[&str], found: &mut Vec<String>) {
 #[test]
 fn every_command_has_a_page_with_an_example() {
     let folder = tempfile::tempdir().expect("a folder");
-    let made = selvedge().args(["generate", "--output"]).arg(folder.path()).status().expect("the program runs");
+    let made =
+        selvedge().args(["generate", "--output"]).arg(folder.path()).status().expect("the program runs");
     assert!(made.success());
     let mut wanted = Vec::new();
     pages(&[], &mut wanted);
@@ -40,7 +42,10 @@ fn every_command_has_a_page_with_an_example() {
     for page in &wanted {
         let text = std::fs::read_to_string(folder.path().join("man").join(page)).unwrap_or_default();
         let name = page.trim_end_matches(".1").replace('-', "\\-");
-        assert!(text.contains(&format!(".SH NAME\n{name} \\- ")), "{page} is missing or names another command");
+        assert!(
+            text.contains(&format!(".SH NAME\n{name} \\- ")),
+            "{page} is missing or names another command"
+        );
         assert!(text.contains("Example"), "{page}");
     }
     for script in ["bash/selvedge", "zsh/_selvedge", "fish/selvedge.fish"] {

@@ -1,6 +1,7 @@
 //! The program's integration tests, as one program that is linked once: `cargo nextest run -p selvedge -E 'test(sweep)'`
 //! runs those of one module.
 
+mod absent_disk;
 mod administration;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]
 #[path = "../../../engine/tests/all/bad_disks/mod.rs"]

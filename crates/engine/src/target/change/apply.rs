@@ -74,6 +74,7 @@ impl Fabric {
             reopened: reopened.as_ref(),
             absent: &absent,
             absence,
+            may_disks_be_absent: self.may_disks_be_absent(),
         };
         let prepared = preparation.prepare();
         // Before the error is returned: a namespace may have failed while it was resized, and its hosts must learn of it
@@ -182,6 +183,7 @@ impl Fabric {
         changes: &[Change],
     ) -> Vec<Listening> {
         let generation = old.generation + u64::from(changes.iter().any(is_in_discovery_log));
+        self.tell_of_arrivals(&prepared);
         let mut subsystems = Vec::with_capacity(prepared.config.subsystems.len());
         for (config, namespaces) in prepared.config.subsystems.iter().zip(prepared.namespaces) {
             for (config, namespace) in pairs(config, &namespaces) {
@@ -214,6 +216,23 @@ impl Fabric {
         let (config, directives) = (prepared.config, directives.clone());
         self.publish(Directory { config, directives, subsystems, own_discovery, generation });
         prepared.listening
+    }
+
+    /// Says which namespaces were absent and are there now.
+    fn tell_of_arrivals(&self, prepared: &Prepared) {
+        for before in self.absent() {
+            let mut subsystems = prepared.config.subsystems.iter().zip(&prepared.namespaces);
+            let is_here = |(known, opened): (&SubsystemConfig, &Opened)| {
+                known.nqn == before.nqn && opened.contains_key(&before.nsid)
+            };
+            if subsystems.any(is_here) {
+                tracing::info!(
+                    subsystem = before.nqn,
+                    nsid = before.nsid,
+                    "a namespace is available that was not"
+                );
+            }
+        }
     }
 
     /// Ends the controllers that no longer have anything here, and notifies the others of what has changed.

@@ -68,6 +68,8 @@ pub(crate) struct Preparation<'a> {
     /// Those that were absent until now.
     pub(crate) absent: &'a [AbsentNamespace],
     pub(crate) absence: Absence,
+    /// Whether files and devices may be absent too, and not images alone.
+    pub(crate) may_disks_be_absent: bool,
 }
 
 /// The open namespaces of a subsystem with their configurations.
@@ -231,7 +233,12 @@ impl Preparation<'_> {
         error: TargetError,
         absent: &mut Vec<AbsentNamespace>,
     ) -> Result<(), TargetError> {
-        if self.absence == Absence::Refused || !matches!(config.backend, BackendConfig::Rbd(_)) {
+        let may_be_absent = match config.backend {
+            BackendConfig::Rbd(_) => true,
+            BackendConfig::File { .. } | BackendConfig::Block { .. } => self.may_disks_be_absent,
+            _ => false,
+        };
+        if self.absence == Absence::Refused || !may_be_absent {
             return Err(error);
         }
         let mut now =
@@ -258,8 +265,8 @@ impl Preparation<'_> {
                 |change: &Change| matches!(change, Change::CommandQuiesceChanged { nqn: of } if of == nqn);
             let is_due =
                 kept_subsystem(self.old, nqn, self.changes).is_none() || self.changes.iter().any(is_other);
-            for config in subsystem.namespaces.iter().filter(|config| is_due || self.comes(nqn, config.nsid))
-            {
+            let comes = |nsid| self.comes(nqn, nsid) || self.was_absent(nqn, nsid).is_some();
+            for config in subsystem.namespaces.iter().filter(|config| is_due || comes(config.nsid)) {
                 let (bound, place) = match (&config.backend, opened.get(&config.nsid)) {
                     // The same for all, be they there or not.
                     (BackendConfig::Rbd(image), _) => (self.clusters.time_bound(), image.to_string()),

@@ -58,6 +58,7 @@ pub(crate) struct Fabric {
     opener: Arc<ImageOpener<Images>>,
     /// Namespaces whose images are not available now.
     absent: Mutex<Vec<AbsentNamespace>>,
+    may_disks_be_absent: bool,
     /// Namespaces that had late operations a while ago, and how many there are.
     late: Mutex<Vec<Arc<Namespace>>>,
     late_count: AtomicUsize,
@@ -169,6 +170,7 @@ impl Fabric {
             clusters,
             opener,
             absent: Mutex::default(),
+            may_disks_be_absent: config.may_disks_be_absent,
             late: Mutex::default(),
             late_count: AtomicUsize::new(0),
         }
@@ -207,6 +209,11 @@ impl Fabric {
     /// Namespaces whose images are not available now.
     pub(crate) fn absent(&self) -> Vec<AbsentNamespace> {
         lock(&self.absent).clone()
+    }
+
+    /// Whether files and devices may be among them.
+    pub(crate) const fn may_disks_be_absent(&self) -> bool {
+        self.may_disks_be_absent
     }
 
     /// Records them.

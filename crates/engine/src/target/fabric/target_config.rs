@@ -28,6 +28,8 @@ pub struct TargetConfig {
     /// The machine, by which serial numbers and UUIDs that are not configured differ from other targets'; random without it,
     /// and then hosts see other disks after each start.
     pub machine: Option<MachineId>,
+    /// Whether it starts although files or devices cannot be opened. Their namespaces are absent then, and come when they can.
+    pub may_disks_be_absent: bool,
     /// How images of Ceph clusters are reached.
     #[cfg(not(feature = "simulation"))]
     pub ceph: crate::ceph::CephConfig,
@@ -56,6 +58,7 @@ impl Default for TargetConfig {
             poll_us_max: POLL_US_MAX,
             state_dir: None,
             machine: None,
+            may_disks_be_absent: false,
             #[cfg(not(feature = "simulation"))]
             ceph: crate::ceph::CephConfig::default(),
             controller_ids: CONTROLLER_IDS,
