@@ -14,7 +14,7 @@ use crate::flags::OutputFormat;
 use crate::flags::report::{CompareFlags, ReportFlags};
 use crate::report::document::Document;
 use crate::report::table::{self, Table};
-use crate::report::{self, folder};
+use crate::report::{self, folder, paragraph};
 use crate::sweep::compare::{Compared, Pair, Side, verdict};
 use crate::sweep::from_fio;
 use crate::sweep::journal::Journal;
@@ -169,7 +169,7 @@ fn text(compared: &Compared, document: &Document) -> String {
         compared.first.name, compared.second.name
     );
     for finding in &document.findings {
-        text.push_str(&format!("{}\n    {}\n\n", finding.title, finding.text));
+        text.push_str(&format!("{}\n{}\n", finding.title, paragraph::shown(&finding.text, 4)));
     }
     text
 }

@@ -9,6 +9,7 @@ pub(crate) mod folder;
 pub(crate) mod locale;
 pub(crate) mod markdown;
 pub(crate) mod page;
+pub(crate) mod paragraph;
 pub(crate) mod paths;
 pub(crate) mod queues;
 #[cfg(test)]

@@ -15,6 +15,7 @@ use super::{advice, charts, tables};
 use crate::failure::Failure;
 use crate::fio::json::FioRun;
 use crate::report::document::{Document, FactGroup};
+use crate::report::paragraph;
 use crate::report::table::{Side, Table};
 
 /// What the JSON looks like. Names stay; new ones may come.
@@ -129,7 +130,7 @@ impl SweepReport {
         let mut text = format!("{}\n{}\n\n{table}\n", self.document.title, self.document.subtitle);
         for finding in &self.document.findings {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{}\n    {}\n", finding.title, finding.text);
+            let _ = writeln!(text, "{}\n{}", finding.title, paragraph::shown(&finding.text, 4));
         }
         let _ = writeln!(text, "{folder}/report.html has the pictures");
         text

@@ -8,6 +8,7 @@ use topology::Topology;
 use topology::model::{Costs, Load, Modelled, simulate};
 use topology::plan::{Plan, Standing, applied};
 
+use crate::report::paragraph;
 use crate::report::table::{Side, Table};
 
 /// A plan, and what a model says of it where that was asked for.
@@ -46,21 +47,23 @@ impl fmt::Display for PlanReport {
         let plan = &self.plan;
         for interface in &plan.interfaces {
             let limit = &interface.limit;
-            writeln!(
-                f,
+            let rule = format!(
                 "{}: {} in use; at most {} by the rule ({})",
                 interface.interface,
                 plural(interface.io_queues.into(), "I/O queue"),
                 limit.queues,
                 limit.reason
-            )?;
+            );
+            write!(f, "{}", paragraph::shown(&rule, 0))?;
         }
         if plan.steps.is_empty() {
             writeln!(f, "\nNothing to change: everything is as a plan would have it")?;
         } else {
             writeln!(f, "\n{}", plural(plan.steps.len() as u64, "change"))?;
             for step in &plan.steps {
-                writeln!(f, "  {}\n      {}\n      {}", step.change, step.why, step.change.shell())?;
+                writeln!(f, "  {}", step.change)?;
+                // A command is never broken: somebody may copy it.
+                writeln!(f, "{}      {}", paragraph::shown(&step.why, 6), step.change.shell())?;
             }
         }
         if plan.before.flows > 0 {
@@ -68,7 +71,7 @@ impl fmt::Display for PlanReport {
             write!(f, "{}", standing(&plan.before, &plan.after))?;
         }
         for note in &plan.notes {
-            writeln!(f, "\n* {note}")?;
+            write!(f, "\n{}", paragraph::shown(&format!("* {note}"), 0))?;
         }
         self.prediction.as_ref().map_or(Ok(()), |prediction| model(f, prediction))
     }

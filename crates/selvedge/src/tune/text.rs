@@ -7,8 +7,8 @@ use topology::{Interface, InterfaceKind, Topology};
 
 use super::sheets::{self, Sheet};
 use super::survey::Survey;
-use crate::report::table::{Table, pieces};
-use crate::report::terminal;
+use crate::report::table::Table;
+use crate::report::{paragraph, terminal};
 
 /// Sentences are broken at this column, or earlier where the terminal is narrower.
 const COLUMNS: usize = 100;
@@ -124,20 +124,7 @@ fn findings(survey: &Survey) -> String {
 /// A sentence in lines.
 fn wrapped(text: &str, indent: usize) -> String {
     let columns = terminal::columns().map_or(COLUMNS, |columns| columns.min(COLUMNS));
-    let mut lines = String::new();
-    let mut line = String::new();
-    let words = text.split_whitespace().flat_map(|word| pieces(word, columns.saturating_sub(indent).max(1)));
-    for word in words {
-        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > columns {
-            lines.push_str(&format!("{:indent$}{line}\n", ""));
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(&word);
-    }
-    lines + &format!("{:indent$}{line}\n", "")
+    paragraph::within(text, indent, Some(columns))
 }
 
 #[cfg(test)]

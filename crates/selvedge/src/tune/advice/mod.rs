@@ -13,6 +13,7 @@ use serde::Serialize;
 use topology::Topology;
 
 use crate::flags::tune::Goal;
+use crate::report::paragraph;
 use crate::report::table::{Side, Table};
 use crate::sweep::plan::Plan;
 use crate::sweep::summary::Summary;
@@ -132,7 +133,8 @@ impl fmt::Display for Recommendations {
         write!(f, "\n{table}")?;
         for advice in &self.recommendations {
             writeln!(f, "\n{} {}", advice.setting, advice.value)?;
-            writeln!(f, "  {}\n  ({})", advice.why, advice.basis)?;
+            write!(f, "{}", paragraph::shown(&advice.why, 2))?;
+            write!(f, "{}", paragraph::shown(&format!("({})", advice.basis), 2))?;
             if let Some(command) = &advice.command {
                 writeln!(f, "  {command}")?;
             }
