@@ -42,8 +42,8 @@ pub use identity::{FORMER_NQN, MACHINE_ID_FILE, MachineId, NamespaceIdentities, 
 pub use image::AbsentNamespace;
 use lock::lock;
 pub use messaging::{
-    AskingHost, HostRequest, HostRequests, LostController, PeerReset, PeerResets, PendingRequest, TakeReset,
-    TargetEnded,
+    AskingHost, HostRequest, HostRequests, LostController, PeerReset, PeerResets, PendingRequest, Pulse,
+    TakeReset, TargetEnded,
 };
 use reactor::{Listener, Reactor};
 pub use reactor::{ReactorMetrics, ReactorStatus};
@@ -227,6 +227,13 @@ impl Target {
     #[cfg(not(feature = "simulation"))]
     pub fn wait_for_latest_maps(&self) -> Result<(), crate::ceph::CephError> {
         self.fabric.clusters().wait_for_latest_maps()
+    }
+
+    /// Asks every reactor whether it goes round. What this gives tells later how many have answered; one that hangs does not.
+    pub fn ask_pulse(&self) -> Pulse {
+        let pulse = Pulse::of(lock(&self.reactors).len());
+        self.fabric.tell_reactors(|| messaging::Message::Pulse(pulse.clone()));
+        pulse
     }
 
     /// The UUIDs by which hosts know the namespaces that are there.

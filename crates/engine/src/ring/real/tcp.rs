@@ -76,6 +76,27 @@ pub fn listen(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Tc
     Ok(TcpListener { descriptor, address })
 }
 
+/// Listens by a socket that somebody else has opened, a service manager for one, and goes on with it. What this closes later
+/// stays open there.
+///
+/// # Errors
+/// When it carries connections in another way than the options ask for, or has not what they ask for.
+pub fn adopt(opened: &std::net::TcpListener, options: &ListenOptions<'_>) -> io::Result<TcpListener> {
+    let descriptor = OwnedFd::from(opened.try_clone()?);
+    let is_mptcp = sockopt::socket_protocol(&descriptor)? == Some(ipproto::MPTCP);
+    if is_mptcp == options.transport.is_tcp() {
+        let wanted = options.transport;
+        return Err(io::Error::other(format!("the socket that was passed for it is not {wanted}")));
+    }
+    rustix::io::ioctl_fionbio(&descriptor, true)?;
+    if let Some(name) = options.congestion {
+        congestion::set(&descriptor, name)?;
+    }
+    rustix::net::listen(&descriptor, options.backlog)?;
+    let address = SocketAddr::try_from(rustix::net::getsockname(&descriptor)?)?;
+    Ok(TcpListener { descriptor, address })
+}
+
 /// A connection that is being made.
 #[derive(Debug)]
 pub struct PendingConnection {

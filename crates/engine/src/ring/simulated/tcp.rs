@@ -63,6 +63,14 @@ pub fn listen(address: SocketAddr, _: &ListenOptions<'_>) -> io::Result<TcpListe
     Ok(TcpListener { descriptor, address })
 }
 
+/// A simulated machine has no sockets that others have opened.
+///
+/// # Errors
+/// Always.
+pub fn adopt(_: &std::net::TcpListener, _: &ListenOptions<'_>) -> io::Result<TcpListener> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// A connection that is being made.
 #[derive(Debug)]
 pub struct PendingConnection {

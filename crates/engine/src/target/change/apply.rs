@@ -75,6 +75,7 @@ impl Fabric {
             absent: &absent,
             absence,
             may_disks_be_absent: self.may_disks_be_absent(),
+            inherited: self.inherited(),
         };
         let prepared = preparation.prepare();
         // Before the error is returned: a namespace may have failed while it was resized, and its hosts must learn of it

@@ -70,6 +70,8 @@ pub(crate) struct Preparation<'a> {
     pub(crate) absence: Absence,
     /// Whether files and devices may be absent too, and not images alone.
     pub(crate) may_disks_be_absent: bool,
+    /// Sockets that were open before this target was.
+    pub(crate) inherited: &'a [Arc<std::net::TcpListener>],
 }
 
 /// The open namespaces of a subsystem with their configurations.
@@ -136,7 +138,7 @@ impl Preparation<'_> {
         };
         let (mut config, mut listening) = (self.wanted.clone(), Vec::new());
         for port in config.ports.iter_mut().filter(|port| is_added(port.id)) {
-            let socket = Listening::open(port)?;
+            let socket = Listening::open(port, self.inherited)?;
             port.address = socket.address();
             listening.push(socket);
         }

@@ -59,6 +59,7 @@ pub(crate) struct Fabric {
     /// Namespaces whose images are not available now.
     absent: Mutex<Vec<AbsentNamespace>>,
     may_disks_be_absent: bool,
+    inherited: Vec<Arc<std::net::TcpListener>>,
     /// Namespaces that had late operations a while ago, and how many there are.
     late: Mutex<Vec<Arc<Namespace>>>,
     late_count: AtomicUsize,
@@ -171,6 +172,7 @@ impl Fabric {
             opener,
             absent: Mutex::default(),
             may_disks_be_absent: config.may_disks_be_absent,
+            inherited: config.inherited.clone(),
             late: Mutex::default(),
             late_count: AtomicUsize::new(0),
         }
@@ -209,6 +211,11 @@ impl Fabric {
     /// Namespaces whose images are not available now.
     pub(crate) fn absent(&self) -> Vec<AbsentNamespace> {
         lock(&self.absent).clone()
+    }
+
+    /// Sockets that were open before this target was.
+    pub(crate) fn inherited(&self) -> &[Arc<std::net::TcpListener>] {
+        &self.inherited
     }
 
     /// Whether files and devices may be among them.

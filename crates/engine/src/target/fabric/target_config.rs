@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::admission::Quotas;
 use crate::limits::{CONTROLLER_IDS, POLL_US_MAX};
@@ -30,6 +31,8 @@ pub struct TargetConfig {
     pub machine: Option<MachineId>,
     /// Whether it starts although files or devices cannot be opened. Their namespaces are absent then, and come when they can.
     pub may_disks_be_absent: bool,
+    /// Sockets that somebody else has opened, a service manager for one. A port with such an address uses it.
+    pub inherited: Vec<Arc<std::net::TcpListener>>,
     /// How images of Ceph clusters are reached.
     #[cfg(not(feature = "simulation"))]
     pub ceph: crate::ceph::CephConfig,
@@ -59,6 +62,7 @@ impl Default for TargetConfig {
             state_dir: None,
             machine: None,
             may_disks_be_absent: false,
+            inherited: Vec::new(),
             #[cfg(not(feature = "simulation"))]
             ceph: crate::ceph::CephConfig::default(),
             controller_ids: CONTROLLER_IDS,

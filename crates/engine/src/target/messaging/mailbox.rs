@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::abort::Abort;
 use super::fence::Fence;
+use super::pulse::Pulse;
 use crate::ring::channel::Sender;
 use crate::ring::{Socket, Waker};
 use crate::sync::{Mutex, lock};
@@ -57,6 +58,8 @@ pub(crate) enum Message {
     Abort(Arc<Abort>),
     /// A command of the connection with this token and serial number is answered.
     Answer { connection: u32, serial: u64, command_id: u16, status: nvme::Status, result: u64 },
+    /// Tell that this reactor goes round.
+    Pulse(Pulse),
     /// The process has no descriptor left for a host that comes: some half-open connections are to go.
     MakeRoom,
     /// Finish what is under way, and end.

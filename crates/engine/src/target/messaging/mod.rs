@@ -10,6 +10,7 @@ mod host_request;
 mod mailbox;
 mod mailboxes;
 mod peer_reset;
+mod pulse;
 mod reservation_job;
 
 pub(crate) use abort::Abort;
@@ -23,4 +24,5 @@ pub use host_request::{HostRequest, HostRequests, PendingRequest, TargetEnded};
 pub(crate) use mailbox::{Arrival, Loss, Mailbox, Message};
 pub(crate) use mailboxes::Mailboxes;
 pub use peer_reset::{LostController, PeerReset, PeerResets, TakeReset};
+pub use pulse::Pulse;
 pub(crate) use reservation_job::{Job, Task};

@@ -37,13 +37,22 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Begins to listen as this port is to.
-    pub(crate) fn open(port: &PortConfig) -> Result<Self, TargetError> {
+    /// Begins to listen as this port is to, by the socket among these that has its address, if one does.
+    pub(crate) fn open(
+        port: &PortConfig,
+        inherited: &[Arc<std::net::TcpListener>],
+    ) -> Result<Self, TargetError> {
         let address = port.address;
         let congestion = congestion::choice(port.congestion.as_deref());
         let options = ListenOptions { transport: port.transport, congestion, backlog: BACKLOG };
         let failed = |source| TargetError::Listen { address, source };
-        let socket = tcp::listen(address, &options).map_err(failed)?;
+        let is_for_it =
+            |socket: &&Arc<std::net::TcpListener>| socket.local_addr().is_ok_and(|at| at == address);
+        let socket = match inherited.iter().find(is_for_it) {
+            Some(socket) => tcp::adopt(socket, &options),
+            None => tcp::listen(address, &options),
+        };
+        let socket = socket.map_err(failed)?;
         Ok(Self { port: port.id, socket, congestion: port.congestion.clone() })
     }
 

@@ -21,6 +21,7 @@ impl EventLoop {
         match message {
             Message::Connection(arrival) => self.on_arrival(arrival),
             Message::MakeRoom => self.make_room(),
+            Message::Pulse(pulse) => pulse.beat(),
             Message::FlushCaches(controller) => self.cache_flushes.begin(controller, &mut self.ring),
             Message::Events(controller) => self.tell_events(controller, now),
             Message::Refresh => {
