@@ -15,6 +15,7 @@ mod log;
 mod machine;
 mod mptcp;
 mod report;
+mod service;
 mod spec;
 mod state;
 mod state_directory;

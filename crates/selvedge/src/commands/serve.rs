@@ -20,6 +20,7 @@ use crate::machine::Machine;
 use crate::mptcp::{Applied, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
+use crate::service::{self, Service};
 use crate::spec::endpoint::Endpoint;
 use crate::spec::namespace;
 use crate::state::StateFile;
@@ -56,7 +57,9 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         Ok(()) | Err(Failure::NobodyListens) => {}
         Err(failure) => return Err(failure),
     }
+    let service = Service::ready(&target);
     stop.wait();
+    service.stopping();
     // Hosts are told first that nobody will be there.
     drop(announcer);
     // Nothing may still be changed by the time connections are closed.
@@ -94,6 +97,9 @@ fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
         config.to_engine(&machine, directory.as_ref().map(|directory| directory.folder.path().to_owned()));
     // A mistake in what was just typed is told at once; a service that starts with the machine waits for its disks.
     engine.may_disks_be_absent = flags.namespaces.is_empty();
+    engine.inherited = service::inherited()?;
+    let addresses: Vec<SocketAddr> = engine.fabric.ports.iter().map(|port| port.address).collect();
+    service::check_inherited(&engine.inherited, &addresses)?;
     let connections = directory.map(ClusterConnections::open);
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);

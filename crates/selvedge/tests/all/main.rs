@@ -25,6 +25,7 @@ mod raw_host;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]
 #[path = "../../../engine/tests/all/reservation_party/mod.rs"]
 mod reservation_party;
+mod service;
 mod serving;
 mod sweep;
 mod terminal_width;
