@@ -23,6 +23,7 @@ mod stop;
 mod sweep;
 mod top;
 mod tune;
+mod version;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

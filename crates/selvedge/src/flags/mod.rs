@@ -23,6 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(
     name = "selvedge",
     version,
+    long_version = crate::version::long(),
     max_term_width = 100,
     after_help = "Examples:
   selvedge demo
