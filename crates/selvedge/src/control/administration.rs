@@ -3,7 +3,7 @@
 //! passing throw blocks away by making a namespace smaller, or take back a write protection that was to be forever; whether a
 //! configuration is consistent is the engine's to say.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -50,8 +50,16 @@ pub(crate) struct Permissions {
 impl Administration {
     /// Administers `target`. With a state file, what is served now is kept from here on.
     pub(crate) fn new(target: Arc<Target>, state: Option<StateFile>) -> io::Result<Self> {
-        if let Some(state) = &state {
-            state.write(&target.config())?;
+        if let Some(state) = &state
+            && let Err(error) = state.write(&target.config())
+        {
+            // What is served is known without it. A change has to be kept, and is refused until it can be.
+            if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+                return Err(error);
+            }
+            tracing::warn!(
+                "the state cannot be written ({error}); hosts are served, and changes are refused until there is space"
+            );
         }
         let keeper = state.map_or(Keeper::Nowhere, Keeper::File);
         Ok(Self { target, keeper: Mutex::new(keeper), tasks: Tasks::default(), membership: None })
