@@ -37,7 +37,14 @@ pub fn run() -> ExitCode {
         Ok(flags) => flags,
         Err(error) => return instead(&error),
     };
-    log::start();
+    let (format, level) = match &flags.command {
+        flags::Command::Serve(serve) => (serve.log_format, serve.log_level.as_deref()),
+        _ => (None, None),
+    };
+    if let Err(reason) = log::start(format, level) {
+        eprintln!("selvedge: {reason}");
+        return ExitCode::from(2);
+    }
     report::terminal::look();
     match commands::run(&flags.command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,6 +14,7 @@ mod identify;
 mod image;
 mod import;
 mod list;
+mod log_level;
 mod namespace;
 mod namespace_states;
 mod report;
@@ -45,6 +46,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Ana(flags) => fabric::ana(&flags.action),
         Command::Connection(flags) => fabric::connection(&flags.action),
         Command::Referral(flags) => fabric::referral(&flags.action),
+        Command::Log(flags) => log_level::run(flags),
         Command::Status(flags) => fabric::status(flags),
         Command::Gateways(flags) => gateways::run(flags),
         Command::Top(flags) => top::run(flags),

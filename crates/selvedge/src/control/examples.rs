@@ -34,6 +34,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("NamespacePatch", r#"{"owner": null}"#),
     ("NamespacePatch", r#"{"qos": null}"#),
+    ("Log", r#"{"level": "warn,engine::target=info"}"#),
     ("NewSnapshot", r#"{"name": "monday"}"#),
     ("Clone", r#"{"snapshot": "monday", "image": "copy"}"#),
     ("Clone", r#"{"snapshot": "monday", "image": "copy", "pool": "fast", "nsid": 7, "qos": {"iops": 1000}}"#),

@@ -13,6 +13,7 @@ mod gateways;
 mod host_requests;
 mod in_process;
 mod limits;
+mod log_level;
 mod metrics;
 mod namespaces;
 pub(crate) mod openapi;

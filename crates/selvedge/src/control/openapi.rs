@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::ask::{Answer, Ask};
 use super::examples::EXAMPLES;
+use super::log_level::LogBody;
 use super::namespaces::NamespaceBody;
 use super::namespaces::images::{self, CloneBody, SnapshotBody, Snapshots};
 use super::patches::{NamespacePatch, Patch};
@@ -75,6 +76,7 @@ fn schemas() -> Result<Map<String, Value>, serde_json::Error> {
         of::<AnaGroupBody>,
         of::<PortConfig>,
         of::<ReferralConfig>,
+        of::<LogBody>,
     ] {
         add(&mut taken);
     }
@@ -94,6 +96,7 @@ fn schemas() -> Result<Map<String, Value>, serde_json::Error> {
         of::<ports::Referrals>,
         of::<connections::Connections>,
         of::<GroupStatus>,
+        of::<LogBody>,
         of::<Refusal>,
     ] {
         add(&mut shown);

@@ -28,7 +28,9 @@ use super::namespaces::images::{self, CloneBody, SnapshotBody};
 use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
 use super::subsystems::{AnaGroupBody, HostBody};
-use super::{Token, connections, fabric, gateways, metrics, namespaces, openapi, ports, subsystems};
+use super::{
+    Token, connections, fabric, gateways, log_level, metrics, namespaces, openapi, ports, subsystems,
+};
 
 /// Something that can be asked.
 pub(super) struct Route {
@@ -104,6 +106,9 @@ pub(super) const METRICS_PATH: &str = "/metrics";
 pub(super) const ROUTES: &[Route] = &[
     route!("GET" "/v1/status", "Ports, controllers with their queues, and reactors", None,
         200 Some("Status"), fabric::status),
+    route!("GET" "/v1/log", "How much the target logs", None, 200 Some("Log"), log_level::show),
+    route!("PUT" "/v1/log", "Log more, or less, until the target ends", body::<log_level::LogBody>("Log"),
+        200 Some("Log"), log_level::put),
     route!("GET" "/v1/config", "All that is served", None, 200 Some("Config"), fabric::config),
     route!("PUT" "/v1/config", "Serve this and nothing else", body::<FabricConfig>("NewConfig"),
         200 Some("Changes"), fabric::put_config, PUT_FLAGS),

@@ -66,6 +66,20 @@ Example:
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  selvedge log
+  selvedge log info
+  selvedge log info,engine::target=debug
+
+It lasts until the target ends; --log-level of `selvedge serve` says with which it starts.")]
+pub(crate) struct LogFlags {
+    /// error, warn, info, debug or trace, or a level for each of some modules; shown without one
+    pub(crate) level: Option<String>,
+    #[command(flatten)]
+    pub(crate) control: ControlFlags,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = "Example:
   selvedge openapi > selvedge.json")]
 pub(crate) struct OpenapiFlags {

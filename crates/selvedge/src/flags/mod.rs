@@ -74,6 +74,8 @@ pub(crate) enum Command {
     Connection(control::ConnectedFlags),
     /// Change which other discovery services a running target tells hosts of
     Referral(control::ReferralFlags),
+    /// Show how much a running target logs, or change it
+    Log(control::LogFlags),
     /// Show how a running target is
     Status(control::StatusFlags),
     /// Show the group of gateways that a running target belongs to, or take one out that is gone

@@ -10,6 +10,7 @@ use nvme::discovery::Nqn;
 use super::connection::Transport;
 use super::subsystem::QuiesceFlag;
 use super::{EngineFlag, OutputFlags};
+use crate::log::LogFormat;
 use crate::spec::ceph::{BDEVS_PER_CLUSTER_MAX, TIMEOUT_MS_MAX};
 use crate::spec::endpoint::Endpoint;
 use crate::spec::namespace;
@@ -79,6 +80,15 @@ Identity:
 SIGINT and SIGTERM shut it down: commands finish, nothing new begins.
 A second one ends it at once.")]
 pub(crate) struct ServeFlags {
+    /// How the log is written [default: journal where stderr leads there, else text]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+
+    /// error, warn, info, debug or trace, or levels of modules as in info,engine=debug; `selvedge log` changes it
+    /// [default: $SELVEDGE_LOG, or warn]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+
     /// Serve what this file says
     #[arg(
         short = 'c',

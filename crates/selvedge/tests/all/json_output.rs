@@ -127,7 +127,7 @@ fn arguments(name: &str, port: &str) -> Option<String> {
 fn is_control(name: &str) -> bool {
     let first = name.split(' ').next().unwrap_or_default();
     let groups =
-        ["subsystem", "namespace", "listener", "host", "ana", "connection", "referral", "status", "top"];
+        ["subsystem", "namespace", "listener", "host", "ana", "connection", "referral", "log", "status", "top"];
     groups.contains(&first) || matches!(name, "config diff" | "config apply" | "config dump")
 }
 

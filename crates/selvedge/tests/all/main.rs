@@ -17,6 +17,7 @@ mod host_rights;
 mod identity;
 mod job_file;
 mod json_output;
+mod log;
 mod match_hw_queues;
 mod mptcp;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]

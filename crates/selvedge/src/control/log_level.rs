@@ -1,0 +1,28 @@
+//! `/v1/log`: how much is logged, until the target ends.
+
+use serde::{Deserialize, Serialize};
+
+use super::ask::{Answer, Ask};
+use super::refusal::Refusal;
+use crate::log;
+
+/// How much is logged.
+#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Log")]
+pub(super) struct LogBody {
+    /// error, warn, info, debug or trace, or levels of modules, as in `info,engine::target=debug`.
+    level: String,
+}
+
+pub(super) fn show(_: &Ask<'_>) -> Result<Answer, Refusal> {
+    Answer::with(&LogBody { level: log::level() })
+}
+
+pub(super) fn put(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let wanted: LogBody = ask.body()?;
+    log::set_level(&wanted.level).map_err(|reason| Refusal::unprocessable(reason).about("level"))?;
+    // Whoever reads the log sees why there is more of it, or less.
+    tracing::warn!(level = wanted.level, "the log's level is another one now");
+    Answer::with(&wanted)
+}

@@ -1,0 +1,64 @@
+//! The log of a target: as JSON, at a level that is changed while it runs, and never anything but a level.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::serving::{json, stderr};
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn selvedge(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("the program runs")
+}
+
+#[test]
+fn the_level_changes_while_it_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let control = format!("unix:{}", folder.path().join("control.sock").display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.args(["serve", "-s", "0", "--reactors", "1", "--control", &control, "--namespace", "null:1m"]);
+    command.args(["--log-format", "json", "--log-level", "error"]).stdin(Stdio::null());
+    let mut target =
+        Ended(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs"));
+    let mut lines = BufReader::new(target.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let first = lines.next().expect("where it listens");
+    let port = first.rsplit(':').next().expect("a port").to_owned();
+    assert!(lines.any(|line| line.contains("null, 1 MiB")));
+
+    assert_eq!(json(&selvedge(&["log", "--control", &control, "-o", "json"]))["level"], "error");
+    // Unheard of: nothing but errors is logged.
+    assert!(selvedge(&["list", "-a", "127.0.0.1", "-s", &port]).status.success());
+    let wrong = selvedge(&["log", "loud", "--control", &control]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(stderr(&wrong).contains("error, warn, info, debug or trace"), "{}", stderr(&wrong));
+    let told = selvedge(&["log", "info", "--control", &control]);
+    assert!(told.status.success(), "{}", stderr(&told));
+    assert!(selvedge(&["list", "-a", "127.0.0.1", "-s", &port]).status.success());
+
+    let logged = BufReader::new(target.0.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    let mut logged = logged.map(|line| serde_json::from_str::<Value>(&line).expect("each line is an object"));
+    let first = logged.next().expect("something is logged");
+    assert_eq!(
+        (&first["level"], &first["message"]),
+        (&"WARN".into(), &"the log's level is another one now".into())
+    );
+    let second = logged.next().expect("a host is an event");
+    assert_eq!(second["level"], "INFO", "{second}");
+}
+
+#[test]
+fn a_wrong_level_is_a_wrong_command_line() {
+    let output = selvedge(&["serve", "--log-level", "loud", "--namespace", "null:1m"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("`loud` is no log level"), "{}", stderr(&output));
+}
