@@ -77,24 +77,24 @@ build() {
     address=$(mirror)
     [[ -n $address ]] || die "apt's sources name no mirror: set SELVEDGE_LAB_MIRROR"
     scratch=$(mktemp -d -p "${TMPDIR:-/tmp}")
-    mkdir -p "$into" "$scratch/root"
+    mkdir -p "$into" "$scratch/tree"
     mmdebstrap --quiet --variant=minbase --include="$PACKAGES" --aptopt='Acquire::Retries "3"' \
         --dpkgopt='path-exclude=/usr/share/locale/*' "$suite" "$scratch/root.tar" "deb $address $suite main" ||
         die "$suite cannot be installed"
-    tar -xf "$scratch/root.tar" -C "$scratch/root" --exclude './dev/*'
-    write_job_unit "$scratch/root"
+    tar -xf "$scratch/root.tar" -C "$scratch/tree" --exclude './dev/*'
+    write_job_unit "$scratch/tree"
     # Of no use here, and an emulated processor is slow.
     local unit
     for unit in apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer e2scrub_reap.service systemd-timesyncd.service \
         getty@tty1.service serial-getty@ttyS0.service dpkg-db-backup.timer fstrim.timer; do
-        ln -sf /dev/null "$scratch/root/etc/systemd/system/$unit"
+        ln -sf /dev/null "$scratch/tree/etc/systemd/system/$unit"
     done
-    echo "/dev/vda / ext4 defaults 0 1" >"$scratch/root/etc/fstab"
-    echo guest >"$scratch/root/etc/hostname"
-    cp "$scratch"/root/boot/vmlinuz-* "$into/vmlinuz"
-    cp "$scratch"/root/boot/initrd.img-* "$into/initrd"
+    echo "/dev/vda / ext4 defaults 0 1" >"$scratch/tree/etc/fstab"
+    echo guest >"$scratch/tree/etc/hostname"
+    cp "$scratch"/tree/boot/vmlinuz-* "$into/vmlinuz"
+    cp "$scratch"/tree/boot/initrd.img-* "$into/initrd"
     rm -f "$into/disk"
-    mke2fs -q -t ext4 -d "$scratch/root" "$into/disk" "$DISK"
+    mke2fs -q -t ext4 -d "$scratch/tree" "$into/disk" "$DISK"
     recipe >"$into/recipe"
     rm -rf "$scratch"
     scratch=''

@@ -14,7 +14,7 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bi
 all_files() {
     find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /dev -o -path /job -o -path /tmp -o -path /var/tmp \
         -o -path /var/log -o -path /var/cache -o -path /var/lib/dpkg -o -path /var/lib/systemd \) -prune -o -print |
-        grep -vxE '/boots|/files-before|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-?|/etc/\.pwd\.lock' | sort
+        grep -vxE '/boots|/files-before|/data.sum|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-?|/etc/\.pwd\.lock' | sort
 }
 
 # A package manager that meets no systemd: in a container for one.
@@ -91,7 +91,7 @@ disk() { ls /dev/nvme[0-9]*n1 2>/dev/null | head -n 1; }
 
 persist() {
     head -c 8M /dev/urandom >/mnt/data
-    sha256sum /mnt/data >/root/data.sum
+    sha256sum /mnt/data >/data.sum
     sync
     echo nvme-tcp >/etc/modules-load.d/nvme-tcp.conf
     echo "-t tcp -a 127.0.0.1 -s 4420" >>/etc/nvme/discovery.conf
@@ -102,7 +102,7 @@ persist() {
 }
 
 is_mounted() { wait_ms 120000 "the mount" mountpoint -q /mnt; }
-data_is_there() { sha256sum --check /root/data.sum; }
+data_is_there() { sha256sum --check /data.sum; }
 
 # The host has the disk mounted and writes while the package is replaced.
 upgrade() {
@@ -123,7 +123,7 @@ upgrade() {
          END { printf "figure: longest pause of a writer over the upgrade: %.1f s, of %d writes\n", most / 1e9, NR }' \
         /mnt/written >>/tmp/figures
     sync
-    sha256sum --check /root/data.sum
+    sha256sum --check /data.sum
     selvedge namespace list | grep -q disk.img
 }
 
@@ -156,7 +156,6 @@ TOML
     truncate -s 16M /srv/pool/late.img
     chown -R selvedge: /srv/pool
     wait_ms 60000 "the disk" sh -c "selvedge namespace list | grep -E ' 9 .*ready'"
-    rm -r /srv/pool
 }
 
 # The state has no space: the service serves, and says once what it cannot do.
@@ -168,7 +167,7 @@ full_var() {
     install -d -m 700 -o selvedge -g selvedge /var/lib/selvedge/reservations
     : >/var/lib/selvedge/lock
     chown selvedge: /var/lib/selvedge/lock
-    cp /etc/selvedge/target.toml /root/target.toml
+    cp /etc/selvedge/target.toml /var/tmp/target.toml
     cat >/etc/selvedge/target.toml <<TOML
 [[port]]
 address = "127.0.0.1:4420"
@@ -184,12 +183,13 @@ TOML
     selvedge namespace list | grep -q memory
     systemctl stop selvedge
     umount /var/lib/selvedge
-    mv /root/target.toml /etc/selvedge/target.toml
+    mv /var/tmp/target.toml /etc/selvedge/target.toml
     systemctl start selvedge
 }
 
 purge() {
-    rm -f /var/lib/selvedge/disk.img
+    systemctl stop selvedge
+    rm -rf /var/lib/selvedge/disk.img /srv/pool
     dpkg --purge selvedge
     rm -rf /etc/systemd/system/nvmf-autoconnect.service.d /etc/modules-load.d/nvme-tcp.conf
     systemctl disable nvmf-autoconnect.service

@@ -44,7 +44,11 @@ pub(crate) struct Contents {
 const FILES: [(&str, &str, bool); 12] = [
     ("packaging/systemd/selvedge.service", "usr/lib/systemd/system/selvedge.service", false),
     ("packaging/systemd/selvedge.socket", "usr/lib/systemd/system/selvedge.socket", false),
-    ("packaging/systemd/selvedge-gateway@.service", "usr/lib/systemd/system/selvedge-gateway@.service", false),
+    (
+        "packaging/systemd/selvedge-gateway@.service",
+        "usr/lib/systemd/system/selvedge-gateway@.service",
+        false,
+    ),
     ("packaging/sysusers.d/selvedge.conf", "usr/lib/sysusers.d/selvedge.conf", false),
     ("packaging/tmpfiles.d/selvedge.conf", "usr/lib/tmpfiles.d/selvedge.conf", false),
     ("packaging/udev/90-selvedge.rules", "usr/lib/udev/rules.d/90-selvedge.rules", false),
@@ -91,7 +95,11 @@ impl Contents {
             contents.folder_of_files(&release.root.join(from), to)?;
         }
         contents.generated(generated, purpose)?;
-        contents.file("usr/share/doc/selvedge/THIRD-PARTY.gz", 0o644, archive::gzip(licences.text.as_bytes())?);
+        contents.file(
+            "usr/share/doc/selvedge/THIRD-PARTY.gz",
+            0o644,
+            archive::gzip(licences.text.as_bytes())?,
+        );
         let changelog = archive::gzip(&release.file("CHANGELOG.md")?)?;
         contents.file("usr/share/doc/selvedge/changelog.gz", 0o644, changelog);
         if purpose == Purpose::Package {

@@ -54,7 +54,8 @@ pub(crate) fn write(
 /// The debug information, where debuggers look for it.
 pub(crate) fn write_debug(release: &Release, program: &Program, output: &Path) -> Result<PathBuf, String> {
     let (folder, file) = program.build_id.split_at(2);
-    let bytes = std::fs::read(&program.debug).map_err(|error| format!("{}: {error}", program.debug.display()))?;
+    let bytes =
+        std::fs::read(&program.debug).map_err(|error| format!("{}: {error}", program.debug.display()))?;
     let mut data = Contents::default();
     data.file(&format!("usr/lib/debug/.build-id/{folder}/{file}.debug"), 0o644, bytes);
     data.file("usr/share/doc/selvedge-dbgsym/copyright", 0o644, copyright().into_bytes());

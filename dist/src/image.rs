@@ -73,20 +73,8 @@ pub(crate) fn write(
     });
     let (manifest, manifest_size) = blob(manifest.to_string().into_bytes());
     let name = format!("selvedge:{}", release.version);
-    let index = json!({
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.index.v1+json",
-        "manifests": [{
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "digest": manifest,
-            "size": manifest_size,
-            "platform": { "architecture": "amd64", "os": "linux" },
-            "annotations": {
-                "org.opencontainers.image.ref.name": release.version,
-                "io.containerd.image.name": name,
-            },
-        }],
-    });
+    let index = index(release, &manifest, manifest_size, &name);
+
     let place = |digest: &str| digest.replacen("sha256:", "blobs/sha256/", 1);
     let of_docker = json!([{ "Config": place(&config), "RepoTags": [name], "Layers": [place(&layer)] }]);
     blobs.file("oci-layout", 0o644, json!({ "imageLayoutVersion": "1.0.0" }).to_string().into_bytes());
@@ -96,13 +84,33 @@ pub(crate) fn write(
     put(&output.join(format!("selvedge-{}-oci.tar", release.version)), &tar)
 }
 
+/// What the archive has in it, by the digest of the one image.
+fn index(release: &Release, manifest: &str, size: usize, name: &str) -> serde_json::Value {
+    json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [{
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "digest": manifest,
+            "size": size,
+            "platform": { "architecture": "amd64", "os": "linux" },
+            "annotations": {
+                "org.opencontainers.image.ref.name": release.version,
+                "io.containerd.image.name": name,
+            },
+        }],
+    })
+}
+
 /// What the image consists of: nothing in it is writable but the three folders of its user.
 fn layer(program: &Program, licences: &ThirdParty, release: &Release) -> Result<Contents, String> {
     let bytes =
         std::fs::read(&program.path).map_err(|error| format!("{}: {error}", program.path.display()))?;
     let mut layer = Contents::default();
     layer.file("usr/bin/selvedge", 0o755, bytes);
-    let user = format!("root:x:0:0:root:/:/sbin/nologin\nselvedge:x:{USER}:{USER}::/var/lib/selvedge:/sbin/nologin\n");
+    let user = format!(
+        "root:x:0:0:root:/:/sbin/nologin\nselvedge:x:{USER}:{USER}::/var/lib/selvedge:/sbin/nologin\n"
+    );
     layer.file("etc/passwd", 0o644, user.into_bytes());
     layer.file("etc/group", 0o644, format!("root:x:0:\nselvedge:x:{USER}:\n").into_bytes());
     layer.file("etc/selvedge/target.toml", 0o644, release.file("packaging/image/target.toml")?);

@@ -27,7 +27,12 @@ impl ThirdParty {
              `cargo xtask dist` links them anew.\n",
         );
         for (licence, crates) in &texts {
-            text.push_str(&format!("\n{}\n{}:\n\n{}\n", "-".repeat(72), crates.join(", "), licence.trim_end()));
+            text.push_str(&format!(
+                "\n{}\n{}:\n\n{}\n",
+                "-".repeat(72),
+                crates.join(", "),
+                licence.trim_end()
+            ));
         }
         Ok(Self { text })
     }

@@ -36,21 +36,26 @@ impl Materials {
     pub(crate) fn collect(builder: &Builder<'_>) -> Result<Self, String> {
         let mut cargo = builder.offline_cargo("metadata");
         cargo.args(["--format-version", "1", "--filter-platform", TARGET]);
-        let metadata: Value = serde_json::from_str(&run::output(&mut cargo)?).map_err(|error| error.to_string())?;
+        let metadata: Value =
+            serde_json::from_str(&run::output(&mut cargo)?).map_err(|error| error.to_string())?;
         Self::of(&metadata).ok_or_else(|| "cargo metadata says something else than it used to".to_owned())
     }
 
     fn of(metadata: &Value) -> Option<Self> {
-        let packages: BTreeMap<&str, &Value> =
-            list(&metadata["packages"])?.filter_map(|package| Some((package["id"].as_str()?, package))).collect();
-        let nodes: BTreeMap<&str, &Value> =
-            list(&metadata["resolve"]["nodes"])?.filter_map(|node| Some((node["id"].as_str()?, node))).collect();
+        let packages: BTreeMap<&str, &Value> = list(&metadata["packages"])?
+            .filter_map(|package| Some((package["id"].as_str()?, package)))
+            .collect();
+        let nodes: BTreeMap<&str, &Value> = list(&metadata["resolve"]["nodes"])?
+            .filter_map(|node| Some((node["id"].as_str()?, node)))
+            .collect();
         let is_program = |package: &&Value| package["name"] == PROGRAM && package["source"].is_null();
         let first = packages.values().copied().find(is_program)?["id"].as_str()?;
         let (mut crates, mut left) = (BTreeMap::new(), BTreeSet::from([first]));
         while let Some(id) = left.pop_first() {
             let needed: BTreeSet<&str> = list(&nodes.get(id)?["deps"])?
-                .filter(|need| list(&need["dep_kinds"]).is_some_and(|mut kinds| kinds.any(|kind| kind["kind"] != "dev")))
+                .filter(|need| {
+                    list(&need["dep_kinds"]).is_some_and(|mut kinds| kinds.any(|kind| kind["kind"] != "dev"))
+                })
                 .filter_map(|need| need["pkg"].as_str())
                 .collect();
             let package = packages.get(id)?;

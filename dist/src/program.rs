@@ -116,7 +116,8 @@ impl<'a> Builder<'a> {
         let build_id = build_id.ok_or("the program has no build ID")?.1.trim().to_owned();
         let dynamic = run::output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(built))?;
         let libraries = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
-        let libraries = libraries.filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned()));
+        let libraries =
+            libraries.filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned()));
         let versions = run::output(Command::new("readelf").args(["--version-info", "--wide"]).arg(built))?;
         Ok(Program { path, debug, build_id, libraries: libraries.collect(), libc: newest_libc(&versions) })
     }

@@ -21,7 +21,8 @@ pub(crate) fn write(
     let date = u32::try_from(release.date).map_err(|_| "the commit's date is too late for RPM")?;
     let config = BuildConfig::v4().source_date(date).compression(CompressionWithLevel::Gzip(GZIP_LEVEL));
     let summary = "NVMe over TCP in userspace: target, host, tuner and benchmark";
-    let mut package = PackageBuilder::new("selvedge", &release.version, "MIT OR Apache-2.0", "x86_64", summary);
+    let mut package =
+        PackageBuilder::new("selvedge", &release.version, "MIT OR Apache-2.0", "x86_64", summary);
     package.using_config(config).release(release.revision).url("https://github.com/selvedge/selvedge");
     package.build_host("reproducible").cookie("selvedge").vendor("Selvedge developers");
     package.description(
@@ -36,7 +37,7 @@ pub(crate) fn write(
     package.suggests(Dependency::any("librbd1")).suggests(Dependency::any("nvme-cli"));
     let script = |name: &str| {
         let text = release.file(&format!("packaging/rpm/{name}"))?;
-        String::from_utf8(text).map_err(|_| format!("packaging/rpm/{name} is no text"))
+        String::from_utf8(text).map_err(|_| format!("packaging/rpm/{name} is not text"))
     };
     package.post_install_script(script("post")?);
     package.pre_uninstall_script(script("preun")?);
@@ -83,7 +84,9 @@ fn place(path: &str) -> String {
 fn needs(program: &Program) -> Vec<Dependency> {
     let (major, minor) = program.libc;
     let mut needs = vec![Dependency::any(format!("libc.so.6(GLIBC_{major}.{minor})(64bit)"))];
-    for library in program.libraries.iter().filter(|name| !name.starts_with("libc.") && !name.starts_with("ld-")) {
+    for library in
+        program.libraries.iter().filter(|name| !name.starts_with("libc.") && !name.starts_with("ld-"))
+    {
         needs.push(Dependency::any(format!("{library}()(64bit)")));
     }
     needs

@@ -10,7 +10,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(format!("{name}: {said} ({})", output.status));
     }
-    String::from_utf8(output.stdout).map_err(|_| format!("{name} printed something that is no text"))
+    String::from_utf8(output.stdout).map_err(|_| format!("{name} printed something that is not text"))
 }
 
 /// Runs it, with its output where ours goes.

@@ -23,7 +23,8 @@ pub(crate) fn write(release: &Release, contents: &Contents, output: &Path) -> Re
 
 /// The debug information of its program.
 pub(crate) fn write_debug(release: &Release, program: &Program, output: &Path) -> Result<PathBuf, String> {
-    let bytes = std::fs::read(&program.debug).map_err(|error| format!("{}: {error}", program.debug.display()))?;
+    let bytes =
+        std::fs::read(&program.debug).map_err(|error| format!("{}: {error}", program.debug.display()))?;
     let mut contents = Contents::default();
     contents.file("selvedge.debug", 0o644, bytes);
     let files: Vec<&Entry> = contents.entries().collect();

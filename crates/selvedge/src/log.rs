@@ -89,13 +89,13 @@ fn lock(level: &Level) -> std::sync::MutexGuard<'_, String> {
 fn parse(text: &str) -> Result<EnvFilter, String> {
     let wrong = |reason: &dyn std::fmt::Display| {
         format!(
-            "`{text}` is no log level ({reason}): say error, warn, info, debug or trace, or levels of modules, as in info,engine=debug"
+            "`{text}` is not a log level ({reason}): say error, warn, info, debug or trace, or levels of modules, as in info,engine=debug"
         )
     };
     if text.is_empty() || text.len() > LEVEL_LENGTH_MAX {
         return Err(wrong(&"its length"));
     }
-    // A word alone that is no level would be taken for a module's name, and silence all others.
+    // A word alone that is not a level would be taken for a module's name, and silence all others.
     let names_level = |part: &str| {
         ["off", "error", "warn", "info", "debug", "trace"]
             .contains(&part.rsplit('=').next().unwrap_or_default())

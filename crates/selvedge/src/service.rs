@@ -1,4 +1,4 @@
-//! What a service manager hears of a target and gives it: that it serves, that its reactors go round, that it ends, and the
+//! What a service manager learns from a target and gives it: that it serves, that its reactors go round, that it ends, and the
 //! sockets that were opened for it. Without a service manager nothing happens.
 
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use sd_notify::NotifyState;
 
 use crate::failure::Failure;
 
-/// How often within the time of its watchdog the service manager hears of a target that is well.
+/// How often within the time of its watchdog a target says that it is well.
 const TIMES: u32 = 4;
 
 /// The sockets that the service manager has opened for this process.
@@ -119,6 +119,6 @@ fn status(target: &Target) -> String {
 
 fn tell(news: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(news) {
-        tracing::warn!(%error, "the service manager cannot be told");
+        tracing::warn!(%error, "a message to the service manager is lost");
     }
 }

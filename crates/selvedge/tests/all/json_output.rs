@@ -126,8 +126,18 @@ fn arguments(name: &str, port: &str) -> Option<String> {
 /// Whether it asks a running target, and so takes its address.
 fn is_control(name: &str) -> bool {
     let first = name.split(' ').next().unwrap_or_default();
-    let groups =
-        ["subsystem", "namespace", "listener", "host", "ana", "connection", "referral", "log", "status", "top"];
+    let groups = [
+        "subsystem",
+        "namespace",
+        "listener",
+        "host",
+        "ana",
+        "connection",
+        "referral",
+        "log",
+        "status",
+        "top",
+    ];
     groups.contains(&first) || matches!(name, "config diff" | "config apply" | "config dump")
 }
 

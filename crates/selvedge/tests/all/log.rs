@@ -60,5 +60,5 @@ fn the_level_changes_while_it_runs() {
 fn a_wrong_level_is_a_wrong_command_line() {
     let output = selvedge(&["serve", "--log-level", "loud", "--namespace", "null:1m"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("`loud` is no log level"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("`loud` is not a log level"), "{}", stderr(&output));
 }

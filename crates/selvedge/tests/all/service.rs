@@ -1,4 +1,4 @@
-//! A target as a service: what the service manager hears of it, also when a reactor hangs, and the sockets that it passes.
+//! A target as a service: what the service manager learns, also when a reactor hangs, and the sockets that it passes.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};

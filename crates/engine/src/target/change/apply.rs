@@ -57,9 +57,7 @@ impl Fabric {
         // Locked before reservations are checked and restored, and until all is visible: the reservation worker could otherwise
         // change a reservation after it was checked, or after a new namespace has read it.
         let archive = self.archive();
-        if let Some(host) = host {
-            check_reservations(&old, &changes, host)?;
-        }
+        host.map(|host| check_reservations(&old, &changes, host)).transpose()?;
         let absent = self.absent();
         let preparation = Preparation {
             old: &old,

@@ -12,7 +12,7 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// One that so many reactors are to answer.
+    /// One that this number of reactors is to answer.
     pub(crate) fn of(reactors: usize) -> Self {
         Self { heard: Arc::default(), reactors }
     }
@@ -35,7 +35,8 @@ mod tests {
     #[test]
     fn one_that_hangs_is_missed() {
         let pulse = Pulse::of(2);
-        pulse.clone().beat();
+        let other = pulse.clone();
+        other.beat();
         assert_eq!(pulse.missing(), 1);
         pulse.beat();
         assert_eq!(pulse.missing(), 0);
