@@ -23,6 +23,6 @@ pub(super) fn put(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let wanted: LogBody = ask.body()?;
     log::set_level(&wanted.level).map_err(|reason| Refusal::unprocessable(reason).about("level"))?;
     // Whoever reads the log sees why there is more of it, or less.
-    tracing::warn!(level = wanted.level, "the log's level is another one now");
+    tracing::warn!(log_level = wanted.level, "the log's level is another one now");
     Answer::with(&wanted)
 }
