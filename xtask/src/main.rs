@@ -18,6 +18,7 @@ mod gateways;
 mod graph;
 mod guest;
 mod imports;
+mod install;
 mod lab;
 mod licences;
 mod mutants;
@@ -53,7 +54,7 @@ cargo xtask lab guest shell             a shell in the guest
 cargo xtask lab paths [ARG]...          TCP and MPTCP over many links (see lab/README.md), kept under bench-runs/
 cargo xtask simulate --seeds A..B       target and hosts in a world that follows from a seed (docs/simulation.md)
 cargo xtask simulate --mutants [NAME]   broken builds of the engine, each of which the simulation or a test has to notice
-cargo xtask dist [--twice] [ARG]...     deb, rpm, static tarball, container image, bill of materials (CONTRIBUTING.md)
+cargo xtask dist [--twice] [ARG]...     deb, rpm, static tarball, container image, bill of materials (docs/install.md)
 cargo xtask chaos --minutes M [ARG]...  real processes, killed, cut off and attacked under hosts that check (docs/chaos.md)
 cargo xtask miri                        what Miri can run of the unsafe code; it needs a nightly Rust with Miri
 cargo xtask fuzz [TARGET]... [ARG]...   fuzzers, for --seconds N or --runs N each; --list tells them (docs/fuzzing.md)

@@ -43,6 +43,19 @@ pub(crate) const GUEST: [Package; 9] = [
     Package { name: "debian-archive-keyring", evidence: "/usr/share/keyrings/debian-archive-keyring.gpg" },
 ];
 
+/// What making packages takes, checking them, and the Debians that they are installed in.
+pub(crate) const INSTALL: [Package; 9] = [
+    Package { name: "git", evidence: "git" },
+    Package { name: "binutils", evidence: "objcopy" },
+    Package { name: "lintian", evidence: "lintian" },
+    Package { name: "rpm", evidence: "rpm" },
+    Package { name: "mmdebstrap", evidence: "mmdebstrap" },
+    Package { name: "qemu-system-x86", evidence: "qemu-system-x86_64" },
+    Package { name: "qemu-utils", evidence: "qemu-img" },
+    Package { name: "seabios", evidence: "/usr/share/seabios/bios-256k.bin" },
+    Package { name: "e2fsprogs", evidence: "mke2fs" },
+];
+
 /// What building the fuzzers takes: libFuzzer is C++.
 pub(crate) const FUZZ: [Package; 1] = [Package { name: "g++", evidence: "g++" }];
 

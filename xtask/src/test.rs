@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::packages::{self, Package};
 use crate::{
-    ceph, chaos, check, commands, fuzz, guest, pages, paths, races, simulate, tune, usage_error, workspace,
+    ceph, chaos, check, commands, fuzz, guest, install, pages, paths, races, simulate, tune, usage_error,
+    workspace,
 };
 
 /// How a suite ended, with what there is to say about it.
@@ -31,7 +32,7 @@ struct Suite {
 }
 
 /// In the order in which they run: what fails soonest comes first.
-const SUITES: [Suite; 14] = [
+const SUITES: [Suite; 15] = [
     Suite {
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
@@ -103,6 +104,12 @@ const SUITES: [Suite; 14] = [
         about: "several paths: the Linux kernel's host over two ports of our target, with each policy",
         packages: &packages::GUEST,
         run: paths::run,
+    },
+    Suite {
+        name: "install",
+        about: "packages, checked by others' programs, installed, upgraded and purged in whole Debian guests",
+        packages: &packages::INSTALL,
+        run: install::suite,
     },
     Suite {
         name: "chaos",

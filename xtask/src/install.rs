@@ -1,0 +1,139 @@
+//! The `install` suite: the packages are made, checked by programs of others, and installed in whole Debian guests. It keeps
+//! out what is checked inside a guest, which lab/job-install.sh says.
+
+use std::path::{Path, PathBuf};
+
+use crate::command::Step;
+use crate::guest::Scratch;
+use crate::test::{Options, Outcome};
+use crate::{dist, packages, workspace};
+
+/// The Debians that the packages are for.
+const SUITES: [&str; 2] = ["bookworm", "trixie"];
+const BUILD_LIMIT_S: u64 = 900;
+/// Several boots on an emulated processor, on a machine with other work.
+const GUEST_LIMIT_S: u64 = 1500;
+/// What one layer may have in a registry, without Ceph's libraries.
+const IMAGE_BYTES_MAX: u64 = 25 << 20;
+/// An upgrade needs something to come from.
+const VERSION_BEFORE: &str = "0.0.9";
+
+/// Runs all of it.
+pub(crate) fn suite(options: &Options) -> Outcome {
+    if !packages::is_root() {
+        return Outcome::Skipped("a Debian is installed with root's rights".to_owned());
+    }
+    match install(options) {
+        Ok(note) => Outcome::Passed(note),
+        Err(reason) => Outcome::Failed(reason),
+    }
+}
+
+fn install(options: &Options) -> Result<String, String> {
+    let scratch = Scratch::new("install", options.keep)?;
+    let work = workspace::target_dir();
+    let made = work.join("dist");
+    dist::make(&workspace::root(), &work, &[])?;
+    let before = scratch.path.join("before");
+    let earlier = ["--package-version", VERSION_BEFORE, "--output", &before.display().to_string()];
+    dist::make(&workspace::root(), &work, &earlier)?;
+    passes("sha256sum", &["--check", "--quiet", "--strict", "SHA256SUMS"], &made)?;
+    for package in files(&made, ".deb")? {
+        passes(
+            "lintian",
+            &["--allow-root", "--fail-on", "error,warning", &package.display().to_string()],
+            &made,
+        )?;
+    }
+    for package in files(&made, ".rpm")? {
+        passes("rpm", &["--query", "--list", "--package", &package.display().to_string()], &made)?;
+    }
+    let image = one(&made, "-oci.tar")?;
+    let bytes = std::fs::metadata(&image).map_err(|error| format!("{}: {error}", image.display()))?.len();
+    if bytes > IMAGE_BYTES_MAX {
+        return Err(format!("the container image has {bytes} bytes, and {IMAGE_BYTES_MAX} are the limit"));
+    }
+    run_in_an_empty_root(&one(&made, "-x86_64-linux.tar.gz")?, &scratch.path)?;
+    let (now, former) = (scratch.path.join("now.deb"), scratch.path.join("before.deb"));
+    copy(&one_named(&made, "selvedge_", ".deb")?, &now)?;
+    copy(&one_named(&before, "selvedge_", ".deb")?, &former)?;
+    let mut failed = Vec::new();
+    for suite in SUITES {
+        if let Err(reason) = in_guest(suite, &now, &former) {
+            failed.push(format!("{suite}: {reason}"));
+        }
+    }
+    if failed.is_empty() {
+        let mib = bytes as f64 / f64::from(1 << 20);
+        Ok(format!("{}, lintian, image of {mib:.1} MiB", SUITES.join(", ")))
+    } else {
+        Err(failed.join("; "))
+    }
+}
+
+/// The static program needs nothing of the machine, not even the folder of devices.
+fn run_in_an_empty_root(tarball: &Path, scratch: &Path) -> Result<(), String> {
+    let root = scratch.join("empty");
+    std::fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+    let (tarball, folder) = (tarball.display().to_string(), root.display().to_string());
+    passes("tar", &["-xzf", &tarball, "-C", &folder, "--strip-components=1"], scratch)?;
+    passes("chroot", &[&folder, "/bin/selvedge", "--version"], scratch)?;
+    let shown =
+        Step::new("chroot", &[&folder, "/bin/selvedge", "serve", "-s", "0", "--namespace", "rbd:a/b"]);
+    let shown = shown.limit_s(60).run_quietly();
+    if shown.passed || !shown.output.contains("install the deb or rpm package") {
+        return Err(format!("the static program says of Ceph: {}", shown.output.trim()));
+    }
+    Ok(())
+}
+
+fn in_guest(suite: &str, now: &Path, before: &Path) -> Result<(), String> {
+    let script = workspace::root().join("lab/installed-guest.sh").display().to_string();
+    let build = Step::new(&script, &["build", suite]).limit_s(BUILD_LIMIT_S).run();
+    if !build.passed {
+        return Err("the guest was not built".to_owned());
+    }
+    let files = [now.display().to_string(), before.display().to_string()];
+    let job =
+        Step::new(&script, &["run", suite, "install", &files[0], &files[1]]).limit_s(GUEST_LIMIT_S).run();
+    for line in job.output.lines().filter(|line| line.starts_with("checks: ") || line.starts_with("figure: "))
+    {
+        println!("  {line}");
+    }
+    if job.passed { Ok(()) } else { Err("checks in the guest failed".to_owned()) }
+}
+
+fn passes(program: &str, args: &[&str], folder: &Path) -> Result<(), String> {
+    let folder = folder.display().to_string();
+    let line: Vec<&str> = ["-C", &folder, program].into_iter().chain(args.iter().copied()).collect();
+    let step = Step::new("env", &line).run();
+    if step.passed { Ok(()) } else { Err(format!("{program} finds faults")) }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    std::fs::copy(from, to).map(drop).map_err(|error| format!("{}: {error}", from.display()))
+}
+
+fn one(folder: &Path, end: &str) -> Result<PathBuf, String> {
+    one_named(folder, "selvedge", end)
+}
+
+fn one_named(folder: &Path, beginning: &str, end: &str) -> Result<PathBuf, String> {
+    let is_it =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(beginning));
+    let found = files(folder, end)?.into_iter().find(is_it);
+    found.ok_or_else(|| format!("{} has no {beginning}*{end}", folder.display()))
+}
+
+fn files(folder: &Path, end: &str) -> Result<Vec<PathBuf>, String> {
+    let said = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(said)? {
+        let path = entry.map_err(said)?.path();
+        if path.to_string_lossy().ends_with(end) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
