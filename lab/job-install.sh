@@ -81,12 +81,13 @@ use_from_linux() {
     modprobe nvme-tcp
     nvme discover -t tcp -a 127.0.0.1 -s 4420
     nvme connect -t tcp -a 127.0.0.1 -n "$NQN"
-    wait_ms 60000 "the disk" test -b "$(disk)"
+    wait_ms 60000 "the disk" has_disk || { dmesg | tail -n 20; selvedge namespace list; journalctl -u selvedge -n 20 --no-pager; return 1; }
     mkfs.ext4 -q "$(disk)"
     mount "$(disk)" /mnt
 }
 
 # The first namespace, wherever the kernel has put it.
+has_disk() { [[ -b $(disk) ]]; }
 disk() { ls /dev/nvme[0-9]*n1 2>/dev/null | head -n 1; }
 
 persist() {
@@ -99,6 +100,9 @@ persist() {
     mkdir -p /etc/systemd/system/nvmf-autoconnect.service.d
     printf '[Unit]\nAfter=selvedge.service\n' >/etc/systemd/system/nvmf-autoconnect.service.d/selvedge.conf
     echo "UUID=$(blkid -s UUID -o value "$(disk)") /mnt ext4 _netdev,nofail 0 0" >>/etc/fstab
+    umount /mnt
+    systemctl daemon-reload
+    mount /mnt
 }
 
 is_mounted() { wait_ms 120000 "the mount" mountpoint -q /mnt; }
