@@ -30,7 +30,7 @@ use change::ImageWatch;
 use change::{Absence, Configurator, Order};
 pub use config::{
     AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,
-    KnownHost, MODEL_DEFAULT, NamespaceConfig, NamespaceOwned, PortConfig, QosConfig, ReferralConfig,
+    KnownHost, MODEL_DEFAULT, NamespaceConfig, NamespaceOwned, Nguid, PortConfig, QosConfig, ReferralConfig,
     StorageConfig, SubsystemConfig, Visibility, WriteProtection, check_block_size, check_congestion,
     check_serial, check_subsystem_nqn, free_nsid, free_port, parse_uuid, parse_write_delay,
 };
@@ -239,6 +239,11 @@ impl Target {
     /// The UUIDs by which hosts know the namespaces that are there.
     pub fn namespace_identities(&self) -> NamespaceIdentities {
         self.fabric.namespace_identities()
+    }
+
+    /// When it started.
+    pub const fn started(&self) -> SystemTime {
+        self.started
     }
 
     /// Who is connected, and where.

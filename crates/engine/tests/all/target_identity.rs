@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::raw_host::{ENGINES, Host, Kind, Random, SIZE, SPACES, Space, TestTarget, pattern};
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
-use engine::target::{Change, FabricConfig, MachineId, NamespaceConfig, TargetConfig};
+use engine::target::{Change, FabricConfig, MachineId, NamespaceConfig, Nguid, TargetConfig};
 use nvme::identify::{Cns, NamespaceIdentifiers};
 use nvme::log_page::LogPageId;
 use uuid::Uuid;
@@ -72,6 +72,42 @@ fn a_target_that_knows_no_machine_is_another_after_each_start() {
     target.restart();
     assert_ne!(serial(&target), before.0);
     assert_ne!(uuid(&target, FILE.nsid), before.1);
+}
+
+#[test]
+fn an_nguid_that_is_given_is_what_hosts_read_everywhere() {
+    let nguid: Nguid = "ef90689c6c46d44c89c14067801309a8".parse().unwrap();
+    let nguid_of = |fabric: &mut FabricConfig, nsid, nguid| {
+        let known = fabric.subsystems[0].namespaces.iter_mut().find(|known| known.nsid == nsid);
+        known.expect("it is served").nguid = Some(nguid);
+    };
+    let mut target = TestTarget::start_with(Engine::Automatic, |config| {
+        config.machine = Some(MachineId::from_uuid(Uuid::from_u128(1)));
+        nguid_of(&mut config.fabric, FILE.nsid, nguid);
+    });
+    let file = identifiers(&mut Host::connect(target.address()), FILE.nsid).uuid;
+    for _ in 0..2 {
+        let mut host = Host::connect(target.address());
+        let known = identifiers(&mut host, FILE.nsid);
+        assert_eq!((known.nguid, known.uuid), (Some(nguid.into_bytes()), file));
+        assert_eq!(host.admin.identified_namespace(FILE.nsid).nguid, nguid.into_bytes());
+        let status = target.target().status().namespaces;
+        let known = status.iter().find(|known| known.nsid == FILE.nsid).unwrap();
+        assert_eq!((known.uuid, known.nguid), (file.map(Uuid::from_bytes), Some(nguid)));
+        assert_eq!(known.size_bytes, Some(SIZE));
+        let memory = status.iter().find(|known| known.nsid == SPACES[0].nsid).unwrap();
+        assert_eq!(memory.nguid, memory.uuid.map(Nguid::from));
+        drop(host);
+        target.restart();
+    }
+    let taken = target.try_apply(|fabric| nguid_of(fabric, SPACES[0].nsid, nguid));
+    assert!(taken.unwrap_err().to_string().contains("another has the same NGUID"));
+    // Also one that another has from its UUID.
+    let taken = target.try_apply(|fabric| {
+        let known = fabric.subsystems[0].namespaces.iter_mut().find(|known| known.nsid == SPACES[0].nsid);
+        known.unwrap().uuid = Some(Uuid::from_bytes(nguid.into_bytes()));
+    });
+    assert!(taken.unwrap_err().to_string().contains("both have the NGUID"));
 }
 
 #[test]

@@ -47,8 +47,11 @@ pub(super) fn spec(flags: &ImageFlags) -> Result<NamespaceConfig, Failure> {
     let block_size = block_size.map_err(Failure::usage)?;
     let backend = BackendConfig::Rbd(image);
     let nsid = flags.nsid.unwrap_or_default();
-    let mut namespace =
-        NamespaceConfig { uuid: flags.uuid, ..NamespaceConfig::new(nsid, backend, block_size) };
+    let mut namespace = NamespaceConfig {
+        uuid: flags.uuid,
+        nguid: flags.nguid,
+        ..NamespaceConfig::new(nsid, backend, block_size)
+    };
     namespace::from_root(&mut namespace);
     namespace::check(&namespace).map_err(|(field, what)| Failure::usage(format!("{field}: {what}")))?;
     Ok(namespace)

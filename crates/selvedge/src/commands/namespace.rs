@@ -108,7 +108,7 @@ fn show(subsystem: &Nqn, nsid: u32, control: &ControlFlags) -> Result<(), Failur
 }
 
 /// The API's word for it is a field; here it is a flag.
-fn say_shrink(failure: Failure) -> Failure {
+pub(super) fn say_shrink(failure: Failure) -> Failure {
     match failure {
         Failure::Failed(what) => Failure::Failed(what.replace("say \"shrink\": true", "add --shrink")),
         other => other,
@@ -209,21 +209,25 @@ pub(super) fn body(settings: &NamespaceSettings) -> Map<String, Value> {
 pub(super) fn table(subsystem: &SubsystemConfig, states: &States, indent: usize) -> String {
     let columns = [
         ("nsid", Side::Right),
+        ("size", Side::Right),
         ("block", Side::Right),
         ("ana", Side::Right),
         ("state", Side::Left),
         ("backend", Side::Left),
         ("remarks", Side::Left),
+        ("uuid", Side::Left),
     ];
     let mut table = Table::new(&columns).indented(indent);
     for config in &subsystem.namespaces {
         table.row(vec![
             config.nsid.to_string(),
+            states.size(&subsystem.nqn, config.nsid).unwrap_or_else(|| "-".to_owned()),
             config.block_size.to_string(),
             config.ana_group.to_string(),
             states.state(&subsystem.nqn, config.nsid).0.to_owned(),
             describe(&config.backend),
             remarks(config).join(", "),
+            states.text(&subsystem.nqn, config.nsid, "uuid").unwrap_or("-").to_owned(),
         ]);
     }
     table.to_string()
@@ -237,7 +241,7 @@ fn remarks(config: &NamespaceConfig) -> Vec<String> {
         Visibility::Only(hosts) => remarks.push(format!("visible to {}", hosts.len())),
     }
     if !config.qos.is_unlimited() {
-        remarks.push("limited".to_owned());
+        remarks.push(limits(&config.qos));
     }
     if !config.write_protection.is_none() {
         let by = if config.protected_by_host { " by a host" } else { "" };
@@ -269,16 +273,17 @@ fn whole(config: &NamespaceConfig, subsystem: &str, states: &States) -> String {
         (state, Some(reason)) => format!("{state}: {reason}"),
         (state, None) => state.to_owned(),
     };
+    let not_there = || "not known while it is absent".to_owned();
+    let identity = |name| states.text(subsystem, config.nsid, name).map_or_else(not_there, str::to_owned);
     let lines = [
         ("subsystem", subsystem.to_owned()),
         ("state", state),
         ("backend", describe(&config.backend)),
+        ("size", states.size(subsystem, config.nsid).unwrap_or_else(not_there)),
         ("block size", format!("{} bytes", config.block_size)),
         ("at power loss", states.at_power_loss(subsystem, config.nsid).to_owned()),
-        (
-            "uuid",
-            config.uuid.map_or_else(|| "none while it is not there".to_owned(), |uuid| uuid.to_string()),
-        ),
+        ("uuid", identity("uuid")),
+        ("nguid", identity("nguid")),
         ("ana group", config.ana_group.to_string()),
         ("visible", visible),
         ("limits", limits(&config.qos)),

@@ -5,6 +5,11 @@ use serde_json::Value;
 use super::ask::items;
 use crate::control::client::Client;
 use crate::failure::Failure;
+use crate::spec::size::Size;
+
+/// What its status says of a namespace beside what is configured.
+const FIELDS: [&str; 8] =
+    ["state", "reason", "size_bytes", "uuid", "nguid", "may_tear", "oldest_operation_ms", "late_operations"];
 
 /// The status of a running target, for those who look for its namespaces.
 pub(super) struct States(Value);
@@ -30,6 +35,16 @@ impl States {
         (known["state"].as_str().unwrap_or("-"), known["reason"].as_str())
     }
 
+    /// How large a namespace is; not known while it is absent.
+    pub(super) fn size(&self, nqn: &str, nsid: u32) -> Option<String> {
+        Some(Size(self.find(nqn, nsid)?["size_bytes"].as_u64()?).to_string())
+    }
+
+    /// What else is known of a namespace, by its name.
+    pub(super) fn text(&self, nqn: &str, nsid: u32, name: &str) -> Option<&str> {
+        self.find(nqn, nsid)?[name].as_str()
+    }
+
     /// What a power failure does to a namespace's blocks.
     pub(super) fn at_power_loss(&self, nqn: &str, nsid: u32) -> &'static str {
         match self.find(nqn, nsid).and_then(|known| known["may_tear"].as_bool()) {
@@ -44,7 +59,7 @@ impl States {
         for namespace in namespaces.as_array_mut().into_iter().flatten() {
             let nsid = namespace["nsid"].as_u64().unwrap_or_default() as u32;
             let Some(known) = self.find(nqn, nsid) else { continue };
-            for field in ["state", "reason", "may_tear", "oldest_operation_ms", "late_operations"] {
+            for field in FIELDS {
                 if let Some(value) = known.get(field) {
                     namespace[field] = value.clone();
                 }

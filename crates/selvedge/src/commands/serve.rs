@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use engine::target::{FabricConfig, Target};
+use engine::target::{FabricConfig, Nguid, Target};
 use serde::Serialize;
+use uuid::Uuid;
 
 use crate::announce::Announcer;
 use crate::cluster_connections::ClusterConnections;
@@ -23,6 +24,7 @@ use crate::report::table::{Side, Table};
 use crate::service::{self, Service};
 use crate::spec::endpoint::Endpoint;
 use crate::spec::namespace;
+use crate::spec::size::Size;
 use crate::state::StateFile;
 use crate::state_directory::StateDirectory;
 use crate::stop::Stop;
@@ -258,8 +260,15 @@ struct SubsystemSummary {
 #[derive(Serialize)]
 struct NamespaceSummary {
     nsid: u32,
+    /// Not known while it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_bytes: Option<u64>,
     block_size: u32,
     backend: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uuid: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nguid: Option<Nguid>,
 }
 
 impl Summary {
@@ -269,6 +278,7 @@ impl Summary {
         control: Option<&Control>,
         mptcp: Option<MptcpSummary>,
     ) -> Self {
+        let known = target.status().namespaces;
         let subsystems = fabric.subsystems.iter().map(|subsystem| SubsystemSummary {
             nqn: subsystem.nqn.clone(),
             serial: subsystem.serial.clone(),
@@ -277,10 +287,18 @@ impl Summary {
             namespaces: subsystem
                 .namespaces
                 .iter()
-                .map(|config| NamespaceSummary {
-                    nsid: config.nsid,
-                    block_size: config.block_size,
-                    backend: namespace::describe(&config.backend),
+                .map(|config| {
+                    let status = known.iter().find(|known| {
+                        (known.subsystem.as_str(), known.nsid) == (subsystem.nqn.as_str(), config.nsid)
+                    });
+                    NamespaceSummary {
+                        nsid: config.nsid,
+                        size_bytes: status.and_then(|status| status.size_bytes),
+                        block_size: config.block_size,
+                        backend: namespace::describe(&config.backend),
+                        uuid: status.and_then(|status| status.uuid),
+                        nguid: status.and_then(|status| status.nguid),
+                    }
                 })
                 .collect(),
         });
@@ -315,11 +333,23 @@ impl fmt::Display for Summary {
                 hosts => format!("{} hosts", hosts.len()),
             };
             writeln!(f, "{}  serial {}, {hosts}", subsystem.nqn, subsystem.serial)?;
-            let columns = [("nsid", Side::Right), ("block", Side::Right), ("backend", Side::Left)];
+            let columns = [
+                ("nsid", Side::Right),
+                ("size", Side::Right),
+                ("block", Side::Right),
+                ("backend", Side::Left),
+                ("uuid", Side::Left),
+            ];
             let mut table = Table::new(&columns).indented(2);
             for namespace in &subsystem.namespaces {
-                let NamespaceSummary { nsid, block_size, backend } = namespace;
-                table.row(vec![nsid.to_string(), block_size.to_string(), backend.clone()]);
+                let absent = || "-".to_owned();
+                table.row(vec![
+                    namespace.nsid.to_string(),
+                    namespace.size_bytes.map_or_else(absent, |bytes| Size(bytes).to_string()),
+                    namespace.block_size.to_string(),
+                    namespace.backend.clone(),
+                    namespace.uuid.map_or_else(absent, |uuid| uuid.to_string()),
+                ]);
             }
             write!(f, "{table}")?;
         }

@@ -124,6 +124,7 @@ mod tests {
             let bytes = |chance: &mut Self| 1 + chance.below(1 << 40);
             NamespaceConfig {
                 uuid: self.some(|_| Uuid::new_v4()),
+                nguid: self.some(|_| Uuid::new_v4().into()),
                 ana_group: 1 + self.below(9) as u32,
                 visible: if self.below(2) == 0 {
                     Visibility::Only(hosts)

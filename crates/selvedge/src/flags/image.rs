@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use engine::target::parse_uuid;
+use engine::target::{Nguid, parse_uuid};
 use uuid::Uuid;
 
 use crate::spec::size::Size;
@@ -35,6 +35,9 @@ pub(crate) struct ImageFlags {
     /// UUID of the namespace
     #[arg(long, value_name = "UUID", requires = "rbd_image", value_parser = parse_uuid, help_heading = "Image")]
     pub(crate) uuid: Option<Uuid>,
+    /// NGUID of the namespace, 32 hexadecimal digits [default: the bytes of its UUID]
+    #[arg(long, value_name = "NGUID", requires = "rbd_image", help_heading = "Image")]
+    pub(crate) nguid: Option<Nguid>,
     /// Make the image first
     #[arg(long, requires = "size", help_heading = "Image")]
     pub(crate) rbd_create_image: bool,

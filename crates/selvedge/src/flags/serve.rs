@@ -26,7 +26,7 @@ use gateway::{GroupSpec, check_name};
   block:PATH               on a block device
   rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME]
                            in an image of a Ceph cluster; a snapshot is only read
-  Each takes ,block_size=512|4096 (default 4096) ,nsid=N ,uuid=UUID and ,host_write_protection=off|on|until-restart|permanent
+  Each takes ,block_size=512|4096 (default 4096) ,nsid=N ,uuid=UUID ,nguid=NGUID and ,host_write_protection=off|on|until-restart|permanent
   (the highest that hosts may set; default off). Files and block devices also take ,shared_storage=yes and ,write_delay_ms=N.
 
 Examples:
@@ -58,7 +58,7 @@ A target.toml:
   [[subsystem.namespace]]
   file = \"disk.img\"                # or memory, null, block_device, rbd = \"POOL/IMAGE\" with conf and id
   size = \"10g\"
-  block = 4096                       # nsid and uuid may be given too
+  block = 4096                       # nsid, uuid and nguid may be given too
   qos = { iops = 10000, bytes = \"200m\" }  # each second; also read_iops, write_bytes, ...
   visible_to = [\"nqn...\"]            # or hidden_from; seen by all without
   write_protection = \"on\"           # or until_restart, permanent

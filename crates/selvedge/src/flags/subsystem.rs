@@ -181,7 +181,7 @@ Examples:
         /// NQN of the subsystem
         subsystem: Nqn,
         /// memory:SIZE, null:SIZE, file:PATH[,size=SIZE], block:PATH or rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE]
-        /// [,id=NAME], each with ,block_size= ,nsid= ,uuid= ,host_write_protection=
+        /// [,id=NAME], each with ,block_size= ,nsid= ,uuid= ,nguid= ,host_write_protection=
         #[arg(required_unless_present = "rbd_image", conflicts_with = "rbd_image", value_parser = boxed_namespace)]
         spec: Option<Box<NamespaceConfig>>,
         #[command(flatten)]

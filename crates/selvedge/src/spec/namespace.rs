@@ -57,6 +57,7 @@ fn set(namespace: &mut NamespaceConfig, kind: &str, key: &str, value: &str) -> R
             namespace.nsid = nsid;
         }
         ("uuid", _) => namespace.uuid = Some(parse_uuid(value)?),
+        ("nguid", _) => namespace.nguid = Some(value.parse()?),
         ("host_write_protection", _) => namespace.host_write_protection = parse_write_protection(value)?,
         ("write_delay_ms", "file" | "block") => {
             // Of milliseconds people leave out the unit, and by the former name of seconds.
@@ -96,8 +97,8 @@ fn unknown_option(kind: &str, option: &str) -> String {
         _ => "",
     };
     format!(
-        "`{option}` is not an option of {kind}: it takes {own}block_size=512|4096, nsid=N, uuid=UUID and \
-         host_write_protection=LEVEL"
+        "`{option}` is not an option of {kind}: it takes {own}block_size=512|4096, nsid=N, uuid=UUID, \
+         nguid=NGUID and host_write_protection=LEVEL"
     )
 }
 
@@ -124,11 +125,11 @@ fn parse_write_protection(text: &str) -> Result<WriteProtection, String> {
     })
 }
 
-/// One word or path that says where the blocks are.
+/// One word or path that says where the blocks are. Their size stands beside it.
 pub(crate) fn describe(backend: &BackendConfig) -> String {
     match backend {
-        BackendConfig::Memory { size } => format!("memory, {}", Size(*size)),
-        BackendConfig::Null { size } => format!("null, {}", Size(*size)),
+        BackendConfig::Memory { .. } => "memory".to_owned(),
+        BackendConfig::Null { .. } => "null".to_owned(),
         BackendConfig::File { path, .. } => format!("file {}", path.display()),
         BackendConfig::Block { path } => format!("block device {}", path.display()),
         BackendConfig::Rbd(image) => format!("rbd {}", ceph::image_path(image)),
@@ -230,6 +231,8 @@ mod tests {
         let uuid = "11111111-2222-3333-4444-555555555555";
         let block = parse(&format!("block:/dev/sdx,uuid={uuid}")).unwrap();
         assert_eq!(block.uuid.unwrap().to_string(), uuid);
+        let named = parse("null:1g,nguid=ef90689c-6c46-d44c-89c1-4067801309a8").unwrap();
+        assert_eq!(named.nguid.unwrap().to_string(), "ef90689c6c46d44c89c14067801309a8");
     }
 
     #[test]
@@ -252,6 +255,8 @@ mod tests {
             ("file:/x,write_delay=soon", "not a time"),
             ("file:/x,write_delay=2m", "at most 60000ms"),
             ("null:1g,uuid=7", "not a UUID"),
+            ("null:1g,nguid=7", "not an NGUID"),
+            ("null:1g,nguid=00000000000000000000000000000000", "zeroes"),
             ("null:1g,uuid=00000000-0000-0000-0000-000000000000", "zeroes"),
             ("rbd:image", "POOL/IMAGE"),
             ("rbd:pool/image,conf=", "conf=FILE"),

@@ -404,7 +404,7 @@ impl Described {
             identify.deallocate_features =
                 deallocate_features::READS_ZEROES | deallocate_features::WRITE_ZEROES_DEALLOCATE;
         }
-        identify.nguid = namespace.uuid;
+        identify.nguid = namespace.nguid.into_bytes();
         identify
     }
 
@@ -446,7 +446,7 @@ fn reservations(fabric: &Fabric) -> u8 {
 fn descriptors(namespace: &Namespace) -> Vec<u8> {
     let identifiers = NamespaceIdentifiers {
         eui64: None,
-        nguid: Some(namespace.uuid),
+        nguid: Some(namespace.nguid.into_bytes()),
         uuid: Some(namespace.uuid),
         command_set: Some(CommandSet::NVM),
     };

@@ -130,7 +130,9 @@ impl Preparation<'_> {
         self.leave_out_all(failures, &mut namespaces, &mut absent)?;
         // After opening, since only an open backend knows its identity, and before images change hands.
         for (subsystem, opened) in self.wanted.subsystems.iter().zip(&namespaces) {
-            let identities = opened.iter().map(|(nsid, namespace)| (*nsid, Uuid::from_bytes(namespace.uuid)));
+            let identities = opened
+                .iter()
+                .map(|(nsid, namespace)| (*nsid, Uuid::from_bytes(namespace.uuid), namespace.nguid));
             identity::check_distinct(&subsystem.nqn, identities)?;
         }
         let is_added = |id| {

@@ -240,7 +240,7 @@ fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, ch
     let (nqn, nsid) = (nqn.to_owned(), from.nsid);
     let same_blocks = from.backend.is_same_place(&to.backend)
         && (from.block_size, from.shared_storage) == (to.block_size, to.shared_storage);
-    if !same_blocks || from.uuid != to.uuid {
+    if !same_blocks || (from.uuid, from.nguid) != (to.uuid, to.nguid) {
         changes.push(Change::NamespaceReplaced { nqn, nsid });
         return;
     }
@@ -321,6 +321,7 @@ mod tests {
         named(namespace(|n| n.backend = BackendConfig::Null { size: 1 << 20 }), "NamespaceReplaced");
         named(namespace(|n| n.block_size = 512), "NamespaceReplaced");
         named(namespace(|n| n.uuid = Some(uuid::Uuid::nil())), "NamespaceReplaced");
+        named(namespace(|n| n.nguid = "7".repeat(32).parse().ok()), "NamespaceReplaced");
         named(namespace(|n| n.qos.iops = Some(5)), "NamespaceChanged");
         named(namespace(|n| n.write_delay_ms = 5), "NamespaceChanged");
         named(namespace(|n| n.visible = Visibility::Only(Vec::new())), "NamespaceChanged");

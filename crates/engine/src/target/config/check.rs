@@ -121,6 +121,10 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
         if config.namespaces[..at].iter().any(same) {
             return wrong(format!("namespace {}: another has the same UUID", namespace.nsid));
         }
+        let same = |other: &NamespaceConfig| other.nguid.is_some() && other.nguid == namespace.nguid;
+        if config.namespaces[..at].iter().any(same) {
+            return wrong(format!("namespace {}: another has the same NGUID", namespace.nsid));
+        }
         check_namespace(namespace)
             .or_else(|message| wrong(format!("namespace {}: {message}", namespace.nsid)))?;
     }

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::command_quiesce::CommandQuiesce;
 use super::forgotten::Forgotten;
 use super::known_host::KnownHost;
+use super::nguid::Nguid;
 use super::write_protection::WriteProtection;
 use super::written;
 use crate::backend::BackendConfig;
@@ -160,6 +161,10 @@ pub struct NamespaceConfig {
     /// Its UUID; without one, that of what is behind it: it stays while the blocks do.
     #[serde(default, deserialize_with = "written::uuid", skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
+    /// Its NGUID, 32 hexadecimal digits; without one, the bytes of its UUID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub nguid: Option<Nguid>,
     /// Its ANA group, from 1 on. Gateways call it their load-balancing group.
     #[serde(
         default = "first_group",
@@ -440,6 +445,7 @@ impl NamespaceConfig {
             backend,
             block_size,
             uuid: None,
+            nguid: None,
             ana_group: first_group(),
             visible: Visibility::default(),
             qos: QosConfig::default(),

@@ -7,6 +7,7 @@ mod directives;
 mod fabric;
 mod forgotten;
 mod known_host;
+mod nguid;
 mod quiesce_check;
 mod rights;
 mod write_protection;
@@ -21,6 +22,7 @@ pub use fabric::{
     StorageConfig, SubsystemConfig, Visibility, free_nsid, free_port,
 };
 pub use known_host::KnownHost;
+pub use nguid::Nguid;
 pub(crate) use quiesce_check::check_quiesce_bound;
 pub use rights::{Denial, NamespaceOwned};
 pub use write_protection::WriteProtection;

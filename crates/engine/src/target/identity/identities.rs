@@ -11,7 +11,7 @@ use super::kept::KeptIdentities;
 use super::machine_id::{MachineId, common_serial, common_uuid, random_uuid};
 use crate::backend::{Backend, BackendError, BackendIdentity};
 use crate::target::TargetError;
-use crate::target::config::{FabricConfig, NamespaceConfig, SubsystemConfig};
+use crate::target::config::{FabricConfig, NamespaceConfig, Nguid, SubsystemConfig};
 
 /// The UUIDs of namespaces by their subsystems' names and their identifiers.
 pub type NamespaceIdentities = BTreeMap<(String, u32), Uuid>;
@@ -149,14 +149,20 @@ fn same_blocks<'a>(known: &'a SubsystemConfig, config: &NamespaceConfig) -> Opti
 /// Checks that no two namespaces of a subsystem are one to hosts.
 pub(crate) fn check_distinct(
     nqn: &str,
-    identities: impl Iterator<Item = (u32, Uuid)>,
+    identities: impl Iterator<Item = (u32, Uuid, Nguid)>,
 ) -> Result<(), TargetError> {
-    let mut known = BTreeMap::new();
-    for (nsid, uuid) in identities {
-        if let Some(other) = known.insert(uuid, nsid) {
+    let (mut uuids, mut nguids) = (BTreeMap::new(), BTreeMap::new());
+    for (nsid, uuid, nguid) in identities {
+        if let Some(other) = uuids.insert(uuid, nsid) {
             return Err(TargetError::Config(format!(
                 "subsystem {nqn}: namespaces {other} and {nsid} are both {uuid}, so that hosts would take them for one; give \
                  one of them a uuid, or serve something else"
+            )));
+        }
+        if let Some(other) = nguids.insert(nguid, nsid) {
+            return Err(TargetError::Config(format!(
+                "subsystem {nqn}: namespaces {other} and {nsid} both have the NGUID {nguid}, so that hosts would take them \
+                 for one; give one of them another nguid"
             )));
         }
     }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::Serialize;
+use uuid::Uuid;
 
 use crate::backend::SyncFailure;
 use crate::ring::{self};
-use crate::target::config::{CommandQuiesce, PortConfig};
+use crate::target::config::{CommandQuiesce, Nguid, PortConfig};
 use crate::target::controller::ControllerStatus;
 use crate::target::fabric::{Fabric, Quotas};
 use crate::target::reactor::ReactorStatus;
@@ -83,6 +84,16 @@ pub struct NamespaceStatus {
     pub nsid: u32,
     /// How it is.
     pub state: NamespaceState,
+    /// How large it is, in bytes; not known while it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+    /// The UUID that hosts know it by; one that is absent and was not given any has none yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<Uuid>,
+    /// The NGUID that hosts know it by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub nguid: Option<Nguid>,
     /// Why it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -153,6 +164,9 @@ pub(crate) fn namespaces(fabric: &Fabric) -> Vec<NamespaceStatus> {
                 subsystem: subsystem.nqn.clone(),
                 nsid: config.nsid,
                 state,
+                size_bytes: open.map(|open| open.blocks() * u64::from(config.block_size)),
+                uuid: open.map(|open| Uuid::from_bytes(open.uuid)).or(config.uuid),
+                nguid: open.map(|open| open.nguid).or(config.nguid).or(config.uuid.map(Nguid::from)),
                 reason,
                 may_tear,
                 oldest_operation_ms: oldest.map_or(0, |oldest| now.since(oldest).as_millis() as u64),

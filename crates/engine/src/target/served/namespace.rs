@@ -12,7 +12,7 @@ use super::uncorrectable::Uncorrectable;
 use crate::backend::{Backend, BackendConfig, BackendError};
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{self, Mutex};
-use crate::target::config::{NamespaceConfig, WriteProtection};
+use crate::target::config::{NamespaceConfig, Nguid, WriteProtection};
 use crate::target::lock::lock;
 use crate::target::qos::Shaper;
 use crate::target::reservation::{Access, HostId, ReservationView, Reservations};
@@ -25,6 +25,7 @@ pub(crate) struct Namespace {
     pub(crate) nqn: String,
     pub(crate) backend: Arc<Backend>,
     pub(crate) uuid: [u8; 16],
+    pub(crate) nguid: Nguid,
     block_shift: u32,
     blocks: AtomicU64,
     /// What is not ordinary about it: the data path asks this first.
@@ -83,6 +84,7 @@ impl Namespace {
             nqn: nqn.to_owned(),
             backend,
             uuid: uuid.into_bytes(),
+            nguid: config.nguid.unwrap_or_else(|| uuid.into()),
             block_shift,
             blocks,
             flags: AtomicU8::new(0),

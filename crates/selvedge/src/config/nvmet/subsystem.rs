@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use engine::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX};
-use engine::target::{AnaGroupConfig, GroupState, NamespaceConfig, SubsystemConfig, check_serial};
+use engine::target::{AnaGroupConfig, GroupState, NamespaceConfig, Nguid, SubsystemConfig, check_serial};
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
@@ -164,13 +164,13 @@ impl Reader {
             self.warn(&file_path, guess);
         }
         let mut config = NamespaceConfig::new(nsid, found.backend, found.block_size);
-        config.uuid = self.identity(&device_path, &device);
+        (config.uuid, config.nguid) = self.identity(&device_path, &device);
         config.ana_group = self.group(path, namespace)?;
         Some(config)
     }
 
-    /// The UUID that hosts know a namespace by. Its NGUID is the same bytes here.
-    fn identity(&mut self, path: &str, device: &Object) -> Option<Uuid> {
+    /// The UUID and the NGUID that hosts know a namespace by. An NGUID of the UUID's bytes is what it has by itself.
+    fn identity(&mut self, path: &str, device: &Object) -> (Option<Uuid>, Option<Nguid>) {
         let mut read = |name: &str| match text(device, name).filter(|id| !id.trim().is_empty()) {
             None => None,
             Some(id) => match Uuid::parse_str(id.trim()) {
@@ -182,11 +182,7 @@ impl Reader {
             },
         };
         let (uuid, nguid) = (read("uuid"), read("nguid"));
-        if nguid.is_some() && nguid != uuid {
-            let what = "hosts know the namespace by this NGUID, and will see another identity";
-            self.lose(&join(path, "nguid"), what);
-        }
-        uuid
+        (uuid, nguid.filter(|_| nguid != uuid).map(Nguid::from))
     }
 
     /// A namespace's ANA group. nvmetcli saves 0 where the kernel has no groups.

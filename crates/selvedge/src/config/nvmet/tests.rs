@@ -214,10 +214,15 @@ fn a_namespace_keeps_its_identity_or_its_loss_is_named() {
     let simple = UUID.replace('-', "");
     for same in [UUID, &simple, ""] {
         let fabric = imported(nil, &format!("\"nguid\": \"{same}\""), &[]);
-        assert_eq!(fabric.subsystems[0].namespaces[0].uuid, Uuid::parse_str(UUID).ok());
+        let namespace = &fabric.subsystems[0].namespaces[0];
+        assert_eq!((namespace.uuid, namespace.nguid), (Uuid::parse_str(UUID).ok(), None));
     }
+    // What nvmetcli ships as an example.
+    let fabric = imported(nil, "\"nguid\": \"ef90689c-6c46-d44c-89c1-4067801309a8\"", &[]);
+    let namespace = &fabric.subsystems[0].namespaces[0];
+    assert_eq!(namespace.uuid, Uuid::parse_str(UUID).ok());
+    assert_eq!(namespace.nguid.unwrap().to_string(), "ef90689c6c46d44c89c14067801309a8");
     let path = "subsystems[0].namespaces[0].device.nguid";
-    imported(nil, "\"nguid\": \"ef90689c-6c46-d44c-89c1-4067801309a8\"", &[path]);
     imported(nil, "\"nguid\": \"ef90\"", &[path]);
     imported(UUID, "d592", &["subsystems[0].namespaces[0].device.uuid"]);
 }
