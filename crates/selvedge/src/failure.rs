@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// Somebody ended it before it was done: 128 and the signal's number, as shells have it.
     Interrupted(String),
+    /// What was compared is not the same, which has been told: exit status 3.
+    Different,
     /// Whoever reads our output has gone away, and there is nobody left to tell: exit status 0.
     NobodyListens,
 }
@@ -41,6 +43,7 @@ impl Failure {
         match self {
             // A key that ends a run is Ctrl-C by another name.
             Failure::Interrupted(_) => ExitCode::from(128 + signal.unwrap_or(SIGINT as u8)),
+            Failure::Different => ExitCode::from(3),
             Failure::Usage(_) => ExitCode::from(2),
             Failure::Failed(_) => ExitCode::from(1),
             Failure::NobodyListens => ExitCode::SUCCESS,
@@ -55,7 +58,7 @@ impl Failure {
                 let parts: Vec<&str> = what.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
                 Some(parts.join("; "))
             }
-            Failure::NobodyListens => None,
+            Failure::Different | Failure::NobodyListens => None,
         }
     }
 }
@@ -77,6 +80,7 @@ mod tests {
             (Failure::failed("a"), None, 1),
             (Failure::failed("a"), Some(2), 1),
             (Failure::usage("a"), None, 2),
+            (Failure::Different, None, 3),
             (Failure::interrupted("a"), None, 130),
             (Failure::interrupted("a"), Some(2), 130),
             (Failure::interrupted("a"), Some(15), 143),

@@ -3,6 +3,9 @@
 /// The commit, where whoever built it has said it: packages do.
 const COMMIT: Option<&str> = option_env!("SELVEDGE_COMMIT");
 
+/// The version's number.
+pub(crate) const NUMBER: &str = env!("CARGO_PKG_VERSION");
+
 /// What `--version` prints after the program's name.
 pub(crate) fn long() -> String {
     let (libc, ceph) = if cfg!(target_feature = "crt-static") {
@@ -12,7 +15,7 @@ pub(crate) fn long() -> String {
     };
     format!(
         "{}\ncommit: {}\nmachine: {} {}\nI/O: io_uring, epoll\nC library: {libc}\nCeph: {ceph}\nlicence: {}",
-        env!("CARGO_PKG_VERSION"),
+        NUMBER,
         COMMIT.unwrap_or("not recorded"),
         std::env::consts::ARCH,
         std::env::consts::OS,

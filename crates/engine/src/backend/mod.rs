@@ -151,9 +151,21 @@ fn held(owner: Option<&str>) -> String {
 
 fn hint(error: &io::Error, path: &Path) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => format!("; create it, or give a size (file:{},size=1g)", path.display()),
+        io::ErrorKind::NotFound => what_is_missing(path),
         io::ErrorKind::PermissionDenied => "; the target's user needs read and write permission".to_owned(),
         _ => String::new(),
+    }
+}
+
+/// What to do about a path that leads nowhere. A size makes files, and neither folders nor devices.
+fn what_is_missing(path: &Path) -> String {
+    let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let missing = folders.take_while(|folder| !folder.exists()).last();
+    match missing {
+        _ if path.starts_with("/dev/zvol") => "; there is no such volume: is its pool imported?".to_owned(),
+        _ if path.starts_with("/dev") => "; there is no such device: is it attached?".to_owned(),
+        Some(folder) => format!("; the folder {} is missing: create it", folder.display()),
+        None => format!("; create it, or give a size (file:{},size=1g)", path.display()),
     }
 }
 

@@ -68,8 +68,19 @@ fn a_missing_file_is_named_with_what_to_do() {
     assert!(!path.exists(), "nothing was made");
     let (error, _) = refusal(&config(block(&path), 512));
     assert!(matches!(error, BackendError::Open { .. }));
-    let (error, _) = refusal(&config(file(&path.join("below"), Some(1 << 20)), 512));
+    let below = path.join("below/it");
+    let (error, text) = refusal(&config(file(&below, Some(1 << 20)), 512));
     assert!(matches!(error, BackendError::Open { .. }), "a folder that is not there");
+    assert!(text.ends_with(&format!("; the folder {} is missing: create it", path.display())), "{text}");
+    for (device, what) in [
+        ("/dev/zvol/no-such-pool/vm", "; there is no such volume: is its pool imported?"),
+        ("/dev/no-such-device", "; there is no such device: is it attached?"),
+    ] {
+        for backend in [block(Path::new(device)), file(Path::new(device), None)] {
+            let (_, text) = refusal(&config(backend, 512));
+            assert!(text.ends_with(what), "{text}");
+        }
+    }
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! `selvedge config`: checks a target.toml, compares it with what a running target serves, puts it into effect, and
 //! prints what is served.
 
+mod difference;
+
 use std::path::Path;
 
+use engine::backend::BackendConfig;
 use engine::target::FabricConfig;
 use hyper::Method;
 use serde_json::Value;
 
 use super::ask::{cell, client, items, tell};
+use super::namespace::say_shrink;
 use crate::config::{target_dump, target_file};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -20,6 +24,7 @@ pub(super) fn run(action: &ConfigAction) -> Result<(), Failure> {
     match action {
         ConfigAction::Check { file, output } => {
             let fabric = target_file::read(file)?.fabric;
+            tell_of_missing_disks(&fabric);
             match output.output_format {
                 OutputFormat::Json => report::print_json(&fabric),
                 OutputFormat::Normal => report::print(format!(
@@ -38,7 +43,9 @@ pub(super) fn run(action: &ConfigAction) -> Result<(), Failure> {
         ConfigAction::Diff { file, shrink, control } => put(file, *shrink, true, control),
         ConfigAction::Apply { file, shrink, control } => put(file, *shrink, false, control),
         ConfigAction::Dump { format, control } => {
-            let fabric: FabricConfig = client(control)?.get("/v1/config")?;
+            let mut fabric: FabricConfig = client(control)?.get("/v1/config")?;
+            // The target has them as they came; a file is compared with others, and read.
+            fabric.ports.sort_by_key(|port| port.id);
             match (format, control.output.output_format) {
                 (DumpFormat::Toml, OutputFormat::Normal) => {
                     report::print_exactly(target_dump::write(&fabric)?)
@@ -49,47 +56,113 @@ pub(super) fn run(action: &ConfigAction) -> Result<(), Failure> {
     }
 }
 
+/// Names the disks that a target would begin without. They may be on another machine, or come later.
+fn tell_of_missing_disks(fabric: &FabricConfig) {
+    for subsystem in &fabric.subsystems {
+        for namespace in &subsystem.namespaces {
+            let path = match &namespace.backend {
+                BackendConfig::File { path, size: None } | BackendConfig::Block { path } => path,
+                // It is made in a folder that is there.
+                BackendConfig::File { path, .. } => path.parent().unwrap_or(path),
+                _ => continue,
+            };
+            if !path.exists() {
+                eprintln!(
+                    "selvedge: namespace {} of {}: {} is not there; it is served once it is",
+                    namespace.nsid,
+                    subsystem.nqn,
+                    path.display()
+                );
+            }
+        }
+    }
+}
+
 fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
+/// Puts a configuration into effect, or says what that would change.
 fn put(file: &Path, shrink: bool, dry_run: bool, control: &ControlFlags) -> Result<(), Failure> {
     let fabric = target_file::read(file)?.fabric;
-    let body = serde_json::to_value(&fabric).map_err(Failure::failed)?;
-    let path = format!("/v1/config?dry_run={dry_run}&shrink={shrink}");
-    let json: Value = client(control)?.change(Method::PUT, &path, &body)?;
-    let changes = items(&json, "changes");
-    let mut text: String = changes.iter().map(|change| format!("{}\n", line(change))).collect();
-    if text.is_empty() {
+    let wanted = serde_json::to_value(&fabric).map_err(Failure::failed)?;
+    let client = client(control)?;
+    let before: Value = client.get("/v1/config")?;
+    // What would be refused is shown as well: with that, one can tell whether it is meant.
+    let path = format!("/v1/config?dry_run={dry_run}&shrink={}", shrink || dry_run);
+    let mut json: Value = client.change(Method::PUT, &path, &wanted).map_err(say_shrink)?;
+    let changes = json["changes"].as_array_mut().map_or(&mut [][..], Vec::as_mut_slice);
+    difference::add_to(changes, &before, &wanted);
+    let mut text: String = changes.iter().map(|change| told(change, dry_run)).collect();
+    if dry_run && !shrink && changes.iter().any(|change| change["shrinks"] == true) {
+        text += "a namespace would become smaller, and lose what is beyond its new end: `config apply` wants --shrink for that\n";
+    }
+    let is_different = !changes.is_empty();
+    if !is_different {
         text += "nothing is different\n";
     }
-    tell(control, text, &json)
+    tell(control, text, &json)?;
+    if dry_run && is_different { Err(Failure::Different) } else { Ok(()) }
 }
 
-/// A change in words.
-fn line(change: &Value) -> String {
-    let kind = cell(change, "change").replace('_', " ");
-    let mut line = kind;
-    for (field, name) in [("port", "port"), ("nqn", ""), ("nsid", "namespace"), ("group", "group")] {
-        if change.get(field).is_some() {
-            line += &format!(" {name} {}", cell(change, field)).replace("  ", " ");
-        }
+/// What was done to what, or would be: for each kind of change.
+const KINDS: [(&str, &str, &str, &str); 19] = [
+    ("port_added", "add", "added", "port {port}"),
+    ("port_removed", "remove", "removed", "port {port}"),
+    ("port_changed", "change", "changed", "what discovery says of port {port}"),
+    ("port_congestion_changed", "change", "changed", "the congestion control of port {port}"),
+    ("subsystem_added", "add", "added", "subsystem {nqn}"),
+    ("subsystem_removed", "remove", "removed", "subsystem {nqn}"),
+    ("subsystem_replaced", "replace", "replaced", "subsystem {nqn}"),
+    ("access_changed", "change", "changed", "who may use {nqn}"),
+    ("storage_changed", "change", "changed", "where hosts create namespaces of {nqn}"),
+    ("command_quiesce_changed", "change", "changed", "the command quiesce time of {nqn}"),
+    ("ana_group_changed", "change", "changed", "ANA group {group} of {nqn}"),
+    ("namespace_added", "add", "added", "namespace {nsid} of {nqn}"),
+    ("namespace_removed", "remove", "removed", "namespace {nsid} of {nqn}"),
+    ("namespace_replaced", "replace", "replaced", "namespace {nsid} of {nqn} by another disk"),
+    ("namespace_reopened", "reopen", "reopened", "namespace {nsid} of {nqn}"),
+    ("namespace_resized", "resize", "resized", "namespace {nsid} of {nqn}"),
+    ("namespace_changed", "change", "changed", "namespace {nsid} of {nqn}"),
+    ("referrals_changed", "change", "changed", "the referrals"),
+    ("discovery_nqn_changed", "change", "changed", "the name of the discovery subsystem"),
+];
+
+/// A change in words, with a line for each setting that it makes different.
+fn told(change: &Value, dry_run: bool) -> String {
+    let kind = cell(change, "change");
+    let known = KINDS.iter().find(|(name, ..)| *name == kind);
+    let (verb, done, subject) =
+        known.map_or(("do", "done", kind.as_str()), |(_, verb, done, subject)| (*verb, *done, *subject));
+    let mut subject = subject.to_owned();
+    for field in ["port", "nqn", "nsid", "group"] {
+        subject = subject.replace(&format!("{{{field}}}"), &cell(change, field));
     }
-    let fields: Vec<&str> = items(change, "fields").iter().filter_map(Value::as_str).collect();
-    if !fields.is_empty() {
-        line += &format!(" ({})", fields.join(", "));
+    let mut text = if dry_run { format!("would {verb} {subject}\n") } else { format!("{done} {subject}\n") };
+    for difference in items(change, "differences") {
+        text += &format!("  {}\n", difference::words(difference));
     }
-    line
+    text
 }
 
 #[cfg(test)]
 mod tests {
+    use engine::target::Change;
+
     use super::*;
 
     #[test]
-    fn changes_are_told_in_words() {
-        let change = serde_json::json!({ "change": "namespace_changed", "nqn": "nqn.a", "nsid": 3, "fields": ["qos", "visible"] });
-        assert_eq!(line(&change), "namespace changed nqn.a namespace 3 (qos, visible)");
-        assert_eq!(line(&serde_json::json!({ "change": "port_added", "port": 2 })), "port added port 2");
+    fn every_kind_of_change_is_told_in_words() {
+        let change = serde_json::json!({
+            "change": "namespace_changed", "nqn": "nqn.a", "nsid": 3,
+            "differences": [{ "setting": "qos.iops", "from": null, "to": 5000 }],
+        });
+        assert_eq!(told(&change, true), "would change namespace 3 of nqn.a\n  qos.iops: none → 5000\n");
+        assert_eq!(told(&serde_json::json!({ "change": "port_added", "port": 2 }), false), "added port 2\n");
+        let schema = schemars::schema_for!(Change).to_value().to_string();
+        for (kind, ..) in KINDS {
+            assert!(schema.contains(&format!("\"{kind}\"")), "{kind}");
+        }
+        assert_eq!(schema.matches("\"const\":").count(), KINDS.len(), "a kind has no words: {schema}");
     }
 }

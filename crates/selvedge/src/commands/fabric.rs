@@ -1,6 +1,10 @@
 //! `selvedge listener`, `host`, `ana`, `connection`, `referral`, `status` and `openapi`: the small commands that ask a
 //! running target.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use chart::units;
 use engine::transport::Transport;
 use hyper::Method;
 use serde_json::{Map, Value, json};
@@ -8,14 +12,16 @@ use serde_json::{Map, Value, json};
 use super::ask::{cell, client, done, items, tell};
 use super::namespace_states::storage;
 use crate::config::connection::resolve;
-use crate::control::client::encode;
+use crate::control::client::{Client, encode};
 use crate::control::openapi;
 use crate::failure::Failure;
 use crate::flags::control::{
-    AnaAction, ConnectedAction, HostAction, ListenerAction, ReferralAction, StatusFlags,
+    ANA_STATES, AnaAction, ConnectedAction, HostAction, ListenerAction, ReferralAction, StatusFlags,
 };
 use crate::report;
+use crate::report::duration::duration;
 use crate::report::table::{Side, Table};
+use crate::spec::service::SERVICE_DEFAULT;
 
 /// Where a target listens.
 pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
@@ -46,8 +52,10 @@ pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
             let (id, address) = (cell(&json, "id"), cell(&json, "address"));
             done(control, format!("listening on {address} as port number {id}"), &json)
         }
-        ListenerAction::Remove { id, control } => {
-            client(control)?.delete(&format!("/v1/ports/{id}"))?;
+        ListenerAction::Remove { which, trsvcid, control } => {
+            let client = client(control)?;
+            let id = port_number(&client, which, *trsvcid)?;
+            client.delete(&format!("/v1/ports/{id}"))?;
             done(control, format!("port number {id} is removed"), &json!({ "removed": id }))
         }
         ListenerAction::List { control } => {
@@ -60,6 +68,21 @@ pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
             tell(control, table(&rows, &names), &json)
         }
     }
+}
+
+/// The number of a port that was named by it, or by the address that it listens on.
+fn port_number(client: &Client, which: &str, trsvcid: Option<u16>) -> Result<u16, Failure> {
+    if let (Ok(number), None) = (which.parse(), trsvcid) {
+        return Ok(number);
+    }
+    let address = resolve(which, trsvcid.unwrap_or(SERVICE_DEFAULT)).map_err(Failure::failed)?.to_string();
+    let json: Value = client.get("/v1/ports")?;
+    let ports = items(&json, "ports");
+    let known = ports.iter().find(|port| cell(port, "address") == address);
+    known.and_then(|port| port["id"].as_u64()?.try_into().ok()).ok_or_else(|| {
+        let known: Vec<String> = ports.iter().map(|port| cell(port, "address")).collect();
+        Failure::failed(format!("the target does not listen on {address}, but on {}", known.join(", ")))
+    })
 }
 
 /// A table of the fields with these names.
@@ -133,12 +156,22 @@ pub(super) fn ana(action: &AnaAction) -> Result<(), Failure> {
                 };
                 let (id, state) = port.split_once('=').ok_or_else(wrong)?;
                 let id: u16 = id.parse().map_err(|_| wrong())?;
+                if !ANA_STATES.contains(&state) {
+                    return Err(Failure::usage(format!(
+                        "`{state}` is not a state: write one of {}",
+                        ANA_STATES.join(", ")
+                    )));
+                }
                 states.insert(id.to_string(), json!(state));
             }
             let body = json!({ "state": state, "ports": states });
             let path = format!("{}/ana-groups/{group}", subsystem(nqn));
-            let json: Value = client(control)?.change(Method::PUT, &path, &body)?;
-            done(control, format!("ANA group {group} of {nqn} is {state}"), &json)
+            let client = client(control)?;
+            let json: Value = client.change(Method::PUT, &path, &body)?;
+            let config: Value = client.get(&subsystem(nqn))?;
+            let is_empty = !items(&config, "namespaces").iter().any(|known| known["ana_group"] == *group);
+            let remark = if is_empty { "; no namespace is in it" } else { "" };
+            done(control, format!("ANA group {group} of {nqn} is {state}{remark}"), &json)
         }
         AnaAction::List { subsystem: nqn, control } => {
             let json: Value = client(control)?.get(&format!("{}/ana-groups", subsystem(nqn)))?;
@@ -240,17 +273,60 @@ pub(super) fn referral(action: &ReferralAction) -> Result<(), Failure> {
 /// How a target is.
 pub(super) fn status(flags: &StatusFlags) -> Result<(), Failure> {
     let json: Value = client(&flags.control)?.get("/v1/status")?;
-    let mut text = String::new();
+    let mut text = headline(&json);
     for port in items(&json, "ports") {
         let over = if cell(port, "transport") == "mptcp" { ", MPTCP" } else { "" };
         text += &format!("listening on {} (port number {}{over})\n", cell(port, "address"), cell(port, "id"));
     }
     text += &storage(&json);
     text += &controllers(&json);
-    let names = ["number", "cpu", "connections", "cpu_time_us"];
-    text += &format!("reactors\n{}", table(items(&json, "reactors"), &names).indented(2));
+    text += &format!("reactors\n{}", reactors(&json));
     text += &peculiarities(&json);
     tell(&flags.control, text, &json)
+}
+
+/// What serves, for how long, and how much of it there is.
+fn headline(json: &Value) -> String {
+    let uptime = Duration::from_secs(json["uptime_s"].as_u64().unwrap_or_default());
+    let count = |name: &str, noun: &str| units::plural(items(json, name).len() as u64, noun);
+    let states = ["failed", "absent"].into_iter().filter_map(|state| {
+        let number = items(json, "namespaces").iter().filter(|known| known["state"] == state).count();
+        (number > 0).then(|| format!("{number} {state}"))
+    });
+    let states: Vec<String> = states.collect();
+    let troubled = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
+    let hosts: BTreeSet<String> =
+        items(json, "controllers").iter().map(|controller| cell(controller, "host_nqn")).collect();
+    format!(
+        "selvedge {}, up {}: {}, {}{troubled}, {} connected by {}\n",
+        cell(json, "version"),
+        duration(uptime),
+        count("subsystems", "subsystem"),
+        count("namespaces", "namespace"),
+        units::plural(hosts.len() as u64, "host"),
+        count("controllers", "controller"),
+    )
+}
+
+/// Who serves, and what that has cost.
+fn reactors(json: &Value) -> Table {
+    let columns = [
+        ("reactor", Side::Right),
+        ("kept on", Side::Left),
+        ("connections", Side::Right),
+        ("processor time", Side::Right),
+    ];
+    let mut table = Table::new(&columns).indented(2);
+    for reactor in items(json, "reactors") {
+        let spent_ns = reactor["cpu_time_us"].as_f64().unwrap_or_default() * 1e3;
+        table.row(vec![
+            cell(reactor, "number"),
+            reactor["cpu"].as_u64().map_or("any CPU".to_owned(), |cpu| format!("CPU {cpu}")),
+            cell(reactor, "connections"),
+            units::time_ns(spent_ns),
+        ]);
+    }
+    table
 }
 
 /// What hosts did that was unusual and accepted; nothing where nobody did.

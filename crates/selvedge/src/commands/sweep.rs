@@ -13,6 +13,7 @@ use super::consent::{self, Range};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::sweep::{OwnFlags, SweepFlags};
+use crate::report::duration::duration;
 use crate::report::{self, utc};
 use crate::stop::Stop;
 use crate::sweep::journal::{Header, Journal};
@@ -101,7 +102,7 @@ fn dry_run(plan: &Plan, format: OutputFormat) -> Result<(), Failure> {
         "{} points, {visits} measurements, {}{}\n",
         points.len(),
         if plan.steady_rounds_max.is_some() { "at least " } else { "about " },
-        progress::duration(takes)
+        duration(takes)
     ));
     report::print(text)
 }

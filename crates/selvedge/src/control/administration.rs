@@ -6,6 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use engine::backend::BackendConfig;
 use engine::ring::Vital;
@@ -87,6 +88,11 @@ impl Administration {
     /// The same, with the UUIDs by which hosts know the namespaces that are there.
     pub(crate) fn shown(&self) -> FabricConfig {
         self.fabric().with_identities(&self.target.namespace_identities())
+    }
+
+    /// When the target started.
+    pub(crate) fn started(&self) -> SystemTime {
+        self.target.started()
     }
 
     /// Who is connected, and where.

@@ -1,6 +1,6 @@
 //! `/v1/config` and `/v1/status`: all of what is served, and how it is.
 
-use engine::target::{Change, FabricConfig};
+use engine::target::{Change, FabricConfig, TargetStatus};
 use serde::Serialize;
 
 use super::administration::Permissions;
@@ -8,12 +8,24 @@ use super::ask::{Answer, Ask};
 use super::namespaces::images;
 use super::refusal::Refusal;
 use super::subsystems::check_subsystem;
+use crate::version;
 
 /// What a declarative change did, or would do.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Changes {
     changes: Vec<Change>,
     dry_run: bool,
+}
+
+/// What serves, since when, and how it is.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Status {
+    /// The program's version.
+    version: &'static str,
+    /// Seconds since it started.
+    uptime_s: u64,
+    #[serde(flatten)]
+    target: TargetStatus,
 }
 
 pub(super) fn config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -42,7 +54,12 @@ pub(super) fn put_config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 pub(super) fn status(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    Answer::with(&ask.administration.status())
+    let uptime = ask.administration.started().elapsed().unwrap_or_default();
+    Answer::with(&Status {
+        version: version::NUMBER,
+        uptime_s: uptime.as_secs(),
+        target: ask.administration.status(),
+    })
 }
 
 /// Checks a whole configuration, before anything is opened.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::target::{FabricConfig, PortConfig, ReferralConfig, SubsystemConfig, TargetStatus};
+use engine::target::{FabricConfig, PortConfig, ReferralConfig, SubsystemConfig};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -82,7 +82,7 @@ fn schemas() -> Result<Map<String, Value>, serde_json::Error> {
     }
     let mut shown = settings().for_serialize().into_generator();
     for add in [
-        of::<TargetStatus>,
+        of::<fabric::Status>,
         of::<FabricConfig>,
         of::<fabric::Changes>,
         of::<subsystems::Subsystems>,

@@ -32,7 +32,7 @@ pub(crate) enum ConfigAction {
         output: OutputFlags,
     },
     /// Say what a running target would change to serve a target.toml
-    #[command(after_help = "Exit status: 0 without differences as well as with them.
+    #[command(after_help = "Exit status: 0 if nothing is different, 3 if something is.
 
 Example:
   selvedge config diff target.toml")]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use nvme::discovery::Nqn;
 
@@ -128,12 +129,17 @@ pub(crate) enum ListenerAction {
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Listen there no more
-    #[command(after_help = "Example:
-  selvedge listener remove 2")]
+    /// Stop listening on an address
+    #[command(after_help = "Examples:
+  selvedge listener remove 2
+  selvedge listener remove 192.168.0.231 -s 4420")]
     Remove {
-        /// The port's number, as `listener list` shows it
-        id: u16,
+        /// The port's number, as `listener list` shows it, or its address
+        #[arg(value_name = "NUMBER|ADDRESS")]
+        which: String,
+        /// Port of the address [default: 4420]
+        #[arg(short = 's', long, value_name = "PORT")]
+        trsvcid: Option<u16>,
         #[command(flatten)]
         control: ControlFlags,
     },
@@ -207,12 +213,14 @@ pub(crate) struct AnaFlags {
     pub(crate) action: AnaAction,
 }
 
+/// The states of a group, by the names that the API has for them.
+pub(crate) const ANA_STATES: [&str; 5] =
+    ["optimized", "non-optimized", "inaccessible", "persistent-loss", "change"];
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum AnaAction {
     /// Set the states of an ANA group
-    #[command(after_help = "States: optimized, non-optimized, inaccessible, persistent-loss, change
-
-Example:
+    #[command(after_help = "Example:
   selvedge ana set nqn.2026-01.org.example:disks 1 optimized --port 2=inaccessible")]
     Set {
         /// NQN of the subsystem
@@ -220,6 +228,7 @@ Example:
         /// The group's number
         group: u32,
         /// Its state on all ports that are not named
+        #[arg(value_parser = PossibleValuesParser::new(ANA_STATES))]
         state: String,
         /// Its state on one port; may be given several times
         #[arg(long = "port", value_name = "N=STATE")]

@@ -4,6 +4,7 @@
 pub(crate) mod bench;
 pub(crate) mod csv;
 pub(crate) mod document;
+pub(crate) mod duration;
 pub(crate) mod fio;
 pub(crate) mod folder;
 pub(crate) mod locale;

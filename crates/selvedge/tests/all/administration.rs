@@ -58,6 +58,14 @@ impl Serving {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
+    /// What it prints for people, with the exit status.
+    fn tell(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let command = [arguments, &["--control", &self.control]].concat();
+        let output = selvedge(&command).output().expect("the program runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
+        (output.status.code(), text)
+    }
+
     fn config(&self) -> Value {
         self.run(&["config", "dump"])
     }
@@ -89,7 +97,6 @@ fn refuses_nonsense(serving: &Serving) {
         (&["namespace", "reopen", NQN, "2"], "it has not failed"),
         (&["subsystem", "show", "nqn.nowhere"], "no subsystem"),
         (&["connection", "reset", "9"], "no controller 9"),
-        (&["ana", "set", NQN, "1", "best"], "best"),
     ] {
         let output = serving.try_run(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -181,6 +188,137 @@ fn a_target_is_changed_while_it_serves_and_remembers() {
     std::fs::remove_file(folder.path().join("state/state.json")).expect("it was there");
     Serving::start(folder.path(), &["-c", path]).kill();
     assert_eq!(Serving::start(folder.path(), &[]).config(), config);
+}
+
+#[test]
+fn sizes_and_identities_stand_wherever_namespaces_are_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let nguid = "ef90689c6c46d44c89c14067801309a8";
+    let namespace = format!("{},nguid={nguid}", file(folder.path(), "disk.img"));
+    let serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", &namespace]);
+    let shown = serving.run(&["namespace", "show", NQN, "1"]);
+    let uuid = shown["uuid"].as_str().expect("it has one").to_owned();
+    assert_eq!((&shown["size_bytes"], &shown["nguid"]), (&json!(1 << 20), &json!(nguid)));
+    let status = serving.run(&["status"])["namespaces"][0].clone();
+    for known in [listed(&serving), serving.run(&["subsystem", "show", NQN])["namespaces"][0].clone(), status]
+    {
+        for name in ["size_bytes", "uuid", "nguid"] {
+            assert_eq!(known[name], shown[name], "{known}");
+        }
+    }
+    for arguments in
+        [&["namespace", "list"][..], &["subsystem", "show", NQN], &["namespace", "show", NQN, "1"]]
+    {
+        let (_, text) = serving.tell(arguments);
+        assert!(text.contains("1 MiB") && text.contains(&uuid), "{text}");
+    }
+    serving.run(&["namespace", "resize", NQN, "1", "2m"]);
+    serving.run(&["namespace", "set", NQN, "1", "--iops", "5000"]);
+    let (_, text) = serving.tell(&["namespace", "list"]);
+    assert!(text.contains("2 MiB") && text.contains("5000 commands/s"), "{text}");
+}
+
+#[test]
+fn a_difference_is_told_from_and_to_and_has_a_status() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", "memory:2m"]);
+    let path = folder.path().join("target.toml");
+    let path = path.to_str().expect("UTF-8");
+    let (status, dumped) = serving.tell(&["config", "dump"]);
+    assert_eq!(status, Some(0));
+    std::fs::write(path, &dumped).expect("written");
+    assert_eq!(serving.tell(&["config", "diff", path]), (Some(0), "nothing is different\n".to_owned()));
+
+    let smaller = dumped.replace("2m", "1m").replace("allow_any_host = true", "allow_any_host = false");
+    std::fs::write(path, smaller.replace("hosts = []", "hosts = [\"nqn.host:1\"]")).expect("written");
+    let (status, text) = serving.tell(&["config", "diff", path]);
+    assert_eq!(status, Some(3), "{text}");
+    for line in [
+        format!("would resize namespace 1 of {NQN}"),
+        "  size: 2 MiB → 1 MiB".to_owned(),
+        format!("would change who may use {NQN}"),
+        "  hosts: none → nqn.host:1".to_owned(),
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line}: {text}");
+    }
+    assert!(text.contains("wants --shrink"), "{text}");
+    let output = serving.try_run(&["config", "diff", path]);
+    assert_eq!(output.status.code(), Some(3));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let resized =
+        json["changes"].as_array().expect("a list").iter().find(|c| c["change"] == "namespace_resized");
+    let resized = resized.expect("it is resized");
+    let expected = json!([{ "setting": "backend.memory.size", "from": 2 << 20, "to": 1 << 20 }]);
+    assert_eq!((&resized["differences"], &resized["shrinks"]), (&expected, &json!(true)));
+
+    let (status, text) = serving.tell(&["config", "apply", path]);
+    assert!(status == Some(1) && text.contains("add --shrink"), "{text}");
+    let (status, text) = serving.tell(&["config", "apply", "--shrink", path]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains(&format!("resized namespace 1 of {NQN}\n  size: 2 MiB → 1 MiB\n")), "{text}");
+}
+
+#[test]
+fn operators_are_told_what_they_typed_wrong() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", "memory:1m"]);
+    for arguments in
+        [&["ana", "set", NQN, "1", "optimised"][..], &["ana", "set", NQN, "1", "change", "--port", "1=best"]]
+    {
+        let (status, text) = serving.tell(arguments);
+        assert_eq!(status, Some(2), "{text}");
+        assert!(text.contains("non-optimized"), "it names those there are: {text}");
+    }
+    let (status, text) = serving.tell(&["ana", "set", NQN, "9", "optimized"]);
+    assert!(status == Some(0) && text.ends_with("; no namespace is in it\n"), "{text}");
+    let (_, text) = serving.tell(&["ana", "set", NQN, "1", "optimized"]);
+    assert!(text.ends_with("is optimized\n"), "{text}");
+
+    // What `add` took, `remove` takes.
+    for (id, address) in [("5", "127.0.0.1"), ("4", "127.0.0.2")] {
+        serving.run(&["listener", "add", address, "-s", "0", "--id", id]);
+    }
+    let ports = serving.run(&["listener", "list"])["ports"].clone();
+    let address = ports[1]["address"].as_str().expect("an address");
+    let port = address.rsplit(':').next().expect("a port");
+    // In the order of their numbers, however they came.
+    let dumped: Vec<Value> =
+        serving.config()["ports"].as_array().expect("a list").iter().map(|port| port["id"].clone()).collect();
+    assert_eq!(dumped, [1, 4, 5]);
+    let (status, text) = serving.tell(&["listener", "remove", "127.0.0.1", "-s", "1"]);
+    assert!(status == Some(1) && text.contains("does not listen on 127.0.0.1:1, but on"), "{text}");
+    let removed = serving.run(&["listener", "remove", "127.0.0.1", "-s", port]);
+    assert_eq!(removed, json!({ "removed": 5 }));
+    serving.run(&["listener", "remove", "4"]);
+    assert_eq!(serving.run(&["listener", "list"])["ports"].as_array().map(Vec::len), Some(1));
+
+    let (_, text) = serving.tell(&["status"]);
+    let version = env!("CARGO_PKG_VERSION");
+    let expected =
+        format!("selvedge {version}, up 0 s: 1 subsystem, 1 namespace, 0 hosts connected by 0 controllers\n");
+    // A busy machine may take a second or more for all of it.
+    let told = text.lines().next().unwrap_or_default();
+    let (before, after) = expected.trim_end().split_once("0 s").expect("it is there");
+    assert!(told.starts_with(before) && told.ends_with(after), "{text}");
+    assert!(text.contains("any CPU") && !text.contains("cpu_time_us"), "{text}");
+}
+
+#[test]
+fn a_file_is_right_although_a_disk_is_missing_which_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("target.toml");
+    let text = format!(
+        "[[port]]\naddress = \"127.0.0.1\"\n[[subsystem]]\nnqn = \"{NQN}\"\n[[subsystem.namespace]]\n\
+         file = \"/nowhere/disk.img\"\nsize = \"1m\"\n[[subsystem.namespace]]\nblock_device = \"/dev/zvol/tank/vm\"\n\
+         [[subsystem.namespace]]\nmemory = \"1m\"\n"
+    );
+    std::fs::write(&path, text).expect("written");
+    let output =
+        selvedge(&["config", "check", path.to_str().expect("UTF-8")]).output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(0));
+    let text = stderr(&output);
+    assert!(text.contains("namespace 1 of") && text.contains("/nowhere is not there"), "{text}");
+    assert!(text.contains("/dev/zvol/tank/vm is not there") && text.lines().count() == 2, "{text}");
 }
 
 /// The one namespace that is served, as `namespace list` has it.

@@ -18,7 +18,6 @@ use crate::transport::Transport;
 
 /// A running target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[schemars(rename = "Status")]
 pub struct TargetStatus {
     /// Where it listens.
     pub ports: Vec<PortStatus>,

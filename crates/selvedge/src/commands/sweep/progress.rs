@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use chart::units;
 
+use crate::report::duration::duration;
 use crate::report::locale;
 use crate::sweep::measurement::Measurement;
 
@@ -142,28 +143,9 @@ impl Drop for Progress {
     }
 }
 
-/// A time as people say it: `45 s`, `12 min 30 s`, `3 h 20 min`.
-pub(super) fn duration(time: Duration) -> String {
-    let seconds = time.as_secs_f64().round() as u64;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_said_as_people_do() {
-        for (seconds, said) in
-            [(5.4, "5 s"), (59.6, "1 min 0 s"), (750.0, "12 min 30 s"), (12_000.0, "3 h 20 min")]
-        {
-            assert_eq!(duration(Duration::from_secs_f64(seconds)), said);
-        }
-    }
 
     #[test]
     fn the_rest_takes_as_long_as_what_was_done() {
