@@ -123,6 +123,8 @@ impl Contents {
                 Purpose::Tarball => self.file(&format!("usr/share/man/man{section}/{name}"), 0o644, bytes),
             }
         }
+        let schema = "target.schema.json";
+        self.file(&format!("usr/share/selvedge/{schema}"), 0o644, read(&folder.join(schema))?);
         for (shell, to) in COMPLETIONS {
             for (name, bytes) in files(&folder.join("completions").join(shell))? {
                 self.file(&format!("{to}/{name}"), 0o644, bytes);

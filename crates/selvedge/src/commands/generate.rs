@@ -6,8 +6,11 @@ use std::path::Path;
 
 use clap::CommandFactory as _;
 use clap_mangen::Man;
+use roff::{Roff, bold, roman};
 
+use crate::config::target_reference;
 use crate::failure::Failure;
+use crate::fio::job_manual::OPTIONS;
 use crate::flags::Flags;
 use crate::flags::look::GenerateFlags;
 
@@ -21,6 +24,11 @@ pub(super) fn run(flags: &GenerateFlags) -> Result<(), Failure> {
     let man = flags.output.join("man");
     make(&man)?;
     pages(&command, "selvedge", &man)?;
+    write(&man.join("selvedge-target.toml.5"), target_page().as_bytes())?;
+    write(&man.join("selvedge-job.5"), job_page().as_bytes())?;
+    let schema = serde_json::to_string_pretty(&target_reference::schema()).map_err(Failure::failed)?;
+    write(&flags.output.join("target.schema.json"), format!("{schema}\n").as_bytes())?;
+    write(&flags.output.join("target-toml.md"), target_reference::markdown().as_bytes())?;
     for (shell, name) in SHELLS {
         let folder = flags.output.join("completions").join(shell);
         make(&folder)?;
@@ -43,6 +51,99 @@ fn pages(command: &clap::Command, name: &str, folder: &Path) -> Result<(), Failu
     Ok(())
 }
 
+/// The first lines of a page about a file.
+fn file_page(name: &str, what: &str) -> Roff {
+    let source = format!("Selvedge {}", env!("CARGO_PKG_VERSION"));
+    let mut page = Roff::new();
+    page.control("TH", [name, "5", "", &source, "Selvedge"]);
+    page.control("SH", ["NAME"]);
+    page.text([roman(format!("{name} - {what}"))]);
+    page
+}
+
+/// One setting, with what it means further to the right.
+fn setting(page: &mut Roff, names: &[&str], rest: String, what: &str) {
+    page.control("TP", []);
+    let mut line = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        line.extend((at > 0).then(|| roman(", ")));
+        line.push(bold(*name));
+    }
+    line.push(roman(rest));
+    page.text(line);
+    page.text([roman(what)]);
+}
+
+/// `selvedge-target.toml(5)`.
+fn target_page() -> String {
+    let mut page = file_page("selvedge-target.toml", "what a Selvedge target serves, and how it runs");
+    page.control("SH", ["DESCRIPTION"]);
+    page.text([roman("A file in TOML that "), bold("selvedge serve -c"), roman(" reads and ")]);
+    page.text([bold("selvedge config"), roman(" checks, compares and applies. A size is a number of bytes, or text such as \"10g\", where units count in 1,024s.")]);
+    for table in target_reference::tables() {
+        let heading =
+            if table.name.is_empty() { "SETTINGS".to_owned() } else { format!("[[{}]]", table.name) };
+        page.control("SH", [heading.as_str()]);
+        page.text([roman(&table.what)]);
+        for known in &table.settings {
+            let default = match (&known.default, known.is_required) {
+                (_, true) => "; required".to_owned(),
+                (Some(default), false) => format!("; {default} by default"),
+                (None, false) => String::new(),
+            };
+            setting(&mut page, &[&known.name], format!(" = {}{default}", known.takes), &known.what);
+        }
+    }
+    page.control("SH", ["EXAMPLE"]);
+    page.control("nf", []);
+    for line in TARGET_EXAMPLE.lines() {
+        page.text([roman(line)]);
+    }
+    page.control("fi", []);
+    page.control("SH", ["SEE ALSO"]);
+    page.text([bold("selvedge-serve"), roman("(1), "), bold("selvedge-config"), roman("(1)")]);
+    page.render()
+}
+
+/// A file that serves one disk to one host.
+const TARGET_EXAMPLE: &str = r#"[[port]]
+address = "192.168.0.10:4420"
+
+[[subsystem]]
+nqn = "nqn.2026-01.org.example:disks"
+hosts = ["nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd"]
+
+[[subsystem.namespace]]
+backend.file = { path = "/srv/disk.img", size = "100g" }"#;
+
+/// A file that reads for ten seconds.
+const JOB_EXAMPLE: &str = "[global]\nbs=4k\nruntime=10\ntime_based\n[reads]\nrw=randread\niodepth=32";
+
+/// `selvedge-job(5)`.
+fn job_page() -> String {
+    let mut page = file_page("selvedge-job", "a job file of fio, for selvedge bench");
+    page.control("SH", ["DESCRIPTION"]);
+    page.text([
+        roman("A section in brackets is a job; "),
+        bold("[global]"),
+        roman(" applies to all sections after it; ; and # begin comments. Options of fio about files, the kernel and its own "),
+        roman("output mean nothing here, and are named. Any other option stops the run, since it could change the result."),
+    ]);
+    page.control("SH", ["OPTIONS"]);
+    for (names, what) in OPTIONS {
+        setting(&mut page, names, String::new(), what);
+    }
+    page.control("SH", ["EXAMPLE"]);
+    page.control("nf", []);
+    for line in JOB_EXAMPLE.lines() {
+        page.text([roman(line)]);
+    }
+    page.control("fi", []);
+    page.control("SH", ["SEE ALSO"]);
+    page.text([bold("selvedge-bench"), roman("(1), "), bold("fio"), roman("(1)")]);
+    page.render()
+}
+
 /// What a shell reads once: it has the program itself complete each line, so that names come from what runs.
 fn completion(shell: &str) -> Result<Vec<u8>, Failure> {
     let shells = clap_complete::env::Shells::builtins();
@@ -60,4 +161,19 @@ fn make(folder: &Path) -> Result<(), Failure> {
 
 fn write(path: &Path, text: &[u8]) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::target_file;
+    use crate::fio::job_file;
+
+    #[test]
+    fn examples_of_the_pages_about_files_are_right() {
+        assert!(target_file::read_text(TARGET_EXAMPLE, Path::new("target.toml")).is_ok());
+        assert!(job_file::JobFile::read(JOB_EXAMPLE).is_ok());
+    }
 }

@@ -9,4 +9,5 @@ mod recorded_tests;
 pub(crate) mod target;
 pub(crate) mod target_dump;
 pub(crate) mod target_file;
+pub(crate) mod target_reference;
 pub(crate) mod workload;

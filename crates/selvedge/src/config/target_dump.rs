@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use crate::failure::Failure;
 
 /// Lists whose tables TOML names one by one, with the table that they are in and that name.
-const LISTS: [(&str, &str, &str); 5] = [
+pub(super) const LISTS: [(&str, &str, &str); 5] = [
     ("", "ports", "port"),
     ("", "referrals", "referral"),
     ("", "subsystems", "subsystem"),

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use engine::ring::Engine;
 use engine::target::FabricConfig;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
@@ -23,19 +24,37 @@ use crate::spec::{absolute, namespace};
 const FABRIC: [&str; 4] = ["ports", "subsystems", "referrals", "discovery_nqn"];
 
 /// How the target runs.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct RunTable {
+pub(super) struct RunTable {
+    /// Reactors, which are the threads that serve: how many, or the CPUs that each is kept on (`"0,1"`); without it, one for
+    /// each CPU that the process may use.
+    #[schemars(with = "Option<Reactors>")]
     reactors: Option<ReactorSpec>,
+    /// How reactors wait and move bytes; without it, io_uring where the kernel offers it and epoll elsewhere.
     engine: Option<EngineName>,
+    /// Microseconds for which a reactor polls at most before it sleeps; 0 never polls. [default: 50]
     poll_us: Option<u64>,
+    /// Images of Ceph that share one connection to their cluster. [default: 32]
+    #[schemars(with = "Option<u64>")]
     bdevs_per_cluster: Option<Spanned<i64>>,
+    /// Milliseconds after which an operation that Ceph has not answered counts as lost; 0 waits forever. [default: 30000]
+    #[schemars(with = "Option<u64>")]
     ceph_timeout_ms: Option<Spanned<i64>>,
     #[serde(default)]
     quotas: QuotaSpec,
 }
 
-#[derive(Deserialize)]
+/// A number, or a list of CPUs as text.
+#[derive(JsonSchema)]
+#[schemars(untagged, inline)]
+#[allow(dead_code, reason = "its schema is what counts")]
+enum Reactors {
+    Count(u64),
+    Cpus(String),
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum EngineName {
     Auto,

@@ -2,6 +2,7 @@
 //! fio's form is `report::fio`'s.
 
 pub(crate) mod job_file;
+pub(crate) mod job_manual;
 pub(crate) mod job_options;
 pub(crate) mod json;
 

@@ -10,7 +10,7 @@ const CONTROLLERS: u64 = CONTROLLERS_MAX as u64;
 const QUEUES: u64 = 1024 * CONNECTIONS_PER_REACTOR_MAX as u64;
 
 /// The quotas that were given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuotaSpec {
     /// Controllers that one host may have [default: 256]

@@ -40,7 +40,7 @@ impl Serving {
         let mut told = String::new();
         for line in lines {
             told += &format!("{}\n", line.expect("it prints"));
-            if told.contains("null, 1 MiB") {
+            if told.contains(" null ") {
                 break;
             }
         }

@@ -110,8 +110,8 @@ pub struct SubsystemConfig {
     /// The ports it is found on, by their numbers; on all where this is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
-    /// After its host is lost, no command of a controller takes effect later than this number of milliseconds (CQT);
-    /// [`Self::command_quiesce_ms`] is what hosts are told.
+    /// For how many milliseconds after the loss of its host the commands of a controller may still take effect (CQT), as
+    /// hosts are told. [default: 2000]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_quiesce_ms: Option<u16>,
     /// Whether that time is fixed, or follows what the storage takes.
@@ -134,11 +134,11 @@ pub struct StorageConfig {
     #[serde(deserialize_with = "units::bytes")]
     #[schemars(with = "Size")]
     pub bytes_max: u64,
-    /// Bytes that those of one host may have; [`Self::host_bytes_max`] is what counts.
+    /// Bytes that those of one host may have; half of all without it.
     #[serde(default, deserialize_with = "units::optional_bytes", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Size>")]
     pub bytes_max_per_host: Option<u64>,
-    /// Namespaces that one host may create; [`Self::host_namespaces_max`] is what counts.
+    /// Namespaces that one host may create. [default: 64]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces_max_per_host: Option<u32>,
 }

@@ -1,0 +1,51 @@
+//! What a job file may have, for its manual page. docs/fio.md says more, and what becomes of fio's other options.
+
+/// Options that are done, with what they mean.
+pub(crate) const OPTIONS: [(&[&str], &str); 18] = [
+    (
+        &["rw", "readwrite"],
+        "What the job does: read, write, randread, randwrite, readwrite, rw or randrw; read without it.",
+    ),
+    (&["bs", "blocksize"], "Bytes of a command. k, m and g are powers of 1,024, as in all sizes here."),
+    (&["iodepth"], "Commands that each job keeps outstanding."),
+    (&["numjobs"], "How many jobs the section is, each with connections of its own."),
+    (&["size"], "The range that a job works on; the whole namespace without it."),
+    (&["offset"], "Where that range begins."),
+    (
+        &["runtime", "timeout"],
+        "How long at most: a number of seconds, or a time with a unit such as 500ms or 2m.",
+    ),
+    (&["time_based"], "Start over at the end of the range until the runtime is over."),
+    (&["ramp_time"], "How long the job works before it is measured."),
+    (&["startdelay"], "How long the job waits before it begins."),
+    (&["rwmixread", "rwmixwrite"], "Reads, or writes, among 100 commands of a mix."),
+    (&["rate_iops"], "Commands each second, for each job."),
+    (&["fsync", "fdatasync"], "A Flush after this number of writes."),
+    (&["randseed"], "The number that random orders follow from."),
+    (&["randrepeat", "allrandrepeat"], "With 0, each run has another random order."),
+    (
+        &["verify"],
+        "crc32c: position, write count, writer and checksum in every block, all of which are read back.",
+    ),
+    (&["stonewall", "wait_for_previous"], "Begin when all sections before it have ended."),
+    (&["description"], "Words that reports repeat."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio::job_options::{Effect, JobOptions};
+
+    #[test]
+    fn each_option_of_the_manual_is_taken() {
+        for name in OPTIONS.iter().flat_map(|(names, _)| *names) {
+            let value = match *name {
+                "rw" | "readwrite" => "randread",
+                "verify" => "crc32c",
+                _ => "1",
+            };
+            let effect = JobOptions::default().take(name, value);
+            assert!(matches!(effect, Ok(Effect::Taken(_))), "{name}: {effect:?}");
+        }
+    }
+}
