@@ -30,6 +30,9 @@ pub(crate) fn suite(options: &Options) -> Outcome {
 }
 
 fn install(options: &Options) -> Result<String, String> {
+    let alerts = workspace::root().join("packaging/prometheus");
+    passes("promtool", &["check", "rules", "--lint-fatal", "selvedge.rules.yaml"], &alerts)?;
+    passes("promtool", &["test", "rules", "selvedge.rules.test.yaml"], &alerts)?;
     let scratch = Scratch::new("install", options.keep)?;
     let work = workspace::target_dir();
     let made = work.join("dist");

@@ -44,7 +44,8 @@ pub(crate) const GUEST: [Package; 9] = [
 ];
 
 /// What making packages takes, checking them, and the Debians that they are installed in.
-pub(crate) const INSTALL: [Package; 9] = [
+pub(crate) const INSTALL: [Package; 10] = [
+    Package { name: "prometheus", evidence: "promtool" },
     Package { name: "git", evidence: "git" },
     Package { name: "binutils", evidence: "objcopy" },
     Package { name: "lintian", evidence: "lintian" },

@@ -46,6 +46,7 @@ fn keep_alive(engine: Engine) {
         rounds_after += usize::from(target.connections() == 3);
         std::thread::sleep(Duration::from_millis(100));
     }
+    assert_eq!(target.target().metrics().keep_alive_expiries, 1, "one host, whatever it had");
     silent.admin.expect_end();
     for queue in &mut queues {
         queue.expect_end();

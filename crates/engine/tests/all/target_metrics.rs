@@ -15,6 +15,8 @@ use nvme::tcp::Digests;
 use nvme::{Status, SubmissionEntry};
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/selvedge.json");
+const RULES: &str = include_str!("../../../../packaging/prometheus/selvedge.rules.yaml");
+const RULES_TEST: &str = include_str!("../../../../packaging/prometheus/selvedge.rules.test.yaml");
 const MANUAL: &str = include_str!("../../../../docs/metrics.md");
 
 /// A target by itself, with the folder that its files need.
@@ -466,7 +468,7 @@ fn expressions(value: &serde_json::Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn the_dashboard_asks_for_what_is_exported() {
+fn the_dashboard_and_the_alerts_ask_for_what_is_exported() {
     let (target, _test) = start(ENGINES[1]);
     let host = Host::connect(target.ports()[0]);
     host.io(1).read(SPACES[0], 0, 1);
@@ -486,6 +488,8 @@ fn the_dashboard_asks_for_what_is_exported() {
     }
     let mut found = Vec::new();
     expressions(&dashboard, &mut found);
+    found.push(RULES.to_owned());
+    found.push(RULES_TEST.to_owned());
     assert!(found.len() > panels.len() / 2, "a dashboard asks for something");
     let mut asked = BTreeSet::new();
     for expression in &found {
@@ -502,11 +506,24 @@ fn the_dashboard_asks_for_what_is_exported() {
 }
 
 #[test]
+fn the_manual_lists_every_alert_and_each_is_tested() {
+    let alerts = RULES.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let alerts: BTreeSet<&str> = alerts.collect();
+    assert!(alerts.len() > 10, "{alerts:?}");
+    for alert in &alerts {
+        assert!(MANUAL.contains(&format!("| `{alert}` |")), "{alert} is missing in docs/metrics.md");
+        let silent = format!("alertname: {alert}, exp_alerts: []");
+        let fires = format!("alertname: {alert}\n");
+        assert!(RULES_TEST.contains(&silent) && RULES_TEST.contains(&fires), "{alert}");
+    }
+}
+
+#[test]
 fn the_manual_lists_every_metric() {
     let (target, _test) = start(ENGINES[1]);
     let exported: BTreeSet<String> = scrape(&target).kinds.into_keys().collect();
-    let rows = MANUAL.lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows = MANUAL.lines().filter_map(|line| line.strip_prefix("| `selvedge_"));
     let listed: BTreeSet<String> =
-        rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name.to_owned()).collect();
+        rows.filter_map(|row| row.split_once('`')).map(|(name, _)| format!("selvedge_{name}")).collect();
     assert_eq!(listed, exported);
 }

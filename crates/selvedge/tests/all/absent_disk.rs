@@ -1,6 +1,7 @@
 //! A disk that is missing when a service starts: its namespace is absent, the rest serves, and it comes by itself.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -54,6 +55,17 @@ impl Serving {
         json(&list)
     }
 
+    /// What Prometheus would read.
+    fn metrics(&self) -> String {
+        let mut stream = UnixStream::connect(self.control.trim_start_matches("unix:")).expect("it listens");
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+            .expect("it is sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    }
+
     /// What hosts find.
     fn namespaces_of_a_host(&self) -> Vec<u64> {
         let list = json(&self.run(&["list", "-a", "127.0.0.1", "-s", &self.port, "-n", NQN, "-o", "json"]));
@@ -90,6 +102,8 @@ fn a_missing_disk_is_absent_and_comes_by_itself() {
     assert_eq!(serving.namespaces_of_a_host(), [1]);
     let absent = serving.namespace(2);
     assert_eq!(absent["state"], "absent", "{absent}");
+    let metrics = serving.metrics();
+    assert!(metrics.contains(&format!("selvedge_absent_namespaces{{subsystem=\"{NQN}\"}} 1\n")), "{metrics}");
     assert!(absent.to_string().contains("missing.img"), "it says what is missing: {absent}");
 
     std::fs::create_dir(folder.path().join("pool")).expect("a folder");

@@ -217,7 +217,10 @@ fn update<K: Eq + Hash + Clone>(parties: &mut HashMap<K, Taken>, party: &K, chan
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     by_rule: [AtomicU64; Rule::ALL.len()],
+    /// Of hosts that are not on the subsystem's list.
+    not_allowed: AtomicU64,
     discovery_ended: AtomicU64,
+    silent_ended: AtomicU64,
 }
 
 impl Refusals {
@@ -232,8 +235,25 @@ impl Refusals {
         self.discovery_ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn read(&self) -> [(&'static str, u64); Rule::ALL.len()] {
-        Rule::ALL.map(|rule| (rule.name(), self.by_rule[rule as usize].load(Ordering::Relaxed)))
+    /// Counts a host that is not on the list of the subsystem that it asked for.
+    pub(crate) fn count_not_allowed(&self) {
+        self.not_allowed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a controller whose keep alive timer ran out.
+    pub(crate) fn count_silent_ended(&self) {
+        self.silent_ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Refusals by what was in the way.
+    pub(crate) fn read(&self) -> Vec<(&'static str, u64)> {
+        let by_rule = Rule::ALL.map(|rule| (rule.name(), &self.by_rule[rule as usize]));
+        let all = by_rule.into_iter().chain([("not_allowed", &self.not_allowed)]);
+        all.map(|(name, count)| (name, count.load(Ordering::Relaxed))).collect()
+    }
+
+    pub(crate) fn silent_ended(&self) -> u64 {
+        self.silent_ended.load(Ordering::Relaxed)
     }
 
     pub(crate) fn discovery_ended(&self) -> u64 {

@@ -491,18 +491,20 @@ impl Fabric {
     }
 
     /// Ends a controller: no queue of it goes on. It is gone, and its identifier may be used again, when nothing of it can
-    /// still take effect.
-    pub(crate) fn end_controller(&self, controller: &Arc<Controller>) {
+    /// still take effect. False where somebody else has ended it already.
+    pub(crate) fn end_controller(&self, controller: &Arc<Controller>) -> bool {
         // First: from here on its queues begin nothing, so that the fence below meets all that can still take effect.
-        if controller.end() {
-            // In one step: its identifier is not free, and it cannot be found, until the fence has been passed.
-            {
-                let mut controllers = lock(&self.controllers);
-                controllers.by_id.remove(&controller.id);
-                controllers.ending.insert(controller.id, controller.clone());
-            }
-            self.mailboxes.raise(Fenced::Controller(controller.instance), Then::Gone(controller.clone()));
+        if !controller.end() {
+            return false;
         }
+        // In one step: its identifier is not free, and it cannot be found, until the fence has been passed.
+        {
+            let mut controllers = lock(&self.controllers);
+            controllers.by_id.remove(&controller.id);
+            controllers.ending.insert(controller.id, controller.clone());
+        }
+        self.mailboxes.raise(Fenced::Controller(controller.instance), Then::Gone(controller.clone()));
+        true
     }
 
     /// Nothing of a controller that has ended can still take effect.

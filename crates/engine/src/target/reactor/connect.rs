@@ -275,6 +275,7 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
         })
         .ok_or(InvalidParameter::SUBSYSTEM_NQN)?;
     if !subsystem.allows(host) {
+        caller.fabric.refusals.count_not_allowed();
         return Err(Status::CONNECT_INVALID_HOST.do_not_retry().into());
     }
     Ok(Names { subsystem, host: Host { nqn: host.to_owned(), id: data.host_id }, unusual })

@@ -483,14 +483,15 @@ impl EventLoop {
             }
         }
         for (token, controller) in silent {
-            if !controller.has_ended() {
+            // Several reactors may find it silent; one of them ends it.
+            if self.fabric.end_controller(&controller) {
+                self.fabric.refusals.count_silent_ended();
                 tracing::warn!(
                     controller = controller.id,
                     host = controller.host.nqn,
                     keep_alive_ms = controller.keep_alive_ms(),
                     "keep alive timer ran out"
                 );
-                self.fabric.end_controller(&controller);
             }
             self.close(token);
         }

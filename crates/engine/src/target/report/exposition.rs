@@ -96,6 +96,7 @@ impl Metrics {
         self.write_target(&mut text);
         self.write_namespaces(&mut text);
         self.write_states(&mut text);
+        self.write_absent(&mut text);
         self.write_operations(&mut text);
         self.write_errors(&mut text);
         self.write_storage(&mut text);
@@ -180,6 +181,14 @@ impl Metrics {
                 let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &namespace.nsid)];
                 text.sample(name, labels, u8::from(has_failed));
             }
+        }
+    }
+
+    fn write_absent(&self, text: &mut Exposition) {
+        let name = "selvedge_absent_namespaces";
+        text.family(name, "gauge", "Namespaces of the subsystem whose disk or image is not available now.");
+        for subsystem in &self.subsystems {
+            text.sample(name, &[("subsystem", &subsystem.nqn)], subsystem.absent);
         }
     }
 
@@ -317,11 +326,18 @@ impl Metrics {
         text.family(
             name,
             "counter",
-            "Connect commands refused for lack of places, by the rule in their way.",
+            "Connect commands refused, by the rule in their way: a quota, or not_allowed for a host that is on no list.",
         );
         for (rule, count) in &self.refusals {
             text.sample(name, &[("rule", rule)], count);
         }
+        let name = "selvedge_keep_alive_expiries_total";
+        text.family(
+            name,
+            "counter",
+            "Controllers ended because their host was silent for its keep alive time.",
+        );
+        text.sample(name, &[], self.keep_alive_expiries);
         let name = "selvedge_discovery_controllers_ended_total";
         text.family(name, "counter", "Discovery controllers ended to make room for others.");
         text.sample(name, &[], self.discovery_ended);

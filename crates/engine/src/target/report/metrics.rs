@@ -29,6 +29,8 @@ pub struct Metrics {
     pub reactors: Vec<ReactorMetrics>,
     /// How often hosts got no controller or queue, by the rule in their way.
     pub refusals: Vec<(&'static str, u64)>,
+    /// Controllers whose keep alive timers ran out.
+    pub keep_alive_expiries: u64,
     /// Discovery controllers that had to go, since others came.
     pub discovery_ended: u64,
     /// On how many connections hosts did something unusual that was accepted.
@@ -50,6 +52,8 @@ pub struct SubsystemMetrics {
     pub command_quiesce: Duration,
     /// The longest that an operation has been at its storage.
     pub longest_operation: Duration,
+    /// Namespaces whose disk or image is not available now.
+    pub absent: usize,
     /// Its namespaces in the order of their identifiers: those it has, and those that it had and hosts used.
     /// Number 0 stands for the commands that named no namespace there is, if there were any.
     pub namespaces: Vec<NamespaceMetrics>,
@@ -139,13 +143,15 @@ impl Metrics {
             subsystems: Vec::with_capacity(directory.subsystems.len()),
             controllers: Vec::new(),
             reactors: reactors.iter().map(Reactor::metrics).collect(),
-            refusals: fabric.refusals.read().to_vec(),
+            refusals: fabric.refusals.read(),
+            keep_alive_expiries: fabric.refusals.silent_ended(),
             discovery_ended: fabric.refusals.discovery_ended(),
             peculiarities: fabric.peculiarities.counts(),
             congestion_changes: congestion::changes(),
             namespaces_omitted: 0,
             queues_omitted: 0,
         };
+        let absent = fabric.absent();
         let mut namespaces_left = METRICS_NAMESPACES_MAX;
         for subsystem in &directory.subsystems {
             let mut namespaces = namespaces_of(subsystem, &directory.config);
@@ -156,6 +162,7 @@ impl Metrics {
                 nqn: subsystem.nqn.clone(),
                 command_quiesce: subsystem.quiesce.told(),
                 longest_operation: subsystem.quiesce.longest(),
+                absent: absent.iter().filter(|known| known.nqn == subsystem.nqn).count(),
                 namespaces,
             });
         }
