@@ -93,7 +93,7 @@ is_writable() { holds "/sys/block/${1##*/}/ro" 0; }
 
 says_state() {
     "$selvedge" namespace list --control "$CONTROL" | tee /tmp/list
-    [[ $(awk -v nsid="$1" '$1 == nsid { print $4 }' /tmp/list) == "$2" ]]
+    [[ $(awk -v nsid="$1" '$1 == nsid { print $6 }' /tmp/list) == "$2" ]]
 }
 
 flush_fails() {

@@ -92,7 +92,7 @@ pub(crate) struct OpenapiFlags {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   selvedge listener list
-  selvedge listener add 192.168.0.231
+  selvedge listener add 192.168.0.232
   selvedge listener remove 2")]
 pub(crate) struct ListenerFlags {
     #[command(subcommand)]
@@ -103,7 +103,7 @@ pub(crate) struct ListenerFlags {
 pub(crate) enum ListenerAction {
     /// Listen on another address
     #[command(after_help = "Example:
-  selvedge listener add 192.168.0.231 -s 4420 -t mptcp")]
+  selvedge listener add 192.168.0.232 -s 4420 -t mptcp")]
     Add {
         /// An address of this machine
         address: String,

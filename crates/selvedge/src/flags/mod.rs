@@ -136,6 +136,10 @@ impl From<EngineFlag> for engine::ring::Engine {
 }
 
 #[cfg(test)]
+mod document_commands;
+#[cfg(test)]
+mod document_tests;
+#[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;

@@ -34,7 +34,8 @@ Examples:
   selvedge serve -a 192.168.0.231 --namespace file:disk.img,size=10g \\
       --allow-host nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd
   selvedge serve -c target.toml --reactors 0,1
-  selvedge serve -t mptcp -a 10.0.1.1 -a 10.0.2.1 --configure-mptcp --allow-any-host --namespace memory:1g
+  selvedge serve -t mptcp -a 10.0.1.1 -a 10.0.2.1 --configure-mptcp --allow-any-host \\
+      --namespace memory:1g
   selvedge serve --state-dir /var/lib/selvedge --namespace memory:1g
   selvedge serve --state-dir /var/lib/selvedge
   selvedge serve -a 192.168.0.231 --allow-any-host --namespace rbd:rbd/disk,id=selvedge

@@ -26,7 +26,8 @@ pub(crate) struct SubsystemFlags {
 pub(crate) enum SubsystemAction {
     /// Add a subsystem
     #[command(after_help = "Example:
-  selvedge subsystem add nqn.2026-01.org.example:disks --allow-host nqn.2014-08.org.nvmexpress:uuid:...")]
+  selvedge subsystem add nqn.2026-01.org.example:disks \\
+      --allow-host nqn.2014-08.org.nvmexpress:uuid:...")]
     Add {
         /// Its NQN
         nqn: Nqn,
@@ -43,7 +44,7 @@ pub(crate) enum SubsystemAction {
     },
     /// Remove a subsystem; its hosts are disconnected, its files stay
     #[command(after_help = "Example:
-  selvedge subsystem remove nqn.2026-01.io.selvedge:disks")]
+  selvedge subsystem remove nqn.2026-01.org.example:disks")]
     Remove {
         /// Its NQN
         nqn: Nqn,
@@ -59,7 +60,7 @@ pub(crate) enum SubsystemAction {
     },
     /// Show one subsystem
     #[command(after_help = "Example:
-  selvedge subsystem show nqn.2026-01.io.selvedge:disks")]
+  selvedge subsystem show nqn.2026-01.org.example:disks")]
     Show {
         /// Its NQN
         nqn: Nqn,
@@ -68,7 +69,7 @@ pub(crate) enum SubsystemAction {
     },
     /// Change what is said of a subsystem
     #[command(after_help = "Example:
-  selvedge subsystem set nqn.2026-01.io.selvedge:disks --storage /srv/nvme --storage-max 1t")]
+  selvedge subsystem set nqn.2026-01.org.example:disks --storage /srv/nvme --storage-max 1t")]
     Set {
         /// Its NQN
         nqn: Nqn,
@@ -156,7 +157,8 @@ impl FromStr for QuiesceFlag {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   selvedge namespace add nqn.2026-01.org.example:disks memory:1g
-  selvedge namespace add nqn.2026-01.org.example:disks --rbd-image disk --rbd-create-image --size 10g
+  selvedge namespace add nqn.2026-01.org.example:disks --rbd-image disk \\
+      --rbd-create-image --size 10g
   selvedge namespace resize nqn.2026-01.org.example:disks 1 20g
   selvedge namespace set nqn.2026-01.org.example:disks 1 --iops 10000 --bw 200m")]
 pub(crate) struct NamespaceFlags {

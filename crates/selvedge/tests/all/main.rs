@@ -9,6 +9,7 @@ mod bad_disks;
 mod bench_top;
 mod command_line;
 mod control_socket;
+mod documents;
 mod exit_status;
 mod gateways;
 mod generated;

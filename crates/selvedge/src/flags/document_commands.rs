@@ -1,0 +1,80 @@
+//! The command lines of the documents and the helps, for the tests that read them and those that run them.
+
+use std::path::{Path, PathBuf};
+
+/// What stands for something of the reader's own, and a value that can stand there.
+pub(crate) const PLACEHOLDERS: [(&str, &str); 8] = [
+    ("nqn…", "nqn.2026-01.org.example:disks"),
+    ("uuid:...", "uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd"),
+    ("uuid:…", "uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd"),
+    ("$HOST_NQN", "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd"),
+    ("NQN", "nqn.2026-01.org.example:disks"),
+    ("NSID", "1"),
+    ("CNTLID", "1"),
+    ("SIZE", "1g"),
+];
+
+/// The pages that users read.
+pub(crate) fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|file| file.unwrap().path());
+    let mut pages: Vec<PathBuf> =
+        docs.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
+    pages.extend(["README.md", "SECURITY.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
+    pages.sort();
+    pages
+}
+
+/// A text's commands for a shell, each with the number of its line. In pages they stand between fences, in helps anywhere.
+pub(crate) fn commands(text: &str, is_page: bool) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let (mut block, mut kind) = (Vec::new(), (!is_page).then_some(""));
+    for (number, line) in text.lines().enumerate() {
+        match line.trim().strip_prefix("```").filter(|_| is_page) {
+            // What is only looked at, such as a screen, is `text`.
+            Some(opened) if kind.is_none() => kind = Some(opened),
+            Some(_) => {
+                found.extend(commands_of(&std::mem::take(&mut block)));
+                kind = None;
+            }
+            None if kind.is_some_and(|kind| matches!(kind, "" | "sh")) => block.push((number + 1, line)),
+            None => {}
+        }
+    }
+    found.extend(commands_of(&block));
+    found
+}
+
+/// The commands of one block. Where some lines have a prompt, the others are what was printed.
+fn commands_of(block: &[(usize, &str)]) -> Vec<(usize, String)> {
+    let has_prompt = block.iter().any(|(_, line)| line.trim().starts_with("$ "));
+    let mut found = Vec::new();
+    let mut lines = block.iter();
+    while let Some((number, line)) = lines.next() {
+        let line = line.trim();
+        let typed = match line.strip_prefix("$ ") {
+            Some(typed) => typed,
+            None if has_prompt => continue,
+            None => line,
+        };
+        if !(typed.starts_with("selvedge ") || is_assignment(typed)) || typed.starts_with("selvedge: ") {
+            continue;
+        }
+        let mut whole = typed.to_owned();
+        while whole.ends_with('\\') {
+            whole.pop();
+            whole += lines.next().map_or("", |(_, more)| more.trim());
+        }
+        found.push((*number, whole));
+    }
+    found
+}
+
+/// `T="-a … -n …"`, for what many commands have in common.
+pub(crate) fn is_assignment(line: &str) -> bool {
+    line.split_once('=').is_some_and(|(name, value)| {
+        !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_uppercase())
+            && value.starts_with(['"', '\''])
+    })
+}
