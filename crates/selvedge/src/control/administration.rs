@@ -175,7 +175,8 @@ impl Administration {
         let mut wanted = before.clone();
         let outcome = edit(&mut wanted)?;
         if wanted == before {
-            return Ok((outcome, Vec::new()));
+            // A device may have another size than when it was last looked at.
+            return Ok((outcome, self.target.apply(&wanted)?));
         }
         check(&before, &wanted, permissions)?;
         wanted.check()?;

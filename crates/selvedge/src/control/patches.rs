@@ -1,6 +1,9 @@
 //! What is to be different in a namespace or subsystem that is there: some of its settings, by their names, as they are to be.
 //! They are put into it as it is written, which is then read again: what a setting may be is said in one place.
 
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom};
+
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
@@ -195,9 +198,16 @@ fn resize(config: &mut NamespaceConfig, bytes: u64) -> Result<(), Refusal> {
     match &mut config.backend {
         BackendConfig::Memory { size } | BackendConfig::Null { size } => *size = bytes,
         BackendConfig::File { size, .. } => *size = Some(bytes),
-        BackendConfig::Block { .. } => {
-            let refusal = Refusal::conflict("a block device has the size it has").about("size");
-            return Err(refusal.hint("resize the device; the namespace follows when it is added again"));
+        // Nothing is kept of it: the target looks at the device with every change, also with one that changes nothing.
+        BackendConfig::Block { path } => {
+            let device_bytes = File::open(&*path).and_then(|mut device| device.seek(SeekFrom::End(0)));
+            let device_bytes = device_bytes
+                .map_err(|error| Refusal::conflict(format!("{}: {error}", path.display())).about("size"))?;
+            if device_bytes != bytes {
+                let what = format!("{} has {device_bytes} bytes, not {bytes}", path.display());
+                let hint = "resize the device first, and then say the size that it has";
+                return Err(Refusal::conflict(what).about("size").hint(hint));
+            }
         }
         BackendConfig::Rbd(_) => {
             // Its cluster is asked, before this, and has refused nothing.

@@ -259,6 +259,34 @@ fn a_difference_is_told_from_and_to_and_has_a_status() {
 }
 
 #[test]
+fn a_device_that_has_grown_is_followed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let image = folder.path().join("device.img");
+    let size = |bytes: u64| {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(&image).expect("a file");
+        file.set_len(bytes).expect("it has a size");
+    };
+    size(4 << 20);
+    let losetup = |arguments: &[&str]| Command::new("losetup").args(arguments).output();
+    let made = losetup(&["--show", "--find", image.to_str().expect("UTF-8")]);
+    let device = match made {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        _ => return missing("a loop device cannot be made here".to_owned()),
+    };
+    let serving =
+        Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", &format!("block:{device}")]);
+    let (status, text) = serving.tell(&["namespace", "resize", NQN, "1", "8m"]);
+    assert!(status == Some(1) && text.contains("resize the device first"), "{text}");
+    size(8 << 20);
+    losetup(&["--set-capacity", &device]).expect("losetup runs");
+    let resized = serving.run(&["namespace", "resize", NQN, "1", "8m"]);
+    let shown = listed(&serving)["size_bytes"].clone();
+    drop(serving);
+    losetup(&["--detach", &device]).expect("losetup runs");
+    assert_eq!(shown, json!(8 << 20), "{resized}");
+}
+
+#[test]
 fn operators_are_told_what_they_typed_wrong() {
     let folder = tempfile::tempdir().expect("a folder");
     let serving = Serving::start(folder.path(), &["-s", "0", "-n", NQN, "--namespace", "memory:1m"]);
