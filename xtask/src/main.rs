@@ -2,6 +2,7 @@
 //! every chore itself.
 
 mod bench;
+mod book;
 mod broken;
 mod broken_rules;
 mod ceph;
@@ -55,6 +56,7 @@ cargo xtask lab paths [ARG]...          TCP and MPTCP over many links (see lab/R
 cargo xtask simulate --seeds A..B       target and hosts in a world that follows from a seed (docs/simulation.md)
 cargo xtask simulate --mutants [NAME]   broken builds of the engine, each of which the simulation or a test has to notice
 cargo xtask dist [--twice] [ARG]...     deb, rpm, static tarball, container image, bill of materials (docs/install.md)
+cargo xtask book [--output DIR]         the documents as HTML, in target/book without a folder
 cargo xtask chaos --minutes M [ARG]...  real processes, killed, cut off and attacked under hosts that check (docs/chaos.md)
 cargo xtask miri                        what Miri can run of the unsafe code; it needs a nightly Rust with Miri
 cargo xtask fuzz [TARGET]... [ARG]...   fuzzers, for --seconds N or --runs N each; --list tells them (docs/fuzzing.md)
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         "lab" => lab::run(rest),
         "bench" => bench::run(rest),
         "dist" => dist::run(rest),
+        "book" => book::run(rest),
         "chaos" => chaos::run(rest),
         "fuzz" => fuzz::run(rest),
         "simulate" => simulate::run(rest),

@@ -4,7 +4,7 @@
 use crate::command::Step;
 use crate::guest::Scratch;
 use crate::test::{Options, Outcome};
-use crate::{lab, packages, workspace};
+use crate::{book, lab, packages, workspace};
 
 /// A minute of sweeping and looking at pages, on a machine that does other things as well.
 const LIMIT_S: u64 = 300;
@@ -17,6 +17,10 @@ pub(crate) fn suite(options: &Options) -> Outcome {
         Ok(prepared) => prepared,
         Err(reason) => return Outcome::Failed(reason),
     };
+    // The documents as pages: every page is in the summary, and every link leads somewhere.
+    if let Err(reason) = book::make(&scratch.path.join("book").display().to_string()) {
+        return Outcome::Failed(reason);
+    }
     let output = scratch.path.display().to_string();
     let mut args = vec!["browser", "--program", &program, "--output", &output];
     args.extend(["--chromium", packages::BROWSER[0].evidence]);
