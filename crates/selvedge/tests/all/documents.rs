@@ -122,8 +122,12 @@ fn served(command: &str) -> String {
     text += &format!("[[subsystem]]\nnqn = \"{nqn}\"\nallow_any_host = true\n");
     for nsid in 1..=3 {
         if !(nsid > 1 && command.contains("namespace add")) {
-            text +=
-                &format!("[[subsystem.namespace]]\nnsid = {nsid}\nbackend.memory = {{ size = \"256m\" }}\n");
+            // Memory has room to grow to a limit; a sparse file may be as large as a disk.
+            let backend = match command.contains("namespace resize") {
+                true => format!("backend.file = {{ path = \"{nsid}.img\", size = \"256m\" }}"),
+                false => "backend.memory = { size = \"256m\" }".to_owned(),
+            };
+            text += &format!("[[subsystem.namespace]]\nnsid = {nsid}\n{backend}\n");
         }
     }
     text
