@@ -41,7 +41,7 @@ pub(crate) struct Contents {
 }
 
 /// Files of the checkout, where they go, and whether only a package manager has a use for them.
-const FILES: [(&str, &str, bool); 12] = [
+const FILES: [(&str, &str, bool); 14] = [
     ("packaging/systemd/selvedge.service", "usr/lib/systemd/system/selvedge.service", false),
     ("packaging/systemd/selvedge.socket", "usr/lib/systemd/system/selvedge.socket", false),
     (
@@ -57,6 +57,8 @@ const FILES: [(&str, &str, bool); 12] = [
     ("LICENSE-APACHE", "usr/share/doc/selvedge/LICENSE-APACHE", true),
     ("LICENSE-MIT", "usr/share/doc/selvedge/LICENSE-MIT", true),
     ("packaging/target.toml", "usr/share/doc/selvedge/examples/target.toml", false),
+    ("packaging/compose.yaml", "usr/share/doc/selvedge/examples/compose.yaml", false),
+    ("packaging/kubernetes.yaml", "usr/share/doc/selvedge/examples/kubernetes.yaml", false),
     ("packaging/grafana/selvedge.json", "usr/share/doc/selvedge/examples/grafana/selvedge.json", false),
 ];
 
