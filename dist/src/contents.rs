@@ -127,6 +127,9 @@ impl Contents {
         }
         let schema = "target.schema.json";
         self.file(&format!("usr/share/selvedge/{schema}"), 0o644, read(&folder.join(schema))?);
+        for (name, bytes) in files(&folder.join("schema"))? {
+            self.file(&format!("usr/share/selvedge/schema/{name}"), 0o644, bytes);
+        }
         for (shell, to) in COMPLETIONS {
             for (name, bytes) in files(&folder.join("completions").join(shell))? {
                 self.file(&format!("{to}/{name}"), 0o644, bytes);

@@ -11,7 +11,7 @@ const NOISE_MAX: f64 = 0.5;
 const BUSY_MAX: f64 = 0.95;
 
 /// What one trial found.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Trial {
     /// 99 % of the commands took no longer, in microseconds.
     pub(crate) p99_us: f64,

@@ -88,7 +88,7 @@ impl Tally {
 }
 
 /// Latency in nanoseconds, as the JSON report has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct LatencyNs {
     pub(crate) mean: f64,
     pub(crate) p50: u64,

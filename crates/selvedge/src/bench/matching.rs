@@ -228,7 +228,7 @@ impl Placements {
 }
 
 /// How a path's queues were matched to those of its interface.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct MatchReport {
     /// The target's address.
     pub(crate) address: SocketAddr,
@@ -243,7 +243,7 @@ pub(crate) struct MatchReport {
 }
 
 /// One queue of a path.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct MatchedQueue {
     pub(crate) qid: u16,
     /// Receive queue that its packets come by, where it is known.

@@ -21,7 +21,7 @@ pub(crate) struct Throughput {
 }
 
 /// The same for a report.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub(crate) struct Intervals {
     /// Length of an interval in seconds.
     pub(crate) interval_s: f64,

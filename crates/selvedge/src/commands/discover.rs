@@ -62,14 +62,14 @@ pub(super) fn none(connection: &Connection) -> Failure {
 }
 
 /// A discovery log.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(super) struct Log {
     generation_counter: u64,
     pub(super) records: Vec<Record>,
 }
 
 /// One of its entries, with the names that nvme-cli uses.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(super) struct Record {
     trtype: String,
     adrfam: String,

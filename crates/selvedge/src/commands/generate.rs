@@ -8,6 +8,7 @@ use clap::CommandFactory as _;
 use clap_mangen::Man;
 use roff::{Roff, bold, roman};
 
+use super::schemas;
 use crate::config::target_reference;
 use crate::failure::Failure;
 use crate::fio::job_manual::OPTIONS;
@@ -28,6 +29,12 @@ pub(super) fn run(flags: &GenerateFlags) -> Result<(), Failure> {
     write(&man.join("selvedge-job.5"), job_page().as_bytes())?;
     let schema = serde_json::to_string_pretty(&target_reference::schema()).map_err(Failure::failed)?;
     write(&flags.output.join("target.schema.json"), format!("{schema}\n").as_bytes())?;
+    let folder = flags.output.join("schema");
+    make(&folder)?;
+    for (command, schema) in schemas::all() {
+        let schema = serde_json::to_string_pretty(&schema).map_err(Failure::failed)?;
+        write(&folder.join(format!("{command}.json")), format!("{schema}\n").as_bytes())?;
+    }
     write(&flags.output.join("target-toml.md"), target_reference::markdown().as_bytes())?;
     for (shell, name) in SHELLS {
         let folder = flags.output.join("completions").join(shell);

@@ -31,14 +31,14 @@ pub(super) fn run(flags: &IdentifyFlags) -> Result<(), Failure> {
     report::print_as(flags.output.output_format, &identity)
 }
 
-#[derive(Serialize)]
-struct Identity {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Identity {
     controller: ControllerReport,
     namespaces: Vec<NamespaceReport>,
 }
 
 /// The controller. Sizes are bytes, and counts are 1's based, whatever they are on the wire.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct ControllerReport {
     pub(super) nqn: String,
     pub(super) address: String,
@@ -91,7 +91,7 @@ impl ControllerReport {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 struct NamespaceReport {
     nsid: u32,
     size: u64,

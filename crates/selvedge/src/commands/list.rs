@@ -79,12 +79,12 @@ fn namespaces(connection: &Connection, nqn: &Nqn) -> Result<Vec<Row>, Failure> {
     Ok(controller.namespaces().map_err(Failure::failed)?.iter().map(row).collect())
 }
 
-#[derive(Serialize)]
-struct List {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct List {
     namespaces: Vec<Row>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 struct Row {
     nqn: String,
     address: String,

@@ -18,6 +18,7 @@ mod log_level;
 mod namespace;
 mod namespace_states;
 mod report;
+mod schemas;
 mod serve;
 mod subsystem;
 mod sweep;

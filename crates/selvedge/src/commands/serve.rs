@@ -174,8 +174,8 @@ fn listen_at_default(target: &Target) -> Option<Listening> {
     }
 }
 
-#[derive(Serialize)]
-struct Summary {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Summary {
     listening: Vec<String>,
     /// Where it is administered.
     control: Option<String>,
@@ -186,7 +186,7 @@ struct Summary {
 }
 
 /// Settings of the machine for MPTCP.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, schemars::JsonSchema)]
 struct MptcpSummary {
     /// Commands that were run, and are undone at the end.
     configured: Vec<String>,
@@ -248,7 +248,7 @@ impl fmt::Display for MptcpSummary {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 struct SubsystemSummary {
     nqn: String,
     serial: String,
@@ -257,7 +257,7 @@ struct SubsystemSummary {
     namespaces: Vec<NamespaceSummary>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 struct NamespaceSummary {
     nsid: u32,
     /// Not known while it is absent.
@@ -268,6 +268,7 @@ struct NamespaceSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     uuid: Option<Uuid>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     nguid: Option<Nguid>,
 }
 

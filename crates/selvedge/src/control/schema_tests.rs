@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// What is wrong with `value` as the schema says it, with its place.
-pub(super) fn mistake(document: &Value, schema: &Value, value: &Value, place: &str) -> Option<String> {
+pub(crate) fn mistake(document: &Value, schema: &Value, value: &Value, place: &str) -> Option<String> {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         let target = document.pointer(reference.trim_start_matches('#'));
         let target = target.unwrap_or_else(|| panic!("{reference} leads nowhere"));
@@ -51,6 +51,7 @@ fn is_of_type(kind: &Value, value: &Value) -> bool {
             "array" => value.is_array(),
             "string" => value.is_string(),
             "integer" => value.is_u64() || value.is_i64(),
+            "number" => value.is_number(),
             "boolean" => value.is_boolean(),
             "null" => value.is_null(),
             other => panic!("type {other}"),

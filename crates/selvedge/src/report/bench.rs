@@ -19,7 +19,7 @@ use crate::config::workload::{Fitted, Queues};
 use crate::spec::size::Size;
 
 /// Everything about one run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct BenchReport {
     pub(crate) options: Options,
     pub(crate) queues: QueueReport,
@@ -50,7 +50,7 @@ pub(crate) struct BenchReport {
 }
 
 /// What was run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Options {
     pub(crate) address: String,
     pub(crate) nqn: String,
@@ -103,7 +103,7 @@ impl Options {
 }
 
 /// The queues of a run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct QueueReport {
     pub(crate) asked: u16,
     pub(crate) granted: usize,
@@ -117,7 +117,7 @@ pub(crate) struct QueueReport {
 }
 
 /// Commands of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct OperationReport {
     pub(crate) ios: u64,
     pub(crate) bytes: u64,
@@ -146,7 +146,7 @@ impl OperationReport {
 }
 
 /// Processor time, user and system together.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct CpuReport {
     pub(crate) time_s: f64,
     pub(crate) percent: f64,
@@ -166,7 +166,7 @@ impl CpuReport {
 }
 
 /// What verifying found. Reads count commands, blocks are of the workload's size.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct VerifyReport {
     pub(crate) writes: u64,
     pub(crate) reads_checked: u64,

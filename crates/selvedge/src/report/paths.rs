@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::table::{Side, Table};
 
 /// A path and all that was done on it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct PathReport {
     #[serde(flatten)]
     pub(crate) status: PathStatus,

@@ -48,7 +48,7 @@ fn table(queues: &[MatchedQueue]) -> Table {
 }
 
 /// How a number of queues was found by trying.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct AutoReport {
     /// The number that it began with, by the rule, and the most that was allowed.
     pub(crate) start: u16,
@@ -59,7 +59,7 @@ pub(crate) struct AutoReport {
 }
 
 /// A trial, and what was made of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct TrialReport {
     pub(crate) queues: u16,
     #[serde(flatten)]

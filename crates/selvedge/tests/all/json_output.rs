@@ -6,6 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::serving::{NQN, json, stderr};
 
+#[allow(dead_code, reason = "the rest is for the API's tests")]
+#[path = "../../src/control/schema_tests.rs"]
+mod schema_tests;
+
 fn run_in(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).output().expect("the program runs")
@@ -168,7 +172,13 @@ fn every_command_prints_json_and_nothing_else() {
     let first = lines.next().expect("it says where it listens").expect("text");
     let port = first.rsplit_once(':').expect("a port").1.to_owned();
     let control = ["--control", "unix:control.sock"];
-    let (mut count, mut removed) = (0, Vec::new());
+    let (mut count, mut removed, mut checked) = (0, Vec::new(), Vec::new());
+    let made = run_in(folder.path(), &["generate", "--output", "generated"]);
+    assert!(made.status.success());
+    let schema = |name: &str| {
+        let text = std::fs::read_to_string(place("generated/schema").join(format!("{name}.json"))).ok()?;
+        serde_json::from_str::<serde_json::Value>(&text).ok()
+    };
     for name in commands(folder.path(), "") {
         let Some(arguments) = arguments(&name, &port) else { continue };
         if name == "config check" {
@@ -186,9 +196,14 @@ fn every_command_prints_json_and_nothing_else() {
             continue;
         }
         println!("{words:?}");
-        json(&run_in(folder.path(), &words));
+        let printed = json(&run_in(folder.path(), &words));
+        if let Some(schema) = schema(&name) {
+            checked.push(name.clone());
+            assert_eq!(schema_tests::mistake(&schema, &schema, &printed, &name), None, "{printed}");
+        }
         count += 1;
     }
+    assert_eq!(checked, ["discover", "identify", "list", "bench"]);
     // The subsystem itself last of all.
     for words in removed.iter().rev() {
         println!("{words:?}");

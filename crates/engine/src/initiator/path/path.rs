@@ -13,7 +13,7 @@ use crate::initiator::{ConnectOptions, Controller, InitiatorError, QueueOptions}
 use crate::ring::Moment;
 
 /// How far a path is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PathState {
     /// It is being connected for the first time.

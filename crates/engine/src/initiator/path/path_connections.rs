@@ -49,7 +49,7 @@ pub(super) struct Tally {
 }
 
 /// One connection of a path.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct ConnectionReport {
     /// Its queue (QID).
     pub queue_id: u16,

@@ -26,7 +26,7 @@ pub struct Paths {
 }
 
 /// A report on a path.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct PathStatus {
     /// Where the target listens.
     pub address: SocketAddr,
