@@ -81,6 +81,20 @@ fn setting(page: &mut Roff, names: &[&str], rest: String, what: &str) {
     page.text([roman(what)]);
 }
 
+/// The page with what every such page ends with: a file, and the commands that read it.
+fn ended(mut page: Roff, example: &str, commands: [&str; 2]) -> String {
+    page.control("SH", ["EXAMPLE"]);
+    page.control("nf", []);
+    for line in example.lines() {
+        page.text([roman(line)]);
+    }
+    page.control("fi", []);
+    page.control("SH", ["SEE ALSO"]);
+    let [first, second] = commands;
+    page.text([bold(first), roman("(1), "), bold(second), roman("(1)")]);
+    page.render()
+}
+
 /// `selvedge-target.toml(5)`.
 fn target_page() -> String {
     let mut page = file_page("selvedge-target.toml", "what a Selvedge target serves, and how it runs");
@@ -101,15 +115,7 @@ fn target_page() -> String {
             setting(&mut page, &[&known.name], format!(" = {}{default}", known.takes), &known.what);
         }
     }
-    page.control("SH", ["EXAMPLE"]);
-    page.control("nf", []);
-    for line in TARGET_EXAMPLE.lines() {
-        page.text([roman(line)]);
-    }
-    page.control("fi", []);
-    page.control("SH", ["SEE ALSO"]);
-    page.text([bold("selvedge-serve"), roman("(1), "), bold("selvedge-config"), roman("(1)")]);
-    page.render()
+    ended(page, TARGET_EXAMPLE, ["selvedge-serve", "selvedge-config"])
 }
 
 /// A file that serves one disk to one host.
@@ -140,15 +146,7 @@ fn job_page() -> String {
     for (names, what) in OPTIONS {
         setting(&mut page, names, String::new(), what);
     }
-    page.control("SH", ["EXAMPLE"]);
-    page.control("nf", []);
-    for line in JOB_EXAMPLE.lines() {
-        page.text([roman(line)]);
-    }
-    page.control("fi", []);
-    page.control("SH", ["SEE ALSO"]);
-    page.text([bold("selvedge-bench"), roman("(1), "), bold("fio"), roman("(1)")]);
-    page.render()
+    ended(page, JOB_EXAMPLE, ["selvedge-bench", "fio"])
 }
 
 /// What a shell reads once: it has the program itself complete each line, so that names come from what runs.
