@@ -62,6 +62,11 @@ struct Operation {
     path: String,
     flags: Vec<String>,
     body: Option<Value>,
+    successes: Vec<Success>,
+}
+
+/// One of the answers of an operation that went well: at once, or as a task that goes on.
+struct Success {
     status: u16,
     /// The schema of the answer, where it has one.
     shows: Option<Value>,
@@ -84,15 +89,19 @@ impl Operation {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
         let flags = parameters.filter(|p| p["in"] == "query").filter_map(|p| p["name"].as_str());
         let responses = operation["responses"].as_object().expect("responses");
-        let (status, success) = responses.iter().find(|(status, _)| *status != "default").expect("success");
+        let successes = responses.iter().filter(|(status, _)| *status != "default");
         Self {
             method: method.to_uppercase(),
             path: path.to_owned(),
             flags: flags.map(str::to_owned).collect(),
             body: operation.pointer(&format!("/requestBody{schema}")).cloned(),
-            status: status.parse().expect("a status"),
-            shows: success.pointer(schema).cloned(),
-            is_json: success.pointer("/content/application~1json").is_some(),
+            successes: successes
+                .map(|(status, success)| Success {
+                    status: status.parse().expect("a status"),
+                    shows: success.pointer(schema).cloned(),
+                    is_json: success.pointer("/content/application~1json").is_some(),
+                })
+                .collect(),
         }
     }
 }
@@ -218,9 +227,10 @@ impl Bed {
         if method != operation.method {
             return;
         }
-        assert_eq!(reply.status, operation.status, "{}", said());
-        assert_eq!(operation.is_json, json.is_some(), "{}", said());
-        if let (Some(schema), Some(json)) = (&operation.shows, &json) {
+        let success = operation.successes.iter().find(|success| success.status == reply.status);
+        let success = success.unwrap_or_else(|| panic!("{}: the document has no {}", said(), reply.status));
+        assert_eq!(success.is_json, json.is_some(), "{}", said());
+        if let (Some(schema), Some(json)) = (&success.shows, &json) {
             let mistake = schema::mistake(&self.document, schema, json, "answer");
             assert_eq!(mistake, None, "{}\n{json}", said());
         }
