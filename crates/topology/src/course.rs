@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::toeplitz;
@@ -12,7 +13,7 @@ use super::{CpuSet, Flow, Interface, InterfaceKind, Rss, RssFields, RssFunction,
 const DEPTH_MAX: usize = 8;
 
 /// The way of one flow's packets through one interface that has queues.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Leg {
     /// The interface. It is not the flow's own where that is a bond, a VLAN or a bridge.
     pub interface: String,
@@ -35,7 +36,7 @@ pub struct Leg {
 }
 
 /// What decides the receive queue of a flow.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", tag = "by")]
 pub enum Steering {
     /// A rule for this flow.

@@ -3,12 +3,13 @@
 
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::CpuSet;
 
 /// A connection of one NVMe/TCP queue, seen from this machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Flow {
     /// Who has the queue.
     pub owner: FlowOwner,
@@ -39,7 +40,7 @@ pub struct Flow {
 }
 
 /// Who has a queue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum FlowOwner {
     /// The kernel's initiator.
@@ -57,7 +58,7 @@ pub enum FlowOwner {
 }
 
 /// How it was found out which queue a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FlowSource {
     /// The program said so.
@@ -71,7 +72,7 @@ pub enum FlowSource {
 }
 
 /// Who works on a queue.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
     /// The thread, where it is one of a process.
     pub thread: Option<u32>,

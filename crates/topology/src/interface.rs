@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::CpuSet;
 
 /// A network interface.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interface {
     /// Name.
     pub name: String,
@@ -42,7 +43,7 @@ pub struct Interface {
 }
 
 /// Kinds of interfaces that are told apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InterfaceKind {
     /// A device on a bus; with virtio, a virtual machine's.
@@ -63,7 +64,7 @@ pub enum InterfaceKind {
 }
 
 /// Numbers of queues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Channels {
     /// Queues that receive and send.
     pub combined: QueueCount,
@@ -74,7 +75,7 @@ pub struct Channels {
 }
 
 /// A number of queues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueCount {
     /// Now.
     pub now: u32,
@@ -83,10 +84,11 @@ pub struct QueueCount {
 }
 
 /// Receive side scaling: a packet's hash chooses an entry of a table, which names a queue.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rss {
     /// The hash's key, as hexadecimal digits in JSON.
     #[serde(with = "super::toeplitz::key_text")]
+    #[schemars(with = "String")]
     pub key: Vec<u8>,
     /// Receive queue for each value of hash modulo the table's length.
     pub table: Vec<u32>,
@@ -102,7 +104,7 @@ pub struct Rss {
 }
 
 /// Hashes there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RssFunction {
     /// Microsoft's, with a key.
@@ -117,7 +119,7 @@ pub enum RssFunction {
 }
 
 /// What of a packet is hashed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RssFields {
     /// Both addresses and both ports.
@@ -132,7 +134,7 @@ pub enum RssFields {
 }
 
 /// Rules for single flows (ethtool's n-tuple filters).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ntuple {
     /// Whether the device can have them.
     pub is_supported: bool,
@@ -147,7 +149,7 @@ pub struct Ntuple {
 }
 
 /// A rule that sends packets to a queue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NtupleRule {
     /// Its place.
     pub location: u32,
@@ -158,7 +160,7 @@ pub struct NtupleRule {
 }
 
 /// A receive queue.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiveQueue {
     /// Its number.
     pub index: u32,
@@ -171,7 +173,7 @@ pub struct ReceiveQueue {
 }
 
 /// A transmit queue.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TransmitQueue {
     /// Its number.
     pub index: u32,
@@ -182,7 +184,7 @@ pub struct TransmitQueue {
 }
 
 /// An interrupt of a device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interrupt {
     /// Its number.
     pub irq: u32,

@@ -25,6 +25,7 @@ pub mod sample;
 mod socket;
 mod toeplitz;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use course::{Leg, Steering, course, legs, receive_queue};
@@ -44,7 +45,7 @@ pub use socket::{Socket, SocketState};
 pub use toeplitz::{KEY_BYTES, hash, hash_addresses};
 
 /// What was seen of a machine (or of a recording of one) at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Topology {
     /// Release of the kernel, as in `uname -r`.
     pub kernel: String,
@@ -61,7 +62,7 @@ pub struct Topology {
 }
 
 /// Something that could not be seen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shortfall {
     /// What: a file, or a question to the kernel.
     pub what: String,

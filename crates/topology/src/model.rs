@@ -4,12 +4,13 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Topology, course};
 
 /// What one I/O costs, in nanoseconds of a processor, and what it waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Costs {
     /// Receiving its packets: interrupt, driver, TCP; on the processor that serves the queue.
     pub receive_ns: u64,
@@ -45,7 +46,7 @@ impl Load {
 }
 
 /// The load.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Load {
     /// Commands outstanding on each flow.
     pub depth: u32,
@@ -56,7 +57,7 @@ pub struct Load {
 }
 
 /// What the model says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Modelled {
     /// I/Os a second of all flows.
     pub iops: f64,

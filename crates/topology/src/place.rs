@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{CpuSet, Interface, Processors, ReceiveQueue, Steering, Topology, course, legs, receive_queue};
@@ -30,7 +31,7 @@ pub struct PlaceRequest<'a> {
 }
 
 /// Where queues go, and why.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Placement {
     /// Each queue, by number.
     pub queues: Vec<QueuePlace>,
@@ -39,7 +40,7 @@ pub struct Placement {
 }
 
 /// Where one queue goes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct QueuePlace {
     /// I/O queue (QID), from 1.
     pub queue_id: u16,

@@ -1,11 +1,12 @@
 //! The machine's processors and how they are near to each other. Who runs on them is not here.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::CpuSet;
 
 /// Processors, from /sys/devices/system/cpu and /sys/devices/system/node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Processors {
     /// Those that run.
     pub online: CpuSet,
@@ -18,7 +19,7 @@ pub struct Processors {
 }
 
 /// A memory node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
     /// Its number.
     pub id: u16,

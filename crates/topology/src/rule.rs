@@ -2,9 +2,10 @@
 //! "NIC topology aware I/O queue scaling" has it. Which queue goes where is not here.
 
 use super::{Interface, InterfaceKind, Topology, legs};
+use schemars::JsonSchema;
 
 /// The most I/O queues that make sense over an interface.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, JsonSchema)]
 pub struct QueueLimit {
     /// The number, 1 at least.
     pub queues: u32,

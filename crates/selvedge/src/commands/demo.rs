@@ -20,6 +20,7 @@ use nvme::discovery::Nqn;
 use nvme::tcp::Digests;
 use uuid::Uuid;
 
+pub(super) use self::story::Facts;
 use self::story::{IdleCost, Story};
 use super::{bench, discover};
 use crate::bench::run::Run;

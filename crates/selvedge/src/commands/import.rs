@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use engine::target::FabricConfig;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::config::{nvmet, target_dump};
@@ -55,8 +56,8 @@ pub(super) fn run(source: &ImportSource) -> Result<(), Failure> {
 }
 
 /// For programs.
-#[derive(Serialize)]
-struct Told<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Told<'a> {
     /// The file that was written.
     output: Option<&'a Path>,
     /// What could not be taken over.

@@ -5,27 +5,47 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::{discover, identify, list, serve};
+use super::{demo, discover, identify, import, list, serve, top, tune};
 use crate::report::bench::BenchReport;
+use crate::tune::advice::Recommendations;
+use crate::tune::{PlanReport, Survey};
 
 /// Fields may come at any time; when one goes or changes its meaning, this is another number.
 const VERSION: u32 = 1;
 
-/// The commands, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(&'static str, Value); 5] {
+/// The commands, with hyphens, each with the schema of what its `-o json` prints.
+pub(super) fn all() -> [(String, Value); 13] {
     [
-        ("bench", of::<BenchReport>("bench")),
-        ("discover", of::<discover::Log>("discover")),
-        ("identify", of::<identify::Identity>("identify")),
-        ("list", of::<list::List>("list")),
-        ("serve", of::<serve::Summary>("serve")),
+        of::<BenchReport>("bench"),
+        of::<demo::Facts>("demo"),
+        of::<discover::Log>("discover"),
+        of::<identify::Identity>("identify"),
+        of::<import::Told<'_>>("import nvmet"),
+        of::<list::List>("list"),
+        of::<serve::Summary>("serve"),
+        of::<top::Shown<'_>>("top"),
+        of::<Recommendations>("tune advise"),
+        of::<Either<tune::Applied, PlanReport>>("tune apply"),
+        of::<PlanReport>("tune plan"),
+        of::<tune::Reverted>("tune revert"),
+        of::<Survey>("tune show"),
     ]
 }
 
-fn of<T: JsonSchema>(command: &str) -> Value {
+/// What a command prints in two cases: `tune apply` has a plan where nothing is done.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is wanted")]
+enum Either<A, B> {
+    One(A),
+    Other(B),
+}
+
+fn of<T: JsonSchema>(command: &str) -> (String, Value) {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    schema.insert("$id".into(), json!(format!("urn:selvedge:json:{command}:{VERSION}")));
+    let name = command.replace(' ', "-");
+    schema.insert("$id".into(), json!(format!("urn:selvedge:json:{name}:{VERSION}")));
     schema.insert("title".into(), json!(format!("selvedge {command} -o json")));
-    schema.to_value()
+    (name, schema.to_value())
 }

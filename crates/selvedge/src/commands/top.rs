@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use chart::units;
 use ratatui::crossterm::event::{self, Event};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::ask::client;
 use crate::control::client::Client;
@@ -17,6 +18,7 @@ use crate::flags::top::TopFlags;
 use crate::report;
 use crate::stop::Stop;
 use crate::top::keys::Wish;
+use crate::top::rates::Rates;
 use crate::top::sample::{Sample, Status};
 use crate::top::screen;
 use crate::top::terminal::{FullScreen, Stream};
@@ -102,12 +104,25 @@ fn print(asker: &Asker, mut watch: Watch, intervals: u32, format: OutputFormat) 
     last
 }
 
+/// For programs: one interval.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Shown<'a> {
+    target: &'a str,
+    /// Why it does not answer, and since when; there are no rates then.
+    absence: Option<String>,
+    rates: Option<&'a Rates>,
+}
+
 fn print_json(watch: &Watch, now: Duration, alone: bool) -> Result<(), Failure> {
     let absence = watch.absence(now);
     // Rates from before it went silent are not those of this interval.
     let rates = watch.rates().filter(|_| absence.is_none());
-    let json = json!({ "target": watch.target, "absence": absence, "rates": rates });
-    if alone { report::print_json(&json) } else { report::print_exactly(format!("{json}\n")) }
+    let shown = Shown { target: &watch.target, absence, rates };
+    if alone {
+        return report::print_json(&shown);
+    }
+    let line = serde_json::to_string(&shown).map_err(Failure::failed)?;
+    report::print_exactly(line + "\n")
 }
 
 /// Asks on a thread of its own, so that keys work while a target is silent. It ends when nobody listens.

@@ -7,6 +7,8 @@ mod plan;
 mod revert;
 mod show;
 
+pub(super) use self::apply::Applied;
+pub(super) use self::revert::Reverted;
 use topology::{Machine, Topology, observe};
 
 use crate::failure::Failure;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::sample::{
@@ -14,7 +15,7 @@ use super::sample::{
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// A target over an interval. Where there is no number, `None` says that there was nothing to compare with.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Rates {
     pub(crate) version: String,
     /// How long the target runs by its own clock is not told; this is when it started, in seconds since 1970.
@@ -32,7 +33,7 @@ pub(crate) struct Rates {
 }
 
 /// What was done for hosts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Load {
     pub(crate) read: Flow,
     pub(crate) write: Flow,
@@ -43,7 +44,7 @@ pub(crate) struct Load {
 }
 
 /// Commands of one kind that went well.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Flow {
     pub(crate) iops: Option<f64>,
     pub(crate) bytes_per_s: Option<f64>,
@@ -53,7 +54,7 @@ pub(crate) struct Flow {
 
 /// How long commands took. The target counts them in buckets, of which each is twice as long as the one before: a
 /// percentile is the end of its bucket, so that it took no longer. `None` is beyond the last end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Latency {
     pub(crate) mean_ns: f64,
     pub(crate) p50_ns_max: Option<u64>,
@@ -63,7 +64,7 @@ pub(crate) struct Latency {
 }
 
 /// One subsystem.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct SubsystemRates {
     pub(crate) nqn: String,
     pub(crate) load: Load,
@@ -74,7 +75,7 @@ pub(crate) struct SubsystemRates {
 }
 
 /// One namespace; number 0 stands for commands that named none there is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct NamespaceRates {
     pub(crate) nsid: u32,
     pub(crate) size_bytes: Option<u64>,
@@ -86,7 +87,7 @@ pub(crate) struct NamespaceRates {
 }
 
 /// One controller, which is one host's.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct ControllerRates {
     pub(crate) cntlid: u16,
     pub(crate) host_nqn: String,
@@ -101,7 +102,7 @@ pub(crate) struct ControllerRates {
 }
 
 /// One queue, which is a connection.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct QueueRates {
     /// 0 for the admin queue, whose commands are not counted.
     pub(crate) queue_id: u16,
@@ -121,7 +122,7 @@ pub(crate) struct QueueRates {
 }
 
 /// One reactor.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct ReactorRates {
     pub(crate) number: usize,
     pub(crate) cpu: Option<usize>,

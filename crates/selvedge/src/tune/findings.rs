@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chart::units::plural;
+use schemars::JsonSchema;
 use serde::Serialize;
 use topology::{
     CpuSet, Flow, InitiatorQueues, Interface, InterfaceKind, Leg, ReceiveQueue, Steering, Topology, legs,
@@ -11,7 +12,7 @@ use topology::{
 use super::survey::{Course, name};
 
 /// A statement about the machine.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Finding {
     /// What kind of statement it is.
     pub(crate) kind: FindingKind,
@@ -26,7 +27,7 @@ pub(crate) struct Finding {
 }
 
 /// Kinds of statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FindingKind {
     /// Several flows are in one receive queue while others have none.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use chart::units::{count, plural};
+use schemars::JsonSchema;
 use serde::Serialize;
 use topology::Topology;
 use topology::model::{Costs, Load, Modelled, simulate};
@@ -12,7 +13,7 @@ use crate::report::paragraph;
 use crate::report::table::{Side, Table};
 
 /// A plan, and what a model says of it where that was asked for.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct PlanReport {
     #[serde(flatten)]
     pub(crate) plan: Plan,
@@ -21,7 +22,7 @@ pub(crate) struct PlanReport {
 }
 
 /// What a contention model says of a plan. Nothing of it was measured.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Prediction {
     pub(crate) costs: Costs,
     pub(crate) load: Load,

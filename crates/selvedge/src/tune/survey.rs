@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use topology::{Flow, FlowOwner, Interface, InterfaceKind, Leg, Topology, course, legs};
 
@@ -9,7 +10,7 @@ use super::findings::{Finding, findings};
 use crate::failure::Failure;
 
 /// A machine with the courses of its flows.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Survey {
     /// What was seen.
     pub(crate) topology: Topology,
@@ -20,7 +21,7 @@ pub(crate) struct Survey {
 }
 
 /// The ways of one flow's packets.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Course {
     /// The flow's place among the topology's.
     pub(crate) flow: usize,

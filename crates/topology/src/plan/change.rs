@@ -2,12 +2,13 @@
 
 use std::fmt::{self, Write as _};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Channels, CpuSet, NtupleRule};
 
 /// A change, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// The change.
     #[serde(flatten)]
@@ -17,7 +18,7 @@ pub struct Step {
 }
 
 /// A change of one setting. What it was is found out when it is made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "change")]
 pub enum Change {
     /// The number of an interface's queues.

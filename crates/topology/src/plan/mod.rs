@@ -13,6 +13,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use applied::applied;
@@ -51,7 +52,7 @@ pub enum QueuesWanted {
 }
 
 /// A plan.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// What it says of each interface that flows use.
     pub interfaces: Vec<InterfacePlan>,
@@ -66,7 +67,7 @@ pub struct Plan {
 }
 
 /// What a plan says of an interface.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterfacePlan {
     /// Its name.
     pub interface: String,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use chart::units;
 use engine::initiator::{Controller, NamespaceInfo};
 use nvme::identify::ascii;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::config::workload::Workload;
@@ -26,8 +27,8 @@ pub(super) struct Story {
 }
 
 /// The JSON form.
-#[derive(Default, Serialize)]
-struct Facts {
+#[derive(Default, Serialize, JsonSchema)]
+pub(in crate::commands) struct Facts {
     address: String,
     reactors: usize,
     runs: Vec<BenchReport>,
@@ -36,7 +37,7 @@ struct Facts {
 }
 
 /// What a target costs that is connected and has nothing to do.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct IdleCost {
     pub(super) queues: usize,
     pub(super) target_cpu: CpuReport,

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use rustix::process::{Signal, getpid, kill_process};
+use schemars::JsonSchema;
 use serde::Serialize;
 use topology::apply::{LiveSettings, Watch, apply, journal_path, network_namespace};
 use topology::plan::{Change, Standing, Step};
@@ -67,8 +68,8 @@ pub(super) fn journal(flags: &JournalFlags) -> Result<PathBuf, Failure> {
 }
 
 /// What was done.
-#[derive(Debug, Serialize)]
-struct Applied {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::commands) struct Applied {
     steps: Vec<Step>,
     journal: PathBuf,
     before: Standing,

@@ -1,6 +1,7 @@
 //! `selvedge tune revert`: brings settings back to what they were before `tune apply`.
 
 use chart::units::plural;
+use schemars::JsonSchema;
 use serde::Serialize;
 use topology::apply::{LiveSettings, Restored, Watch, revert};
 use topology::plan::Step;
@@ -16,7 +17,7 @@ pub(super) fn run(flags: &RevertFlags) -> Result<(), Failure> {
     let path = journal(&flags.journal)?;
     let restored = revert(&LiveSettings, &path, &mut Nobody).map_err(Failure::failed)?;
     match flags.output.output_format {
-        OutputFormat::Json => report::print_json(&Told::of(&restored))?,
+        OutputFormat::Json => report::print_json(&Reverted::of(&restored))?,
         OutputFormat::Normal => report::print(text(&restored))?,
     }
     match restored.failed.as_slice() {
@@ -53,8 +54,8 @@ fn text(restored: &Restored) -> String {
 }
 
 /// For programs.
-#[derive(Debug, Serialize)]
-struct Told {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::commands) struct Reverted {
     undone: usize,
     untouched: usize,
     gone: Vec<String>,
@@ -64,7 +65,7 @@ struct Told {
     was_complete: bool,
 }
 
-impl Told {
+impl Reverted {
     fn of(restored: &Restored) -> Self {
         let failed = restored.failed.iter().map(|(change, error)| format!("{change}: {error}"));
         Self {

@@ -9,6 +9,7 @@ mod tests;
 use std::fmt;
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use topology::Topology;
 
@@ -38,7 +39,7 @@ pub(crate) struct Case<'a> {
 }
 
 /// A way to the target.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Path {
     pub(crate) address: SocketAddr,
     pub(crate) interface: String,
@@ -55,7 +56,7 @@ pub(crate) struct Measured<'a> {
 }
 
 /// What a recommendation rests on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase", tag = "basis", content = "basis_of")]
 pub(crate) enum Basis {
     /// A rule, which is told.
@@ -77,7 +78,7 @@ impl fmt::Display for Basis {
 }
 
 /// One recommendation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Recommendation {
     /// What to set.
     pub(crate) setting: String,
@@ -93,7 +94,7 @@ pub(crate) struct Recommendation {
 }
 
 /// All of them.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Recommendations {
     paths: Vec<Path>,
     recommendations: Vec<Recommendation>,
