@@ -17,6 +17,8 @@ pub mod fabrics_type {
     pub const PROPERTY_GET: u8 = 0x04;
     /// Authentication Send.
     pub const AUTHENTICATION_SEND: u8 = 0x05;
+    /// Authentication Receive.
+    pub const AUTHENTICATION_RECEIVE: u8 = 0x06;
     /// Disconnect.
     pub const DISCONNECT: u8 = 0x08;
 }
@@ -287,7 +289,7 @@ pub fn disconnect() -> SubmissionEntry {
     fabrics(fabrics_type::DISCONNECT)
 }
 
-fn fabrics(kind: u8) -> SubmissionEntry {
+pub(crate) fn fabrics(kind: u8) -> SubmissionEntry {
     let mut entry = SubmissionEntry::new(admin_opcode::FABRICS, u32::from(kind));
     entry.metadata = U64::ZERO;
     entry

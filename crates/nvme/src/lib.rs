@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+pub mod authentication;
 pub mod command;
 pub mod completion;
 pub mod cross_reset;
