@@ -52,13 +52,21 @@ pub enum InitiatorError {
         /// The field that is wrong, where the target names one.
         field: Option<InvalidParameter>,
     },
-    /// The target wants the host to authenticate (DH-HMAC-CHAP), which is not supported.
+    /// The target wants the host to authenticate (DH-HMAC-CHAP), and the host was given no secret.
     #[error(
-        "{address} requires authentication, which this initiator does not support: allow the host without it"
+        "{address} requires authentication: name the file of this host's secret with --dhchap-secret-file"
     )]
     AuthenticationRequired {
         /// The target's address.
         address: SocketAddr,
+    },
+    /// One of both did not prove who it is.
+    #[error("{address}: authentication failed: {why}")]
+    AuthenticationFailed {
+        /// The target's address.
+        address: SocketAddr,
+        /// Which side is wrong, and how.
+        why: String,
     },
     /// The target sent bytes that no conforming target sends.
     #[error("{address} sent what no NVMe/TCP target sends: {error}; the connection is closed")]

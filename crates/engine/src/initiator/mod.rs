@@ -106,7 +106,7 @@ pub use controller::{AdminReply, Controller, DiscoveryRecords, NamespaceInfo};
 pub use driver::{CommandQueues, Driver};
 pub use error::{InitiatorError, PeerMisbehaved};
 pub use host::HostIdentity;
-pub use options::{ConnectOptions, QueueOptions};
+pub use options::{ConnectOptions, HostSecrets, QueueOptions};
 pub use path::{
     ConnectionReport, IoPolicy, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths,
 };

@@ -2,8 +2,10 @@
 //! What people type, and how it is spelled, belongs to the program.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use authentication::Secret;
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::fabrics::CONTROLLER_ID_ANY;
 use nvme::tcp::Digests;
@@ -22,6 +24,15 @@ const KEEP_ALIVE_MS: u32 = 5_000;
 /// Time a command may take, as with Linux.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The secrets by which this host authenticates (DH-HMAC-CHAP).
+#[derive(Clone, Debug)]
+pub struct HostSecrets {
+    /// The host's own.
+    pub secret: Secret,
+    /// The subsystem's, by which it has to authenticate too; with one, a target that does not is refused.
+    pub controller_secret: Option<Secret>,
+}
+
 /// How a controller is connected to.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
@@ -36,6 +47,8 @@ pub struct ConnectOptions {
     pub subsystem_nqn: String,
     /// Who we are.
     pub host: HostIdentity,
+    /// The secrets of this host, for a target that asks for authentication.
+    pub secrets: Option<Arc<HostSecrets>>,
     /// Local address to connect from.
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.
@@ -75,6 +88,7 @@ impl ConnectOptions {
             congestion: None,
             subsystem_nqn: subsystem_nqn.into(),
             host: HostIdentity::of_this_machine(),
+            secrets: None,
             host_traddr: None,
             host_iface: None,
             io_queue_ports: Vec::new(),
@@ -102,6 +116,7 @@ impl ConnectOptions {
             address: self.address,
             transport: self.transport,
             congestion: self.congestion.clone(),
+            secrets: self.secrets.clone(),
             host_traddr: self.host_traddr,
             host_iface: self.host_iface.clone(),
             source_ports: Vec::new(),
@@ -132,6 +147,8 @@ pub struct QueueOptions {
     /// Congestion control of the connections by its name in the kernel, or `auto`, which follows the path of each; the
     /// system decides when absent.
     pub congestion: Option<String>,
+    /// The secrets of this host, for a target that asks for authentication.
+    pub secrets: Option<Arc<HostSecrets>>,
     /// Local address to connect from.
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.

@@ -2,6 +2,7 @@
 //! completions. It does not wait, spawn or reconnect, and knows nothing of namespaces; its owner calls it
 //! when there is news.
 
+mod authenticate;
 mod fault;
 mod open;
 mod receive;
@@ -64,6 +65,8 @@ pub struct Queue {
     is_at_end: bool,
     controller_id: u16,
     connect_deadline: Moment,
+    /// The authentication that is under way.
+    exchange: Option<Box<authenticate::Exchange>>,
     scan_at: Moment,
     error: Option<Arc<InitiatorError>>,
 }
@@ -175,6 +178,9 @@ impl Queue {
             QueueState::Connecting => Some(("the TCP connection", self.options.connect_timeout)),
             QueueState::Initializing => Some(("the answer to ICReq", self.options.connect_timeout)),
             QueueState::Joining => Some(("the answer to Fabrics Connect", self.options.connect_timeout)),
+            QueueState::Authenticating => {
+                Some(("the target's part of authentication", self.options.connect_timeout))
+            }
         };
         if let Some((what, after)) = late {
             self.shut(ring, InitiatorError::TimedOut { address: self.options.address, what, after });
@@ -259,7 +265,11 @@ impl Queue {
             self.ended.push_back(Ended::Answered(completion));
             return Ok(());
         }
-        self.joined(&completion)
+        if self.state == QueueState::Authenticating {
+            self.exchanged(&completion)
+        } else {
+            self.joined(&completion)
+        }
     }
 
     /// Closes the connection for `error`, and ends all commands.

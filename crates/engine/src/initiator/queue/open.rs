@@ -20,9 +20,6 @@ use crate::transport::{ConnectionOptions, congestion};
 /// The longest NQN in bytes, without its ending NUL (Base 4.7).
 const NQN_LENGTH_MAX: usize = nvme::discovery::NQN_BYTES_MAX;
 
-/// Bits of the Connect result that ask for authentication (AUTHREQ: ATR, ASCR; Base 6.3).
-const AUTHENTICATION_REQUIRED: u64 = 3 << 17;
-
 impl Queue {
     /// Begins to open a queue on `ring`, whose events for it will carry `token`. It is usable once `state` is
     /// `QueueState::Live`; until then feed it events, and `flush`.
@@ -73,6 +70,7 @@ impl Queue {
             more: false,
             is_at_end: false,
             controller_id: options.controller_id,
+            exchange: None,
             connect_deadline: now.after(options.connect_timeout),
             scan_at: Moment(0),
             error: None,
@@ -147,12 +145,8 @@ impl Queue {
             let queue_id = self.options.queue_id;
             return Err(Fault::ended(InitiatorError::Refused { address, queue_id, status, field }));
         }
-        if result & AUTHENTICATION_REQUIRED != 0 {
-            return Err(Fault::ended(InitiatorError::AuthenticationRequired { address }));
-        }
         self.controller_id = result as u16;
-        self.state = QueueState::Live;
-        Ok(())
+        self.prove(result)
     }
 }
 

@@ -114,6 +114,8 @@ pub enum QueueState {
     Initializing,
     /// Fabrics Connect is sent, its completion is waited for.
     Joining,
+    /// The target has asked for authentication, which is under way.
+    Authenticating,
     /// Commands are taken.
     Live,
     /// It is over; [`Queue::error`](super::Queue::error) tells why.

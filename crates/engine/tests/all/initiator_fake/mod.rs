@@ -225,6 +225,7 @@ pub(crate) fn queue_options(address: SocketAddr) -> QueueOptions {
         transport: engine::transport::Transport::Tcp,
         congestion: None,
         address,
+        secrets: None,
         host_traddr: None,
         host_iface: None,
         source_ports: Vec::new(),
