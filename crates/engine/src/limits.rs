@@ -145,6 +145,25 @@ pub const RESERVATION_JOBS_MAX: usize = 1024;
 pub const RESERVATION_NOTICES_MAX: usize = 255;
 /// Discovery services a target refers its hosts to.
 pub const REFERRALS_MAX: usize = 64;
+/// Secrets of one host that are accepted at a time: two while one takes the other's place, and some to spare.
+pub const SECRETS_PER_HOST_MAX: usize = 8;
+/// Bytes of a file of secrets that are read.
+pub const SECRET_FILE_BYTES_MAX: u64 = 64 << 10;
+/// Steps of authentication that wait to be computed; with more, the oldest is given up: its host has waited longest, and comes
+/// again.
+pub const AUTHENTICATION_JOBS_MAX: usize = 1024;
+/// The longest that a host without a keep alive time-out may take to authenticate, in milliseconds (as Linux' target).
+pub const AUTHENTICATION_TIMEOUT_MS: u64 = 120_000;
+/// How long a host whose authentication has failed may take to fetch the reason, in milliseconds.
+pub const AUTHENTICATION_FAILURE_LINGER_MS: u64 = 5_000;
+/// How long a host waits for its next challenge after it has failed once, in milliseconds; after each failure twice as long.
+pub const AUTHENTICATION_DELAY_MS: u64 = 100;
+/// The longest such delay: hosts give a command up after a minute.
+pub const AUTHENTICATION_DELAY_MS_MAX: u64 = 10_000;
+/// Hosts that are remembered to have failed; the one that did so longest ago is forgotten.
+pub const AUTHENTICATION_OFFENDERS_MAX: usize = 4096;
+/// Bytes of an Authentication Receive: Linux asks for 4 KiB.
+pub const AUTHENTICATION_RECEIVE_BYTES_MAX: u32 = 64 << 10;
 /// Listening addresses of one target.
 pub const PORTS_MAX: usize = 64;
 

@@ -2,6 +2,7 @@
 //! Protocol bytes are the `nvme` crate's, blocks are `backend`'s, time and sockets are `ring`'s.
 
 mod admin;
+mod authentication_worker;
 mod change;
 mod config;
 mod controller;
@@ -25,14 +26,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use authentication_worker::AuthenticationWorker;
 #[cfg(not(feature = "simulation"))]
 use change::ImageWatch;
 use change::{Absence, Configurator, Order};
 pub use config::{
     AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,
-    KnownHost, MODEL_DEFAULT, NamespaceConfig, NamespaceOwned, Nguid, PortConfig, QosConfig, ReferralConfig,
-    StorageConfig, SubsystemConfig, Visibility, WriteProtection, check_block_size, check_congestion,
-    check_serial, check_subsystem_nqn, free_nsid, free_port, parse_uuid, parse_write_delay,
+    HostKeyConfig, KnownHost, MODEL_DEFAULT, NamespaceConfig, NamespaceOwned, Nguid, PortConfig, QosConfig,
+    ReferralConfig, StorageConfig, SubsystemConfig, Visibility, WriteProtection, check_block_size,
+    check_congestion, check_serial, check_subsystem_nqn, free_nsid, free_port, parse_uuid, parse_write_delay,
 };
 pub use controller::{ControllerStatus, QueueStatus};
 pub use error::TargetError;
@@ -68,6 +70,7 @@ pub struct Target {
     configurator: Arc<Configurator>,
     reactors: Mutex<Vec<Reactor>>,
     reservation_worker: Mutex<Option<ReservationWorker>>,
+    authenticator: Mutex<Option<AuthenticationWorker>>,
     /// What looks at images that have another size, once there are images.
     #[cfg(not(feature = "simulation"))]
     image_watch: Mutex<Option<ImageWatch>>,
@@ -94,6 +97,7 @@ impl Target {
         let clusters = change::clusters(config);
         let fabric = Arc::new(Fabric::new(archive, config, clusters));
         let worker = ReservationWorker::start(&fabric).map_err(TargetError::Reactor)?;
+        let authenticator = AuthenticationWorker::start(&fabric).map_err(TargetError::Reactor)?;
         let options = RingOptions { engine: config.engine, poll_us_max: config.poll_us_max };
         let places: Vec<Option<usize>> = match &config.reactors {
             Reactors::Count(count) => vec![None; *count],
@@ -113,6 +117,7 @@ impl Target {
             image_watch: Mutex::default(),
             reactors: Mutex::new(reactors),
             reservation_worker: Mutex::new(Some(worker)),
+            authenticator: Mutex::new(Some(authenticator)),
             started: ring::wall_time(),
         };
         // A target that starts is one without anything that is given its configuration; what fails ends it again.
@@ -138,6 +143,18 @@ impl Target {
     /// When the configuration contradicts itself, or a backend or an address is not available.
     pub fn apply(&self, wanted: &FabricConfig) -> Result<Vec<Change>, TargetError> {
         self.carry_out(&Order::of(wanted))
+    }
+
+    /// The same; secrets of hosts that others replace are still accepted for `overlap`.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn replace_secrets(
+        &self,
+        wanted: &FabricConfig,
+        overlap: Duration,
+    ) -> Result<Vec<Change>, TargetError> {
+        self.carry_out(&Order { overlap, ..Order::of(wanted) })
     }
 
     /// The same for a host that asks for it, unless another host has reserved a namespace that changes: nothing is then.
@@ -327,6 +344,7 @@ impl Target {
         }
         // Nobody waits for it now. What it has begun it finishes.
         drop(lock(&self.reservation_worker).take());
+        drop(lock(&self.authenticator).take());
         #[cfg(not(feature = "simulation"))]
         {
             // Not while its lock is held: it may wait for an administrator who waits for that.

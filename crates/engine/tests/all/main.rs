@@ -1,6 +1,7 @@
 //! The engine's integration tests, as one program that is linked once: `cargo nextest run -p engine -E 'test(target_admin)'`
 //! runs those of one module. What measures its whole process is a program of its own beside this folder.
 
+mod authentication_between;
 mod bad_disks;
 mod ceph_object;
 mod initiator;

@@ -16,6 +16,8 @@ use crate::target::queue::{Disconnect, Next};
 pub(crate) struct Intake {
     /// By the numbers of their slots.
     entries: Vec<Option<SubmissionEntry>>,
+    /// The number of the first slot.
+    first: u16,
     /// How many commands the host may have outstanding.
     outstanding_max: usize,
 }
@@ -31,7 +33,18 @@ pub(crate) enum Taken<H> {
 impl Intake {
     /// Of a queue with this number of entries.
     pub(crate) fn new(entries: u16) -> Self {
-        Self { entries: Vec::new(), outstanding_max: usize::from(entries) * QUEUE_OVERRUN_FACTOR }
+        Self::beginning_at(0, entries)
+    }
+
+    /// The same, with slots from this number on: those before it are of other commands of the queue.
+    pub(crate) fn beginning_at(first: u16, entries: u16) -> Self {
+        let outstanding_max = usize::from(entries) * QUEUE_OVERRUN_FACTOR;
+        Self { entries: Vec::new(), first, outstanding_max }
+    }
+
+    /// Whether it has the slot with this number, or would have.
+    pub(crate) const fn has_slot(&self, slot: u16) -> bool {
+        slot >= self.first
     }
 
     /// Commands whose data is on its way.
@@ -94,12 +107,12 @@ impl Intake {
             self.entries.push(None);
         }
         self.entries[at] = Some(*entry);
-        at as u16
+        self.first + at as u16
     }
 
     /// The command whose data has come.
     pub(crate) fn came(&mut self, slot: u16) -> Option<SubmissionEntry> {
-        self.entries.get_mut(usize::from(slot))?.take()
+        self.entries.get_mut(usize::from(slot.checked_sub(self.first)?))?.take()
     }
 }
 

@@ -85,7 +85,7 @@ impl Fabric {
         let leaving = leaving(&old, &prepared.namespaces);
         let removed = removed(&old, &prepared);
         let images = prepared.namespaces.clone();
-        let listening = self.commit(&old, prepared, &directives, &changes);
+        let listening = self.commit(&old, prepared, (&directives, order.overlap), &changes);
         reservation_worker::forget(archive.as_ref(), &removed);
         drop(archive);
         // Only after the change has succeeded: after one that fails, the images of the old configuration are still wanted.
@@ -178,13 +178,14 @@ impl Fabric {
         &self,
         old: &Directory,
         prepared: Prepared,
-        directives: &Directives,
+        (directives, overlap): (&Directives, Duration),
         changes: &[Change],
     ) -> Vec<Listening> {
         let generation = old.generation + u64::from(changes.iter().any(is_in_discovery_log));
         self.tell_of_arrivals(&prepared);
         let mut subsystems = Vec::with_capacity(prepared.config.subsystems.len());
-        for (config, namespaces) in prepared.config.subsystems.iter().zip(prepared.namespaces) {
+        let opened = prepared.namespaces.into_iter().zip(prepared.keys);
+        for (config, (namespaces, keys)) in prepared.config.subsystems.iter().zip(opened) {
             for (config, namespace) in pairs(config, &namespaces) {
                 namespace.configure(config);
             }
@@ -199,10 +200,11 @@ impl Fabric {
                     state.config = config.clone();
                     state.namespaces = namespaces;
                     state.ana.update(&groups, config);
+                    state.keys = state.keys.succeeded_by(keys, overlap, ring::now());
                     drop(state);
                     subsystem
                 }
-                None => Arc::new(Subsystem::new(config, namespaces)),
+                None => Arc::new(Subsystem::new(config, namespaces, keys)),
             });
         }
         let own_discovery = match (&old.own_discovery, &prepared.config.discovery_nqn) {
@@ -472,5 +474,7 @@ fn may_stay(controller: &Controller, directory: &Directory) -> bool {
         return true;
     }
     let is_there = directory.subsystems.iter().any(|known| Arc::ptr_eq(known, subsystem));
-    is_there && subsystem.allows(&controller.host.nqn) && subsystem.is_on(port)
+    // Who came before its host had to authenticate may be anybody.
+    let is_proved = controller.proof.is_some() || !subsystem.wants_proof(&controller.host.nqn);
+    is_there && is_proved && subsystem.allows(&controller.host.nqn) && subsystem.is_on(port)
 }

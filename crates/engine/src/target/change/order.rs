@@ -1,5 +1,7 @@
 //! What a target is asked to put into effect: a configuration, and all that comes beside it.
 
+use std::time::Duration;
+
 use super::preparation::Absence;
 use crate::target::config::{Directives, FabricConfig, KnownHost};
 use crate::target::image::OpenRequest;
@@ -12,6 +14,8 @@ pub(crate) struct Order<'a> {
     /// Run-time orders; without them, those in effect stay.
     pub(crate) directives: Option<&'a Directives>,
     pub(crate) absence: Absence,
+    /// For how long secrets that others replace are still accepted.
+    pub(crate) overlap: Duration,
     /// The host that asks for it, if one does: nothing is changed that another host has reserved.
     pub(crate) host: Option<&'a KnownHost>,
     /// What is open already on another connection, by which these namespaces go on.
@@ -26,6 +30,7 @@ impl<'a> Order<'a> {
         wanted: None,
         directives: None,
         absence: Absence::Refused,
+        overlap: Duration::ZERO,
         host: None,
         anew: &[],
         reopen: None,

@@ -20,7 +20,7 @@ use crate::target::image::{AbsentNamespace, ImageOpener, Images, OpenRequest, Ou
 use crate::target::reactor::Listening;
 use crate::target::reservation::ReservationDirectory;
 use crate::target::reservation_worker;
-use crate::target::served::{Namespace, Opened, Subsystem};
+use crate::target::served::{HostKeys, Namespace, Opened, Subsystem};
 use crate::transport::congestion;
 
 /// What becomes of namespaces whose images are not available.
@@ -42,6 +42,8 @@ pub(crate) struct Prepared {
     /// With the real services of all ports.
     pub(crate) config: FabricConfig,
     pub(crate) absent: Vec<AbsentNamespace>,
+    /// The secrets of all subsystems' hosts, in the subsystems' order.
+    pub(crate) keys: Vec<HostKeys>,
 }
 
 /// A namespace that has failed, and its file or device opened anew.
@@ -111,12 +113,22 @@ fn check_ports(old: &FabricConfig, wanted: &FabricConfig, changes: &[Change]) ->
     Ok(())
 }
 
+/// Reads the secrets of all hosts anew, also where nothing else changes: a file may have another one by now.
+fn read_keys(wanted: &FabricConfig) -> Result<Vec<HostKeys>, TargetError> {
+    let read = |subsystem: &SubsystemConfig| {
+        let wrong = |what| TargetError::Config(format!("subsystem {}: {what}", subsystem.nqn));
+        HostKeys::read(&subsystem.host_keys).map_err(wrong)
+    };
+    wanted.subsystems.iter().map(read).collect()
+}
+
 impl Preparation<'_> {
     /// Opens, locks and resizes all that has to be.
     pub(crate) fn prepare(&self) -> Result<Prepared, TargetError> {
         // What needs nothing opened comes first: a configuration that is wrong is refused without side effects.
         check_places(self.wanted)?;
         check_ports(&self.old.config, self.wanted, self.changes)?;
+        let keys = read_keys(self.wanted)?;
         self.begin_opening();
         let mut absent = Vec::new();
         let mut namespaces = Vec::with_capacity(self.wanted.subsystems.len());
@@ -149,7 +161,7 @@ impl Preparation<'_> {
         self.check_quiesce(&namespaces)?;
         // Last: blocks that are cut off cannot be restored, so nothing that comes after may fail.
         resize_all(self.wanted, &namespaces, self.changes)?;
-        Ok(Prepared { namespaces, listening, config, absent })
+        Ok(Prepared { namespaces, listening, config, absent, keys })
     }
 
     /// Whether a namespace comes with this change, in a subsystem that stays.

@@ -46,7 +46,7 @@ pub enum Change {
         /// Its name.
         nqn: String,
     },
-    /// The hosts that may use a subsystem, or where it is found.
+    /// The hosts that may use a subsystem, their secrets, or where it is found.
     AccessChanged {
         /// Its name.
         nqn: String,
@@ -225,7 +225,9 @@ fn subsystem_changes(from: &SubsystemConfig, to: &SubsystemConfig, changes: &mut
             changes.push(Change::AnaGroupChanged { nqn: nqn(), group });
         }
     }
-    if (from.allow_any_host, &from.hosts, &from.ports) != (to.allow_any_host, &to.hosts, &to.ports) {
+    let access =
+        |of: &SubsystemConfig| (of.allow_any_host, of.hosts.clone(), of.host_keys.clone(), of.ports.clone());
+    if access(from) != access(to) {
         changes.push(Change::AccessChanged { nqn: nqn() });
     }
     if from.storage != to.storage {

@@ -104,6 +104,15 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
     if config.hosts.len() > HOSTS_MAX {
         return wrong(format!("at most {HOSTS_MAX} hosts can be named"));
     }
+    for (at, key) in config.host_keys.iter().enumerate() {
+        let host = &key.host;
+        if config.host_keys[..at].iter().any(|other| other.host == *host) {
+            return wrong(format!("host {host} has two entries with secrets: one file may have several"));
+        }
+        if !config.allow_any_host && !config.hosts.contains(host) {
+            return wrong(format!("host {host} has a secret, and is not among the hosts that may connect"));
+        }
+    }
     check_quiesce(config).or_else(wrong)?;
     for (at, group) in config.ana_groups.iter().enumerate() {
         if group.id == 0 || group.id > ANA_GROUPS_MAX {

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::command_quiesce::CommandQuiesce;
 use super::forgotten::Forgotten;
+use super::host_key::HostKeyConfig;
 use super::known_host::KnownHost;
 use super::nguid::Nguid;
 use super::write_protection::WriteProtection;
@@ -98,6 +99,9 @@ pub struct SubsystemConfig {
     /// NQNs of the hosts that may connect.
     #[serde(default, deserialize_with = "written::nqns")]
     pub hosts: Vec<String>,
+    /// Secrets by which hosts have to authenticate, an entry for each such host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_keys: Vec<HostKeyConfig>,
     /// The namespaces.
     #[serde(default)]
     pub namespaces: Vec<NamespaceConfig>,
@@ -387,6 +391,7 @@ impl SubsystemConfig {
             model: model.to_owned(),
             allow_any_host: true,
             hosts: Vec::new(),
+            host_keys: Vec::new(),
             namespaces: Vec::new(),
             ana_groups: Vec::new(),
             storage: None,

@@ -6,7 +6,9 @@ mod command_quiesce;
 mod directives;
 mod fabric;
 mod forgotten;
+mod host_key;
 mod known_host;
+mod names;
 mod nguid;
 mod quiesce_check;
 mod rights;
@@ -21,6 +23,7 @@ pub use fabric::{
     AnaGroupConfig, FabricConfig, GroupState, NamespaceConfig, PortConfig, QosConfig, ReferralConfig,
     StorageConfig, SubsystemConfig, Visibility, free_nsid, free_port,
 };
+pub use host_key::HostKeyConfig;
 pub use known_host::KnownHost;
 pub use nguid::Nguid;
 pub(crate) use quiesce_check::check_quiesce_bound;

@@ -164,6 +164,10 @@ pub(super) fn nqns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Str
     Ok(names.into_iter().map(|name| name.0.to_string()).collect())
 }
 
+pub(super) fn nqn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Checked::<Nqn>::deserialize(deserializer)?.0.to_string())
+}
+
 pub(super) fn optional_nqn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let name = Option::<Checked<Nqn>>::deserialize(deserializer)?;
     Ok(name.map(|name| name.0.to_string()))

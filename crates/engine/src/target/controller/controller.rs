@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use authentication::Authenticated;
 use nvme::cross_reset::ControllerInstance;
 use nvme::fabrics::{configuration, controller_status};
 use nvme::features::value;
@@ -39,6 +40,8 @@ pub(crate) struct Controller {
     pub(crate) port: u16,
     /// Whose places it and its queues take.
     pub(crate) guest: Guest,
+    /// How its host has authenticated, if it had to.
+    pub(crate) proof: Option<Authenticated>,
     /// The namespaces its host sees.
     table: RwLock<Arc<NamespaceTable>>,
     ready: AtomicBool,
@@ -96,7 +99,7 @@ impl Controller {
         instance: ControllerInstance,
         subsystem: Arc<Subsystem>,
         host: Host,
-        (port, guest): (u16, Guest),
+        (port, guest, proof): (u16, Guest, Option<Authenticated>),
         keep_alive_ms: u32,
         now: Moment,
     ) -> Self {
@@ -108,6 +111,7 @@ impl Controller {
             host,
             port,
             guest,
+            proof,
             table,
             ready: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -427,13 +431,14 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::served::HostKeys;
 
     fn controller(subsystem: Subsystem, keep_alive_ms: u32) -> Controller {
         let host = Host { nqn: "nqn.2026-01.io.selvedge:host".to_owned(), id: [1; 16] };
         let instance = ControllerInstance { controller_id: 1, uniquifier: 1, random_number: 1 };
         let network = crate::target::controller::Network::of([127, 0, 0, 1].into());
         let guest = Guest { nqn: host.nqn.clone(), network, is_named: false };
-        Controller::new(instance, Arc::new(subsystem), host, (1, guest), keep_alive_ms, Moment(0))
+        Controller::new(instance, Arc::new(subsystem), host, (1, guest, None), keep_alive_ms, Moment(0))
     }
 
     #[test]
@@ -450,7 +455,7 @@ mod tests {
         let config =
             crate::target::config::SubsystemConfig::new("nqn.2026-01.io.selvedge:a", "A", "Selvedge");
         assert!(
-            !controller(Subsystem::new(&config, std::collections::BTreeMap::new()), 0)
+            !controller(Subsystem::new(&config, std::collections::BTreeMap::new(), HostKeys::default()), 0)
                 .is_silent(after(1 << 40))
         );
     }

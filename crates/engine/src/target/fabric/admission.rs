@@ -219,6 +219,8 @@ pub(crate) struct Refusals {
     by_rule: [AtomicU64; Rule::ALL.len()],
     /// Of hosts that are not on the subsystem's list.
     not_allowed: AtomicU64,
+    /// Of hosts that did not authenticate, or not rightly.
+    unproved: AtomicU64,
     discovery_ended: AtomicU64,
     silent_ended: AtomicU64,
 }
@@ -240,6 +242,12 @@ impl Refusals {
         self.not_allowed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a host that did not authenticate rightly; whether it is one to be logged.
+    pub(crate) fn count_unproved(&self) -> Option<u64> {
+        let count = self.unproved.fetch_add(1, Ordering::Relaxed) + 1;
+        (count < 16 || count.is_power_of_two()).then_some(count)
+    }
+
     /// Counts a controller whose keep alive timer ran out.
     pub(crate) fn count_silent_ended(&self) {
         self.silent_ended.fetch_add(1, Ordering::Relaxed);
@@ -248,7 +256,9 @@ impl Refusals {
     /// Refusals by what was in the way.
     pub(crate) fn read(&self) -> Vec<(&'static str, u64)> {
         let by_rule = Rule::ALL.map(|rule| (rule.name(), &self.by_rule[rule as usize]));
-        let all = by_rule.into_iter().chain([("not_allowed", &self.not_allowed)]);
+        let all = by_rule
+            .into_iter()
+            .chain([("not_allowed", &self.not_allowed), ("authentication", &self.unproved)]);
         all.map(|(name, count)| (name, count.load(Ordering::Relaxed))).collect()
     }
 

@@ -1,8 +1,7 @@
 //! What all reactors of one target share: its subsystems and ports, the controllers there are, and the way to every
 //! reactor. How a configuration is changed is in `apply`.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;
@@ -14,18 +13,19 @@ use nvme::discovery::DISCOVERY_NQN;
 use nvme::log_page::CrossResetStatus;
 use uuid::Uuid;
 
-use super::admission::{Admission, Quotas, Refusals, Rule};
+use super::admission::{Quotas, Refusals, Rule};
+use super::controllers::{Controllers, NoController, holder};
 use super::directory::Directory;
 use super::target_config::TargetConfig;
 use crate::backend::Clusters;
 use crate::ring;
 use crate::ring::channel::SyncSender;
-use crate::target::controller::{Controller, Guest, Network, Notice, Quiesce};
+use crate::target::controller::{Controller, Guest, Notice, Quiesce};
 use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets, PendingRequest, Then,
+    Address, AuthenticationJob, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets, PendingRequest, Then,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -41,6 +41,7 @@ pub(crate) struct Fabric {
     mailboxes: Arc<Mailboxes>,
     requests: OnceLock<SyncSender<PendingRequest>>,
     reservation_worker: Mutex<Option<SyncSender<Job>>>,
+    authenticator: Mutex<Option<SyncSender<AuthenticationJob>>>,
     /// Where reservations are kept that outlive the target.
     archive: Mutex<Option<ReservationDirectory>>,
     has_archive: bool,
@@ -65,78 +66,17 @@ pub(crate) struct Fabric {
     late_count: AtomicUsize,
 }
 
+/// An identifier that was promised to a host. Dropping it gives it back.
 #[derive(Debug)]
-struct Controllers {
-    admission: Admission,
-    by_id: HashMap<u16, Arc<Controller>>,
-    /// Those that have ended, while the storage may still work on their commands.
-    ending: HashMap<u16, Arc<Controller>>,
-    last_id: u16,
-    /// The uniquifier that the last controller with each identifier had.
-    uniquifiers: HashMap<u16, u8>,
+pub(crate) struct PromisedId {
+    fabric: Arc<Fabric>,
+    pub(crate) id: u16,
 }
 
-impl Controllers {
-    /// None yet. The first identifier is anywhere, so that two targets that a host takes for one by its configuration hardly
-    /// give it the same (it refuses a second controller of one subsystem with the first one's identifier).
-    fn new(config: &TargetConfig) -> Self {
-        let ids = &config.controller_ids;
-        let count = u64::from(ids.end().saturating_sub(*ids.start())) + 1;
-        Self {
-            admission: Admission::new(config.quotas, config.reactors.count()),
-            by_id: HashMap::new(),
-            ending: HashMap::new(),
-            last_id: ids.start() + (ring::random() % count) as u16,
-            uniquifiers: HashMap::new(),
-        }
+impl Drop for PromisedId {
+    fn drop(&mut self) {
+        lock(&self.fabric.controllers).promised.remove(&self.id);
     }
-
-    /// The discovery controller that has to go for another one, when there are as many as there may be: the one that has been
-    /// silent for longest, of the network that has the most.
-    fn discovery_in_excess(&self) -> Option<Arc<Controller>> {
-        let discovery = || self.by_id.values().filter(|controller| controller.subsystem.is_discovery);
-        let mut by_network: HashMap<Network, usize> = HashMap::new();
-        discovery().for_each(|controller| *by_network.entry(controller.guest.network).or_default() += 1);
-        if by_network.values().sum::<usize>() < self.admission.quotas().discovery_controllers {
-            return None;
-        }
-        let weight = |controller: &&Arc<Controller>| {
-            (Reverse(by_network[&controller.guest.network]), controller.last_received(), controller.id)
-        };
-        discovery().min_by_key(weight).cloned()
-    }
-}
-
-/// Why there is no controller, or no queue, for a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoController {
-    /// There is no place for it.
-    NoPlace(Rule),
-    /// Its identifier is another host's, as this says.
-    HostIdTaken(String),
-}
-
-impl From<Rule> for NoController {
-    fn from(rule: Rule) -> Self {
-        Self::NoPlace(rule)
-    }
-}
-
-/// Who has the identifier of this host in the subsystem, and is another host by its name. An identifier is a host's as long as
-/// it has controllers or registrations. Hosts without one are all different (Base 5.1.25.1.28), and a discovery service is
-/// open to everybody, so that nobody can claim one there.
-fn holder(controllers: &Controllers, subsystem: &Arc<Subsystem>, host: &Host) -> Option<String> {
-    if host.is_nameless() || subsystem.is_discovery {
-        return None;
-    }
-    let is_other = |known: &&Arc<Controller>| {
-        known.host.id == host.id && known.host.nqn != host.nqn && Arc::ptr_eq(&known.subsystem, subsystem)
-    };
-    if let Some(known) = controllers.by_id.values().find(is_other) {
-        return Some(format!("{}, which has controller {}", known.host.nqn, known.id));
-    }
-    let (nsid, nqn) = subsystem.registered_otherwise(host)?;
-    Some(format!("{nqn}, which is registered on namespace {nsid}"))
 }
 
 /// A random number that is not 0.
@@ -160,6 +100,7 @@ impl Fabric {
             mailboxes: Arc::default(),
             requests: OnceLock::new(),
             reservation_worker: Mutex::default(),
+            authenticator: Mutex::default(),
             has_archive: archive.is_some(),
             archive: Mutex::new(archive),
             tag: AtomicU32::new(config.tag.unwrap_or_else(random)),
@@ -322,6 +263,28 @@ impl Fabric {
         })
     }
 
+    /// The authentication worker takes jobs from now on.
+    pub(crate) fn engage_authenticator(&self, sender: SyncSender<AuthenticationJob>) {
+        *lock(&self.authenticator) = Some(sender);
+    }
+
+    /// The authentication worker gets no more jobs.
+    pub(crate) fn dismiss_authenticator(&self) {
+        *lock(&self.authenticator) = None;
+    }
+
+    /// Gives the authentication worker a job.
+    ///
+    /// # Errors
+    /// The status to answer with when hosts have too many, or there is none.
+    pub(crate) fn hand_to_authenticator(&self, job: AuthenticationJob) -> Result<(), Status> {
+        let worker = lock(&self.authenticator);
+        worker.as_ref().ok_or(Status::INTERNAL_ERROR)?.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => Status::COMMAND_INTERRUPTED,
+            TrySendError::Disconnected(_) => Status::INTERNAL_ERROR,
+        })
+    }
+
     /// The subsystem with this name.
     pub(crate) fn find(&self, nqn: &str) -> Option<Arc<Subsystem>> {
         if nqn == DISCOVERY_NQN {
@@ -333,7 +296,19 @@ impl Fabric {
         all.find(|subsystem| subsystem.nqn == nqn).cloned()
     }
 
-    /// Makes a controller of `subsystem` for `host`.
+    /// Promises an identifier to a host that has to authenticate before it gets a controller: what anybody can ask for has to
+    /// take nothing from anybody.
+    ///
+    /// # Errors
+    /// When all are taken.
+    pub(crate) fn promise_id(self: &Arc<Self>) -> Result<PromisedId, NoController> {
+        let controllers = &mut *lock(&self.controllers);
+        let id = controllers.free_id(&self.controller_ids)?;
+        controllers.promised.insert(id);
+        Ok(PromisedId { fabric: self.clone(), id })
+    }
+
+    /// Makes a controller of `subsystem` for `host`, with the identifier that it was promised, if it was.
     ///
     /// # Errors
     /// Why the host gets none.
@@ -342,35 +317,25 @@ impl Fabric {
         subsystem: &Arc<Subsystem>,
         host: &Host,
         guest: &Guest,
+        promised: Option<u16>,
         make: impl FnOnce(ControllerInstance) -> Controller,
     ) -> Result<Arc<Controller>, NoController> {
         let mut guard = lock(&self.controllers);
         let controllers = &mut *guard;
-        let ids = &self.controller_ids;
-        // An ending one still has what it had.
-        if controllers.by_id.len() + controllers.ending.len() >= ids.clone().count() {
-            return Err(Rule::Controllers.into());
-        }
         // Under the lock: whoever registers a host looks for others with its identifier afterwards, and takes it, too.
         if let Some(holder) = holder(controllers, subsystem, host) {
             return Err(NoController::HostIdTaken(holder));
         }
+        let id = match promised {
+            Some(id) => id,
+            None => controllers.free_id(&self.controller_ids)?,
+        };
         let in_excess = if subsystem.is_discovery {
             controllers.discovery_in_excess()
         } else {
             controllers.admission.take_controller(guest)?;
             None
         };
-        // The next free one after the last: an identifier comes back as late as possible, so that a host that still
-        // uses an old one finds nobody rather than somebody else.
-        let mut id = controllers.last_id;
-        loop {
-            id = if id >= *ids.start() && id < *ids.end() { id + 1 } else { *ids.start() };
-            if !controllers.by_id.contains_key(&id) && !controllers.ending.contains_key(&id) {
-                break;
-            }
-        }
-        controllers.last_id = id;
         let uniquifier = controllers.uniquifiers.entry(id).or_default();
         *uniquifier = uniquifier.checked_add(1).unwrap_or(1);
         let random_number = u64::from(self.tag.load(Ordering::Acquire)) << 32 | u64::from(random());

@@ -1,11 +1,13 @@
 //! What all threads of a target share, and who is let in.
 
 mod admission;
+mod controllers;
 mod directory;
 mod fabric;
 
 pub use admission::Quotas;
-pub(crate) use fabric::{Fabric, NoController};
+pub(crate) use controllers::NoController;
+pub(crate) use fabric::{Fabric, PromisedId};
 mod target_config;
 pub(crate) use directory::Directory;
 pub use target_config::{Reactors, TargetConfig};

@@ -335,6 +335,11 @@ impl Commands {
         }
     }
 
+    /// A buffer with this number of bytes, which belongs to none of these commands, leaves for the host with their answers.
+    pub(crate) const fn buffer_leaves(&mut self, bytes: usize) {
+        self.slots.count(bytes);
+    }
+
     /// Buffers with this number of bytes in all have left for the host.
     pub(crate) const fn buffers_left(&mut self, bytes: usize) {
         self.slots.uncount(bytes);

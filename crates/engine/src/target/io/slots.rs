@@ -152,6 +152,11 @@ impl Slots {
         pool.give(buffer);
     }
 
+    /// This number of bytes of buffers is on its way to the host beside what commands hold.
+    pub(super) const fn count(&mut self, bytes: usize) {
+        self.buffer_bytes += bytes;
+    }
+
     /// This number of bytes of buffers is the pool's again, or may be away for long and count no longer.
     pub(super) const fn uncount(&mut self, bytes: usize) {
         self.buffer_bytes -= bytes;

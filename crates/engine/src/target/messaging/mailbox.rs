@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::abort::Abort;
+use super::authentication_done::AuthenticationDone;
 use super::fence::Fence;
 use super::pulse::Pulse;
 use crate::ring::channel::Sender;
@@ -58,6 +59,8 @@ pub(crate) enum Message {
     Abort(Arc<Abort>),
     /// A command of the connection with this token and serial number is answered.
     Answer { connection: u32, serial: u64, command_id: u16, status: nvme::Status, result: u64 },
+    /// A step of the authentication of a connection's host is done.
+    Authentication { connection: u32, serial: u64, done: Box<AuthenticationDone> },
     /// Tell that this reactor goes round.
     Pulse(Pulse),
     /// The process has no descriptor left for a host that comes: some half-open connections are to go.

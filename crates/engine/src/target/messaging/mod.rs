@@ -3,6 +3,8 @@
 mod abort;
 mod address;
 mod asker;
+mod authentication_done;
+mod authentication_job;
 mod claim;
 mod cross_reset;
 mod fence;
@@ -17,6 +19,8 @@ pub(crate) use abort::Abort;
 pub(crate) use address::Address;
 pub(crate) use asker::Asker;
 pub use asker::AskingHost;
+pub(crate) use authentication_done::AuthenticationDone;
+pub(crate) use authentication_job::{AuthenticationJob, Party, Step};
 pub(crate) use claim::Claim;
 pub(crate) use cross_reset::CrossReset;
 pub(crate) use fence::{Fence, Fenced, Owner, Then};

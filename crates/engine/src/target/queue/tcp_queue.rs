@@ -240,6 +240,11 @@ impl<H> Queue<H> {
         self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
+    /// It is to be closed then, whatever it does; `None` for never.
+    pub(crate) const fn close_at(&mut self, deadline: Option<Moment>) {
+        self.deadline = deadline;
+    }
+
     /// The host's queue was read by one entry.
     pub(crate) const fn count_entry(&mut self) {
         self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };

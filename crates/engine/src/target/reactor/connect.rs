@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use authentication::Authenticated;
 use nvme::discovery::{Nqn, NqnError, decode_text};
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData, InvalidParameter};
 use nvme::{Status, SubmissionEntry};
 use uuid::Uuid;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
-use super::role::Role;
+use super::role::{Role, Unproved};
 use crate::limits::{
     ADMIN_QUEUE_ENTRIES_MAX, DISCOVERY_KEEP_ALIVE_MS_MAX, KEEP_ALIVE_MS_USUAL, QUEUE_ENTRIES_MAX,
 };
@@ -31,6 +32,8 @@ pub(super) struct Caller<'a> {
     pub(super) has_data_digest: bool,
     pub(super) fabric: &'a Arc<Fabric>,
     pub(super) now: Moment,
+    /// How its host has authenticated, with the identifier that it was promised for a controller.
+    pub(super) proof: Option<(Authenticated, Option<u16>)>,
 }
 
 /// What a connection has become.
@@ -39,6 +42,8 @@ pub(super) struct Connected {
     pub(super) controller_id: u16,
     pub(super) entries: u16,
     pub(super) has_flow_control: bool,
+    /// The subsystem and the host's name, where the host has to authenticate.
+    pub(super) wants_proof: Option<(Arc<Subsystem>, String)>,
 }
 
 /// What a refused Connect is answered with.
@@ -59,16 +64,16 @@ pub(super) fn connect(
 ) -> Result<Connected, Refused> {
     let connect = Connect::decode(entry);
     let outcome = match ConnectData::read_from_prefix(data) {
-        Ok((data, _)) if connect.queue_id == 0 => connect_admin(&connect, &data, caller, seen),
-        Ok((data, _)) => connect_io(&connect, &data, caller, seen),
+        Ok((data, _)) => join(entry, &connect, &data, caller, seen),
         Err(_) => Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry().into()),
     };
     match outcome {
-        Ok((controller_id, role)) => Ok(Connected {
+        Ok((controller_id, role, wants_proof)) => Ok(Connected {
             role,
             controller_id,
             entries: connect.queue_size + 1,
             has_flow_control: connect.attributes & Connect::DISABLE_FLOW_CONTROL == 0,
+            wants_proof,
         }),
         Err(refusal) => {
             log_refusal(&refusal, data, caller);
@@ -134,19 +139,68 @@ fn log_refusal(refusal: &Refusal, data: &[u8], caller: &Caller<'_>) {
     }
 }
 
-fn connect_admin(
+/// The identifier of the controller, what the connection is for, and who has to prove what for which subsystem.
+type Joined = (u16, Role, Option<(Arc<Subsystem>, String)>);
+
+fn join(
+    entry: &SubmissionEntry,
     connect: &Connect,
     data: &ConnectData,
     caller: &Caller<'_>,
     seen: &mut Seen,
-) -> Result<(u16, Role), Refusal> {
-    let Names { subsystem, host, unusual } = check_names(connect, data, caller)?;
-    if connect.queue_size == 0 || connect.queue_size >= ADMIN_QUEUE_ENTRIES_MAX {
+) -> Result<Joined, Refusal> {
+    let names = check_names(connect, data, caller)?;
+    let is_admin = connect.queue_id == 0;
+    let entries_max = if is_admin { ADMIN_QUEUE_ENTRIES_MAX } else { QUEUE_ENTRIES_MAX };
+    let known =
+        if is_admin { check_admin(data).map(|()| None) } else { find(&names, data, caller).map(Some) }?;
+    if connect.queue_size == 0 || connect.queue_size >= entries_max {
         return Err(InvalidParameter::QUEUE_SIZE.into());
     }
-    if data.controller_id.get() != CONTROLLER_ID_ANY {
-        return Err(InvalidParameter::CONTROLLER_ID.into());
+    let wants_proof = names
+        .subsystem
+        .wants_proof(&names.host.nqn)
+        .then(|| (names.subsystem.clone(), names.host.nqn.clone()));
+    if wants_proof.is_some() && caller.proof.is_none() {
+        // Nothing of the target is taken, and nothing of it shows, before the host has proved its name: whoever makes one up
+        // must neither have its places nor be in its way.
+        let promised = if is_admin { Some(caller.fabric.promise_id()?) } else { None };
+        let id = promised.as_ref().map_or(data.controller_id.get(), |promised| promised.id);
+        let unproved = Unproved { connect: *entry, data: data.as_bytes().to_vec(), promised };
+        return Ok((id, Role::Unproved(Box::new(unproved)), wants_proof));
     }
+    let (id, role) = match known {
+        None => connect_admin(connect, names, caller, seen)?,
+        Some(controller) => connect_io(connect, names, controller, caller, seen)?,
+    };
+    Ok((id, role, wants_proof))
+}
+
+fn check_admin(data: &ConnectData) -> Result<(), Refusal> {
+    if data.controller_id.get() == CONTROLLER_ID_ANY {
+        return Ok(());
+    }
+    Err(InvalidParameter::CONTROLLER_ID.into())
+}
+
+/// The controller that an I/O queue is for.
+fn find(names: &Names, data: &ConnectData, caller: &Caller<'_>) -> Result<Arc<Controller>, Refusal> {
+    let found = caller.fabric.controller(data.controller_id.get());
+    let is_meant = |found: &Arc<Controller>| found.subsystem.nqn == names.subsystem.nqn && !found.has_ended();
+    let controller = found.filter(is_meant).ok_or(InvalidParameter::CONTROLLER_ID)?;
+    if controller.host.nqn != names.host.nqn {
+        return Err(InvalidParameter::HOST_NQN.into());
+    }
+    Ok(controller)
+}
+
+fn connect_admin(
+    connect: &Connect,
+    names: Names,
+    caller: &Caller<'_>,
+    seen: &mut Seen,
+) -> Result<(u16, Role), Refusal> {
+    let Names { subsystem, host, unusual } = names;
     let most = if subsystem.is_discovery { DISCOVERY_KEEP_ALIVE_MS_MAX } else { u32::MAX };
     let (port, keep_alive_ms, now) = (caller.port, connect.keep_alive_ms.min(most), caller.now);
     let guest = Guest {
@@ -155,14 +209,16 @@ fn connect_admin(
         is_named: subsystem.names(&host.nqn),
     };
     let make = |instance| {
-        let of = (port, guest.clone());
+        let of = (port, guest.clone(), caller.proof.map(|(proof, _)| proof));
         Controller::new(instance, subsystem.clone(), host.clone(), of, keep_alive_ms, now)
     };
-    let controller = caller.fabric.add_controller(&subsystem, &host, &guest, make)?;
+    let promised = caller.proof.and_then(|(_, promised)| promised);
+    let controller = caller.fabric.add_controller(&subsystem, &host, &guest, promised, make)?;
     tracing::info!(
         controller = controller.id,
         subsystem = controller.subsystem.nqn,
         host = controller.host.nqn,
+        authenticated = controller.proof.map(tracing::field::debug),
         "a host connects"
     );
     let id = controller.id;
@@ -176,22 +232,12 @@ fn connect_admin(
 
 fn connect_io(
     connect: &Connect,
-    data: &ConnectData,
+    names: Names,
+    controller: Arc<Controller>,
     caller: &Caller<'_>,
     seen: &mut Seen,
 ) -> Result<(u16, Role), Refusal> {
-    let Names { subsystem, host, unusual } = check_names(connect, data, caller)?;
-    let controller = caller
-        .fabric
-        .controller(data.controller_id.get())
-        .filter(|controller| controller.subsystem.nqn == subsystem.nqn && !controller.has_ended())
-        .ok_or(InvalidParameter::CONTROLLER_ID)?;
-    if controller.host.nqn != host.nqn {
-        return Err(InvalidParameter::HOST_NQN.into());
-    }
-    if connect.queue_size == 0 || connect.queue_size >= QUEUE_ENTRIES_MAX {
-        return Err(InvalidParameter::QUEUE_SIZE.into());
-    }
+    let Names { subsystem, host, unusual } = names;
     if subsystem.is_discovery {
         return Err(InvalidParameter::QUEUE_ID.into());
     }

@@ -1,28 +1,34 @@
 //! One connection of a host: a queue with the commands that it is for. What has come is handed to the commands, and what they
 //! want is handed to the queue; neither knows the other.
 
+mod proof;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use authentication::Authenticated;
+use nvme::authentication::required;
 use nvme::command::admin_opcode;
-use nvme::fabrics::fabrics_type;
+use nvme::fabrics::{Connect, fabrics_type};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 
-use super::connect::{self, Caller};
+use super::connect::{self, Caller, Connected, Refused};
+use super::host_authentication::HostAuthentication;
 use super::role::Role;
 use crate::limits::{
-    CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, SEND_BATCH_BYTES, WORK_BYTES_PER_TURN,
+    AUTHENTICATION_TIMEOUT_MS, CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, SEND_BATCH_BYTES,
+    WORK_BYTES_PER_TURN,
 };
 use crate::observation::Observation;
 use crate::ring::{Buffer, BufferPool, Moment, Ring, observe};
 use crate::target::admin::{AdminContext, Intake, Taken, check_capsule};
-use crate::target::controller::Controller;
+use crate::target::controller::{Controller, Network};
 use crate::target::fabric::Fabric;
 use crate::target::io::{Capsule, Commands, Context, Next, Reply};
-use crate::target::messaging::{Address, Arrival, Owner};
+use crate::target::messaging::{Address, Arrival, Owner, Party};
 use crate::target::queue::{Disconnect, Incoming, Queue, Received};
 use crate::target::served::HeldNamespace;
 use crate::target::telemetry::Seen;
@@ -67,6 +73,8 @@ pub(super) struct Connection {
     is_draining: bool,
     /// A Disconnect that is answered when all that was under way has ended.
     disconnect: Option<u16>,
+    /// What it has of its host's authentication, where that has to authenticate.
+    authentication: Option<Box<HostAuthentication>>,
 }
 
 impl Connection {
@@ -87,13 +95,14 @@ impl Connection {
             is_dirty: false,
             is_draining: false,
             disconnect: None,
+            authentication: None,
         }
     }
 
     /// The controller it belongs to.
     pub(super) fn controller(&self) -> Option<&Arc<Controller>> {
         match &self.role {
-            Role::New(_) | Role::Left => None,
+            Role::New(_) | Role::Unproved(_) | Role::Left => None,
             Role::Admin(commands) => Some(&commands.controller),
             Role::Io(commands) => Some(&commands.of.controller),
         }
@@ -102,7 +111,7 @@ impl Connection {
     /// Whose its commands are.
     pub(super) fn owner(&self) -> Option<Owner> {
         match &self.role {
-            Role::New(_) | Role::Left => None,
+            Role::New(_) | Role::Unproved(_) | Role::Left => None,
             Role::Admin(commands) => Some(commands.owner()),
             Role::Io(commands) => Some(commands.owner()),
         }
@@ -145,6 +154,7 @@ impl Connection {
     fn is_busy(&self) -> bool {
         match &self.role {
             Role::New(intake) => intake.busy() > 0,
+            Role::Unproved(_) => self.authentication.as_ref().is_some_and(|held| held.is_busy()),
             Role::Admin(commands) => commands.is_busy(),
             Role::Io(commands) => commands.slots.busy() > 0,
             Role::Left => false,
@@ -248,8 +258,17 @@ impl Connection {
             return Ok(());
         }
         self.queue.count_entry();
+        if self.authentication.is_some() && HostAuthentication::is_meant(entry) {
+            return self.authenticate(entry, capsule.length, env);
+        }
         let Self { queue, role, seen, .. } = self;
         match role {
+            Role::Unproved(_) => {
+                check_capsule(capsule.length)?;
+                let status = Status::AUTHENTICATION_REQUIRED.do_not_retry();
+                queue.reply(Reply::new(entry.command_id.get(), status, 0));
+                Ok(())
+            }
             Role::Io(_) if capsule.length > IN_CAPSULE_LENGTH_MAX => {
                 Err(DecodeError::new(FatalError::TransferLimitExceeded, 0).into())
             }
@@ -291,6 +310,10 @@ impl Connection {
         is_intact: bool,
         env: &mut Environment<'_>,
     ) -> Result<(), Disconnect> {
+        if self.authentication.as_ref().is_some_and(|held| held.has_slot(slot)) {
+            self.message_came(slot, (buffer, is_intact), env);
+            return Ok(());
+        }
         let Self { queue, role, seen, .. } = self;
         match role {
             Role::Io(commands) => {
@@ -313,7 +336,7 @@ impl Connection {
                 let status = Status::TRANSIENT_TRANSPORT_ERROR;
                 queue.reply(Reply::new(entry.command_id.get(), status, 0));
             }
-            Role::Left => env.pool.give(buffer),
+            Role::Unproved(_) | Role::Left => env.pool.give(buffer),
         }
         Ok(())
     }
@@ -362,6 +385,39 @@ impl Connection {
         if env.fabric.directory().port(self.port).is_none() {
             return Err(Disconnect::Gone);
         }
+        match self.try_connect(entry, data, None, env) {
+            Ok(connected) => {
+                let is_proved = !matches!(connected.role, Role::Unproved(_));
+                let asked = if is_proved { 0 } else { required::AUTHENTICATION };
+                let answer = (entry.command_id.get(), u64::from(connected.controller_id) | asked);
+                self.role = connected.role;
+                self.is_queue = is_proved;
+                self.queue.connected(connected.entries, connected.has_flow_control, answer);
+                if let Some((subsystem, host_nqn)) = connected.wants_proof {
+                    let party = Party { host_nqn, network: Network::of(self.peer.ip()) };
+                    let held = HostAuthentication::new(subsystem, party, connected.entries);
+                    self.authentication = Some(Box::new(held));
+                    let keep_alive_ms = u64::from(Connect::decode(entry).keep_alive_ms);
+                    let within_ms =
+                        if keep_alive_ms == 0 { AUTHENTICATION_TIMEOUT_MS } else { keep_alive_ms };
+                    let within = Duration::from_millis(within_ms.min(AUTHENTICATION_TIMEOUT_MS));
+                    self.queue.close_at(Some(env.now.after(within)));
+                }
+            }
+            Err(refused) => {
+                self.queue.reply(Reply::new(entry.command_id.get(), refused.status, refused.result));
+            }
+        }
+        Ok(())
+    }
+
+    fn try_connect(
+        &mut self,
+        entry: &SubmissionEntry,
+        data: &[u8],
+        proof: Option<(Authenticated, Option<u16>)>,
+        env: &Environment<'_>,
+    ) -> Result<Connected, Refused> {
         let caller = Caller {
             address: self.address,
             port: self.port,
@@ -370,19 +426,9 @@ impl Connection {
             has_data_digest: self.queue.digests().data,
             fabric: env.fabric,
             now: env.now,
+            proof,
         };
-        match connect::connect(entry, data, &caller, &mut self.seen) {
-            Ok(connected) => {
-                let answer = (entry.command_id.get(), u64::from(connected.controller_id));
-                self.role = connected.role;
-                self.is_queue = true;
-                self.queue.connected(connected.entries, connected.has_flow_control, answer);
-            }
-            Err(refused) => {
-                self.queue.reply(Reply::new(entry.command_id.get(), refused.status, refused.result));
-            }
-        }
-        Ok(())
+        connect::connect(entry, data, &caller, &mut self.seen)
     }
 
     /// Goes on with commands that can go on now, until none can.
@@ -408,6 +454,11 @@ impl Connection {
         let mut ctx = Context { storage: ring, pool, fabric, seen, now };
         act(commands, &mut ctx).into_iter().for_each(|next| queue.take(next));
         self.pump(env);
+    }
+
+    /// Goes on with the fused pair in this slot, which nobody is in the way of now.
+    pub(super) fn pair_goes_on(&mut self, slot: u16, env: &mut Environment<'_>) {
+        self.with_io(env, |commands, ctx| [commands.pair_goes_on(slot, ctx)]);
     }
 
     /// Tells the host of events, if it is an admin queue.

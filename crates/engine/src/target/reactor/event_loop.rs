@@ -175,7 +175,9 @@ impl EventLoop {
     /// thousands come at once, and those who work already must not notice.
     fn has_its_turn(&mut self, token: u32) -> bool {
         let connection = self.connections.get(token as usize).and_then(Option::as_ref);
-        if !connection.is_some_and(|connection| matches!(connection.role, Role::New(_) | Role::Left)) {
+        if !connection.is_some_and(|connection| {
+            matches!(connection.role, Role::New(_) | Role::Unproved(_) | Role::Left)
+        }) {
             return true;
         }
         if self.greeted >= GREETINGS_PER_ROUND {
@@ -501,7 +503,7 @@ impl EventLoop {
 /// Takes a queue out of its controller, and with an admin queue ends the controller.
 fn release(fabric: &Fabric, connection: &Connection) {
     match &connection.role {
-        Role::New(_) | Role::Left => {}
+        Role::New(_) | Role::Unproved(_) | Role::Left => {}
         Role::Admin(commands) => {
             let controller = &commands.controller;
             tracing::info!(controller = controller.id, host = controller.host.nqn, "a host leaves");

@@ -5,6 +5,7 @@ mod connect;
 mod connection;
 mod event_loop;
 mod half_open;
+mod host_authentication;
 mod listener;
 mod orphaned_slots;
 mod reactor;

@@ -2,6 +2,7 @@
 
 mod ana;
 mod host;
+mod host_keys;
 mod lateness;
 mod namespace;
 mod namespace_table;
@@ -10,6 +11,7 @@ mod subsystem;
 mod uncorrectable;
 
 pub(crate) use host::Host;
+pub(crate) use host_keys::HostKeys;
 pub(crate) use namespace::{ByteRange, Namespace, flags};
 pub(crate) use namespace_table::{Attachment, HeldNamespace, NamespaceTable, NamespaceView};
 pub(crate) use quiesce_time::ToldTime;

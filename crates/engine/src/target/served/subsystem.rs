@@ -4,8 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use authentication::ControllerTerms;
+
 use super::ana::AnaGroups;
 use super::host::Host;
+use super::host_keys::HostKeys;
 use super::namespace::Namespace;
 use super::namespace_table::{Attachment, NamespaceTable};
 use super::quiesce_time::QuiesceTime;
@@ -36,20 +39,26 @@ pub(crate) struct State {
     pub(crate) config: SubsystemConfig,
     pub(crate) namespaces: Opened,
     pub(crate) ana: AnaGroups,
+    pub(crate) keys: HostKeys,
 }
 
 impl Subsystem {
     /// A subsystem with these namespaces, which are those of its configuration.
-    pub(crate) fn new(config: &SubsystemConfig, namespaces: Opened) -> Self {
-        Self::of(config, namespaces, false)
+    pub(crate) fn new(config: &SubsystemConfig, namespaces: Opened, keys: HostKeys) -> Self {
+        Self::of(config, namespaces, keys, false)
     }
 
     /// The discovery subsystem, which is on every port and open to every host.
     pub(crate) fn discovery(nqn: &str) -> Self {
-        Self::of(&SubsystemConfig::new(nqn, "discovery", "Selvedge"), Opened::new(), true)
+        Self::of(
+            &SubsystemConfig::new(nqn, "discovery", "Selvedge"),
+            Opened::new(),
+            HostKeys::default(),
+            true,
+        )
     }
 
-    fn of(config: &SubsystemConfig, namespaces: Opened, is_discovery: bool) -> Self {
+    fn of(config: &SubsystemConfig, namespaces: Opened, keys: HostKeys, is_discovery: bool) -> Self {
         Self {
             nqn: config.nqn.clone(),
             serial: config.serial.clone(),
@@ -57,7 +66,7 @@ impl Subsystem {
             is_discovery,
             started: ring::now(),
             quiesce: QuiesceTime::of(config),
-            state: RwLock::new(State { config: config.clone(), namespaces, ana: AnaGroups::default() }),
+            state: RwLock::new(State { config: config.clone(), namespaces, ana: AnaGroups::default(), keys }),
             counters: SubsystemCounters::default(),
         }
     }
@@ -81,6 +90,16 @@ impl Subsystem {
     /// Whether the operator has named this host.
     pub(crate) fn names(&self, host_nqn: &str) -> bool {
         self.state().config.hosts.iter().any(|host| host == host_nqn)
+    }
+
+    /// Whether the host with this name has to authenticate.
+    pub(crate) fn wants_proof(&self, host_nqn: &str) -> bool {
+        self.state().keys.has(host_nqn)
+    }
+
+    /// What is asked of the host with this name, if it has to authenticate.
+    pub(crate) fn terms(&self, host_nqn: &str) -> Option<ControllerTerms> {
+        self.state().keys.terms(host_nqn, &self.nqn, ring::now())
     }
 
     /// A namespace on which the identifier of this host is registered by another name, and that name.

@@ -21,7 +21,7 @@ use crate::target::io::context::Storage;
 use crate::target::io::{Capsule, Commands, Context, Next, QueueIdentity, StorageToken};
 use crate::target::messaging::{Address, Mailbox, Message};
 use crate::target::queue::{Payload, Reply};
-use crate::target::served::{Host, Namespace, Subsystem};
+use crate::target::served::{Host, HostKeys, Namespace, Subsystem};
 use crate::target::telemetry::Seen;
 
 const NQN: &str = "nqn.2026-01.io.selvedge:a";
@@ -91,7 +91,8 @@ impl Rig {
         let opened = Backend::open(&namespace.backend, Opening::alone(BLOCK as u32, &clusters));
         let opened = Arc::new(opened.expect("the backend opens"));
         let namespace = Arc::new(Namespace::on(NQN, &namespace, Uuid::from_u128(1), opened));
-        let subsystem = Arc::new(Subsystem::new(&config, [(1, namespace.clone())].into()));
+        let subsystem =
+            Arc::new(Subsystem::new(&config, [(1, namespace.clone())].into(), HostKeys::default()));
         let fabric = Arc::new(Fabric::new(None, &TargetConfig::default(), clusters));
         let (sender, messages) = channel();
         let mailbox = Mailbox::new(0, sender, Waker::new().expect("a waker"));
@@ -320,7 +321,7 @@ fn controller(subsystem: &Arc<Subsystem>) -> Arc<Controller> {
     let instance = ControllerInstance { controller_id: 1, uniquifier: 1, random_number: 1 };
     let network = Network::of([127, 0, 0, 1].into());
     let guest = Guest { nqn: host.nqn.clone(), network, is_named: false };
-    let controller = Controller::new(instance, subsystem.clone(), host, (1, guest), 0, Moment(1));
+    let controller = Controller::new(instance, subsystem.clone(), host, (1, guest, None), 0, Moment(1));
     /// CC.EN with entries of 64 and 16 bytes.
     const ENABLED: u32 = 0x0046_0001;
     assert!(controller.configure(ENABLED).is_none());

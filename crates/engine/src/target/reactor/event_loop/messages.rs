@@ -42,10 +42,9 @@ impl EventLoop {
             }
             Message::Fence(fence) => self.on_fence(fence, now),
             Message::FencePassed { connection, serial, slot } => {
-                let goes_on = |connection: &mut Connection, env: &mut Environment<'_>| {
-                    connection.with_io(env, |commands, ctx| [commands.pair_goes_on(slot, ctx)]);
-                };
-                if !self.turn_of(connection, serial, now, goes_on) {
+                if !self
+                    .turn_of(connection, serial, now, |connection, env| connection.pair_goes_on(slot, env))
+                {
                     self.ended_for_nobody(connection, slot);
                 }
             }
@@ -74,6 +73,9 @@ impl EventLoop {
                 self.turn_of(connection, serial, now, |connection, _| {
                     connection.answer_held(command_id, status, result);
                 });
+            }
+            Message::Authentication { connection, serial, done } => {
+                self.turn_of(connection, serial, now, |connection, env| connection.step_done(*done, env));
             }
             Message::Shutdown => {
                 self.shutdown = Some(now.after(Duration::from_millis(SHUTDOWN_TIMEOUT_MS)));

@@ -1,0 +1,92 @@
+//! Who has failed to authenticate, and how long it has to wait for its next try: whoever guesses pays for it, and nobody
+//! else does.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::limits::{AUTHENTICATION_DELAY_MS, AUTHENTICATION_DELAY_MS_MAX, AUTHENTICATION_OFFENDERS_MAX};
+use crate::ring::Moment;
+use crate::target::messaging::Party;
+
+#[derive(Debug)]
+struct Record {
+    failures: u32,
+    last: Moment,
+}
+
+/// Who has failed since it last succeeded.
+#[derive(Debug, Default)]
+pub(super) struct Offenders(HashMap<Party, Record>);
+
+impl Offenders {
+    /// It has failed.
+    pub(super) fn add(&mut self, party: &Party, now: Moment) {
+        if !self.0.contains_key(party) && self.0.len() >= AUTHENTICATION_OFFENDERS_MAX {
+            let oldest = self.0.iter().min_by_key(|(_, record)| record.last).map(|(party, _)| party.clone());
+            oldest.map(|oldest| self.0.remove(&oldest));
+        }
+        let record = self.0.entry(party.clone()).or_insert(Record { failures: 0, last: now });
+        record.failures = record.failures.saturating_add(1);
+        record.last = now;
+    }
+
+    /// It has succeeded.
+    pub(super) fn forgive(&mut self, party: &Party) {
+        self.0.remove(party);
+    }
+
+    /// How often it has failed.
+    pub(super) fn failures(&self, party: &Party) -> u32 {
+        self.0.get(party).map_or(0, |record| record.failures)
+    }
+
+    /// When it may try again.
+    pub(super) fn due(&self, party: &Party) -> Moment {
+        self.0.get(party).map_or(Moment(0), |Record { failures, last }| {
+            let doubled = AUTHENTICATION_DELAY_MS << (failures - 1).min(16);
+            last.after(Duration::from_millis(doubled.min(AUTHENTICATION_DELAY_MS_MAX)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::controller::Network;
+
+    fn party(number: usize) -> Party {
+        Party { host_nqn: format!("nqn.{number}"), network: Network::of([10, 0, 0, 1].into()) }
+    }
+
+    fn ms(ms: u64) -> Moment {
+        Moment(ms * 1_000_000)
+    }
+
+    #[test]
+    fn each_failure_doubles_the_delay_of_its_party_alone() {
+        let mut offenders = Offenders::default();
+        assert_eq!(offenders.due(&party(1)), Moment(0));
+        for (failures, delay_ms) in
+            [(1, 100), (2, 200), (3, 400), (4, 800), (5, 1600), (6, 3200), (7, 6400), (8, 10_000)]
+        {
+            offenders.add(&party(1), ms(5_000));
+            assert_eq!(offenders.failures(&party(1)), failures);
+            assert_eq!(offenders.due(&party(1)), ms(5_000 + delay_ms), "{failures}");
+        }
+        (0..100).for_each(|_| offenders.add(&party(1), ms(5_000)));
+        assert_eq!(offenders.due(&party(1)), ms(15_000));
+        assert_eq!(offenders.due(&party(2)), Moment(0));
+        offenders.forgive(&party(1));
+        assert_eq!(offenders.failures(&party(1)), 0);
+    }
+
+    #[test]
+    fn no_crowd_of_offenders_takes_more_than_its_room() {
+        let mut offenders = Offenders::default();
+        for number in 0..AUTHENTICATION_OFFENDERS_MAX + 10 {
+            offenders.add(&party(number), Moment(number as u64));
+        }
+        assert_eq!(offenders.0.len(), AUTHENTICATION_OFFENDERS_MAX);
+        assert_eq!((offenders.failures(&party(9)), offenders.failures(&party(10))), (0, 1));
+    }
+}

@@ -1,0 +1,189 @@
+//! The secrets of a subsystem's hosts, as they were read from their files, and which of them are accepted for how long.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use authentication::{ControllerTerms, Group, Hash, Secret};
+use zeroize::Zeroizing;
+
+use crate::limits::{SECRET_FILE_BYTES_MAX, SECRETS_PER_HOST_MAX};
+use crate::ring::Moment;
+use crate::target::config::HostKeyConfig;
+
+/// Permissions by which others than the owner and the group may read a file.
+const READABLE_BY_OTHERS: u32 = 0o004;
+
+/// The secrets of a subsystem's hosts, by their names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostKeys(HashMap<String, Keys>);
+
+/// The secrets of one host.
+#[derive(Clone, Debug)]
+struct Keys {
+    /// The host's own.
+    current: Vec<Secret>,
+    /// Those that it had before, and until when they are accepted.
+    former: Vec<(Secret, Moment)>,
+    /// The subsystem's, for this host.
+    controller: Option<Secret>,
+    hashes: Vec<Hash>,
+    groups: Vec<Group>,
+}
+
+impl HostKeys {
+    /// Reads the files of these hosts.
+    ///
+    /// # Errors
+    /// Which file is wrong, how, and what to do.
+    pub(crate) fn read(configs: &[HostKeyConfig]) -> Result<Self, String> {
+        let mut all = HashMap::with_capacity(configs.len());
+        for config in configs {
+            let of = |what: String| format!("secrets of host {}: {what}", config.host);
+            let current = read(&config.dhchap_secret_file).map_err(of)?;
+            let controller = config.dhchap_ctrl_secret_file.as_deref().map(read).transpose().map_err(of)?;
+            let controller = controller.and_then(|secrets| secrets.into_iter().next());
+            let keys = Keys {
+                current,
+                former: Vec::new(),
+                controller,
+                hashes: or_all(&config.dhchap_hash, &Hash::ALL),
+                groups: or_all(&config.dhchap_dhgroup, &Group::PREFERRED),
+            };
+            all.insert(config.host.clone(), keys);
+        }
+        Ok(Self(all))
+    }
+
+    /// The new secrets in place of these, each of which is still accepted for `overlap` where the host still has one.
+    pub(crate) fn succeeded_by(&self, mut new: Self, overlap: Duration, now: Moment) -> Self {
+        for (host, keys) in &mut new.0 {
+            let Some(before) = self.0.get(host) else { continue };
+            let until = now.after(overlap);
+            let former = before.former.iter().map(|(secret, end)| (secret, *end));
+            let replaced = before.current.iter().map(|secret| (secret, until));
+            keys.former = former
+                .chain(replaced)
+                .filter(|(secret, end)| *end > now && !keys.current.contains(secret))
+                .map(|(secret, end)| (secret.clone(), end))
+                .take(SECRETS_PER_HOST_MAX)
+                .collect();
+        }
+        new
+    }
+
+    /// Whether this host has to authenticate.
+    pub(crate) fn has(&self, host_nqn: &str) -> bool {
+        self.0.contains_key(host_nqn)
+    }
+
+    /// What is asked of this host, if it has to authenticate.
+    pub(crate) fn terms(&self, host_nqn: &str, subsystem_nqn: &str, now: Moment) -> Option<ControllerTerms> {
+        let keys = self.0.get(host_nqn)?;
+        let former = keys.former.iter().filter(|(_, end)| *end > now).map(|(secret, _)| secret);
+        Some(ControllerTerms {
+            host_nqn: host_nqn.to_owned(),
+            subsystem_nqn: subsystem_nqn.to_owned(),
+            secrets: keys.current.iter().chain(former).cloned().collect(),
+            controller_secret: keys.controller.clone(),
+            hashes: keys.hashes.clone(),
+            groups: keys.groups.clone(),
+        })
+    }
+}
+
+fn or_all<T: Copy>(some: &[T], all: &[T]) -> Vec<T> {
+    if some.is_empty() { all.to_vec() } else { some.to_vec() }
+}
+
+/// Reads the secrets of a file, one a line; empty lines and comments count for nothing.
+fn read(path: &Path) -> Result<Vec<Secret>, String> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| format!("{shown} cannot be read: {error}");
+    let file = fs::File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.mode() & READABLE_BY_OTHERS != 0 {
+        return Err(format!("{shown} can be read by everybody; `chmod o= {shown}` ends that"));
+    }
+    let mut text = Zeroizing::new(String::new());
+    file.take(SECRET_FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    let mut secrets = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if !line.is_empty() && !line.starts_with('#') {
+            let wrong = |error| format!("{shown}, line {number}: {error}");
+            secrets.push(line.parse().map_err(wrong)?);
+        }
+    }
+    match secrets.len() {
+        0 => Err(format!("{shown} has no secret; `selvedge key generate` makes one")),
+        count if count > SECRETS_PER_HOST_MAX => {
+            Err(format!("{shown} has {count} secrets, and {SECRETS_PER_HOST_MAX} are the most"))
+        }
+        _ => Ok(secrets),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const HOST: &str = "nqn.2026-01.org.example:host";
+
+    fn written(folder: &tempfile::TempDir, text: &str, mode: u32) -> HostKeyConfig {
+        let path = folder.path().join("secret");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        HostKeyConfig::new(HOST, path)
+    }
+
+    fn secret(byte: u8) -> Secret {
+        Secret::new(&[byte; 32], None).unwrap()
+    }
+
+    fn accepted(keys: &HostKeys, now: u64) -> Vec<Secret> {
+        keys.terms(HOST, "nqn.a", Moment(now)).unwrap().secrets
+    }
+
+    #[test]
+    fn a_secret_is_accepted_until_the_overlap_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = |byte| {
+            let text = format!("# new\n\n{}\n", *secret(byte).reveal());
+            HostKeys::read(&[written(&folder, &text, 0o600)]).unwrap()
+        };
+        let first = keys(1);
+        assert!(first.has(HOST) && !first.has("nqn.other"));
+        assert_eq!(accepted(&first, 5), [secret(1)]);
+        let second = first.succeeded_by(keys(2), Duration::from_nanos(100), Moment(1000));
+        assert_eq!(accepted(&second, 1099), [secret(2), secret(1)]);
+        assert_eq!(accepted(&second, 1100), [secret(2)]);
+        // A third one while the first is still accepted does not extend its time.
+        let third = second.succeeded_by(keys(3), Duration::from_nanos(200), Moment(1050));
+        assert_eq!(accepted(&third, 1099), [secret(3), secret(1), secret(2)]);
+        assert_eq!(accepted(&third, 1100), [secret(3), secret(2)]);
+        let without = first.succeeded_by(keys(2), Duration::ZERO, Moment(1000));
+        assert_eq!(accepted(&without, 1000), [secret(2)]);
+        assert!(!third.succeeded_by(HostKeys::default(), Duration::MAX, Moment(2000)).has(HOST));
+    }
+
+    #[test]
+    fn a_file_that_is_wrong_is_named_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let wrong = |text: &str, mode| HostKeys::read(&[written(&folder, text, mode)]).unwrap_err();
+        let good = secret(1).reveal();
+        let open = wrong(&good, 0o644);
+        assert!(open.contains("can be read by everybody; `chmod o= "), "{open}");
+        assert!(wrong("\n# nothing\n", 0o600).contains("has no secret"));
+        let cut = wrong(&format!("{}\n{}", *good, &good[..20]), 0o600);
+        assert!(cut.contains("secret, line 2: ") && !cut.contains(&good[10..20]), "{cut}");
+        let mut config = written(&folder, &good, 0o600);
+        config.dhchap_secret_file = "missing".into();
+        assert!(HostKeys::read(&[config]).unwrap_err().contains("missing cannot be read"));
+    }
+}

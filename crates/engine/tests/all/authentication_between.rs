@@ -1,0 +1,200 @@
+//! Our own host and target that authenticate to each other over loopback, and hosts that do not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use authentication::{Group, Hash, Secret};
+use engine::backend::BackendConfig;
+use engine::initiator::{
+    ConnectOptions, Controller, HostIdentity, HostSecrets, InitiatorError, PathOptions, Volume,
+};
+use engine::ring::Engine;
+use engine::target::{FabricConfig, HostKeyConfig, NamespaceConfig, SubsystemConfig, Target};
+use nvme::Status;
+use nvme::discovery::DISCOVERY_NQN;
+use nvme::fabrics::CONTROLLER_ID_ANY;
+
+use crate::raw_host::{Client, Give, Options, configure};
+
+const NQN: &str = "nqn.2014-08.org.example:test";
+const HOST: &str = "nqn.2014-08.org.example:known";
+const OTHER: &str = "nqn.2014-08.org.example:other";
+
+/// Secrets in files of a folder, and a target whose hosts have them.
+struct Bed {
+    folder: tempfile::TempDir,
+    target: Target,
+}
+
+fn secret(byte: u8) -> Secret {
+    Secret::new(&[byte; 32], Some(Hash::Sha256)).unwrap()
+}
+
+impl Bed {
+    fn new(engine: Engine, change: impl FnOnce(&mut HostKeyConfig)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder.path().join("host"), &[1]);
+        write(&folder.path().join("other"), &[2]);
+        write(&folder.path().join("controller"), &[9]);
+        let mut key = HostKeyConfig::new(HOST, folder.path().join("host"));
+        key.dhchap_ctrl_secret_file = Some(folder.path().join("controller"));
+        change(&mut key);
+        let other = HostKeyConfig::new(OTHER, folder.path().join("other"));
+        let namespace = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
+        let mut subsystem = SubsystemConfig::new(NQN, "1", "test").with(vec![namespace]);
+        subsystem.host_keys = vec![key, other];
+        let target = Target::start(&configure(engine, vec![subsystem])).unwrap();
+        Self { folder, target }
+    }
+
+    fn options(&self, host: &str, own: Option<u8>, controller: Option<u8>) -> ConnectOptions {
+        let secrets = own.map(|own| {
+            Arc::new(HostSecrets { secret: secret(own), controller_secret: controller.map(secret) })
+        });
+        ConnectOptions {
+            host: HostIdentity::from_nqn(host),
+            secrets,
+            io_queues: 2,
+            ..ConnectOptions::new(self.target.ports()[0], NQN)
+        }
+    }
+
+    fn connect(&self, host: &str, own: Option<u8>, controller: Option<u8>) -> Result<(), String> {
+        let options = self.options(host, own, controller);
+        let volume = Volume::connect(PathOptions::once(options, 1)).map_err(|error| error.to_string())?;
+        let data = vec![own.unwrap_or(0); 4096];
+        volume.write_at(0, &data).map_err(|error| error.to_string())?;
+        let mut found = vec![0; 4096];
+        volume.read_at(0, &mut found).map_err(|error| error.to_string())?;
+        assert_eq!(found, data);
+        Ok(())
+    }
+
+    fn config(&self) -> FabricConfig {
+        self.target.config()
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    let lines: String = bytes.iter().map(|byte| format!("{}\n", *secret(*byte).reveal())).collect();
+    fs::write(path, lines).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn a_host_with_its_secret_is_served_and_any_other_is_not() {
+    for engine in [Engine::IoUring, Engine::Epoll] {
+        let bed = Bed::new(engine, |_| {});
+        bed.connect(HOST, Some(1), None).unwrap();
+        bed.connect(HOST, Some(1), Some(9)).unwrap();
+        let wrong = bed.connect(HOST, Some(2), None).unwrap_err();
+        assert!(wrong.contains("this host's secret is not the one that the target has for it"), "{wrong}");
+        let without = bed.connect(HOST, None, None).unwrap_err();
+        assert!(without.contains("requires authentication"), "{without}");
+        let impostor = bed.connect(HOST, Some(1), Some(8)).unwrap_err();
+        assert!(impostor.contains("the controller's response is wrong"), "{impostor}");
+        // Another host's secret proves another host's name.
+        assert!(bed.connect(OTHER, Some(1), None).is_err());
+        bed.connect(OTHER, Some(2), None).unwrap();
+        let refusals = bed.target.status().refusals["authentication"];
+        assert!(refusals >= 3, "{refusals}");
+        // A host that has no secret there need not authenticate, and a target that is to does not.
+        bed.connect("nqn.2014-08.org.example:free", None, None).unwrap();
+        let free = bed.connect("nqn.2014-08.org.example:free", Some(1), Some(9)).unwrap_err();
+        assert!(free.contains("the target was to authenticate"), "{free}");
+        bed.connect("nqn.2014-08.org.example:free", Some(1), None).unwrap();
+    }
+}
+
+#[test]
+fn each_group_and_hash_function_connects_a_host() {
+    for group in Group::ALL {
+        let bed = Bed::new(Engine::Epoll, |key| {
+            key.dhchap_dhgroup = vec![group];
+            key.dhchap_hash = vec![Hash::Sha384];
+        });
+        bed.connect(HOST, Some(1), Some(9)).unwrap();
+    }
+}
+
+/// Before it has proved its name a host takes nothing, sees nothing, and is in nobody's way.
+#[test]
+fn an_unproved_host_gets_nothing_but_an_identifier() {
+    let bed = Bed::new(Engine::Epoll, |_| {});
+    let options = Options {
+        subsystem_nqn: NQN.to_owned(),
+        host_nqn: HOST.to_owned(),
+        host_id: [7; 16],
+        ..Options::default()
+    };
+    let mut client = Client::initialized(bed.target.ports()[0], options.digests);
+    let connect = nvme::fabrics::Connect { queue_size: 31, ..options.connect(0) };
+    let reply = client.connect(&connect, &options.data(CONTROLLER_ID_ANY));
+    assert_eq!(reply.status, Status::SUCCESS);
+    assert_eq!(reply.result >> 16, 2, "authentication is asked for");
+    assert!(bed.target.status().controllers.is_empty());
+    let get = nvme::fabrics::PropertyAccess { offset: 0, wide: true, value: 0 }.encode_get();
+    let refused = client.run(get, Give::Nothing).status;
+    assert_eq!(refused.without_flags(), Status::AUTHENTICATION_REQUIRED);
+    // The host itself has its identifier meanwhile, and its controller.
+    bed.connect(HOST, Some(1), None).unwrap();
+    // An I/O queue of a controller that is not there, by a name that is not proved.
+    let mut io = Client::initialized(bed.target.ports()[0], options.digests);
+    let status = io.connect(&options.connect(1), &options.data(reply.result as u16)).status;
+    assert_eq!(status.without_flags(), Status::CONNECT_INVALID_PARAMETERS);
+}
+
+#[test]
+fn secrets_are_replaced_under_a_host_that_writes() {
+    let bed = Bed::new(Engine::Epoll, |_| {});
+    let path = bed.folder.path().join("host");
+    let volume = Volume::connect(PathOptions::once(bed.options(HOST, Some(1), None), 1)).unwrap();
+    volume.write_at(0, &[5; 4096]).unwrap();
+    write(&path, &[3]);
+    bed.target.replace_secrets(&bed.config(), Duration::from_secs(3600)).unwrap();
+    bed.connect(HOST, Some(1), None).unwrap();
+    bed.connect(HOST, Some(3), None).unwrap();
+    volume.write_at(4096, &[6; 4096]).unwrap();
+    // Without an overlap the old one is refused at once.
+    write(&path, &[4]);
+    bed.target.replace_secrets(&bed.config(), Duration::ZERO).unwrap();
+    assert!(bed.connect(HOST, Some(3), None).is_err());
+    bed.connect(HOST, Some(4), None).unwrap();
+    volume.write_at(8192, &[7; 4096]).unwrap();
+    // A file that has become wrong changes nothing.
+    fs::write(&path, "nonsense").unwrap();
+    let error = bed.target.replace_secrets(&bed.config(), Duration::ZERO).unwrap_err().to_string();
+    assert!(error.contains("line 1: it is not a DH-HMAC-CHAP secret"), "{error}");
+    bed.connect(HOST, Some(4), None).unwrap();
+}
+
+#[test]
+fn a_host_that_has_to_authenticate_from_now_on_loses_what_it_had_without() {
+    let bed = Bed::new(Engine::Epoll, |_| {});
+    let free = "nqn.2014-08.org.example:free";
+    let controller = Controller::connect(bed.options(free, None, None)).unwrap();
+    let mut config = bed.config();
+    config.subsystems[0].host_keys.push(HostKeyConfig::new(free, bed.folder.path().join("other")));
+    bed.target.apply(&config).unwrap();
+    let ended = std::time::Instant::now();
+    while controller.namespaces().is_ok() {
+        assert!(ended.elapsed() < Duration::from_secs(10), "it goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let refused = Controller::connect(bed.options(free, None, None)).err();
+    assert!(matches!(refused, Some(InitiatorError::AuthenticationRequired { .. })), "{refused:?}");
+    bed.connect(free, Some(2), None).unwrap();
+}
+
+#[test]
+fn discovery_is_open_to_a_host_with_a_secret() {
+    let bed = Bed::new(Engine::Epoll, |_| {});
+    let options =
+        ConnectOptions { subsystem_nqn: DISCOVERY_NQN.to_owned(), ..bed.options(HOST, Some(1), None) };
+    let controller =
+        Controller::connect(ConnectOptions { io_queues: 0, keep_alive_ms: 0, ..options }).unwrap();
+    controller.disconnect().unwrap();
+}
