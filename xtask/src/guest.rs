@@ -44,6 +44,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         ("kernel seen by the tuner", inside(&program, &scratch.path, &["--processors", "4"], "tune")),
         ("two default targets", inside(&program, &scratch.path, &["--cards", "3"], "two-targets")),
         ("a disk that fails", inside(&program, &scratch.path, &[], "failed-sync")),
+        ("authentication", inside(&program, &scratch.path, &[], "authentication")),
     ];
     let failed: Vec<String> = results
         .iter()
