@@ -34,3 +34,10 @@ pub use machine::{Ring, Socket, Storage, Vital, Waker, now, random, tcp, wall_ti
 // Only a real machine has libraries with threads of their own.
 #[cfg(not(feature = "simulation"))]
 pub use real::{RemoteOperation, RemoteStorage};
+
+/// Fills bytes with random ones.
+pub fn fill_random(bytes: &mut [u8]) {
+    for chunk in bytes.chunks_mut(size_of::<u64>()) {
+        chunk.copy_from_slice(&random().to_le_bytes()[..chunk.len()]);
+    }
+}

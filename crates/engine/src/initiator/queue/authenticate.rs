@@ -88,7 +88,7 @@ impl Queue {
             Awaits::Sent => self.ask_for_message(),
             Awaits::Message => {
                 let message = completion.data.as_deref().unwrap_or_default();
-                match exchange.side.take(message, &mut fill) {
+                match exchange.side.take(message, &mut ring::fill_random) {
                     HostStep::Exchange(bytes) => {
                         exchange.awaits = Awaits::Sent;
                         self.send_message(&bytes);
@@ -130,11 +130,5 @@ impl Queue {
         let entry = Transfer { length: RECEIVE_BYTES as u32 }.encode_receive();
         let data = Data::Receive(Buffer::zeroed(RECEIVE_BYTES));
         let _ = self.start(Request { entry, data, user: 0 });
-    }
-}
-
-fn fill(bytes: &mut [u8]) {
-    for chunk in bytes.chunks_mut(size_of::<u64>()) {
-        chunk.copy_from_slice(&ring::random().to_le_bytes()[..chunk.len()]);
     }
 }

@@ -101,7 +101,7 @@ impl Queue {
         let (progress, message) = match step {
             Step::Take(bytes) => (side.take(&bytes), None),
             Step::Give => {
-                let (message, progress) = side.give(&mut fill);
+                let (message, progress) = side.give(&mut ring::fill_random);
                 (progress, Some(message))
             }
         };
@@ -113,12 +113,5 @@ impl Queue {
         let Address { reactor, connection, serial } = asker.address();
         let done = Box::new(AuthenticationDone { command_id: asker.command_id, side, progress, message });
         asker.mailboxes.send(reactor, Message::Authentication { connection, serial, done });
-    }
-}
-
-/// Random bytes.
-fn fill(bytes: &mut [u8]) {
-    for chunk in bytes.chunks_mut(size_of::<u64>()) {
-        chunk.copy_from_slice(&ring::random().to_le_bytes()[..chunk.len()]);
     }
 }
