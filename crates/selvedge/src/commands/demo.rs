@@ -142,6 +142,8 @@ impl<'a> Demo<'a> {
             trsvcid: self.address.port(),
             hostnqn: None,
             hostid: None,
+            dhchap_secret_file: None,
+            dhchap_ctrl_secret_file: None,
             keep_alive_tmo: None,
             host_traddr: Vec::new(),
             host_iface: Vec::new(),

@@ -14,6 +14,7 @@ use super::namespace_states::storage;
 use crate::config::connection::resolve;
 use crate::control::client::{Client, encode};
 use crate::control::openapi;
+use crate::control::subsystems::HostKeyBody;
 use crate::failure::Failure;
 use crate::flags::control::{
     ANA_STATES, AnaAction, ConnectedAction, HostAction, ListenerAction, ReferralAction, StatusFlags,
@@ -21,6 +22,7 @@ use crate::flags::control::{
 use crate::report;
 use crate::report::duration::duration;
 use crate::report::table::{Side, Table};
+use crate::spec::absolute;
 use crate::spec::service::SERVICE_DEFAULT;
 
 /// Where a target listens.
@@ -126,14 +128,44 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             let json: Value = client(control)?.change(Method::PATCH, &subsystem(nqn), &body)?;
             done(control, format!("only the hosts on its list may use {nqn}"), &json)
         }
+        HostAction::SetKey {
+            subsystem: nqn,
+            host,
+            dhchap_secret_file,
+            dhchap_ctrl_secret_file,
+            dhchap_hash,
+            dhchap_dhgroup,
+            overlap,
+            control,
+        } => {
+            let body = HostKeyBody {
+                dhchap_secret_file: absolute(dhchap_secret_file),
+                dhchap_ctrl_secret_file: dhchap_ctrl_secret_file.as_deref().map(absolute),
+                dhchap_hash: dhchap_hash.iter().map(ToString::to_string).collect(),
+                dhchap_dhgroup: dhchap_dhgroup.iter().map(ToString::to_string).collect(),
+                overlap_s: overlap.map_or(0, |overlap| overlap.as_secs() as u32),
+            };
+            let body = serde_json::to_value(&body).map_err(Failure::failed)?;
+            let json: Value = client(control)?.change(Method::PUT, &host_key(nqn, host), &body)?;
+            done(control, format!("host {host} has to authenticate to {nqn}"), &json)
+        }
+        HostAction::RemoveKey { subsystem: nqn, host, control } => {
+            client(control)?.delete(&host_key(nqn, host))?;
+            let told = format!("host {host} need not authenticate to {nqn}");
+            done(control, told, &json!({ "removed": host.as_str() }))
+        }
         HostAction::List { subsystem: nqn, control } => {
             let json: Value = client(control)?.get(&format!("{}/hosts", subsystem(nqn)))?;
             let mut text = String::new();
             if json.get("allow_any_host") == Some(&Value::Bool(true)) {
                 text += "any host\n";
             }
+            let with_secret: Vec<&str> =
+                items(&json, "host_keys").iter().filter_map(|key| key["host"].as_str()).collect();
             for host in items(&json, "hosts") {
-                text += &format!("{}\n", host.as_str().unwrap_or_default());
+                let host = host.as_str().unwrap_or_default();
+                let has_secret = if with_secret.contains(&host) { "  authenticates" } else { "" };
+                text += &format!("{host}{has_secret}\n");
             }
             if text.is_empty() {
                 text += "no host yet\n";
@@ -141,6 +173,10 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             tell(control, text, &json)
         }
     }
+}
+
+fn host_key(nqn: &str, host: &str) -> String {
+    format!("{}/host_keys/{}", subsystem(nqn), encode(host))
 }
 
 /// The states of ANA groups.

@@ -13,6 +13,7 @@ mod generate;
 mod identify;
 mod image;
 mod import;
+mod key;
 mod list;
 mod log_level;
 mod namespace;
@@ -44,6 +45,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Namespace(flags) => namespace::run(&flags.action),
         Command::Listener(flags) => fabric::listener(&flags.action),
         Command::Host(flags) => fabric::host(&flags.action),
+        Command::Key(flags) => key::run(&flags.action),
         Command::Ana(flags) => fabric::ana(&flags.action),
         Command::Connection(flags) => fabric::connection(&flags.action),
         Command::Referral(flags) => fabric::referral(&flags.action),

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::{demo, discover, identify, import, list, serve, top, tune};
+use super::{demo, discover, identify, import, key, list, serve, top, tune};
 use crate::report::bench::BenchReport;
 use crate::tune::advice::Recommendations;
 use crate::tune::{PlanReport, Survey};
@@ -14,13 +14,16 @@ use crate::tune::{PlanReport, Survey};
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 13] {
+pub(super) fn all() -> [(String, Value); 16] {
     [
         of::<BenchReport>("bench"),
         of::<demo::Facts>("demo"),
         of::<discover::Log>("discover"),
         of::<identify::Identity>("identify"),
         of::<import::Told<'_>>("import nvmet"),
+        of::<key::Shown>("key check"),
+        of::<key::Shown>("key generate"),
+        of::<key::Shown>("key inspect"),
         of::<list::List>("list"),
         of::<serve::Summary>("serve"),
         of::<top::Shown<'_>>("top"),

@@ -1,15 +1,17 @@
 //! Which target to connect to, and as whom, checked. Connecting is the engine's.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
-use engine::initiator::{ConnectOptions, HostIdentity, PathOptions, Volume};
+use engine::initiator::{ConnectOptions, HostIdentity, HostSecrets, PathOptions, Volume};
 use engine::transport::Transport;
 use nvme::discovery::Nqn;
 use nvme::tcp::Digests;
 
 use crate::failure::Failure;
 use crate::flags::connection::ConnectionFlags;
+use crate::spec::secret;
 
 /// A target, and this host as it shall appear there.
 #[derive(Clone, Debug)]
@@ -21,6 +23,7 @@ pub(crate) struct Connection {
     host: HostIdentity,
     pub(crate) digests: Digests,
     keep_alive_ms: Option<u32>,
+    secrets: Option<Arc<HostSecrets>>,
 }
 
 /// An address of the target, and from where it is connected to.
@@ -29,6 +32,13 @@ struct Way {
     address: SocketAddr,
     host_traddr: Option<IpAddr>,
     host_iface: Option<String>,
+}
+
+/// The secrets in the files that the flags name.
+fn secrets(flags: &ConnectionFlags) -> Result<Option<Arc<HostSecrets>>, String> {
+    let Some(file) = &flags.dhchap_secret_file else { return Ok(None) };
+    let controller_secret = flags.dhchap_ctrl_secret_file.as_deref().map(secret::read).transpose()?;
+    Ok(Some(Arc::new(HostSecrets { secret: secret::read(file)?, controller_secret })))
 }
 
 impl Connection {
@@ -58,6 +68,7 @@ impl Connection {
             host,
             digests: Digests { header: flags.hdr_digest, data: flags.data_digest },
             keep_alive_ms,
+            secrets: secrets(flags)?,
         })
     }
 
@@ -135,6 +146,7 @@ impl Connection {
             host_traddr: self.ways[0].host_traddr,
             host_iface: self.ways[0].host_iface.clone(),
             digests: self.digests,
+            secrets: self.secrets.clone(),
             ..options
         }
     }

@@ -31,6 +31,7 @@ pub(super) fn replace(root: &mut DeTable<'_>) -> Result<(), Mistake> {
     for (subsystem, _) in tables(root, "subsystems") {
         rename(subsystem, "ana_group", "ana_groups")?;
         rename(subsystem, "namespace", "namespaces")?;
+        rename(subsystem, "host_key", "host_keys")?;
         if let Some(DeValue::Table(storage)) = subsystem.get_mut("storage").map(Spanned::get_mut) {
             rename(storage, "max", "bytes_max")?;
             rename(storage, "max_per_host", "bytes_max_per_host")?;

@@ -7,11 +7,12 @@ use toml::{Table, Value};
 use crate::failure::Failure;
 
 /// Lists whose tables TOML names one by one, with the table that they are in and that name.
-pub(super) const LISTS: [(&str, &str, &str); 5] = [
+pub(super) const LISTS: [(&str, &str, &str); 6] = [
     ("", "ports", "port"),
     ("", "referrals", "referral"),
     ("", "subsystems", "subsystem"),
     ("subsystems", "ana_groups", "ana_group"),
+    ("subsystems", "host_keys", "host_key"),
     ("subsystems", "namespaces", "namespace"),
 ];
 /// Settings in bytes, which are easier to read with a unit. One that is not here is written as a number.

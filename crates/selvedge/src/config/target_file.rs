@@ -225,6 +225,10 @@ fn from_root(fabric: &mut FabricConfig) {
         if let Some(storage) = &mut subsystem.storage {
             storage.directory = absolute(&storage.directory);
         }
+        for key in &mut subsystem.host_keys {
+            key.dhchap_secret_file = absolute(&key.dhchap_secret_file);
+            key.dhchap_ctrl_secret_file = key.dhchap_ctrl_secret_file.as_deref().map(absolute);
+        }
         subsystem.namespaces.iter_mut().for_each(namespace::from_root);
     }
 }

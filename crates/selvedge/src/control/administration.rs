@@ -6,7 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use engine::backend::BackendConfig;
 use engine::ring::Vital;
@@ -46,6 +46,8 @@ enum Keeper {
 pub(crate) struct Permissions {
     /// Namespaces may become smaller, and lose what is beyond their new end.
     pub(crate) shrink: bool,
+    /// For how long secrets that others replace are still accepted.
+    pub(crate) overlap: Duration,
 }
 
 impl Administration {
@@ -176,7 +178,7 @@ impl Administration {
         let outcome = edit(&mut wanted)?;
         if wanted == before {
             // A device may have another size than when it was last looked at.
-            return Ok((outcome, self.target.apply(&wanted)?));
+            return Ok((outcome, self.target.replace_secrets(&wanted, permissions.overlap)?));
         }
         check(&before, &wanted, permissions)?;
         wanted.check()?;
@@ -190,7 +192,7 @@ impl Administration {
         };
         let changes = match host {
             Some(host) => self.target.apply_for(&wanted, host)?,
-            None => self.target.apply(&wanted)?,
+            None => self.target.replace_secrets(&wanted, permissions.overlap)?,
         };
         let kept = self.keep(state, prepared, &wanted);
         if let Err(error) = kept {
@@ -333,7 +335,7 @@ mod tests {
             (refusal.status, refusal.field.as_deref()),
             (409, Some("subsystems[0].namespaces[0].size"))
         );
-        assert_eq!(check(&large, &small, Permissions { shrink: true }), Ok(()));
+        assert_eq!(check(&large, &small, Permissions { shrink: true, ..Permissions::default() }), Ok(()));
         assert_eq!(check(&small, &large, Permissions::default()), Ok(()));
     }
 
@@ -348,7 +350,14 @@ mod tests {
     fn permanent_protection_stays() {
         let permanent = fabric(1 << 20, WriteProtection::Permanent);
         for less in [WriteProtection::None, WriteProtection::On, WriteProtection::UntilRestart] {
-            assert!(check(&permanent, &fabric(1 << 20, less), Permissions { shrink: true }).is_err());
+            assert!(
+                check(
+                    &permanent,
+                    &fabric(1 << 20, less),
+                    Permissions { shrink: true, ..Permissions::default() }
+                )
+                .is_err()
+            );
             assert_eq!(check(&fabric(1 << 20, less), &permanent, Permissions::default()), Ok(()));
         }
         let gone = FabricConfig { subsystems: Vec::new(), ..permanent.clone() };

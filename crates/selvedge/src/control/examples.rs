@@ -7,6 +7,11 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("NewPort", r#"{"address": "127.0.0.1:0", "transport": "tcp", "congestion": "reno"}"#),
     ("NewReferral", r#"{"address": "192.168.0.232", "service": "8009"}"#),
     ("Host", r#"{"nqn": "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd"}"#),
+    ("NewHostKey", r#"{"dhchap_secret_file": "/etc/selvedge/host-a.key"}"#),
+    (
+        "NewHostKey",
+        r#"{"dhchap_secret_file": "/etc/selvedge/host-a.key", "dhchap_hash": ["sha384"], "dhchap_dhgroup": ["mlkem768", "ffdhe3072"], "overlap_s": 600}"#,
+    ),
     ("AnaStates", r#"{"state": "inaccessible"}"#),
     ("AnaStates", r#"{"state": "optimized", "ports": {"1": "non-optimized"}}"#),
     ("AddNamespace", r#"{"backend": {"memory": {"size": "16m"}}}"#),

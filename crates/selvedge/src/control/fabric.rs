@@ -33,7 +33,7 @@ pub(super) fn config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 pub(super) fn put_config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let permissions = Permissions { shrink: ask.flag("shrink")? };
+    let permissions = Permissions { shrink: ask.flag("shrink")?, ..Permissions::default() };
     let mut wanted: FabricConfig = ask.body()?;
     check_fabric(&mut wanted)?;
     let wanted = wanted.numbered();

@@ -27,7 +27,7 @@ mod routes;
 mod schema_tests;
 mod server;
 pub(crate) mod socket;
-mod subsystems;
+pub(crate) mod subsystems;
 pub(crate) mod tasks;
 mod token;
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::target::{FabricConfig, PortConfig, ReferralConfig, SubsystemConfig};
+use engine::target::{FabricConfig, HostKeyConfig, PortConfig, ReferralConfig, SubsystemConfig};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use super::namespaces::images::{self, CloneBody, SnapshotBody, Snapshots};
 use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
 use super::routes::{METRICS_PATH, ROUTES, Route};
-use super::subsystems::{AnaGroupBody, HostBody};
+use super::subsystems::{AnaGroupBody, HostBody, HostKeyBody};
 use super::{connections, fabric, namespaces, ports, subsystems};
 use gateway::GroupStatus;
 
@@ -69,6 +69,7 @@ fn schemas() -> Result<Map<String, Value>, serde_json::Error> {
         of::<SubsystemConfig>,
         of::<Patch<SubsystemConfig>>,
         of::<HostBody>,
+        of::<HostKeyBody>,
         of::<NamespaceBody>,
         of::<NamespacePatch>,
         of::<SnapshotBody>,
@@ -89,6 +90,7 @@ fn schemas() -> Result<Map<String, Value>, serde_json::Error> {
         of::<subsystems::Hosts>,
         of::<subsystems::AnaGroups>,
         of::<HostBody>,
+        of::<HostKeyConfig>,
         of::<namespaces::Namespaces>,
         of::<Snapshots>,
         of::<images::Tasks>,

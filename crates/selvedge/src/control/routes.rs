@@ -27,7 +27,7 @@ use super::namespaces::NamespaceBody;
 use super::namespaces::images::{self, CloneBody, SnapshotBody};
 use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
-use super::subsystems::{AnaGroupBody, HostBody};
+use super::subsystems::{AnaGroupBody, HostBody, HostKeyBody};
 use super::{
     Token, connections, fabric, gateways, log_level, metrics, namespaces, openapi, ports, subsystems,
 };
@@ -124,6 +124,10 @@ pub(super) const ROUTES: &[Route] = &[
     route!("POST" "/v1/subsystems/{nqn}/hosts", "Let a host use a subsystem", body::<HostBody>("Host"),
         201 Some("Host"), subsystems::allow),
     route!("DELETE" "/v1/subsystems/{nqn}/hosts/{host}", "Take a host off the list", None, 204 None, subsystems::deny),
+    route!("PUT" "/v1/subsystems/{nqn}/host_keys/{host}", "Give a host secrets, by which it has to authenticate",
+        body::<HostKeyBody>("NewHostKey"), 200 Some("HostKey"), subsystems::put_host_key),
+    route!("DELETE" "/v1/subsystems/{nqn}/host_keys/{host}", "Let a host in without a secret again", None,
+        204 None, subsystems::remove_host_key),
     route!("GET" "/v1/subsystems/{nqn}/namespaces", "The namespaces of a subsystem", None,
         200 Some("Namespaces"), namespaces::list),
     route!("POST" "/v1/subsystems/{nqn}/namespaces", "Add a namespace; without an nsid it gets the lowest free one",

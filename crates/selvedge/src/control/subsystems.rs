@@ -1,9 +1,12 @@
 //! `/v1/subsystems` with their hosts and ANA groups.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use engine::limits::ANA_GROUPS_MAX;
-use engine::target::{AnaGroupConfig, GroupState, SubsystemConfig};
+use engine::target::{AnaGroupConfig, GroupState, HostKeyConfig, SubsystemConfig};
 use nvme::discovery::Nqn;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
@@ -37,6 +40,27 @@ pub(crate) struct HostBody {
     pub(crate) nqn: Name,
 }
 
+/// The secrets of a host, by files on the target's machine.
+#[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewHostKey")]
+pub(crate) struct HostKeyBody {
+    /// File with the host's secret.
+    pub(crate) dhchap_secret_file: PathBuf,
+    /// File with the secret by which the subsystem authenticates to the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
+    /// Hash functions that are taken, the preferred one first; all without any.
+    #[serde(default)]
+    pub(crate) dhchap_hash: Vec<String>,
+    /// Groups that are taken, the preferred one first; all without any.
+    #[serde(default)]
+    pub(crate) dhchap_dhgroup: Vec<String>,
+    /// For how many seconds the secrets that these replace are still accepted.
+    #[serde(default)]
+    pub(crate) overlap_s: u32,
+}
+
 /// The states of an ANA group.
 #[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -58,6 +82,8 @@ pub(super) struct Subsystems {
 pub(super) struct Hosts {
     allow_any_host: bool,
     hosts: Vec<String>,
+    /// Those that have to authenticate.
+    host_keys: Vec<HostKeyConfig>,
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -69,6 +95,9 @@ pub(super) struct AnaGroups {
 pub(super) fn check_subsystem(subsystem: &mut SubsystemConfig, base: &str) -> Result<(), Refusal> {
     if let Some(storage) = &subsystem.storage {
         check_path(&storage.directory).map_err(|refusal| refusal.about(field(base, "storage.directory")))?;
+    }
+    for (at, key) in subsystem.host_keys.iter().enumerate() {
+        check_host_key(key, &field(base, format!("host_keys[{at}]")))?;
     }
     for (at, namespace) in subsystem.namespaces.iter_mut().enumerate() {
         check_namespace(namespace, &field(base, format!("namespaces[{at}]")))?;
@@ -133,7 +162,11 @@ pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 pub(super) fn hosts(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let fabric = ask.administration.fabric();
     let subsystem = ask.subsystem(&fabric)?;
-    Answer::with(&Hosts { allow_any_host: subsystem.allow_any_host, hosts: subsystem.hosts.clone() })
+    Answer::with(&Hosts {
+        allow_any_host: subsystem.allow_any_host,
+        hosts: subsystem.hosts.clone(),
+        host_keys: subsystem.host_keys.clone(),
+    })
 }
 
 pub(super) fn allow(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -157,6 +190,55 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         subsystem.hosts.retain(|known| known != host);
         if subsystem.hosts.len() == before {
             return Err(Refusal::not_found(format!("host {host} is not on the list")));
+        }
+        Ok(())
+    })?;
+    Ok(Answer::done())
+}
+
+/// Gives a host secrets, or others. Also where nothing else changes, their files are read anew.
+pub(super) fn put_host_key(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let body: HostKeyBody = ask.body()?;
+    let host = ask.part("host");
+    let wanted = HostKeyConfig {
+        dhchap_ctrl_secret_file: body.dhchap_ctrl_secret_file,
+        dhchap_hash: parsed(&body.dhchap_hash, "dhchap_hash")?,
+        dhchap_dhgroup: parsed(&body.dhchap_dhgroup, "dhchap_dhgroup")?,
+        ..HostKeyConfig::new(host, body.dhchap_secret_file)
+    };
+    check_host_key(&wanted, "")?;
+    let overlap = Duration::from_secs(body.overlap_s.into());
+    ask.administration.change(Permissions { overlap, ..Permissions::default() }, |fabric| {
+        let subsystem = ask.subsystem_mut(fabric)?;
+        subsystem.host_keys.retain(|known| known.host != host);
+        subsystem.host_keys.push(wanted.clone());
+        Ok(())
+    })?;
+    Answer::with(&wanted)
+}
+
+fn parsed<T: FromStr<Err = String>>(names: &[String], of: &str) -> Result<Vec<T>, Refusal> {
+    let parse = |name: &String| name.parse().map_err(|what: String| Refusal::unprocessable(what).about(of));
+    names.iter().map(parse).collect()
+}
+
+fn check_host_key(key: &HostKeyConfig, base: &str) -> Result<(), Refusal> {
+    let files = [("dhchap_secret_file", Some(&key.dhchap_secret_file))];
+    let more = [("dhchap_ctrl_secret_file", key.dhchap_ctrl_secret_file.as_ref())];
+    for (name, file) in files.into_iter().chain(more) {
+        file.map_or(Ok(()), |file| check_path(file)).map_err(|refusal| refusal.about(field(base, name)))?;
+    }
+    Ok(())
+}
+
+/// Lets a host in without a secret again.
+pub(super) fn remove_host_key(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let host = ask.part("host");
+    change(ask, |subsystem| {
+        let before = subsystem.host_keys.len();
+        subsystem.host_keys.retain(|known| known.host != host);
+        if subsystem.host_keys.len() == before {
+            return Err(Refusal::not_found(format!("host {host} has no secret")));
         }
         Ok(())
     })?;

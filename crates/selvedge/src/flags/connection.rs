@@ -1,5 +1,7 @@
 //! The connection options, named as nvme-cli names them. What they mean together is `config::connection`'s.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use nvme::discovery::Nqn;
 
@@ -45,6 +47,14 @@ pub(crate) struct ConnectionFlags {
     /// Identifier of this host, a UUID [default: /etc/nvme/hostid, or the UUID in the host's NQN]
     #[arg(short = 'I', long, value_name = "UUID")]
     pub(crate) hostid: Option<String>,
+
+    /// File with this host's secret, DHHC-1:...:, for a target that asks for authentication
+    #[arg(short = 'S', long, value_name = "FILE")]
+    pub(crate) dhchap_secret_file: Option<PathBuf>,
+
+    /// File with the subsystem's secret: the target has to authenticate too
+    #[arg(short = 'C', long, value_name = "FILE", requires = "dhchap_secret_file")]
+    pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
 
     /// Keep alive time-out in seconds, 0 for none [default: 5, and 0 with a discovery service]
     #[arg(short = 'k', long, value_name = "SECONDS")]

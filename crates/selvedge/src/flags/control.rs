@@ -1,9 +1,12 @@
 //! The flags of every command that asks a running target, and those of the small ones among them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use authentication::{Group, Hash};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use engine::units::parse_time;
 use nvme::discovery::Nqn;
 
 use super::OutputFlags;
@@ -190,6 +193,46 @@ pub(crate) enum HostAction {
         /// Every host that is not on the list
         #[arg(long, conflicts_with = "host")]
         any: bool,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Give a host a secret, or another one: it has to authenticate from then on
+    #[command(after_help = "Examples:
+  selvedge host set-key nqn.2026-01.org.example:disks nqn.2014-08.org.nvmexpress:uuid:... \\
+      --dhchap-secret-file /etc/selvedge/host-a.key
+  selvedge host set-key nqn.2026-01.org.example:disks nqn.2014-08.org.nvmexpress:uuid:... \\
+      --dhchap-secret-file /etc/selvedge/host-a-2.key --overlap 10m")]
+    SetKey {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// NQN of the host
+        host: Nqn,
+        /// File on the target's machine with the host's secret; several lines are several, each of which is accepted
+        #[arg(short = 'S', long, value_name = "FILE")]
+        dhchap_secret_file: PathBuf,
+        /// File on the target's machine with the secret by which the subsystem authenticates to the host
+        #[arg(short = 'C', long, value_name = "FILE")]
+        dhchap_ctrl_secret_file: Option<PathBuf>,
+        /// Hash functions to take, the preferred one first: sha256, sha384, sha512 [default: all]
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        dhchap_hash: Vec<Hash>,
+        /// Groups to take, the preferred one first, such as ffdhe3072 or mlkem768 [default: all]
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        dhchap_dhgroup: Vec<Group>,
+        /// How long the secrets that it replaces are still accepted, such as 10m [default: 0]
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        overlap: Option<Duration>,
+        #[command(flatten)]
+        control: ControlFlags,
+    },
+    /// Let a host in without a secret again
+    #[command(after_help = "Example:
+  selvedge host remove-key nqn.2026-01.org.example:disks nqn.2014-08.org.nvmexpress:uuid:...")]
+    RemoveKey {
+        /// NQN of the subsystem
+        subsystem: Nqn,
+        /// NQN of the host
+        host: Nqn,
         #[command(flatten)]
         control: ControlFlags,
     },

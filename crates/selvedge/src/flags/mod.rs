@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod control;
 pub(crate) mod image;
+pub(crate) mod key;
 pub(crate) mod look;
 pub(crate) mod report;
 pub(crate) mod serve;
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     Listener(control::ListenerFlags),
     /// Change which hosts may use a subsystem of a running target
     Host(control::HostFlags),
+    /// Make and check secrets for in-band authentication
+    Key(key::KeyFlags),
     /// Change the ANA states of a running target
     Ana(control::AnaFlags),
     /// Look at the hosts that are connected to a running target, or end a controller

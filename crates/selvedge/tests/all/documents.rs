@@ -68,6 +68,13 @@ mount -t tmpfs tmpfs /etc
 cp "$WORLD"/etc/* /etc
 mkdir /etc/selvedge
 cp "$WORLD/target.toml" /etc/selvedge
+case $TYPED in
+*'key generate'*) ;;
+*.key* | *remove-key*)
+    for key in host-a host-a-2 target; do selvedge key generate --output "/etc/selvedge/$key.key" >"$WORLD/made"; done
+    cp /etc/selvedge/host-a.key "$WORLD"
+    ;;
+esac
 mount -t tmpfs tmpfs /srv
 mount -t tmpfs tmpfs /var/lib
 cd "$WORLD"
@@ -120,6 +127,11 @@ fn served(command: &str) -> String {
         text += "[[referral]]\naddress = \"192.168.0.232\"\n";
     }
     text += &format!("[[subsystem]]\nnqn = \"{nqn}\"\nallow_any_host = true\n");
+    if command.contains("remove-key") {
+        let host = "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd";
+        let file = "/etc/selvedge/host-a.key";
+        text += &format!("[[subsystem.host_key]]\nhost = \"{host}\"\ndhchap_secret_file = \"{file}\"\n");
+    }
     for nsid in 1..=3 {
         if !(nsid > 1 && command.contains("namespace add")) {
             // Memory has room to grow to a limit; a sparse file may be as large as a disk.

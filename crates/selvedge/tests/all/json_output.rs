@@ -114,7 +114,9 @@ fn arguments(name: &str, port: &str) -> Option<String> {
         "namespace remove" => format!("{NQN} 2"),
         "listener add" => "127.0.0.1 -s 0 --id 9".to_owned(),
         "listener remove" => "9".to_owned(),
-        "host allow" | "host deny" => format!("{NQN} {other}"),
+        "host allow" | "host deny" | "host remove-key" => format!("{NQN} {other}"),
+        "host set-key" => format!("{NQN} {other} --dhchap-secret-file host.key"),
+        "key inspect" | "key check" => "host.key".to_owned(),
         "ana set" => format!("{NQN} 1 optimized"),
         "referral add" | "referral remove" => "127.0.0.1".to_owned(),
         "top" => "--once --interval 0.1".to_owned(),
@@ -162,6 +164,7 @@ fn every_command_prints_json_and_nothing_else() {
     let machine = topology::sample::topology("cpu72-queues32").expect("there is such a machine");
     std::fs::write(place("machine"), topology::sample::recording(&machine).to_string())
         .expect("it is written");
+    assert!(run_in(folder.path(), &["key", "generate", "--output", "host.key"]).status.success());
     std::fs::write(place("saved"), SAVED).expect("it is written");
     std::fs::write(place("fio.json"), include_str!("../../src/fio/fio-3.33.json")).expect("it is written");
     let mut target = Command::new(env!("CARGO_BIN_EXE_selvedge"));
@@ -194,7 +197,7 @@ fn every_command_prints_json_and_nothing_else() {
         }
         words.extend(["-o", "json"]);
         // What others need goes last.
-        if name.ends_with("remove") || name == "host deny" {
+        if name.ends_with("remove") || matches!(&*name, "host deny" | "host remove-key") {
             removed.push(words.into_iter().map(str::to_owned).collect::<Vec<_>>());
             continue;
         }
@@ -206,7 +209,17 @@ fn every_command_prints_json_and_nothing_else() {
         }
         count += 1;
     }
-    let described = ["top", "tune show", "tune plan", "tune apply", "tune advise", "import nvmet"];
+    let described = [
+        "key generate",
+        "key inspect",
+        "key check",
+        "top",
+        "tune show",
+        "tune plan",
+        "tune apply",
+        "tune advise",
+        "import nvmet",
+    ];
     assert_eq!(checked, [&["discover", "identify", "list", "bench"][..], &described].concat());
     // The subsystem itself last of all.
     for words in removed.iter().rev() {
@@ -214,5 +227,5 @@ fn every_command_prints_json_and_nothing_else() {
         json(&run_in(folder.path(), &words.iter().map(String::as_str).collect::<Vec<_>>()));
         count += 1;
     }
-    assert!(count >= 42, "{count}");
+    assert!(count >= 47, "{count}");
 }

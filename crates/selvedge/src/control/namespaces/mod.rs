@@ -124,7 +124,7 @@ fn prepare_image(
 pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let nsid = ask.number("nsid")?;
     let mut body: NamespacePatch = ask.body()?;
-    let permissions = Permissions { shrink: body.shrink };
+    let permissions = Permissions { shrink: body.shrink, ..Permissions::default() };
     // An image's size is its cluster's matter, which does not belong to what is served.
     let served = find(ask, &ask.administration.fabric(), nsid).cloned();
     let resized = served.ok().filter(|config| matches!(config.backend, BackendConfig::Rbd(_)));
