@@ -17,7 +17,8 @@ use crate::control::openapi;
 use crate::control::subsystems::HostKeyBody;
 use crate::failure::Failure;
 use crate::flags::control::{
-    ANA_STATES, AnaAction, ConnectedAction, HostAction, ListenerAction, ReferralAction, StatusFlags,
+    ANA_STATES, AnaAction, ConnectedAction, HostAction, HostKeyFlags, ListenerAction, ReferralAction,
+    StatusFlags,
 };
 use crate::report;
 use crate::report::duration::duration;
@@ -128,24 +129,8 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             let json: Value = client(control)?.change(Method::PATCH, &subsystem(nqn), &body)?;
             done(control, format!("only the hosts on its list may use {nqn}"), &json)
         }
-        HostAction::SetKey {
-            subsystem: nqn,
-            host,
-            dhchap_secret_file,
-            dhchap_ctrl_secret_file,
-            dhchap_hash,
-            dhchap_dhgroup,
-            overlap,
-            control,
-        } => {
-            let body = HostKeyBody {
-                dhchap_secret_file: absolute(dhchap_secret_file),
-                dhchap_ctrl_secret_file: dhchap_ctrl_secret_file.as_deref().map(absolute),
-                dhchap_hash: dhchap_hash.iter().map(ToString::to_string).collect(),
-                dhchap_dhgroup: dhchap_dhgroup.iter().map(ToString::to_string).collect(),
-                overlap_s: overlap.map_or(0, |overlap| overlap.as_secs() as u32),
-            };
-            let body = serde_json::to_value(&body).map_err(Failure::failed)?;
+        HostAction::SetKey { subsystem: nqn, host, key, control } => {
+            let body = serde_json::to_value(HostKeyBody::of(key)).map_err(Failure::failed)?;
             let json: Value = client(control)?.change(Method::PUT, &host_key(nqn, host), &body)?;
             done(control, format!("host {host} has to authenticate to {nqn}"), &json)
         }
@@ -171,6 +156,19 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
                 text += "no host yet\n";
             }
             tell(control, text, &json)
+        }
+    }
+}
+
+impl HostKeyBody {
+    /// What was typed; files are on the target's machine, which is this one where paths are not whole.
+    fn of(flags: &HostKeyFlags) -> Self {
+        Self {
+            dhchap_secret_file: absolute(&flags.dhchap_secret_file),
+            dhchap_ctrl_secret_file: flags.dhchap_ctrl_secret_file.as_deref().map(absolute),
+            dhchap_hash: flags.dhchap_hash.iter().map(ToString::to_string).collect(),
+            dhchap_dhgroup: flags.dhchap_dhgroup.iter().map(ToString::to_string).collect(),
+            overlap_s: flags.overlap.map_or(0, |overlap| overlap.as_secs().min(u32::MAX.into()) as u32),
         }
     }
 }
@@ -243,7 +241,7 @@ fn controllers(json: &Value) -> String {
     if list.is_empty() {
         return "no host is connected\n".to_owned();
     }
-    let columns = [
+    let mut columns = vec![
         ("cntlid", Side::Right),
         ("subsystem", Side::Left),
         ("host", Side::Left),
@@ -252,10 +250,15 @@ fn controllers(json: &Value) -> String {
         ("transport", Side::Left),
         ("peer", Side::Left),
     ];
+    // Where nobody authenticates, a column that says so of each would take the room of others.
+    let shows_proof = list.iter().any(|controller| controller.get("authentication").is_some());
+    if shows_proof {
+        columns.push(("dhchap", Side::Left));
+    }
     let mut table = Table::new(&columns);
     for controller in list {
         let queues = items(controller, "queues");
-        table.row(vec![
+        let mut row = vec![
             cell(controller, "cntlid"),
             cell(controller, "subsystem"),
             cell(controller, "host_nqn"),
@@ -263,9 +266,22 @@ fn controllers(json: &Value) -> String {
             queues.len().to_string(),
             carried_by(queues),
             queues.first().map_or("-".to_owned(), |queue| cell(queue, "peer")),
-        ]);
+        ];
+        if shows_proof {
+            row.push(proof(&controller["authentication"]));
+        }
+        table.row(row);
     }
     table.to_string()
+}
+
+/// How a controller's host has authenticated.
+fn proof(authentication: &Value) -> String {
+    if authentication.is_null() {
+        return "-".to_owned();
+    }
+    let ways = if authentication["bidirectional"] == true { "both ways" } else { "one way" };
+    format!("{}, {}, {ways}", cell(authentication, "dhchap_hash"), cell(authentication, "dhchap_dhgroup"))
 }
 
 /// What really carries a controller's queues, and by how many ways the one with the most goes.

@@ -164,6 +164,30 @@ pub(crate) struct HostFlags {
     pub(crate) action: HostAction,
 }
 
+/// By what a host authenticates.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct HostKeyFlags {
+    /// File on the target's machine with the host's secret; several lines are several, each of which is accepted
+    #[arg(short = 'S', long, value_name = "FILE")]
+    pub(crate) dhchap_secret_file: PathBuf,
+
+    /// File on the target's machine with the secret by which the subsystem authenticates to the host
+    #[arg(short = 'C', long, value_name = "FILE")]
+    pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
+
+    /// Hash functions to take, the preferred one first: sha256, sha384, sha512 [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) dhchap_hash: Vec<Hash>,
+
+    /// Groups to take, the preferred one first, such as ffdhe3072 or mlkem768 [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) dhchap_dhgroup: Vec<Group>,
+
+    /// How long the secrets that it replaces are still accepted, such as 10m [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) overlap: Option<Duration>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostAction {
     /// Let a host use a subsystem
@@ -207,21 +231,8 @@ pub(crate) enum HostAction {
         subsystem: Nqn,
         /// NQN of the host
         host: Nqn,
-        /// File on the target's machine with the host's secret; several lines are several, each of which is accepted
-        #[arg(short = 'S', long, value_name = "FILE")]
-        dhchap_secret_file: PathBuf,
-        /// File on the target's machine with the secret by which the subsystem authenticates to the host
-        #[arg(short = 'C', long, value_name = "FILE")]
-        dhchap_ctrl_secret_file: Option<PathBuf>,
-        /// Hash functions to take, the preferred one first: sha256, sha384, sha512 [default: all]
-        #[arg(long, value_name = "NAME", value_delimiter = ',')]
-        dhchap_hash: Vec<Hash>,
-        /// Groups to take, the preferred one first, such as ffdhe3072 or mlkem768 [default: all]
-        #[arg(long, value_name = "NAME", value_delimiter = ',')]
-        dhchap_dhgroup: Vec<Group>,
-        /// How long the secrets that it replaces are still accepted, such as 10m [default: 0]
-        #[arg(long, value_name = "TIME", value_parser = parse_time)]
-        overlap: Option<Duration>,
+        #[command(flatten)]
+        key: HostKeyFlags,
         #[command(flatten)]
         control: ControlFlags,
     },

@@ -139,6 +139,7 @@ fn status(seconds: u64) -> TargetStatus {
         ready: true,
         ending: false,
         keep_alive_ms: 10_000,
+        authentication: None,
         queues: queues.iter().copied().map(queue).collect(),
     };
     let reactor =

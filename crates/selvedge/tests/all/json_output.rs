@@ -191,11 +191,9 @@ fn every_command_prints_json_and_nothing_else() {
             let dump = run_in(folder.path(), &[&["config", "dump"], &control[..]].concat());
             std::fs::write(place("target.toml"), dump.stdout).expect("it is written");
         }
+        let asks: &[&str] = if is_control(&name) { &control } else { &[] };
         let mut words: Vec<&str> = name.split(' ').chain(arguments.split_whitespace()).collect();
-        if is_control(&name) {
-            words.extend(control);
-        }
-        words.extend(["-o", "json"]);
+        words.extend(asks.iter().chain(&["-o", "json"]));
         // What others need goes last.
         if name.ends_with("remove") || matches!(&*name, "host deny" | "host remove-key") {
             removed.push(words.into_iter().map(str::to_owned).collect::<Vec<_>>());

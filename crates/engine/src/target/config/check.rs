@@ -104,6 +104,9 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
     if config.hosts.len() > HOSTS_MAX {
         return wrong(format!("at most {HOSTS_MAX} hosts can be named"));
     }
+    if config.host_keys.len() > HOSTS_MAX {
+        return wrong(format!("at most {HOSTS_MAX} hosts can have secrets"));
+    }
     for (at, key) in config.host_keys.iter().enumerate() {
         let host = &key.host;
         if config.host_keys[..at].iter().any(|other| other.host == *host) {

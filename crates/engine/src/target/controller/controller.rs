@@ -20,7 +20,7 @@ use super::event::{Events, Notice};
 use super::features::Features;
 use super::guest::Guest;
 use super::parameter_location::parameter_location;
-use super::status::{ControllerStatus, Look, OpenQueue, QueueStatus};
+use super::status::{AuthenticationStatus, ControllerStatus, Look, OpenQueue, QueueStatus};
 use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES, IO_QUEUES_MAX};
 use crate::ring::Moment;
 use crate::target::lock::lock;
@@ -380,6 +380,7 @@ impl Controller {
             ready: self.is_ready(),
             ending: self.has_ended(),
             keep_alive_ms: self.keep_alive_ms(),
+            authentication: self.proof.map(AuthenticationStatus::from),
             queues,
         }
     }

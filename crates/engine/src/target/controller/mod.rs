@@ -13,4 +13,4 @@ pub(crate) use event::Notice;
 pub(crate) use features::Features;
 pub(crate) use guest::{Guest, Network};
 pub(crate) use status::OpenQueue;
-pub use status::{ControllerStatus, QueueStatus};
+pub use status::{AuthenticationStatus, ControllerStatus, QueueStatus};

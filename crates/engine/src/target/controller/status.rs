@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
+use authentication::Authenticated;
 use serde::Serialize;
 
 use crate::ring::Socket;
@@ -29,8 +30,33 @@ pub struct ControllerStatus {
     pub ending: bool,
     /// The keep alive time-out in milliseconds, 0 for none.
     pub keep_alive_ms: u32,
+    /// How its host has authenticated; without it, it had no secret to prove, and is whoever it says it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<AuthenticationStatus>,
     /// Its queues, the admin queue first.
     pub queues: Vec<QueueStatus>,
+}
+
+/// How a host has authenticated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Authentication")]
+pub struct AuthenticationStatus {
+    /// The hash function.
+    pub dhchap_hash: &'static str,
+    /// The group of the key exchange.
+    pub dhchap_dhgroup: &'static str,
+    /// Whether the subsystem has authenticated too.
+    pub bidirectional: bool,
+}
+
+impl From<Authenticated> for AuthenticationStatus {
+    fn from(how: Authenticated) -> Self {
+        Self {
+            dhchap_hash: how.hash.name(),
+            dhchap_dhgroup: how.group.name(),
+            bidirectional: how.is_bidirectional,
+        }
+    }
 }
 
 /// A queue, which is a connection.
