@@ -151,8 +151,13 @@ fn an_unproved_host_gets_nothing_but_an_identifier() {
 fn secrets_are_replaced_under_a_host_that_writes() {
     let bed = Bed::new(Engine::Epoll, |_| {});
     let path = bed.folder.path().join("host");
+    let how = || bed.target.status().controllers.first().and_then(|host| host.authentication.clone());
+    assert_eq!(how(), None);
     let volume = Volume::connect(PathOptions::once(bed.options(HOST, Some(1), None), 1)).unwrap();
     volume.write_at(0, &[5; 4096]).unwrap();
+    let shown = how().unwrap();
+    assert_eq!((shown.dhchap_hash, shown.dhchap_dhgroup), ("sha256", "secp256r1mlkem768"));
+    assert!(!shown.bidirectional);
     write(&path, &[3]);
     bed.target.replace_secrets(&bed.config(), Duration::from_secs(3600)).unwrap();
     bed.connect(HOST, Some(1), None).unwrap();

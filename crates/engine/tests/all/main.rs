@@ -2,6 +2,7 @@
 //! runs those of one module. What measures its whole process is a program of its own beside this folder.
 
 mod authentication_between;
+mod authentication_storm;
 mod bad_disks;
 mod ceph_object;
 mod initiator;
