@@ -4,6 +4,7 @@
 mod bench;
 mod book;
 mod broken;
+mod broken_authentication;
 mod broken_rules;
 mod ceph;
 mod chaos;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::broken::{BETWEEN, MUTANTS, Mutant};
+use crate::broken_authentication;
 use crate::broken_rules::{RULES, Rule};
 use crate::command::Step;
 use crate::{simulate, workspace};
@@ -75,7 +76,11 @@ pub(crate) fn all_are_caught(names: &[String]) -> Result<usize, String> {
 
 /// All mutants, and those of them that a test has to find out.
 fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
-    MUTANTS.iter().map(|mutant| (mutant, None)).chain(RULES.iter().map(|rule| (&rule.mutant, Some(rule))))
+    MUTANTS.iter().map(|mutant| (mutant, None)).chain(rules().map(|rule| (&rule.mutant, Some(rule))))
+}
+
+fn rules() -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().chain(&broken_authentication::RULES)
 }
 
 fn fates(names: &[String]) -> Result<Vec<Fate>, String> {

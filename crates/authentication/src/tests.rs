@@ -295,38 +295,60 @@ fn is_not_looked_at(message: usize, byte: usize) -> bool {
 /// Messages in the wrong order, and after the end, are refused by their names.
 #[test]
 fn a_message_out_of_order_ends_the_exchange() {
-    let (controller, host) = usual();
+    let (controller, _) = usual();
     let mut side = ControllerSide::new(controller.clone());
     let success2 = Message { transaction: 1, body: Body::Success2 }.encode();
     let Progress::Failed(fault) = side.take(&success2) else { panic!("it was taken") };
     assert_eq!(fault.why, "the host sent Success2 when another message was due");
     assert_eq!(fault.reason, Failure::MESSAGE);
 
-    let mut side = ControllerSide::new(controller.clone());
+    let mut side = ControllerSide::new(controller);
     let (given, progress) = side.give(&mut |bytes| bytes.fill(1));
     assert!(matches!(progress, Progress::Failed(_)) && side.has_ended());
     let said = Message::decode(&given).unwrap().body;
     assert_eq!(said, Body::Failure1(Failure::MESSAGE));
+}
 
-    // The first reply once more, to another challenge.
-    let mut chance = Chance(8);
-    let mut kept = Vec::new();
+/// The first reply once more, to another challenge; with no key exchange that would make it useless anyway.
+#[test]
+fn a_reply_to_another_challenge_is_refused() {
+    let (mut controller, host) = usual();
+    controller.groups = vec![Group::Null];
+    let (mut chance, mut kept) = (Chance(8), Vec::new());
     let terms = (controller.clone(), host.clone());
-    assert!(
-        exchange(terms, &mut chance, |number, bytes| {
-            if number == 2 {
-                kept = bytes.clone();
-            }
-        })
-        .0
-        .is_ok()
-    );
+    let first = exchange(terms, &mut chance, |number, bytes| {
+        if number == 2 {
+            kept.clone_from(bytes);
+        }
+    });
+    assert!(first.0.is_ok());
     let (at_controller, _) = exchange((controller, host), &mut chance, |number, bytes| {
         if number == 2 {
             bytes.clone_from(&kept);
         }
     });
     assert!(at_controller.unwrap_err().why.starts_with("the host's response is wrong"));
+}
+
+/// Linux' target chooses the group that it is set to, whatever the host has offered.
+#[test]
+fn a_group_that_was_not_offered_is_refused() {
+    let (_, mut host) = usual();
+    host.groups = vec![Group::Ffdhe2048];
+    let mut side = HostSide::new(host, 1);
+    let challenge = nvme::authentication::Challenge {
+        hash: 1,
+        group: Group::Null.id(),
+        sequence: 1,
+        challenge: vec![1; 32],
+        exchange: Vec::new(),
+    };
+    let message = Message { transaction: 1, body: Body::Challenge(challenge) }.encode();
+    let HostStep::Failed(fault, Some(told)) = side.take(&message, &mut |bytes| bytes.fill(1)) else {
+        panic!("it was taken");
+    };
+    assert_eq!(fault.why, "the controller chose group 0x00, which was not offered");
+    assert_eq!(Message::decode(&told).unwrap().body, Body::Failure2(Failure::GROUP));
 }
 
 /// A controller without the secret cannot have it made by the host's own answers: what it is asked is not what it asks.
