@@ -111,12 +111,11 @@ impl Secret {
         }
     }
 
-    /// The secret that has this one's key for a name and no transformation: what `nvme gen-dhchap-key` before 3.0 printed.
-    ///
-    /// # Errors
-    /// Never: a hash has a length that keys have.
-    pub fn transformed(&self, nqn: &str) -> Result<Self, SecretError> {
-        Self::new(&self.key(nqn), None)
+    /// The secret that has this one's key for a name, and is transformed once more when it is used: what `nvme gen-dhchap-key`
+    /// before 3.0 printed.
+    #[must_use]
+    pub fn transformed(&self, nqn: &str) -> Self {
+        Self { bytes: self.key(nqn), transform: self.transform }
     }
 }
 
@@ -173,6 +172,22 @@ mod tests {
                 let shown = format!("{secret:?} {}", secret.fingerprint());
                 assert!(!shown.contains(&text[10..20]), "{shown}");
             }
+        }
+    }
+
+    /// What `nvme gen-dhchap-key -s 000102… -n NQN` of nvme-cli 2.13 with libnvme 1.13 printed.
+    #[test]
+    fn secrets_are_transformed_as_nvme_cli_transforms_them() {
+        let printed = [
+            "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:",
+            "DHHC-1:01:eGOjOSJAEO/H5bDhWMzHdMAz5kyhHZlbqU1HWBl05iWbjbyw:",
+            "DHHC-1:02:OSFRps5xBlJdGYl/2Q2ky5ZJh7qP0Jm4ohTgY1XEoBTafULsd2tno2kh2U1D6F9MVJpgFw==:",
+            "DHHC-1:03:8F8lKumik69AkegfLCoXtKLOoohOebSUeYCrZ8OPiUBcjUK/ucQbSbOuYIao01rK4fDtbsyIE0OrKDbtGAOh2FOVcOM=:",
+        ];
+        for (id, (length, text)) in (0..).zip([32, 32, 48, 64].into_iter().zip(printed)) {
+            let key: Vec<u8> = (0..length).collect();
+            let secret = Secret::new(&key, Hash::of(id)).unwrap();
+            assert_eq!(*secret.transformed("nqn.2014-08.org.example:host").reveal(), text);
         }
     }
 

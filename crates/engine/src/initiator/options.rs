@@ -31,6 +31,8 @@ pub struct HostSecrets {
     pub secret: Secret,
     /// The subsystem's, by which it has to authenticate too; with one, a target that does not is refused.
     pub controller_secret: Option<Secret>,
+    /// After how long each queue authenticates anew, beside its commands.
+    pub reauth_interval: Option<Duration>,
 }
 
 /// How a controller is connected to.

@@ -50,6 +50,14 @@ pub fn raise_descriptor_limit() {
     }
 }
 
+/// Has the system keep no image of this process when it crashes: there are secrets in it. A limit of 0 holds for programs that
+/// take such images, too.
+pub fn forbid_core_dumps() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    // Where it is refused, whoever set a higher limit wants it.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+}
+
 /// A descriptor that is good for nothing but to be given up when the system has no other left.
 pub(crate) fn spare_descriptor() -> Option<OwnedFd> {
     use rustix::event::{EventfdFlags, eventfd};

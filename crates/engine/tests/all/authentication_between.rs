@@ -52,7 +52,11 @@ impl Bed {
 
     fn options(&self, host: &str, own: Option<u8>, controller: Option<u8>) -> ConnectOptions {
         let secrets = own.map(|own| {
-            Arc::new(HostSecrets { secret: secret(own), controller_secret: controller.map(secret) })
+            Arc::new(HostSecrets {
+                secret: secret(own),
+                controller_secret: controller.map(secret),
+                reauth_interval: None,
+            })
         });
         ConnectOptions {
             host: HostIdentity::from_nqn(host),
@@ -202,4 +206,43 @@ fn discovery_is_open_to_a_host_with_a_secret() {
     let controller =
         Controller::connect(ConnectOptions { io_queues: 0, keep_alive_ms: 0, ..options }).unwrap();
     controller.disconnect().unwrap();
+}
+
+/// Queues authenticate anew while they are full of commands, which go on; when the secret has become another one, the queue ends
+/// and its path comes back only with that.
+#[test]
+fn queues_authenticate_anew_beside_their_commands() {
+    let bed = Bed::new(Engine::Epoll, |_| {});
+    let mut options = bed.options(HOST, Some(1), Some(9));
+    let interval = Some(Duration::from_millis(20));
+    let secrets =
+        HostSecrets { secret: secret(1), controller_secret: Some(secret(9)), reauth_interval: interval };
+    options.secrets = Some(Arc::new(secrets));
+    options.queue_entries = 4;
+    let controller = Controller::connect(options.clone()).unwrap();
+    let volume = Volume::connect(PathOptions::once(options, 1)).unwrap();
+    let began = std::time::Instant::now();
+    let mut count = 0_u64;
+    while began.elapsed() < Duration::from_millis(500) {
+        let data = vec![count as u8; 64 << 10];
+        volume.write_at(0, &data).unwrap();
+        let mut found = vec![0; 64 << 10];
+        volume.read_at(0, &mut found).unwrap();
+        assert_eq!(found, data);
+        count += 1;
+    }
+    controller.namespaces().unwrap();
+    write(&bed.folder.path().join("host"), &[3]);
+    bed.target.replace_secrets(&bed.config(), Duration::ZERO).unwrap();
+    let refused = loop {
+        assert!(began.elapsed() < Duration::from_secs(10), "it goes on with the old secret");
+        match volume.read_at(0, &mut [0; 4096]) {
+            Ok(()) => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) => break error.to_string(),
+        }
+    };
+    // The admin queue may fail first, with which the target ends all others.
+    let why = ["secret is not the one that the target has", "closed the connection"];
+    assert!(why.iter().any(|why| refused.contains(why)), "{refused}");
+    assert!(bed.target.status().refusals["authentication"] > 0);
 }

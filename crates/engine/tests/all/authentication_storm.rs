@@ -101,7 +101,7 @@ fn an_honest_host_gets_in_during_a_storm_of_impostors() {
     engine::ring::core::raise_descriptor_limit();
     let config = TargetConfig { reactors: Reactors::Count(2), ..configure(Engine::Epoll, vec![subsystem]) };
     let target = Target::start(&config).unwrap();
-    let secrets = Some(Arc::new(HostSecrets { secret, controller_secret: None }));
+    let secrets = Some(Arc::new(HostSecrets { secret, controller_secret: None, reauth_interval: None }));
     let options = ConnectOptions {
         host: HostIdentity::from_nqn(HONEST),
         secrets,

@@ -93,7 +93,7 @@ fn generate(hmac: u8, key_length: Option<usize>, nqn: Option<&str>) -> Result<Se
     match nqn {
         None => Ok(secret),
         Some(_) if transform.is_none() => Err("--nqn: without --hmac nothing is transformed".to_owned()),
-        Some(nqn) => secret.transformed(nqn).map_err(|error| error.to_string()),
+        Some(nqn) => Ok(secret.transformed(nqn)),
     }
 }
 

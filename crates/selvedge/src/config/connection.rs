@@ -34,11 +34,18 @@ struct Way {
     host_iface: Option<String>,
 }
 
+/// Oftener, a host with a hundred queues would do little else.
+const REAUTH_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
 /// The secrets in the files that the flags name.
 fn secrets(flags: &ConnectionFlags) -> Result<Option<Arc<HostSecrets>>, String> {
     let Some(file) = &flags.dhchap_secret_file else { return Ok(None) };
     let controller_secret = flags.dhchap_ctrl_secret_file.as_deref().map(secret::read).transpose()?;
-    Ok(Some(Arc::new(HostSecrets { secret: secret::read(file)?, controller_secret })))
+    let (secret, reauth_interval) = (secret::read(file)?, flags.reauth_interval);
+    if reauth_interval.is_some_and(|interval| interval < REAUTH_INTERVAL_MIN) {
+        return Err(format!("--reauth-interval: at least {} s", REAUTH_INTERVAL_MIN.as_secs()));
+    }
+    Ok(Some(Arc::new(HostSecrets { secret, controller_secret, reauth_interval })))
 }
 
 impl Connection {

@@ -1,8 +1,10 @@
 //! The connection options, named as nvme-cli names them. What they mean together is `config::connection`'s.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use engine::units::parse_time;
 use nvme::discovery::Nqn;
 
 /// The transports there are.
@@ -55,6 +57,10 @@ pub(crate) struct ConnectionFlags {
     /// File with the subsystem's secret: the target has to authenticate too
     #[arg(short = 'C', long, value_name = "FILE", requires = "dhchap_secret_file")]
     pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
+
+    /// How often each connection authenticates anew, such as 1h, beside its commands [default: never]
+    #[arg(long, value_name = "TIME", requires = "dhchap_secret_file", value_parser = parse_time)]
+    pub(crate) reauth_interval: Option<Duration>,
 
     /// Keep alive time-out in seconds, 0 for none [default: 5, and 0 with a discovery service]
     #[arg(short = 'k', long, value_name = "SECONDS")]

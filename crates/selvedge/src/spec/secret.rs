@@ -19,6 +19,7 @@ const BYTES_MAX: u64 = 64 << 10;
 /// # Errors
 /// What is wrong, and what to do.
 pub(crate) fn read(path: &Path) -> Result<Secret, String> {
+    engine::ring::core::forbid_core_dumps();
     let text = read_text(path)?;
     let lines = (1..).zip(text.lines().map(str::trim));
     let mut secrets = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));

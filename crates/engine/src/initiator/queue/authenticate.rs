@@ -1,6 +1,8 @@
 //! How a queue authenticates when the target asks for it: a message to the controller, one from it, and so on, before the
 //! queue is live. What the messages say is the crate `authentication`'s.
 
+use std::time::Duration;
+
 use authentication::{Fault as Failed, Group, Hash, HostSide, HostStep, HostTerms};
 use nvme::authentication::{Transfer, required};
 
@@ -51,29 +53,49 @@ impl Queue {
             return failed("the target wants a TLS key to come out of it (secure channel concatenation)");
         }
         if result & required::AUTHENTICATION == 0 {
-            if secrets.controller_secret.is_some() {
+            // Linux' target of 7.3 asks on the admin queue alone, where it has authenticated then.
+            if secrets.controller_secret.is_some() && self.options.queue_id == 0 {
                 // It may be anybody who has the target's address.
                 return failed("the target was to authenticate, and does not ask this host for it");
             }
             self.state = QueueState::Live;
             return Ok(());
         }
-        let side = HostSide::new(
-            HostTerms {
-                host_nqn: self.options.host.nqn.clone(),
-                subsystem_nqn: self.options.subsystem_nqn.clone(),
-                secret: secrets.secret.clone(),
-                controller_secret: secrets.controller_secret.clone(),
-                hashes: Hash::ALL.to_vec(),
-                groups: Group::ALL.to_vec(),
-            },
-            ring::random() as u16,
-        );
         self.state = QueueState::Authenticating;
+        self.begin_exchange();
+        Ok(())
+    }
+
+    /// Authenticates once more, beside the commands that are under way.
+    pub(super) fn authenticate_anew(&mut self) {
+        // Set again when it is done; until then its commands have the time that commands have.
+        self.exchange_at = None;
+        self.begin_exchange();
+    }
+
+    fn begin_exchange(&mut self) {
+        let Some(secrets) = &self.options.secrets else { return };
+        let terms = HostTerms {
+            host_nqn: self.options.host.nqn.clone(),
+            subsystem_nqn: self.options.subsystem_nqn.clone(),
+            secret: secrets.secret.clone(),
+            controller_secret: secrets.controller_secret.clone(),
+            hashes: Hash::ALL.to_vec(),
+            groups: Group::ALL.to_vec(),
+        };
+        let side = HostSide::new(terms, ring::random() as u16);
         let offer = side.offer();
         self.exchange = Some(Box::new(Exchange { side, awaits: Awaits::Sent }));
         self.send_message(&offer);
-        Ok(())
+    }
+
+    /// Both are who they say they are.
+    fn is_proved(&mut self) {
+        self.state = QueueState::Live;
+        let interval = self.options.secrets.as_ref().and_then(|secrets| secrets.reauth_interval);
+        // Up to a tenth sooner, so that many queues that came together do not all come together again.
+        let sooner = |interval: Duration| interval / 10 * (ring::random() % 1024) as u32 / 1024;
+        self.exchange_at = interval.map(|interval| ring::now().after(interval - sooner(interval)));
     }
 
     /// Takes the completion of a command that carries authentication.
@@ -94,7 +116,7 @@ impl Queue {
                         self.send_message(&bytes);
                     }
                     HostStep::Done(_, None) => {
-                        self.state = QueueState::Live;
+                        self.is_proved();
                         return Ok(());
                     }
                     HostStep::Done(_, Some(bytes)) => {
@@ -109,7 +131,7 @@ impl Queue {
                 }
             }
             Awaits::Last(Ok(())) => {
-                self.state = QueueState::Live;
+                self.is_proved();
                 return Ok(());
             }
             Awaits::Last(Err(fault)) => return Err(failed(fault.why)),
@@ -118,17 +140,29 @@ impl Queue {
         Ok(())
     }
 
+    /// Why the queue has failed already, whose end comes while the controller is told so: there are targets that close the
+    /// connection at once.
+    pub(super) fn failure(&mut self) -> Option<InitiatorError> {
+        let address = self.options.address;
+        match self.exchange.take()?.awaits {
+            Awaits::Last(Err(fault)) => {
+                Some(InitiatorError::AuthenticationFailed { address, why: fault.why })
+            }
+            _ => None,
+        }
+    }
+
     fn send_message(&mut self, message: &[u8]) {
         let mut buffer = Buffer::zeroed(message.len());
         buffer.copy_from_slice(message);
         let entry = Transfer { length: message.len() as u32 }.encode_send();
-        // It is the only command of a queue that is not live, so that there is a slot.
-        let _ = self.start(Request { entry, data: Data::Send(buffer), user: 0 });
+        // It is the only command of a queue that is not live, and has a slot of its own on one that is.
+        let _ = self.start(Request { entry, data: Data::Send(buffer), user: 0 }, true);
     }
 
     fn ask_for_message(&mut self) {
         let entry = Transfer { length: RECEIVE_BYTES as u32 }.encode_receive();
         let data = Data::Receive(Buffer::zeroed(RECEIVE_BYTES));
-        let _ = self.start(Request { entry, data, user: 0 });
+        let _ = self.start(Request { entry, data, user: 0 }, true);
     }
 }

@@ -67,6 +67,8 @@ pub struct Queue {
     connect_deadline: Moment,
     /// The authentication that is under way.
     exchange: Option<Box<authenticate::Exchange>>,
+    /// When it authenticates anew.
+    exchange_at: Option<Moment>,
     scan_at: Moment,
     error: Option<Arc<InitiatorError>>,
 }
@@ -105,9 +107,14 @@ impl Queue {
     /// Commands that `submit` takes now.
     pub const fn free_slots(&self) -> usize {
         match self.state {
-            QueueState::Live => self.slots.free(),
+            // One is kept for authenticating anew: with all of them taken, none could.
+            QueueState::Live => self.slots.free().saturating_sub(self.kept_slots()),
             _ => 0,
         }
+    }
+
+    const fn kept_slots(&self) -> usize {
+        if self.exchange_at.is_some() && self.exchange.is_none() { 1 } else { 0 }
     }
 
     /// Commands that are outstanding.
@@ -144,10 +151,10 @@ impl Queue {
     /// # Panics
     /// When the data is longer than 4 GiB, which no buffer is.
     pub fn submit(&mut self, request: Request) -> Result<(), Request> {
-        if self.state != QueueState::Live {
+        if self.free_slots() == 0 {
             return Err(request);
         }
-        self.start(request)
+        self.start(request, false)
     }
 
     /// The next command that has ended, in the order in which they did.
@@ -156,17 +163,20 @@ impl Queue {
     }
 
     /// When `on_time` wants to be called, at the latest.
-    pub const fn next_deadline(&self) -> Option<Moment> {
+    pub fn next_deadline(&self) -> Option<Moment> {
         match self.state {
             QueueState::Closed => None,
-            QueueState::Live if self.outstanding() == 0 => None,
-            QueueState::Live => Some(self.scan_at),
+            QueueState::Live if self.outstanding() == 0 => self.exchange_at,
+            QueueState::Live => Some(self.exchange_at.map_or(self.scan_at, |at| at.min(self.scan_at))),
             _ => Some(self.connect_deadline),
         }
     }
 
     /// Closes the queue when its handshake, or a command, takes longer than it may.
     pub fn on_time(&mut self, ring: &mut Ring, now: Moment) {
+        if self.state == QueueState::Live && self.exchange_at.is_some_and(|at| now >= at) {
+            self.authenticate_anew();
+        }
         let late = match self.state {
             QueueState::Closed => return,
             QueueState::Live if now < self.scan_at => return,
@@ -216,7 +226,7 @@ impl Queue {
     }
 
     /// Puts a command into a slot and onto the send list.
-    fn start(&mut self, request: Request) -> Result<(), Request> {
+    fn start(&mut self, request: Request, is_exchange: bool) -> Result<(), Request> {
         let Some(index) = self.slots.take() else { return Err(request) };
         let command_id = self.slots.command_id(index);
         let Request { mut entry, data, user } = request;
@@ -227,6 +237,7 @@ impl Queue {
         entry.command_id = command_id.into();
         let slot = self.slots.get_mut(index);
         slot.user = user;
+        slot.is_exchange = is_exchange;
         slot.patient = self.options.queue_id == 0 && entry.opcode == admin_opcode::ASYNC_EVENT_REQUEST;
         let (direction, buffer) = match data {
             Data::None => (Direction::None, None),
@@ -260,16 +271,16 @@ impl Queue {
         let status =
             if slot.damaged && status.is_success() { Status::TRANSIENT_TRANSPORT_ERROR } else { status };
         let completion = Completion { user: slot.user, status, result, data: slot.buffer.take() };
+        let is_exchange = slot.is_exchange;
         self.slots.give(index);
+        if is_exchange {
+            return self.exchanged(&completion);
+        }
         if self.state == QueueState::Live {
             self.ended.push_back(Ended::Answered(completion));
             return Ok(());
         }
-        if self.state == QueueState::Authenticating {
-            self.exchanged(&completion)
-        } else {
-            self.joined(&completion)
-        }
+        self.joined(&completion)
     }
 
     /// Closes the connection for `error`, and ends all commands.
@@ -285,7 +296,7 @@ impl Queue {
                 | InitiatorError::Protocol { .. }
                 | InitiatorError::Closed { .. },
             ) => InitiatorError::NoHandshake { reason: Box::new(error) },
-            _ => error,
+            _ => self.failure().unwrap_or(error),
         };
         tracing::debug!(queue = self.options.queue_id, %error, "queue closed");
         if let Some(observation) = error.observation() {
@@ -310,10 +321,10 @@ impl Queue {
             if !slot.active {
                 continue;
             }
-            let (user, data) = (slot.user, slot.buffer.take());
+            let (user, data, is_exchange) = (slot.user, slot.buffer.take(), slot.is_exchange);
             self.slots.give(index);
-            // Before it is live, the only command is its own Connect.
-            if live {
+            // Before it is live, the only command is its own.
+            if live && !is_exchange {
                 self.ended.push_back(Ended::Lost(Lost { user, data, error: error.clone() }));
             }
         }

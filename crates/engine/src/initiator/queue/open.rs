@@ -71,6 +71,7 @@ impl Queue {
             is_at_end: false,
             controller_id: options.controller_id,
             exchange: None,
+            exchange_at: None,
             connect_deadline: now.after(options.connect_timeout),
             scan_at: Moment(0),
             error: None,
@@ -131,7 +132,7 @@ impl Queue {
         self.state = QueueState::Joining;
         let request = Request { entry: connect.encode(), data: Data::Send(buffer), user: 0 };
         // No command has been submitted yet, so there is a slot.
-        let _ = self.start(request);
+        let _ = self.start(request, false);
         Ok(())
     }
 

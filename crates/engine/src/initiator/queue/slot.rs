@@ -50,6 +50,8 @@ pub(super) struct Slot {
     pub(super) damaged: bool,
     /// Whether the command may stay outstanding for as long as it likes.
     pub(super) patient: bool,
+    /// Whether the command is the queue's own, of an authentication.
+    pub(super) is_exchange: bool,
     pub(super) generation: u16,
     /// Payloads on the send list that refer to the buffer.
     pub(super) sends: u32,
@@ -74,6 +76,7 @@ impl Default for Slot {
             active: false,
             damaged: false,
             patient: false,
+            is_exchange: false,
             generation: 0,
             sends: 0,
             length: 0,
@@ -116,6 +119,7 @@ impl Slots {
         slot.active = true;
         slot.damaged = false;
         slot.patient = false;
+        slot.is_exchange = false;
         slot.sends = 0;
         slot.moved = 0;
         slot.answer = None;

@@ -11,7 +11,7 @@ use authentication::{ControllerTerms, Group, Hash, Secret};
 use zeroize::Zeroizing;
 
 use crate::limits::{SECRET_FILE_BYTES_MAX, SECRETS_PER_HOST_MAX};
-use crate::ring::Moment;
+use crate::ring::{self, Moment};
 use crate::target::config::HostKeyConfig;
 
 /// Permissions by which others than the owner and the group may read a file.
@@ -40,6 +40,9 @@ impl HostKeys {
     /// # Errors
     /// Which file is wrong, how, and what to do.
     pub(crate) fn read(configs: &[HostKeyConfig]) -> Result<Self, String> {
+        if !configs.is_empty() {
+            ring::core::forbid_core_dumps();
+        }
         let mut all = HashMap::with_capacity(configs.len());
         for config in configs {
             let of = |what: String| format!("secrets of host {}: {what}", config.host);
