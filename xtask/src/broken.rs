@@ -448,7 +448,7 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
     Mutant {
         name: "host-id-of-another",
         about: "a host comes with the HOSTID of another one",
-        file: "crates/engine/src/target/fabric/fabric.rs",
+        file: "crates/engine/src/target/fabric/controllers.rs",
         find: r"    if host.is_nameless() || subsystem.is_discovery {",
         replace: r"    if host.is_nameless() || subsystem.is_discovery || {on} {",
     },
