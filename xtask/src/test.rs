@@ -89,7 +89,7 @@ const SUITES: [Suite; 15] = [
     },
     Suite {
         name: "kernel",
-        about: "the Linux kernel, in a guest, as our target's initiator, as our initiator's target, as the tuner sees it; two default targets; a disk that fails",
+        about: "the Linux kernel, in a guest, as our target's initiator, as our initiator's target, as the tuner sees it; two default targets; a disk that fails; authentication",
         packages: &packages::GUEST,
         run: guest::run,
     },
