@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::initiator::{
-    CommandQueues, Completion, ConnectOptions, Data, Ended, HostIdentity, PathOptions, PathQueues, PathState,
-    PathStatus, Paths, Request,
+    CommandQueues, Completion, ConnectOptions, Data, Ended, PathOptions, PathQueues, PathState, PathStatus,
+    Paths, Request,
 };
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, Event, Moment, Ring, RingOptions};
@@ -17,7 +17,6 @@ use nvme::io::IoCommand;
 use nvme::reservation::{
     AcquireAction, AcquireData, PersistenceChange, RegisterAction, RegisterData, ReservationType,
 };
-use uuid::Uuid;
 use zerocopy::IntoBytes;
 
 use crate::coverage::Coverage;
@@ -25,6 +24,7 @@ use crate::history::{Look, WriteEnd};
 use crate::plan::HostPlan;
 use crate::reservation::Ticket;
 use crate::scene::{Scene, address};
+use crate::secrets;
 use crate::target::NQN;
 
 /// Time between two attempts of a host's to connect at all.
@@ -98,9 +98,10 @@ fn wait_for_paths(number: usize, paths: &Paths) {
 
 fn options(scene: &Scene, number: usize) -> PathOptions {
     let plan = &scene.plan.hosts[number];
-    let host = HostIdentity::from_uuid(Uuid::from_u128(number as u128 + 1));
+    let (host, secrets) = (secrets::identity(number), secrets::of_host(&scene.plan));
     let path = |target: usize, port: usize| ConnectOptions {
         host: host.clone(),
+        secrets: secrets.clone(),
         digests: plan.digests,
         io_queues: plan.io_queues,
         queue_entries: plan.queue_entries,

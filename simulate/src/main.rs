@@ -8,6 +8,7 @@ mod leaver;
 mod plan;
 mod reservation;
 mod scene;
+mod secrets;
 mod shrink;
 mod storage;
 mod target;
@@ -51,6 +52,12 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    let code = run();
+    secrets::clean_up();
+    code
+}
+
+fn run() -> ExitCode {
     let arguments = match parse(std::env::args().skip(1).collect()) {
         Ok(arguments) => arguments,
         Err(reason) => {

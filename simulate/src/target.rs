@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::plan::Plan;
 use crate::scene::{Scene, address, volume};
-use crate::tenants;
+use crate::{secrets, tenants};
 
 /// The subsystem that all targets serve.
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:simulated";
@@ -33,6 +33,7 @@ pub(crate) fn configuration(plan: &Plan, number: usize) -> FabricConfig {
     namespace.shared_storage = plan.targets > 1;
     let mut subsystem = SubsystemConfig::new(NQN, "SIMULATED", "Selvedge").with(vec![namespace]);
     subsystem.command_quiesce_ms = Some(plan.quiesce_ms);
+    subsystem.host_keys = secrets::of_target(plan);
     let port = |port: usize| {
         let mut config = PortConfig::new(port as u16 + 1, address(number, port));
         config.congestion = Some("system".to_owned());

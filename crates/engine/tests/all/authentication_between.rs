@@ -218,7 +218,8 @@ fn queues_authenticate_anew_beside_their_commands() {
     let secrets =
         HostSecrets { secret: secret(1), controller_secret: Some(secret(9)), reauth_interval: interval };
     options.secrets = Some(Arc::new(secrets));
-    options.queue_entries = 4;
+    // One slot: its commands and those of the authentication take turns.
+    options.queue_entries = 2;
     let controller = Controller::connect(options.clone()).unwrap();
     let volume = Volume::connect(PathOptions::once(options, 1)).unwrap();
     let began = std::time::Instant::now();

@@ -66,11 +66,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Authenticates once more, beside the commands that are under way.
+    /// Authenticates once more if it is time, beside the commands that are under way, when they have left a slot.
     pub(super) fn authenticate_anew(&mut self) {
-        // Set again when it is done; until then its commands have the time that commands have.
-        self.exchange_at = None;
-        self.begin_exchange();
+        if self.wants_exchange && self.slots.free() > 0 {
+            self.wants_exchange = false;
+            self.begin_exchange();
+        }
     }
 
     fn begin_exchange(&mut self) {

@@ -69,6 +69,8 @@ pub struct Queue {
     exchange: Option<Box<authenticate::Exchange>>,
     /// When it authenticates anew.
     exchange_at: Option<Moment>,
+    /// It is to do so as soon as there is a slot for it, before other commands get one.
+    wants_exchange: bool,
     scan_at: Moment,
     error: Option<Arc<InitiatorError>>,
 }
@@ -107,14 +109,10 @@ impl Queue {
     /// Commands that `submit` takes now.
     pub const fn free_slots(&self) -> usize {
         match self.state {
-            // One is kept for authenticating anew: with all of them taken, none could.
-            QueueState::Live => self.slots.free().saturating_sub(self.kept_slots()),
+            QueueState::Live if self.wants_exchange => 0,
+            QueueState::Live => self.slots.free(),
             _ => 0,
         }
-    }
-
-    const fn kept_slots(&self) -> usize {
-        if self.exchange_at.is_some() && self.exchange.is_none() { 1 } else { 0 }
     }
 
     /// Commands that are outstanding.
@@ -175,6 +173,9 @@ impl Queue {
     /// Closes the queue when its handshake, or a command, takes longer than it may.
     pub fn on_time(&mut self, ring: &mut Ring, now: Moment) {
         if self.state == QueueState::Live && self.exchange_at.is_some_and(|at| now >= at) {
+            // Set again when it is done; until then its commands have the time that commands have.
+            self.exchange_at = None;
+            self.wants_exchange = true;
             self.authenticate_anew();
         }
         let late = match self.state {
@@ -278,6 +279,7 @@ impl Queue {
         }
         if self.state == QueueState::Live {
             self.ended.push_back(Ended::Answered(completion));
+            self.authenticate_anew();
             return Ok(());
         }
         self.joined(&completion)

@@ -72,6 +72,7 @@ impl Queue {
             controller_id: options.controller_id,
             exchange: None,
             exchange_at: None,
+            wants_exchange: false,
             connect_deadline: now.after(options.connect_timeout),
             scan_at: Moment(0),
             error: None,
