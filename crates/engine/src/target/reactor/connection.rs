@@ -154,10 +154,10 @@ impl Connection {
     fn is_busy(&self) -> bool {
         match &self.role {
             Role::New(intake) => intake.busy() > 0,
-            Role::Unproved(_) => self.authentication.as_ref().is_some_and(|held| held.is_busy()),
             Role::Admin(commands) => commands.is_busy(),
             Role::Io(commands) => commands.slots.busy() > 0,
-            Role::Left => false,
+            // Nobody waits for what the worker computes for it: it may leave.
+            Role::Unproved(_) | Role::Left => false,
         }
     }
 

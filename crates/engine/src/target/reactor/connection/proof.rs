@@ -51,6 +51,10 @@ impl Connection {
         done: AuthenticationDone,
         env: &mut Environment<'_>,
     ) {
+        // Who has left, or is being left, is told nothing more.
+        if self.queue.is_terminated() || matches!(self.role, Role::Left) {
+            return;
+        }
         let Some(held) = &mut self.authentication else { return };
         let (next, buffer_bytes, outcome) = held.step_done(done, env.pool);
         match outcome {
