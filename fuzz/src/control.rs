@@ -287,7 +287,9 @@ fn tame(value: &mut Value, name: &str, folder: &Path) {
         Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| tame(value, name, folder)),
         Value::Array(items) => items.iter_mut().for_each(|item| tame(item, name, folder)),
         Value::String(text) => match name {
-            "path" | "directory" if text.starts_with('/') => {
+            "path" | "directory" | "dhchap_secret_file" | "dhchap_ctrl_secret_file"
+                if text.starts_with('/') =>
+            {
                 *text = folder.join(text.len().min(4).to_string()).display().to_string();
             }
             "address" => tame_address(text),

@@ -76,6 +76,7 @@ impl HostAuthentication {
     }
 
     /// Whether this is one of the commands that it is for.
+    #[inline]
     pub(super) fn is_meant(entry: &SubmissionEntry) -> bool {
         entry.opcode == nvme::command::admin_opcode::FABRICS
             && matches!(

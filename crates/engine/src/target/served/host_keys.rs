@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -106,8 +106,13 @@ fn or_all<T: Copy>(some: &[T], all: &[T]) -> Vec<T> {
 fn read(path: &Path) -> Result<Vec<Secret>, String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("{shown} cannot be read: {error}");
-    let file = fs::File::open(path).map_err(failed)?;
+    // Opening a pipe that nobody writes to would wait forever that somebody does.
+    let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = fs::OpenOptions::new().read(true).custom_flags(no_wait).open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(format!("{shown} is not a file"));
+    }
     if metadata.mode() & READABLE_BY_OTHERS != 0 {
         return Err(format!("{shown} can be read by everybody; `chmod o= {shown}` ends that"));
     }
@@ -186,6 +191,8 @@ mod tests {
         let cut = wrong(&format!("{}\n{}", *good, &good[..20]), 0o600);
         assert!(cut.contains("secret, line 2: ") && !cut.contains(&good[10..20]), "{cut}");
         let mut config = written(&folder, &good, 0o600);
+        config.dhchap_secret_file = folder.path().to_owned();
+        assert!(HostKeys::read(std::slice::from_ref(&config)).unwrap_err().contains("is not a file"));
         config.dhchap_secret_file = "missing".into();
         assert!(HostKeys::read(&[config]).unwrap_err().contains("missing cannot be read"));
     }

@@ -16,7 +16,8 @@ use crate::target::reactor::host_authentication::Outcome;
 use crate::target::reactor::role::Role;
 
 impl Connection {
-    /// A command that carries authentication.
+    /// A command that carries authentication. Out of the way of those that carry blocks.
+    #[cold]
     pub(super) fn authenticate(
         &mut self,
         entry: &SubmissionEntry,
@@ -32,6 +33,7 @@ impl Connection {
     }
 
     /// A message of an exchange has come.
+    #[cold]
     pub(super) fn message_came(&mut self, slot: u16, data: (Buffer, bool), env: &mut Environment<'_>) {
         let asker = self.asker(0, env);
         let Some(held) = &mut self.authentication else { return };
