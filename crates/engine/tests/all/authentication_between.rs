@@ -124,6 +124,23 @@ fn each_group_and_hash_function_connects_a_host() {
     }
 }
 
+#[test]
+fn secrets_are_refused_of_hosts_that_cannot_be() {
+    let bed = Bed::new(Engine::Epoll, |_| {});
+    let file = bed.folder.path().join("other");
+    let refused = |host: &str, allow_any_host| {
+        let mut config = bed.config();
+        config.subsystems[0].allow_any_host = allow_any_host;
+        config.subsystems[0].hosts = vec![HOST.to_owned(), OTHER.to_owned()];
+        config.subsystems[0].host_keys.push(HostKeyConfig::new(host, file.clone()));
+        bed.target.apply(&config).unwrap_err().to_string()
+    };
+    assert!(refused("bad name\0", true).contains("secrets of host \"bad name\\0\""));
+    assert!(refused(HOST, true).contains("two entries with secrets"));
+    let stranger = refused("nqn.2014-08.org.example:stranger", false);
+    assert!(stranger.contains("is not among the hosts that may connect"), "{stranger}");
+}
+
 /// Before it has proved its name a host takes nothing, sees nothing, and is in nobody's way.
 #[test]
 fn an_unproved_host_gets_nothing_but_an_identifier() {

@@ -109,6 +109,9 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
     }
     for (at, key) in config.host_keys.iter().enumerate() {
         let host = &key.host;
+        if let Err(error) = Nqn::new(host) {
+            return wrong(format!("secrets of host {host:?}: {error}"));
+        }
         if config.host_keys[..at].iter().any(|other| other.host == *host) {
             return wrong(format!("host {host} has two entries with secrets: one file may have several"));
         }
