@@ -104,7 +104,7 @@ pub(crate) fn set(
         FeatureId::RESERVATION_PERSISTENCE => {
             let persists = request.value & value::PERSIST_THROUGH_POWER_LOSS != 0;
             let task = Task::Persistence { namespaces, persists };
-            held(fabric.hand_to_worker(Job { controller: controller.clone(), asker, task }))
+            held(fabric.reservation_jobs.hand(Job { controller: controller.clone(), asker, task }))
         }
         FeatureId::NAMESPACE_WRITE_PROTECTION => match namespaces.first() {
             Some(namespace) => protect(request.value, namespace, controller, fabric, asker),

@@ -31,14 +31,14 @@ impl AuthenticationWorker {
             let _vital = Vital::begin();
             Queue::default().run(&jobs);
         })?;
-        fabric.engage_authenticator(sender);
+        fabric.authentication_jobs.open(sender);
         Ok(Self { fabric: fabric.clone(), thread: Some(thread) })
     }
 }
 
 impl Drop for AuthenticationWorker {
     fn drop(&mut self) {
-        self.fabric.dismiss_authenticator();
+        self.fabric.authentication_jobs.close();
         // A panic there has ended the process.
         let _ = self.thread.take().map(JoinHandle::join);
     }

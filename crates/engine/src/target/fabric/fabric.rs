@@ -25,7 +25,8 @@ use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, AuthenticationJob, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets, PendingRequest, Then,
+    Address, AuthenticationJob, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets, PendingRequest,
+    Then, WorkerJobs,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -40,8 +41,9 @@ pub(crate) struct Fabric {
     pub(crate) refusals: Refusals,
     mailboxes: Arc<Mailboxes>,
     requests: OnceLock<SyncSender<PendingRequest>>,
-    reservation_worker: Mutex<Option<SyncSender<Job>>>,
-    authenticator: Mutex<Option<SyncSender<AuthenticationJob>>>,
+    /// The ways to the threads that execute reservation commands, and that compute what hosts prove.
+    pub(crate) reservation_jobs: WorkerJobs<Job>,
+    pub(crate) authentication_jobs: WorkerJobs<AuthenticationJob>,
     /// Where reservations are kept that outlive the target.
     archive: Mutex<Option<ReservationDirectory>>,
     has_archive: bool,
@@ -99,8 +101,8 @@ impl Fabric {
             refusals: Refusals::default(),
             mailboxes: Arc::default(),
             requests: OnceLock::new(),
-            reservation_worker: Mutex::default(),
-            authenticator: Mutex::default(),
+            reservation_jobs: WorkerJobs::default(),
+            authentication_jobs: WorkerJobs::default(),
             has_archive: archive.is_some(),
             archive: Mutex::new(archive),
             tag: AtomicU32::new(config.tag.unwrap_or_else(random)),
@@ -239,50 +241,6 @@ impl Fabric {
     /// Another target may have the archive from now on.
     pub(crate) fn close_archive(&self) {
         *lock(&self.archive) = None;
-    }
-
-    /// The reservation worker takes jobs from now on.
-    pub(crate) fn engage_worker(&self, sender: SyncSender<Job>) {
-        *lock(&self.reservation_worker) = Some(sender);
-    }
-
-    /// The reservation worker gets no more jobs.
-    pub(crate) fn dismiss_worker(&self) {
-        *lock(&self.reservation_worker) = None;
-    }
-
-    /// Gives the reservation worker a job.
-    ///
-    /// # Errors
-    /// The status to answer with when the host has too many, or there is none.
-    pub(crate) fn hand_to_worker(&self, job: Job) -> Result<(), Status> {
-        let worker = lock(&self.reservation_worker);
-        worker.as_ref().ok_or(Status::INTERNAL_ERROR)?.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => Status::COMMAND_INTERRUPTED,
-            TrySendError::Disconnected(_) => Status::INTERNAL_ERROR,
-        })
-    }
-
-    /// The authentication worker takes jobs from now on.
-    pub(crate) fn engage_authenticator(&self, sender: SyncSender<AuthenticationJob>) {
-        *lock(&self.authenticator) = Some(sender);
-    }
-
-    /// The authentication worker gets no more jobs.
-    pub(crate) fn dismiss_authenticator(&self) {
-        *lock(&self.authenticator) = None;
-    }
-
-    /// Gives the authentication worker a job.
-    ///
-    /// # Errors
-    /// The status to answer with when hosts have too many, or there is none.
-    pub(crate) fn hand_to_authenticator(&self, job: AuthenticationJob) -> Result<(), Status> {
-        let worker = lock(&self.authenticator);
-        worker.as_ref().ok_or(Status::INTERNAL_ERROR)?.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => Status::COMMAND_INTERRUPTED,
-            TrySendError::Disconnected(_) => Status::INTERNAL_ERROR,
-        })
     }
 
     /// The subsystem with this name.

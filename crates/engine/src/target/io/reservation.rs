@@ -43,7 +43,7 @@ impl Commands {
         }
         let asker = self.asker(command_id, ctx);
         let task = Task::Command { namespace, command, data: data.to_vec(), slot: index };
-        ctx.fabric.hand_to_worker(Job { controller, asker, task })
+        ctx.fabric.reservation_jobs.hand(Job { controller, asker, task })
     }
 
     /// The worker has done a command: its answer, and what is to be sent with it.

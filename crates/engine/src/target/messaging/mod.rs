@@ -14,6 +14,7 @@ mod mailboxes;
 mod peer_reset;
 mod pulse;
 mod reservation_job;
+mod worker_jobs;
 
 pub(crate) use abort::Abort;
 pub(crate) use address::Address;
@@ -30,3 +31,4 @@ pub(crate) use mailboxes::Mailboxes;
 pub use peer_reset::{LostController, PeerReset, PeerResets, TakeReset};
 pub use pulse::Pulse;
 pub(crate) use reservation_job::{Job, Task};
+pub(crate) use worker_jobs::WorkerJobs;

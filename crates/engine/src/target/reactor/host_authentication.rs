@@ -180,7 +180,7 @@ impl HostAuthentication {
     ) -> Next {
         let (party, is_wanted) = (self.party.clone(), Arc::downgrade(&self.waits));
         let job = AuthenticationJob { asker, party, side, step, is_wanted };
-        match fabric.hand_to_authenticator(job) {
+        match fabric.authentication_jobs.hand(job) {
             Ok(()) => {
                 self.stage = Stage::Working(length);
                 Next::Nothing

@@ -49,14 +49,14 @@ impl ReservationWorker {
                 work(&desk, job);
             }
         })?;
-        fabric.engage_worker(sender);
+        fabric.reservation_jobs.open(sender);
         Ok(Self { fabric: fabric.clone(), thread: Some(thread) })
     }
 }
 
 impl Drop for ReservationWorker {
     fn drop(&mut self) {
-        self.fabric.dismiss_worker();
+        self.fabric.reservation_jobs.close();
         // A panic there has ended the process.
         let _ = self.thread.take().map(JoinHandle::join);
         self.fabric.close_archive();

@@ -21,7 +21,7 @@ fn register() -> IoCommand {
 fn the_worker_gets_the_data_and_the_host_its_answer() {
     let mut rig = Rig::on_memory(4);
     let (sender, jobs) = sync_channel(1);
-    rig.fabric.engage_worker(sender);
+    rig.fabric.reservation_jobs.open(sender);
     rig.send(1, &register(), &[7; 16], false);
     assert_eq!((rig.answers(), rig.commands.slots.kept()), (vec![], 1));
     let job = jobs.try_recv().expect("a job");
@@ -41,7 +41,7 @@ fn the_worker_gets_the_data_and_the_host_its_answer() {
 fn a_report_brings_what_the_worker_says() {
     let mut rig = Rig::on_memory(4);
     let (sender, jobs) = sync_channel(1);
-    rig.fabric.engage_worker(sender);
+    rig.fabric.reservation_jobs.open(sender);
     rig.send(1, &IoCommand::ReservationReport { dwords: 4, extended: true }, &[], false);
     let Task::Command { slot, .. } = jobs.try_recv().expect("a job").task else {
         panic!("it is a command's")
