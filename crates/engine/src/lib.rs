@@ -69,6 +69,7 @@ pub mod initiator;
 pub mod limits;
 pub mod observation;
 pub mod ring;
+pub mod secret_file;
 mod sync;
 pub mod target;
 pub mod time_bound;

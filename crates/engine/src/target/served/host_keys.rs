@@ -1,21 +1,14 @@
 //! The secrets of a subsystem's hosts, as they were read from their files, and which of them are accepted for how long.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
 use std::time::Duration;
 
 use authentication::{ControllerTerms, Group, Hash, Secret};
-use zeroize::Zeroizing;
 
-use crate::limits::{SECRET_FILE_BYTES_MAX, SECRETS_PER_HOST_MAX};
-use crate::ring::{self, Moment};
+use crate::limits::SECRETS_PER_HOST_MAX;
+use crate::ring::Moment;
+use crate::secret_file;
 use crate::target::config::HostKeyConfig;
-
-/// Permissions by which others than the owner and the group may read a file.
-const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// The secrets of a subsystem's hosts, by their names.
 #[derive(Clone, Debug, Default)]
@@ -40,14 +33,12 @@ impl HostKeys {
     /// # Errors
     /// Which file is wrong, how, and what to do.
     pub(crate) fn read(configs: &[HostKeyConfig]) -> Result<Self, String> {
-        if !configs.is_empty() {
-            ring::core::forbid_core_dumps();
-        }
         let mut all = HashMap::with_capacity(configs.len());
         for config in configs {
             let of = |what: String| format!("secrets of host {}: {what}", config.host);
-            let current = read(&config.dhchap_secret_file).map_err(of)?;
-            let controller = config.dhchap_ctrl_secret_file.as_deref().map(read).transpose().map_err(of)?;
+            let current = secret_file::read(&config.dhchap_secret_file).map_err(of)?;
+            let controller =
+                config.dhchap_ctrl_secret_file.as_deref().map(secret_file::read).transpose().map_err(of)?;
             let controller = controller.and_then(|secrets| secrets.into_iter().next());
             let keys = Keys {
                 current,
@@ -102,41 +93,9 @@ fn or_all<T: Copy>(some: &[T], all: &[T]) -> Vec<T> {
     if some.is_empty() { all.to_vec() } else { some.to_vec() }
 }
 
-/// Reads the secrets of a file, one a line; empty lines and comments count for nothing.
-fn read(path: &Path) -> Result<Vec<Secret>, String> {
-    let shown = path.display();
-    let failed = |error: std::io::Error| format!("{shown} cannot be read: {error}");
-    // Opening a pipe that nobody writes to would wait forever that somebody does.
-    let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = fs::OpenOptions::new().read(true).custom_flags(no_wait).open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(format!("{shown} is not a file"));
-    }
-    if metadata.mode() & READABLE_BY_OTHERS != 0 {
-        return Err(format!("{shown} can be read by everybody; `chmod o= {shown}` ends that"));
-    }
-    let mut text = Zeroizing::new(String::new());
-    file.take(SECRET_FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
-    let mut secrets = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if !line.is_empty() && !line.starts_with('#') {
-            let wrong = |error| format!("{shown}, line {number}: {error}");
-            secrets.push(line.parse().map_err(wrong)?);
-        }
-    }
-    match secrets.len() {
-        0 => Err(format!("{shown} has no secret; `selvedge key generate` makes one")),
-        count if count > SECRETS_PER_HOST_MAX => {
-            Err(format!("{shown} has {count} secrets, and {SECRETS_PER_HOST_MAX} are the most"))
-        }
-        _ => Ok(secrets),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
