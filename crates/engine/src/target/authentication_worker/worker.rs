@@ -1,7 +1,10 @@
 //! The authentication worker: a thread that does the public-key work of exchanges, which takes milliseconds and would hold up
-//! all hosts of a reactor. When many wait, those who have not failed come first, and of them the one that came last: whoever
-//! fills the queue fills it before its own feet, and an honest host that comes is served next.
+//! all hosts of a reactor. When many wait, those who have not failed come first, of them those from networks with the fewest that
+//! wait, and of these the one that came last: whoever fills the queue fills it before its own feet, and an honest host that
+//! comes is served next.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -13,6 +16,7 @@ use crate::limits::AUTHENTICATION_JOBS_MAX;
 use crate::ring::channel::{Receiver, sync_channel};
 use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{self, Moment, Vital};
+use crate::target::controller::Network;
 use crate::target::fabric::Fabric;
 use crate::target::messaging::{Address, AuthenticationDone, AuthenticationJob, Message, Step};
 
@@ -87,12 +91,16 @@ impl Queue {
         self.waiting.push((due, job));
     }
 
-    /// The job that is done next: of those that are due, of who has failed least, the one that came last.
+    /// The job that is done next, of those that are due.
     fn next(&mut self, now: Moment) -> Option<AuthenticationJob> {
         self.waiting.retain(|(_, job)| job.is_wanted.strong_count() > 0);
+        let mut crowds: HashMap<Network, usize> = HashMap::new();
+        self.waiting.iter().for_each(|(_, job)| *crowds.entry(job.party.network).or_default() += 1);
         let due = self.waiting.iter().enumerate().filter(|(_, (due, _))| *due <= now);
-        let last = due.min_by_key(|(at, (_, job))| (self.offenders.failures(&job.party), usize::MAX - at));
-        let at = last.map(|(at, _)| at)?;
+        let rank = |(at, (_, job)): &(usize, &(Moment, AuthenticationJob))| {
+            (self.offenders.failures(&job.party), crowds.get(&job.party.network).copied(), Reverse(*at))
+        };
+        let at = due.min_by_key(rank).map(|(at, _)| at)?;
         Some(self.waiting.remove(at).1)
     }
 
@@ -113,5 +121,82 @@ impl Queue {
         let Address { reactor, connection, serial } = asker.address();
         let done = Box::new(AuthenticationDone { command_id: asker.command_id, side, progress, message });
         asker.mailboxes.send(reactor, Message::Authentication { connection, serial, done });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use authentication::{ControllerSide, ControllerTerms};
+
+    use super::*;
+    use crate::limits::AUTHENTICATION_DELAY_MS;
+    use crate::target::messaging::{Asker, Party};
+
+    /// A job that is told from others by its command, of a host at an address that ends in this.
+    fn job(command_id: u16, host: &str, address: u8, (step, waits): (Step, &Arc<()>)) -> AuthenticationJob {
+        let terms = ControllerTerms {
+            host_nqn: host.to_owned(),
+            subsystem_nqn: "nqn.s".to_owned(),
+            secrets: Vec::new(),
+            controller_secret: None,
+            hashes: Vec::new(),
+            groups: Vec::new(),
+        };
+        AuthenticationJob {
+            asker: Asker {
+                mailboxes: Arc::default(),
+                address: Address { reactor: 0, connection: 0, serial: 1 },
+                command_id,
+                peer: ([10, 0, 0, address], 1).into(),
+            },
+            party: Party { host_nqn: host.to_owned(), network: Network::of([10, 0, 0, address].into()) },
+            side: Box::new(ControllerSide::new(terms)),
+            step,
+            is_wanted: Arc::downgrade(waits),
+        }
+    }
+
+    fn order(queue: &mut Queue, now: Moment) -> Vec<u16> {
+        std::iter::from_fn(|| queue.next(now)).map(|job| job.asker.command_id).collect()
+    }
+
+    #[test]
+    fn the_newest_of_the_smallest_crowd_comes_first() {
+        let (mut queue, waits) = (Queue::default(), Arc::default());
+        for (command_id, address) in [(1, 1), (2, 2), (3, 1), (4, 1), (5, 1)] {
+            queue.put(job(command_id, "nqn.a", address, (Step::Give, &waits)));
+        }
+        // The other network's only one before all four of the first, and of these the newest.
+        assert_eq!(order(&mut queue, Moment(0)), [2, 5, 4, 3, 1]);
+    }
+
+    #[test]
+    fn who_has_failed_waits_and_comes_last() {
+        let (mut queue, waits) = (Queue::default(), Arc::default());
+        let failed = job(1, "nqn.failed", 1, (Step::Give, &waits));
+        queue.offenders.add(&failed.party, Moment(1000));
+        queue.put(failed);
+        queue.put(job(2, "nqn.failed", 1, (Step::Take(Vec::new()), &waits)));
+        queue.put(job(3, "nqn.other", 2, (Step::Give, &waits)));
+        let due = Moment(1000).after(Duration::from_millis(AUTHENTICATION_DELAY_MS));
+        assert_eq!(order(&mut queue, Moment(due.0 - 1)), [3, 2], "its challenge is not due");
+        queue.put(job(4, "nqn.other", 2, (Step::Give, &waits)));
+        assert_eq!(order(&mut queue, due), [4, 1]);
+    }
+
+    #[test]
+    fn nothing_is_computed_for_who_is_gone_and_a_full_queue_gives_up_its_oldest() {
+        let (mut queue, waits, gone) = (Queue::default(), Arc::default(), Arc::default());
+        queue.put(job(1, "nqn.a", 1, (Step::Give, &gone)));
+        queue.put(job(2, "nqn.a", 1, (Step::Give, &waits)));
+        drop(gone);
+        assert_eq!(order(&mut queue, Moment(0)), [2]);
+        for command_id in 0..=AUTHENTICATION_JOBS_MAX as u16 {
+            queue.put(job(command_id, "nqn.a", 1, (Step::Give, &waits)));
+        }
+        let left = order(&mut queue, Moment(0));
+        assert_eq!((left.len(), left.last()), (AUTHENTICATION_JOBS_MAX, Some(&1)));
     }
 }
