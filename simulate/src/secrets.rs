@@ -58,7 +58,7 @@ pub(crate) fn of_target(plan: &Plan) -> Vec<HostKeyConfig> {
 fn file() -> PathBuf {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
-        let path = std::env::temp_dir().join(format!("selvedge-simulated-secret-{}", std::process::id()));
+        let path = path();
         let _ = fs::remove_file(&path);
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         file.and_then(|mut file| file.write_all(secret().reveal().as_bytes()))
@@ -70,6 +70,9 @@ fn file() -> PathBuf {
 
 /// Removes that file.
 pub(crate) fn clean_up() {
-    let path = std::env::temp_dir().join(format!("selvedge-simulated-secret-{}", std::process::id()));
-    let _ = fs::remove_file(path);
+    let _ = fs::remove_file(path());
+}
+
+fn path() -> PathBuf {
+    std::env::temp_dir().join(format!("selvedge-simulated-secret-{}", std::process::id()))
 }

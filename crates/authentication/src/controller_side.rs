@@ -72,15 +72,6 @@ impl ControllerSide {
         matches!(self.state, State::Ended)
     }
 
-    /// The group that was chosen and is worked with next, whose cost the caller may want to know.
-    pub fn group(&self) -> Option<Group> {
-        match &self.state {
-            State::OwesChallenge { group, .. } => Some(*group),
-            State::AwaitsReply(challenged) => Some(challenged.group),
-            _ => None,
-        }
-    }
-
     /// Takes a message of the host.
     pub fn take(&mut self, bytes: &[u8]) -> Progress {
         let message = match Message::decode(bytes) {

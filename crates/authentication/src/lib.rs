@@ -19,6 +19,8 @@ pub use hash::Hash;
 pub use host_side::{HostSide, HostStep, HostTerms};
 pub use secret::{Secret, SecretError};
 
+use std::fmt;
+
 use nvme::authentication::Failure;
 
 /// What fills bytes with random ones.
@@ -35,6 +37,13 @@ pub struct Authenticated {
     pub is_bidirectional: bool,
     /// Which of the secrets that the controller accepts the host has.
     pub secret: usize,
+}
+
+impl fmt::Display for Authenticated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ways = if self.is_bidirectional { "both ways" } else { "one way" };
+        write!(f, "{}, {}, {ways}", self.hash, self.group)
+    }
 }
 
 /// Why an exchange has failed, and whose fault it is.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use crc_fast::{CrcAlgorithm, checksum};
 use zeroize::Zeroizing;
 
-use crate::{Entropy, Hash};
+use crate::Hash;
 
 /// What every secret begins with.
 const PREFIX: &str = "DHHC-1";
@@ -63,13 +63,6 @@ impl Secret {
             return Err(SecretError::Length(key.len()));
         }
         Ok(Self { bytes: Zeroizing::new(key.to_vec()), transform })
-    }
-
-    /// A random one, with a key as long as the transformation's hashes, or 32 bytes.
-    pub fn random(transform: Option<Hash>, entropy: Entropy<'_>) -> Self {
-        let mut bytes = Zeroizing::new(vec![0; transform.map_or(32, Hash::length)]);
-        entropy(&mut bytes);
-        Self { bytes, transform }
     }
 
     /// The hash function that it is transformed with, if any.

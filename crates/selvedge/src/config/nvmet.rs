@@ -251,7 +251,7 @@ impl Reader {
             for key in keys {
                 if table.get(key).is_some_and(says_something) {
                     has_keys = true;
-                    self.lose(&join(path, key), "hosts cannot be asked to prove who they are here");
+                    self.lose(&join(path, key), "a secret is not taken over: give it by `selvedge host set-key` or a [[subsystem.host_key]]");
                 }
             }
         }

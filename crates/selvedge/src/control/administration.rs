@@ -241,6 +241,12 @@ fn change_all<T>(
     permissions: Permissions,
     edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
 ) -> Result<(T, Vec<Change>), Refusal> {
+    if !permissions.overlap.is_zero() {
+        // Each gateway reads its own files, when it learns of the change: nobody could say when the overlap began.
+        let refusal = Refusal::unprocessable("gateways of a group accept no replaced secret for a while");
+        let hint = "have both secrets in the file, one a line, for as long as both are accepted";
+        return Err(refusal.about("overlap_s").hint(hint));
+    }
     let turn = membership.turn();
     membership.catch_up();
     let before = membership.fabric(&turn);

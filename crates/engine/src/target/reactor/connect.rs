@@ -218,7 +218,7 @@ fn connect_admin(
         controller = controller.id,
         subsystem = controller.subsystem.nqn,
         host = controller.host.nqn,
-        authenticated = controller.proof.map(tracing::field::debug),
+        authenticated = controller.proof.map(tracing::field::display),
         "a host connects"
     );
     let id = controller.id;

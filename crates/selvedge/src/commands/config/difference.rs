@@ -61,7 +61,7 @@ fn subject(change: &Value, config: &Value) -> Option<Value> {
         Some(Value::Object(fields.collect()))
     };
     match kind {
-        "access_changed" => only(&["allow_any_host", "hosts", "ports"]),
+        "access_changed" => only(&["allow_any_host", "hosts", "host_keys", "ports"]),
         "storage_changed" => only(&["storage"]),
         "command_quiesce_changed" => only(&["command_quiesce", "command_quiesce_ms"]),
         "subsystem_replaced" => only(&["serial", "model"]),
