@@ -148,13 +148,13 @@ pub(crate) const RULES: [Rule; 13] = [
         mutant: Mutant {
             name: "guesses-are-free",
             about: "who fails may try again at once",
-            file: "crates/engine/src/target/authentication_worker/offenders.rs",
+            file: "crates/engine/src/offenders.rs",
             find: r#"record.failures = record.failures.saturating_add(1);"#,
             replace: r#"record.failures = record.failures.saturating_add(u32::from(!{on}));"#,
         },
         package: "engine",
         program: None,
-        test: "target::authentication_worker::offenders::tests::each_failure_doubles_the_delay_of_its_party_alone",
+        test: "offenders::tests::each_failure_doubles_the_delay_of_its_party_alone",
     },
     Rule {
         mutant: Mutant {

@@ -68,6 +68,7 @@ pub mod ceph;
 pub mod initiator;
 pub mod limits;
 pub mod observation;
+pub mod offenders;
 pub mod ring;
 pub mod secret_file;
 mod sync;

@@ -4,7 +4,7 @@
 mod private_file;
 mod private_folder;
 
-pub use private_file::{PrivateFileError, open_secret};
+pub use private_file::{PrivateFileError, open_own, open_secret};
 #[cfg(any(test, feature = "power"))]
 pub use private_folder::power;
 pub use private_folder::{PrivateFolder, Replacement};

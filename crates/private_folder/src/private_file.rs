@@ -118,13 +118,21 @@ impl From<PrivateFileError> for io::Error {
     }
 }
 
+/// Opens a file for reading that nobody but its owner may change: a regular file, not a link, of this user's or root's.
+///
+/// # Errors
+/// When it cannot be opened, or is not such a file.
+pub fn open_own(path: &Path) -> Result<File, PrivateFileError> {
+    open(CWD, path, path, OFlags::RDONLY, "open")
+}
+
 /// Opens the file of a secret for reading. It must be a regular file, not a link; this user or root must own it; and
 /// nobody else may be able to read it.
 ///
 /// # Errors
 /// When it cannot be opened, or is not such a file.
 pub fn open_secret(path: &Path) -> Result<File, PrivateFileError> {
-    let file = open(CWD, path, path, OFlags::RDONLY, "open")?;
+    let file = open_own(path)?;
     let mode = file.metadata().map_err(|error| PrivateFileError::io("look at", path, error))?.mode() & 0o777;
     if mode & OTHERS == 0 {
         Ok(file)

@@ -1,6 +1,5 @@
 //! The thread that computes what hosts and controllers prove to each other.
 
-mod offenders;
 mod worker;
 
 pub(crate) use worker::AuthenticationWorker;

@@ -11,14 +11,14 @@ use std::sync::mpsc::RecvTimeoutError;
 
 use authentication::Progress;
 
-use super::offenders::Offenders;
 use crate::limits::AUTHENTICATION_JOBS_MAX;
+use crate::offenders::Offenders;
 use crate::ring::channel::{Receiver, sync_channel};
 use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{self, Moment, Vital};
 use crate::target::controller::Network;
 use crate::target::fabric::Fabric;
-use crate::target::messaging::{Address, AuthenticationDone, AuthenticationJob, Message, Step};
+use crate::target::messaging::{Address, AuthenticationDone, AuthenticationJob, Message, Party, Step};
 
 /// The running worker. Dropping it ends it.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Drop for AuthenticationWorker {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<(Moment, AuthenticationJob)>,
-    offenders: Offenders,
+    offenders: Offenders<Party>,
 }
 
 impl Queue {

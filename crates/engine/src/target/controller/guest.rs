@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 /// Where a host comes from, as one party: an IPv4 address, or the 64 bits of an IPv6 address that one party has for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Network(u64);
+pub struct Network(u64);
 
 impl Network {
-    pub(crate) fn of(address: IpAddr) -> Self {
+    /// The one that an address is in.
+    pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(u64::from(u32::from(address))),
             IpAddr::V6(address) => Self((u128::from(address) >> 64) as u64),

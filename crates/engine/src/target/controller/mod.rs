@@ -11,6 +11,7 @@ mod status;
 pub(crate) use controller::{Controller, Quiesce};
 pub(crate) use event::Notice;
 pub(crate) use features::Features;
-pub(crate) use guest::{Guest, Network};
+pub(crate) use guest::Guest;
+pub use guest::Network;
 pub(crate) use status::OpenQueue;
 pub use status::{AuthenticationStatus, ControllerStatus, QueueStatus};

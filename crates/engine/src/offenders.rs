@@ -1,12 +1,12 @@
-//! Who has failed to authenticate, and how long it has to wait for its next try: whoever guesses pays for it, and nobody
+//! Who has failed to prove who it is, and how long it has to wait for its next try: whoever guesses pays for it, and nobody
 //! else does.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
 use crate::limits::{AUTHENTICATION_DELAY_MS, AUTHENTICATION_DELAY_MS_MAX, AUTHENTICATION_OFFENDERS_MAX};
 use crate::ring::Moment;
-use crate::target::messaging::Party;
 
 #[derive(Debug)]
 struct Record {
@@ -14,13 +14,19 @@ struct Record {
     last: Moment,
 }
 
-/// Who has failed since it last succeeded.
-#[derive(Debug, Default)]
-pub(super) struct Offenders(HashMap<Party, Record>);
+/// Who has failed since it last succeeded, by whatever `P` a party is known.
+#[derive(Debug)]
+pub struct Offenders<P>(HashMap<P, Record>);
 
-impl Offenders {
+impl<P> Default for Offenders<P> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<P: Hash + Eq + Clone> Offenders<P> {
     /// It has failed.
-    pub(super) fn add(&mut self, party: &Party, now: Moment) {
+    pub fn add(&mut self, party: &P, now: Moment) {
         if !self.0.contains_key(party) && self.0.len() >= AUTHENTICATION_OFFENDERS_MAX {
             let oldest = self.0.iter().min_by_key(|(_, record)| record.last).map(|(party, _)| party.clone());
             oldest.map(|oldest| self.0.remove(&oldest));
@@ -31,17 +37,17 @@ impl Offenders {
     }
 
     /// It has succeeded.
-    pub(super) fn forgive(&mut self, party: &Party) {
+    pub fn forgive(&mut self, party: &P) {
         self.0.remove(party);
     }
 
     /// How often it has failed.
-    pub(super) fn failures(&self, party: &Party) -> u32 {
+    pub fn failures(&self, party: &P) -> u32 {
         self.0.get(party).map_or(0, |record| record.failures)
     }
 
     /// When it may try again.
-    pub(super) fn due(&self, party: &Party) -> Moment {
+    pub fn due(&self, party: &P) -> Moment {
         self.0.get(party).map_or(Moment(0), |Record { failures, last }| {
             let doubled = AUTHENTICATION_DELAY_MS << (failures - 1).min(16);
             last.after(Duration::from_millis(doubled.min(AUTHENTICATION_DELAY_MS_MAX)))
@@ -52,10 +58,9 @@ impl Offenders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::controller::Network;
 
-    fn party(number: usize) -> Party {
-        Party { host_nqn: format!("nqn.{number}"), network: Network::of([10, 0, 0, 1].into()) }
+    fn party(number: usize) -> String {
+        format!("nqn.{number}")
     }
 
     fn ms(ms: u64) -> Moment {
