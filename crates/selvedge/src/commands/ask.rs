@@ -5,7 +5,6 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::control::Token;
 use crate::control::client::Client;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -14,8 +13,7 @@ use crate::report;
 
 /// The target that the flags mean.
 pub(super) fn client(flags: &ControlFlags) -> Result<Client, Failure> {
-    let token = flags.control_token_file.as_deref().map(Token::read).transpose()?;
-    Client::new(flags.control.as_ref(), token)
+    Client::new(flags.control.as_ref(), flags.control_token_file.as_deref(), &flags.tls)
 }
 
 /// An answer, for people and for programs.

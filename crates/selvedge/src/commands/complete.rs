@@ -73,7 +73,7 @@ fn sockets(typed: &OsStr) -> Vec<CompletionCandidate> {
 
 /// What the only target here serves; nothing where there is none, or more than one.
 fn ask() -> Value {
-    let client = Client::new(None, None).map(|client| client.patient_for(PATIENCE));
+    let client = Client::of_only_target().map(|client| client.patient_for(PATIENCE));
     client.and_then(|client| client.get("/v1/subsystems")).unwrap_or_default()
 }
 

@@ -49,7 +49,7 @@ pub(super) fn run(action: &KeyAction) -> Result<(), Failure> {
         KeyAction::Generate { hmac, key_length, nqn, output, format } => {
             let secret = generate(*hmac, *key_length, nqn.as_deref()).map_err(Failure::usage)?;
             if let Some(path) = output {
-                write(path, &secret)?;
+                write_secret(path, &secret.reveal())?;
             }
             let text = match output {
                 Some(path) => format!("{} has the secret {}\n", path.display(), secret.fingerprint()),
@@ -97,7 +97,8 @@ fn generate(hmac: u8, key_length: Option<usize>, nqn: Option<&str>) -> Result<Se
     }
 }
 
-fn write(path: &Path, secret: &Secret) -> Result<(), Failure> {
+/// Writes a secret into a new file that nobody else can read.
+pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         let hint = if error.kind() == std::io::ErrorKind::AlreadyExists {
             "; a secret that is there is not replaced: name another file"
@@ -107,6 +108,6 @@ fn write(path: &Path, secret: &Secret) -> Result<(), Failure> {
         Failure::failed(format!("{} cannot be written: {error}{hint}", path.display()))
     };
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    let text = zeroize::Zeroizing::new(format!("{}\n", *secret.reveal()));
+    let text = zeroize::Zeroizing::new(format!("{secret}\n"));
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
 }

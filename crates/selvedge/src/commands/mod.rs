@@ -23,6 +23,7 @@ mod schemas;
 mod serve;
 mod subsystem;
 mod sweep;
+mod token;
 mod top;
 mod tune;
 
@@ -46,6 +47,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Listener(flags) => fabric::listener(&flags.action),
         Command::Host(flags) => fabric::host(&flags.action),
         Command::Key(flags) => key::run(&flags.action),
+        Command::Token(flags) => token::run(&flags.action),
         Command::Ana(flags) => fabric::ana(&flags.action),
         Command::Connection(flags) => fabric::connection(&flags.action),
         Command::Referral(flags) => fabric::referral(&flags.action),

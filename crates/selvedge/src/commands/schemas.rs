@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::{demo, discover, identify, import, key, list, serve, top, tune};
+use super::{demo, discover, identify, import, key, list, serve, token, top, tune};
 use crate::report::bench::BenchReport;
 use crate::tune::advice::Recommendations;
 use crate::tune::{PlanReport, Survey};
@@ -14,7 +14,7 @@ use crate::tune::{PlanReport, Survey};
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 16] {
+pub(super) fn all() -> [(String, Value); 19] {
     [
         of::<BenchReport>("bench"),
         of::<demo::Facts>("demo"),
@@ -26,6 +26,9 @@ pub(super) fn all() -> [(String, Value); 16] {
         of::<key::Shown>("key inspect"),
         of::<list::List>("list"),
         of::<serve::Summary>("serve"),
+        of::<token::Entry>("token create"),
+        of::<token::Entries>("token list"),
+        of::<token::Entry>("token revoke"),
         of::<top::Shown<'_>>("top"),
         of::<Recommendations>("tune advise"),
         of::<Either<tune::Applied, PlanReport>>("tune apply"),

@@ -12,8 +12,7 @@ use crate::announce::Announcer;
 use crate::cluster_connections::ClusterConnections;
 use crate::config::target::ServeConfig;
 use crate::control::administration::Administration;
-use crate::control::socket::{self, Listening};
-use crate::control::{Control, HostDesk, Token};
+use crate::control::{Control, Doors, HostDesk};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
@@ -22,7 +21,6 @@ use crate::mptcp::{Applied, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
 use crate::service::{self, Service};
-use crate::spec::endpoint::Endpoint;
 use crate::spec::namespace;
 use crate::spec::size::Size;
 use crate::state::StateFile;
@@ -32,10 +30,7 @@ use gateway::{GroupSpec, Member, host_name};
 
 /// Serves until SIGINT or SIGTERM.
 pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
-    let token = flags.control_token_file.as_deref().map(Token::read).transpose()?;
-    if let (Some(Endpoint::Tcp(address)), None) = (&flags.control, &token) {
-        return Err(Control::without_token(*address));
-    }
+    let doors = Doors::new(&flags.administered)?;
     // Before the target: a signal that comes while it opens its namespaces is not lost.
     let mut stop = Stop::on_signals()?;
     engine::ring::core::raise_descriptor_limit();
@@ -44,12 +39,11 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         None => begin(flags)?,
     };
     let desk = HostDesk::open(&target, administration.clone())?;
-    let metrics =
-        flags.metrics.map(|address| Control::start_metrics(address, administration.clone())).transpose()?;
-    let control = start_control(flags, token, &target, administration)?;
+    let metrics = doors.start_metrics(&administration)?;
+    let controls = doors.start_controls(&target, &administration)?;
     let announcer = announce(flags, &target)?;
     let (mptcp, settings) = MptcpSummary::prepare(flags, &target)?;
-    let summary = Summary::new(&target.config(), &target, control.as_ref(), mptcp);
+    let summary = Summary::new(&target.config(), &target, &controls, mptcp);
     let told = match flags.output.output_format {
         OutputFormat::Normal => report::print(&summary),
         OutputFormat::Json => report::print_json(&summary),
@@ -65,7 +59,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Hosts are told first that nobody will be there.
     drop(announcer);
     // Nothing may still be changed by the time connections are closed.
-    drop((control, metrics, desk));
+    drop((controls, metrics, desk));
     // Others serve what this gateway does before its hosts lose their connections.
     let left = member.map_or(Ok(()), Member::leave);
     target.shutdown();
@@ -140,45 +134,13 @@ fn announce(flags: &ServeFlags, target: &Arc<Target>) -> Result<Option<Announcer
     announcer.map_err(|error| Failure::failed(format!("the target cannot be announced: {error}")))
 }
 
-/// Starts the control API. A place that nobody chose and that is not available is only a warning.
-fn start_control(
-    flags: &ServeFlags,
-    token: Option<Token>,
-    target: &Target,
-    administration: Arc<Administration>,
-) -> Result<Option<Control>, Failure> {
-    let listening = match &flags.control {
-        Some(chosen) => Listening::on(chosen)?,
-        None => listen_at_default(target),
-    };
-    listening.map(|listening| Control::start(listening, token, administration)).transpose()
-}
-
-fn listen_at_default(target: &Target) -> Option<Listening> {
-    let service = target.ports().first().map(std::net::SocketAddr::port)?;
-    let Some(place) = socket::default_place(service) else {
-        tracing::warn!(
-            "nobody can administer this target: its user has no folder for a control socket (neither RUNTIME_DIRECTORY nor \
-             XDG_RUNTIME_DIR is set); add --control unix:PATH, or --control none to say so"
-        );
-        return None;
-    };
-    place.parent().into_iter().for_each(socket::sweep);
-    match Listening::on(&Endpoint::Unix(place)) {
-        Ok(listening) => listening,
-        Err(failure) => {
-            let reason = failure.line().unwrap_or_default();
-            tracing::warn!("nobody can administer this target: {reason}; add --control unix:PATH");
-            None
-        }
-    }
-}
-
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Summary {
     listening: Vec<String>,
-    /// Where it is administered.
+    /// Where it is administered: the first of these places.
     control: Option<String>,
+    /// Where it is administered.
+    controls: Vec<String>,
     subsystems: Vec<SubsystemSummary>,
     /// What MPTCP takes beside the target, where a port has it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -276,7 +238,7 @@ impl Summary {
     fn new(
         fabric: &FabricConfig,
         target: &Target,
-        control: Option<&Control>,
+        controls: &[Control],
         mptcp: Option<MptcpSummary>,
     ) -> Self {
         let known = target.status().namespaces;
@@ -305,7 +267,8 @@ impl Summary {
         });
         Self {
             listening: target.ports().iter().map(ToString::to_string).collect(),
-            control: control.map(|control| control.endpoint().to_string()),
+            control: controls.first().map(|control| control.endpoint().to_string()),
+            controls: controls.iter().map(|control| control.endpoint().to_string()).collect(),
             subsystems: subsystems.collect(),
             mptcp,
         }
@@ -317,7 +280,7 @@ impl fmt::Display for Summary {
         for address in &self.listening {
             writeln!(f, "listening on {address}")?;
         }
-        if let Some(control) = &self.control {
+        for control in &self.controls {
             writeln!(f, "administered at {control}")?;
         }
         if self.subsystems.is_empty() {

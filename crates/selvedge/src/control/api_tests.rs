@@ -13,12 +13,13 @@ use engine::target::{
 };
 use serde_json::{Value, json};
 
+use super::access::Access;
 use super::administration::Administration;
 use super::limits::BODY_BYTES_MAX;
 use super::routes::ROUTES;
 use super::schema_tests::mistake;
 use super::socket::Listening;
-use super::{Control, Token, openapi};
+use super::{Control, openapi};
 use crate::spec::endpoint::Endpoint;
 use crate::state::StateFile;
 
@@ -62,8 +63,9 @@ impl Bed {
         let target = Arc::new(target.unwrap());
         let state = state.then(|| StateFile::open(&folder.path().join("state")).unwrap());
         let administration = Arc::new(Administration::new(target.clone(), state).unwrap());
-        let listening = Listening::on(&Endpoint::Unix(folder.path().join("s"))).unwrap().unwrap();
-        let control = Control::start(listening, None, administration).unwrap();
+        let listening = Listening::on(&Endpoint::Unix(folder.path().join("s")), false).unwrap().unwrap();
+        let control =
+            Control::start(listening, Arc::new(Access::of_this_process()), None, administration).unwrap();
         Self { folder, target, _control: control, document: openapi::document().unwrap() }
     }
 
@@ -512,36 +514,6 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     std::fs::remove_dir(state.join("state.json.new")).unwrap();
     bed.done("POST", "/v1/subsystems", &json!({ "nqn": "nqn.lost" }));
     assert!(read().contains("nqn.lost"));
-}
-
-#[test]
-fn over_tcp_nobody_is_served_without_the_token() {
-    let bed = Bed::new();
-    let folder = tempfile::tempdir().unwrap();
-    let administration = Arc::new(Administration::new(bed.target, None).unwrap());
-    let endpoint: Endpoint = "tcp:127.0.0.1:0".parse().unwrap();
-    let listen = || Listening::on(&endpoint).unwrap().unwrap();
-    let refused = Control::start(listen(), None, administration.clone()).unwrap_err();
-    assert!(refused.line().unwrap().contains("--control-token-file"));
-    std::fs::write(folder.path().join("token"), "0123456789abcdef0123").unwrap();
-    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(folder.path().join("token"), private).unwrap();
-    let token = Token::read(&folder.path().join("token")).unwrap();
-    let control = Control::start(listen(), Some(token.clone()), administration).unwrap();
-    let Endpoint::Tcp(address) = *control.endpoint() else { panic!("{:?}", control.endpoint()) };
-    let ask = |path: &str, header: &str| {
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        Response::parse(&answer)
-    };
-    for path in ["/v1/config", "/v1/nothing", "/v1/openapi.json"] {
-        assert_eq!(ask(path, "").status, 401);
-        assert_eq!(ask(path, "Authorization: Bearer 0123456789abcdef0124\r\n").status, 401);
-    }
-    assert_eq!(ask("/v1/config", &format!("Authorization: {}\r\n", token.header())).status, 200);
 }
 
 #[test]

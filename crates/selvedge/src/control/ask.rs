@@ -1,17 +1,20 @@
 //! One request, taken apart: names from the path, the query, the body; and one answer. It decides nothing.
 
-use engine::target::{FabricConfig, SubsystemConfig};
+use engine::target::{Change, FabricConfig, SubsystemConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::administration::Administration;
+use super::access::Caller;
+use super::administration::{Administration, Permissions};
 use super::refusal::Refusal;
 use super::tasks::Task;
 
 /// A request.
 pub(super) struct Ask<'a> {
     pub(super) administration: &'a Administration,
+    /// Who asks, and may.
+    pub(super) caller: &'a Caller,
     /// The variable parts of the path, decoded.
     pub(super) path: &'a [(String, String)],
     pub(super) query: &'a str,
@@ -29,6 +32,36 @@ pub(super) struct Answer {
 }
 
 impl Ask<'_> {
+    /// What `edit` would change, without changing it.
+    pub(super) fn rehearse(
+        &self,
+        permissions: Permissions,
+        edit: impl FnOnce(&mut FabricConfig) -> Result<(), Refusal>,
+    ) -> Result<Vec<Change>, Refusal> {
+        self.administration.rehearse(permissions, |fabric| self.edit(fabric, edit))
+    }
+
+    /// Changes what is served, and keeps it.
+    pub(super) fn change<T>(
+        &self,
+        permissions: Permissions,
+        edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
+    ) -> Result<(T, Vec<Change>), Refusal> {
+        self.administration.change(permissions, |fabric| self.edit(fabric, edit))
+    }
+
+    /// Edits, and refuses what names something outside that its sender may not name.
+    fn edit<T>(
+        &self,
+        fabric: &mut FabricConfig,
+        edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let before = fabric.clone();
+        let outcome = edit(fabric)?;
+        self.caller.check_names(&before, fabric)?;
+        Ok(outcome)
+    }
+
     /// The part of the path with this name.
     pub(super) fn part(&self, name: &str) -> &str {
         self.path.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)

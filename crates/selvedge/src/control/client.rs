@@ -4,8 +4,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -13,16 +12,20 @@ use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 
 use super::Token;
 pub(crate) use super::ask::encode;
 use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT};
 use super::socket::{default_folders, living_sockets};
+use super::tls::{ClientTls, OwnCertificate};
 use crate::failure::Failure;
+use crate::flags::control::ControlTlsFlags;
 use crate::spec::endpoint::Endpoint;
 
 /// Where to ask.
@@ -30,6 +33,7 @@ use crate::spec::endpoint::Endpoint;
 pub(crate) struct Client {
     endpoint: Endpoint,
     token: Option<Token>,
+    tls: Option<ClientTls>,
     patience: Duration,
 }
 
@@ -40,21 +44,39 @@ impl fmt::Display for Client {
 }
 
 impl Client {
-    /// A client of that address, or without one of the only target that runs here.
-    pub(crate) fn new(endpoint: Option<&Endpoint>, token: Option<Token>) -> Result<Self, Failure> {
+    /// A client of that address, or without one of the only target that runs here. By TCP the flags say who it is.
+    pub(crate) fn new(
+        endpoint: Option<&Endpoint>,
+        token: Option<&Path>,
+        tls: &ControlTlsFlags,
+    ) -> Result<Self, Failure> {
         let endpoint = match endpoint {
             Some(Endpoint::None) => {
                 return Err(Failure::usage(
-                    "a command needs a target to ask: --control unix:PATH or tcp:ADDR:PORT",
+                    "a command needs a target to ask: --control unix:PATH or tls:HOST:PORT",
                 ));
             }
             Some(endpoint) => endpoint.clone(),
             None => only_target()?,
         };
+        let token = token.map(Token::read).transpose()?;
+        let own = tls.control_cert.clone().zip(tls.control_key.clone());
+        let own = own.map(|(certificate, key)| OwnCertificate { certificate, key });
         if let (Endpoint::Tcp(_), None) = (&endpoint, &token) {
-            return Err(Failure::usage("over TCP the target wants its token: add --control-token-file FILE"));
+            return Err(Failure::usage("over TCP the target wants a token: add --control-token-file FILE"));
         }
-        Ok(Self { endpoint, token, patience: ANSWER_TIMEOUT })
+        if let (Endpoint::Tls { .. }, None, None) = (&endpoint, &token, &own) {
+            let what = "the target wants to know who you are: add --control-token-file FILE, or --control-cert and --control-key";
+            return Err(Failure::usage(what));
+        }
+        let has_tls = matches!(endpoint, Endpoint::Tls { .. });
+        let tls = has_tls.then(|| ClientTls::new(tls.control_ca.as_deref(), own.as_ref())).transpose()?;
+        Ok(Self { endpoint, token, tls, patience: ANSWER_TIMEOUT })
+    }
+
+    /// A client of the only target that runs here, if there is one.
+    pub(crate) fn of_only_target() -> Result<Self, Failure> {
+        Self::new(None, None, &ControlTlsFlags::default())
     }
 
     /// The same, waiting for an answer only so long: for questions that are asked again.
@@ -130,7 +152,8 @@ impl Client {
             let exchange = async {
                 match &self.endpoint {
                     Endpoint::Unix(path) => exchange(UnixStream::connect(path), request).await,
-                    Endpoint::Tcp(address) => exchange(connect(*address), request).await,
+                    Endpoint::Tcp(address) => exchange(TcpStream::connect(address), request).await,
+                    Endpoint::Tls { host, port } => exchange(self.connect(host, *port), request).await,
                     Endpoint::None => Err(io::ErrorKind::NotFound.into()),
                 }
             };
@@ -140,12 +163,24 @@ impl Client {
         if status.is_success() { Ok(answer) } else { Err(self.refused(status, &answer)) }
     }
 
+    async fn connect(&self, host: &str, port: u16) -> io::Result<TlsStream<TcpStream>> {
+        let tls = self.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        tls.connector().connect(name, TcpStream::connect((host, port)).await?).await
+    }
+
     fn failed(&self, error: &io::Error) -> Failure {
+        if let Some(why) = self.tls.as_ref().and_then(|tls| tls.explain(error)) {
+            return Failure::failed(format!("{} cannot be asked: {why}", self.endpoint));
+        }
         let hint = match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 "; no target serves there: `selvedge serve` starts one"
             }
             io::ErrorKind::PermissionDenied => "; only the user who runs the target may use it",
+            io::ErrorKind::InvalidData if matches!(self.endpoint, Endpoint::Tcp(_)) => {
+                "; is it tls: and not tcp: there?"
+            }
             _ => "",
         };
         Failure::failed(format!("{} cannot be asked: {error}{hint}", self.endpoint))
@@ -186,8 +221,17 @@ fn only_target() -> Result<Endpoint, Failure> {
     }
 }
 
-async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    TcpStream::connect(address).await
+/// What the connection died of, rather than that a request did not come to its end.
+fn cause(error: hyper::Error) -> io::Error {
+    if error.is_parse() {
+        return io::Error::new(io::ErrorKind::InvalidData, error);
+    }
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<io::Error>());
+    let known = source.and_then(|source| source.get_ref()?.downcast_ref::<rustls::Error>());
+    match known {
+        Some(known) => io::Error::new(io::ErrorKind::InvalidData, known.clone()),
+        None => io::Error::other(error),
+    }
 }
 
 async fn exchange<S>(
@@ -201,7 +245,7 @@ where
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     let driving = tokio::spawn(connection);
-    let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    let response = sender.send_request(request).await.map_err(cause)?;
     let status = response.status();
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| {

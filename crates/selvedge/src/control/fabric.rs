@@ -45,11 +45,8 @@ pub(super) fn put_config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         *fabric = wanted.settled(fabric);
         Ok(())
     };
-    let changes = if dry_run {
-        ask.administration.rehearse(permissions, replace)?
-    } else {
-        ask.administration.change(permissions, replace)?.1
-    };
+    let changes =
+        if dry_run { ask.rehearse(permissions, replace)? } else { ask.change(permissions, replace)?.1 };
     Answer::with(&Changes { changes, dry_run })
 }
 

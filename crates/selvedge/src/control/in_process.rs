@@ -4,8 +4,8 @@
 use std::io;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
+use axum::{Extension, Router};
 use engine::target::Target;
 use http_body_util::BodyExt as _;
 use hyper::Request;
@@ -14,6 +14,7 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use tokio::runtime::{Builder, Runtime};
 
+use super::access::{Access, Peer};
 use super::administration::Administration;
 use super::limits::THREADS_MAX;
 use super::routes;
@@ -45,7 +46,8 @@ impl InProcess {
         let administration = Arc::new(Administration::new(target, None)?);
         let runtime =
             Builder::new_current_thread().enable_time().max_blocking_threads(THREADS_MAX).build()?;
-        Ok(Self { runtime, service: TowerToHyperService::new(routes::router(administration, None)) })
+        let router = routes::router(administration, Arc::new(Access::of_this_process()));
+        Ok(Self { runtime, service: TowerToHyperService::new(router.layer(Extension(Peer::Process))) })
     }
 
     /// Asks, and waits for the answer; `None` where the method or the path is none that HTTP knows.

@@ -36,6 +36,14 @@ pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 /// Requests under way may take this long when the target is shut down.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of an access file: a few hundred entries.
+pub(super) const ACCESS_FILE_BYTES_MAX: u64 = 256 << 10;
+/// Connections of one network at a time, where they come by TCP: others find a place beside somebody who takes all it can.
+pub(super) const CONNECTIONS_PER_NETWORK_MAX: usize = 16;
+/// A client has this long to end its TLS handshake.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of a file of certificates or a key: what a system trusts has a quarter of that.
+pub(super) const PEM_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a token file: nobody types more, and it might be the wrong file.
 pub(super) const TOKEN_BYTES_MAX: u64 = 4096;
 /// Characters of a token: fewer could be found by trying.
@@ -47,6 +55,7 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
 
 const _: () = {
     assert!(CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());
+    assert!(CONNECTIONS_PER_NETWORK_MAX < CONNECTIONS_MAX);
     assert!(SLOW_MAX < THREADS_MAX, "a question finds a thread");
     assert!(CONNECTION_TIMEOUT.as_secs() > BODY_TIMEOUT.as_secs() + TASK_PATIENCE.as_secs());
     assert!(TASKS_KEPT_MAX > TASKS_RUNNING_MAX);

@@ -1,14 +1,19 @@
 //! The control API: HTTP and JSON, by which a running target is looked at and changed. It runs on threads of its own,
 //! never on a reactor, and changes nothing itself: that is the administration's.
 
+pub(crate) mod access;
+#[cfg(test)]
+mod access_tests;
 pub(crate) mod administration;
 #[cfg(test)]
 mod api_tests;
 mod ask;
 pub(crate) mod client;
 mod connections;
+mod doors;
 mod examples;
 mod fabric;
+pub(crate) mod fingerprint;
 mod gateways;
 mod host_requests;
 mod in_process;
@@ -29,8 +34,10 @@ mod server;
 pub(crate) mod socket;
 pub(crate) mod subsystems;
 pub(crate) mod tasks;
+pub(crate) mod tls;
 mod token;
 
+pub(crate) use doors::Doors;
 pub(crate) use host_requests::HostDesk;
 pub use in_process::{InProcess, Reply};
 pub(crate) use server::Control;

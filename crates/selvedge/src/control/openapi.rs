@@ -219,6 +219,7 @@ fn operation(route: &Route) -> Value {
     }
     let mut operation = json!({
         "summary": route.summary,
+        "description": format!("Needs the role {}.", route.needs),
         "responses": {
             status.to_string(): success,
             "default": { "description": "Refused: nothing has changed", "content": reference("Refusal") },

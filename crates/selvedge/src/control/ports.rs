@@ -23,7 +23,7 @@ pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let mut body: PortConfig = ask.body()?;
-    let (id, _) = ask.administration.change(Permissions::default(), |fabric| {
+    let (id, _) = ask.change(Permissions::default(), |fabric| {
         let taken: Vec<u16> = fabric.ports.iter().map(|port| port.id).collect();
         let id = if body.id == 0 { free_port(&taken) } else { body.id };
         if taken.contains(&id) {
@@ -50,7 +50,7 @@ fn gone(id: u16) -> Refusal {
 
 pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let id: u16 = ask.number("id")?;
-    ask.administration.change(Permissions::default(), |fabric| {
+    ask.change(Permissions::default(), |fabric| {
         let at = fabric.ports.iter().position(|port| port.id == id).ok_or_else(|| gone(id))?;
         if let Some(user) = user_of(fabric, id) {
             let refusal = Refusal::conflict(format!("subsystem {user} is to be found on port number {id}"));
@@ -82,7 +82,7 @@ fn is_same(referral: &ReferralConfig, address: &str, service: &str) -> bool {
 pub(super) fn add_referral(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let body: ReferralConfig = ask.body()?;
     let location = format!("/v1/referrals/{}/{}", encode(&body.address), encode(&body.service));
-    ask.administration.change(Permissions::default(), |fabric| {
+    ask.change(Permissions::default(), |fabric| {
         if fabric.referrals.iter().any(|known| is_same(known, &body.address, &body.service)) {
             let what = format!("{} {} is referred to already", body.address, body.service);
             return Err(Refusal::conflict(what).about("address"));
@@ -95,7 +95,7 @@ pub(super) fn add_referral(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn remove_referral(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let (address, service) = (ask.part("address"), ask.part("service"));
-    ask.administration.change(Permissions::default(), |fabric| {
+    ask.change(Permissions::default(), |fabric| {
         let before = fabric.referrals.len();
         fabric.referrals.retain(|referral| !is_same(referral, address, service));
         if fabric.referrals.len() == before {

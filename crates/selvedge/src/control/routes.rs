@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::access::{Access, Caller, Peer};
 use super::administration::Administration;
 use super::ask::{self, Answer, Ask};
 use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
@@ -28,15 +29,16 @@ use super::namespaces::images::{self, CloneBody, SnapshotBody};
 use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
 use super::subsystems::{AnaGroupBody, HostBody, HostKeyBody};
-use super::{
-    Token, connections, fabric, gateways, log_level, metrics, namespaces, openapi, ports, subsystems,
-};
+use super::{connections, fabric, gateways, log_level, metrics, namespaces, openapi, ports, subsystems};
+use crate::spec::role::Role;
 
 /// Something that can be asked.
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
+    /// What its sender must be allowed; with the subsystem that the path names, if it names one.
+    pub(super) needs: Role,
     /// Flags in the query, with what they mean.
     pub(super) flags: &'static [(&'static str, &'static str)],
     pub(super) body: Option<BodyKind>,
@@ -69,11 +71,12 @@ const fn body<T: DeserializeOwned>(schema: &'static str) -> Option<BodyKind> {
 }
 
 macro_rules! route {
-    ($method:literal $path:expr, $summary:literal, $body:expr, $status:literal $schema:expr, $handler:path) => {
-        route!($method $path, $summary, $body, $status $schema, $handler, &[])
+    ($needs:ident $method:literal $path:expr, $summary:literal, $body:expr, $status:literal $schema:expr, $handler:path) => {
+        route!($needs $method $path, $summary, $body, $status $schema, $handler, &[])
     };
-    ($method:literal $path:expr, $summary:literal, $body:expr, $status:literal $schema:expr, $handler:path, $flags:expr) => {
+    ($needs:ident $method:literal $path:expr, $summary:literal, $body:expr, $status:literal $schema:expr, $handler:path, $flags:expr) => {
         Route {
+            needs: Role::$needs,
             method: $method,
             path: $path,
             summary: $summary,
@@ -104,109 +107,110 @@ pub(super) const METRICS_PATH: &str = "/metrics";
 /// Everything.
 #[rustfmt::skip]
 pub(super) const ROUTES: &[Route] = &[
-    route!("GET" "/v1/status", "Ports, controllers with their queues, and reactors", None,
+    route!(Read "GET" "/v1/status", "Ports, controllers with their queues, and reactors", None,
         200 Some("Status"), fabric::status),
-    route!("GET" "/v1/log", "How much the target logs", None, 200 Some("Log"), log_level::show),
-    route!("PUT" "/v1/log", "Log more, or less, until the target ends", body::<log_level::LogBody>("Log"),
+    route!(Read "GET" "/v1/log", "How much the target logs", None, 200 Some("Log"), log_level::show),
+    route!(Admin "PUT" "/v1/log", "Log more, or less, until the target ends", body::<log_level::LogBody>("Log"),
         200 Some("Log"), log_level::put),
-    route!("GET" "/v1/config", "All that is served", None, 200 Some("Config"), fabric::config),
-    route!("PUT" "/v1/config", "Serve this and nothing else", body::<FabricConfig>("NewConfig"),
+    route!(Read "GET" "/v1/config", "All that is served", None, 200 Some("Config"), fabric::config),
+    route!(Admin "PUT" "/v1/config", "Serve this and nothing else", body::<FabricConfig>("NewConfig"),
         200 Some("Changes"), fabric::put_config, PUT_FLAGS),
-    route!("GET" "/v1/subsystems", "All subsystems", None, 200 Some("Subsystems"), subsystems::list),
-    route!("POST" "/v1/subsystems", "Add a subsystem", body::<SubsystemConfig>("NewSubsystem"),
+    route!(Read "GET" "/v1/subsystems", "All subsystems", None, 200 Some("Subsystems"), subsystems::list),
+    route!(Admin "POST" "/v1/subsystems", "Add a subsystem", body::<SubsystemConfig>("NewSubsystem"),
         201 Some("Subsystem"), subsystems::add),
-    route!("GET" "/v1/subsystems/{nqn}", "One subsystem", None, 200 Some("Subsystem"), subsystems::show),
-    route!("PATCH" "/v1/subsystems/{nqn}", "Change what is given of a subsystem; null takes storage away",
+    route!(Read "GET" "/v1/subsystems/{nqn}", "One subsystem", None, 200 Some("Subsystem"), subsystems::show),
+    route!(Admin "PATCH" "/v1/subsystems/{nqn}", "Change what is given of a subsystem; null takes storage away",
         body::<Patch<SubsystemConfig>>("SubsystemPatch"), 200 Some("Subsystem"), subsystems::patch),
-    route!("DELETE" "/v1/subsystems/{nqn}", "Remove a subsystem; its hosts are disconnected, its files stay", None,
+    route!(Admin "DELETE" "/v1/subsystems/{nqn}", "Remove a subsystem; its hosts are disconnected, its files stay", None,
         204 None, subsystems::remove),
-    route!("GET" "/v1/subsystems/{nqn}/hosts", "Who may use a subsystem", None, 200 Some("Hosts"), subsystems::hosts),
-    route!("POST" "/v1/subsystems/{nqn}/hosts", "Let a host use a subsystem", body::<HostBody>("Host"),
+    route!(Read "GET" "/v1/subsystems/{nqn}/hosts", "Who may use a subsystem", None, 200 Some("Hosts"), subsystems::hosts),
+    route!(Operate "POST" "/v1/subsystems/{nqn}/hosts", "Let a host use a subsystem", body::<HostBody>("Host"),
         201 Some("Host"), subsystems::allow),
-    route!("DELETE" "/v1/subsystems/{nqn}/hosts/{host}", "Take a host off the list", None, 204 None, subsystems::deny),
-    route!("PUT" "/v1/subsystems/{nqn}/host_keys/{host}", "Give a host secrets, by which it has to authenticate",
+    route!(Operate "DELETE" "/v1/subsystems/{nqn}/hosts/{host}", "Take a host off the list", None, 204 None, subsystems::deny),
+    route!(Operate "PUT" "/v1/subsystems/{nqn}/host_keys/{host}", "Give a host secrets, by which it has to authenticate",
         body::<HostKeyBody>("NewHostKey"), 200 Some("HostKey"), subsystems::put_host_key),
-    route!("DELETE" "/v1/subsystems/{nqn}/host_keys/{host}", "Let a host in without a secret again", None,
+    route!(Operate "DELETE" "/v1/subsystems/{nqn}/host_keys/{host}", "Let a host in without a secret again", None,
         204 None, subsystems::remove_host_key),
-    route!("GET" "/v1/subsystems/{nqn}/namespaces", "The namespaces of a subsystem", None,
+    route!(Read "GET" "/v1/subsystems/{nqn}/namespaces", "The namespaces of a subsystem", None,
         200 Some("Namespaces"), namespaces::list),
-    route!("POST" "/v1/subsystems/{nqn}/namespaces", "Add a namespace; without an nsid it gets the lowest free one",
+    route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces", "Add a namespace; without an nsid it gets the lowest free one",
         body::<NamespaceBody>("AddNamespace"), 201 Some("Namespace"), namespaces::add),
-    route!("GET" "/v1/subsystems/{nqn}/namespaces/{nsid}", "One namespace", None,
+    route!(Read "GET" "/v1/subsystems/{nqn}/namespaces/{nsid}", "One namespace", None,
         200 Some("Namespace"), namespaces::show),
-    route!("PATCH" NAMESPACE_PATH, "Change what is given of a namespace; the size of an image is changed in its cluster",
+    route!(Operate "PATCH" NAMESPACE_PATH, "Change what is given of a namespace; the size of an image is changed in its cluster",
         body::<NamespacePatch>("NamespacePatch"), 200 Some("Namespace"), namespaces::patch),
-    route!("DELETE" NAMESPACE_PATH, "Remove a namespace; its file or image stays, unless the image is to go", None,
+    route!(Operate "DELETE" NAMESPACE_PATH, "Remove a namespace; its file or image stays, unless the image is to go", None,
         204 None, namespaces::remove, REMOVE_FLAGS),
-    route!("POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/reopen",
+    route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/reopen",
         "Open a namespace's file or device anew that could not be synchronized; it takes writes again", None,
         200 Some("Namespace"), namespaces::reopen),
-    route!("GET" SNAPSHOTS_PATH, "The snapshots of a namespace's image", None, 200 Some("Snapshots"), images::snapshots),
-    route!("POST" SNAPSHOTS_PATH, "Make a snapshot of a namespace's image", body::<SnapshotBody>("NewSnapshot"),
+    route!(Read "GET" SNAPSHOTS_PATH, "The snapshots of a namespace's image", None, 200 Some("Snapshots"), images::snapshots),
+    route!(Operate "POST" SNAPSHOTS_PATH, "Make a snapshot of a namespace's image", body::<SnapshotBody>("NewSnapshot"),
         201 Some("Snapshot"), images::snapshot),
-    route!("DELETE" "/v1/subsystems/{nqn}/namespaces/{nsid}/snapshots/{snapshot}",
+    route!(Operate "DELETE" "/v1/subsystems/{nqn}/namespaces/{nsid}/snapshots/{snapshot}",
         "Remove a snapshot of a namespace's image", None, 204 None, images::remove_snapshot),
-    route!("POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/clone",
+    route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/clone",
         "Clone a snapshot of a namespace's image, and add a namespace on the clone",
         body::<CloneBody>("Clone"), 201 Some("Namespace"), images::clone),
-    route!("POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/flatten",
+    route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/flatten",
         "Copy into a namespace's image all that it shares with what it was cloned from", None,
         202 Some("Task"), images::flatten),
-    route!("GET" "/v1/tasks", "What was begun and takes long", None, 200 Some("Tasks"), images::tasks),
-    route!("GET" "/v1/tasks/{id}", "How far a task is", None, 200 Some("Task"), images::task),
-    route!("GET" "/v1/subsystems/{nqn}/ana-groups", "The ANA groups of a subsystem", None,
+    route!(Read "GET" "/v1/tasks", "What was begun and takes long", None, 200 Some("Tasks"), images::tasks),
+    route!(Read "GET" "/v1/tasks/{id}", "How far a task is", None, 200 Some("Task"), images::task),
+    route!(Read "GET" "/v1/subsystems/{nqn}/ana-groups", "The ANA groups of a subsystem", None,
         200 Some("AnaGroups"), subsystems::ana_groups),
-    route!("GET" "/v1/subsystems/{nqn}/ana-groups/{id}", "The states of an ANA group", None,
+    route!(Read "GET" "/v1/subsystems/{nqn}/ana-groups/{id}", "The states of an ANA group", None,
         200 Some("AnaGroup"), subsystems::ana_group),
-    route!("PUT" "/v1/subsystems/{nqn}/ana-groups/{id}", "Set the states of an ANA group",
+    route!(Operate "PUT" "/v1/subsystems/{nqn}/ana-groups/{id}", "Set the states of an ANA group",
         body::<AnaGroupBody>("AnaStates"), 200 Some("AnaGroup"), subsystems::put_ana_group),
-    route!("GET" "/v1/ports", "Where the target listens", None, 200 Some("Ports"), ports::list),
-    route!("POST" "/v1/ports", "Listen on another address", body::<PortConfig>("NewPort"), 201 Some("Port"), ports::add),
-    route!("DELETE" "/v1/ports/{id}", "Listen there no more", None, 204 None, ports::remove),
-    route!("GET" "/v1/referrals", "Referrals to other discovery services", None,
+    route!(Read "GET" "/v1/ports", "Where the target listens", None, 200 Some("Ports"), ports::list),
+    route!(Admin "POST" "/v1/ports", "Listen on another address", body::<PortConfig>("NewPort"), 201 Some("Port"), ports::add),
+    route!(Admin "DELETE" "/v1/ports/{id}", "Listen there no more", None, 204 None, ports::remove),
+    route!(Read "GET" "/v1/referrals", "Referrals to other discovery services", None,
         200 Some("Referrals"), ports::referrals),
-    route!("POST" "/v1/referrals", "Tell hosts of another discovery service",
+    route!(Admin "POST" "/v1/referrals", "Tell hosts of another discovery service",
         body::<engine::target::ReferralConfig>("NewReferral"), 201 Some("Referral"), ports::add_referral),
-    route!("DELETE" "/v1/referrals/{address}/{service}", "Tell hosts of it no more", None,
+    route!(Admin "DELETE" "/v1/referrals/{address}/{service}", "Tell hosts of it no more", None,
         204 None, ports::remove_referral),
-    route!("GET" "/v1/connections", "The controllers of all hosts, with their queues", None,
+    route!(Read "GET" "/v1/connections", "The controllers of all hosts, with their queues", None,
         200 Some("Connections"), connections::list),
-    route!("DELETE" "/v1/controllers/{cntlid}", "End a controller; its host may come back", None,
+    route!(Admin "DELETE" "/v1/controllers/{cntlid}", "End a controller; its host may come back", None,
         204 None, connections::reset),
-    route!("GET" "/v1/gateways", "The gateways of the group that the target belongs to, and what each serves", None,
+    route!(Read "GET" "/v1/gateways", "The gateways of the group that the target belongs to, and what each serves", None,
         200 Some("GatewayGroup"), gateways::show),
-    route!("DELETE" "/v1/gateways/{name}",
+    route!(Admin "DELETE" "/v1/gateways/{name}",
         "Take a gateway out of the group that has ended or was given up; its namespaces go to other load-balancing groups",
         None, 204 None, gateways::remove),
-    route!("GET" "/v1/openapi.json", "This document", None, 200 None, openapi::answer),
-    route!("GET" METRICS_PATH, "What was done, in Prometheus's text format", None, 200 None, metrics::answer),
+    route!(Read "GET" "/v1/openapi.json", "This document", None, 200 None, openapi::answer),
+    route!(Metrics "GET" METRICS_PATH, "What was done, in Prometheus's text format", None, 200 None, metrics::answer),
 ];
 
 /// What requests are answered with.
 #[derive(Clone)]
 struct Service {
     administration: Arc<Administration>,
-    token: Option<Token>,
+    /// Who may do what; without it everybody may do everything that is served here.
+    access: Option<Arc<Access>>,
     /// Places of requests that may take long.
     slow: Arc<Semaphore>,
 }
 
 /// All routes, and refusals for everything else.
-pub(super) fn router(administration: Arc<Administration>, token: Option<Token>) -> Router {
-    router_of(ROUTES.iter().map(|route| route.path).collect(), administration, token)
+pub(super) fn router(administration: Arc<Administration>, access: Arc<Access>) -> Router {
+    router_of(ROUTES.iter().map(|route| route.path).collect(), administration, Some(access))
 }
 
-/// The route of the metrics alone, which changes nothing and is open to all who reach it.
-pub(super) fn metrics_router(administration: Arc<Administration>) -> Router {
-    router_of(vec![METRICS_PATH], administration, None)
+/// The route of the metrics alone, which changes nothing.
+pub(super) fn metrics_router(administration: Arc<Administration>, access: Option<Arc<Access>>) -> Router {
+    router_of(vec![METRICS_PATH], administration, access)
 }
 
 fn router_of(
     mut paths: Vec<&'static str>,
     administration: Arc<Administration>,
-    token: Option<Token>,
+    access: Option<Arc<Access>>,
 ) -> Router {
-    let service = Service { administration, token, slow: Arc::new(Semaphore::new(SLOW_MAX)) };
+    let service = Service { administration, access, slow: Arc::new(Semaphore::new(SLOW_MAX)) };
     let mut router = Router::new();
     paths.sort_unstable();
     paths.dedup();
@@ -220,20 +224,42 @@ fn router_of(
             let what = format!("there is nothing at {}", request.uri().path());
             refuse(&Refusal::not_found(what).hint("GET /v1/openapi.json says what there is"))
         })
-        .layer(middleware::from_fn_with_state(service.clone(), authorize))
+        .layer(middleware::from_fn_with_state(service.clone(), identify))
         .with_state(service)
 }
 
-async fn authorize(State(service): State<Service>, request: Request, next: Next) -> Response {
-    let Some(token) = &service.token else { return next.run(request).await };
-    let header = request.headers().get(AUTHORIZATION);
-    if header.is_some_and(|header| token.is_shown_by(header.as_bytes())) {
+/// Finds out who asks, before anything else of the request counts.
+async fn identify(State(service): State<Service>, mut request: Request, next: Next) -> Response {
+    let Some(access) = service.access else {
+        request.extensions_mut().insert(Caller::anybody());
         return next.run(request).await;
+    };
+    let Some(peer) = request.extensions().get::<Peer>().cloned() else {
+        return refuse(&Refusal::new(500, "who asks is not known"));
+    };
+    let header = request.headers().get(AUTHORIZATION).map(|header| header.as_bytes().to_vec());
+    // Names of users may have to be looked up elsewhere.
+    let known = tokio::task::spawn_blocking({
+        let peer = peer.clone();
+        move || access.identify(&peer, header.as_deref())
+    });
+    match known.await.unwrap_or_else(|_| Err(Refusal::new(500, "who asks could not be found out"))) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(refusal) => {
+            // Whoever has to wait may ask as often as it likes.
+            if refusal.status != 429 {
+                tracing::warn!(from = %peer, "Refused a client of the control API: {}", refusal.error);
+            }
+            let mut response = refuse(&refusal);
+            if refusal.status == 401 {
+                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            response
+        }
     }
-    let hint = "send the header `Authorization: Bearer TOKEN` with what is in the target's token file";
-    let mut response = refuse(&Refusal::new(401, "the token is missing or another").hint(hint));
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    response
 }
 
 type Parts = Result<Path<Vec<(String, String)>>, PathRejection>;
@@ -257,6 +283,10 @@ async fn perform(
     request: Request,
 ) -> Result<Answer, Refusal> {
     let Path(parts) = parts.map_err(|_| Refusal::new(400, "the path is not UTF-8"))?;
+    let caller = request.extensions().get::<Caller>().cloned();
+    let caller = caller.ok_or_else(|| Refusal::new(500, "who asks is not known"))?;
+    let subsystem = parts.iter().find(|(name, _)| name == "nqn").map(|(_, nqn)| nqn.as_str());
+    caller.check(route.needs, subsystem)?;
     let query = request.uri().query().unwrap_or_default().to_owned();
     check_query(route, &query)?;
     let body = receive(request, BODY_TIMEOUT).await?;
@@ -268,7 +298,7 @@ async fn perform(
     let work = tokio::task::spawn_blocking(move || {
         let _place = place;
         let administration = &service.administration;
-        (route.handler)(&Ask { administration, path: &parts, query: &query, body: &body })
+        (route.handler)(&Ask { administration, caller: &caller, path: &parts, query: &query, body: &body })
     });
     work.await.unwrap_or_else(|_| Err(Refusal::new(500, "the request failed inside; the log says where")))
 }

@@ -1,28 +1,34 @@
 //! The server of the control API: one thread that takes connections and requests apart, within limits, and a few that
 //! do what they ask. A slow or silent client costs its own connection only.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
+use engine::target::Network;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
+use super::access::{Access, Peer};
 use super::administration::Administration;
 use super::limits::{
-    CONNECTION_TIMEOUT, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, SHUTDOWN_TIMEOUT, THREADS_MAX,
+    CONNECTION_TIMEOUT, CONNECTIONS_MAX, CONNECTIONS_PER_NETWORK_MAX, HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX,
+    HEAD_TIMEOUT, SHUTDOWN_TIMEOUT, THREADS_MAX,
 };
+use super::routes;
 use super::socket::{Listening, SocketFile};
-use super::{Token, routes};
+use super::tls::{self, ServerTls};
 use crate::failure::Failure;
 use crate::spec::endpoint::Endpoint;
 
@@ -35,42 +41,49 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Serves `administration` there. With a token, only those who show it are served.
+    /// Serves `administration` there, to those that `access` knows.
     pub(crate) fn start(
         listening: Listening,
-        token: Option<Token>,
+        access: Arc<Access>,
+        tls: Option<Arc<ServerTls>>,
         administration: Arc<Administration>,
     ) -> Result<Self, Failure> {
-        let endpoint = listening.endpoint();
-        if let (Endpoint::Tcp(address), None) = (&endpoint, &token) {
-            return Err(Self::without_token(*address));
-        }
-        Self::serve(listening, endpoint, routes::router(administration, token))
+        Self::serve(listening, tls, routes::router(administration, access))
     }
 
-    /// Serves the metrics alone, to everybody who reaches the address.
+    /// Serves the metrics alone: to everybody who reaches the address, or to those that `access` knows.
     pub(crate) fn start_metrics(
-        address: SocketAddr,
+        endpoint: &Endpoint,
+        access: Option<Arc<Access>>,
+        tls: Option<Arc<ServerTls>>,
         administration: Arc<Administration>,
     ) -> Result<Self, Failure> {
+        let address = endpoint.socket_address().ok_or_else(|| {
+            Failure::usage(format!("--metrics: {endpoint} is not ADDR:PORT or tls:ADDR:PORT"))
+        })?;
         let listener = std::net::TcpListener::bind(address).map_err(|error| {
             Failure::failed(format!(
                 "cannot listen on {address} for metrics: {error}; choose another with --metrics"
             ))
         })?;
         let listening = Listening::Tcp(listener);
-        let endpoint = listening.endpoint();
-        Self::serve(listening, endpoint, routes::metrics_router(administration))
+        Self::serve(listening, tls, routes::metrics_router(administration, access))
     }
 
-    fn serve(listening: Listening, endpoint: Endpoint, router: Router) -> Result<Self, Failure> {
+    fn serve(listening: Listening, tls: Option<Arc<ServerTls>>, router: Router) -> Result<Self, Failure> {
+        let endpoint = match (listening.endpoint(), &tls) {
+            (Endpoint::Tcp(address), Some(_)) => {
+                Endpoint::Tls { host: address.ip().to_string(), port: address.port() }
+            }
+            (endpoint, _) => endpoint,
+        };
         let failed = |error: io::Error| Failure::failed(format!("the control API cannot start: {error}"));
         let mut runtime = Builder::new_current_thread();
         runtime.enable_io().enable_time().max_blocking_threads(THREADS_MAX).thread_name("control-work");
         let runtime = runtime.build().map_err(failed)?;
         let acceptor = {
             let _inside = runtime.enter();
-            Acceptor::new(listening).map_err(failed)?
+            Acceptor::new(listening, tls).map_err(failed)?
         };
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
@@ -78,13 +91,6 @@ impl Control {
             .spawn(move || serve(runtime, acceptor, router, stopped))
             .map_err(failed)?;
         Ok(Self { endpoint, stop: Some(stop), thread: Some(thread) })
-    }
-
-    /// There is no TCP without a token.
-    pub(crate) fn without_token(address: SocketAddr) -> Failure {
-        Failure::usage(format!(
-            "anybody could change the target by {address}: give a secret with --control-token-file FILE"
-        ))
     }
 
     /// Where it is reached.
@@ -110,11 +116,15 @@ enum Acceptor {
         listener: UnixListener,
         _file: SocketFile,
     },
-    Tcp(TcpListener),
+    Tcp {
+        listener: TcpListener,
+        tls: Option<Arc<ServerTls>>,
+        crowds: Arc<Crowds>,
+    },
 }
 
 impl Acceptor {
-    fn new(listening: Listening) -> io::Result<Self> {
+    fn new(listening: Listening, tls: Option<Arc<ServerTls>>) -> io::Result<Self> {
         match listening {
             Listening::Unix { listener, file } => {
                 listener.set_nonblocking(true)?;
@@ -122,7 +132,7 @@ impl Acceptor {
             }
             Listening::Tcp(listener) => {
                 listener.set_nonblocking(true)?;
-                Ok(Self::Tcp(TcpListener::from_std(listener)?))
+                Ok(Self::Tcp { listener: TcpListener::from_std(listener)?, tls, crowds: Arc::default() })
             }
         }
     }
@@ -132,18 +142,66 @@ impl Acceptor {
         match self {
             Self::Unix { listener, .. } => {
                 let stream = listener.accept().await?.0;
+                let credentials = stream.peer_cred()?;
+                let peer = Peer::Local { uid: credentials.uid(), pid: credentials.pid() };
                 if let Ok(place) = places.clone().try_acquire_owned() {
-                    tokio::spawn(serve_connection(stream, router.clone(), place));
+                    tokio::spawn(serve_connection(stream, peer, router.clone(), place));
                 }
             }
-            Self::Tcp(listener) => {
-                let stream = listener.accept().await?.0;
-                if let Ok(place) = places.clone().try_acquire_owned() {
-                    tokio::spawn(serve_connection(stream, router.clone(), place));
-                }
+            Self::Tcp { listener, tls, crowds } => {
+                let (stream, address) = listener.accept().await?;
+                let Some(place_in_crowd) = Crowds::enter(crowds, address) else { return Ok(()) };
+                let Ok(place) = places.clone().try_acquire_owned() else { return Ok(()) };
+                let (router, tls) = (router.clone(), tls.clone());
+                tokio::spawn(async move {
+                    let _place_in_crowd = place_in_crowd;
+                    match tls {
+                        Some(tls) => serve_tls(stream, address, &tls, router, place).await,
+                        None => {
+                            let peer = Peer::Remote { address, certificate: None };
+                            serve_connection(stream, peer, router, place).await;
+                        }
+                    }
+                });
             }
         }
         Ok(())
+    }
+}
+
+/// How many connections each network has.
+#[derive(Debug, Default)]
+struct Crowds(Mutex<HashMap<Network, usize>>);
+
+/// A place among the connections of a network, which is free again when this is dropped.
+struct PlaceInCrowd {
+    crowds: Arc<Crowds>,
+    network: Network,
+}
+
+impl Crowds {
+    /// A place for a connection from there, unless its network has all that it may have.
+    fn enter(crowds: &Arc<Self>, address: SocketAddr) -> Option<PlaceInCrowd> {
+        let network = Network::of(address.ip());
+        let mut counts = crowds.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(network).or_default();
+        if *count >= CONNECTIONS_PER_NETWORK_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(PlaceInCrowd { crowds: crowds.clone(), network })
+    }
+}
+
+impl Drop for PlaceInCrowd {
+    fn drop(&mut self) {
+        let mut counts = self.crowds.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut entry) = counts.entry(self.network) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
     }
 }
 
@@ -171,7 +229,28 @@ fn serve(runtime: Runtime, acceptor: Acceptor, router: Router, stopped: oneshot:
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
 }
 
-async fn serve_connection<S>(stream: S, router: Router, _place: OwnedSemaphorePermit)
+async fn serve_tls(
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: &ServerTls,
+    router: Router,
+    place: OwnedSemaphorePermit,
+) {
+    match timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+            let certificate = shown.map(|certificate| certificate.clone().into_owned());
+            serve_connection(stream, Peer::Remote { address, certificate }, router, place).await;
+        }
+        Ok(Err(error)) => match tls::refused_certificate(&error) {
+            Some(why) => tracing::warn!(%address, "Refused a client of the control API: {why}"),
+            None => tracing::debug!(%address, %error, "a TLS handshake failed"),
+        },
+        Err(_) => tracing::debug!(%address, "a TLS handshake took too long"),
+    }
+}
+
+async fn serve_connection<S>(stream: S, peer: Peer, router: Router, _place: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -179,7 +258,8 @@ where
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
     // A client that has said all it has to say still gets its answer.
     http.keep_alive(false).half_close(true);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let connection =
+        http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.layer(Extension(peer))));
     match timeout(CONNECTION_TIMEOUT, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a control connection failed"),

@@ -1,5 +1,5 @@
-//! The socket of the control API: a Unix socket that only its owner may use, or TCP for those who have a token. It makes and
-//! removes it; what comes over it is the server's.
+//! The socket of the control API: a Unix socket, for its owner alone unless others have rights, or TCP. It makes and removes
+//! it; what comes over it is the server's.
 
 use std::env;
 use std::ffi::OsString;
@@ -127,15 +127,16 @@ pub(crate) struct SocketFile {
 }
 
 impl Listening {
-    /// Listens there.
-    pub(crate) fn on(endpoint: &Endpoint) -> Result<Option<Self>, Failure> {
+    /// Listens there. Whether a process of another user may connect to a Unix socket, `is_open_to_others` says; what it may
+    /// do then is said elsewhere.
+    pub(crate) fn on(endpoint: &Endpoint, is_open_to_others: bool) -> Result<Option<Self>, Failure> {
         match endpoint {
             Endpoint::None => Ok(None),
             Endpoint::Unix(path) => {
                 let failed = |error| {
                     Failure::failed(format!("the control socket {} cannot be made: {error}", path.display()))
                 };
-                let (listener, file) = listen(path).map_err(|error| match error.kind() {
+                let (listener, file) = listen(path, is_open_to_others).map_err(|error| match error.kind() {
                     io::ErrorKind::AddrInUse => Failure::failed(format!(
                         "another process listens on the control socket {}; end it, or choose another place with \
                          --control unix:PATH",
@@ -145,11 +146,18 @@ impl Listening {
                 })?;
                 Ok(Some(Self::Unix { listener, file }))
             }
-            Endpoint::Tcp(address) => TcpListener::bind(address).map(Self::Tcp).map(Some).map_err(|error| {
-                Failure::failed(format!(
-                    "cannot listen on {address} for control: {error}; choose another with --control"
-                ))
-            }),
+            Endpoint::Tcp(_) | Endpoint::Tls { .. } => {
+                let address = endpoint.socket_address().ok_or_else(|| {
+                    Failure::usage(format!(
+                        "{endpoint} is not an address of this machine: write tls:ADDR:PORT"
+                    ))
+                })?;
+                TcpListener::bind(address).map(Self::Tcp).map(Some).map_err(|error| {
+                    Failure::failed(format!(
+                        "cannot listen on {address} for control: {error}; choose another with --control"
+                    ))
+                })
+            }
         }
     }
 
@@ -164,7 +172,7 @@ impl Listening {
 
 /// Makes the socket in a folder of its own first, so that nobody else can connect before its mode says so, and moves it
 /// to its place, over what a process that died left there.
-fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+fn listen(path: &Path, is_open_to_others: bool) -> io::Result<(UnixListener, SocketFile)> {
     let path = std::path::absolute(path)?;
     match fs::symlink_metadata(&path) {
         Ok(file) if !file.file_type().is_socket() => {
@@ -183,16 +191,17 @@ fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let name = Uuid::new_v4().simple().to_string();
     let folder = parent.join(format!(".{}", &name[..8]));
     private.create(&folder)?;
-    let made = make(&folder.join("s"), &path);
+    let mode = if is_open_to_others { 0o666 } else { 0o600 };
+    let made = make(&folder.join("s"), &path, mode);
     // It is empty now; one that cannot be removed is in nobody's way.
     let _ = fs::remove_dir(&folder);
     made
 }
 
-fn make(at: &Path, path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+fn make(at: &Path, path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let listener = UnixListener::bind(at)?;
     let ready = || {
-        fs::set_permissions(at, fs::Permissions::from_mode(0o600))?;
+        fs::set_permissions(at, fs::Permissions::from_mode(mode))?;
         let file = fs::symlink_metadata(at)?;
         fs::rename(at, path)?;
         Ok(SocketFile { path: path.to_owned(), identity: (file.dev(), file.ino()) })
@@ -225,7 +234,7 @@ mod tests {
     fn a_socket_is_its_owners_alone_and_goes_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
-        let listening = Listening::on(&Endpoint::Unix(path.clone())).unwrap().unwrap();
+        let listening = Listening::on(&Endpoint::Unix(path.clone()), false).unwrap().unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(living_sockets(folder.path()), std::slice::from_ref(&path));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -278,15 +287,15 @@ mod tests {
         let path = folder.path().join("a.sock");
         let endpoint = Endpoint::Unix(path.clone());
         let first = UnixListener::bind(&path).unwrap();
-        let refused = Listening::on(&endpoint).unwrap_err().line().unwrap();
+        let refused = Listening::on(&endpoint, false).unwrap_err().line().unwrap();
         assert!(refused.contains("--control unix:PATH"), "{refused}");
         drop(first);
         assert!(path.exists() && living_sockets(folder.path()).is_empty());
-        let second = Listening::on(&endpoint).unwrap();
+        let second = Listening::on(&endpoint, false).unwrap();
         assert_eq!(living_sockets(folder.path()).len(), 1);
         drop(second);
         fs::write(&path, "precious").unwrap();
-        assert!(Listening::on(&endpoint).is_err());
+        assert!(Listening::on(&endpoint, false).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 }

@@ -110,8 +110,7 @@ pub(super) fn change<T>(
     ask: &Ask<'_>,
     edit: impl FnOnce(&mut SubsystemConfig) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let (outcome, _) =
-        ask.administration.change(Permissions::default(), |fabric| edit(ask.subsystem_mut(fabric)?))?;
+    let (outcome, _) = ask.change(Permissions::default(), |fabric| edit(ask.subsystem_mut(fabric)?))?;
     Ok(outcome)
 }
 
@@ -128,7 +127,7 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     check_subsystem(&mut config, "")?;
     config.number();
     let nqn = config.nqn.clone();
-    ask.administration.change(Permissions::default(), |fabric| {
+    ask.change(Permissions::default(), |fabric| {
         if fabric.subsystem(&nqn).is_some() {
             return Err(Refusal::conflict(format!("subsystem {nqn} is there already")).about("nqn"));
         }
@@ -151,7 +150,7 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 
 pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let nqn = ask.part("nqn");
-    ask.administration.change(Permissions::default(), |fabric| {
+    ask.change(Permissions::default(), |fabric| {
         ask.subsystem(fabric)?;
         fabric.subsystems.retain(|subsystem| subsystem.nqn != nqn);
         Ok(())
@@ -208,7 +207,7 @@ pub(super) fn put_host_key(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     };
     check_host_key(&wanted, "")?;
     let overlap = Duration::from_secs(body.overlap_s.into());
-    ask.administration.change(Permissions { overlap, ..Permissions::default() }, |fabric| {
+    ask.change(Permissions { overlap, ..Permissions::default() }, |fabric| {
         let subsystem = ask.subsystem_mut(fabric)?;
         subsystem.host_keys.retain(|known| known.host != host);
         subsystem.host_keys.push(wanted.clone());
@@ -280,7 +279,7 @@ pub(super) fn put_ana_group(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let id = group_id(ask)?;
     let AnaGroupBody { state, ports } = ask.body()?;
     let wanted = AnaGroupConfig { id, state, ports };
-    ask.administration.change(Permissions::default(), |fabric| {
+    ask.change(Permissions::default(), |fabric| {
         let known: Vec<u16> = fabric.ports.iter().map(|port| port.id).collect();
         let subsystem = ask.subsystem_mut(fabric)?;
         if let Some(port) = wanted.ports.keys().find(|port| !known.contains(port)) {

@@ -1,14 +1,17 @@
-//! The secret that a client over TCP shows. It is compared in a time that says nothing about it, and never printed.
+//! The secret that a client over TCP shows. A target knows its hash, and nobody prints it.
 
 use std::fmt;
-use std::hint::black_box;
 use std::io::Read as _;
 use std::path::Path;
 
 use private_folder::open_secret;
 
+use super::fingerprint::Fingerprint;
 use super::limits::{TOKEN_BYTES_MAX, TOKEN_LENGTH_MIN};
 use crate::failure::Failure;
+
+/// What stands before a token in a header.
+const SCHEME: &[u8] = b"bearer ";
 
 /// A token.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,6 +26,18 @@ impl Token {
         let read = file.take(TOKEN_BYTES_MAX).read_to_string(&mut text);
         read.map_err(|error| wrong(&format!("cannot be read: {error}")))?;
         Self::new(text.trim()).map_err(|what| wrong(&what))
+    }
+
+    /// One that nobody can guess. What it begins with says to whoever finds it what it is.
+    pub(crate) fn random() -> Self {
+        let mut bytes = [0; 32];
+        engine::ring::fill_random(&mut bytes);
+        Self(format!("selvedge_{}", Fingerprint::of(&bytes)))
+    }
+
+    /// It itself, which is shown once.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
     }
 
     fn new(token: &str) -> Result<Self, String> {
@@ -40,15 +55,15 @@ impl Token {
         format!("Bearer {}", self.0)
     }
 
-    /// Whether an Authorization header shows it. The time taken depends on the lengths alone.
-    pub(super) fn is_shown_by(&self, header: &[u8]) -> bool {
-        let Some((scheme, shown)) = header.split_at_checked(7) else { return false };
-        let token = self.0.as_bytes();
-        if !scheme.eq_ignore_ascii_case(b"bearer ") || shown.len() != token.len() {
-            return false;
-        }
-        let difference = shown.iter().zip(token).fold(0, |sum, (a, b)| black_box(sum | (a ^ b)));
-        difference == 0
+    /// By what a target knows it.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(self.0.as_bytes())
+    }
+
+    /// What an Authorization header shows as a token.
+    pub(super) fn shown(header: &[u8]) -> Option<&[u8]> {
+        let (scheme, shown) = header.split_at_checked(SCHEME.len())?;
+        scheme.eq_ignore_ascii_case(SCHEME).then_some(shown)
     }
 }
 
@@ -65,14 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_token_is_the_token() {
+    fn a_header_shows_a_token() {
         let token = Token::new("0123456789abcdef").unwrap();
-        assert!(token.is_shown_by(token.header().as_bytes()));
-        assert!(token.is_shown_by(b"bearer 0123456789abcdef"));
-        for header in
-            ["", "Bearer", "Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdeX", "0123456789abcdef"]
-        {
-            assert!(!token.is_shown_by(header.as_bytes()), "{header}");
+        for header in [token.header(), "bearer 0123456789abcdef".to_owned()] {
+            assert_eq!(Token::shown(header.as_bytes()).map(Fingerprint::of), Some(token.fingerprint()));
+        }
+        for header in ["", "Bearer", "Basic 0123456789abcdef", "0123456789abcdef"] {
+            assert_eq!(Token::shown(header.as_bytes()), None, "{header}");
         }
         assert!(!format!("{token:?}").contains("0123"));
     }

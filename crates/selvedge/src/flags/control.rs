@@ -13,17 +13,36 @@ use super::OutputFlags;
 use super::connection::Transport;
 use crate::spec::endpoint::Endpoint;
 
+/// How to know the target, and to be known by it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ControlTlsFlags {
+    /// The certificate that has signed the target's, or the target's own, in PEM [default: what the system trusts]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) control_ca: Option<PathBuf>,
+
+    /// A certificate to show, in PEM, in place of a token
+    #[arg(long, value_name = "FILE", requires = "control_key")]
+    pub(crate) control_cert: Option<PathBuf>,
+
+    /// The private key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "control_cert")]
+    pub(crate) control_key: Option<PathBuf>,
+}
+
 /// Which target to ask.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Target")]
 pub(crate) struct ControlFlags {
-    /// Where the target is administered: unix:PATH or tcp:ADDR:PORT [default: the only one that runs here]
+    /// Where the target is administered: unix:PATH, tls:HOST:PORT or tcp:ADDR:PORT [default: the only one that runs here]
     #[arg(long, value_name = "ADDR")]
     pub(crate) control: Option<Endpoint>,
 
-    /// A file with the target's secret, for TCP
+    /// A file with a token, for tls: and tcp:
     #[arg(long, value_name = "FILE")]
     pub(crate) control_token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) tls: ControlTlsFlags,
 
     #[command(flatten)]
     pub(crate) output: OutputFlags,

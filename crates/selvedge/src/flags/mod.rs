@@ -12,6 +12,7 @@ pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod subsystem;
 pub(crate) mod sweep;
+pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod tune;
 
@@ -46,7 +47,7 @@ pub(crate) enum Command {
     /// Show the whole story in one process and in under half a minute
     Demo(look::DemoFlags),
     /// Serve files, block devices, images of a Ceph cluster or memory to NVMe/TCP hosts
-    Serve(serve::ServeFlags),
+    Serve(Box<serve::ServeFlags>),
     /// Ask a target which subsystems it has, and where
     Discover(look::DiscoverFlags),
     /// Show what a controller and its namespaces say about themselves
@@ -71,6 +72,8 @@ pub(crate) enum Command {
     Host(control::HostFlags),
     /// Make and check secrets for in-band authentication
     Key(key::KeyFlags),
+    /// Say who may administer a target over the network, and what
+    Token(token::TokenFlags),
     /// Change the ANA states of a running target
     Ana(control::AnaFlags),
     /// Look at the hosts that are connected to a running target, or end a controller

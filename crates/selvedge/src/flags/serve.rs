@@ -1,6 +1,5 @@
 //! The flags of `serve`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -191,18 +190,8 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "NAME", value_parser = gateway_name, requires = "gateway_group")]
     pub(crate) gateway_name: Option<String>,
 
-    /// Where to be administered: unix:PATH, tcp:ADDR:PORT or none
-    /// [default: PORT.sock in $RUNTIME_DIRECTORY, in /run/selvedge for root, or in $XDG_RUNTIME_DIR/selvedge]
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) control: Option<Endpoint>,
-
-    /// Tell Prometheus what was done at http://ADDR:PORT/metrics, for everybody who reaches it
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) metrics: Option<SocketAddr>,
-
-    /// A file with the secret that those who administer over TCP must show
-    #[arg(long, value_name = "FILE")]
-    pub(crate) control_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) administered: AdministeredFlags,
 
     /// Let hosts on the same network find the discovery service by multicast DNS
     #[arg(long)]
@@ -210,6 +199,53 @@ pub(crate) struct ServeFlags {
 
     #[command(flatten)]
     pub(crate) output: OutputFlags,
+}
+
+/// Where a target is administered, and by whom.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Administration")]
+pub(crate) struct AdministeredFlags {
+    /// Where to be administered: unix:PATH, tls:ADDR:PORT, tcp:ADDR:PORT or none; may be given several times
+    /// [default: PORT.sock in $RUNTIME_DIRECTORY, in /run/selvedge for root, or in $XDG_RUNTIME_DIR/selvedge]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) control: Vec<Endpoint>,
+
+    /// The file that says who may administer, and what they may name; it is read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) control_access: Option<PathBuf>,
+
+    /// A file with a secret; whoever shows it over TCP may do everything
+    #[arg(long, value_name = "FILE")]
+    pub(crate) control_token_file: Option<PathBuf>,
+
+    /// The target's certificate for tls:, with what signed it up to a root, in PEM; it is read again when it changes
+    #[arg(long, value_name = "FILE", requires = "control_tls_key")]
+    pub(crate) control_tls_cert: Option<PathBuf>,
+
+    /// The private key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "control_tls_cert")]
+    pub(crate) control_tls_key: Option<PathBuf>,
+
+    /// Certificates that sign those of clients, in PEM; which clients may do what, --control-access says
+    #[arg(long, value_name = "FILE", requires = "control_tls_cert", requires = "control_access")]
+    pub(crate) control_tls_client_ca: Option<PathBuf>,
+
+    /// Tell Prometheus what was done, at /metrics there: ADDR:PORT or tls:ADDR:PORT. On loopback to everybody, elsewhere to
+    /// those with the role metrics or a higher one
+    #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
+    pub(crate) metrics: Option<Endpoint>,
+
+    /// Tell everybody who reaches that address
+    #[arg(long, requires = "metrics")]
+    pub(crate) metrics_for_anybody: bool,
+}
+
+fn metrics_address(text: &str) -> Result<Endpoint, String> {
+    let endpoint = text.parse().map(Endpoint::Tcp).or_else(|_| text.parse::<Endpoint>());
+    match endpoint {
+        Ok(endpoint) if endpoint.socket_address().is_some() => Ok(endpoint),
+        _ => Err(format!("`{text}` is not an address of this machine: write ADDR:PORT or tls:ADDR:PORT")),
+    }
 }
 
 fn gateway_name(text: &str) -> Result<String, String> {

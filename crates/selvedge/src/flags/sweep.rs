@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OutputFlags;
 use super::bench::{BenchFlags, IoQueues};
+use super::control::ControlTlsFlags;
 use crate::spec::endpoint::Endpoint;
 use crate::spec::size::parse_time;
 
@@ -123,13 +124,16 @@ pub(crate) struct OwnFlags {
     #[arg(long, conflicts_with = "resume")]
     pub(crate) dry_run: bool,
 
-    /// Where a Selvedge target is administered, unix:PATH or tcp:ADDR:PORT, to tell its processor time too
+    /// Where a Selvedge target is administered, unix:PATH or tls:HOST:PORT, to tell its processor time too
     #[arg(long, value_name = "ADDR", conflicts_with = "target_pid")]
     pub(crate) control: Option<Endpoint>,
 
-    /// A file with the target's secret, for --control with TCP
+    /// A file with a token, for --control with TCP
     #[arg(long, value_name = "FILE", requires = "control")]
     pub(crate) control_token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) tls: ControlTlsFlags,
 
     /// Process of any target on this machine, to tell its processor time too
     #[arg(long, value_name = "PID")]

@@ -1,7 +1,7 @@
-//! Where the control API is reached, as people write it: a Unix socket, TCP or nowhere. Making the socket is the API's.
+//! Where the control API is reached, as people write it: a Unix socket, TCP with or without TLS, or nowhere. Making the socket is the API's.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -10,6 +10,11 @@ use std::str::FromStr;
 pub(crate) enum Endpoint {
     Unix(PathBuf),
     Tcp(SocketAddr),
+    /// TCP with TLS. A client may know the host by a name.
+    Tls {
+        host: String,
+        port: u16,
+    },
     /// There is to be none.
     None,
 }
@@ -18,7 +23,11 @@ impl FromStr for Endpoint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a control address: write unix:PATH, tcp:ADDR:PORT or none");
+        let wrong = || {
+            format!(
+                "`{text}` is not a control address: write unix:PATH, tls:HOST:PORT, tcp:ADDR:PORT or none"
+            )
+        };
         // What can be nothing but a path needs no word in front of it.
         if text.starts_with(['/', '.']) || text.ends_with(".sock") && !text.contains(':') {
             return Ok(Self::Unix(text.into()));
@@ -26,6 +35,8 @@ impl FromStr for Endpoint {
         match text.split_once(':') {
             None if text == "none" => Ok(Self::None),
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
+            Some(("tls", address)) => tls(address).ok_or_else(wrong),
+            Some(("https", rest)) => rest.strip_prefix("//").and_then(tls).ok_or_else(wrong),
             Some(("tcp", address)) => address.parse().map(Self::Tcp).map_err(|_| wrong()),
             _ => Err(wrong()),
         }
@@ -37,9 +48,33 @@ impl fmt::Display for Endpoint {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Tcp(address) => write!(f, "tcp:{address}"),
+            Self::Tls { host, port } if host.contains(':') => write!(f, "tls:[{host}]:{port}"),
+            Self::Tls { host, port } => write!(f, "tls:{host}:{port}"),
             Self::None => f.write_str("none"),
         }
     }
+}
+
+impl Endpoint {
+    /// Where a target listens for TCP by it.
+    pub(crate) fn socket_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Tls { host, port } => host.parse().ok().map(|host: IpAddr| SocketAddr::new(host, *port)),
+            Self::Unix(_) | Self::None => None,
+        }
+    }
+}
+
+/// A host and a port, the host as a URL has it.
+fn tls(text: &str) -> Option<Endpoint> {
+    let (host, port) = text.trim_end_matches('/').rsplit_once(':')?;
+    let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(host) => host.parse::<Ipv6Addr>().ok()?.to_string(),
+        None if host.is_empty() || host.contains([':', '/', '@']) => return None,
+        None => host.to_owned(),
+    };
+    Some(Endpoint::Tls { host, port: port.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -48,13 +83,37 @@ mod tests {
 
     #[test]
     fn addresses_are_read_and_shown() {
-        for text in ["unix:/run/a.sock", "tcp:127.0.0.1:80", "tcp:[::1]:80", "none"] {
+        for text in [
+            "unix:/run/a.sock",
+            "tcp:127.0.0.1:80",
+            "tcp:[::1]:80",
+            "tls:host:80",
+            "tls:[::1]:80",
+            "tls:10.0.0.1:80",
+            "none",
+        ] {
             assert_eq!(text.parse::<Endpoint>().map(|endpoint| endpoint.to_string()).as_deref(), Ok(text));
         }
+        assert_eq!("https://host:80/".parse::<Endpoint>(), "tls:host:80".parse());
         for path in ["/run/a.sock", "./a", "../a.sock", "a.sock"] {
             assert_eq!(path.parse(), Ok(Endpoint::Unix(path.into())));
         }
-        for text in ["", "unix:", "a", "non", "tcp:", "tcp:80", "tcp:host:80", "http:x"] {
+        for text in [
+            "",
+            "unix:",
+            "a",
+            "non",
+            "tcp:",
+            "tcp:80",
+            "tcp:host:80",
+            "http:x",
+            "tls:80",
+            "tls::80",
+            "tls:::1:80",
+            "tls:a/b:80",
+            "tls:a:99999",
+            "https:host:80",
+        ] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
     }

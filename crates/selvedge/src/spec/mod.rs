@@ -8,6 +8,7 @@ pub(crate) mod endpoint;
 pub(crate) mod namespace;
 pub(crate) mod quotas;
 pub(crate) mod reactors;
+pub(crate) mod role;
 pub(crate) mod secret;
 pub(crate) mod service;
 

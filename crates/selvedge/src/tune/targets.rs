@@ -9,6 +9,7 @@ use topology::{CpuSet, FlowOwner, FlowSource, Shortfall, Topology, Worker};
 
 use crate::control::client::Client;
 use crate::control::socket::{default_folders, living_sockets};
+use crate::flags::control::ControlTlsFlags;
 use crate::spec::endpoint::Endpoint;
 
 /// How long a target may take to answer.
@@ -66,7 +67,8 @@ pub(crate) fn name_queues(topology: &mut Topology) {
 
 fn ask(path: &Path) -> Result<Status, String> {
     let endpoint = Endpoint::Unix(path.to_owned());
-    let client = Client::new(Some(&endpoint), None).map(|client| client.patient_for(PATIENCE));
+    let client = Client::new(Some(&endpoint), None, &ControlTlsFlags::default())
+        .map(|client| client.patient_for(PATIENCE));
     client.and_then(|client| client.get("/v1/status")).map_err(|failure| failure.line().unwrap_or_default())
 }
 

@@ -70,6 +70,12 @@ mkdir /etc/selvedge
 cp "$WORLD/target.toml" /etc/selvedge
 case $TYPED in
 *'key generate'*) ;;
+*'token create'*) ;;
+*token* | *access*)
+    selvedge token create prometheus --role metrics >"$WORLD/made"
+    selvedge token create ops --role admin --output "$WORLD/ops.token" >"$WORLD/made"
+    cp "$WORLD"/target.pem* /etc/selvedge
+    ;;
 *.key* | *remove-key*)
     for key in host-a host-a-2 target; do selvedge key generate --output "/etc/selvedge/$key.key" >"$WORLD/made"; done
     cp /etc/selvedge/host-a.key "$WORLD"
@@ -79,7 +85,11 @@ mount -t tmpfs tmpfs /srv
 mount -t tmpfs tmpfs /var/lib
 cd "$WORLD"
 if [ -z "$SERVES" ]; then
-    selvedge serve -c served.toml --reactors 1 >served.out 2>served.err &
+    case $TYPED in
+    *tls:*) more="--control unix:/run/selvedge/4420.sock --control tls:192.168.0.231:4421 --control-access /etc/selvedge/access.toml
+        --control-tls-cert target.pem --control-tls-key target.pem.key" ;;
+    esac
+    selvedge serve -c served.toml --reactors 1 $more >served.out 2>served.err &
     served=$!
     for _ in $(seq 100); do
         if grep -q '^administered' served.out; then break; fi
@@ -145,6 +155,20 @@ fn served(command: &str) -> String {
     text
 }
 
+/// A certificate that is its own authority, with its key: `ca.pem` and `target.pem` are the same.
+fn furnish_certificate(folder: &Path) {
+    let made = rcgen::generate_simple_self_signed(vec!["192.168.0.231".to_owned()]).expect("a certificate");
+    for (name, text) in [
+        ("ca.pem", made.cert.pem()),
+        ("target.pem", made.cert.pem()),
+        ("target.pem.key", made.signing_key.serialize_pem()),
+    ] {
+        std::fs::write(folder.join(name), text).expect("written");
+    }
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(folder.join("target.pem.key"), private).expect("it is private");
+}
+
 const JOBS: &str = "[global]\nbs=4k\nruntime=1\ntime_based\n[reads]\nrw=randread\niodepth=4\n";
 
 /// What a reader has in the folder where they type.
@@ -155,6 +179,7 @@ fn furnish(folder: &Path, command: &str) {
     {
         std::fs::write(folder.join(name), text).expect("written");
     }
+    furnish_certificate(folder);
     // Where a size is given, the file is made.
     if !command.contains("disk.img,size") {
         let disk = std::fs::File::create(folder.join("disk.img")).expect("a file");

@@ -117,6 +117,9 @@ fn arguments(name: &str, port: &str) -> Option<String> {
         "host allow" | "host deny" | "host remove-key" => format!("{NQN} {other}"),
         "host set-key" => format!("{NQN} {other} --dhchap-secret-file host.key"),
         "key inspect" | "key check" => "host.key".to_owned(),
+        "token create" => "ops --role admin --control-access access.toml".to_owned(),
+        "token list" => "--control-access access.toml".to_owned(),
+        "token revoke" => "kept --control-access access.toml".to_owned(),
         "ana set" => format!("{NQN} 1 optimized"),
         "referral add" | "referral remove" => "127.0.0.1".to_owned(),
         "top" => "--once --interval 0.1".to_owned(),
@@ -157,6 +160,18 @@ impl Drop for Target {
     }
 }
 
+/// A target in `folder`, and its port.
+fn serve(folder: &Path) -> (Target, String) {
+    let mut target = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    target.args(["serve", "-s", "0", "-n", NQN, "--control", "unix:control.sock", "--reactors", "1"]);
+    target.args(["--namespace", "memory:1m"]).current_dir(folder).stdin(Stdio::null());
+    let mut target = Target(target.stdout(Stdio::piped()).spawn().expect("the program runs"));
+    let mut lines = BufReader::new(target.0.stdout.take().expect("a pipe")).lines();
+    let first = lines.next().expect("it says where it listens").expect("text");
+    let port = first.rsplit_once(':').expect("a port").1.to_owned();
+    (target, port)
+}
+
 #[test]
 fn every_command_prints_json_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -165,15 +180,11 @@ fn every_command_prints_json_and_nothing_else() {
     std::fs::write(place("machine"), topology::sample::recording(&machine).to_string())
         .expect("it is written");
     assert!(run_in(folder.path(), &["key", "generate", "--output", "host.key"]).status.success());
+    let kept = ["token", "create", "kept", "--role", "read", "--control-access", "access.toml"];
+    assert!(run_in(folder.path(), &kept).status.success());
     std::fs::write(place("saved"), SAVED).expect("it is written");
     std::fs::write(place("fio.json"), include_str!("../../src/fio/fio-3.33.json")).expect("it is written");
-    let mut target = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    target.args(["serve", "-s", "0", "-n", NQN, "--control", "unix:control.sock", "--reactors", "1"]);
-    target.args(["--namespace", "memory:1m"]).current_dir(folder.path()).stdin(Stdio::null());
-    let mut target = Target(target.stdout(Stdio::piped()).spawn().expect("the program runs"));
-    let mut lines = BufReader::new(target.0.stdout.take().expect("a pipe")).lines();
-    let first = lines.next().expect("it says where it listens").expect("text");
-    let port = first.rsplit_once(':').expect("a port").1.to_owned();
+    let (_target, port) = serve(folder.path());
     let control = ["--control", "unix:control.sock"];
     let (mut count, mut removed, mut checked) = (0, Vec::new(), Vec::new());
     let made = run_in(folder.path(), &["generate", "--output", "generated"]);
@@ -211,6 +222,9 @@ fn every_command_prints_json_and_nothing_else() {
         "key generate",
         "key inspect",
         "key check",
+        "token create",
+        "token revoke",
+        "token list",
         "top",
         "tune show",
         "tune plan",
@@ -225,5 +239,5 @@ fn every_command_prints_json_and_nothing_else() {
         json(&run_in(folder.path(), &words.iter().map(String::as_str).collect::<Vec<_>>()));
         count += 1;
     }
-    assert!(count >= 47, "{count}");
+    assert!(count >= 50, "{count}");
 }

@@ -12,7 +12,6 @@ use crate::bench::run::{Outcome, Run};
 use crate::commands::bench::fit;
 use crate::commands::bench::setting::Setting;
 use crate::config::workload::{Fitted, Workload};
-use crate::control::Token;
 use crate::control::client::Client;
 use crate::failure::Failure;
 use crate::flags::sweep::OwnFlags;
@@ -69,8 +68,8 @@ impl<'a> Meter<'a> {
     pub(super) fn new(plan: &'a Plan, own: &OwnFlags, stop: &'a Stop) -> Result<Self, Failure> {
         let clock = match (&own.control, own.target_pid) {
             (Some(endpoint), _) => {
-                let token = own.control_token_file.as_deref().map(Token::read).transpose()?;
-                Some(TargetClock::Control(Box::new(Client::new(Some(endpoint), token)?)))
+                let token = own.control_token_file.as_deref();
+                Some(TargetClock::Control(Box::new(Client::new(Some(endpoint), token, &own.tls)?)))
             }
             (None, Some(pid)) => Some(TargetClock::Process(pid)),
             (None, None) => None,

@@ -369,10 +369,10 @@ pub(in crate::control) fn clone(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         subsystem.namespaces.push(config.clone());
         Ok(config)
     };
-    ask.administration.rehearse(Permissions::default(), |fabric| add(fabric).map(drop))?;
+    ask.rehearse(Permissions::default(), |fabric| add(fabric).map(drop))?;
     let (from, to) = (Image::reach(image)?, Image::reach(&child)?);
     from.pool.clone_image(from.name(), snapshot, &to.pool, to.name(), &body.new_image())?;
-    let (config, _) = ask.administration.change(Permissions::default(), add).inspect_err(|_| to.undo())?;
+    let (config, _) = ask.change(Permissions::default(), add).inspect_err(|_| to.undo())?;
     Answer::created(format!("/v1/subsystems/{}/namespaces/{}", encode(nqn), config.nsid), &config)
 }
 

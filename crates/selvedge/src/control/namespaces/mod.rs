@@ -90,7 +90,7 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         Ok(config)
     };
     let made = if body.is_on_image() { prepare_image(ask, &body, add)? } else { None };
-    let changed = ask.administration.change(Permissions::default(), add);
+    let changed = ask.change(Permissions::default(), add);
     let (config, _) = changed.inspect_err(|_| {
         if let Some(image) = &made {
             image.undo();
@@ -108,7 +108,7 @@ fn prepare_image(
     add: impl Fn(&mut FabricConfig) -> Result<NamespaceConfig, Refusal>,
 ) -> Result<Option<Image>, Refusal> {
     let mut planned = None;
-    ask.administration.rehearse(Permissions::default(), |fabric| {
+    ask.rehearse(Permissions::default(), |fabric| {
         planned = Some(add(fabric)?);
         Ok(())
     })?;
@@ -143,12 +143,12 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let task = match (&resized, size) {
         (Some(config), Some(Size(bytes))) => {
             // What else is asked for must not fail after this, which cannot be taken back.
-            ask.administration.rehearse(permissions, edit).map_err(about_body)?;
+            ask.rehearse(permissions, edit).map_err(about_body)?;
             images::resize(ask, config, bytes, body.shrink)?
         }
         _ => None,
     };
-    ask.administration.change(permissions, edit).map_err(about_body)?;
+    ask.change(permissions, edit).map_err(about_body)?;
     task.map_or_else(|| show(ask), |task| Answer::begun(&task))
 }
 

@@ -1,0 +1,230 @@
+//! Decides who somebody is that asks for something, and what it may do. Whoever shows a wrong token waits longer each time.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use engine::offenders::Offenders;
+use engine::ring::Moment;
+use engine::target::Network;
+use jiff::Timestamp;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
+
+use super::super::Token;
+use super::super::fingerprint::Fingerprint;
+use super::super::refusal::Refusal;
+use super::access_file::{AccessFile, CertificateEntry, LocalEntry};
+use super::allowed_storage::AllowedStorage;
+use super::caller::{Caller, Identity, Peer};
+use super::rights::Rights;
+use crate::failure::Failure;
+use crate::spec::role::Role;
+
+/// The name of the token that has no entry of its own.
+const ONLY_TOKEN: &str = "of --control-token-file";
+
+/// Who may do what.
+#[derive(Debug)]
+pub(crate) struct Access {
+    file: Option<Mutex<Watched>>,
+    /// The hash of the one token that may do everything.
+    token: Option<Fingerprint>,
+    offenders: Mutex<Offenders<Network>>,
+    since: Instant,
+}
+
+/// A file that is read again when it changes.
+#[derive(Debug)]
+struct Watched {
+    path: PathBuf,
+    stamp: Option<Stamp>,
+    file: Arc<AccessFile>,
+}
+
+/// What tells a changed file from the same one.
+type Stamp = (u64, i64, i64, u64);
+
+impl Access {
+    /// What the file says, and the token that may do everything.
+    pub(crate) fn new(file: Option<&Path>, token: Option<&Token>) -> Result<Self, Failure> {
+        let watch = |path: &Path| {
+            let wrong = |error| Failure::usage(format!("the access file: {error}"));
+            // Looked at before it is read: what changes it in between is seen later.
+            let stamp = stamp(path);
+            let file = Arc::new(AccessFile::read(path).map_err(wrong)?);
+            Ok::<_, Failure>(Mutex::new(Watched { path: path.to_owned(), stamp, file }))
+        };
+        let file = file.map(watch).transpose()?;
+        Ok(Self { file, token: token.map(Token::fingerprint), ..Self::of_this_process() })
+    }
+
+    /// Nobody but this process, its user and root.
+    pub(crate) fn of_this_process() -> Self {
+        Self { file: None, token: None, offenders: Mutex::default(), since: Instant::now() }
+    }
+
+    /// Whether others than the target's own user may come by the Unix socket.
+    pub(crate) fn has_others(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Whether anybody has a token or certificate.
+    pub(crate) fn has_remote(&self) -> bool {
+        self.token.is_some() || self.file.is_some()
+    }
+
+    /// Who that is, by the `Authorization` header of its request or else by its connection.
+    pub(in crate::control) fn identify(&self, peer: &Peer, header: Option<&[u8]>) -> Result<Caller, Refusal> {
+        let file = self.file();
+        let (identity, rights) = match peer {
+            Peer::Process => (Identity::Process, Rights::admin()),
+            Peer::Local { uid, .. } => local(&file, *uid)?,
+            Peer::Remote { address, certificate } => {
+                let network = Network::of(address.ip());
+                self.check_patience(network)?;
+                let known = match (header, certificate) {
+                    (Some(header), _) => self.bearer(&file, header),
+                    (None, Some(certificate)) => by_certificate(&file, certificate),
+                    (None, None) => Err(unknown("a token is missing")),
+                };
+                let mut offenders = self.offenders.lock().unwrap_or_else(PoisonError::into_inner);
+                match &known {
+                    Ok(_) => offenders.forgive(&network),
+                    Err(_) => offenders.add(&network, self.now()),
+                }
+                known?
+            }
+        };
+        let lists = lists(&file, &rights);
+        Ok(Caller { identity, rights, lists })
+    }
+
+    fn now(&self) -> Moment {
+        Moment::default().after(self.since.elapsed())
+    }
+
+    /// Refuses somebody that has just failed, whatever it shows.
+    fn check_patience(&self, network: Network) -> Result<(), Refusal> {
+        let due = self.offenders.lock().unwrap_or_else(PoisonError::into_inner).due(&network);
+        let left = due.since(self.now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let seconds = left.as_millis().div_ceil(1000);
+        let refusal = Refusal::new(429, "what was shown from this address before was wrong");
+        Err(refusal.hint(format!("try again in {seconds} s")))
+    }
+
+    fn bearer(&self, file: &AccessFile, header: &[u8]) -> Result<(Identity, Rights), Refusal> {
+        let Some(shown) = Token::shown(header) else {
+            return Err(unknown("the header is not `Bearer TOKEN`"));
+        };
+        // What is compared is a hash: how long that takes says nothing about a token.
+        let shown = Fingerprint::of(shown);
+        if self.token == Some(shown) {
+            return Ok((Identity::Token(ONLY_TOKEN.to_owned()), Rights::admin()));
+        }
+        let Some(entry) = file.tokens.iter().find(|entry| entry.sha256 == shown) else {
+            return Err(unknown("the token is not one that is known"));
+        };
+        match entry.expires {
+            Some(expires) if expires <= Timestamp::now() => {
+                let what = format!("token {} has expired at {expires:.0}", entry.name);
+                Err(Refusal::new(401, what).hint("`selvedge token create` makes another"))
+            }
+            _ => Ok((Identity::Token(entry.name.clone()), entry.rights.clone())),
+        }
+    }
+
+    /// What the file says now. One that cannot be read leaves what the one before it said, except where it is gone: then
+    /// it says nothing.
+    fn file(&self) -> Arc<AccessFile> {
+        let Some(watched) = &self.file else { return Arc::default() };
+        let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = stamp(&watched.path);
+        if now != watched.stamp {
+            watched.stamp = now;
+            match AccessFile::read(&watched.path) {
+                Ok(file) => {
+                    tracing::info!(path = %watched.path.display(), "the access file is read again");
+                    watched.file = Arc::new(file);
+                }
+                Err(error) if now.is_none() => {
+                    tracing::error!("the access file is gone, and it lets nobody in now: {error}");
+                    watched.file = Arc::default();
+                }
+                Err(error) => tracing::error!("the access file stays as it was: {error}"),
+            }
+        }
+        watched.file.clone()
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.ino(), found.ctime(), found.ctime_nsec(), found.len()))
+}
+
+fn unknown(what: &str) -> Refusal {
+    let hint = "send the header `Authorization: Bearer TOKEN`, or a certificate that the access file names";
+    Refusal::new(401, what).hint(hint)
+}
+
+/// The lists that all have to have what somebody names. An operator without any names nothing outside the target: files
+/// of the target's own user are not its to serve.
+fn lists(file: &AccessFile, rights: &Rights) -> Vec<AllowedStorage> {
+    let lists: Vec<AllowedStorage> = file.storage.iter().chain(&rights.storage).cloned().collect();
+    if lists.is_empty() && rights.role < Role::Admin { vec![AllowedStorage::default()] } else { lists }
+}
+
+fn by_certificate(
+    file: &AccessFile,
+    certificate: &CertificateDer<'_>,
+) -> Result<(Identity, Rights), Refusal> {
+    let sha256 = Fingerprint::of(certificate);
+    let parsed = ParsedCertificate::try_from(certificate).ok();
+    let is_it = |entry: &&CertificateEntry| match entry.sha256 {
+        Some(known) => known == sha256,
+        None => parsed.as_ref().is_some_and(|parsed| {
+            ServerName::try_from(entry.name.as_str())
+                .is_ok_and(|name| rustls::client::verify_server_name(parsed, &name).is_ok())
+        }),
+    };
+    let entry = file.certificates.iter().find(is_it).ok_or_else(|| {
+        unknown(&format!("no [[certificate]] of the access file is the one shown (SHA-256 {sha256})"))
+    })?;
+    Ok((Identity::Certificate { name: entry.name.clone(), sha256 }, entry.rights.clone()))
+}
+
+fn local(file: &AccessFile, uid: u32) -> Result<(Identity, Rights), Refusal> {
+    let user = uzers::get_user_by_uid(uid);
+    let name = user.as_ref().map(|user| user.name().to_string_lossy().into_owned());
+    let identity = Identity::User { uid, name: name.clone() };
+    if uid == 0 || uid == rustix::process::geteuid().as_raw() {
+        return Ok((identity, Rights::admin()));
+    }
+    let named = |entry: &LocalEntry, id: u32, name: Option<&str>| {
+        entry.name.parse() == Ok(id) || name == Some(entry.name.as_str())
+    };
+    let mut found: Vec<&Rights> = Vec::new();
+    found.extend(
+        file.users.iter().filter(|entry| named(entry, uid, name.as_deref())).map(|entry| &entry.rights),
+    );
+    if !file.groups.is_empty() {
+        for group in user.and_then(|user| user.groups()).unwrap_or_default() {
+            let name = group.name().to_str();
+            let entries = file.groups.iter().filter(|entry| named(entry, group.gid(), name));
+            found.extend(entries.map(|entry| &entry.rights));
+        }
+    }
+    match found.into_iter().max_by_key(|rights| rights.role) {
+        Some(rights) => Ok((identity, rights.clone())),
+        None => {
+            let refusal = Refusal::new(403, format!("{identity} may not use this target"));
+            Err(refusal.hint("root and the target's own user may, and whom the access file names"))
+        }
+    }
+}

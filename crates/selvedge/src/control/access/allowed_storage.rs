@@ -1,0 +1,278 @@
+//! The files, devices, images and secrets that may be named by whoever administers. Without such a list a target would
+//! serve to its hosts any file that its user can open.
+
+use std::path::{Component, Path, PathBuf};
+
+use engine::backend::{BackendConfig, RbdConfig};
+use engine::target::{FabricConfig, SubsystemConfig};
+use serde::{Deserialize, Serialize};
+
+use super::super::refusal::Refusal;
+use crate::spec::ceph::image_path;
+
+/// What may be named.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AllowedStorage {
+    /// Folders whose files may be namespaces, and where hosts may create them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) directories: Vec<PathBuf>,
+    /// Block devices, or folders of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) devices: Vec<PathBuf>,
+    /// Pools of a Ceph cluster, as POOL or POOL/NAMESPACE.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pools: Vec<String>,
+    /// Folders of files with hosts' secrets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) key_directories: Vec<PathBuf>,
+}
+
+/// Something outside a target that a configuration names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place<'a> {
+    File(&'a Path),
+    Device(&'a Path),
+    Image(&'a RbdConfig),
+    Secret(&'a Path),
+}
+
+impl AllowedStorage {
+    /// Refuses lists that could not mean what they say.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let paths = self.directories.iter().chain(&self.devices).chain(&self.key_directories);
+        for path in paths {
+            if !path.is_absolute() {
+                return Err(format!("{} is not an absolute path", path.display()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what a subsystem of `wanted` names that it does not name in `before`, and that is in none of the lists. What
+    /// another subsystem names is its own: whoever may change this one may not have its hosts read that one's blocks.
+    pub(super) fn allow(&self, before: &FabricConfig, wanted: &FabricConfig) -> Result<(), Refusal> {
+        for (at, subsystem) in wanted.subsystems.iter().enumerate() {
+            let known = before.subsystem(&subsystem.nqn);
+            let known: Vec<Place<'_>> = known.into_iter().flat_map(places).map(|(_, place)| place).collect();
+            for (field, place) in places(subsystem) {
+                if !known.contains(&place) && !self.has(&place, before) {
+                    let refusal = Refusal::new(403, format!("{} may not be named here", place.shown()));
+                    let hint = format!("the administrator's list of {} does not have it", place.list());
+                    return Err(refusal.about(format!("subsystems[{at}].{field}")).hint(hint));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, place: &Place<'_>, before: &FabricConfig) -> bool {
+        match place {
+            Place::File(path) => is_within(path, &self.directories),
+            Place::Device(path) => is_within(path, &self.devices) || is_link_in_dev(path, &self.devices),
+            Place::Secret(path) => is_within(path, &self.key_directories),
+            Place::Image(image) => {
+                let is_of = |pool: &String| {
+                    pool.split_once('/').unwrap_or((pool, ""))
+                        == (image.pool.as_str(), image.namespace.as_str())
+                };
+                self.pools.iter().any(is_of) && is_conf_known(image, before)
+            }
+        }
+    }
+}
+
+/// Whether an image's cluster is one that is in use already, or the machine's own: another file could lead anywhere.
+fn is_conf_known(image: &RbdConfig, before: &FabricConfig) -> bool {
+    let mut backends = before.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    image.conf.is_none()
+        || backends
+            .any(|known| matches!(&known.backend, BackendConfig::Rbd(known) if known.conf == image.conf))
+}
+
+/// What a subsystem names, and by which of its settings.
+fn places(subsystem: &SubsystemConfig) -> impl Iterator<Item = (String, Place<'_>)> {
+    let storage = subsystem
+        .storage
+        .iter()
+        .map(|storage| ("storage.directory".to_owned(), Place::File(&storage.directory)));
+    let namespaces = subsystem.namespaces.iter().enumerate().filter_map(|(at, namespace)| {
+        let (name, place) = match &namespace.backend {
+            BackendConfig::File { path, .. } => ("file.path", Place::File(path)),
+            BackendConfig::Block { path, .. } => ("block.path", Place::Device(path)),
+            BackendConfig::Rbd(image) => ("rbd", Place::Image(image)),
+            BackendConfig::Memory { .. } | BackendConfig::Null { .. } => return None,
+        };
+        Some((format!("namespaces[{at}].backend.{name}"), place))
+    });
+    let secrets = subsystem.host_keys.iter().enumerate().flat_map(|(at, key)| {
+        let files = [Some(&key.dhchap_secret_file), key.dhchap_ctrl_secret_file.as_ref()];
+        let names = ["dhchap_secret_file", "dhchap_ctrl_secret_file"];
+        names
+            .into_iter()
+            .zip(files)
+            .filter_map(move |(name, file)| Some((format!("host_keys[{at}].{name}"), Place::Secret(file?))))
+    });
+    storage.chain(namespaces).chain(secrets)
+}
+
+impl Place<'_> {
+    fn shown(&self) -> String {
+        match self {
+            Self::File(path) | Self::Device(path) | Self::Secret(path) => path.display().to_string(),
+            Self::Image(image) => image_path(image),
+        }
+    }
+
+    fn list(&self) -> &'static str {
+        match self {
+            Self::File(_) => "directories",
+            Self::Device(_) => "devices",
+            Self::Image(_) => "pools",
+            Self::Secret(_) => "key_directories",
+        }
+    }
+}
+
+/// Whether a path leads into one of these, wherever links on the way lead. A file that is to be made is where its folder is.
+fn is_within(path: &Path, roots: &[PathBuf]) -> bool {
+    let real = path.canonicalize().or_else(|_| {
+        let (folder, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+        // What is there and leads nowhere is made where it leads to.
+        if path.is_symlink() {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
+        folder.canonicalize().map(|folder| folder.join(name))
+    });
+    let Ok(real) = real else { return false };
+    roots.iter().any(|root| root.canonicalize().is_ok_and(|root| real.starts_with(root)))
+}
+
+/// Whether a device is named by a link that the system keeps, such as `/dev/zvol/tank/disk`: it leads to a node elsewhere,
+/// and nobody but root can turn it.
+fn is_link_in_dev(path: &Path, roots: &[PathBuf]) -> bool {
+    let dev = Path::new("/dev");
+    let is_plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    is_plain
+        && path.canonicalize().is_ok_and(|real| real.starts_with(dev))
+        && roots.iter().any(|root| root.starts_with(dev) && path.starts_with(root))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use engine::target::{HostKeyConfig, NamespaceConfig, StorageConfig};
+
+    use super::*;
+
+    fn fabric(backend: BackendConfig) -> FabricConfig {
+        let namespace = NamespaceConfig::new(1, backend, 4096);
+        FabricConfig {
+            subsystems: vec![SubsystemConfig::new("nqn.a", "A", "Selvedge").with(vec![namespace])],
+            ..FabricConfig::default()
+        }
+    }
+
+    fn file(path: impl Into<PathBuf>) -> FabricConfig {
+        fabric(BackendConfig::File { path: path.into(), size: None })
+    }
+
+    fn refused(list: &AllowedStorage, wanted: &FabricConfig) -> Option<String> {
+        list.allow(&FabricConfig::default(), wanted).err().map(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn a_file_is_where_its_links_lead() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inside, outside) = (folder.path().join("in"), folder.path().join("out"));
+        for made in [&inside, &outside] {
+            std::fs::create_dir(made).unwrap();
+            std::fs::write(made.join("disk"), "").unwrap();
+        }
+        symlink(&outside, inside.join("away")).unwrap();
+        symlink(outside.join("new"), inside.join("dangling")).unwrap();
+        symlink(&inside, folder.path().join("back")).unwrap();
+        let list = AllowedStorage { directories: vec![inside.clone()], ..AllowedStorage::default() };
+        for allowed in ["in/disk", "in/new", "back/disk", "in/../in/disk"] {
+            assert_eq!(refused(&list, &file(folder.path().join(allowed))), None, "{allowed}");
+        }
+        for other in [
+            "out/disk",
+            "out/new",
+            "in/../out/disk",
+            "in/away/disk",
+            "in/away/new",
+            "in/dangling",
+            "in/a/b",
+            "inn",
+        ] {
+            let told = refused(&list, &file(folder.path().join(other))).expect(other);
+            assert!(
+                told.contains("subsystems[0].namespaces[0].backend.file.path")
+                    && told.contains("directories"),
+                "{told}"
+            );
+        }
+        assert!(
+            refused(&AllowedStorage::default(), &file(inside.join("disk"))).is_some(),
+            "an empty list has nothing"
+        );
+        let known = file(outside.join("disk"));
+        assert_eq!(list.allow(&known, &known), Ok(()), "what is served already is not named anew");
+        let mut others = known.clone();
+        others.subsystems[0].nqn = "nqn.b".to_owned();
+        assert!(list.allow(&known, &others).is_err(), "but by another subsystem it is");
+    }
+
+    #[test]
+    fn each_kind_has_its_own_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "").unwrap();
+        let here = vec![folder.path().to_owned()];
+        let lists = [
+            AllowedStorage { directories: here.clone(), ..AllowedStorage::default() },
+            AllowedStorage { devices: here.clone(), ..AllowedStorage::default() },
+            AllowedStorage { key_directories: here, ..AllowedStorage::default() },
+        ];
+        let mut stored = FabricConfig::default();
+        stored.subsystems.push(SubsystemConfig {
+            storage: Some(StorageConfig::new(folder.path().to_owned(), 1)),
+            ..SubsystemConfig::new("nqn.a", "A", "Selvedge")
+        });
+        let mut keyed = FabricConfig::default();
+        keyed.subsystems.push(SubsystemConfig {
+            host_keys: vec![HostKeyConfig::new("nqn.h", path.clone())],
+            ..SubsystemConfig::new("nqn.a", "A", "Selvedge")
+        });
+        let wanted = [file(&path), stored, fabric(BackendConfig::Block { path }), keyed];
+        for (number, wanted) in wanted.iter().enumerate() {
+            let allowing = [0, 0, 1, 2][number];
+            for (at, list) in lists.iter().enumerate() {
+                assert_eq!(refused(list, wanted).is_none(), at == allowing, "{number} {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_image_is_in_its_pool_and_its_cluster_is_known() {
+        let image = |pool: &str, namespace: &str, conf: Option<&str>| {
+            let conf = conf.map(PathBuf::from);
+            let (pool, namespace, image) = (pool.to_owned(), namespace.to_owned(), "disk".to_owned());
+            fabric(BackendConfig::Rbd(RbdConfig { pool, namespace, image, snapshot: None, conf, id: None }))
+        };
+        let list =
+            AllowedStorage { pools: vec!["rbd".to_owned(), "ssd/a".to_owned()], ..AllowedStorage::default() };
+        assert_eq!(refused(&list, &image("rbd", "", None)), None);
+        assert_eq!(refused(&list, &image("ssd", "a", None)), None);
+        for (pool, namespace) in [("ssd", ""), ("rbd", "a"), ("rb", ""), ("ssd/a", "")] {
+            assert!(refused(&list, &image(pool, namespace, None)).is_some(), "{pool} {namespace}");
+        }
+        let other = image("rbd", "", Some("/srv/eve/ceph.conf"));
+        assert!(refused(&list, &other).is_some());
+        let mut served = image("other", "", Some("/srv/eve/ceph.conf"));
+        served.subsystems[0].nqn = "nqn.b".to_owned();
+        assert_eq!(list.allow(&served, &other), Ok(()));
+    }
+}

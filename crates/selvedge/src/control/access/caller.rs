@@ -1,0 +1,103 @@
+//! Who asks for something: by what it is known, from where, and what it may do.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use engine::target::FabricConfig;
+use rustls::pki_types::CertificateDer;
+use serde::Serialize;
+
+use super::super::fingerprint::Fingerprint;
+use super::super::refusal::Refusal;
+use super::allowed_storage::AllowedStorage;
+use super::rights::Rights;
+use crate::spec::role::Role;
+
+/// The other end of a connection, as the system knows it.
+#[derive(Clone, Debug)]
+pub(in crate::control) enum Peer {
+    /// This process itself.
+    Process,
+    /// A process of this machine, on the Unix socket.
+    Local { uid: u32, pid: Option<i32> },
+    /// Somebody by TCP, with the certificate that it has proved to be its own.
+    Remote { address: SocketAddr, certificate: Option<CertificateDer<'static>> },
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process => f.write_str("this process"),
+            Self::Local { uid, pid: Some(pid) } => write!(f, "process {pid} of user {uid}"),
+            Self::Local { uid, pid: None } => write!(f, "a process of user {uid}"),
+            Self::Remote { address, .. } => address.fmt(f),
+        }
+    }
+}
+
+/// By what somebody is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Identity {
+    Process,
+    /// A user of the machine.
+    User {
+        uid: u32,
+        name: Option<String>,
+    },
+    /// The name of a token.
+    Token(String),
+    Certificate {
+        name: String,
+        sha256: Fingerprint,
+    },
+    /// Somebody who has shown nothing that is known.
+    Nobody,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process => f.write_str("this process"),
+            Self::User { uid, name: Some(name) } => write!(f, "user {name} ({uid})"),
+            Self::User { uid, name: None } => write!(f, "user {uid}"),
+            Self::Token(name) => write!(f, "token {name}"),
+            Self::Certificate { name, .. } => write!(f, "certificate {name}"),
+            Self::Nobody => f.write_str("nobody known"),
+        }
+    }
+}
+
+/// Somebody who asks, and is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) identity: Identity,
+    pub(crate) rights: Rights,
+    /// Each of these lists has to have what it names.
+    pub(in crate::control) lists: Vec<AllowedStorage>,
+}
+
+impl Caller {
+    /// Anybody at all, where all that can be asked is everybody's to know.
+    pub(in crate::control) fn anybody() -> Self {
+        let rights = Rights { role: Role::Metrics, subsystems: Vec::new(), storage: None };
+        Self { identity: Identity::Nobody, rights, lists: Vec::new() }
+    }
+
+    /// Refuses what it may not do.
+    pub(in crate::control) fn check(&self, needed: Role, subsystem: Option<&str>) -> Result<(), Refusal> {
+        let who = &self.identity;
+        self.rights
+            .allow(needed, subsystem)
+            .map_err(|why| Refusal::new(403, format!("{who} may not do that: {why}")))
+    }
+
+    /// Refuses a change that names what it may not name.
+    pub(in crate::control) fn check_names(
+        &self,
+        before: &FabricConfig,
+        wanted: &FabricConfig,
+    ) -> Result<(), Refusal> {
+        self.lists.iter().try_for_each(|list| list.allow(before, wanted))
+    }
+}

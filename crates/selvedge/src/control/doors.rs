@@ -1,0 +1,136 @@
+//! Where a target is administered, and how somebody is known there: the doors that its flags open.
+
+use std::sync::Arc;
+
+use engine::target::Target;
+
+use super::access::Access;
+use super::administration::Administration;
+use super::server::Control;
+use super::socket::{self, Listening};
+use super::tls::{OwnCertificate, ServerTls};
+use super::token::Token;
+use crate::failure::Failure;
+use crate::flags::serve::AdministeredFlags;
+use crate::spec::endpoint::Endpoint;
+
+/// The doors of a target, before they are opened.
+#[derive(Debug)]
+pub(crate) struct Doors<'a> {
+    flags: &'a AdministeredFlags,
+    access: Arc<Access>,
+    tls: Option<Arc<ServerTls>>,
+}
+
+impl<'a> Doors<'a> {
+    /// Reads and checks all that the flags name.
+    pub(crate) fn new(flags: &'a AdministeredFlags) -> Result<Self, Failure> {
+        let token = flags.control_token_file.as_deref().map(Token::read).transpose()?;
+        let access = Access::new(flags.control_access.as_deref(), token.as_ref())?;
+        let own = flags.control_tls_cert.clone().zip(flags.control_tls_key.clone());
+        let tls = own.map(|(certificate, key)| {
+            ServerTls::new(OwnCertificate { certificate, key }, flags.control_tls_client_ca.clone())
+        });
+        let doors = Self { flags, access: Arc::new(access), tls: tls.transpose()?.map(Arc::new) };
+        doors.check()?;
+        Ok(doors)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        if self.flags.control.len() > 1 && self.flags.control.contains(&Endpoint::None) {
+            return Err(Failure::usage("--control none does not go with another --control"));
+        }
+        for endpoint in &self.flags.control {
+            self.check_tls("--control", endpoint)?;
+            let Some(address) = endpoint.socket_address() else { continue };
+            if !self.access.has_remote() {
+                return Err(Failure::usage(format!(
+                    "anybody could change the target by {address}: say who may with --control-access FILE, or give a secret \
+                     with --control-token-file FILE"
+                )));
+            }
+            if matches!(endpoint, Endpoint::Tcp(_)) && !address.ip().is_loopback() {
+                tracing::warn!("whoever sees the packets to {address} learns the tokens; use tls:{address}");
+            }
+        }
+        let Some(endpoint) = &self.flags.metrics else { return Ok(()) };
+        self.check_tls("--metrics", endpoint)?;
+        if self.are_metrics_guarded() && !self.access.has_remote() {
+            return Err(Failure::usage(format!(
+                "anybody could read the metrics by {endpoint}: say who may with --control-access FILE, or that anybody may with \
+                 --metrics-for-anybody"
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_tls(&self, flag: &str, endpoint: &Endpoint) -> Result<(), Failure> {
+        match endpoint {
+            Endpoint::Tls { .. } if self.tls.is_none() => Err(Failure::usage(format!(
+                "{flag} {endpoint} needs a certificate: --control-tls-cert FILE and --control-tls-key FILE"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether those who read the metrics have to say who they are.
+    fn are_metrics_guarded(&self) -> bool {
+        let address = self.flags.metrics.as_ref().and_then(Endpoint::socket_address);
+        !self.flags.metrics_for_anybody && address.is_some_and(|address| !address.ip().is_loopback())
+    }
+
+    fn tls_of(&self, endpoint: &Endpoint) -> Option<Arc<ServerTls>> {
+        if matches!(endpoint, Endpoint::Tls { .. }) { self.tls.clone() } else { None }
+    }
+
+    /// Tells Prometheus what was done, if that is asked for.
+    pub(crate) fn start_metrics(
+        &self,
+        administration: &Arc<Administration>,
+    ) -> Result<Option<Control>, Failure> {
+        let Some(endpoint) = &self.flags.metrics else { return Ok(None) };
+        let access = self.are_metrics_guarded().then(|| self.access.clone());
+        Control::start_metrics(endpoint, access, self.tls_of(endpoint), administration.clone()).map(Some)
+    }
+
+    /// Opens all doors. One that nobody chose and that is not available is only a warning.
+    pub(crate) fn start_controls(
+        &self,
+        target: &Target,
+        administration: &Arc<Administration>,
+    ) -> Result<Vec<Control>, Failure> {
+        let chosen = &self.flags.control;
+        let is_open = self.access.has_others();
+        let mut listening: Vec<(Listening, Option<Arc<ServerTls>>)> = Vec::new();
+        for endpoint in chosen {
+            let listens = Listening::on(endpoint, is_open)?;
+            listening.extend(listens.map(|listens| (listens, self.tls_of(endpoint))));
+        }
+        if chosen.is_empty() {
+            listening.extend(listen_at_default(target, is_open).map(|listens| (listens, None)));
+        }
+        let start =
+            |(listening, tls)| Control::start(listening, self.access.clone(), tls, administration.clone());
+        listening.into_iter().map(start).collect()
+    }
+}
+
+fn listen_at_default(target: &Target, is_open_to_others: bool) -> Option<Listening> {
+    let service = target.ports().first().map(std::net::SocketAddr::port)?;
+    let Some(place) = socket::default_place(service) else {
+        tracing::warn!(
+            "nobody can administer this target: its user has no folder for a control socket (neither RUNTIME_DIRECTORY nor \
+             XDG_RUNTIME_DIR is set); add --control unix:PATH, or --control none to say so"
+        );
+        return None;
+    };
+    place.parent().into_iter().for_each(socket::sweep);
+    match Listening::on(&Endpoint::Unix(place), is_open_to_others) {
+        Ok(listening) => listening,
+        Err(failure) => {
+            let reason = failure.line().unwrap_or_default();
+            tracing::warn!("nobody can administer this target: {reason}; add --control unix:PATH");
+            None
+        }
+    }
+}

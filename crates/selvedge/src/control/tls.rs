@@ -1,0 +1,293 @@
+//! TLS for the control API: the target's certificate and key, read again when their files change, and what a client trusts.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
+    ServerConfig, SignatureScheme,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use zeroize::Zeroizing;
+
+use super::limits::PEM_BYTES_MAX;
+use crate::failure::Failure;
+
+/// Where systems keep what they trust.
+const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Permissions by which others than the owner and the group may read a file.
+const READABLE_BY_OTHERS: u32 = 0o004;
+
+/// The files of a side that shows a certificate.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnCertificate {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// A target's side.
+#[derive(Debug)]
+pub(crate) struct ServerTls {
+    own: OwnCertificate,
+    /// Who signs certificates of clients.
+    client_ca: Option<PathBuf>,
+    loaded: Mutex<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    stamps: Vec<Option<Stamp>>,
+    config: Arc<ServerConfig>,
+}
+
+type Stamp = (u64, i64, i64, u64);
+
+impl ServerTls {
+    /// Reads the files.
+    pub(crate) fn new(own: OwnCertificate, client_ca: Option<PathBuf>) -> Result<Self, Failure> {
+        let stamps = stamps(&own, client_ca.as_deref());
+        let config = server_config(&own, client_ca.as_deref()).map_err(Failure::usage)?;
+        Ok(Self { own, client_ca, loaded: Mutex::new(Loaded { stamps, config }) })
+    }
+
+    /// What takes the next connection, with the files as they are now. Files that do not fit together, as for a moment while
+    /// they are replaced, change nothing.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = stamps(&self.own, self.client_ca.as_deref());
+        if now != loaded.stamps {
+            match server_config(&self.own, self.client_ca.as_deref()) {
+                Ok(config) => {
+                    tracing::info!(path = %self.own.certificate.display(), "the certificate is read again");
+                    loaded.config = config;
+                }
+                Err(error) => tracing::error!("the certificate stays as it was: {error}"),
+            }
+            loaded.stamps = now;
+        }
+        loaded.config.clone().into()
+    }
+}
+
+fn stamps(own: &OwnCertificate, ca: Option<&Path>) -> Vec<Option<Stamp>> {
+    let stamp = |path: &Path| {
+        let found = fs::metadata(path).ok()?;
+        Some((found.ino(), found.ctime(), found.ctime_nsec(), found.len()))
+    };
+    [Some(own.certificate.as_path()), Some(&own.key), ca].into_iter().flatten().map(stamp).collect()
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn server_config(own: &OwnCertificate, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, String> {
+    let (chain, key) = read_own(own)?;
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|error| error.to_string())?;
+    let builder = match client_ca {
+        Some(path) => {
+            let roots = Arc::new(roots(path, &certificates(path)?)?);
+            // Whoever has no certificate may have a token.
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+            let verifier = verifier.allow_unauthenticated().build();
+            builder
+                .with_client_cert_verifier(verifier.map_err(|error| format!("{}: {error}", path.display()))?)
+        }
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| unfit(own, &error))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn unfit(own: &OwnCertificate, error: &Error) -> String {
+    format!("{} and {} cannot be used together: {error}", own.certificate.display(), own.key.display())
+}
+
+fn read_own(own: &OwnCertificate) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+    let chain = certificates(&own.certificate)?;
+    let shown = own.key.display();
+    let file = File::open(&own.key).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    let mode = file.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?.mode();
+    if mode & READABLE_BY_OTHERS != 0 {
+        return Err(format!("{shown} can be read by everybody; `chmod o= {shown}` ends that"));
+    }
+    let text = Zeroizing::new(read_pem(file, &own.key)?);
+    let key = PrivateKeyDer::from_pem_slice(&text);
+    Ok((chain, key.map_err(|error| format!("{shown} has no private key in PEM: {error}"))?))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let shown = path.display();
+    let file = File::open(path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    let text = read_pem(file, path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let found = found.map_err(|error| format!("{shown} is not PEM: {error}"))?;
+    if found.is_empty() { Err(format!("{shown} has no certificate in PEM")) } else { Ok(found) }
+}
+
+fn read_pem(file: File, path: &Path) -> Result<Vec<u8>, String> {
+    let mut text = Vec::new();
+    let read = file.take(PEM_BYTES_MAX).read_to_end(&mut text);
+    read.map(|_| text).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+}
+
+fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(certificates.iter().cloned());
+    if added == 0 {
+        Err(format!("{} has no certificate that can sign others", path.display()))
+    } else {
+        Ok(roots)
+    }
+}
+
+/// A client's side.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientTls {
+    config: Arc<ClientConfig>,
+    /// What it trusts, for messages.
+    ca: PathBuf,
+}
+
+impl ClientTls {
+    /// Trusts what is in `ca`, or what the system trusts, and shows its own certificate if it has one.
+    pub(crate) fn new(ca: Option<&Path>, own: Option<&OwnCertificate>) -> Result<Self, Failure> {
+        let ca = ca.unwrap_or(Path::new(SYSTEM_CA));
+        let config = client_config(ca, own).map_err(|error| {
+            let hint = if ca == Path::new(SYSTEM_CA) {
+                "; give the certificate that signs the target's with --control-ca FILE"
+            } else {
+                ""
+            };
+            Failure::usage(format!("{error}{hint}"))
+        })?;
+        Ok(Self { config: Arc::new(config), ca: ca.to_owned() })
+    }
+
+    pub(super) fn connector(&self) -> TlsConnector {
+        self.config.clone().into()
+    }
+
+    /// Why a connection failed, for whoever can do something about it.
+    pub(super) fn explain(&self, error: &io::Error) -> Option<String> {
+        let error = error.get_ref()?.downcast_ref::<Error>()?;
+        let ca = self.ca.display();
+        Some(match error {
+            // An authority that was made anew has the old one's name and another key.
+            Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+                format!(
+                    "its certificate is signed by none of {ca}; give the one that signed it, or itself, with --control-ca FILE"
+                )
+            }
+            Error::InvalidCertificate(error) => match told_expiry(error) {
+                Some(when) => format!("its certificate has expired at {when}"),
+                None => format!("its certificate is not the one of this host: {error}"),
+            },
+            Error::AlertReceived(AlertDescription::CertificateExpired) => {
+                "it says that the certificate of --control-cert has expired; its log says when".to_owned()
+            }
+            Error::AlertReceived(alert) => format!("it refuses the connection ({alert:?}); its log says why"),
+            Error::InvalidMessage(_) => {
+                "it does not speak TLS there; without TLS it is tcp:ADDR:PORT".to_owned()
+            }
+            other => other.to_string(),
+        })
+    }
+}
+
+/// When a certificate has expired, if that is what is wrong with it.
+fn told_expiry(error: &CertificateError) -> Option<String> {
+    let CertificateError::ExpiredContext { not_after, .. } = error else { return None };
+    Timestamp::from_second(not_after.as_secs() as i64).ok().map(|when| when.to_string())
+}
+
+/// Why a client was turned away, where that is for somebody to know.
+pub(super) fn refused_certificate(error: &io::Error) -> Option<String> {
+    let Error::InvalidCertificate(error) = error.get_ref()?.downcast_ref::<Error>()? else { return None };
+    Some(match told_expiry(error) {
+        Some(when) => format!("its certificate has expired at {when}"),
+        None => format!("its certificate is refused: {error}"),
+    })
+}
+
+fn client_config(ca: &Path, own: Option<&OwnCertificate>) -> Result<ClientConfig, String> {
+    let trusted = certificates(ca)?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(ca, &trusted)?), provider());
+    let inner = verifier.build().map_err(|error| format!("{}: {error}", ca.display()))?;
+    let verifier = Arc::new(TrustOrPin { inner, trusted });
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|error| error.to_string())?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    match own {
+        Some(own) => {
+            let (chain, key) = read_own(own)?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| unfit(own, &error))
+        }
+        None => Ok(builder.with_no_client_auth()),
+    }
+}
+
+/// Trusts what a trusted certificate has signed, and a trusted certificate itself, as those are that `openssl req -x509`
+/// makes: for rustls, an authority is never a server.
+#[derive(Debug)]
+struct TrustOrPin {
+    inner: Arc<WebPkiServerVerifier>,
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for TrustOrPin {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified =
+            self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let is_authority = matches!(&verified, Err(Error::InvalidCertificate(CertificateError::Other(_))));
+        if is_authority && self.trusted.contains(end_entity) {
+            rustls::client::verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        verified
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
