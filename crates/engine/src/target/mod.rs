@@ -44,8 +44,8 @@ pub use identity::{FORMER_NQN, MACHINE_ID_FILE, MachineId, NamespaceIdentities, 
 pub use image::AbsentNamespace;
 use lock::lock;
 pub use messaging::{
-    AskingHost, HostRequest, HostRequests, LostController, PeerReset, PeerResets, PendingRequest, Pulse,
-    TakeReset, TargetEnded,
+    AskingHost, FailedLogin, FailedLogins, HostRequest, HostRequests, LostController, PeerReset, PeerResets,
+    PendingRequest, Pulse, TakeReset, TargetEnded,
 };
 use reactor::{Listener, Reactor};
 pub use reactor::{ReactorMetrics, ReactorStatus};
@@ -319,6 +319,11 @@ impl Target {
     pub fn host_requests(&self) -> Option<HostRequests> {
         let (sender, receiver) = ring::channel::sync_channel(HOST_REQUESTS_MAX);
         self.fabric.take_requests(sender).then_some(HostRequests(receiver))
+    }
+
+    /// Hosts that do not prove who they are, from now on; one can take them.
+    pub fn failed_logins(&self) -> Option<FailedLogins> {
+        self.fabric.failed_logins.take()
     }
 
     /// Processor time all reactors have used.

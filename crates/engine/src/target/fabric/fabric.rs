@@ -25,8 +25,8 @@ use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, AuthenticationJob, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets, PendingRequest,
-    Then, WorkerJobs,
+    Address, AuthenticationJob, CrossReset, FailedLoginSender, Fenced, Job, Mailboxes, Message, PeerResets,
+    PendingRequest, Then, WorkerJobs,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -41,6 +41,7 @@ pub(crate) struct Fabric {
     pub(crate) refusals: Refusals,
     mailboxes: Arc<Mailboxes>,
     requests: OnceLock<SyncSender<PendingRequest>>,
+    pub(crate) failed_logins: FailedLoginSender,
     /// The ways to the threads that execute reservation commands, and that compute what hosts prove.
     pub(crate) reservation_jobs: WorkerJobs<Job>,
     pub(crate) authentication_jobs: WorkerJobs<AuthenticationJob>,
@@ -101,6 +102,7 @@ impl Fabric {
             refusals: Refusals::default(),
             mailboxes: Arc::default(),
             requests: OnceLock::new(),
+            failed_logins: FailedLoginSender::default(),
             reservation_jobs: WorkerJobs::default(),
             authentication_jobs: WorkerJobs::default(),
             has_archive: archive.is_some(),

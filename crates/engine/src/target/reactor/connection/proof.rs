@@ -10,7 +10,7 @@ use super::{Connection, Environment};
 use crate::limits::AUTHENTICATION_FAILURE_LINGER_MS;
 use crate::ring::Buffer;
 use crate::target::admin::check_capsule;
-use crate::target::messaging::{Asker, AuthenticationDone};
+use crate::target::messaging::{Asker, AuthenticationDone, FailedLogin};
 use crate::target::queue::Disconnect;
 use crate::target::reactor::host_authentication::Outcome;
 use crate::target::reactor::role::Role;
@@ -105,6 +105,12 @@ impl Connection {
         if let Some(times) = env.fabric.refusals.count_unproved() {
             tracing::warn!(%address, host, subsystem, times, "Refused a host that did not authenticate: {fault}");
         }
+        env.fabric.failed_logins.tell(|| FailedLogin {
+            host: host.to_owned(),
+            subsystem: subsystem.to_owned(),
+            address,
+            reason: fault.to_string(),
+        });
     }
 
     /// The host knows that it has failed: nothing more is taken from it.
