@@ -1,8 +1,6 @@
 //! `selvedge config`: checks a target.toml, compares it with what a running target serves, puts it into effect, and
 //! prints what is served.
 
-mod difference;
-
 use std::path::Path;
 
 use engine::backend::BackendConfig;
@@ -13,6 +11,7 @@ use serde_json::Value;
 use super::ask::{cell, client, items, tell};
 use super::namespace::say_shrink;
 use crate::config::{target_dump, target_file};
+use crate::control::difference;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::config::{ConfigAction, DumpFormat};

@@ -1,6 +1,7 @@
 //! The commands, one file each: what a person asked for, done with the engine and told by the reports.
 
 mod ask;
+mod audit;
 mod bench;
 pub(crate) mod complete;
 mod config;
@@ -48,6 +49,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Host(flags) => fabric::host(&flags.action),
         Command::Key(flags) => key::run(&flags.action),
         Command::Token(flags) => token::run(&flags.action),
+        Command::Audit(flags) => audit::run(&flags.action),
         Command::Ana(flags) => fabric::ana(&flags.action),
         Command::Connection(flags) => fabric::connection(&flags.action),
         Command::Referral(flags) => fabric::referral(&flags.action),

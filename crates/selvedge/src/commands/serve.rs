@@ -12,6 +12,7 @@ use crate::announce::Announcer;
 use crate::cluster_connections::ClusterConnections;
 use crate::config::target::ServeConfig;
 use crate::control::administration::Administration;
+use crate::control::audit::{AuditLog, Event};
 use crate::control::{Control, Doors, HostDesk};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -38,6 +39,8 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         Some(group) => begin_as_gateway(flags, group)?,
         None => begin(flags)?,
     };
+    let note = |event| Event { event, result: "done".to_owned(), ..Event::default() };
+    administration.audit().write(&note("start"));
     let desk = HostDesk::open(&target, administration.clone())?;
     let metrics = doors.start_metrics(&administration)?;
     let controls = doors.start_controls(&target, &administration)?;
@@ -60,6 +63,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     drop(announcer);
     // Nothing may still be changed by the time connections are closed.
     drop((controls, metrics, desk));
+    administration.audit().write(&note("stop"));
     // Others serve what this gateway does before its hosts lose their connections.
     let left = member.map_or(Ok(()), Member::leave);
     target.shutdown();
@@ -96,12 +100,14 @@ fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
     engine.inherited = service::inherited()?;
     let addresses: Vec<SocketAddr> = engine.fabric.ports.iter().map(|port| port.address).collect();
     service::check_inherited(&engine.inherited, &addresses)?;
+    let audit = AuditLog::open(flags.audit_log.as_ref(), directory.as_ref())?;
     let connections = directory.map(ClusterConnections::open);
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
-    Ok(Begun { target, administration: Arc::new(administration), member: None, connections })
+    let administration = Arc::new(administration.audited(audit));
+    Ok(Begun { target, administration, member: None, connections })
 }
 
 /// Serves what a group of gateways does.
@@ -122,7 +128,8 @@ fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Fail
     engine.ceph.are_images_shared = true;
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
     member.serve(target.clone())?;
-    let administration = Arc::new(Administration::of_gateway(target.clone(), member.membership()));
+    let administration = Administration::of_gateway(target.clone(), member.membership());
+    let administration = Arc::new(administration.audited(AuditLog::open(flags.audit_log.as_ref(), None)?));
     Ok(Begun { target, administration, member: Some(member), connections: None })
 }
 

@@ -17,6 +17,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use serde_json::{Value, json};
 
 use super::administration::Administration;
+use super::audit::AuditLog;
 use super::client::Client;
 use super::fingerprint::Fingerprint;
 use super::routes::ROUTES;
@@ -24,6 +25,7 @@ use super::{Control, Doors};
 use crate::failure::Failure;
 use crate::flags::control::ControlTlsFlags;
 use crate::flags::serve::AdministeredFlags;
+use crate::spec::audit_place::AuditPlace;
 use crate::spec::endpoint::Endpoint;
 use crate::spec::role::Role;
 
@@ -101,7 +103,9 @@ impl House {
         let flags = flags.unwrap_or_else(|error| panic!("{error}")).administered;
         let doors = Doors::new(&flags)?;
         let target = Arc::new(Target::start(&config).unwrap());
-        let administration = Arc::new(Administration::new(target.clone(), None).unwrap());
+        let place = AuditPlace::File(folder.path().join("audit.jsonl"));
+        let audit = AuditLog::open(Some(&place), None)?;
+        let administration = Arc::new(Administration::new(target.clone(), None).unwrap().audited(audit));
         let metrics = doors.start_metrics(&administration)?;
         let controls = doors.start_controls(&target, &administration)?;
         Ok(Self { folder, target, controls, metrics })
@@ -112,6 +116,12 @@ impl House {
         write(&folder.path().join("access.toml"), &access(more));
         Self::new(folder, "--control tcp:127.0.0.1:0 --control-access FOLDER/access.toml")
             .unwrap_or_else(|failure| panic!("{failure:?}"))
+    }
+
+    /// What the audit log has.
+    fn recorded(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.folder.path().join("audit.jsonl")).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     fn change_access(&self, text: &str) {
@@ -477,4 +487,47 @@ fn doors_that_lack_something_are_not_opened() {
     ] {
         assert!(told(flags).contains(expected), "{flags}: {}", told(flags));
     }
+}
+
+#[test]
+fn who_changed_what_is_recorded_and_who_did_not_come_in() {
+    let house = House::with_tokens("");
+    let path = format!("/v1/subsystems/{MINE}/namespaces/1");
+    let qos = json!({ "qos": { "iops": 500 } }).to_string();
+    assert_eq!(house.ask("PATCH", &path, Some(&token("operate")), &qos).status, 200);
+    assert_eq!(house.ask("PATCH", &path, Some(&token("read")), &qos).status, 403);
+    assert_eq!(house.ask("PATCH", &path, Some(&token("admin")), "{\"size\": 5}").status, 422);
+    assert_eq!(house.ask("GET", &path, Some(&token("read")), "").status, 200);
+    assert_eq!(house.ask("PUT", "/v1/config?dry_run", Some(&token("admin")), "{}").status, 409);
+    assert_eq!(house.ask("DELETE", &path, Some(&token("admin")), "").status, 204);
+    assert_eq!(house.ask("GET", "/v1/status", Some("selvedge_nobody_has_this"), "").status, 401);
+    let records = house.recorded();
+    let told: Vec<(&str, &str)> = records
+        .iter()
+        .map(|record| (record["event"].as_str().unwrap(), record["who"]["token"].as_str().unwrap_or("-")))
+        .collect();
+    let expected = [
+        ("change", "operate"),
+        ("refused", "read"),
+        ("refused", "admin"),
+        ("change", "admin"),
+        ("failed_login", "-"),
+    ];
+    assert_eq!(told, expected);
+    let first = &records[0];
+    assert_eq!(first["what"], format!("PATCH {path}"));
+    assert_eq!(first["request"], json!({ "qos": { "iops": 500 } }));
+    assert_eq!(
+        first["changes"][0]["differences"],
+        json!([{ "setting": "qos.iops", "from": null, "to": 500 }])
+    );
+    assert_eq!((&first["result"], &first["status"]), (&json!("done"), &json!(200)));
+    assert!(first["from"].as_str().unwrap().starts_with("127.0.0.1:"), "{first}");
+    assert!(records[1]["result"].as_str().unwrap().contains("it takes the role operate"), "{}", records[1]);
+    assert_eq!(records[3]["changes"][0]["before"]["qos"]["iops"], 500, "{}", records[3]);
+    assert_eq!(records[4]["who"], "nobody");
+    let text = std::fs::read_to_string(house.folder.path().join("audit.jsonl")).unwrap();
+    assert!(!text.contains(&token("operate")) && !text.contains("nobody_has_this"), "a token is in the log");
+    let verified = super::audit::verify(&[house.folder.path().join("audit.jsonl")], None).unwrap();
+    assert_eq!((verified.records, verified.last), (5, 4));
 }

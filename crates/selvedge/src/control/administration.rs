@@ -15,6 +15,7 @@ use engine::target::{
 };
 use private_folder::Replacement;
 
+use super::audit::AuditLog;
 use super::refusal::Refusal;
 use super::tasks::Tasks;
 use crate::state::StateFile;
@@ -30,6 +31,8 @@ pub(crate) struct Administration {
     tasks: Tasks,
     /// The gateway that this target is, if it is one.
     membership: Option<Arc<Membership>>,
+    /// Who has changed what.
+    audit: AuditLog,
 }
 
 /// Where what is served is kept.
@@ -64,14 +67,31 @@ impl Administration {
                 "the state cannot be written ({error}); hosts are served, and changes are refused until there is space"
             );
         }
-        let keeper = state.map_or(Keeper::Nowhere, Keeper::File);
-        Ok(Self { target, keeper: Mutex::new(keeper), tasks: Tasks::default(), membership: None })
+        let keeper = Mutex::new(state.map_or(Keeper::Nowhere, Keeper::File));
+        Ok(Self { target, keeper, tasks: Tasks::default(), membership: None, audit: AuditLog::none() })
     }
 
     /// Administers a gateway's target: what is changed is changed for all gateways of its group.
     pub(crate) fn of_gateway(target: Arc<Target>, membership: Arc<Membership>) -> Self {
         let keeper = Mutex::new(Keeper::Group(membership.clone()));
-        Self { target, keeper, tasks: Tasks::default(), membership: Some(membership) }
+        Self {
+            target,
+            keeper,
+            tasks: Tasks::default(),
+            membership: Some(membership),
+            audit: AuditLog::none(),
+        }
+    }
+
+    /// The same, with a record of who has changed what.
+    #[must_use]
+    pub(crate) fn audited(self, audit: AuditLog) -> Self {
+        Self { audit, ..self }
+    }
+
+    /// Who has changed what.
+    pub(crate) const fn audit(&self) -> &AuditLog {
+        &self.audit
     }
 
     /// The gateway that this target is, if it is one.
@@ -154,8 +174,8 @@ impl Administration {
         &self,
         host: &KnownHost,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        self.make(Permissions::default(), Some(host), edit).map(|(outcome, _)| outcome)
+    ) -> Result<(T, Vec<Change>), Refusal> {
+        self.make(Permissions::default(), Some(host), edit)
     }
 
     fn make<T>(

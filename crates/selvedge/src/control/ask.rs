@@ -1,5 +1,7 @@
 //! One request, taken apart: names from the path, the query, the body; and one answer. It decides nothing.
 
+use std::cell::RefCell;
+
 use engine::target::{Change, FabricConfig, SubsystemConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,6 +9,7 @@ use serde_json::Value;
 
 use super::access::Caller;
 use super::administration::{Administration, Permissions};
+use super::difference;
 use super::refusal::Refusal;
 use super::tasks::Task;
 
@@ -19,6 +22,8 @@ pub(super) struct Ask<'a> {
     pub(super) path: &'a [(String, String)],
     pub(super) query: &'a str,
     pub(super) body: &'a [u8],
+    /// What was changed, for the audit log.
+    pub(super) made: RefCell<Vec<Value>>,
 }
 
 /// An answer to a request that was not refused.
@@ -47,7 +52,17 @@ impl Ask<'_> {
         permissions: Permissions,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
     ) -> Result<(T, Vec<Change>), Refusal> {
-        self.administration.change(permissions, |fabric| self.edit(fabric, edit))
+        let mut sides = None;
+        let made = self.administration.change(permissions, |fabric| {
+            let before = fabric.clone();
+            let outcome = self.edit(fabric, edit)?;
+            sides = Some((before, fabric.clone()));
+            Ok(outcome)
+        })?;
+        if let Some((before, after)) = sides {
+            self.made.borrow_mut().extend(difference::recorded(&made.1, &before, &after));
+        }
+        Ok(made)
     }
 
     /// Edits, and refuses what names something outside that its sender may not name.

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use engine::target::{Change, FabricConfig};
 use serde_json::{Value, json};
 
-use crate::commands::ask::items;
 use crate::spec::size::Size;
 
 /// Settings in bytes, by the ends of their names, which people read with a unit.
@@ -14,7 +14,7 @@ const SIZES: [&str; 4] = ["size", "bytes", "bytes_max", "bytes_max_per_host"];
 const KEPT: [&str; 2] = ["serial", "uuid"];
 
 /// Adds to each change what it makes different, and to each that makes a namespace smaller that it does.
-pub(super) fn add_to(changes: &mut [Value], before: &Value, wanted: &Value) {
+pub(crate) fn add_to(changes: &mut [Value], before: &Value, wanted: &Value) {
     for change in changes {
         let (from, to) = (subject(change, before), subject(change, wanted));
         let (Some(from), Some(to)) = (from, to) else { continue };
@@ -36,6 +36,27 @@ pub(super) fn add_to(changes: &mut [Value], before: &Value, wanted: &Value) {
             change["differences"] = json!(differences);
         }
     }
+}
+
+/// What `before` and `after` have of what was changed: its settings, or all of it where it comes or goes.
+pub(super) fn recorded(changes: &[Change], before: &FabricConfig, after: &FabricConfig) -> Vec<Value> {
+    let json = |fabric| serde_json::to_value(fabric).unwrap_or_default();
+    let (before, after) = (json(before), json(after));
+    let mut told: Vec<Value> =
+        changes.iter().map(|change| serde_json::to_value(change).unwrap_or_default()).collect();
+    add_to(&mut told, &before, &after);
+    for change in &mut told {
+        match (subject(change, &before), subject(change, &after)) {
+            (Some(gone), None) => change["before"] = gone,
+            (None, Some(come)) => change["after"] = come,
+            _ => {}
+        }
+    }
+    told
+}
+
+fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// What a change is about, in a configuration. What comes or goes as a whole has nothing to compare.
@@ -98,7 +119,7 @@ fn is_smaller(difference: &Value) -> bool {
 }
 
 /// A difference in words.
-pub(super) fn words(difference: &Value) -> String {
+pub(crate) fn words(difference: &Value) -> String {
     let name = difference["setting"].as_str().unwrap_or_default();
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_size = SIZES.iter().any(|size| last == *size || last.ends_with(&format!("_{size}")));

@@ -2,6 +2,7 @@
 //! protection. Every wish becomes a change of the administration's, and its outcome the status of a command. Which host
 //! may have what is the engine's to say.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,13 +15,17 @@ use engine::backend::BackendConfig;
 use engine::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX};
 use engine::ring::Vital;
 use engine::target::{
-    Denial, FabricConfig, HostRequest, HostRequests, KnownHost, NamespaceConfig, NamespaceOwned,
-    StorageConfig, SubsystemConfig, Target, Visibility,
+    AskingHost, Denial, FabricConfig, FailedLogin, FailedLogins, HostRequest, HostRequests, KnownHost,
+    NamespaceConfig, NamespaceOwned, StorageConfig, SubsystemConfig, Target, Visibility,
 };
 use nvme::Status;
+use serde_json::Value;
 use uuid::Uuid;
 
+use super::access::{Identity, Peer};
 use super::administration::Administration;
+use super::audit::{AuditLog, Event};
+use super::difference;
 use crate::failure::Failure;
 
 /// How long the thread waits before it looks whether it is still wanted.
@@ -40,13 +45,14 @@ impl HostDesk {
         administration: Arc<Administration>,
     ) -> Result<Option<Self>, Failure> {
         let Some(requests) = target.host_requests() else { return Ok(None) };
+        let logins = target.failed_logins();
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("host-requests".to_owned()).spawn({
             let stop = stop.clone();
             move || {
                 // Without it every host that asks for something waits forever.
                 let _vital = Vital::begin();
-                answer_all(&requests, &administration, &stop);
+                answer_all(&requests, logins.as_ref(), &administration, &stop);
             }
         });
         let thread = thread.map_err(|error| Failure::failed(format!("cannot answer hosts: {error}")))?;
@@ -63,11 +69,16 @@ impl Drop for HostDesk {
     }
 }
 
-fn answer_all(requests: &HostRequests, administration: &Administration, stop: &AtomicBool) {
+fn answer_all(
+    requests: &HostRequests,
+    logins: Option<&FailedLogins>,
+    administration: &Administration,
+    stop: &AtomicBool,
+) {
     while !stop.load(Ordering::Relaxed) {
         match requests.next(LOOK_INTERVAL) {
             Ok(Some(pending)) => {
-                let outcome = answer(administration, &pending.host.known, &pending.request);
+                let outcome = answer_and_record(administration, &pending.host, &pending.request);
                 if let Err(denial) = &outcome {
                     let (host, request) = (&pending.host, &pending.request);
                     tracing::warn!(%host, status = %denial.status, "Refused to {request}: {denial}");
@@ -77,19 +88,68 @@ fn answer_all(requests: &HostRequests, administration: &Administration, stop: &A
             Ok(None) => {}
             Err(_) => return,
         }
+        logins.into_iter().for_each(|logins| record_logins(logins, administration.audit()));
     }
 }
 
+/// Records hosts that did not prove who they are.
+fn record_logins(logins: &FailedLogins, audit: &AuditLog) {
+    let mut more = logins.take_missed();
+    while let Some(FailedLogin { host, subsystem, address, reason }) = logins.next() {
+        let who = Identity::Host { nqn: host, host_id: None };
+        let peer = Peer::Remote { address, certificate: None };
+        audit.failed_login(who, &peer, Some(format!("connect to {subsystem}")), reason, more);
+        more = 0;
+    }
+}
+
+/// Does what a host asks, and records it before the host learns of it.
+fn answer_and_record(
+    administration: &Administration,
+    host: &AskingHost,
+    request: &HostRequest,
+) -> Result<u32, Denial> {
+    let audit = administration.audit();
+    audit.check().map_err(|refusal| Denial {
+        status: Status::NAMESPACE_INSUFFICIENT_CAPACITY.do_not_retry(),
+        rule: refusal.to_string(),
+    })?;
+    let made = RefCell::default();
+    let outcome = answer(&Desk { administration, made: &made }, &host.known, request);
+    let (event, result) = match &outcome {
+        Ok(_) => ("change", "done".to_owned()),
+        Err(denial) => ("refused", denial.rule.clone()),
+    };
+    let KnownHost { nqn, host_id } = host.known.clone();
+    audit.write(&Event {
+        event,
+        who: Some(Identity::Host { nqn, host_id: Some(host_id.to_string()) }),
+        from: Some(format!("{}, controller {}", host.address, host.controller)),
+        what: Some(request.to_string()),
+        changes: made.take(),
+        result,
+        ..Event::default()
+    });
+    outcome
+}
+
+/// Where a host's request is answered.
+struct Desk<'a> {
+    administration: &'a Administration,
+    /// What was changed, for the audit log.
+    made: &'a RefCell<Vec<Value>>,
+}
+
 /// Does what a host asks, if it may. The result is the identifier of a namespace that was created, else 0.
-fn answer(administration: &Administration, host: &KnownHost, request: &HostRequest) -> Result<u32, Denial> {
+fn answer(desk: &Desk<'_>, host: &KnownHost, request: &HostRequest) -> Result<u32, Denial> {
     let edit = |nqn: &str, edit: &dyn Fn(&mut SubsystemConfig) -> Result<(), Denial>| {
-        change(administration, host, |fabric| edit(subsystem(fabric, nqn)?)).map(|()| 0)
+        change(desk, host, |fabric| edit(subsystem(fabric, nqn)?)).map(|()| 0)
     };
     match request {
         HostRequest::CreateNamespace { nqn, blocks, block_size, ana_group } => {
-            create(administration, host, nqn, (*blocks, *block_size), *ana_group)
+            create(desk, host, nqn, (*blocks, *block_size), *ana_group)
         }
-        HostRequest::DeleteNamespace { nqn, nsid } => delete(administration, host, nqn, *nsid).map(|()| 0),
+        HostRequest::DeleteNamespace { nqn, nsid } => delete(desk, host, nqn, *nsid).map(|()| 0),
         HostRequest::Attach { nqn, nsid, hosts } => {
             edit(nqn, &|subsystem| subsystem.attach_for(host, *nsid, hosts, true))
         }
@@ -104,11 +164,21 @@ fn answer(administration: &Administration, host: &KnownHost, request: &HostReque
 
 /// Makes a change for a host whose mistakes are statuses.
 fn change<T>(
-    administration: &Administration,
+    desk: &Desk<'_>,
     host: &KnownHost,
     edit: impl FnOnce(&mut FabricConfig) -> Result<T, Denial>,
 ) -> Result<T, Denial> {
-    administration.change_for(host, |fabric| Ok(edit(fabric)?)).map_err(|refusal| {
+    let mut sides = None;
+    let made = desk.administration.change_for(host, |fabric| {
+        let before = fabric.clone();
+        let outcome = edit(fabric)?;
+        sides = Some((before, fabric.clone()));
+        Ok(outcome)
+    });
+    if let (Ok((_, changes)), Some((before, after))) = (&made, sides) {
+        desk.made.borrow_mut().extend(difference::recorded(changes, &before, &after));
+    }
+    made.map(|(outcome, _)| outcome).map_err(|refusal| {
         let status = refusal.for_host.unwrap_or(match refusal.status {
             500 => Status::INTERNAL_ERROR,
             507 => Status::NAMESPACE_INSUFFICIENT_CAPACITY,
@@ -130,7 +200,7 @@ fn subsystem<'a>(fabric: &'a mut FabricConfig, nqn: &str) -> Result<&'a mut Subs
 }
 
 fn create(
-    administration: &Administration,
+    desk: &Desk<'_>,
     host: &KnownHost,
     nqn: &str,
     (blocks, block_size): (u64, u32),
@@ -148,7 +218,7 @@ fn create(
     }
     let uuid = Uuid::new_v4();
     let mut file = None;
-    let made = change(administration, host, |fabric| {
+    let made = change(desk, host, |fabric| {
         let NamespaceOwned { owner, host_write_protection } = fabric.created_for(host, nqn, bytes)?;
         let subsystem = subsystem(fabric, nqn)?;
         let Some(storage) = &subsystem.storage else {
@@ -214,13 +284,8 @@ fn used_bytes(directory: &Path) -> io::Result<u64> {
     Ok(sum)
 }
 
-fn delete(
-    administration: &Administration,
-    host: &KnownHost,
-    nqn: &str,
-    nsid: Option<u32>,
-) -> Result<(), Denial> {
-    let files: Vec<PathBuf> = change(administration, host, |fabric| {
+fn delete(desk: &Desk<'_>, host: &KnownHost, nqn: &str, nsid: Option<u32>) -> Result<(), Denial> {
+    let files: Vec<PathBuf> = change(desk, host, |fabric| {
         let subsystem = subsystem(fabric, nqn)?;
         let deleted = subsystem.delete_for(host, nsid)?;
         Ok(deleted.iter().filter_map(|namespace| file_of(subsystem.storage.as_ref(), namespace)).collect())
@@ -300,7 +365,9 @@ mod tests {
         }
 
         fn ask(&self, host: u128, request: &HostRequest) -> Result<u32, Status> {
-            let outcome = answer(&self.administration, &self::host(host), request);
+            let asking =
+                AskingHost { known: self::host(host), controller: 1, address: ([10, 0, 0, 1], 1).into() };
+            let outcome = answer_and_record(&self.administration, &asking, request);
             outcome.map_err(|denial| denial.status)
         }
 

@@ -44,6 +44,12 @@ pub(super) const CONNECTIONS_PER_NETWORK_MAX: usize = 16;
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a file of certificates or a key: what a system trusts has a quarter of that.
 pub(super) const PEM_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a line of the audit log.
+pub(super) const AUDIT_LINE_BYTES_MAX: u64 = 256 << 10;
+/// Bytes of a request, and of what it changed, that a line of the audit log has: larger ones are told by their size.
+pub(super) const AUDIT_PART_BYTES_MAX: usize = 64 << 10;
+/// Failed logins that the audit log has a line each for, in a minute: a crowd of them must not fill a disk.
+pub(super) const FAILED_LOGINS_PER_MINUTE_MAX: u32 = 60;
 /// Bytes of a token file: nobody types more, and it might be the wrong file.
 pub(super) const TOKEN_BYTES_MAX: u64 = 4096;
 /// Characters of a token: fewer could be found by trying.
@@ -56,6 +62,7 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
 const _: () = {
     assert!(CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());
     assert!(CONNECTIONS_PER_NETWORK_MAX < CONNECTIONS_MAX);
+    assert!(AUDIT_LINE_BYTES_MAX as usize > 2 * AUDIT_PART_BYTES_MAX + 16_384, "a line has room for both");
     assert!(SLOW_MAX < THREADS_MAX, "a question finds a thread");
     assert!(CONNECTION_TIMEOUT.as_secs() > BODY_TIMEOUT.as_secs() + TASK_PATIENCE.as_secs());
     assert!(TASKS_KEPT_MAX > TASKS_RUNNING_MAX);

@@ -8,8 +8,10 @@ pub(crate) mod administration;
 #[cfg(test)]
 mod api_tests;
 mod ask;
+pub(crate) mod audit;
 pub(crate) mod client;
 mod connections;
+pub(crate) mod difference;
 mod doors;
 mod examples;
 mod fabric;

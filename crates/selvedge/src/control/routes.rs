@@ -1,6 +1,7 @@
 //! The table of all that the control API can be asked, from which it is both served and documented, and the way of a
 //! request through it: who asks, what, with which body, and the answer.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +18,15 @@ use hyper::header::{
     ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, WWW_AUTHENTICATE,
 };
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::access::{Access, Caller, Peer};
+use super::access::{Access, Caller, Identity, Peer};
 use super::administration::Administration;
 use super::ask::{self, Answer, Ask};
-use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
+use super::audit::Event;
+use super::limits::{AUDIT_PART_BYTES_MAX, BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
 use super::namespaces::NamespaceBody;
 use super::namespaces::images::{self, CloneBody, SnapshotBody};
 use super::patches::{NamespacePatch, Patch};
@@ -58,6 +61,11 @@ impl Route {
     /// Whether a task may be left that goes on after the answer.
     pub(super) fn may_leave_task(&self) -> bool {
         self.path == NAMESPACE_PATH && matches!(self.method, "PATCH" | "DELETE")
+    }
+
+    /// Whether anything may be another afterwards.
+    fn changes(&self, ask: &Ask<'_>) -> bool {
+        self.method != "GET" && ask.flag("dry_run") != Ok(true)
     }
 
     /// Whether the answer may take long, because something is changed or a cluster is asked.
@@ -240,8 +248,19 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
     let header = request.headers().get(AUTHORIZATION).map(|header| header.as_bytes().to_vec());
     // Names of users may have to be looked up elsewhere.
     let known = tokio::task::spawn_blocking({
-        let peer = peer.clone();
-        move || access.identify(&peer, header.as_deref())
+        let (peer, administration) = (peer.clone(), service.administration);
+        let what = format!("{} {}", request.method(), request.uri());
+        move || {
+            let known = access.identify(&peer, header.as_deref());
+            // Whoever has to wait may ask as often as it likes.
+            if let Err(refusal) = &known
+                && refusal.status != 429
+            {
+                let told = refusal.error.clone();
+                administration.audit().failed_login(Identity::Nobody, &peer, Some(what), told, 0);
+            }
+            known
+        }
     });
     match known.await.unwrap_or_else(|_| Err(Refusal::new(500, "who asks could not be found out"))) {
         Ok(caller) => {
@@ -285,8 +304,18 @@ async fn perform(
     let Path(parts) = parts.map_err(|_| Refusal::new(400, "the path is not UTF-8"))?;
     let caller = request.extensions().get::<Caller>().cloned();
     let caller = caller.ok_or_else(|| Refusal::new(500, "who asks is not known"))?;
+    let peer = request.extensions().get::<Peer>().map(ToString::to_string);
+    let what = format!("{} {}", route.method, request.uri());
     let subsystem = parts.iter().find(|(name, _)| name == "nqn").map(|(_, nqn)| nqn.as_str());
-    caller.check(route.needs, subsystem)?;
+    let record =
+        Event { who: Some(caller.identity.clone()), from: peer, what: Some(what), ..Event::default() };
+    if let Err(refusal) = caller.check(route.needs, subsystem) {
+        let told = Event { event: "refused", result: refusal.to_string(), status: Some(403), ..record };
+        let recorded = tokio::task::spawn_blocking(move || service.administration.audit().write(&told));
+        // What a panic there had to say stands in its own message.
+        let _ = recorded.await;
+        return Err(refusal);
+    }
     let query = request.uri().query().unwrap_or_default().to_owned();
     check_query(route, &query)?;
     let body = receive(request, BODY_TIMEOUT).await?;
@@ -298,9 +327,36 @@ async fn perform(
     let work = tokio::task::spawn_blocking(move || {
         let _place = place;
         let administration = &service.administration;
-        (route.handler)(&Ask { administration, caller: &caller, path: &parts, query: &query, body: &body })
+        let (made, audit) = (RefCell::default(), administration.audit());
+        let ask = Ask { administration, caller: &caller, path: &parts, query: &query, body: &body, made };
+        if !route.changes(&ask) {
+            return (route.handler)(&ask);
+        }
+        audit.check()?;
+        let outcome = (route.handler)(&ask);
+        audit.write(&recorded(record, &ask, &outcome));
+        outcome
     });
     work.await.unwrap_or_else(|_| Err(Refusal::new(500, "the request failed inside; the log says where")))
+}
+
+/// The record of a change, with what came of it.
+fn recorded(record: Event, ask: &Ask<'_>, outcome: &Result<Answer, Refusal>) -> Event {
+    let size = |value: &Value| value.to_string().len();
+    let request: Value = serde_json::from_slice(ask.body).unwrap_or_default();
+    let request = match size(&request) {
+        large if large > AUDIT_PART_BYTES_MAX => json!({ "bytes": ask.body.len() }),
+        _ => request,
+    };
+    let mut changes = ask.made.take();
+    if changes.iter().map(size).sum::<usize>() > AUDIT_PART_BYTES_MAX {
+        changes = vec![json!({ "count": changes.len() })];
+    }
+    let (event, result, status) = match outcome {
+        Ok(answer) => ("change", "done".to_owned(), answer.status),
+        Err(refusal) => ("refused", refusal.to_string(), refusal.status),
+    };
+    Event { event, request, changes, result, status: Some(status), ..record }
 }
 
 fn check_query(route: &Route, query: &str) -> Result<(), Refusal> {

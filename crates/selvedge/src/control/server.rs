@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::access::{Access, Peer};
+use super::access::{Access, Identity, Peer};
 use super::administration::Administration;
 use super::limits::{
     CONNECTION_TIMEOUT, CONNECTIONS_MAX, CONNECTIONS_PER_NETWORK_MAX, HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX,
@@ -48,7 +48,8 @@ impl Control {
         tls: Option<Arc<ServerTls>>,
         administration: Arc<Administration>,
     ) -> Result<Self, Failure> {
-        Self::serve(listening, tls, routes::router(administration, access))
+        let router = routes::router(administration.clone(), access);
+        Self::serve(listening, tls, router, administration)
     }
 
     /// Serves the metrics alone: to everybody who reaches the address, or to those that `access` knows.
@@ -67,10 +68,16 @@ impl Control {
             ))
         })?;
         let listening = Listening::Tcp(listener);
-        Self::serve(listening, tls, routes::metrics_router(administration, access))
+        let router = routes::metrics_router(administration.clone(), access);
+        Self::serve(listening, tls, router, administration)
     }
 
-    fn serve(listening: Listening, tls: Option<Arc<ServerTls>>, router: Router) -> Result<Self, Failure> {
+    fn serve(
+        listening: Listening,
+        tls: Option<Arc<ServerTls>>,
+        router: Router,
+        administration: Arc<Administration>,
+    ) -> Result<Self, Failure> {
         let endpoint = match (listening.endpoint(), &tls) {
             (Endpoint::Tcp(address), Some(_)) => {
                 Endpoint::Tls { host: address.ip().to_string(), port: address.port() }
@@ -83,6 +90,7 @@ impl Control {
         let runtime = runtime.build().map_err(failed)?;
         let acceptor = {
             let _inside = runtime.enter();
+            let tls = tls.map(|tls| (tls, administration));
             Acceptor::new(listening, tls).map_err(failed)?
         };
         let (stop, stopped) = oneshot::channel();
@@ -112,19 +120,17 @@ impl Drop for Control {
 /// A listener of either kind.
 enum Acceptor {
     /// The file is there as long as the listener is.
-    Unix {
-        listener: UnixListener,
-        _file: SocketFile,
-    },
+    Unix { listener: UnixListener, _file: SocketFile },
     Tcp {
         listener: TcpListener,
-        tls: Option<Arc<ServerTls>>,
+        /// Certificates, and who records those that are refused.
+        tls: Option<(Arc<ServerTls>, Arc<Administration>)>,
         crowds: Arc<Crowds>,
     },
 }
 
 impl Acceptor {
-    fn new(listening: Listening, tls: Option<Arc<ServerTls>>) -> io::Result<Self> {
+    fn new(listening: Listening, tls: Option<(Arc<ServerTls>, Arc<Administration>)>) -> io::Result<Self> {
         match listening {
             Listening::Unix { listener, file } => {
                 listener.set_nonblocking(true)?;
@@ -156,7 +162,9 @@ impl Acceptor {
                 tokio::spawn(async move {
                     let _place_in_crowd = place_in_crowd;
                     match tls {
-                        Some(tls) => serve_tls(stream, address, &tls, router, place).await,
+                        Some((tls, administration)) => {
+                            serve_tls(stream, address, &tls, router, administration, place).await;
+                        }
                         None => {
                             let peer = Peer::Remote { address, certificate: None };
                             serve_connection(stream, peer, router, place).await;
@@ -234,6 +242,7 @@ async fn serve_tls(
     address: SocketAddr,
     tls: &ServerTls,
     router: Router,
+    administration: Arc<Administration>,
     place: OwnedSemaphorePermit,
 ) {
     match timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)).await {
@@ -243,7 +252,15 @@ async fn serve_tls(
             serve_connection(stream, Peer::Remote { address, certificate }, router, place).await;
         }
         Ok(Err(error)) => match tls::refused_certificate(&error) {
-            Some(why) => tracing::warn!(%address, "Refused a client of the control API: {why}"),
+            Some(why) => {
+                tracing::warn!(%address, "Refused a client of the control API: {why}");
+                let peer = Peer::Remote { address, certificate: None };
+                let told = tokio::task::spawn_blocking(move || {
+                    administration.audit().failed_login(Identity::Nobody, &peer, None, why, 0);
+                });
+                // What a panic there had to say stands in its own message.
+                let _ = told.await;
+            }
             None => tracing::debug!(%address, %error, "a TLS handshake failed"),
         },
         Err(_) => tracing::debug!(%address, "a TLS handshake took too long"),

@@ -1,6 +1,7 @@
 //! What can be typed: the commands and their flags, with the help that explains them. Relations between flags are
 //! checked in `config`, which turns them into values that commands use.
 
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod config;
 pub(crate) mod connection;
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     Key(key::KeyFlags),
     /// Say who may administer a target over the network, and what
     Token(token::TokenFlags),
+    /// Check the log of who has changed what
+    Audit(audit::AuditFlags),
     /// Change the ANA states of a running target
     Ana(control::AnaFlags),
     /// Look at the hosts that are connected to a running target, or end a controller

@@ -10,6 +10,7 @@ use super::connection::Transport;
 use super::subsystem::QuiesceFlag;
 use super::{EngineFlag, OutputFlags};
 use crate::log::LogFormat;
+use crate::spec::audit_place::AuditPlace;
 use crate::spec::ceph::{BDEVS_PER_CLUSTER_MAX, TIMEOUT_MS_MAX};
 use crate::spec::endpoint::Endpoint;
 use crate::spec::namespace;
@@ -192,6 +193,11 @@ pub(crate) struct ServeFlags {
 
     #[command(flatten)]
     pub(crate) administered: AdministeredFlags,
+
+    /// Where to record who has changed what, and who has failed to come in: a file, journal or none
+    /// [default: audit.jsonl in the state directory, if there is one]
+    #[arg(long, value_name = "FILE|journal|none", help_heading = "Administration")]
+    pub(crate) audit_log: Option<AuditPlace>,
 
     /// Let hosts on the same network find the discovery service by multicast DNS
     #[arg(long)]

@@ -16,7 +16,7 @@ use document_commands::{PLACEHOLDERS, commands, is_assignment, pages};
 const NQN: &str = "nqn.2026-01.org.example:disks";
 
 /// What cannot run here: a part of the command, and why.
-const NOT_RUN: [(&str, &str); 27] = [
+const NOT_RUN: [(&str, &str); 28] = [
     ("rbd", "needs a Ceph cluster: the suite ceph has one"),
     ("gateway", "needs a group of gateways: the suite ceph has one"),
     ("namespace snapshot", "is about images of Ceph"),
@@ -42,6 +42,7 @@ const NOT_RUN: [(&str, &str); 27] = [
     ("selvedge report", "needs a sweep that was made: sweep has one"),
     ("selvedge compare", "needs two sweeps that were made: sweep has them"),
     ("import nvmet", "needs a file of nvmetcli: its own tests have some"),
+    ("audit verify", "needs a log: host_rights has one"),
     ("--configure-mptcp", "changes the machine's addresses: the suite paths has a network for it"),
     ("--match-hw-queues", "needs a network card: match_hw_queues has recordings"),
 ];

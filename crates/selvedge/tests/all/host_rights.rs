@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use crate::raw_host::{Give, Kind, Space, assert_status};
 use crate::reservation_party::Party;
@@ -411,4 +412,63 @@ fn a_hosts_identifier_is_nobody_elses() {
     assert_eq!(reply.status, Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), "A's identifier, B's name");
     assert_eq!(reply.result, u64::from(nvme::fabrics::InvalidParameter::HOST_ID.encode()));
     serving.assert_logged(&["WARN", &name(1), &name(2), "127.0.0.1:"]);
+}
+
+#[test]
+fn what_hosts_change_and_who_does_not_prove_itself_is_recorded() {
+    let keys = tempfile::tempdir().unwrap();
+    let key = |name: &str| {
+        let path = keys.path().join(name);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        assert!(command.args(["key", "generate", "--output"]).arg(&path).status().unwrap().success());
+        path.display().to_string()
+    };
+    let (right, wrong) = (key("right"), key("wrong"));
+    let entry = format!("[[subsystem.host_key]]\nhost = \"nqn.proves\"\ndhchap_secret_file = \"{right}\"\n");
+    let mut serving = Serving::start("bytes_max = \"8m\"", &entry);
+    let (mut a, mut b) = parties(&serving);
+    let nsid = a.create(MIB).unwrap();
+    let both = [a.id(), b.id()];
+    assert_status(a.attach(nsid, &both), Status::SUCCESS, "A shows it to B");
+    assert_ne!(b.delete(nsid), Status::SUCCESS);
+    let identify = |serving: &Serving, key: &str| {
+        let port = serving.address.port().to_string();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        command.args(["identify", "-a", "127.0.0.1", "-s", &port, "-n", NQN, "-q", "nqn.proves", "-S", key]);
+        command.output().unwrap().status.success()
+    };
+    assert!(!identify(&serving, &wrong) && identify(&serving, &right));
+    serving.administer(&["namespace", "set", NQN, &nsid.to_string(), "--iops", "500"]);
+    let file = serving.folder.path().join("state/audit.jsonl");
+    let records = || -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(&file).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    // Who failed is recorded by a thread that looks now and then.
+    let is_there = || records().iter().any(|record| record["event"] == "failed_login");
+    assert!((0..600).any(|_| is_there() || {
+        std::thread::sleep(Duration::from_millis(20));
+        false
+    }));
+    let after = records();
+    let find = |event: &str, who: &str, words: &str| {
+        let is_it = |record: &&serde_json::Value| {
+            record["event"] == event
+                && record["who"].to_string().contains(who)
+                && record.to_string().contains(words)
+        };
+        assert!(after.iter().any(|record| is_it(&record)), "{event} {who} {words}: {after:#?}");
+    };
+    find("start", "null", "done");
+    find("change", &name(1), "namespace_added");
+    find("refused", &name(2), "belongs to");
+    find("failed_login", "nqn.proves", "secret");
+    find("change", "\"uid\":", "qos.iops");
+    serving.restart();
+    let state = serving.folder.path().join("state");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    let verified = command.args(["audit", "verify", "--state-dir"]).arg(&state).output().unwrap();
+    let text = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(verified.status.success() && text.contains("the last is the last that was written"), "{text}");
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("DHHC-1"), "a secret is in the log");
 }

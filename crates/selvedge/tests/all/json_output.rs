@@ -117,6 +117,7 @@ fn arguments(name: &str, port: &str) -> Option<String> {
         "host allow" | "host deny" | "host remove-key" => format!("{NQN} {other}"),
         "host set-key" => format!("{NQN} {other} --dhchap-secret-file host.key"),
         "key inspect" | "key check" => "host.key".to_owned(),
+        "audit verify" => "--state-dir state".to_owned(),
         "token create" => "ops --role admin --control-access access.toml".to_owned(),
         "token list" => "--control-access access.toml".to_owned(),
         "token revoke" => "kept --control-access access.toml".to_owned(),
@@ -164,7 +165,10 @@ impl Drop for Target {
 fn serve(folder: &Path) -> (Target, String) {
     let mut target = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     target.args(["serve", "-s", "0", "-n", NQN, "--control", "unix:control.sock", "--reactors", "1"]);
-    target.args(["--namespace", "memory:1m"]).current_dir(folder).stdin(Stdio::null());
+    target
+        .args(["--namespace", "memory:1m", "--state-dir", "state"])
+        .current_dir(folder)
+        .stdin(Stdio::null());
     let mut target = Target(target.stdout(Stdio::piped()).spawn().expect("the program runs"));
     let mut lines = BufReader::new(target.0.stdout.take().expect("a pipe")).lines();
     let first = lines.next().expect("it says where it listens").expect("text");
@@ -225,6 +229,7 @@ fn every_command_prints_json_and_nothing_else() {
         "token create",
         "token revoke",
         "token list",
+        "audit verify",
         "top",
         "tune show",
         "tune plan",
@@ -239,5 +244,5 @@ fn every_command_prints_json_and_nothing_else() {
         json(&run_in(folder.path(), &words.iter().map(String::as_str).collect::<Vec<_>>()));
         count += 1;
     }
-    assert!(count >= 50, "{count}");
+    assert!(count >= 51, "{count}");
 }

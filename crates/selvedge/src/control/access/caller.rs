@@ -15,7 +15,7 @@ use crate::spec::role::Role;
 
 /// The other end of a connection, as the system knows it.
 #[derive(Clone, Debug)]
-pub(in crate::control) enum Peer {
+pub(crate) enum Peer {
     /// This process itself.
     Process,
     /// A process of this machine, on the Unix socket.
@@ -51,6 +51,11 @@ pub(crate) enum Identity {
         name: String,
         sha256: Fingerprint,
     },
+    /// A host, by what it says that it is.
+    Host {
+        nqn: String,
+        host_id: Option<String>,
+    },
     /// Somebody who has shown nothing that is known.
     Nobody,
 }
@@ -63,6 +68,7 @@ impl fmt::Display for Identity {
             Self::User { uid, name: None } => write!(f, "user {uid}"),
             Self::Token(name) => write!(f, "token {name}"),
             Self::Certificate { name, .. } => write!(f, "certificate {name}"),
+            Self::Host { nqn, .. } => write!(f, "host {nqn}"),
             Self::Nobody => f.write_str("nobody known"),
         }
     }

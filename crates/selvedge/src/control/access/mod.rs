@@ -8,6 +8,6 @@ mod rights;
 
 pub(crate) use access::Access;
 pub(crate) use access_file::{AccessFile, TokenEntry};
-pub(crate) use caller::Caller;
-pub(super) use caller::Peer;
+pub(crate) use caller::Peer;
+pub(crate) use caller::{Caller, Identity};
 pub(crate) use rights::Rights;

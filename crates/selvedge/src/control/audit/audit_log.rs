@@ -1,0 +1,404 @@
+//! The audit log: who has changed what, or has failed to come in, on disk before it is acknowledged. Whoever moves the file
+//! away, as logrotate does, has the next one begin where it ends.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use private_folder::PrivateFolder;
+
+use super::super::access::{Identity, Peer};
+use super::super::limits::{AUDIT_LINE_BYTES_MAX, FAILED_LOGINS_PER_MINUTE_MAX};
+use super::super::refusal::Refusal;
+use super::record::{Event, Head};
+use crate::failure::Failure;
+use crate::spec::audit_place::AuditPlace;
+use crate::state_directory::StateDirectory;
+
+/// The log in a state directory.
+pub(crate) const NAME: &str = "audit.jsonl";
+/// What its directory keeps beside it: by it a log is known that has lost its end.
+const HEAD_NAME: &str = "audit-head.json";
+const HEAD_BYTES_MAX: u64 = 1024;
+/// By this the journal knows a line that somebody should see.
+const NOTICE: &str = "<5>";
+
+/// The log.
+#[derive(Debug)]
+pub(crate) struct AuditLog {
+    place: Place,
+    directory: Option<Arc<StateDirectory>>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Nowhere,
+    File(PathBuf),
+    /// Where the journal takes what is written to standard error.
+    Journal,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    head: Head,
+    file: Option<(File, u64)>,
+    /// What could not be written, and why the last could not.
+    missed: u64,
+    trouble: Option<String>,
+    logins: Logins,
+}
+
+/// Failed logins of the running minute.
+#[derive(Debug, Default)]
+struct Logins {
+    since: Option<Instant>,
+    count: u32,
+    omitted: u64,
+}
+
+impl AuditLog {
+    /// None is kept.
+    pub(crate) fn none() -> Self {
+        Self { place: Place::Nowhere, directory: None, inner: Mutex::default() }
+    }
+
+    /// Opens the log, where it was left.
+    pub(crate) fn open(
+        wanted: Option<&AuditPlace>,
+        directory: Option<&Arc<StateDirectory>>,
+    ) -> Result<Self, Failure> {
+        let place = match (wanted, directory) {
+            (Some(AuditPlace::None), _) | (None, None) => return Ok(Self::none()),
+            (Some(AuditPlace::Journal), _) => Place::Journal,
+            (Some(AuditPlace::File(path)), _) => Place::File(path.clone()),
+            (None, Some(directory)) => Place::File(directory.folder.path().join(NAME)),
+        };
+        let log = Self { place, directory: directory.cloned(), inner: Mutex::default() };
+        let gap = log.resume()?;
+        if let Some(gap) = gap {
+            tracing::error!("the audit log: {gap}");
+            log.write(&Event { event: "gap", result: gap, ..Event::default() });
+        }
+        Ok(log)
+    }
+
+    /// Finds where the log ends; what is wrong with that, if something is.
+    fn resume(&self) -> Result<Option<String>, Failure> {
+        let kept = match &self.directory {
+            Some(directory) => kept_head(&directory.folder)?,
+            None => None,
+        };
+        let Place::File(path) = &self.place else {
+            self.lock().head = kept.unwrap_or_default();
+            return Ok(None);
+        };
+        let failed = |error| Failure::failed(format!("the audit log {}: {error}", path.display()));
+        let failed = &failed;
+        let last = last_line(path).map_err(failed)?;
+        let found = last.as_deref().map(Head::after);
+        let (head, gap) = match (found, kept) {
+            (None, kept) => (kept.unwrap_or_default(), None),
+            (Some(Ok(found)), None) => (found, None),
+            // A process that was killed between the two leaves one more line than its directory knows of.
+            (Some(Ok(found)), Some(kept)) if found.seq >= kept.seq => (found, None),
+            (Some(Ok(found)), Some(kept)) => {
+                let what = format!("it ends with record {}, and {} were written", found.seq - 1, kept.seq);
+                (kept, Some(what))
+            }
+            (Some(Err(error)), kept) => {
+                // What comes next has a line of its own.
+                let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+                file.write_all(b"\n").map_err(failed)?;
+                (kept.unwrap_or_default(), Some(format!("its last line is damaged ({error})")))
+            }
+        };
+        self.lock().head = head;
+        Ok(gap)
+    }
+
+    /// Refuses a change that could not be recorded.
+    pub(in crate::control) fn check(&self) -> Result<(), Refusal> {
+        let missed = {
+            let inner = self.lock();
+            if inner.trouble.is_none() {
+                return Ok(());
+            }
+            inner.missed
+        };
+        let result = format!("{missed} records could not be written before this one");
+        self.write(&Event { event: "gap", result, ..Event::default() });
+        match &self.lock().trouble {
+            None => Ok(()),
+            Some(trouble) => {
+                let what = format!("nothing was changed: the audit log cannot be written ({trouble})");
+                Err(Refusal::new(507, what)
+                    .hint("make room for it, or start the target with another --audit-log"))
+            }
+        }
+    }
+
+    /// Records what happened. What cannot be written is told in the log, and no change is made from then on.
+    pub(crate) fn write(&self, event: &Event) {
+        if matches!(self.place, Place::Nowhere) {
+            return;
+        }
+        let mut inner = self.lock();
+        match self.append(&mut inner, event) {
+            Ok(()) => {
+                inner.missed = 0;
+                inner.trouble = None;
+            }
+            Err(error) => {
+                tracing::error!(%error, event = event.event, "a record of the audit log is lost");
+                inner.missed += 1;
+                inner.trouble = Some(error.to_string());
+            }
+        }
+    }
+
+    /// Records that somebody did not come in. A crowd of them costs a line a second at most.
+    pub(crate) fn failed_login(
+        &self,
+        who: Identity,
+        from: &Peer,
+        what: Option<String>,
+        result: String,
+        more: u64,
+    ) {
+        let omitted = {
+            let logins = &mut self.lock().logins;
+            let now = Instant::now();
+            if logins.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(60)) {
+                (logins.since, logins.count) = (Some(now), 0);
+            }
+            logins.count += 1;
+            logins.omitted += more;
+            if logins.count > FAILED_LOGINS_PER_MINUTE_MAX {
+                logins.omitted += 1;
+                return;
+            }
+            std::mem::take(&mut logins.omitted)
+        };
+        let from = Some(from.to_string());
+        self.write(&Event {
+            event: "failed_login",
+            who: Some(who),
+            from,
+            what,
+            result,
+            omitted,
+            ..Event::default()
+        });
+    }
+
+    fn append(&self, inner: &mut Inner, event: &Event) -> io::Result<()> {
+        let (line, head) = inner.head.append(event, Timestamp::now())?;
+        match &self.place {
+            Place::Nowhere => return Ok(()),
+            Place::Journal => io::stderr().lock().write_all(format!("{NOTICE}{line}\n").as_bytes())?,
+            Place::File(path) => {
+                let mut file = inner.open(path)?;
+                let before = file.metadata()?.len();
+                let written = file.write_all(format!("{line}\n").as_bytes()).and_then(|()| file.sync_data());
+                if let Err(error) = written {
+                    // Half a line would be taken for a forged one.
+                    let _ = file.set_len(before);
+                    return Err(error);
+                }
+            }
+        }
+        inner.head = head;
+        if let Some(directory) = &self.directory {
+            let json = serde_json::to_vec(&head)?;
+            directory.folder.replace(HEAD_NAME, &json).map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The file at this path now, which may not be the one that was there before.
+    fn open(&mut self, path: &Path) -> io::Result<&File> {
+        let there = fs::symlink_metadata(path).ok().map(|found| found.ino());
+        if self.file.as_ref().is_none_or(|(_, inode)| there != Some(*inode)) {
+            let no_link = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+            let mut options = OpenOptions::new();
+            let file = options.append(true).create(true).mode(0o600).custom_flags(no_link).open(path)?;
+            let inode = file.metadata()?.ino();
+            self.file = Some((file, inode));
+        }
+        self.file.as_ref().map(|(file, _)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// What a state directory knows of the end of the log, whoever has it.
+pub(crate) fn head_in(directory: &Path) -> Result<Option<Head>, Failure> {
+    let folder = PrivateFolder::open(directory).map_err(|error| Failure::failed(error.to_string()))?;
+    kept_head(&folder)
+}
+
+fn kept_head(folder: &PrivateFolder) -> Result<Option<Head>, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{HEAD_NAME}: {error}"));
+    let text = folder.read(HEAD_NAME, HEAD_BYTES_MAX).map_err(|error| failed(&error))?;
+    text.map(|text| serde_json::from_slice(&text).map_err(|error| failed(&error))).transpose()
+}
+
+/// The last line of a file that has one.
+fn last_line(path: &Path) -> io::Result<Option<String>> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(AUDIT_LINE_BYTES_MAX)))?;
+    let mut end = Vec::new();
+    file.take(AUDIT_LINE_BYTES_MAX).read_to_end(&mut end)?;
+    let text = String::from_utf8_lossy(&end);
+    Ok(text.lines().next_back().map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::verification::verify;
+    use super::*;
+
+    struct Bed {
+        folder: tempfile::TempDir,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            Self { folder: tempfile::tempdir().unwrap() }
+        }
+
+        fn log(&self) -> AuditLog {
+            let directory = StateDirectory::take(&self.folder.path().join("state"))
+                .unwrap_or_else(|failure| panic!("{failure:?}"));
+            AuditLog::open(None, Some(&Arc::new(directory))).unwrap_or_else(|failure| panic!("{failure:?}"))
+        }
+
+        fn path(&self) -> PathBuf {
+            self.folder.path().join("state").join(NAME)
+        }
+
+        /// What is wrong with these files, or how many records they have.
+        fn verify(&self, files: &[PathBuf]) -> Result<u64, String> {
+            let end =
+                head_in(&self.folder.path().join("state")).unwrap_or_else(|failure| panic!("{failure:?}"));
+            verify(files, end).map(|verified| verified.records)
+        }
+    }
+
+    fn event(number: usize) -> Event {
+        Event { event: "change", result: format!("number {number}"), ..Event::default() }
+    }
+
+    fn write(log: &AuditLog, count: usize) {
+        (0..count).for_each(|number| log.write(&event(number)));
+    }
+
+    #[test]
+    fn a_log_goes_on_where_it_ended_also_in_a_new_file() {
+        let bed = Bed::new();
+        write(&bed.log(), 3);
+        let log = bed.log();
+        write(&log, 2);
+        let old = bed.path().with_extension("1");
+        fs::rename(bed.path(), &old).unwrap();
+        write(&log, 2);
+        drop(log);
+        fs::rename(bed.path(), bed.path().with_extension("2")).unwrap();
+        write(&bed.log(), 1);
+        let all = [old.clone(), bed.path().with_extension("2"), bed.path()];
+        assert_eq!(bed.verify(&all), Ok(8));
+        assert_eq!(bed.verify(&all[1..]), Ok(3));
+        assert!(bed.verify(&[old, bed.path()]).unwrap_err().contains("record 7 follows record 4"));
+        assert_eq!(fs::metadata(bed.path()).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn an_end_that_was_cut_off_is_seen_and_said_at_the_next_start() {
+        let bed = Bed::new();
+        write(&bed.log(), 3);
+        let text = fs::read_to_string(bed.path()).unwrap();
+        let cut = text.lines().take(2).map(|line| format!("{line}\n")).collect::<String>();
+        fs::write(bed.path(), cut).unwrap();
+        let error = bed.verify(&[bed.path()]).unwrap_err();
+        assert!(error.contains("ends with record 1") && error.contains("has written record 2"), "{error}");
+        write(&bed.log(), 1);
+        let text = fs::read_to_string(bed.path()).unwrap();
+        assert!(
+            text.contains("\"event\":\"gap\"") && text.contains("ends with record 1, and 3 were written"),
+            "{text}"
+        );
+        assert!(bed.verify(&[bed.path()]).is_err(), "and it stays seen");
+    }
+
+    #[test]
+    fn half_a_line_of_a_process_that_died_spoils_none_that_comes_after() {
+        let bed = Bed::new();
+        write(&bed.log(), 2);
+        let mut text = fs::read_to_string(bed.path()).unwrap();
+        text += "{\"seq\":2,\"tim";
+        fs::write(bed.path(), text).unwrap();
+        write(&bed.log(), 1);
+        let text = fs::read_to_string(bed.path()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(
+            lines[3].starts_with("{\"seq\":2,") && lines[3].contains("its last line is damaged"),
+            "{text}"
+        );
+        assert!(lines[4].starts_with("{\"seq\":3,"), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_recorded_is_not_changed() {
+        let bed = Bed::new();
+        let log = bed.log();
+        write(&log, 1);
+        // A folder in the file's place cannot be written, whoever tries.
+        fs::rename(bed.path(), bed.path().with_extension("1")).unwrap();
+        fs::create_dir(bed.path()).unwrap();
+        assert_eq!(log.check(), Ok(()), "nobody knows yet");
+        write(&log, 2);
+        let refusal = log.check().unwrap_err();
+        assert_eq!(refusal.status, 507);
+        assert!(
+            refusal.to_string().contains("nothing was changed: the audit log cannot be written"),
+            "{refusal}"
+        );
+        fs::remove_dir(bed.path()).unwrap();
+        assert_eq!(log.check(), Ok(()));
+        let text = fs::read_to_string(bed.path()).unwrap();
+        assert!(text.contains("3 records could not be written before this one"), "{text}");
+        assert_eq!(bed.verify(&[bed.path().with_extension("1"), bed.path()]), Ok(2));
+    }
+
+    #[test]
+    fn a_crowd_that_does_not_come_in_fills_no_disk() {
+        let bed = Bed::new();
+        let log = bed.log();
+        let peer = Peer::Remote { address: ([10, 0, 0, 1], 1).into(), certificate: None };
+        for _ in 0..1000 {
+            log.failed_login(Identity::Nobody, &peer, None, "wrong".to_owned(), 0);
+        }
+        let text = fs::read_to_string(bed.path()).unwrap();
+        assert_eq!(text.lines().count(), FAILED_LOGINS_PER_MINUTE_MAX as usize);
+        log.lock().logins.since = None;
+        log.failed_login(Identity::Nobody, &peer, None, "wrong".to_owned(), 5);
+        let text = fs::read_to_string(bed.path()).unwrap();
+        let omitted = 1000 - u64::from(FAILED_LOGINS_PER_MINUTE_MAX) + 5;
+        assert!(text.lines().next_back().unwrap().contains(&format!("\"omitted\":{omitted}")), "{text}");
+    }
+}

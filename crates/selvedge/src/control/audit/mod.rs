@@ -1,0 +1,9 @@
+//! Who has changed what, and who has failed to come in: a log that shows when something was taken out of it.
+
+mod audit_log;
+mod record;
+mod verification;
+
+pub(crate) use audit_log::{AuditLog, NAME, head_in};
+pub(crate) use record::Event;
+pub(crate) use verification::{Verified, verify};

@@ -1,0 +1,179 @@
+//! One record of the audit log, as a line of JSON that is chained to the one before it: each has the hash of the one before,
+//! and its own of all that stands in the line before it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::super::access::Identity;
+use super::super::fingerprint::Fingerprint;
+
+/// What stands between what is hashed and the hash.
+const HASH: &str = ",\"hash\":\"";
+
+/// What happened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Event {
+    /// start, stop, change, refused, failed_login or gap.
+    pub(crate) event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) who: Option<Identity>,
+    /// Where that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<String>,
+    /// What was asked for: a method and a path, or a command of a host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) what: Option<String>,
+    /// What stood in the request.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub(crate) request: Value,
+    /// What is another than before, with both.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) changes: Vec<Value>,
+    /// done, or why not.
+    pub(crate) result: String,
+    /// The status of HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
+    /// Records of the same kind that were left out before this one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) omitted: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Where a log is: the number of its next record, and the hash of its last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    /// Records before it, in all files together.
+    pub(crate) seq: u64,
+    pub(crate) hash: Fingerprint,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    seq: u64,
+    time: String,
+    #[serde(flatten)]
+    event: &'a Event,
+    prev: Fingerprint,
+}
+
+/// What is read of a line.
+#[derive(Deserialize)]
+struct Read {
+    seq: u64,
+    prev: Fingerprint,
+    hash: Fingerprint,
+}
+
+impl Head {
+    /// The line of the record that comes next, and the head after it.
+    pub(super) fn append(self, event: &Event, now: Timestamp) -> Result<(String, Self), serde_json::Error> {
+        let written = Written { seq: self.seq, time: format!("{now:.3}"), event, prev: self.hash };
+        let mut line = serde_json::to_string(&written)?;
+        line.pop();
+        let hash = Fingerprint::of(line.as_bytes());
+        line += &format!("{HASH}{hash}\"}}");
+        Ok((line, Self { seq: self.seq + 1, hash }))
+    }
+
+    /// The head after a line, where nothing is said of those before it.
+    pub(super) fn after(line: &str) -> Result<Self, String> {
+        Self::read(line).map(|(_, head)| head)
+    }
+
+    /// The head after a line that has to follow this one.
+    pub(super) fn next(self, line: &str) -> Result<Self, String> {
+        let (read, after) = Self::read(line)?;
+        if read.seq != self.seq {
+            return Err(format!("record {} follows record {}", read.seq, self.seq.wrapping_sub(1)));
+        }
+        if read.prev != self.hash {
+            return Err(format!(
+                "record {} does not follow the one before it: that one is another",
+                read.seq
+            ));
+        }
+        Ok(after)
+    }
+
+    fn read(line: &str) -> Result<(Read, Self), String> {
+        let read: Read = serde_json::from_str(line).map_err(|error| format!("not a record: {error}"))?;
+        let (hashed, end) = line.rsplit_once(HASH).ok_or("not a record: its hash is not its last field")?;
+        // Nor may anything stand after the hash, or the hash be written in another way.
+        if Fingerprint::of(hashed.as_bytes()) != read.hash || end != format!("{}\"}}", read.hash) {
+            return Err(format!("record {} was changed: its hash is that of another line", read.seq));
+        }
+        let head = Self { seq: read.seq + 1, hash: read.hash };
+        Ok((read, head))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Five lines that follow each other.
+    fn lines() -> Vec<String> {
+        let mut head = Head::default();
+        let line = |number: u16| {
+            let event = Event { event: "change", status: Some(number), ..Event::default() };
+            let (line, next) = head.append(&event, Timestamp::UNIX_EPOCH).unwrap();
+            head = next;
+            line
+        };
+        (0..5).map(line).collect()
+    }
+
+    fn follow(lines: &[String]) -> Result<Head, String> {
+        lines.iter().try_fold(Head::default(), |head, line| head.next(line))
+    }
+
+    #[test]
+    fn lines_that_follow_each_other_do() {
+        let lines = lines();
+        assert_eq!(follow(&lines).unwrap().seq, 5);
+        assert!(
+            lines[0].starts_with("{\"seq\":0,\"time\":\"1970-01-01T00:00:00.000Z\",\"event\":\"change\""),
+            "{}",
+            lines[0]
+        );
+        assert_eq!(Head::after(&lines[4]), follow(&lines));
+    }
+
+    #[test]
+    fn what_was_cut_or_moved_is_seen() {
+        let all = lines();
+        for at in 0..4 {
+            let mut cut = all.clone();
+            cut.remove(at);
+            assert!(follow(&cut).is_err(), "{at}");
+            let mut swapped = all.clone();
+            swapped.swap(at, at + 1);
+            assert!(follow(&swapped).is_err(), "{at}");
+        }
+        // One that is made anew has a hash of its own, and what follows has the old one's.
+        let mut forged = all.clone();
+        let before = follow(&all[..2]).unwrap();
+        forged[2] = before.append(&Event::default(), Timestamp::UNIX_EPOCH).unwrap().0;
+        assert!(follow(&forged).unwrap_err().contains("record 3 does not follow"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_changed_is_seen(line in 0..5usize, at in any::<prop::sample::Index>(), to in 0x20..0x7fu8) {
+            let mut all = lines();
+            let mut bytes = all[line].clone().into_bytes();
+            let at = at.index(bytes.len());
+            prop_assume!(bytes[at] != to);
+            bytes[at] = to;
+            all[line] = String::from_utf8(bytes).unwrap();
+            prop_assert!(follow(&all).is_err(), "{}", all[line]);
+        }
+    }
+}

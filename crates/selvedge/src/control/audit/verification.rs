@@ -1,0 +1,77 @@
+//! Whether an audit log is whole: each record follows the one before it, in all files, and the last is the last that was
+//! written.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::super::fingerprint::Fingerprint;
+use super::super::limits::AUDIT_LINE_BYTES_MAX;
+use super::record::Head;
+
+/// A log that is whole, as far as it goes.
+#[derive(Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub(crate) struct Verified {
+    /// Records that were looked at.
+    pub(crate) records: u64,
+    /// The number of the first; those before it are elsewhere.
+    pub(crate) first: u64,
+    /// The number of the last.
+    pub(crate) last: u64,
+    /// The hash of the last: whoever notes it can tell later that nothing before it was changed.
+    #[schemars(with = "String")]
+    pub(crate) hash: Fingerprint,
+    /// Whether the target's state knows this record as the last; not known without the state.
+    pub(crate) is_end_known: Option<bool>,
+}
+
+/// Reads files, the oldest first, `-` for standard input.
+pub(crate) fn verify(files: &[PathBuf], end: Option<Head>) -> Result<Verified, String> {
+    let (mut head, mut first, mut records) = (None::<Head>, 0, 0);
+    for path in files {
+        let shown = path.display();
+        let input: Box<dyn Read> = if path == Path::new("-") {
+            Box::new(io::stdin())
+        } else {
+            Box::new(File::open(path).map_err(|error| format!("{shown} cannot be read: {error}"))?)
+        };
+        let mut lines = BufReader::new(input);
+        for number in 1.. {
+            let mut line = Vec::new();
+            let read = lines.by_ref().take(AUDIT_LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            if read.map_err(|error| format!("{shown} cannot be read: {error}"))? == 0 {
+                break;
+            }
+            let text = String::from_utf8_lossy(&line);
+            let text = text.trim_end_matches('\n');
+            if text.is_empty() {
+                continue;
+            }
+            let next = match head {
+                Some(head) => head.next(text),
+                None => Head::after(text),
+            };
+            let next = next.map_err(|what| format!("{shown}, line {number}: {what}"))?;
+            if head.is_none() {
+                first = next.seq - 1;
+            }
+            head = Some(next);
+            records += 1;
+        }
+    }
+    let head = head.ok_or("there is no record")?;
+    if let Some(end) = end
+        && head.seq < end.seq
+    {
+        return Err(format!(
+            "the log ends with record {}, and the target has written record {} (SHA-256 {}): its end was cut off",
+            head.seq - 1,
+            end.seq - 1,
+            end.hash
+        ));
+    }
+    let is_end_known = end.map(|end| end == head);
+    Ok(Verified { records, first, last: head.seq - 1, hash: head.hash, is_end_known })
+}
