@@ -2,6 +2,7 @@
 //! What the functions are good for is their callers'; each of them says why its call is sound.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use libloading::Library;
@@ -37,6 +38,8 @@ pub(super) type Progress = extern "C" fn(u64, u64, *mut c_void) -> c_int;
 /// The file names that the libraries go by, in the order in which they are tried.
 const RADOS_NAMES: [&str; 2] = ["librados.so.2", "librados.so"];
 const RBD_NAMES: [&str; 2] = ["librbd.so.1", "librbd.so"];
+/// Where the system's loader looks (ld.so(8)).
+const FOLDERS: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
 
 macro_rules! functions {
     ($(#[$doc:meta])* $table:ident, $prefix:literal {
@@ -224,6 +227,19 @@ fn load(names: &[&str]) -> Result<&'static Library, String> {
         }
     }
     Err(reason)
+}
+
+/// Whether they are in one of the usual folders, without loading them.
+pub(super) fn are_installed() -> bool {
+    let within = |folder: &str| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        // Distributions have a folder for each architecture (/usr/lib/x86_64-linux-gnu).
+        let inner = entries.map(|entry| entry.path()).filter(|path| path.is_dir());
+        inner.chain([PathBuf::from(folder)]).any(|folder| folder.join(RADOS_NAMES[0]).exists())
+    };
+    let chosen = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let chosen = chosen.split(':').filter(|folder| !folder.is_empty());
+    !cfg!(target_feature = "crt-static") && FOLDERS.into_iter().chain(chosen).any(within)
 }
 
 /// The versions of librados and librbd.

@@ -31,3 +31,8 @@ pub fn library_versions() -> Result<String, CephError> {
     let (rados, rbd) = library::versions()?;
     Ok(format!("librados {rados}, librbd {rbd}"))
 }
+
+/// Whether librados is in one of the folders where libraries are. It is not loaded for that.
+pub fn is_installed() -> bool {
+    library::are_installed()
+}

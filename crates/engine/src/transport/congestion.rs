@@ -89,6 +89,11 @@ pub fn check(name: &str) -> io::Result<()> {
     set_now(&open(AddressFamily::INET).or_else(|_| open(AddressFamily::INET6))?, name)
 }
 
+/// Whether every process may choose the one with this name, and not only who may set the network.
+pub fn is_allowed(name: &str) -> bool {
+    std::fs::read_to_string(ALLOWED).unwrap_or_default().split_whitespace().any(|allowed| allowed == name)
+}
+
 /// Gives `socket`, which may be one of MPTCP, the congestion control with this name. Connections that a listener
 /// accepts have the listener's.
 ///
@@ -166,5 +171,6 @@ mod tests {
             assert!(error.to_string().contains("reno"), "reno is always there: {error}");
         }
         check("reno").unwrap();
+        assert!(is_allowed("reno") && !is_allowed("nonsense"));
     }
 }
