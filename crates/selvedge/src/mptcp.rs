@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use crate::failure::Failure;
-use machine::Machine;
+pub(crate) use machine::Machine as MptcpMachine;
 use plan::Step;
 
 /// Words of an `ip` command line, without the program.
@@ -26,13 +26,13 @@ pub(crate) struct MptcpPlan {
 impl MptcpPlan {
     /// What is missing for hosts to learn of all these addresses, which are listened on with MPTCP. The first is the
     /// one that they know.
-    pub(crate) fn for_target(addresses: &[SocketAddr]) -> Result<Self, Failure> {
-        Ok(plan::for_target(&Machine::look()?, addresses))
+    pub(crate) fn for_target(machine: &MptcpMachine, addresses: &[SocketAddr]) -> Self {
+        plan::for_target(machine, addresses)
     }
 
     /// What is missing for connections of this host to go out by all its addresses, and to all those that are announced to them.
     pub(crate) fn for_host() -> Result<Self, Failure> {
-        Ok(plan::for_host(&Machine::look()?))
+        Ok(plan::for_host(&MptcpMachine::look()?))
     }
 
     /// Whether nothing is missing.
@@ -64,7 +64,7 @@ impl MptcpPlan {
             applied.done.push(step.to_string());
             // An endpoint is taken away by the number that the kernel gave it.
             let id = match &step {
-                Step::Endpoint { address, .. } => Machine::look()?.endpoint_id(*address),
+                Step::Endpoint { address, .. } => MptcpMachine::look()?.endpoint_id(*address),
                 Step::Limits { .. } => None,
             };
             applied.undo.extend(step.undoing(id));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use engine::target::{FabricConfig, Nguid, Target};
+use engine::target::{FabricConfig, Nguid, PortConfig, Target};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
 use crate::machine::Machine;
-use crate::mptcp::{Applied, MptcpPlan};
+use crate::mptcp::{Applied, MptcpMachine, MptcpPlan};
 use crate::report;
 use crate::report::table::{Side, Table};
 use crate::service::{self, Service};
@@ -35,7 +35,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Before the target: a signal that comes while it opens its namespaces is not lost.
     let mut stop = Stop::on_signals()?;
     engine::ring::core::raise_descriptor_limit();
-    let Begun { target, administration, member, connections } = match &flags.gateway_group {
+    let Begun { target, administration, member, connections, mptcp } = match &flags.gateway_group {
         Some(group) => begin_as_gateway(flags, group)?,
         None => begin(flags)?,
     };
@@ -45,7 +45,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     let metrics = doors.start_metrics(&administration)?;
     let controls = doors.start_controls(&target, &administration)?;
     let announcer = announce(flags, &target)?;
-    let (mptcp, settings) = MptcpSummary::prepare(flags, &target)?;
+    let (mptcp, settings) = MptcpSummary::prepare(flags, mptcp.as_ref(), &target)?;
     let summary = Summary::new(&target.config(), &target, &controls, mptcp);
     let told = match flags.output.output_format {
         OutputFormat::Normal => report::print(&summary),
@@ -83,6 +83,8 @@ struct Begun {
     member: Option<Member>,
     /// Where its connections to Ceph clusters are kept, and with them its state directory.
     connections: Option<Arc<ClusterConnections>>,
+    /// The machine's settings, where a port has MPTCP.
+    mptcp: Option<MptcpMachine>,
 }
 
 /// Serves what flags, a file or the state directory say.
@@ -103,20 +105,22 @@ fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
     let audit = AuditLog::open(flags.audit_log.as_ref(), directory.as_ref())?;
     let connections = directory.map(ClusterConnections::open);
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
+    let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
     let administration = Arc::new(administration.audited(audit));
-    Ok(Begun { target, administration, member: None, connections })
+    Ok(Begun { target, administration, member: None, connections, mptcp })
 }
 
 /// Serves what a group of gateways does.
 fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Failure> {
     let config = ServeConfig::of_gateway(flags)?;
     let name = flags.gateway_name.clone().unwrap_or_else(host_name);
-    let mut member = Member::join(group, &name)?;
     // Of what a group serves, nothing is known by the machine but serial numbers, which the group keeps.
     let mut engine = config.to_engine(&Machine::find(None)?, None);
+    let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
+    let mut member = Member::join(group, &name)?;
     member.number_ports(&mut engine.fabric.ports);
     (engine.fabric, engine.directives) = member.first_fabric(&engine.fabric.ports);
     engine.controller_ids = member.controller_ids();
@@ -130,7 +134,7 @@ fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Fail
     member.serve(target.clone())?;
     let administration = Administration::of_gateway(target.clone(), member.membership());
     let administration = Arc::new(administration.audited(AuditLog::open(flags.audit_log.as_ref(), None)?));
-    Ok(Begun { target, administration, member: Some(member), connections: None })
+    Ok(Begun { target, administration, member: Some(member), connections: None, mptcp })
 }
 
 /// Lets hosts on the same network find the target, if that was asked for.
@@ -166,29 +170,40 @@ struct MptcpSummary {
 }
 
 impl MptcpSummary {
-    /// Finds out what the machine's settings lack for the ports with MPTCP, and sets it if that was asked for. What was
-    /// set stays so for as long as what comes with it lives.
-    fn prepare(flags: &ServeFlags, target: &Target) -> Result<(Option<Self>, Option<Applied>), Failure> {
-        let ports = target.config().ports;
-        let addresses: Vec<SocketAddr> =
-            ports.iter().filter(|port| !port.transport.is_tcp()).map(|port| port.address).collect();
-        if addresses.is_empty() {
+    /// Looks at the machine's settings, where a port has MPTCP. It runs a program, which a
+    /// process that has given up running any cannot do later.
+    fn look(flags: &ServeFlags, ports: &[PortConfig]) -> Result<Option<MptcpMachine>, Failure> {
+        if ports.iter().all(|port| port.transport.is_tcp()) {
             return if flags.configure_mptcp {
                 Err(Failure::usage("--configure-mptcp: no port has MPTCP; -t mptcp gives it to those of -a"))
             } else {
-                Ok((None, None))
+                Ok(None)
             };
         }
-        let plan = match MptcpPlan::for_target(&addresses) {
-            Ok(plan) => plan,
-            Err(failure) if flags.configure_mptcp => return Err(failure),
+        match MptcpMachine::look() {
+            Ok(machine) => Ok(Some(machine)),
+            Err(failure) if flags.configure_mptcp => Err(failure),
             // One address serves without any settings.
             Err(failure) => {
                 let reason = failure.line().unwrap_or_default();
                 tracing::warn!("cannot read the MPTCP configuration: {reason}");
-                return Ok((None, None));
+                Ok(None)
             }
-        };
+        }
+    }
+
+    /// Says what the machine's settings lack for the ports with MPTCP, and sets it if that was asked for. What was set stays so
+    /// for as long as what comes with it lives.
+    fn prepare(
+        flags: &ServeFlags,
+        machine: Option<&MptcpMachine>,
+        target: &Target,
+    ) -> Result<(Option<Self>, Option<Applied>), Failure> {
+        let Some(machine) = machine else { return Ok((None, None)) };
+        let ports = target.config().ports;
+        let addresses: Vec<SocketAddr> =
+            ports.iter().filter(|port| !port.transport.is_tcp()).map(|port| port.address).collect();
+        let plan = MptcpPlan::for_target(machine, &addresses);
         let mut summary = Self { remarks: plan.remarks().to_vec(), ..Self::default() };
         if !flags.configure_mptcp {
             summary.missing = plan.lines();

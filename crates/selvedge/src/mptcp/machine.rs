@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 /// A machine as far as MPTCP is concerned.
 #[derive(Debug, Default)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     pub(super) interfaces: Vec<Interface>,
     /// The default routes of IPv4 and IPv6, the preferred one of each first.
     pub(super) routes: [Vec<Route>; 2],
@@ -79,7 +79,7 @@ pub(super) struct Endpoint {
 
 impl Machine {
     /// This machine, in this network namespace.
-    pub(super) fn look() -> Result<Self, Failure> {
+    pub(crate) fn look() -> Result<Self, Failure> {
         let ask = |words: &str| ip(&words.split(' ').map(str::to_owned).collect::<Vec<_>>());
         Self::read(
             &ask("-j address show")?,
