@@ -6,6 +6,7 @@ mod bench;
 mod cluster_connections;
 mod commands;
 mod config;
+mod confinement;
 mod control;
 pub mod edges;
 mod failure;

@@ -326,6 +326,7 @@ pub(super) fn referral(action: &ReferralAction) -> Result<(), Failure> {
 pub(super) fn status(flags: &StatusFlags) -> Result<(), Failure> {
     let json: Value = client(&flags.control)?.get("/v1/status")?;
     let mut text = headline(&json);
+    text += &confinement(&json);
     for port in items(&json, "ports") {
         let over = if cell(port, "transport") == "mptcp" { ", MPTCP" } else { "" };
         text += &format!("listening on {} (port number {}{over})\n", cell(port, "address"), cell(port, "id"));
@@ -358,6 +359,19 @@ fn headline(json: &Value) -> String {
         units::plural(hosts.len() as u64, "host"),
         count("controllers", "controller"),
     )
+}
+
+/// What the process has given up; nothing where it does not say so.
+fn confinement(json: &Value) -> String {
+    let measures = json.get("confinement").and_then(Value::as_object).into_iter().flatten();
+    let measures: Vec<String> = measures
+        .map(|(name, measure)| {
+            let (state, detail) = (cell(measure, "state"), cell(measure, "detail"));
+            let detail = if state == "off" { String::new() } else { format!(" ({detail})") };
+            format!("{name} {state}{detail}")
+        })
+        .collect();
+    if measures.is_empty() { String::new() } else { format!("confinement: {}\n", measures.join(", ")) }
 }
 
 /// Who serves, and what that has cost.

@@ -1,5 +1,7 @@
 //! `selvedge serve`: a target in the foreground, until a signal ends it.
 
+mod confined;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -106,10 +108,12 @@ fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
     let connections = directory.map(ClusterConnections::open);
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
+    // Before the first thread: each has what the one had that started it.
+    let confinement = confined::confine(flags, &engine)?;
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
-    let administration = Arc::new(administration.audited(audit));
+    let administration = Arc::new(administration.audited(audit).confined(confinement));
     Ok(Begun { target, administration, member: None, connections, mptcp })
 }
 
@@ -120,6 +124,8 @@ fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Fail
     // Of what a group serves, nothing is known by the machine but serial numbers, which the group keeps.
     let mut engine = config.to_engine(&Machine::find(None)?, None);
     let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
+    // Before the cluster's library starts threads.
+    let confinement = confined::confine(flags, &engine)?;
     let mut member = Member::join(group, &name)?;
     member.number_ports(&mut engine.fabric.ports);
     (engine.fabric, engine.directives) = member.first_fabric(&engine.fabric.ports);
@@ -133,7 +139,8 @@ fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Fail
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
     member.serve(target.clone())?;
     let administration = Administration::of_gateway(target.clone(), member.membership());
-    let administration = Arc::new(administration.audited(AuditLog::open(flags.audit_log.as_ref(), None)?));
+    let audit = AuditLog::open(flags.audit_log.as_ref(), None)?;
+    let administration = Arc::new(administration.audited(audit).confined(confinement));
     Ok(Begun { target, administration, member: Some(member), connections: None, mptcp })
 }
 
@@ -170,8 +177,7 @@ struct MptcpSummary {
 }
 
 impl MptcpSummary {
-    /// Looks at the machine's settings, where a port has MPTCP. It runs a program, which a
-    /// process that has given up running any cannot do later.
+    /// Looks at the machine's settings, where a port has MPTCP. It runs a program, which a confined process cannot.
     fn look(flags: &ServeFlags, ports: &[PortConfig]) -> Result<Option<MptcpMachine>, Failure> {
         if ports.iter().all(|port| port.transport.is_tcp()) {
             return if flags.configure_mptcp {

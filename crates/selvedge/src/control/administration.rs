@@ -18,6 +18,7 @@ use private_folder::Replacement;
 use super::audit::AuditLog;
 use super::refusal::Refusal;
 use super::tasks::Tasks;
+use crate::confinement::Confinement;
 use crate::state::StateFile;
 use gateway::Membership;
 
@@ -33,6 +34,8 @@ pub(crate) struct Administration {
     membership: Option<Arc<Membership>>,
     /// Who has changed what.
     audit: AuditLog,
+    /// What the process has given up.
+    confinement: Confinement,
 }
 
 /// Where what is served is kept.
@@ -67,20 +70,18 @@ impl Administration {
                 "the state cannot be written ({error}); hosts are served, and changes are refused until there is space"
             );
         }
-        let keeper = Mutex::new(state.map_or(Keeper::Nowhere, Keeper::File));
-        Ok(Self { target, keeper, tasks: Tasks::default(), membership: None, audit: AuditLog::none() })
+        let keeper = state.map_or(Keeper::Nowhere, Keeper::File);
+        Ok(Self::with(target, keeper, None))
     }
 
     /// Administers a gateway's target: what is changed is changed for all gateways of its group.
     pub(crate) fn of_gateway(target: Arc<Target>, membership: Arc<Membership>) -> Self {
-        let keeper = Mutex::new(Keeper::Group(membership.clone()));
-        Self {
-            target,
-            keeper,
-            tasks: Tasks::default(),
-            membership: Some(membership),
-            audit: AuditLog::none(),
-        }
+        Self::with(target, Keeper::Group(membership.clone()), Some(membership))
+    }
+
+    fn with(target: Arc<Target>, keeper: Keeper, membership: Option<Arc<Membership>>) -> Self {
+        let (audit, confinement) = (AuditLog::none(), Confinement::none());
+        Self { target, keeper: Mutex::new(keeper), tasks: Tasks::default(), membership, audit, confinement }
     }
 
     /// The same, with a record of who has changed what.
@@ -92,6 +93,17 @@ impl Administration {
     /// Who has changed what.
     pub(crate) const fn audit(&self) -> &AuditLog {
         &self.audit
+    }
+
+    /// The same in a process that has given this up.
+    #[must_use]
+    pub(crate) fn confined(self, confinement: Confinement) -> Self {
+        Self { confinement, ..self }
+    }
+
+    /// What the process has given up.
+    pub(super) const fn confinement(&self) -> &Confinement {
+        &self.confinement
     }
 
     /// The gateway that this target is, if it is one.

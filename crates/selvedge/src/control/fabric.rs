@@ -8,6 +8,7 @@ use super::ask::{Answer, Ask};
 use super::namespaces::images;
 use super::refusal::Refusal;
 use super::subsystems::check_subsystem;
+use crate::confinement::Confinement;
 use crate::version;
 
 /// What a declarative change did, or would do.
@@ -24,6 +25,8 @@ pub(super) struct Status {
     version: &'static str,
     /// Seconds since it started.
     uptime_s: u64,
+    /// What the process has given up.
+    confinement: Confinement,
     #[serde(flatten)]
     target: TargetStatus,
 }
@@ -55,6 +58,7 @@ pub(super) fn status(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Answer::with(&Status {
         version: version::NUMBER,
         uptime_s: uptime.as_secs(),
+        confinement: ask.administration.confinement().clone(),
         target: ask.administration.status(),
     })
 }

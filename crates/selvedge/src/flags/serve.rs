@@ -6,6 +6,7 @@ use clap::Args;
 use engine::target::NamespaceConfig;
 use nvme::discovery::Nqn;
 
+use super::confinement::ConfinementFlags;
 use super::connection::Transport;
 use super::subsystem::QuiesceFlag;
 use super::{EngineFlag, OutputFlags};
@@ -202,6 +203,9 @@ pub(crate) struct ServeFlags {
     /// Let hosts on the same network find the discovery service by multicast DNS
     #[arg(long)]
     pub(crate) mdns: bool,
+
+    #[command(flatten)]
+    pub(crate) confinement: ConfinementFlags,
 
     #[command(flatten)]
     pub(crate) output: OutputFlags,

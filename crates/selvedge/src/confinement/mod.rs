@@ -1,0 +1,132 @@
+//! What `serve` gives up before it serves, so that whoever takes the process over finds little in it: new privileges
+//! and capabilities. It decides nothing about what is served; the command says what that needs.
+
+mod capabilities;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Whether something is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// It is kept.
+    Off,
+    /// It is given up where the kernel lets it be.
+    WherePossible,
+    /// It is given up, or nothing is served.
+    Required,
+}
+
+/// What is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    pub(crate) capabilities: Wish,
+}
+
+impl Wishes {
+    /// The same for all.
+    pub(crate) const fn all(wish: Wish) -> Self {
+        Self { capabilities: wish }
+    }
+}
+
+/// What a target needs, and keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Whether settings of the network are changed.
+    pub(crate) network_settings: bool,
+}
+
+/// What a process has given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub(crate) struct Confinement {
+    /// Programs that it runs have no more rights than it has.
+    no_new_privs: Measure,
+    /// It has no privileges of root's but those that it needs.
+    capabilities: Measure,
+}
+
+/// One thing that is given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+struct Measure {
+    state: State,
+    /// What is left, or why it is not so.
+    detail: String,
+}
+
+/// How far something is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    On,
+    /// The kernel does not let it be given up.
+    Unavailable,
+    /// It was switched off.
+    Off,
+}
+
+impl Measure {
+    fn on(detail: impl Into<String>) -> Self {
+        Self { state: State::On, detail: detail.into() }
+    }
+
+    fn off() -> Self {
+        Self { state: State::Off, detail: "switched off".to_owned() }
+    }
+}
+
+impl Confinement {
+    /// That of a process which has given up nothing.
+    pub(crate) fn none() -> Self {
+        let off = Measure::off;
+        Self { no_new_privs: off(), capabilities: off() }
+    }
+}
+
+/// Gives up what is wished and not needed. All of it is the calling thread's, and that of threads which it starts later:
+/// it has to be the only one.
+pub(crate) fn confine(wishes: Wishes, needs: &Needs) -> Result<Confinement, Failure> {
+    if wishes == Wishes::all(Wish::Off) {
+        return Ok(Confinement::none());
+    }
+    // The kernel takes the rest only from a process that can gain nothing by a program that it runs.
+    let no_new_privs = take(Wish::WherePossible, "no_new_privs", || {
+        rustix::thread::set_no_new_privs(true).map_err(|error| error.to_string())?;
+        Ok(Measure::on("no program gains rights"))
+    })?;
+    let capabilities = take(wishes.capabilities, "capabilities", || capabilities::reduce(needs))?;
+    Ok(Confinement { no_new_privs, capabilities })
+}
+
+fn take(
+    wish: Wish,
+    name: &str,
+    give_up: impl FnOnce() -> Result<Measure, String>,
+) -> Result<Measure, Failure> {
+    if wish == Wish::Off {
+        return Ok(Measure::off());
+    }
+    match give_up() {
+        Ok(measure) => Ok(measure),
+        Err(reason) if wish == Wish::Required => {
+            Err(Failure::failed(format!("{name} was asked for and is not available here: {reason}")))
+        }
+        Err(detail) => Ok(Measure { state: State::Unavailable, detail }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_fails_only_where_it_was_asked_for() {
+        let missing = || Err("the kernel has none".to_owned());
+        let measure = take(Wish::WherePossible, "capabilities", missing).unwrap();
+        assert_eq!((measure.state, measure.detail.as_str()), (State::Unavailable, "the kernel has none"));
+        let line = take(Wish::Required, "capabilities", missing).unwrap_err().line().unwrap();
+        assert!(line.contains("capabilities") && line.contains("the kernel has none"), "{line}");
+        assert_eq!(take(Wish::Off, "capabilities", missing), Ok(Measure::off()));
+    }
+}

@@ -1,0 +1,58 @@
+//! The flags by which `serve` gives up what it does not need.
+
+use clap::{Args, ValueEnum};
+
+use crate::confinement::{Wish, Wishes};
+
+/// What a target may give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConfinementFlag {
+    /// All, as far as the kernel has it
+    All,
+    /// Nothing
+    None,
+    /// Privileges of root's
+    Capabilities,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfinementFlags {
+    /// What the process gives up before it serves, with commas between; what is named must be available [default: all]
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', hide_default_value = true)]
+    confinement: Vec<ConfinementFlag>,
+}
+
+impl ConfinementFlags {
+    /// What they say; why not, where they say two things.
+    pub(crate) fn wishes(&self) -> Result<Wishes, String> {
+        match self.confinement.as_slice() {
+            [] | [ConfinementFlag::All] => Ok(Wishes::all(Wish::WherePossible)),
+            [ConfinementFlag::None] => Ok(Wishes::all(Wish::Off)),
+            named
+                if named.iter().any(|flag| matches!(flag, ConfinementFlag::All | ConfinementFlag::None)) =>
+            {
+                Err("--confinement: all and none stand alone".to_owned())
+            }
+            named => {
+                let wish = |flag| if named.contains(&flag) { Wish::Required } else { Wish::Off };
+                Ok(Wishes { capabilities: wish(ConfinementFlag::Capabilities) })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::serve::ServeFlags;
+
+    #[test]
+    fn what_is_named_is_required_and_the_rest_is_off() {
+        let wishes = |arguments: &str| ServeFlags::of(arguments).confinement.wishes();
+        assert_eq!(wishes(""), Ok(Wishes::all(Wish::WherePossible)));
+        assert_eq!(wishes("--confinement all"), wishes(""));
+        assert_eq!(wishes("--confinement none"), Ok(Wishes::all(Wish::Off)));
+        assert_eq!(wishes("--confinement capabilities"), Ok(Wishes::all(Wish::Required)));
+        assert!(wishes("--confinement none,capabilities").unwrap_err().contains("stand alone"));
+    }
+}
