@@ -8,6 +8,7 @@ mod administration;
 mod bad_disks;
 mod bench_top;
 mod command_line;
+mod confinement;
 mod control_socket;
 mod documents;
 mod exit_status;

@@ -1,0 +1,172 @@
+//! What `serve` gives up: it is gone on every thread, it is shown, and what is left is enough to serve.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::serving::{json, stderr};
+use prerequisite::missing;
+
+const NQN: &str = "nqn.2026-01.org.example:confined";
+/// A user and a group without rights, on every system.
+const NOBODY: u32 = 65534;
+/// What root keeps: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_NET_BIND_SERVICE, CAP_IPC_LOCK.
+const OF_ROOT: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 10 | 1 << 14;
+
+/// A target with a control socket, gone when the test is over.
+struct Serving {
+    child: Child,
+    port: String,
+    control: String,
+}
+
+impl Serving {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        Self::spawn(folder, command.args(Self::arguments(folder)).args(arguments))
+    }
+
+    /// The same as a user without rights, from a copy that this user can run.
+    fn start_as_nobody(folder: &Path, arguments: &[&str]) -> Self {
+        let program = folder.join("selvedge");
+        std::fs::copy(env!("CARGO_BIN_EXE_selvedge"), &program).expect("it can be copied");
+        let mut command = Command::new(program);
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        Self::spawn(folder, command.args(Self::arguments(folder)).args(arguments))
+    }
+
+    fn arguments(folder: &Path) -> Vec<String> {
+        let control = format!("unix:{}", folder.join("control/control.sock").display());
+        let arguments = ["serve", "-s", "0", "-n", NQN, "--reactors", "1", "--control", &control];
+        arguments.map(str::to_owned).to_vec()
+    }
+
+    fn spawn(folder: &Path, command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
+        let line = lines.next().expect("it starts").expect("it prints where it listens");
+        let port = line.strip_prefix("listening on 127.0.0.1:").expect("where it listens comes first");
+        // It says where it is administered when that is so.
+        lines.next().expect("it goes on").expect("it prints where it is administered");
+        let control = format!("unix:{}", folder.join("control/control.sock").display());
+        Self { port: port.to_owned(), child, control }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        command.args(arguments).args(["--control", &self.control]);
+        command.stdin(Stdio::null()).output().expect("the program runs")
+    }
+
+    /// The state of one thing that is given up, and its detail.
+    fn confinement(&self, name: &str) -> (String, String) {
+        let status = json(&self.run(&["status", "-o", "json"]));
+        let text = |field: &str| status["confinement"][name][field].as_str().expect("a text").to_owned();
+        (text("state"), text("detail"))
+    }
+
+    /// What the kernel says of each thread by this name.
+    fn of_each_thread(&self, name: &str) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        let statuses =
+            tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+        let field = |status: String| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.expect("a field of the status").trim().to_owned()
+        };
+        statuses.map(field).collect()
+    }
+
+    /// Checks one field on all threads.
+    fn each_thread_has(&self, name: &str, wanted: &str) {
+        let found = self.of_each_thread(name);
+        assert!(found.len() > 3, "main, listener, reactor and control at least: {found:?}");
+        assert!(found.iter().all(|value| value == wanted), "{name} is {wanted} nowhere else: {found:?}");
+    }
+
+    /// Writes and verifies a namespace, as a host.
+    fn write_and_verify(&self, nsid: &str) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        command.args(["bench", "-a", "127.0.0.1", "-s", &self.port, "-n", NQN, "--nsid", nsid]);
+        command.args(["--rw=randwrite", "--bs=4k", "--iodepth=8", "--size=1m", "--verify", "--destroy-data"]);
+        let output = command.stdin(Stdio::null()).output().expect("the program runs");
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder with one for the control socket, which a user may be given.
+fn folder(user: Option<u32>) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for inner in ["control", "inside"] {
+        let path = folder.path().join(inner);
+        std::fs::create_dir(&path).expect("a folder");
+        if user.is_some() {
+            std::os::unix::fs::chown(path, user, user).expect("root gives it away");
+        }
+    }
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    folder
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn every_thread_is_confined() {
+    let folder = folder(None);
+    let serving = Serving::start(folder.path(), &["--namespace", "memory:1m"]);
+    serving.each_thread_has("NoNewPrivs", "1");
+    serving.each_thread_has("CapInh", &format!("{:016x}", 0));
+    serving.each_thread_has("CapAmb", &format!("{:016x}", 0));
+    for set in ["CapPrm", "CapEff", "CapBnd"] {
+        for value in serving.of_each_thread(set) {
+            let kept = u64::from_str_radix(&value, 16).expect("hexadecimal");
+            assert!(!is_root() || kept & !OF_ROOT == 0, "{set} {value}");
+        }
+    }
+    let (state, kept) = serving.confinement("capabilities");
+    assert_eq!(state, "on");
+    assert!(!kept.contains("sys_admin"), "{kept}");
+    assert_eq!(serving.confinement("no_new_privs").0, "on");
+    let text = String::from_utf8_lossy(&serving.run(&["status"]).stdout).into_owned();
+    assert!(text.lines().any(|line| line.starts_with("confinement: ")), "{text}");
+}
+
+#[test]
+fn a_user_without_rights_has_none_left() {
+    if !is_root() {
+        return missing("another user, which only root can be");
+    }
+    let folder = folder(Some(NOBODY));
+    let disk = format!("file:{},size=1m", folder.path().join("inside/a.img").display());
+    let serving = Serving::start_as_nobody(folder.path(), &["--namespace", &disk]);
+    for set in ["CapPrm", "CapEff", "CapInh", "CapAmb"] {
+        serving.each_thread_has(set, &format!("{:016x}", 0));
+    }
+    serving.each_thread_has("NoNewPrivs", "1");
+    let (_, detail) = serving.confinement("capabilities");
+    assert!(detail.starts_with("kept: none"), "{detail}");
+    serving.write_and_verify("1");
+}
+
+#[test]
+fn each_thing_can_be_kept() {
+    for (chosen, wanted) in [("none", ["off", "off"]), ("capabilities", ["on", "on"]), ("all", ["on", "on"])]
+    {
+        let folder = folder(None);
+        let serving = Serving::start(folder.path(), &["--namespace", "memory:1m", "--confinement", chosen]);
+        let names = ["no_new_privs", "capabilities"];
+        assert_eq!(names.map(|name| serving.confinement(name).0), wanted, "{chosen}");
+    }
+}
