@@ -81,7 +81,7 @@ mod tests {
         let needs = Needs::default();
         assert_eq!(wanted(&needs, false), ALWAYS);
         assert_eq!(wanted(&needs, true), ALWAYS | OF_ROOT);
-        let needs = Needs { network_settings: true };
+        let needs = Needs { network_settings: true, ..needs };
         assert_eq!(wanted(&needs, false), ALWAYS | CapabilitySet::NET_ADMIN);
     }
 }

@@ -1,11 +1,15 @@
-//! What `serve` gives up before it serves, so that whoever takes the process over finds little in it: new privileges
-//! and capabilities. It decides nothing about what is served; the command says what that needs.
+//! What `serve` gives up before it serves, so that whoever takes the process over finds little in it: new privileges,
+//! capabilities and files. It decides nothing about what is served; the command says what that needs.
 
 mod capabilities;
+mod landlock;
+
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+pub(crate) use landlock::folder_of;
 
 /// Whether something is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,20 +26,33 @@ pub(crate) enum Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wishes {
     pub(crate) capabilities: Wish,
+    pub(crate) landlock: Wish,
 }
 
 impl Wishes {
     /// The same for all.
     pub(crate) const fn all(wish: Wish) -> Self {
-        Self { capabilities: wish }
+        Self { capabilities: wish, landlock: wish }
     }
 }
 
 /// What a target needs, and keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
+    /// What may be opened and made, besides what follows. Without any, all files may be.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Folders and devices that are read and written.
+    pub(crate) written: Vec<PathBuf>,
+    /// Folders in which sockets are made and removed.
+    pub(crate) sockets: Vec<PathBuf>,
+    /// Folders that are read.
+    pub(crate) read: Vec<PathBuf>,
+    /// Whether programs are run.
+    pub(crate) programs: bool,
     /// Whether settings of the network are changed.
     pub(crate) network_settings: bool,
+    /// Whether Ceph's libraries may be loaded.
+    pub(crate) ceph: bool,
 }
 
 /// What a process has given up.
@@ -45,6 +62,11 @@ pub(crate) struct Confinement {
     no_new_privs: Measure,
     /// It has no privileges of root's but those that it needs.
     capabilities: Measure,
+    /// What it cannot do with files, whatever its user may.
+    landlock: Measure,
+    /// Whether it can open nothing but what it was given.
+    #[serde(skip)]
+    pub(crate) has_paths: bool,
 }
 
 /// One thing that is given up.
@@ -60,6 +82,8 @@ struct Measure {
 #[serde(rename_all = "snake_case")]
 enum State {
     On,
+    /// The kernel knows only a part of it.
+    Partial,
     /// The kernel does not let it be given up.
     Unavailable,
     /// It was switched off.
@@ -80,13 +104,17 @@ impl Confinement {
     /// That of a process which has given up nothing.
     pub(crate) fn none() -> Self {
         let off = Measure::off;
-        Self { no_new_privs: off(), capabilities: off() }
+        Self { no_new_privs: off(), capabilities: off(), landlock: off(), has_paths: false }
     }
 }
 
 /// Gives up what is wished and not needed. All of it is the calling thread's, and that of threads which it starts later:
 /// it has to be the only one.
 pub(crate) fn confine(wishes: Wishes, needs: &Needs) -> Result<Confinement, Failure> {
+    let has_paths = !needs.paths.is_empty();
+    if has_paths && wishes.landlock == Wish::Off {
+        return Err(Failure::usage("--confine-to needs landlock, which --confinement leaves out"));
+    }
     if wishes == Wishes::all(Wish::Off) {
         return Ok(Confinement::none());
     }
@@ -95,8 +123,11 @@ pub(crate) fn confine(wishes: Wishes, needs: &Needs) -> Result<Confinement, Fail
         rustix::thread::set_no_new_privs(true).map_err(|error| error.to_string())?;
         Ok(Measure::on("no program gains rights"))
     })?;
+    // Before capabilities: it looks at the folders that are given, which may need them.
+    let landlock = if has_paths { Wish::Required } else { wishes.landlock };
+    let landlock = take(landlock, "landlock", || landlock::restrict(needs))?;
     let capabilities = take(wishes.capabilities, "capabilities", || capabilities::reduce(needs))?;
-    Ok(Confinement { no_new_privs, capabilities })
+    Ok(Confinement { no_new_privs, capabilities, landlock, has_paths })
 }
 
 fn take(
@@ -123,10 +154,17 @@ mod tests {
     #[test]
     fn what_is_missing_fails_only_where_it_was_asked_for() {
         let missing = || Err("the kernel has none".to_owned());
-        let measure = take(Wish::WherePossible, "capabilities", missing).unwrap();
+        let measure = take(Wish::WherePossible, "landlock", missing).unwrap();
         assert_eq!((measure.state, measure.detail.as_str()), (State::Unavailable, "the kernel has none"));
-        let line = take(Wish::Required, "capabilities", missing).unwrap_err().line().unwrap();
-        assert!(line.contains("capabilities") && line.contains("the kernel has none"), "{line}");
-        assert_eq!(take(Wish::Off, "capabilities", missing), Ok(Measure::off()));
+        let line = take(Wish::Required, "landlock", missing).unwrap_err().line().unwrap();
+        assert!(line.contains("landlock") && line.contains("the kernel has none"), "{line}");
+        assert_eq!(take(Wish::Off, "landlock", missing), Ok(Measure::off()));
+    }
+
+    #[test]
+    fn paths_need_landlock() {
+        let needs = Needs { paths: vec!["/srv".into()], ..Needs::default() };
+        let failure = confine(Wishes::all(Wish::Off), &needs).unwrap_err();
+        assert!(matches!(&failure, Failure::Usage(what) if what.contains("--confine-to")), "{failure:?}");
     }
 }

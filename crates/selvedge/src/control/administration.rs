@@ -8,10 +8,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use engine::backend::BackendConfig;
+use engine::backend::{BackendConfig, BackendError};
 use engine::ring::Vital;
 use engine::target::{
-    Change, FabricConfig, KnownHost, Metrics, NamespaceConfig, Target, TargetStatus, WriteProtection,
+    Change, FabricConfig, KnownHost, Metrics, NamespaceConfig, Target, TargetError, TargetStatus,
+    WriteProtection,
 };
 use private_folder::Replacement;
 
@@ -223,9 +224,10 @@ impl Administration {
             None => None,
         };
         let changes = match host {
-            Some(host) => self.target.apply_for(&wanted, host)?,
-            None => self.target.replace_secrets(&wanted, permissions.overlap)?,
+            Some(host) => self.target.apply_for(&wanted, host),
+            None => self.target.replace_secrets(&wanted, permissions.overlap),
         };
+        let changes = changes.map_err(|error| self.refused(error))?;
         let kept = self.keep(state, prepared, &wanted);
         if let Err(error) = kept {
             tracing::error!(%error, "cannot write the state; reverted to the previous configuration");
@@ -259,6 +261,22 @@ impl Administration {
             drop(prepared);
             state.write(&served)
         }
+    }
+
+    /// Why the target refuses a change. What the kernel refuses is not to be found in a file's mode.
+    fn refused(&self, error: TargetError) -> Refusal {
+        let is_denied = matches!(
+            &error,
+            TargetError::Namespace { source: BackendError::Open { source, .. }, .. }
+                if source.kind() == ErrorKind::PermissionDenied
+        );
+        let refusal = Refusal::from(error);
+        if !is_denied || !self.confinement.has_paths {
+            return refusal;
+        }
+        refusal.hint(
+            "the target opens only what its --confine-to lists; add the folder there, and start it again",
+        )
     }
 
     fn lock(&self) -> MutexGuard<'_, Keeper> {

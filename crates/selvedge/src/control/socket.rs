@@ -72,6 +72,13 @@ pub(crate) fn default_place(service: u16) -> Option<PathBuf> {
     default_folder().map(|folder| folder.join(format!("{service}.sock")))
 }
 
+/// Makes the folder of sockets whose place nobody chose, and says where it is. Where it cannot be made, the socket says why.
+pub(crate) fn make_default_folder() -> Option<PathBuf> {
+    let folder = default_folder()?;
+    let _ = fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder);
+    Some(folder)
+}
+
 /// Removes the sockets that targets have left in a folder which were killed. One that is in its place has somebody who listens
 /// from the first moment, so that nobody does only when its target has ended.
 pub(crate) fn sweep(folder: &Path) {

@@ -1,5 +1,7 @@
 //! The flags by which `serve` gives up what it does not need.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 use crate::confinement::{Wish, Wishes};
@@ -13,6 +15,8 @@ pub(crate) enum ConfinementFlag {
     None,
     /// Privileges of root's
     Capabilities,
+    /// Running programs, making devices, and files outside of --confine-to
+    Landlock,
 }
 
 #[derive(Debug, Args)]
@@ -20,6 +24,11 @@ pub(crate) struct ConfinementFlags {
     /// What the process gives up before it serves, with commas between; what is named must be available [default: all]
     #[arg(long, value_name = "WHAT", value_delimiter = ',', hide_default_value = true)]
     confinement: Vec<ConfinementFlag>,
+
+    /// Open and make nothing outside of this file, folder or device and of what is configured at the start; may be given several
+    /// times
+    #[arg(long, value_name = "PATH")]
+    pub(crate) confine_to: Vec<PathBuf>,
 }
 
 impl ConfinementFlags {
@@ -35,7 +44,10 @@ impl ConfinementFlags {
             }
             named => {
                 let wish = |flag| if named.contains(&flag) { Wish::Required } else { Wish::Off };
-                Ok(Wishes { capabilities: wish(ConfinementFlag::Capabilities) })
+                Ok(Wishes {
+                    capabilities: wish(ConfinementFlag::Capabilities),
+                    landlock: wish(ConfinementFlag::Landlock),
+                })
             }
         }
     }
@@ -52,7 +64,8 @@ mod tests {
         assert_eq!(wishes(""), Ok(Wishes::all(Wish::WherePossible)));
         assert_eq!(wishes("--confinement all"), wishes(""));
         assert_eq!(wishes("--confinement none"), Ok(Wishes::all(Wish::Off)));
-        assert_eq!(wishes("--confinement capabilities"), Ok(Wishes::all(Wish::Required)));
-        assert!(wishes("--confinement none,capabilities").unwrap_err().contains("stand alone"));
+        let one = wishes("--confinement landlock").unwrap();
+        assert_eq!((one.capabilities, one.landlock), (Wish::Off, Wish::Required));
+        assert!(wishes("--confinement none,landlock").unwrap_err().contains("stand alone"));
     }
 }

@@ -1,11 +1,17 @@
 //! What `serve` needs of the machine, from its flags and from what it is to serve; it gives up the rest.
 
+use std::path::PathBuf;
+
+use engine::backend::BackendConfig;
+use engine::ceph;
 use engine::target::{FabricConfig, TargetConfig};
 use engine::transport::congestion;
 
-use crate::confinement::{self, Confinement, Needs};
+use crate::confinement::{self, Confinement, Needs, folder_of};
+use crate::control::socket;
 use crate::failure::Failure;
 use crate::flags::serve::ServeFlags;
+use crate::spec::endpoint::Endpoint;
 
 /// Gives up what a target with these flags and this configuration does not need. No thread may run yet.
 pub(super) fn confine(flags: &ServeFlags, target: &TargetConfig) -> Result<Confinement, Failure> {
@@ -14,7 +20,64 @@ pub(super) fn confine(flags: &ServeFlags, target: &TargetConfig) -> Result<Confi
 }
 
 fn needs(flags: &ServeFlags, target: &TargetConfig) -> Needs {
-    Needs { network_settings: flags.configure_mptcp || has_privileged_congestion(&target.fabric) }
+    let fabric = &target.fabric;
+    let conf = flags.gateway_group.as_ref().map(|group| group.conf.clone());
+    let confs: Vec<PathBuf> = images(fabric).chain(conf.clone()).flatten().collect();
+    let has_images = images(fabric).next().is_some() || conf.is_some();
+    let paths: Vec<PathBuf> = flags.confinement.confine_to.clone();
+    let mut written = served(fabric);
+    written.extend(target.state_dir.clone());
+    let sockets = if paths.is_empty() { None } else { control_folder(flags) };
+    let named = [&flags.config, &flags.control_token_file].into_iter().flatten().cloned();
+    let read = named.chain(secrets(fabric)).chain(confs).filter_map(|file| folder_of(&file)).collect();
+    Needs {
+        paths,
+        written,
+        sockets: sockets.into_iter().collect(),
+        read,
+        programs: flags.configure_mptcp,
+        network_settings: flags.configure_mptcp || has_privileged_congestion(fabric),
+        ceph: has_images || ceph::is_installed(),
+    }
+}
+
+/// The configuration files of images' clusters.
+fn images(fabric: &FabricConfig) -> impl Iterator<Item = Option<PathBuf>> {
+    let namespaces = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    namespaces.filter_map(|namespace| match &namespace.backend {
+        BackendConfig::Rbd(image) => Some(image.conf.clone()),
+        _ => None,
+    })
+}
+
+/// Folders of files that are served, folders in which hosts make some, and devices. A device may lie in a folder with others,
+/// which nobody has asked for.
+fn served(fabric: &FabricConfig) -> Vec<PathBuf> {
+    let namespaces = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    let disks = namespaces.filter_map(|namespace| match &namespace.backend {
+        BackendConfig::File { path, .. } => folder_of(path),
+        BackendConfig::Block { path } => Some(path.clone()),
+        BackendConfig::Memory { .. } | BackendConfig::Null { .. } | BackendConfig::Rbd(_) => None,
+    });
+    let storages = fabric.subsystems.iter().filter_map(|subsystem| subsystem.storage.as_ref());
+    disks.chain(storages.map(|storage| storage.directory.clone())).collect()
+}
+
+/// Files of hosts' secrets, which are read anew when they are changed.
+fn secrets(fabric: &FabricConfig) -> impl Iterator<Item = PathBuf> {
+    let keys = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.host_keys);
+    keys.flat_map(|key| [Some(&key.dhchap_secret_file), key.dhchap_ctrl_secret_file.as_ref()])
+        .flatten()
+        .cloned()
+}
+
+/// Where the control socket is made and removed.
+fn control_folder(flags: &ServeFlags) -> Option<PathBuf> {
+    match &flags.control {
+        Some(Endpoint::Unix(path)) => folder_of(path),
+        Some(Endpoint::Tcp(_) | Endpoint::None) => None,
+        None => socket::make_default_folder(),
+    }
 }
 
 /// Whether a port has a congestion control that not every process may choose. The kernel loads those that it lacks for root
@@ -29,11 +92,50 @@ fn has_privileged_congestion(fabric: &FabricConfig) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use engine::target::{NamespaceConfig, SubsystemConfig};
+
     use super::*;
 
+    fn target(backends: Vec<BackendConfig>) -> TargetConfig {
+        let namespaces = backends.into_iter().zip(1..);
+        let namespaces =
+            namespaces.map(|(backend, nsid)| NamespaceConfig::new(nsid, backend, 4096)).collect();
+        let subsystem = SubsystemConfig::new("nqn.test:a", "A", "Selvedge").with(namespaces);
+        let fabric = FabricConfig { subsystems: vec![subsystem], ..FabricConfig::default() };
+        TargetConfig { fabric, ..TargetConfig::default() }
+    }
+
     #[test]
-    fn only_what_sets_the_network_may() {
-        let needs = |flags| needs(&ServeFlags::of(flags), &TargetConfig::default()).network_settings;
-        assert_eq!((needs(""), needs("--configure-mptcp")), (false, true));
+    fn what_is_configured_needs_no_flag() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk.img");
+        let device = PathBuf::from("/dev/disk/by-id/a");
+        let file = BackendConfig::File { path: disk, size: None };
+        let mut target = target(vec![file, BackendConfig::Block { path: device.clone() }]);
+        target.state_dir = Some("/var/lib/state".into());
+        let control = folder.path().join("socket/a.sock").display().to_string();
+        let flags = format!("--confine-to /srv --control unix:{control}");
+        let needs = needs(&ServeFlags::of(&flags), &target);
+        let here = folder.path().to_owned();
+        assert_eq!(needs.written, [here.clone(), device, "/var/lib/state".into()]);
+        assert_eq!(needs.sockets, [here]);
+        assert_eq!(needs.paths, [PathBuf::from("/srv")]);
+        assert!(!needs.programs && !needs.network_settings);
+    }
+
+    #[test]
+    fn what_sets_the_network_runs_programs() {
+        let needs = needs(&ServeFlags::of("--configure-mptcp"), &target(Vec::new()));
+        assert!(needs.programs && needs.network_settings);
+    }
+
+    #[test]
+    fn images_need_cephs_libraries_and_configuration() {
+        let mut image: engine::backend::RbdConfig =
+            serde_json::from_str(r#"{"pool":"rbd","image":"disk"}"#).unwrap();
+        image.conf = Some("/etc/hosts".into());
+        let needs = needs(&ServeFlags::of(""), &target(vec![BackendConfig::Rbd(image)]));
+        assert!(needs.ceph);
+        assert_eq!(needs.read, [PathBuf::from("/etc")]);
     }
 }

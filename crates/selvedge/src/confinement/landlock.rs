@@ -1,0 +1,161 @@
+//! What a target cannot do with files, whatever its user may (landlock(7)).
+
+use std::env;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, LandlockStatus, RestrictionStatus,
+    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
+    path_beneath_rules,
+};
+
+use super::{Measure, Needs, State};
+
+/// The newest version whose rules this program was tried with. Older kernels have a part of them.
+const VERSION: ABI = ABI::V7;
+
+/// What the program and its libraries read: names, certificates, libraries, and what the kernel says of disks, threads and
+/// congestion control.
+const READ: [&str; 8] = ["/etc", "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sys"];
+/// Where programs are, where they may be run.
+const PROGRAMS: [&str; 2] = ["/bin", "/sbin"];
+/// Devices that every program may use.
+const DEVICES: [&str; 2] = ["/dev/null", "/dev/urandom"];
+/// Where Ceph's libraries keep sockets and logs.
+const CEPH_WRITTEN: [&str; 2] = ["/run/ceph", "/var/log/ceph"];
+/// Where they find keys. Its configuration is in `/etc`.
+const CEPH_READ: [&str; 1] = ["/var/lib/ceph"];
+
+/// Has the kernel refuse what is not needed.
+pub(super) fn restrict(needs: &Needs) -> Result<Measure, String> {
+    if let Some(missing) = needs.paths.iter().find(|path| !path.exists()) {
+        return Err(format!("{} does not exist", missing.display()));
+    }
+    let status = enforce(needs).map_err(|error| format!("the kernel refuses it: {error}"))?;
+    let version = match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } => effective_abi as u32,
+        LandlockStatus::NotEnabled => return Err("the kernel was started without it".to_owned()),
+        LandlockStatus::NotImplemented => return Err("the kernel does not have it".to_owned()),
+    };
+    let state = match status.ruleset {
+        RulesetStatus::FullyEnforced => State::On,
+        RulesetStatus::PartiallyEnforced => State::Partial,
+        RulesetStatus::NotEnforced => return Err("the kernel does not enforce it".to_owned()),
+    };
+    Ok(Measure { state, detail: format!("{} (ABI {version})", describe(needs)) })
+}
+
+fn describe(needs: &Needs) -> String {
+    let programs = if needs.programs { "" } else { "no program is run, " };
+    let files = match needs.paths.as_slice() {
+        [] => "any file is opened".to_owned(),
+        paths => {
+            let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            format!("files in {} and what was configured", paths.join(" "))
+        }
+    };
+    format!("{programs}no device is made, {files}")
+}
+
+fn enforce(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
+    // Without it, which the first version lacks, nothing can be moved to another folder, as the control socket is.
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let ruleset = ruleset.handle_access(AccessFs::Refer)?.set_compatibility(CompatLevel::BestEffort);
+    let mut ruleset = ruleset.handle_access(refused(needs))?.scope(Scope::Signal)?;
+    if !notifies_abstract_socket() {
+        ruleset = ruleset.scope(Scope::AbstractUnixSocket)?;
+    }
+    let mut ruleset = ruleset.create()?;
+    if !needs.paths.is_empty() {
+        let strings = |paths: &[&str]| -> Vec<PathBuf> { paths.iter().map(PathBuf::from).collect() };
+        let mut written = [needs.paths.clone(), needs.written.clone(), strings(&DEVICES)].concat();
+        let mut read = [needs.read.clone(), strings(&READ)].concat();
+        if needs.ceph {
+            written.extend(strings(&CEPH_WRITTEN));
+            read.extend(strings(&CEPH_READ));
+        }
+        if needs.programs {
+            read.extend(strings(&PROGRAMS));
+        }
+        // What does not exist is left out: it cannot be opened either.
+        ruleset = ruleset
+            .add_rules(path_beneath_rules(written, writing()))?
+            .add_rules(path_beneath_rules(&needs.sockets, making_sockets()))?
+            .add_rules(path_beneath_rules(read, reading(needs)))?;
+    } else {
+        ruleset = ruleset.add_rules(path_beneath_rules(["/"], AccessFs::Refer))?;
+    }
+    ruleset.restrict_self()
+}
+
+/// What is refused where no rule allows it. To move a file to another folder is refused by every ruleset that says nothing of it.
+fn refused(needs: &Needs) -> BitFlags<AccessFs> {
+    if !needs.paths.is_empty() {
+        return AccessFs::from_all(VERSION);
+    }
+    let devices = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::Refer;
+    if needs.programs { devices } else { devices | AccessFs::Execute }
+}
+
+/// All but to run programs and to make devices.
+fn writing() -> BitFlags<AccessFs> {
+    AccessFs::from_all(VERSION) & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock)
+}
+
+/// A socket is made in a folder of its own and moved to its place. No file is read or written for that.
+fn making_sockets() -> BitFlags<AccessFs> {
+    let made = AccessFs::MakeSock | AccessFs::MakeDir | AccessFs::Refer;
+    made | AccessFs::RemoveFile | AccessFs::RemoveDir | AccessFs::ReadDir
+}
+
+fn reading(needs: &Needs) -> BitFlags<AccessFs> {
+    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+    if needs.programs { reading | AccessFs::Execute } else { reading }
+}
+
+/// Whether the service manager listens on a socket that is not a file (sd_notify(3)).
+fn notifies_abstract_socket() -> bool {
+    env::var_os("NOTIFY_SOCKET").is_some_and(|socket| socket.as_bytes().starts_with(b"@"))
+}
+
+/// The folder that a path is in, or the nearest above it that is there: a disk that comes later is found in it. The root of all
+/// is none, since that would be everything.
+pub(crate) fn folder_of(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let folder = path.ancestors().skip(1).find(|folder| folder.is_dir())?;
+    folder.parent().is_some().then(|| folder.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_paths_files_are_free_and_programs_are_not() {
+        let needs = Needs::default();
+        let devices = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::Refer;
+        assert_eq!(refused(&needs), devices | AccessFs::Execute);
+        let needs = Needs { programs: true, ..needs };
+        assert_eq!(refused(&needs), devices);
+        assert!(reading(&needs).contains(AccessFs::Execute));
+    }
+
+    #[test]
+    fn with_paths_all_is_refused_that_no_rule_allows() {
+        let needs = Needs { paths: vec!["/srv".into()], ..Needs::default() };
+        assert_eq!(refused(&needs), AccessFs::from_all(VERSION));
+        assert!(!writing().intersects(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock));
+        assert!(writing().contains(AccessFs::MakeReg | AccessFs::Truncate | AccessFs::IoctlDev));
+        assert!(!reading(&needs).contains(AccessFs::Execute));
+        assert!(!making_sockets().intersects(AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::MakeReg));
+    }
+
+    #[test]
+    fn a_missing_folder_is_found_by_the_one_above_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(folder_of(&folder.path().join("disk.img")), Some(folder.path().to_owned()));
+        assert_eq!(folder_of(&folder.path().join("pool/a/disk.img")), Some(folder.path().to_owned()));
+        assert_eq!(folder_of(Path::new("/no-such-folder/disk.img")), None);
+    }
+}
