@@ -1,9 +1,10 @@
 //! What `serve` gives up: it is gone on every thread, it is shown, and what is left is enough to serve.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::serving::{json, stderr};
@@ -61,6 +62,11 @@ impl Serving {
         command.stdin(Stdio::null()).output().expect("the program runs")
     }
 
+    fn done(&self, arguments: &[&str]) {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    }
+
     /// The state of one thing that is given up, and its detail.
     fn confinement(&self, name: &str) -> (String, String) {
         let status = json(&self.run(&["status", "-o", "json"]));
@@ -107,7 +113,7 @@ impl Drop for Serving {
 /// A folder with one for the control socket, which a user may be given.
 fn folder(user: Option<u32>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    for inner in ["control", "inside"] {
+    for inner in ["control", "inside", "outside"] {
         let path = folder.path().join(inner);
         std::fs::create_dir(&path).expect("a folder");
         if user.is_some() {
@@ -120,6 +126,15 @@ fn folder(user: Option<u32>) -> tempfile::TempDir {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Whether the kernel has Landlock, by what a target says.
+fn has_landlock(serving: &Serving) -> bool {
+    let (state, detail) = serving.confinement("landlock");
+    if state == "unavailable" {
+        missing(format!("Landlock: {detail}"));
+    }
+    state != "unavailable"
 }
 
 #[test]
@@ -160,13 +175,129 @@ fn a_user_without_rights_has_none_left() {
     serving.write_and_verify("1");
 }
 
+/// Adds namespaces inside and outside of the only folder that a target may open.
+fn outside_is_refused(serving: &Serving, folder: &Path, file_user: Option<u32>) {
+    let outside = folder.join("outside/a.img");
+    std::fs::write(&outside, vec![0; 1 << 20]).expect("a file");
+    if file_user.is_some() {
+        std::os::unix::fs::chown(&outside, file_user, file_user).expect("root gives it away");
+    }
+    if !has_landlock(serving) {
+        return;
+    }
+    for place in
+        [outside.display().to_string(), format!("{},size=1m", folder.join("outside/b.img").display())]
+    {
+        let refused = serving.run(&["namespace", "add", NQN, &format!("file:{place}")]);
+        let text = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{text}");
+        assert!(text.contains("outside/") && text.contains("Permission denied"), "{text}");
+        assert!(text.contains("--confine-to"), "it says what to do: {text}");
+    }
+    let inside = format!("file:{},size=1m", folder.join("inside/a.img").display());
+    serving.done(&["namespace", "add", NQN, &inside]);
+    serving.write_and_verify("2");
+}
+
+#[test]
+fn files_outside_are_refused_by_the_kernel() {
+    let folder = folder(None);
+    let inside = folder.path().join("inside").display().to_string();
+    let serving = Serving::start(folder.path(), &["--namespace", "memory:1m", "--confine-to", &inside]);
+    outside_is_refused(&serving, folder.path(), None);
+}
+
+#[test]
+fn files_of_its_own_user_outside_are_refused_too() {
+    if !is_root() {
+        return missing("another user, which only root can be");
+    }
+    let folder = folder(Some(NOBODY));
+    let inside = folder.path().join("inside").display().to_string();
+    let arguments = ["--namespace", "memory:1m", "--confine-to", &inside];
+    let serving = Serving::start_as_nobody(folder.path(), &arguments);
+    outside_is_refused(&serving, folder.path(), Some(NOBODY));
+}
+
 #[test]
 fn each_thing_can_be_kept() {
-    for (chosen, wanted) in [("none", ["off", "off"]), ("capabilities", ["on", "on"]), ("all", ["on", "on"])]
-    {
+    for (chosen, wanted) in [("none", ["off", "off", "off"]), ("capabilities", ["on", "on", "off"])] {
         let folder = folder(None);
         let serving = Serving::start(folder.path(), &["--namespace", "memory:1m", "--confinement", chosen]);
-        let names = ["no_new_privs", "capabilities"];
+        let names = ["no_new_privs", "capabilities", "landlock"];
         assert_eq!(names.map(|name| serving.confinement(name).0), wanted, "{chosen}");
     }
+}
+
+#[test]
+fn what_is_asked_for_and_cannot_be_is_an_error() {
+    for (arguments, code, reason) in [
+        (["--confinement", "none", "--confine-to", "/tmp"], 2, "--confine-to needs landlock"),
+        (["--confinement", "none,landlock", "--confine-to", "/tmp"], 2, "stand alone"),
+        (["--confinement", "all", "--confine-to", "/no/such/folder"], 1, "/no/such/folder does not exist"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        command.args(["serve", "-s", "0", "--control", "none", "--namespace", "null:1m"]).args(arguments);
+        let output = command.stdin(Stdio::null()).output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+    }
+}
+
+/// The port of the metrics, which is not told: one that is free now.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it has an address").port()
+}
+
+fn read_metrics(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").expect("it is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+/// All that a target does, with everything given up.
+fn serves_confined(engine: &str) {
+    let folder = folder(None);
+    let at = |name: &str| -> PathBuf { folder.path().join(name) };
+    let disk = format!("file:{},size=1m", at("outside/a.img").display());
+    let (state, inside) = (at("state").display().to_string(), at("inside").display().to_string());
+    let port = free_port();
+    let metrics = format!("127.0.0.1:{port}");
+    let disks = ["--namespace", &disk, "--namespace", "memory:1m", "--state-dir", &state];
+    let rest = ["--engine", engine, "--metrics", &metrics, "--confine-to", &inside, "--mdns"];
+    let mut serving = Serving::start(folder.path(), &[&disks[..], &rest[..]].concat());
+    if has_landlock(&serving) {
+        assert_eq!(serving.confinement("landlock").0, "on", "{}", serving.confinement("landlock").1);
+    }
+    serving.write_and_verify("1");
+    serving.write_and_verify("2");
+    let added = format!("file:{},size=1m", at("inside/b.img").display());
+    serving.done(&["namespace", "add", NQN, &added]);
+    serving.write_and_verify("3");
+    serving.done(&["namespace", "remove", NQN, "3"]);
+    serving.done(&["listener", "add", "127.0.0.1", "--trsvcid", &free_port().to_string()]);
+    let listeners = json(&serving.run(&["listener", "list", "-o", "json"]));
+    let added = listeners["ports"][1]["address"].as_str().expect("it is listed").to_owned();
+    let service = added.rsplit(':').next().expect("a port").to_owned();
+    serving.done(&["listener", "remove", "127.0.0.1", "-s", &service]);
+    serving.done(&["log", "info"]);
+    assert!(read_metrics(port).contains("selvedge_"), "it has metrics");
+    let killed = rustix::process::Pid::from_child(&serving.child);
+    rustix::process::kill_process(killed, rustix::process::Signal::TERM).expect("it runs");
+    assert_eq!(serving.child.wait().expect("it ends").code(), Some(0));
+    assert!(!at("control/control.sock").exists(), "it removes its socket");
+    assert!(at("state").read_dir().expect("it is there").count() > 1, "its state is kept");
+}
+
+#[test]
+fn a_confined_target_serves_with_io_uring() {
+    serves_confined("io_uring");
+}
+
+#[test]
+fn a_confined_target_serves_with_epoll() {
+    serves_confined("epoll");
 }
