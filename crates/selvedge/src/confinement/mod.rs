@@ -1,8 +1,10 @@
 //! What `serve` gives up before it serves, so that whoever takes the process over finds little in it: new privileges,
-//! capabilities and files. It decides nothing about what is served; the command says what that needs.
+//! capabilities, files and system calls. It decides nothing about what is served; the command says what that needs.
 
 mod capabilities;
 mod landlock;
+mod seccomp;
+mod system_calls;
 
 use std::path::PathBuf;
 
@@ -27,12 +29,13 @@ pub(crate) enum Wish {
 pub(crate) struct Wishes {
     pub(crate) capabilities: Wish,
     pub(crate) landlock: Wish,
+    pub(crate) seccomp: Wish,
 }
 
 impl Wishes {
     /// The same for all.
     pub(crate) const fn all(wish: Wish) -> Self {
-        Self { capabilities: wish, landlock: wish }
+        Self { capabilities: wish, landlock: wish, seccomp: wish }
     }
 }
 
@@ -64,6 +67,8 @@ pub(crate) struct Confinement {
     capabilities: Measure,
     /// What it cannot do with files, whatever its user may.
     landlock: Measure,
+    /// It can call only what it needs of the kernel.
+    seccomp: Measure,
     /// Whether it can open nothing but what it was given.
     #[serde(skip)]
     pub(crate) has_paths: bool,
@@ -104,7 +109,7 @@ impl Confinement {
     /// That of a process which has given up nothing.
     pub(crate) fn none() -> Self {
         let off = Measure::off;
-        Self { no_new_privs: off(), capabilities: off(), landlock: off(), has_paths: false }
+        Self { no_new_privs: off(), capabilities: off(), landlock: off(), seccomp: off(), has_paths: false }
     }
 }
 
@@ -127,7 +132,9 @@ pub(crate) fn confine(wishes: Wishes, needs: &Needs) -> Result<Confinement, Fail
     let landlock = if has_paths { Wish::Required } else { wishes.landlock };
     let landlock = take(landlock, "landlock", || landlock::restrict(needs))?;
     let capabilities = take(wishes.capabilities, "capabilities", || capabilities::reduce(needs))?;
-    Ok(Confinement { no_new_privs, capabilities, landlock, has_paths })
+    // Last: the calls that give up the rest are not on its list.
+    let seccomp = take(wishes.seccomp, "seccomp", || seccomp::filter(needs))?;
+    Ok(Confinement { no_new_privs, capabilities, landlock, seccomp, has_paths })
 }
 
 fn take(

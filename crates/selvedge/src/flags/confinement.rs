@@ -17,6 +17,8 @@ pub(crate) enum ConfinementFlag {
     Capabilities,
     /// Running programs, making devices, and files outside of --confine-to
     Landlock,
+    /// System calls that a target does not make
+    Seccomp,
 }
 
 #[derive(Debug, Args)]
@@ -47,6 +49,7 @@ impl ConfinementFlags {
                 Ok(Wishes {
                     capabilities: wish(ConfinementFlag::Capabilities),
                     landlock: wish(ConfinementFlag::Landlock),
+                    seccomp: wish(ConfinementFlag::Seccomp),
                 })
             }
         }
@@ -64,8 +67,11 @@ mod tests {
         assert_eq!(wishes(""), Ok(Wishes::all(Wish::WherePossible)));
         assert_eq!(wishes("--confinement all"), wishes(""));
         assert_eq!(wishes("--confinement none"), Ok(Wishes::all(Wish::Off)));
-        let one = wishes("--confinement landlock").unwrap();
-        assert_eq!((one.capabilities, one.landlock), (Wish::Off, Wish::Required));
-        assert!(wishes("--confinement none,landlock").unwrap_err().contains("stand alone"));
+        let two = wishes("--confinement landlock,seccomp").unwrap();
+        assert_eq!(
+            (two.capabilities, two.landlock, two.seccomp),
+            (Wish::Off, Wish::Required, Wish::Required)
+        );
+        assert!(wishes("--confinement none,seccomp").unwrap_err().contains("stand alone"));
     }
 }
