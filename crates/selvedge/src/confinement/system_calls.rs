@@ -161,6 +161,75 @@ const OLDER: &[c_long] = &[];
 pub(super) const TARGET: &[&[c_long]] =
     &[MEMORY, THREADS, SIGNALS, CLOCKS, FILES, WAITING, NETWORK, PROCESS, OLDER];
 
+/// What librados and librbd make besides. Being loaded, and their plugins, takes executable memory.
+pub(super) const CEPH: &[c_long] = &[
+    libc::SYS_accept,
+    libc::SYS_capget,
+    libc::SYS_close_range,
+    libc::SYS_dup3,
+    libc::SYS_fchdir,
+    libc::SYS_fchownat,
+    libc::SYS_fgetxattr,
+    libc::SYS_get_mempolicy,
+    libc::SYS_getcpu,
+    libc::SYS_getegid,
+    libc::SYS_getgid,
+    libc::SYS_getgroups,
+    libc::SYS_getppid,
+    libc::SYS_getpriority,
+    libc::SYS_getresgid,
+    libc::SYS_getresuid,
+    libc::SYS_getrusage,
+    libc::SYS_ioprio_get,
+    libc::SYS_ioprio_set,
+    libc::SYS_linkat,
+    libc::SYS_mincore,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_msync,
+    libc::SYS_pselect6,
+    libc::SYS_recvmmsg,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sched_get_priority_max,
+    libc::SYS_sched_get_priority_min,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sendmmsg,
+    libc::SYS_set_mempolicy,
+    libc::SYS_setpriority,
+    libc::SYS_statfs,
+    libc::SYS_sysinfo,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_gettime,
+    libc::SYS_timerfd_settime,
+    libc::SYS_times,
+    libc::SYS_truncate,
+    libc::SYS_umask,
+    libc::SYS_utimensat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_dup2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_create,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_eventfd,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_getrlimit,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_link,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_pause,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_pipe,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_select,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_time,
+];
+
 /// What running `ip` takes, here and in it.
 pub(super) const PROGRAMS: &[c_long] = &[
     libc::SYS_capget,

@@ -142,6 +142,7 @@ fn every_thread_is_confined() {
     let folder = folder(None);
     let serving = Serving::start(folder.path(), &["--namespace", "memory:1m"]);
     serving.each_thread_has("NoNewPrivs", "1");
+    serving.each_thread_has("Seccomp", "2");
     serving.each_thread_has("CapInh", &format!("{:016x}", 0));
     serving.each_thread_has("CapAmb", &format!("{:016x}", 0));
     for set in ["CapPrm", "CapEff", "CapBnd"] {
@@ -154,6 +155,7 @@ fn every_thread_is_confined() {
     assert_eq!(state, "on");
     assert!(!kept.contains("sys_admin"), "{kept}");
     assert_eq!(serving.confinement("no_new_privs").0, "on");
+    assert_eq!(serving.confinement("seccomp").0, "on");
     let text = String::from_utf8_lossy(&serving.run(&["status"]).stdout).into_owned();
     assert!(text.lines().any(|line| line.starts_with("confinement: ")), "{text}");
 }
@@ -170,6 +172,7 @@ fn a_user_without_rights_has_none_left() {
         serving.each_thread_has(set, &format!("{:016x}", 0));
     }
     serving.each_thread_has("NoNewPrivs", "1");
+    serving.each_thread_has("Seccomp", "2");
     let (_, detail) = serving.confinement("capabilities");
     assert!(detail.starts_with("kept: none"), "{detail}");
     serving.write_and_verify("1");
@@ -221,11 +224,23 @@ fn files_of_its_own_user_outside_are_refused_too() {
 
 #[test]
 fn each_thing_can_be_kept() {
-    for (chosen, wanted) in [("none", ["off", "off", "off"]), ("capabilities", ["on", "on", "off"])] {
+    for (chosen, wanted) in [
+        ("none", ["off", "off", "off", "off"]),
+        ("capabilities", ["on", "on", "off", "off"]),
+        ("seccomp", ["on", "off", "off", "on"]),
+        ("capabilities,seccomp", ["on", "on", "off", "on"]),
+    ] {
         let folder = folder(None);
         let serving = Serving::start(folder.path(), &["--namespace", "memory:1m", "--confinement", chosen]);
-        let names = ["no_new_privs", "capabilities", "landlock"];
+        let names = ["no_new_privs", "capabilities", "landlock", "seccomp"];
         assert_eq!(names.map(|name| serving.confinement(name).0), wanted, "{chosen}");
+        let filtered = serving.of_each_thread("Seccomp");
+        let is_off = wanted[3] == "off";
+        // A container's own filter is one more.
+        let own = std::fs::read_to_string("/proc/self/status").expect("it can be read");
+        if own.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "0"])) {
+            assert!(filtered.iter().all(|mode| (mode == "0") == is_off), "{chosen}: {filtered:?}");
+        }
     }
 }
 
@@ -233,7 +248,7 @@ fn each_thing_can_be_kept() {
 fn what_is_asked_for_and_cannot_be_is_an_error() {
     for (arguments, code, reason) in [
         (["--confinement", "none", "--confine-to", "/tmp"], 2, "--confine-to needs landlock"),
-        (["--confinement", "none,landlock", "--confine-to", "/tmp"], 2, "stand alone"),
+        (["--confinement", "none,seccomp", "--confine-to", "/tmp"], 2, "stand alone"),
         (["--confinement", "all", "--confine-to", "/no/such/folder"], 1, "/no/such/folder does not exist"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
