@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::announce::Announcer;
 use crate::cluster_connections::ClusterConnections;
 use crate::config::target::ServeConfig;
+use crate::control::access::AllowedStorage;
 use crate::control::administration::Administration;
 use crate::control::audit::{AuditLog, Event};
 use crate::control::{Control, Doors, HostDesk};
@@ -34,12 +35,13 @@ use gateway::{GroupSpec, Member, host_name};
 /// Serves until SIGINT or SIGTERM.
 pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     let doors = Doors::new(&flags.administered)?;
+    let list = doors.storage();
     // Before the target: a signal that comes while it opens its namespaces is not lost.
     let mut stop = Stop::on_signals()?;
     engine::ring::core::raise_descriptor_limit();
     let Begun { target, administration, member, connections, mptcp } = match &flags.gateway_group {
-        Some(group) => begin_as_gateway(flags, group)?,
-        None => begin(flags)?,
+        Some(group) => begin_as_gateway(flags, list.as_ref(), group)?,
+        None => begin(flags, list.as_ref())?,
     };
     let note = |event| Event { event, result: "done".to_owned(), ..Event::default() };
     administration.audit().write(&note("start"));
@@ -90,7 +92,7 @@ struct Begun {
 }
 
 /// Serves what flags, a file or the state directory say.
-fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
+fn begin(flags: &ServeFlags, list: Option<&AllowedStorage>) -> Result<Begun, Failure> {
     let directory = flags.state_dir.as_deref().map(StateDirectory::take).transpose()?.map(Arc::new);
     let state = directory.clone().map(StateFile::new);
     let kept = state.as_ref().map_or(Ok(None), StateFile::read)?;
@@ -109,7 +111,7 @@ fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
     // Before the first thread: each has what the one had that started it.
-    let confinement = confined::confine(flags, &engine)?;
+    let confinement = confined::confine(flags, list, &engine)?;
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
@@ -118,14 +120,18 @@ fn begin(flags: &ServeFlags) -> Result<Begun, Failure> {
 }
 
 /// Serves what a group of gateways does.
-fn begin_as_gateway(flags: &ServeFlags, group: &GroupSpec) -> Result<Begun, Failure> {
+fn begin_as_gateway(
+    flags: &ServeFlags,
+    list: Option<&AllowedStorage>,
+    group: &GroupSpec,
+) -> Result<Begun, Failure> {
     let config = ServeConfig::of_gateway(flags)?;
     let name = flags.gateway_name.clone().unwrap_or_else(host_name);
     // Of what a group serves, nothing is known by the machine but serial numbers, which the group keeps.
     let mut engine = config.to_engine(&Machine::find(None)?, None);
     let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
     // Before the cluster's library starts threads.
-    let confinement = confined::confine(flags, &engine)?;
+    let confinement = confined::confine(flags, list, &engine)?;
     let mut member = Member::join(group, &name)?;
     member.number_ports(&mut engine.fabric.ports);
     (engine.fabric, engine.directives) = member.first_fabric(&engine.fabric.ports);

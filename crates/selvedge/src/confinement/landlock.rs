@@ -10,7 +10,7 @@ use landlock::{
     path_beneath_rules,
 };
 
-use super::{Measure, Needs, State};
+use super::{Extent, Measure, Needs, State};
 
 /// The newest version whose rules this program was tried with. Older kernels have a part of them.
 const VERSION: ABI = ABI::V7;
@@ -29,7 +29,8 @@ const CEPH_READ: [&str; 1] = ["/var/lib/ceph"];
 
 /// Has the kernel refuse what is not needed.
 pub(super) fn restrict(needs: &Needs) -> Result<Measure, String> {
-    if let Some(missing) = needs.paths.iter().find(|path| !path.exists()) {
+    let must_exist = needs.extent == Extent::Listed;
+    if let Some(missing) = needs.paths.iter().find(|path| must_exist && !path.exists()) {
         return Err(format!("{} does not exist", missing.display()));
     }
     let status = enforce(needs).map_err(|error| format!("the kernel refuses it: {error}"))?;
@@ -49,7 +50,8 @@ pub(super) fn restrict(needs: &Needs) -> Result<Measure, String> {
 fn describe(needs: &Needs) -> String {
     let programs = if needs.programs { "" } else { "no program is run, " };
     let files = match needs.paths.as_slice() {
-        [] => "any file is opened".to_owned(),
+        _ if !needs.is_closed() => "any file is opened".to_owned(),
+        [] => "no file but what was configured".to_owned(),
         paths => {
             let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
             format!("files in {} and what was configured", paths.join(" "))
@@ -67,7 +69,7 @@ fn enforce(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
         ruleset = ruleset.scope(Scope::AbstractUnixSocket)?;
     }
     let mut ruleset = ruleset.create()?;
-    if !needs.paths.is_empty() {
+    if needs.is_closed() {
         let strings = |paths: &[&str]| -> Vec<PathBuf> { paths.iter().map(PathBuf::from).collect() };
         let mut written = [needs.paths.clone(), needs.written.clone(), strings(&DEVICES)].concat();
         let mut read = [needs.read.clone(), strings(&READ)].concat();
@@ -91,7 +93,7 @@ fn enforce(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
 
 /// What is refused where no rule allows it. To move a file to another folder is refused by every ruleset that says nothing of it.
 fn refused(needs: &Needs) -> BitFlags<AccessFs> {
-    if !needs.paths.is_empty() {
+    if needs.is_closed() {
         return AccessFs::from_all(VERSION);
     }
     let devices = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::Refer;
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn with_paths_all_is_refused_that_no_rule_allows() {
-        let needs = Needs { paths: vec!["/srv".into()], ..Needs::default() };
+        let needs = Needs { extent: Extent::Listed, paths: vec!["/srv".into()], ..Needs::default() };
         assert_eq!(refused(&needs), AccessFs::from_all(VERSION));
         assert!(!writing().intersects(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock));
         assert!(writing().contains(AccessFs::MakeReg | AccessFs::Truncate | AccessFs::IoctlDev));

@@ -39,10 +39,23 @@ impl Wishes {
     }
 }
 
+/// How far files may be opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Extent {
+    #[default]
+    Free,
+    /// As far as is listed, where the kernel can see to it.
+    ListedWherePossible,
+    /// As far as is listed, or nothing is served.
+    Listed,
+}
+
 /// What a target needs, and keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// What may be opened and made, besides what follows. Without any, all files may be.
+    /// Whether anything but what follows is closed. Else all files may be opened.
+    pub(crate) extent: Extent,
+    /// What may be opened and made later, besides what was configured.
     pub(crate) paths: Vec<PathBuf>,
     /// Folders and devices that are read and written.
     pub(crate) written: Vec<PathBuf>,
@@ -56,6 +69,13 @@ pub(crate) struct Needs {
     pub(crate) network_settings: bool,
     /// Whether Ceph's libraries may be loaded.
     pub(crate) ceph: bool,
+}
+
+impl Needs {
+    /// Whether anything is closed that is not listed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.extent != Extent::Free
+    }
 }
 
 /// What a process has given up.
@@ -116,8 +136,8 @@ impl Confinement {
 /// Gives up what is wished and not needed. All of it is the calling thread's, and that of threads which it starts later:
 /// it has to be the only one.
 pub(crate) fn confine(wishes: Wishes, needs: &Needs) -> Result<Confinement, Failure> {
-    let has_paths = !needs.paths.is_empty();
-    if has_paths && wishes.landlock == Wish::Off {
+    let has_paths = needs.is_closed() && wishes.landlock != Wish::Off;
+    if needs.extent == Extent::Listed && wishes.landlock == Wish::Off {
         return Err(Failure::usage("--confine-to needs landlock, which --confinement leaves out"));
     }
     if wishes == Wishes::all(Wish::Off) {
@@ -129,7 +149,7 @@ pub(crate) fn confine(wishes: Wishes, needs: &Needs) -> Result<Confinement, Fail
         Ok(Measure::on("no program gains rights"))
     })?;
     // Before capabilities: it looks at the folders that are given, which may need them.
-    let landlock = if has_paths { Wish::Required } else { wishes.landlock };
+    let landlock = if needs.extent == Extent::Listed { Wish::Required } else { wishes.landlock };
     let landlock = take(landlock, "landlock", || landlock::restrict(needs))?;
     let capabilities = take(wishes.capabilities, "capabilities", || capabilities::reduce(needs))?;
     // Last: the calls that give up the rest are not on its list.
@@ -170,7 +190,7 @@ mod tests {
 
     #[test]
     fn paths_need_landlock() {
-        let needs = Needs { paths: vec!["/srv".into()], ..Needs::default() };
+        let needs = Needs { extent: Extent::Listed, paths: vec!["/srv".into()], ..Needs::default() };
         let failure = confine(Wishes::all(Wish::Off), &needs).unwrap_err();
         assert!(matches!(&failure, Failure::Usage(what) if what.contains("--confine-to")), "{failure:?}");
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::target::Target;
 
-use super::access::Access;
+use super::access::{Access, AllowedStorage};
 use super::administration::Administration;
 use super::server::Control;
 use super::socket::{self, Listening};
@@ -77,6 +77,11 @@ impl<'a> Doors<'a> {
     fn are_metrics_guarded(&self) -> bool {
         let address = self.flags.metrics.as_ref().and_then(Endpoint::socket_address);
         !self.flags.metrics_for_anybody && address.is_some_and(|address| !address.ip().is_loopback())
+    }
+
+    /// What may be named by all who administer, where that is limited.
+    pub(crate) fn storage(&self) -> Option<AllowedStorage> {
+        self.access.storage()
     }
 
     fn tls_of(&self, endpoint: &Endpoint) -> Option<Arc<ServerTls>> {

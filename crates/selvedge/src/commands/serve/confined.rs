@@ -7,38 +7,66 @@ use engine::ceph;
 use engine::target::{FabricConfig, TargetConfig};
 use engine::transport::congestion;
 
-use crate::confinement::{self, Confinement, Needs, folder_of};
+use crate::confinement::{self, Confinement, Extent, Needs, folder_of};
+use crate::control::access::AllowedStorage;
 use crate::control::socket;
 use crate::failure::Failure;
 use crate::flags::serve::ServeFlags;
+use crate::spec::audit_place::AuditPlace;
 use crate::spec::endpoint::Endpoint;
 
-/// Gives up what a target with these flags and this configuration does not need. No thread may run yet.
-pub(super) fn confine(flags: &ServeFlags, target: &TargetConfig) -> Result<Confinement, Failure> {
+/// Gives up what a target with these flags and this configuration does not need, and what may not be named later. No thread
+/// may run yet.
+pub(super) fn confine(
+    flags: &ServeFlags,
+    list: Option<&AllowedStorage>,
+    target: &TargetConfig,
+) -> Result<Confinement, Failure> {
     let wishes = flags.confinement.wishes().map_err(Failure::usage)?;
-    confinement::confine(wishes, &needs(flags, target))
+    confinement::confine(wishes, &needs(flags, list, target))
 }
 
-fn needs(flags: &ServeFlags, target: &TargetConfig) -> Needs {
+fn needs(flags: &ServeFlags, list: Option<&AllowedStorage>, target: &TargetConfig) -> Needs {
     let fabric = &target.fabric;
     let conf = flags.gateway_group.as_ref().map(|group| group.conf.clone());
     let confs: Vec<PathBuf> = images(fabric).chain(conf.clone()).flatten().collect();
     let has_images = images(fabric).next().is_some() || conf.is_some();
-    let paths: Vec<PathBuf> = flags.confinement.confine_to.clone();
+    let (confine_to, lists) = (&flags.confinement.confine_to, list.into_iter());
+    let extent = match (confine_to.is_empty(), list) {
+        (false, _) => Extent::Listed,
+        (true, Some(_)) => Extent::ListedWherePossible,
+        (true, None) => Extent::Free,
+    };
+    let listed = lists.clone().flat_map(|list| list.directories.iter().chain(&list.devices));
+    let paths: Vec<PathBuf> = confine_to.iter().chain(listed).cloned().collect();
     let mut written = served(fabric);
     written.extend(target.state_dir.clone());
-    let sockets = if paths.is_empty() { None } else { control_folder(flags) };
-    let named = [&flags.config, &flags.control_token_file].into_iter().flatten().cloned();
-    let read = named.chain(secrets(fabric)).chain(confs).filter_map(|file| folder_of(&file)).collect();
+    if let Some(AuditPlace::File(path)) = &flags.audit_log {
+        written.extend(folder_of(path));
+    }
+    let sockets = if extent == Extent::Free { Vec::new() } else { control_folders(flags) };
+    let named = named_files(flags).chain(secrets(fabric)).chain(confs);
+    let mut read: Vec<PathBuf> = named.filter_map(|file| folder_of(&file)).collect();
+    read.extend(lists.flat_map(|list| list.key_directories.clone()));
     Needs {
+        extent,
         paths,
         written,
-        sockets: sockets.into_iter().collect(),
+        sockets,
         read,
         programs: flags.configure_mptcp,
         network_settings: flags.configure_mptcp || has_privileged_congestion(fabric),
         ceph: has_images || ceph::is_installed(),
     }
+}
+
+/// Files that the flags name, which are read anew when they change, and where links of their names lead.
+fn named_files(flags: &ServeFlags) -> impl Iterator<Item = PathBuf> {
+    let own = &flags.administered;
+    let certificates = [&own.control_tls_cert, &own.control_tls_key, &own.control_tls_client_ca];
+    let files = [&flags.config, &own.control_token_file, &own.control_access];
+    let files = files.into_iter().chain(certificates).flatten();
+    files.flat_map(|path| [Some(path.clone()), path.canonicalize().ok()]).flatten()
 }
 
 /// The configuration files of images' clusters.
@@ -71,13 +99,17 @@ fn secrets(fabric: &FabricConfig) -> impl Iterator<Item = PathBuf> {
         .cloned()
 }
 
-/// Where the control socket is made and removed.
-fn control_folder(flags: &ServeFlags) -> Option<PathBuf> {
-    match &flags.control {
-        Some(Endpoint::Unix(path)) => folder_of(path),
-        Some(Endpoint::Tcp(_) | Endpoint::None) => None,
-        None => socket::make_default_folder(),
+/// Where control sockets are made and removed.
+fn control_folders(flags: &ServeFlags) -> Vec<PathBuf> {
+    let chosen = &flags.administered.control;
+    if chosen.is_empty() {
+        return socket::make_default_folder().into_iter().collect();
     }
+    let folder = |endpoint: &Endpoint| match endpoint {
+        Endpoint::Unix(path) => folder_of(path),
+        Endpoint::Tcp(_) | Endpoint::Tls { .. } | Endpoint::None => None,
+    };
+    chosen.iter().filter_map(folder).collect()
 }
 
 /// Whether a port has a congestion control that not every process may choose. The kernel loads those that it lacks for root
@@ -115,7 +147,7 @@ mod tests {
         target.state_dir = Some("/var/lib/state".into());
         let control = folder.path().join("socket/a.sock").display().to_string();
         let flags = format!("--confine-to /srv --control unix:{control}");
-        let needs = needs(&ServeFlags::of(&flags), &target);
+        let needs = needs(&ServeFlags::of(&flags), None, &target);
         let here = folder.path().to_owned();
         assert_eq!(needs.written, [here.clone(), device, "/var/lib/state".into()]);
         assert_eq!(needs.sockets, [here]);
@@ -124,8 +156,26 @@ mod tests {
     }
 
     #[test]
+    fn what_may_not_be_named_is_not_opened_either() {
+        let list = AllowedStorage {
+            directories: vec!["/srv".into()],
+            devices: vec!["/dev/zvol".into()],
+            key_directories: vec!["/keys".into()],
+            ..AllowedStorage::default()
+        };
+        let flags = ServeFlags::of("--control none --audit-log /var/log/audit");
+        let needs = needs(&flags, Some(&list), &target(Vec::new()));
+        assert_eq!(needs.extent, Extent::ListedWherePossible);
+        assert_eq!(needs.paths, [PathBuf::from("/srv"), "/dev/zvol".into()]);
+        assert_eq!((needs.read, needs.written), (vec!["/keys".into()], vec!["/var/log".into()]));
+        let list = AllowedStorage::default();
+        assert!(super::needs(&flags, Some(&list), &target(Vec::new())).is_closed());
+        assert!(!super::needs(&flags, None, &target(Vec::new())).is_closed());
+    }
+
+    #[test]
     fn what_sets_the_network_runs_programs() {
-        let needs = needs(&ServeFlags::of("--configure-mptcp"), &target(Vec::new()));
+        let needs = needs(&ServeFlags::of("--configure-mptcp"), None, &target(Vec::new()));
         assert!(needs.programs && needs.network_settings);
     }
 
@@ -134,7 +184,7 @@ mod tests {
         let mut image: engine::backend::RbdConfig =
             serde_json::from_str(r#"{"pool":"rbd","image":"disk"}"#).unwrap();
         image.conf = Some("/etc/hosts".into());
-        let needs = needs(&ServeFlags::of(""), &target(vec![BackendConfig::Rbd(image)]));
+        let needs = needs(&ServeFlags::of(""), None, &target(vec![BackendConfig::Rbd(image)]));
         assert!(needs.ceph);
         assert_eq!(needs.read, [PathBuf::from("/etc")]);
     }

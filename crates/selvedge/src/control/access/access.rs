@@ -76,6 +76,11 @@ impl Access {
         self.token.is_some() || self.file.is_some()
     }
 
+    /// What may be named by all who administer, where that is limited.
+    pub(crate) fn storage(&self) -> Option<AllowedStorage> {
+        self.file().storage.clone()
+    }
+
     /// Who that is, by the `Authorization` header of its request or else by its connection.
     pub(in crate::control) fn identify(&self, peer: &Peer, header: Option<&[u8]>) -> Result<Caller, Refusal> {
         let file = self.file();
