@@ -26,6 +26,9 @@ use crate::spec::role::Role;
 /// The name of the token that has no entry of its own.
 const ONLY_TOKEN: &str = "of --control-token-file";
 
+/// A number that no user and no group has.
+const NOBODYS_ID: u32 = u32::MAX - 1;
+
 /// Who may do what.
 #[derive(Debug)]
 pub(crate) struct Access {
@@ -58,6 +61,11 @@ impl Access {
             Ok::<_, Failure>(Mutex::new(Watched { path: path.to_owned(), stamp, file }))
         };
         let file = file.map(watch).transpose()?;
+        if file.is_some() {
+            // The C library loads what looks up names when it first needs it, and a confined process loads nothing. Numbers that
+            // nobody has make it ask everywhere.
+            let _ = (uzers::get_user_by_uid(NOBODYS_ID), uzers::get_group_by_gid(NOBODYS_ID));
+        }
         Ok(Self { file, token: token.map(Token::fingerprint), ..Self::of_this_process() })
     }
 

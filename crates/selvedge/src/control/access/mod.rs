@@ -9,6 +9,5 @@ mod rights;
 pub(crate) use access::Access;
 pub(crate) use access_file::{AccessFile, TokenEntry};
 pub(crate) use allowed_storage::AllowedStorage;
-pub(crate) use caller::Peer;
-pub(crate) use caller::{Caller, Identity};
+pub(crate) use caller::{Caller, Identity, Peer};
 pub(crate) use rights::Rights;
