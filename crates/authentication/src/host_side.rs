@@ -72,6 +72,11 @@ impl HostSide {
         }))
     }
 
+    /// Whether the controller's next message is its challenge, which costs public-key work.
+    pub const fn awaits_challenge(&self) -> bool {
+        matches!(self.state, State::AwaitsChallenge)
+    }
+
     /// Takes a message of the controller.
     pub fn take(&mut self, bytes: &[u8], entropy: Entropy<'_>) -> HostStep {
         let message = match Message::decode(bytes) {

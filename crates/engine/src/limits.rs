@@ -154,6 +154,8 @@ pub const SECRET_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Steps of authentication that wait to be computed; with more, the oldest is given up: its host has waited longest, and comes
 /// again.
 pub const AUTHENTICATION_JOBS_MAX: usize = 1024;
+/// The same of one driver of an initiator: one of each queue of all paths, which is all that there can be.
+pub const HOST_AUTHENTICATION_JOBS_MAX: usize = PATHS_MAX * IO_QUEUES_MAX as usize;
 /// The longest that a host without a keep alive time-out may take to authenticate, in milliseconds (as Linux' target).
 pub const AUTHENTICATION_TIMEOUT_MS: u64 = 120_000;
 /// How long a host whose authentication has failed may take to fetch the reason, in milliseconds.

@@ -93,6 +93,7 @@
 //! - [`Controller`] is an association with a subsystem: admin commands, keep alive, events.
 //! - [`Queue`] is one connection on the caller's own ring.
 
+mod authentication_worker;
 mod controller;
 mod driver;
 mod error;

@@ -13,6 +13,7 @@ use nvme::command::admin_opcode;
 use nvme::features::AsyncEvent;
 use nvme::{Status, SubmissionEntry};
 
+use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::driver::{Driver, QueueSet};
 use crate::initiator::queue::{Completion, Data, Queue};
 use crate::initiator::{ConnectOptions, InitiatorError};
@@ -262,7 +263,7 @@ impl Server {
     ) -> Result<Self, InitiatorError> {
         let ring = Ring::new(RingOptions { engine: options.engine, poll_us_max: 0 });
         let mut ring = ring.map_err(InitiatorError::system("no ring for the admin queue"))?;
-        let mut queues = QueueSet::new(0);
+        let mut queues = QueueSet::new(0, AuthenticationWorker::new(ring.waker()));
         queues.open(&mut ring, &[options.admin_queue()])?;
         let mut server = Self {
             driver: Driver::new(ring, queues, SCRATCH_LENGTH),

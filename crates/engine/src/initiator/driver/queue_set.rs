@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::queue::{Ended, Queue, QueueState, Request};
 use crate::initiator::{InitiatorError, QueueOptions};
 use crate::ring::{Event, Moment, Readiness, Ring};
@@ -20,6 +21,8 @@ const FULL: u16 = u16::MAX;
 #[derive(Debug)]
 pub(in crate::initiator) struct QueueSet {
     token_base: u32,
+    /// What computes for the queues when they authenticate.
+    worker: AuthenticationWorker,
     queues: Vec<Queue>,
     marks: Vec<Mark>,
     /// Commands outstanding on each queue, side by side for the search.
@@ -30,10 +33,11 @@ pub(in crate::initiator) struct QueueSet {
     free_slots: usize,
     live: usize,
     closed: usize,
-    /// Queues with commands that have ended, with more in their sockets, and with something to send.
+    /// Queues with commands that have ended, with more in their sockets, with something to send, and that wait for the worker.
     ended: VecDeque<usize>,
     more: Vec<usize>,
     unsent: Vec<usize>,
+    computing: Vec<usize>,
     /// Changes places with one of these lists while that is worked off, so that nothing is allocated.
     spare: Vec<usize>,
     /// No queue has a deadline before.
@@ -49,13 +53,15 @@ struct Mark {
     has_ended: bool,
     has_more: bool,
     is_unsent: bool,
+    is_computing: bool,
 }
 
 impl QueueSet {
-    /// No queues yet.
-    pub(in crate::initiator) const fn new(token_base: u32) -> Self {
+    /// No queues yet; this will compute for them.
+    pub(in crate::initiator) const fn new(token_base: u32, worker: AuthenticationWorker) -> Self {
         Self {
             token_base,
+            worker,
             queues: Vec::new(),
             marks: Vec::new(),
             loads: Vec::new(),
@@ -67,6 +73,7 @@ impl QueueSet {
             ended: VecDeque::new(),
             more: Vec::new(),
             unsent: Vec::new(),
+            computing: Vec::new(),
             spare: Vec::new(),
             deadline: None,
         }
@@ -83,7 +90,7 @@ impl QueueSet {
     ) -> Result<(), InitiatorError> {
         for options in options {
             let token = self.token_base + self.queues.len() as u32;
-            self.add(Queue::open(ring, token, options)?);
+            self.add(Queue::open_with(ring, token, options, &self.worker)?);
         }
         Ok(())
     }
@@ -91,11 +98,18 @@ impl QueueSet {
     fn add(&mut self, queue: Queue) {
         self.queues.push(queue);
         let state = QueueState::Connecting;
-        self.marks.push(Mark { state, free_slots: 0, has_ended: false, has_more: false, is_unsent: false });
+        self.marks.push(Mark {
+            state,
+            free_slots: 0,
+            has_ended: false,
+            has_more: false,
+            is_unsent: false,
+            is_computing: false,
+        });
         self.loads.push(FULL);
         let count = self.queues.len();
         self.ended.reserve(count);
-        for list in [&mut self.more, &mut self.unsent, &mut self.spare] {
+        for list in [&mut self.more, &mut self.unsent, &mut self.computing, &mut self.spare] {
             list.reserve(count);
         }
         self.review(count - 1);
@@ -128,7 +142,7 @@ impl QueueSet {
 
     /// Lets go of the queues, which are closed.
     pub(in crate::initiator) fn clear(&mut self) {
-        *self = Self::new(self.token_base);
+        *self = Self::new(self.token_base, self.worker.clone());
     }
 
     /// Gives the queue with this token what the ring has seen of its socket; whether there is such a queue.
@@ -146,8 +160,16 @@ impl QueueSet {
         true
     }
 
-    /// Receives what is left in sockets whose readiness is not told again.
+    /// Receives what is left in sockets whose readiness is not told again, and takes what the worker has computed.
     pub(in crate::initiator) fn on_more(&mut self, ring: &mut Ring, scratch: &mut [u8]) {
+        std::mem::swap(&mut self.computing, &mut self.spare);
+        for place in 0..self.spare.len() {
+            let at = self.spare[place];
+            self.marks[at].is_computing = false;
+            self.queues[at].on_woken(ring);
+            self.review(at);
+        }
+        self.spare.clear();
         std::mem::swap(&mut self.more, &mut self.spare);
         for place in 0..self.spare.len() {
             let at = self.spare[place];
@@ -196,6 +218,9 @@ impl QueueSet {
         }
         if queue.has_unsent() && !std::mem::replace(&mut mark.is_unsent, true) {
             self.unsent.push(at);
+        }
+        if queue.is_computing() && !std::mem::replace(&mut mark.is_computing, true) {
+            self.computing.push(at);
         }
         if let Some(deadline) = queue.next_deadline() {
             self.deadline = Some(self.deadline.map_or(deadline, |earliest| earliest.min(deadline)));

@@ -75,7 +75,7 @@ impl Fixture {
     fn live() -> Self {
         let (address, target_ends) = target();
         let mut ring = Ring::new(RingOptions::default()).expect("a ring");
-        let mut set = QueueSet::new(7);
+        let mut set = QueueSet::new(7, AuthenticationWorker::new(ring.waker()));
         let all: Vec<QueueOptions> = (1..=QUEUES as u16).map(|id| options(address, id)).collect();
         set.open(&mut ring, &all).expect("queues");
         let mut fixture = Self { ring, set, scratch: vec![0; RECEIVE_LENGTH], target_ends };

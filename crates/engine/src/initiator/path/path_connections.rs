@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::distance::Distances;
 use super::path::Path;
 use super::policy::{Access, Candidate, Estimate};
+use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::driver::{CommandQueues, QueueSet};
 use crate::initiator::{Ended, InitiatorError, Queue, Request};
 use crate::limits::IO_QUEUES_MAX;
@@ -60,10 +61,11 @@ pub struct ConnectionReport {
 }
 
 impl PathConnections {
-    pub(super) fn new(index: usize, token_base: u32) -> Self {
+    pub(super) fn new(index: usize, token_base: u32, worker: AuthenticationWorker) -> Self {
+        let token_base = token_base + index as u32 * u32::from(IO_QUEUES_MAX);
         Self {
             association: 0,
-            queues: QueueSet::new(token_base + index as u32 * u32::from(IO_QUEUES_MAX)),
+            queues: QueueSet::new(token_base, worker),
             ready: false,
             backlog: VecDeque::new(),
             in_flight: 0,
@@ -216,17 +218,18 @@ mod tests {
     use super::*;
     use crate::initiator::ConnectOptions;
     use crate::initiator::path::policy::{Chooser, IoPolicy};
-    use crate::ring::now;
+    use crate::ring::{RingOptions, now};
 
     #[test]
     fn numa_takes_the_path_whose_interface_is_near_the_thread() {
         let machine = Machine::of_recording("two nodes", sample::recording(&sample::two_nodes()));
         let nobody = SocketAddr::from(([127, 0, 0, 1], 4420));
         let path = Path::new(ConnectOptions::new(nobody, "nqn.2014-08.org.example:none"), now());
+        let ring = Ring::new(RingOptions::default()).expect("a ring");
         let mut paths = ["eth0", "eth1"].map(|interface| PathConnections {
             distances: Arc::new(Distances::to_interface(&machine, interface)),
             ready: true,
-            ..PathConnections::new(0, 0)
+            ..PathConnections::new(0, 0, AuthenticationWorker::new(ring.waker()))
         });
         let mut chosen_from = |cpu: usize| {
             paths.iter_mut().for_each(|connections| connections.see_from(cpu));

@@ -13,6 +13,7 @@ use super::paths::Paths;
 use super::policy::{Access, Candidate, Chooser, class_of};
 use super::retry::{self, Verdict};
 use super::shared::Shared;
+use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::driver::CommandQueues;
 use crate::initiator::{Completion, Data, Ended, InitiatorError, Lost, Request};
 use crate::ring::{Buffer, Event, Moment, Ring, now};
@@ -110,11 +111,14 @@ impl PathQueues {
         let shared = paths.shared.clone();
         let waker = shared.add_waker(ring.waker());
         let count = shared.paths.len();
+        // One for all paths: a thread's queues take no more of the processor to authenticate than one thread has.
+        let authentication = AuthenticationWorker::new(ring.waker());
+        let connections = |index| PathConnections::new(index, token_base, authentication.clone());
         let mut queues = Self {
             worker,
             workers: workers.max(1),
             generation: 0,
-            connections: (0..count).map(|index| PathConnections::new(index, token_base)).collect(),
+            connections: (0..count).map(connections).collect(),
             candidates: vec![Candidate::default(); count],
             chooser: Chooser::new(shared.options.policy),
             commands: (0..depth).map(|_| Command::default()).collect(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nvme::io::IoCommand;
 
+use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::driver::{Driver, QueueSet};
 use crate::initiator::queue::Data;
 use crate::initiator::{ConnectOptions, Controller, InitiatorError, NamespaceInfo};
@@ -66,7 +67,7 @@ impl Reader {
         let info = controller.namespace(nsid)?;
         let ring = Ring::new(RingOptions { engine, poll_us_max: 0 });
         let mut ring = ring.map_err(InitiatorError::system("no ring to compare paths"))?;
-        let mut queues = QueueSet::new(0);
+        let mut queues = QueueSet::new(0, AuthenticationWorker::new(ring.waker()));
         queues.open(&mut ring, &[controller.queue_options(1)])?;
         Ok(Self { driver: Driver::new(ring, queues, RECEIVE_LENGTH), info, controller })
     }

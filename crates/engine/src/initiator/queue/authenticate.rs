@@ -9,22 +9,20 @@ use nvme::authentication::{Transfer, required};
 use super::fault::Fault;
 use super::{Completion, Data, Queue, QueueState, Request};
 use crate::initiator::InitiatorError;
-use crate::ring::{self, Buffer};
+use crate::initiator::authentication_worker::{PendingStep, StepState};
+use crate::ring::{self, Buffer, Ring};
 
 /// Bytes of a message that the controller is asked for, as Linux does.
 const RECEIVE_BYTES: usize = 4096;
 
 /// What a queue's authentication waits for.
-pub(super) struct Exchange {
-    side: HostSide,
-    awaits: Awaits,
-}
-
-enum Awaits {
+pub(super) enum Exchange {
     /// That the controller has taken a message, after which it is asked for one.
-    Sent,
+    Sent(Box<HostSide>),
     /// A message of the controller.
-    Message,
+    Message(Box<HostSide>),
+    /// What the worker makes of it.
+    Step(PendingStep),
     /// That the controller has taken the last message.
     Last(Result<(), Failed>),
 }
@@ -39,9 +37,6 @@ impl Queue {
     /// Goes on after a Connect by what the controller asks for in its result.
     pub(super) fn prove(&mut self, result: u64) -> Result<(), Box<Fault>> {
         let address = self.options.address;
-        let failed = |why: &str| {
-            Err(Fault::ended(InitiatorError::AuthenticationFailed { address, why: why.to_owned() }))
-        };
         let Some(secrets) = &self.options.secrets else {
             if result & (required::AUTHENTICATION | required::SECURE_CHANNEL) != 0 {
                 return Err(Fault::ended(InitiatorError::AuthenticationRequired { address }));
@@ -50,13 +45,15 @@ impl Queue {
             return Ok(());
         };
         if result & required::SECURE_CHANNEL != 0 {
-            return failed("the target wants a TLS key to come out of it (secure channel concatenation)");
+            return Err(
+                self.failed("the target wants a TLS key to come out of it (secure channel concatenation)")
+            );
         }
         if result & required::AUTHENTICATION == 0 {
             // Linux' target of 7.3 asks on the admin queue alone, where it has authenticated then.
             if secrets.controller_secret.is_some() && self.options.queue_id == 0 {
                 // It may be anybody who has the target's address.
-                return failed("the target was to authenticate, and does not ask this host for it");
+                return Err(self.failed("the target was to authenticate, and does not ask this host for it"));
             }
             self.state = QueueState::Live;
             return Ok(());
@@ -66,15 +63,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Authenticates once more if it is time, beside the commands that are under way, when they have left a slot.
-    pub(super) fn authenticate_anew(&mut self) {
-        if self.wants_exchange && self.slots.free() > 0 {
-            self.wants_exchange = false;
-            self.begin_exchange();
-        }
-    }
-
-    fn begin_exchange(&mut self) {
+    /// Begins to authenticate, anew where it is live: beside the commands that are under way.
+    pub(super) fn begin_exchange(&mut self) {
         let Some(secrets) = &self.options.secrets else { return };
         let terms = HostTerms {
             host_nqn: self.options.host.nqn.clone(),
@@ -85,9 +75,9 @@ impl Queue {
             groups: Group::ALL.to_vec(),
         };
         let side = HostSide::new(terms, ring::random() as u16);
-        let offer = side.offer();
-        self.exchange = Some(Box::new(Exchange { side, awaits: Awaits::Sent }));
-        self.send_message(&offer);
+        self.message = Some(side.offer());
+        self.exchange = Some(Exchange::Sent(Box::new(side)));
+        self.send_message();
     }
 
     /// Both are who they say they are.
@@ -99,68 +89,107 @@ impl Queue {
         self.exchange_at = interval.map(|interval| ring::now().after(interval - sooner(interval)));
     }
 
+    /// Whether it waits for the authentication worker.
+    pub(in crate::initiator) const fn is_computing(&self) -> bool {
+        matches!(self.exchange, Some(Exchange::Step(_)))
+    }
+
+    /// Takes what was computed for its authentication: call it when the ring was woken (`Event::Woken`).
+    pub fn on_woken(&mut self, ring: &mut Ring) {
+        let Some(Exchange::Step(pending)) = &self.exchange else { return };
+        let outcome = match pending.state() {
+            StepState::Working => return,
+            StepState::Done((side, step)) => self.stepped(side, step),
+            StepState::GivenUp => Err(self.failed("its computation has failed")),
+        };
+        if let Err(fault) = outcome {
+            self.fail(ring, *fault);
+        }
+    }
+
     /// Takes the completion of a command that carries authentication.
     pub(super) fn exchanged(&mut self, completion: &Completion) -> Result<(), Box<Fault>> {
-        let address = self.options.address;
-        let failed = |why: String| Fault::ended(InitiatorError::AuthenticationFailed { address, why });
         if !completion.status.is_success() {
-            return Err(failed(format!("the target answers `{}`", completion.status)));
+            return Err(self.failed(format!("the target answers `{}`", completion.status)));
         }
-        let Some(mut exchange) = self.exchange.take() else { return Ok(()) };
-        match std::mem::replace(&mut exchange.awaits, Awaits::Message) {
-            Awaits::Sent => self.ask_for_message(),
-            Awaits::Message => {
-                let message = completion.data.as_deref().unwrap_or_default();
-                match exchange.side.take(message, &mut ring::fill_random) {
-                    HostStep::Exchange(bytes) => {
-                        exchange.awaits = Awaits::Sent;
-                        self.send_message(&bytes);
-                    }
-                    HostStep::Done(_, None) => {
-                        self.is_proved();
-                        return Ok(());
-                    }
-                    HostStep::Done(_, Some(bytes)) => {
-                        exchange.awaits = Awaits::Last(Ok(()));
-                        self.send_message(&bytes);
-                    }
-                    HostStep::Failed(fault, None) => return Err(failed(fault.why)),
-                    HostStep::Failed(fault, Some(bytes)) => {
-                        exchange.awaits = Awaits::Last(Err(fault));
-                        self.send_message(&bytes);
-                    }
-                }
+        match self.exchange.take() {
+            Some(Exchange::Sent(side)) => {
+                self.exchange = Some(Exchange::Message(side));
+                self.ask_for_message();
             }
-            Awaits::Last(Ok(())) => {
+            Some(Exchange::Message(side)) => {
+                let message = completion.data.as_deref().unwrap_or_default();
+                return self.take_message(side, message);
+            }
+            Some(Exchange::Last(Ok(()))) => self.is_proved(),
+            Some(Exchange::Last(Err(fault))) => return Err(self.failed(fault.why)),
+            other @ (Some(Exchange::Step(_)) | None) => self.exchange = other,
+        }
+        Ok(())
+    }
+
+    fn take_message(&mut self, mut side: Box<HostSide>, message: &[u8]) -> Result<(), Box<Fault>> {
+        if !side.awaits_challenge() {
+            // The other message costs a hash or two.
+            let step = side.take(message, &mut ring::fill_random);
+            return self.stepped(side, step);
+        }
+        let Some(pending) = self.worker.hand(side, message.to_vec()) else {
+            return Err(self.failed("too many queues do so at this time"));
+        };
+        self.exchange = Some(Exchange::Step(pending));
+        Ok(())
+    }
+
+    /// Goes on after a step.
+    fn stepped(&mut self, side: Box<HostSide>, step: HostStep) -> Result<(), Box<Fault>> {
+        let (exchange, message) = match step {
+            HostStep::Exchange(message) => (Exchange::Sent(side), message),
+            HostStep::Done(_, None) => {
+                self.exchange = None;
                 self.is_proved();
                 return Ok(());
             }
-            Awaits::Last(Err(fault)) => return Err(failed(fault.why)),
-        }
+            HostStep::Done(_, Some(message)) => (Exchange::Last(Ok(())), message),
+            HostStep::Failed(fault, None) => return Err(self.failed(fault.why)),
+            HostStep::Failed(fault, Some(message)) => (Exchange::Last(Err(fault)), message),
+        };
         self.exchange = Some(exchange);
+        self.message = Some(message);
+        self.send_message();
         Ok(())
+    }
+
+    fn failed(&self, why: impl Into<String>) -> Box<Fault> {
+        let address = self.options.address;
+        Fault::ended(InitiatorError::AuthenticationFailed { address, why: why.into() })
     }
 
     /// Why the queue has failed already, whose end comes while the controller is told so: there are targets that close the
     /// connection at once.
     pub(super) fn failure(&mut self) -> Option<InitiatorError> {
         let address = self.options.address;
-        match self.exchange.take()?.awaits {
-            Awaits::Last(Err(fault)) => {
+        match self.exchange.take()? {
+            Exchange::Last(Err(fault)) => {
                 Some(InitiatorError::AuthenticationFailed { address, why: fault.why })
             }
             _ => None,
         }
     }
 
-    fn send_message(&mut self, message: &[u8]) {
+    /// Sends the message that waits for a slot, if there is one.
+    pub(super) fn send_message(&mut self) {
+        if self.slots.free() == 0 {
+            return;
+        }
+        let Some(message) = self.message.take() else { return };
         let mut buffer = Buffer::zeroed(message.len());
-        buffer.copy_from_slice(message);
+        buffer.copy_from_slice(&message);
         let entry = Transfer { length: message.len() as u32 }.encode_send();
-        // It is the only command of a queue that is not live, and has a slot of its own on one that is.
         let _ = self.start(Request { entry, data: Data::Send(buffer), user: 0 }, true);
     }
 
+    /// Asks for the controller's message, in the slot that the own one has just left.
     fn ask_for_message(&mut self) {
         let entry = Transfer { length: RECEIVE_BYTES as u32 }.encode_receive();
         let data = Data::Receive(Buffer::zeroed(RECEIVE_BYTES));

@@ -22,6 +22,7 @@ use nvme::{SglDescriptor, Status};
 
 pub use request::{Completion, Data, Ended, Lost, QueueState, Request};
 
+use super::authentication_worker::AuthenticationWorker;
 use super::{InitiatorError, QueueOptions};
 use crate::limits::ADMIN_IN_CAPSULE_LENGTH_MAX;
 use crate::ring::tcp::PendingConnection;
@@ -35,7 +36,7 @@ const SCANS_PER_TIMEOUT: u32 = 8;
 /// A queue. Its owner's loop, on the thread of the ring it was opened on:
 ///
 /// 1. `Ring::wait`, until `next_deadline` at most (not at all while `has_more`);
-/// 2. `on_ready` for the events with its token, and again while `has_more`;
+/// 2. `on_ready` for the events with its token, and again while `has_more`; `on_woken` when the ring was woken;
 /// 3. `pop` until there is nothing, and `submit` what comes next;
 /// 4. `flush`, always, even when nothing was submitted: answers to the target are queued too;
 /// 5. `on_time` when `next_deadline` is over.
@@ -66,11 +67,12 @@ pub struct Queue {
     controller_id: u16,
     connect_deadline: Moment,
     /// The authentication that is under way.
-    exchange: Option<Box<authenticate::Exchange>>,
+    exchange: Option<authenticate::Exchange>,
     /// When it authenticates anew.
     exchange_at: Option<Moment>,
-    /// It is to do so as soon as there is a slot for it, before other commands get one.
-    wants_exchange: bool,
+    /// A message of it that is sent as soon as there is a slot, before other commands get one.
+    message: Option<Vec<u8>>,
+    worker: AuthenticationWorker,
     scan_at: Moment,
     error: Option<Arc<InitiatorError>>,
 }
@@ -109,7 +111,7 @@ impl Queue {
     /// Commands that `submit` takes now.
     pub const fn free_slots(&self) -> usize {
         match self.state {
-            QueueState::Live if self.wants_exchange => 0,
+            QueueState::Live if self.message.is_some() => 0,
             QueueState::Live => self.slots.free(),
             _ => 0,
         }
@@ -175,8 +177,7 @@ impl Queue {
         if self.state == QueueState::Live && self.exchange_at.is_some_and(|at| now >= at) {
             // Set again when it is done; until then its commands have the time that commands have.
             self.exchange_at = None;
-            self.wants_exchange = true;
-            self.authenticate_anew();
+            self.begin_exchange();
         }
         let late = match self.state {
             QueueState::Closed => return,
@@ -279,7 +280,7 @@ impl Queue {
         }
         if self.state == QueueState::Live {
             self.ended.push_back(Ended::Answered(completion));
-            self.authenticate_anew();
+            self.send_message();
             return Ok(());
         }
         self.joined(&completion)
@@ -314,6 +315,7 @@ impl Queue {
         }
         let error = Arc::new(error);
         self.transmitter.clear(|_| ());
+        self.message = None;
         self.incoming = None;
         self.more = false;
         let live = self.state == QueueState::Live;

@@ -12,6 +12,7 @@ use zerocopy::IntoBytes;
 use super::fault::Fault;
 use super::slot::Slots;
 use super::{Completion, Data, Queue, QueueState, Request};
+use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::{InitiatorError, QueueOptions};
 use crate::limits::{BUFFER_LENGTH_MAX, QUEUE_ENTRIES_MAX};
 use crate::ring::{Buffer, Moment, Ring, tcp};
@@ -27,6 +28,17 @@ impl Queue {
     /// # Errors
     /// When the options are invalid, or the connection cannot even be started.
     pub fn open(ring: &mut Ring, token: u32, options: &QueueOptions) -> Result<Queue, InitiatorError> {
+        let worker = AuthenticationWorker::new(ring.waker());
+        Self::open_with(ring, token, options, &worker)
+    }
+
+    /// The same, where this computes for the queue when it authenticates, and wakes the ring.
+    pub(in crate::initiator) fn open_with(
+        ring: &mut Ring,
+        token: u32,
+        options: &QueueOptions,
+        worker: &AuthenticationWorker,
+    ) -> Result<Queue, InitiatorError> {
         check(options)?;
         let address = options.address;
         let failed = |error| InitiatorError::Connect { address, error: Arc::new(error) };
@@ -72,7 +84,8 @@ impl Queue {
             controller_id: options.controller_id,
             exchange: None,
             exchange_at: None,
-            wants_exchange: false,
+            message: None,
+            worker: worker.clone(),
             connect_deadline: now.after(options.connect_timeout),
             scan_at: Moment(0),
             error: None,

@@ -263,7 +263,7 @@ impl Queue {
     }
 
     /// Ends the connection for `fault`, telling the target where it is to blame.
-    fn fail(&mut self, ring: &mut Ring, fault: Fault) {
+    pub(super) fn fail(&mut self, ring: &mut Ring, fault: Fault) {
         let address = self.options.address;
         let error = match fault {
             Fault::Ended(error) => error,

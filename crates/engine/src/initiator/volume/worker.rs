@@ -13,6 +13,7 @@ use super::VolumeOptions;
 use super::local_volume::LocalVolume;
 use super::replies::ReplyTo;
 use super::way::Reachable;
+use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::driver::{CommandQueues, Driver, QueueSet};
 use crate::initiator::path::{PathQueues, Paths};
 use crate::initiator::queue::Data;
@@ -74,7 +75,7 @@ impl Worker {
         number: u16,
     ) -> Result<Self, InitiatorError> {
         Self::start(number, engine, reachable.clone(), move |mut ring| {
-            let mut set = QueueSet::new(0);
+            let mut set = QueueSet::new(0, AuthenticationWorker::new(ring.waker()));
             set.open(&mut ring, &queues)?;
             let mut driver = Driver::new(ring, set, RECEIVE_LENGTH);
             while !driver.queues().is_live() {
