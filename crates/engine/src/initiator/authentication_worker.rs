@@ -134,3 +134,7 @@ impl PendingStep {
         }
     }
 }
+
+#[cfg(all(test, not(feature = "simulation")))]
+#[path = "authentication_worker_tests.rs"]
+mod tests;
