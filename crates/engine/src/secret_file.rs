@@ -1,8 +1,9 @@
 //! Files of secrets, one a line: who may be able to read them, and what is wrong with one. What the secrets are for is others'
 //! to say.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -15,48 +16,109 @@ use crate::ring;
 /// Permissions by which others than the owner and the group may read a file.
 const READABLE_BY_OTHERS: u32 = 0o004;
 
+/// Why a file gives no secrets: what is wrong with it, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretFileError {
+    what: String,
+    is_forbidden: bool,
+}
+
+impl SecretFileError {
+    fn of_io(error: &io::Error, path: &Path) -> Self {
+        let what = format!("{} cannot be read: {error}", path.display());
+        Self { what, is_forbidden: error.kind() == ErrorKind::PermissionDenied }
+    }
+
+    /// Whether this user may not read the file, which another may.
+    pub const fn is_forbidden(&self) -> bool {
+        self.is_forbidden
+    }
+
+    /// The same, with whose secrets these would be.
+    #[must_use]
+    pub fn of(self, whose: impl fmt::Display) -> Self {
+        Self { what: format!("{whose}: {}", self.what), ..self }
+    }
+}
+
+impl From<String> for SecretFileError {
+    fn from(what: String) -> Self {
+        Self { what, is_forbidden: false }
+    }
+}
+
+impl fmt::Display for SecretFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for SecretFileError {}
+
 /// Reads the secrets of a file.
 ///
 /// # Errors
 /// What is wrong with it, and what to do.
-pub fn read(path: &Path) -> Result<Vec<Secret>, String> {
+pub fn read(path: &Path) -> Result<Vec<Secret>, SecretFileError> {
+    read_from(open(path)?, path)
+}
+
+/// Reads a file of another form that has secrets in it, up to this number of bytes.
+///
+/// # Errors
+/// What is wrong with it, and what to do.
+pub fn text(path: &Path, bytes_max: u64) -> Result<Zeroizing<String>, SecretFileError> {
+    let text = text_of(open(path)?, path, bytes_max + 1)?;
+    if text.len() as u64 > bytes_max {
+        return Err(format!("{} has more than {bytes_max} bytes", path.display()).into());
+    }
+    Ok(text)
+}
+
+fn open(path: &Path) -> Result<File, SecretFileError> {
     let shown = path.display();
-    let failed = |error: io::Error| format!("{shown} cannot be read: {error}");
+    let failed = |error: io::Error| SecretFileError::of_io(&error, path);
     // Opening a pipe that nobody writes to would wait forever that somebody does.
     let no_wait = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(no_wait).open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
-        return Err(format!("{shown} is not a file"));
+        return Err(format!("{shown} is not a file").into());
     }
     if metadata.mode() & READABLE_BY_OTHERS != 0 {
-        return Err(format!("{shown} can be read by everybody; `chmod o= {shown}` ends that"));
+        return Err(format!("{shown} can be read by everybody; `chmod o= {shown}` ends that").into());
     }
-    read_from(file, path)
+    Ok(file)
+}
+
+/// What a stream has, up to this number of bytes.
+fn text_of(stream: impl Read, name: &Path, bytes_max: u64) -> Result<Zeroizing<String>, SecretFileError> {
+    ring::core::forbid_core_dumps();
+    let mut text = Zeroizing::new(String::new());
+    let read = stream.take(bytes_max).read_to_string(&mut text);
+    read.map_err(|error| SecretFileError::of_io(&error, name))?;
+    Ok(text)
 }
 
 /// Reads secrets from a stream with this name. Empty lines and comments count for nothing.
 ///
 /// # Errors
 /// As above.
-pub fn read_from(stream: impl Read, name: &Path) -> Result<Vec<Secret>, String> {
-    ring::core::forbid_core_dumps();
+pub fn read_from(stream: impl Read, name: &Path) -> Result<Vec<Secret>, SecretFileError> {
     let shown = name.display();
-    let mut text = Zeroizing::new(String::new());
-    let read = stream.take(SECRET_FILE_BYTES_MAX).read_to_string(&mut text);
-    read.map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    let text = text_of(stream, name, SECRET_FILE_BYTES_MAX)?;
     let mut secrets = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         if !line.is_empty() && !line.starts_with('#') {
             let wrong = |error| format!("{shown}, line {number}: {error}");
-            secrets.push(line.parse().map_err(wrong)?);
+            secrets.push(line.parse::<Secret>().map_err(wrong)?);
         }
     }
     match secrets.len() {
-        0 => Err(format!("{shown} has no secret; `selvedge key generate` makes one")),
+        0 => Err(format!("{shown} has no secret; `selvedge key generate` makes one").into()),
         count if count > SECRETS_PER_HOST_MAX => {
-            Err(format!("{shown} has {count} secrets, and {SECRETS_PER_HOST_MAX} are the most"))
+            Err(format!("{shown} has {count} secrets, and {SECRETS_PER_HOST_MAX} are the most").into())
         }
         _ => Ok(secrets),
     }

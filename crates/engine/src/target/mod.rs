@@ -29,6 +29,7 @@ use std::time::{Duration, SystemTime};
 use authentication_worker::AuthenticationWorker;
 #[cfg(not(feature = "simulation"))]
 use change::ImageWatch;
+pub use change::secret_file_faults;
 use change::{Absence, Configurator, Order};
 pub use config::{
     AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,

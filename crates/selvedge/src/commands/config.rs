@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use engine::backend::BackendConfig;
-use engine::target::FabricConfig;
+use engine::secret_file::SecretFileError;
+use engine::target::{FabricConfig, secret_file_faults};
 use hyper::Method;
 use serde_json::Value;
 
@@ -24,6 +25,7 @@ pub(super) fn run(action: &ConfigAction) -> Result<(), Failure> {
         ConfigAction::Check { file, output } => {
             let fabric = target_file::read(file)?.fabric;
             tell_of_missing_disks(&fabric);
+            check_secret_files(&fabric)?;
             match output.output_format {
                 OutputFormat::Json => report::print_json(&fabric),
                 OutputFormat::Normal => report::print(format!(
@@ -75,6 +77,21 @@ fn tell_of_missing_disks(fabric: &FabricConfig) {
             }
         }
     }
+}
+
+/// Names the files of secrets that a target would be refused for, one a line. What only another user may read, the service
+/// may be able to.
+fn check_secret_files(fabric: &FabricConfig) -> Result<(), Failure> {
+    let (forbidden, mut wrong): (Vec<_>, Vec<_>) =
+        secret_file_faults(fabric).into_iter().partition(SecretFileError::is_forbidden);
+    for fault in forbidden {
+        eprintln!("selvedge: {fault}; it is not checked, and the service has to be able to read it");
+    }
+    let last = wrong.pop();
+    for fault in wrong {
+        eprintln!("selvedge: {fault}");
+    }
+    last.map_or(Ok(()), |fault| Err(Failure::usage(fault)))
 }
 
 fn count(number: usize, one: &str, several: &str) -> String {

@@ -22,5 +22,9 @@ pub(crate) fn read(path: &Path) -> Result<Secret, String> {
     } else {
         secret_file::read(path)
     };
-    secrets?.into_iter().next().ok_or_else(|| format!("{} has no secret", path.display()))
+    secrets
+        .map_err(|error| error.to_string())?
+        .into_iter()
+        .next()
+        .ok_or_else(|| format!("{} has no secret", path.display()))
 }

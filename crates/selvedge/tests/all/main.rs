@@ -16,6 +16,7 @@ mod gateways;
 mod generated;
 mod host_messages;
 mod host_rights;
+mod host_secrets;
 mod identity;
 mod job_file;
 mod json_output;

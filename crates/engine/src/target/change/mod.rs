@@ -16,3 +16,4 @@ pub(crate) use configurator::Configurator;
 pub(crate) use image_watch::{ImageWatch, clusters, has_images, wait_for_closings};
 pub(crate) use order::Order;
 pub(crate) use preparation::Absence;
+pub use preparation::secret_file_faults;

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::standby;
 use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
 use crate::limits::CEPH_OPENING_PATIENCE_MS;
+use crate::secret_file::SecretFileError;
 use crate::target::TargetError;
 use crate::target::config::{
     Change, Directives, FabricConfig, NamespaceConfig, SubsystemConfig, check_quiesce_bound,
@@ -116,10 +117,24 @@ fn check_ports(old: &FabricConfig, wanted: &FabricConfig, changes: &[Change]) ->
 /// Reads the secrets of all hosts anew, also where nothing else changes: a file may have another one by now.
 fn read_keys(wanted: &FabricConfig) -> Result<Vec<HostKeys>, TargetError> {
     let read = |subsystem: &SubsystemConfig| {
-        let wrong = |what| TargetError::Config(format!("subsystem {}: {what}", subsystem.nqn));
+        let wrong = |error| TargetError::Config(of_subsystem(subsystem, error).to_string());
         HostKeys::read(&subsystem.host_keys).map_err(wrong)
     };
     wanted.subsystems.iter().map(read).collect()
+}
+
+/// All that is wrong with the files of secrets that a configuration names, where a target would be refused for the first. This
+/// user may not be the one that the target runs as.
+pub fn secret_file_faults(config: &FabricConfig) -> Vec<SecretFileError> {
+    let of = |subsystem: &SubsystemConfig| {
+        let faults = HostKeys::faults(&subsystem.host_keys).into_iter();
+        faults.map(|fault| of_subsystem(subsystem, fault)).collect::<Vec<_>>()
+    };
+    config.subsystems.iter().flat_map(of).collect()
+}
+
+fn of_subsystem(subsystem: &SubsystemConfig, error: SecretFileError) -> SecretFileError {
+    error.of(format_args!("subsystem {}", subsystem.nqn))
 }
 
 impl Preparation<'_> {

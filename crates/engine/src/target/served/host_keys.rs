@@ -1,13 +1,14 @@
 //! The secrets of a subsystem's hosts, as they were read from their files, and which of them are accepted for how long.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
 use authentication::{ControllerTerms, Group, Hash, Secret};
 
 use crate::limits::SECRETS_PER_HOST_MAX;
 use crate::ring::Moment;
-use crate::secret_file;
+use crate::secret_file::{self, SecretFileError};
 use crate::target::config::HostKeyConfig;
 
 /// The secrets of a subsystem's hosts, by their names.
@@ -32,13 +33,12 @@ impl HostKeys {
     ///
     /// # Errors
     /// Which file is wrong, how, and what to do.
-    pub(crate) fn read(configs: &[HostKeyConfig]) -> Result<Self, String> {
+    pub(crate) fn read(configs: &[HostKeyConfig]) -> Result<Self, SecretFileError> {
         let mut all = HashMap::with_capacity(configs.len());
         for config in configs {
-            let of = |what: String| format!("secrets of host {}: {what}", config.host);
-            let current = secret_file::read(&config.dhchap_secret_file).map_err(of)?;
-            let controller =
-                config.dhchap_ctrl_secret_file.as_deref().map(secret_file::read).transpose().map_err(of)?;
+            let read = |file| read_for(config, file);
+            let current = read(&config.dhchap_secret_file)?;
+            let controller = config.dhchap_ctrl_secret_file.as_deref().map(read).transpose()?;
             let controller = controller.and_then(|secrets| secrets.into_iter().next());
             let keys = Keys {
                 current,
@@ -50,6 +50,15 @@ impl HostKeys {
             all.insert(config.host.clone(), keys);
         }
         Ok(Self(all))
+    }
+
+    /// All that is wrong with the files of these hosts.
+    pub(crate) fn faults(configs: &[HostKeyConfig]) -> Vec<SecretFileError> {
+        let files = |config: &HostKeyConfig| {
+            let both = [Some(config.dhchap_secret_file.clone()), config.dhchap_ctrl_secret_file.clone()];
+            both.into_iter().flatten().filter_map(|file| read_for(config, &file).err()).collect::<Vec<_>>()
+        };
+        configs.iter().flat_map(files).collect()
     }
 
     /// The new secrets in place of these, each of which is still accepted for `overlap` where the host still has one.
@@ -87,6 +96,10 @@ impl HostKeys {
             groups: keys.groups.clone(),
         })
     }
+}
+
+fn read_for(config: &HostKeyConfig, file: &Path) -> Result<Vec<Secret>, SecretFileError> {
+    secret_file::read(file).map_err(|error| error.of(format_args!("secrets of host {}", config.host)))
 }
 
 fn or_all<T: Copy>(some: &[T], all: &[T]) -> Vec<T> {
@@ -142,7 +155,8 @@ mod tests {
     #[test]
     fn a_file_that_is_wrong_is_named_with_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
-        let wrong = |text: &str, mode| HostKeys::read(&[written(&folder, text, mode)]).unwrap_err();
+        let wrong =
+            |text: &str, mode| HostKeys::read(&[written(&folder, text, mode)]).unwrap_err().to_string();
         let good = secret(1).reveal();
         let open = wrong(&good, 0o644);
         assert!(open.contains("can be read by everybody; `chmod o= "), "{open}");
@@ -151,8 +165,16 @@ mod tests {
         assert!(cut.contains("secret, line 2: ") && !cut.contains(&good[10..20]), "{cut}");
         let mut config = written(&folder, &good, 0o600);
         config.dhchap_secret_file = folder.path().to_owned();
-        assert!(HostKeys::read(std::slice::from_ref(&config)).unwrap_err().contains("is not a file"));
+        let what = |config: &HostKeyConfig| {
+            let faults = HostKeys::faults(std::slice::from_ref(config));
+            let first = HostKeys::read(std::slice::from_ref(config)).unwrap_err();
+            assert_eq!(faults[0], first);
+            faults.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(what(&config)[0].contains("is not a file"));
         config.dhchap_secret_file = "missing".into();
-        assert!(HostKeys::read(&[config]).unwrap_err().contains("missing cannot be read"));
+        config.dhchap_ctrl_secret_file = Some("missing too".into());
+        let both = what(&config);
+        assert!(both[0].contains("missing cannot be read") && both[1].contains("missing too"), "{both:?}");
     }
 }

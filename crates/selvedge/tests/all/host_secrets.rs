@@ -1,0 +1,107 @@
+//! Files of secrets, as the program's commands read them: which are refused, and what is said of them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use prerequisite::missing;
+
+const NQN: &str = "nqn.2026-01.io.selvedge:target";
+const HOST: &str = "nqn.2026-01.io.selvedge:host";
+/// Who has no files.
+const NOBODY: u32 = 65534;
+
+fn selvedge(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// A secret, made by the program.
+fn secret() -> String {
+    let made = selvedge(&["key", "generate"]).output().expect("the program runs");
+    String::from_utf8(made.stdout).expect("text")
+}
+
+fn written(folder: &Path, name: &str, content: &str, mode: u32) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, content).expect("written");
+    fs::set_permissions(&path, Permissions::from_mode(mode)).expect("its mode");
+    path
+}
+
+/// A target.toml whose host has its secret in this file, and the subsystem its own in that.
+fn target_toml(folder: &Path, own: &Path, controller: &Path) -> PathBuf {
+    let toml = format!(
+        "[[port]]\naddress = \"127.0.0.1\"\nservice = 0\n[[subsystem]]\nnqn = \"{NQN}\"\nhosts = [\"{HOST}\"]\n\
+         [[subsystem.host_key]]\nhost = \"{HOST}\"\ndhchap_secret_file = \"{}\"\ndhchap_ctrl_secret_file = \"{}\"\n\
+         [[subsystem.namespace]]\nmemory = \"1m\"\n",
+        own.display(),
+        controller.display()
+    );
+    written(folder, "target.toml", &toml, 0o644)
+}
+
+#[test]
+fn a_check_tells_of_files_of_secrets_what_a_target_would() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = secret();
+    let file = |name: &str, content: &str, mode| written(folder.path(), name, content, mode);
+    let own = file("own", &good, 0o600);
+    let check = |own: &Path, controller: &Path| {
+        let toml = target_toml(folder.path(), own, controller);
+        let checked = selvedge(&["config", "check", text(&toml)]).output().expect("the program runs");
+        let told = stderr(&checked);
+        if !checked.status.success() {
+            let serve = ["serve", "-c", text(&toml), "--control", "none"];
+            let served = selvedge(&serve).output().expect("the program runs");
+            let what = stderr(&served);
+            let what = what.lines().last().expect("a reason").trim_start_matches("selvedge: ");
+            assert!(told.contains(what), "{told:?} and {what:?}");
+        }
+        (checked.status.code(), told)
+    };
+    assert_eq!(check(&own, &own), (Some(0), String::new()));
+    let missing = folder.path().join("missing");
+    let open = file("open", &good, 0o644);
+    let (status, told) = check(&missing, &open);
+    assert_eq!((status, told.lines().count()), (Some(2), 2), "{told}");
+    assert!(told.contains(&format!("subsystem {NQN}: secrets of host {HOST}: ")), "{told}");
+    assert!(told.contains("missing cannot be read: ") && told.contains("can be read by everybody"), "{told}");
+    let (status, told) = check(&own, &file("cut", &good[..30], 0o600));
+    assert_eq!((status, told.lines().count()), (Some(2), 1), "{told}");
+    assert!(told.contains("cut, line 1: ") && !told.contains(&good[10..30]), "{told}");
+    let (status, told) = check(&file("many", &good.repeat(9), 0o600), &own);
+    assert_eq!((status, told.lines().count()), (Some(2), 1), "{told}");
+    assert!(told.contains("many has 9 secrets, and 8 are the most"), "{told}");
+}
+
+#[test]
+fn a_file_that_another_user_may_read_is_not_called_wrong() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("its mode");
+    let own = written(folder.path(), "own", &secret(), 0o000);
+    let toml = target_toml(folder.path(), &own, &own);
+    let mut check = selvedge(&["config", "check", text(&toml)]);
+    if rustix::process::getuid().is_root() {
+        // Root may read everything.
+        check.uid(NOBODY);
+    }
+    let checked = match check.output() {
+        Ok(checked) => checked,
+        Err(error) => return missing(format!("another user cannot run the program where it lies: {error}")),
+    };
+    let told = stderr(&checked);
+    assert_eq!((checked.status.code(), told.lines().count()), (Some(0), 2), "{told}");
+    assert!(told.contains("Permission denied") && told.contains("the service has to be able to"), "{told}");
+}
