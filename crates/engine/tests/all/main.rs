@@ -6,6 +6,7 @@ mod authentication_storm;
 mod bad_disks;
 mod ceph_object;
 mod initiator;
+mod initiator_authentication;
 mod initiator_fake;
 mod initiator_join;
 mod initiator_paths;

@@ -200,7 +200,17 @@ impl Queue {
         // In data to a host the tag is reserved, and what is reserved is not looked at.
         let mut untagged = *pdu;
         untagged.transfer_tag = 0.into();
-        match slot.transfer.accept(&untagged) {
+        let accepted = if slot.is_exchange && pdu.is_last() {
+            // What a message is asked for with is the most that it may have; Linux' target fills it up, SPDK's does not.
+            let accepted = slot.transfer.accept_with_any_last(&untagged);
+            accepted.map(|(range, _)| {
+                slot.length = range.end as u32;
+                range
+            })
+        } else {
+            slot.transfer.accept(&untagged)
+        };
+        match accepted {
             Ok(range) => {
                 self.data_length_last = pdu.length.get();
                 let success = pdu.is_success();

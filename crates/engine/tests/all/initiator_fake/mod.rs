@@ -69,6 +69,11 @@ impl Fake {
 
     /// The same, where data has to begin at multiples of this number of bytes (CPDA).
     pub(crate) fn handshake_aligned(&mut self, data_to_controller_max: u32, alignment: u8) {
+        self.handshake_with_result(data_to_controller_max, alignment, 5);
+    }
+
+    /// The same, where Connect has this result.
+    pub(crate) fn handshake_with_result(&mut self, data_to_controller_max: u32, alignment: u8, result: u64) {
         let Some(Event::Initialize(request)) = self.next() else { panic!("ICReq comes first") };
         let (mut response, agreed) = negotiate(&request, data_to_controller_max).unwrap();
         response.data_alignment = alignment / 4 - 1;
@@ -81,7 +86,7 @@ impl Fake {
         let (entry, data) = self.command();
         assert_eq!(data.len(), 1024, "Connect carries its data");
         assert_eq!(Connect::decode(&entry).record_format, 0);
-        self.complete(&entry, Status::SUCCESS, 5);
+        self.complete(&entry, Status::SUCCESS, result);
     }
 
     /// The next event; `None` at the end of the stream.
@@ -281,8 +286,13 @@ impl Host {
             self.queue.on_ready(&mut self.ring, &mut self.scratch, Readiness::READABLE);
         }
         for event in events {
-            let RingEvent::Ready { token: 3, readiness } = event else { continue };
-            self.queue.on_ready(&mut self.ring, &mut self.scratch, readiness);
+            match event {
+                RingEvent::Ready { token: 3, readiness } => {
+                    self.queue.on_ready(&mut self.ring, &mut self.scratch, readiness);
+                }
+                RingEvent::Woken => self.queue.on_woken(&mut self.ring),
+                _ => {}
+            }
         }
         let now = self.ring.now();
         self.queue.on_time(&mut self.ring, now);
