@@ -2,6 +2,7 @@
 //! gone. What they share lies in the cluster; how a target serves it is the engine's.
 
 mod beat;
+mod change;
 mod decision;
 mod error;
 mod lease;

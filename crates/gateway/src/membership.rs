@@ -7,16 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use engine::ceph::late_operations;
-use engine::limits::{CEPH_FENCE_S, GATEWAY_CHANGE_TRIES};
+use engine::limits::CEPH_FENCE_S;
 use engine::ring::Vital;
-use engine::target::{Change, Directives, FabricConfig, PeerReset, PortConfig, Target};
+use engine::target::{Directives, FabricConfig, PeerReset, PortConfig, Target};
 use signal_hook::consts::SIGTERM;
 
 use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
-use super::error::{GroupError, Refused};
 use super::lease::Peers;
-use super::local_fabric::{LocalFabric, identified, listeners};
+use super::local_fabric::{LocalFabric, listeners};
 use super::member::{Places, Update, register, update};
 use super::passed_reset::PassedResets;
 use super::peer_reset::{PeerResets, tag};
@@ -25,9 +24,6 @@ use super::serving::{Adjusted, Serving};
 use super::state::{GroupState, Owner};
 use super::status::GroupStatus;
 use super::store::{Store, StoreError};
-
-/// How often writing a configuration may fail before it is given up.
-const FAILURES_MAX: usize = 3;
 
 /// Whether there is more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +45,7 @@ pub struct Membership {
     seen: Mutex<Seen>,
     /// Whoever holds it may change what the target serves. It is taken before `seen`.
     serving: Mutex<Serving>,
-    target: OnceLock<Arc<Target>>,
+    pub(super) target: OnceLock<Arc<Target>>,
     peer_resets: PeerResets,
     passed_resets: PassedResets,
     /// Whether others must be notified of something with a beat at once.
@@ -162,7 +158,7 @@ impl Membership {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -510,68 +506,6 @@ impl Membership {
     pub fn group_with_fewest(&self) -> Option<u32> {
         self.catch_up();
         self.seen().state.group_with_fewest()
-    }
-
-    /// Has all gateways serve what `wanted` says of them, and this one its ports, for whoever has the turn.
-    pub fn put(&self, serving: &Serving, wanted: &FabricConfig) -> Result<Vec<Change>, GroupError> {
-        let unavailable = |what: &str| Refused::unavailable(what).hint("ask another gateway, or wait").into();
-        let Some(target) = self.target.get() else {
-            return Err(unavailable("this gateway serves nothing yet"));
-        };
-        let (me, base, has_lease) = {
-            let seen = self.seen();
-            (seen.me.gateway.clone(), seen.state.clone(), seen.has_lease(self.now_ms()))
-        };
-        if !has_lease {
-            return Err(unavailable("this gateway cannot reach its group's cluster"));
-        }
-        let shared = serving.view(&base, &me, &wanted.ports).shared_part(wanted)?;
-        let next = GroupState { config: shared.clone(), ..base.clone() };
-        let before = (target.config(), target.directives());
-        let view = serving.view(&next, &me, &wanted.ports);
-        let local = view.build();
-        // Applied here before it is shared: what this gateway cannot do must not be asked of all.
-        let changes = target.apply_directed(&local, &view.directives(&local))?;
-        let shared = identified(shared, &target.config(), &target.namespace_identities());
-        let outcome = if shared == base.config { Ok(()) } else { self.share(&base, &shared) };
-        if outcome.is_err()
-            && let Err(error) = target.apply_directed(&before.0, &before.1)
-        {
-            tracing::error!(%error, "what was served before cannot be served again");
-        }
-        outcome.map(|()| changes).map_err(GroupError::from)
-    }
-
-    /// Writes the configuration that all gateways share.
-    fn share(&self, base: &GroupState, shared: &FabricConfig) -> Result<(), Refused> {
-        let mut problem = "others change it all the time".to_owned();
-        let mut failures = 0;
-        for _ in 0..GATEWAY_CHANGE_TRIES {
-            let current = match self.store.state() {
-                Ok(current) => current,
-                Err(error) => return Err(Refused::unavailable(error)),
-            };
-            if current.config == *shared {
-                self.seen().learn(current);
-                self.tell();
-                return Ok(());
-            }
-            if current.config != base.config || !current.has_groups_of(shared) {
-                self.seen().learn(current);
-                let what = "the configuration was changed through another gateway at the same moment";
-                return Err(Refused::conflict(what).hint("look at it, and ask again"));
-            }
-            let after = GroupState { config: shared.clone(), ..current.clone() };
-            // Whether it has happened is seen when it is read again. Meanwhile nothing else can be decided here.
-            if let Err(error) = self.store.change(&current, &after) {
-                problem = error.to_string();
-                failures += 1;
-                if failures == FAILURES_MAX {
-                    break;
-                }
-            }
-        }
-        Err(Refused::unavailable(format!("the group's state cannot be changed: {problem}")))
     }
 
     /// The group, as this gateway sees it.
