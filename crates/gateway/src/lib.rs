@@ -18,6 +18,7 @@ mod passed_reset;
 mod peer_reset;
 mod pruning;
 mod removal;
+mod secret_turn;
 mod seen;
 mod serving;
 mod spec;

@@ -2,8 +2,10 @@
 //! concern.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use engine::limits::GATEWAY_GIVE_UP_MS;
+use engine::ring::wall_time;
 use engine::target::{Directives, FabricConfig, GroupState as AnaState, PortConfig, Target, TargetError};
 
 use super::decision::Decision;
@@ -17,6 +19,8 @@ const TRY_AGAIN_MS: u64 = 60_000;
 /// A namespace that is there and cannot be taken over keeps its load-balancing group from being served for this time, in
 /// milliseconds. Then the others are served without it, which its hosts see as its end.
 const LEAVE_OUT_MS: u64 = 60_000;
+/// Files of secrets that are wrong are read again after so long, in milliseconds.
+const SECRETS_AGAIN_MS: u64 = 5_000;
 
 /// What the target serves.
 #[derive(Debug, Default)]
@@ -34,6 +38,9 @@ pub struct Serving {
     /// used again then.
     pub(super) has_given_up: bool,
     opening: u64,
+    /// The generation of the secrets that it has read, and when it has failed to read others.
+    secrets: u64,
+    secrets_failed_ms: Option<u64>,
 }
 
 /// What became of a wish.
@@ -66,7 +73,8 @@ impl Serving {
     /// Serves nothing, and opens all images anew before anything is served again. Their locks are not given back: that waits
     /// for the cluster, and connections that are shut out have none.
     pub(super) fn close(&mut self, target: &Target) {
-        if let Err(error) = target.apply(&inaccessible(target.config(), &BTreeSet::new())) {
+        let fabric = inaccessible(target.config(), &BTreeSet::new());
+        if let Err(error) = target.apply_directed(&fabric, &target.directives(), Duration::ZERO) {
             tracing::error!(%error, "cannot close what this gateway must no longer serve");
         }
         self.hold.clear();
@@ -88,6 +96,10 @@ impl Serving {
         (has_lease, now_ms): (bool, u64),
     ) -> Adjusted {
         let mut adjusted = Adjusted::Unchanged;
+        // A host that has another file is given it with the configuration, and that has to keep the former secrets too.
+        let new_secrets =
+            (self.secrets != state.secrets.generation).then(|| state.secrets.overlap(wall_time()));
+        let overlap = new_secrets.unwrap_or_default();
         // What ends comes first, and in a change of its own: opening something else may wait for a cluster or fail, and meanwhile
         // the next owner waits for these images.
         let hold: BTreeSet<u32> = self.hold.intersection(&decision.hold).copied().collect();
@@ -95,7 +107,7 @@ impl Serving {
         if (&hold, &open) != (&self.hold, &self.open) {
             let fabric = inaccessible(target.config(), &open);
             let directives = without(target.directives(), &fabric, &hold);
-            if let Err(error) = target.apply_directed(&fabric, &directives) {
+            if let Err(error) = target.apply_directed(&fabric, &directives, overlap) {
                 return self.failed(&error, now_ms);
             }
             tracing::info!(?hold, ?open, "load-balancing groups are let go of");
@@ -109,12 +121,15 @@ impl Serving {
             return adjusted;
         }
         self.suspended_ms = None;
-        match self.follow(target, state, name, decision, now_ms) {
+        match self.follow(target, state, name, decision, (now_ms, overlap)) {
             Ok(false) => {}
             Ok(true) => adjusted = Adjusted::Changed,
             Err(error) => return self.failed(&error, now_ms),
         }
         self.failing_since_ms = None;
+        if new_secrets.is_some() {
+            self.follow_secrets(target, state, (now_ms, overlap));
+        }
         // Only after the target serves them: the group's state says that the takeover is complete because of it.
         if (&self.hold, &self.open) != (&decision.hold, &decision.open) {
             (self.hold, self.open) = (decision.hold.clone(), decision.open.clone());
@@ -144,7 +159,7 @@ impl Serving {
         state: &GroupState,
         name: &str,
         decision: &Decision,
-        now_ms: u64,
+        (now_ms, overlap): (u64, Duration),
     ) -> Result<bool, TargetError> {
         let (served, directed) = (target.config(), target.directives());
         let is_time = now_ms >= self.tried_ms + TRY_AGAIN_MS;
@@ -163,7 +178,7 @@ impl Serving {
         let (mut wanted, mut directives) = wish(&left_out);
         let mut is_new = false;
         while (&wanted, &directives) != (&served, &directed) {
-            match target.apply_directed(&wanted, &directives) {
+            match target.apply_directed(&wanted, &directives, overlap) {
                 Ok(_) => {
                     is_new = true;
                     break;
@@ -187,6 +202,26 @@ impl Serving {
             self.left_out = left_out;
         }
         Ok(is_new)
+    }
+
+    /// Has the target read its files of secrets anew. What is wrong with one costs nothing else: what is served stays, with
+    /// the former secrets.
+    fn follow_secrets(&mut self, target: &Target, state: &GroupState, (now_ms, overlap): (u64, Duration)) {
+        if self.secrets_failed_ms.is_some_and(|failed_ms| now_ms < failed_ms + SECRETS_AGAIN_MS) {
+            return;
+        }
+        match target.replace_secrets(&target.config(), overlap) {
+            Ok(_) => {
+                tracing::info!(?overlap, "files of secrets were read anew");
+                (self.secrets, self.secrets_failed_ms) = (state.secrets.generation, None);
+            }
+            Err(error) => {
+                if self.secrets_failed_ms.is_none() {
+                    tracing::warn!(%error, "hosts have new secrets that this gateway cannot read; it tries again");
+                }
+                self.secrets_failed_ms = Some(now_ms);
+            }
+        }
     }
 
     /// A namespace that hosts have is not taken from them because a cluster has a bad moment.
@@ -222,3 +257,7 @@ fn without(mut directives: Directives, fabric: &FabricConfig, hold: &BTreeSet<u3
     directives.standby.extend(standby(fabric, hold));
     directives
 }
+
+#[cfg(test)]
+#[path = "serving_tests.rs"]
+mod tests;

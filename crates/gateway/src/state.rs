@@ -9,12 +9,15 @@ use engine::target::FabricConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::secret_turn::SecretTurn;
+
 /// The format this program writes, and the only one it reads.
 const FORMAT: &str = "1";
 const FORMAT_KEY: &str = "format";
 /// The key of the version alone, by which a change is noticed.
 pub(crate) const VERSION_KEY: &str = "version";
 const CONFIG_KEY: &str = "config";
+const SECRETS_KEY: &str = "secrets";
 const GATEWAY_PREFIX: &str = "gateway.";
 const GROUP_PREFIX: &str = "ana.";
 
@@ -25,6 +28,8 @@ pub(crate) struct GroupState {
     pub(crate) version: u64,
     /// What is served, without ports and ANA states, which each gateway has of its own.
     pub(crate) config: FabricConfig,
+    /// When hosts' secrets were replaced.
+    pub(crate) secrets: SecretTurn,
     /// The gateways, by their names.
     pub(crate) gateways: BTreeMap<String, Gateway>,
     /// The load-balancing groups, which are ANA groups, by their numbers.
@@ -132,6 +137,10 @@ impl GroupState {
         let mut state = Self {
             version: version_in(pairs).ok_or("it has no version, or one that is not a number")?,
             config: parsed(CONFIG_KEY, pairs.get(CONFIG_KEY).ok_or("it has no configuration")?)?,
+            // A group whose secrets nobody has replaced says nothing of them.
+            secrets: pairs
+                .get(SECRETS_KEY)
+                .map_or_else(|| Ok(SecretTurn::default()), |value| parsed(SECRETS_KEY, value))?,
             ..Self::default()
         };
         // Gateways of a former version write none down; here all of the group tell hosts the same.
@@ -165,6 +174,9 @@ impl GroupState {
         pairs.insert(FORMAT_KEY.to_owned(), FORMAT.as_bytes().to_vec());
         pairs.insert(VERSION_KEY.to_owned(), version.to_string().into_bytes());
         pairs.insert(CONFIG_KEY.to_owned(), written(&self.config));
+        if self.secrets != SecretTurn::default() {
+            pairs.insert(SECRETS_KEY.to_owned(), written(&self.secrets));
+        }
         for (name, gateway) in &self.gateways {
             pairs.insert(format!("{GATEWAY_PREFIX}{name}"), written(gateway));
         }
@@ -323,6 +335,11 @@ mod tests {
         assert_eq!(GroupState::of_pairs(&first.set), Ok(state.clone()));
         let mut next = state.clone();
         next.groups.get_mut(&2).unwrap().state = Phase::Serving;
+        let unchanged = next.pairs(1);
+        assert!(!unchanged.contains_key(SECRETS_KEY));
+        next.secrets = next.secrets.next(std::time::Duration::from_secs(1), std::time::SystemTime::now());
+        assert_eq!(GroupState::of_pairs(&next.pairs(1)), Ok(next.clone()));
+        next.secrets = SecretTurn::default();
         let second = next.change_from(&state);
         assert_eq!(second.set.keys().collect::<Vec<_>>(), ["ana.2", "version"]);
         assert_eq!(second.relies_on.get("version").map(Vec::as_slice), Some(&b"1"[..]));
@@ -353,6 +370,7 @@ mod tests {
             ("gateway.a", "{}", "gateway.a"),
             ("ana.x", "{}", "ana.x"),
             ("config", "", "config"),
+            ("secrets", "{}", "secrets"),
         ] {
             let mut pairs = pairs.clone();
             pairs.insert(key.to_owned(), value.as_bytes().to_vec());

@@ -167,7 +167,8 @@ impl Target {
         self.carry_out(&Order { host: Some(host), ..Order::of(wanted) })
     }
 
-    /// The same as [`Self::apply`], with other run-time orders beside it.
+    /// The same as [`Self::apply`], with other run-time orders beside it. Files of secrets are read for hosts that have others
+    /// than before: what a group of gateways agrees on must not fail for a file that has become wrong meanwhile.
     ///
     /// # Errors
     /// As there.
@@ -175,8 +176,10 @@ impl Target {
         &self,
         wanted: &FabricConfig,
         directives: &Directives,
+        overlap: Duration,
     ) -> Result<Vec<Change>, TargetError> {
-        self.carry_out(&Order { directives: Some(directives), ..Order::of(wanted) })
+        let directives = Some(directives);
+        self.carry_out(&Order { directives, overlap, keeps_secrets: true, ..Order::of(wanted) })
     }
 
     /// The run-time orders in effect.

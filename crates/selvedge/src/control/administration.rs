@@ -53,8 +53,8 @@ enum Keeper {
 pub(crate) struct Permissions {
     /// Namespaces may become smaller, and lose what is beyond their new end.
     pub(crate) shrink: bool,
-    /// For how long secrets that others replace are still accepted.
-    pub(crate) overlap: Duration,
+    /// Files of secrets have others in them, and for this time those that these replace are still accepted.
+    pub(crate) new_secrets: Option<Duration>,
 }
 
 impl Administration {
@@ -206,12 +206,13 @@ impl Administration {
             Keeper::File(state) => Some(state),
             _ => None,
         };
+        let overlap = permissions.new_secrets.unwrap_or_default();
         let before = self.fabric();
         let mut wanted = before.clone();
         let outcome = edit(&mut wanted)?;
         if wanted == before {
             // A device may have another size than when it was last looked at.
-            return Ok((outcome, self.target.replace_secrets(&wanted, permissions.overlap)?));
+            return Ok((outcome, self.target.replace_secrets(&wanted, overlap)?));
         }
         check(&before, &wanted, permissions)?;
         wanted.check()?;
@@ -225,7 +226,7 @@ impl Administration {
         };
         let changes = match host {
             Some(host) => self.target.apply_for(&wanted, host),
-            None => self.target.replace_secrets(&wanted, permissions.overlap),
+            None => self.target.replace_secrets(&wanted, overlap),
         };
         let changes = changes.map_err(|error| self.refused(error))?;
         let kept = self.keep(state, prepared, &wanted);
@@ -291,23 +292,17 @@ fn change_all<T>(
     permissions: Permissions,
     edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
 ) -> Result<(T, Vec<Change>), Refusal> {
-    if !permissions.overlap.is_zero() {
-        // Each gateway reads its own files, when it learns of the change: nobody could say when the overlap began.
-        let refusal = Refusal::unprocessable("gateways of a group accept no replaced secret for a while");
-        let hint = "have both secrets in the file, one a line, for as long as both are accepted";
-        return Err(refusal.about("overlap_s").hint(hint));
-    }
     let turn = membership.turn();
     membership.catch_up();
     let before = membership.fabric(&turn);
     let mut wanted = before.clone();
     let outcome = edit(&mut wanted)?;
-    if wanted == before {
+    if wanted == before && permissions.new_secrets.is_none() {
         return Ok((outcome, Vec::new()));
     }
     check(&before, &wanted, permissions)?;
     wanted.check()?;
-    let changes = membership.put(&turn, &wanted)?;
+    let changes = membership.put(&turn, &wanted, permissions.new_secrets)?;
     for change in &changes {
         tracing::info!(%change, "the configuration changed");
     }

@@ -207,7 +207,7 @@ pub(super) fn put_host_key(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     };
     check_host_key(&wanted, "")?;
     let overlap = Duration::from_secs(body.overlap_s.into());
-    ask.change(Permissions { overlap, ..Permissions::default() }, |fabric| {
+    ask.change(Permissions { new_secrets: Some(overlap), ..Permissions::default() }, |fabric| {
         let subsystem = ask.subsystem_mut(fabric)?;
         subsystem.host_keys.retain(|known| known.host != host);
         subsystem.host_keys.push(wanted.clone());

@@ -68,7 +68,7 @@ impl Fabric {
             clusters: self.clusters(),
             identities: self.identities(),
             opener: self.opener(),
-            anew,
+            order,
             reopened: reopened.as_ref(),
             absent: &absent,
             absence,

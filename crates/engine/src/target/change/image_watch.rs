@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use super::configurator::Configurator;
 use super::image_reconnection::{self as reconnection, TRY_AGAIN};
-use super::order::Order;
-use super::preparation::Absence;
+use super::order::{Absence, Order};
 use crate::backend::BackendConfig;
 use crate::ceph::{Clusters, News};
 use crate::limits::CEPH_CLOSE_TIMEOUT_MS;

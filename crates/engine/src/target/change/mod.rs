@@ -14,6 +14,5 @@ mod standby;
 pub(crate) use configurator::Configurator;
 #[cfg(not(feature = "simulation"))]
 pub(crate) use image_watch::{ImageWatch, clusters, has_images, wait_for_closings};
-pub(crate) use order::Order;
-pub(crate) use preparation::Absence;
+pub(crate) use order::{Absence, Order};
 pub use preparation::secret_file_faults;

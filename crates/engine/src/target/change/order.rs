@@ -2,9 +2,19 @@
 
 use std::time::Duration;
 
-use super::preparation::Absence;
 use crate::target::config::{Directives, FabricConfig, KnownHost};
 use crate::target::image::OpenRequest;
+
+/// What becomes of namespaces whose images are not available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// One that comes with this change makes it fail; one that was absent before stays so.
+    Refused,
+    /// They are left out, those that come with this change too, until they are available.
+    Allowed,
+    /// As before, and all that are absent are tried again.
+    TriedAgain,
+}
 
 /// What is to be put into effect.
 #[derive(Clone, Copy)]
@@ -16,6 +26,9 @@ pub(crate) struct Order<'a> {
     pub(crate) absence: Absence,
     /// For how long secrets that others replace are still accepted.
     pub(crate) overlap: Duration,
+    /// Hosts whose configuration stays keep the secrets that they have, and their files are not read: what is put into effect
+    /// is not about them, and must not fail for a file that has become wrong.
+    pub(crate) keeps_secrets: bool,
     /// The host that asks for it, if one does: nothing is changed that another host has reserved.
     pub(crate) host: Option<&'a KnownHost>,
     /// What is open already on another connection, by which these namespaces go on.
@@ -31,6 +44,7 @@ impl<'a> Order<'a> {
         directives: None,
         absence: Absence::Refused,
         overlap: Duration::ZERO,
+        keeps_secrets: true,
         host: None,
         anew: &[],
         reopen: None,
@@ -38,6 +52,6 @@ impl<'a> Order<'a> {
 
     /// Just this configuration, all of it.
     pub(crate) const fn of(wanted: &'a FabricConfig) -> Self {
-        Self { wanted: Some(wanted), ..Self::SAME }
+        Self { wanted: Some(wanted), keeps_secrets: false, ..Self::SAME }
     }
 }

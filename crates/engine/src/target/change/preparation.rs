@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::order::{Absence, Order};
 use super::standby;
 use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
 use crate::limits::CEPH_OPENING_PATIENCE_MS;
@@ -23,17 +24,6 @@ use crate::target::reservation::ReservationDirectory;
 use crate::target::reservation_worker;
 use crate::target::served::{HostKeys, Namespace, Opened, Subsystem};
 use crate::transport::congestion;
-
-/// What becomes of namespaces whose images are not available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Absence {
-    /// One that comes with this change makes it fail; one that was absent before stays so.
-    Refused,
-    /// They are left out, those that come with this change too, until they are available.
-    Allowed,
-    /// As before, and all that are absent are tried again.
-    TriedAgain,
-}
 
 /// All that had to be opened, before anything is visible.
 pub(crate) struct Prepared {
@@ -64,8 +54,8 @@ pub(crate) struct Preparation<'a> {
     pub(crate) clusters: &'a Clusters,
     pub(crate) identities: &'a Identities,
     pub(crate) opener: &'a Arc<ImageOpener<Images>>,
-    /// What is open already on another connection, by which these namespaces go on.
-    pub(crate) anew: &'a [OpenRequest],
+    /// What else it is asked for.
+    pub(crate) order: &'a Order<'a>,
     /// A namespace that goes on by what was opened anew after it had failed.
     pub(crate) reopened: Option<&'a Reopened>,
     /// Those that were absent until now.
@@ -114,15 +104,6 @@ fn check_ports(old: &FabricConfig, wanted: &FabricConfig, changes: &[Change]) ->
     Ok(())
 }
 
-/// Reads the secrets of all hosts anew, also where nothing else changes: a file may have another one by now.
-fn read_keys(wanted: &FabricConfig) -> Result<Vec<HostKeys>, TargetError> {
-    let read = |subsystem: &SubsystemConfig| {
-        let wrong = |error| TargetError::Config(of_subsystem(subsystem, error).to_string());
-        HostKeys::read(&subsystem.host_keys).map_err(wrong)
-    };
-    wanted.subsystems.iter().map(read).collect()
-}
-
 /// All that is wrong with the files of secrets that a configuration names, where a target would be refused for the first. This
 /// user may not be the one that the target runs as.
 pub fn secret_file_faults(config: &FabricConfig) -> Vec<SecretFileError> {
@@ -138,12 +119,24 @@ fn of_subsystem(subsystem: &SubsystemConfig, error: SecretFileError) -> SecretFi
 }
 
 impl Preparation<'_> {
+    /// Reads the secrets of all hosts anew, also where nothing else changes: a file may have another one by now.
+    fn read_keys(&self) -> Result<Vec<HostKeys>, TargetError> {
+        let read = |subsystem: &SubsystemConfig| {
+            let known = self.old.subsystems.iter().find(|known| known.nqn == subsystem.nqn);
+            let known = known.filter(|_| self.order.keeps_secrets).map(|known| known.state());
+            let known = known.as_deref().map(|state| (&state.config.host_keys[..], &state.keys));
+            let wrong = |error| TargetError::Config(of_subsystem(subsystem, error).to_string());
+            HostKeys::read(&subsystem.host_keys, known).map_err(wrong)
+        };
+        self.wanted.subsystems.iter().map(read).collect()
+    }
+
     /// Opens, locks and resizes all that has to be.
     pub(crate) fn prepare(&self) -> Result<Prepared, TargetError> {
         // What needs nothing opened comes first: a configuration that is wrong is refused without side effects.
         check_places(self.wanted)?;
         check_ports(&self.old.config, self.wanted, self.changes)?;
-        let keys = read_keys(self.wanted)?;
+        let keys = self.read_keys()?;
         self.begin_opening();
         let mut absent = Vec::new();
         let mut namespaces = Vec::with_capacity(self.wanted.subsystems.len());
@@ -356,7 +349,8 @@ impl Preparation<'_> {
         {
             return Ok(namespace.clone());
         }
-        if let Some(anew) = self.anew.iter().find(|anew| anew.place() == (&*subsystem.nqn, config.nsid)) {
+        if let Some(anew) = self.order.anew.iter().find(|anew| anew.place() == (&*subsystem.nqn, config.nsid))
+        {
             return self.go_on(anew, subsystem, config);
         }
         if let Some(Reopened { namespace: former, backend }) = self.reopened

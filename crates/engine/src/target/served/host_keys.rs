@@ -29,13 +29,21 @@ struct Keys {
 }
 
 impl HostKeys {
-    /// Reads the files of these hosts.
+    /// Reads the files of these hosts, but for those that are known by the same configuration.
     ///
     /// # Errors
     /// Which file is wrong, how, and what to do.
-    pub(crate) fn read(configs: &[HostKeyConfig]) -> Result<Self, SecretFileError> {
+    pub(crate) fn read(
+        configs: &[HostKeyConfig],
+        known: Option<(&[HostKeyConfig], &Self)>,
+    ) -> Result<Self, SecretFileError> {
         let mut all = HashMap::with_capacity(configs.len());
         for config in configs {
+            let same = known.filter(|(before, _)| before.contains(config));
+            if let Some(keys) = same.and_then(|(_, keys)| keys.0.get(&config.host)) {
+                all.insert(config.host.clone(), keys.clone());
+                continue;
+            }
             let read = |file| read_for(config, file);
             let current = read(&config.dhchap_secret_file)?;
             let controller = config.dhchap_ctrl_secret_file.as_deref().map(read).transpose()?;
@@ -135,7 +143,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let keys = |byte| {
             let text = format!("# new\n\n{}\n", *secret(byte).reveal());
-            HostKeys::read(&[written(&folder, &text, 0o600)]).unwrap()
+            HostKeys::read(&[written(&folder, &text, 0o600)], None).unwrap()
         };
         let first = keys(1);
         assert!(first.has(HOST) && !first.has("nqn.other"));
@@ -153,10 +161,23 @@ mod tests {
     }
 
     #[test]
+    fn a_host_whose_configuration_stays_keeps_what_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let configs = [written(&folder, &secret(1).reveal(), 0o600)];
+        let keys = HostKeys::read(&configs, None).unwrap();
+        written(&folder, "nonsense", 0o600);
+        let same = HostKeys::read(&configs, Some((&configs, &keys))).unwrap();
+        assert_eq!(accepted(&same, 0), [secret(1)]);
+        let mut other = configs.clone();
+        other[0].dhchap_hash = vec![Hash::Sha512];
+        assert!(HostKeys::read(&other, Some((&configs, &keys))).is_err());
+    }
+
+    #[test]
     fn a_file_that_is_wrong_is_named_with_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let wrong =
-            |text: &str, mode| HostKeys::read(&[written(&folder, text, mode)]).unwrap_err().to_string();
+            |text: &str, mode| HostKeys::read(&[written(&folder, text, mode)], None).unwrap_err().to_string();
         let good = secret(1).reveal();
         let open = wrong(&good, 0o644);
         assert!(open.contains("can be read by everybody; `chmod o= "), "{open}");
@@ -167,7 +188,7 @@ mod tests {
         config.dhchap_secret_file = folder.path().to_owned();
         let what = |config: &HostKeyConfig| {
             let faults = HostKeys::faults(std::slice::from_ref(config));
-            let first = HostKeys::read(std::slice::from_ref(config)).unwrap_err();
+            let first = HostKeys::read(std::slice::from_ref(config), None).unwrap_err();
             assert_eq!(faults[0], first);
             faults.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
