@@ -148,3 +148,62 @@ fn what_cannot_be_is_said_in_one_line() {
         assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
     }
 }
+
+/// Makes a secret, as the content of this file.
+fn make_secret(file: &Path) {
+    let _ = std::fs::remove_file(file);
+    let mut make = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    make.args(["key", "generate", "--output"]).arg(file).stdout(Stdio::null());
+    assert!(make.status().expect("the program runs").success());
+}
+
+#[test]
+#[ignore = "it takes a cluster: the suite ceph has one"]
+fn gateways_read_their_files_of_secrets_when_one_is_told() {
+    let conf = std::env::var_os("SELVEDGE_CEPH_CONF").expect("SELVEDGE_CEPH_CONF names a cluster");
+    let folder = tempfile::tempdir().unwrap();
+    let group = format!("rbd/test-{},conf={}", uuid::Uuid::new_v4(), conf.to_string_lossy());
+    let a = Gateway::start(folder.path(), &group, "a");
+    a.wait_for_groups(&[1]);
+    let b = Gateway::start(folder.path(), &group, "b");
+    b.wait_for_groups(&[2]);
+    a.run(&["subsystem", "add", NQN, "--allow-any-host"]);
+    let [served, former] = ["served", "former"].map(|name| folder.path().join(name));
+    let host = "nqn.2026-01.io.selvedge:host";
+    let set = |gateway: &Gateway, more: &[&str]| {
+        let file = served.to_str().unwrap();
+        gateway.run(&[&["host", "set-key", NQN, host, "--dhchap-secret-file", file], more].concat());
+    };
+    let port = |gateway: &Gateway| {
+        let status = gateway.run(&["status"]);
+        let address = status["ports"][0]["address"].as_str().expect("an address").to_owned();
+        address.rsplit(':').next().unwrap().to_owned()
+    };
+    let ports = [&a, &b].map(port);
+    let accepts = |port: &str, secret: &Path| {
+        let mut look = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        look.args(["identify", "-a", "127.0.0.1", "-s", port, "-n", NQN, "-q", host, "-S"]).arg(secret);
+        look.stdin(Stdio::null()).output().expect("the program runs").status.success()
+    };
+    // The file has another name when it is asked with, since the served one changes.
+    let wait_for = |expected: &dyn Fn(&str) -> bool| {
+        let end = Instant::now() + PATIENCE;
+        while !ports.iter().all(|port| expected(port)) {
+            assert!(Instant::now() < end, "a gateway has not read its file");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    make_secret(&served);
+    set(&a, &[]);
+    wait_for(&|port| accepts(port, &served));
+    std::fs::rename(&served, &former).unwrap();
+    make_secret(&served);
+    set(&b, &["--overlap", "10m"]);
+    wait_for(&|port| accepts(port, &served));
+    assert!(ports.iter().all(|port| accepts(port, &former)), "the overlap counts for all");
+    // Without an overlap the second is refused at once, by both.
+    std::fs::rename(&served, &former).unwrap();
+    make_secret(&served);
+    set(&b, &[]);
+    wait_for(&|port| accepts(port, &served) && !accepts(port, &former));
+}
