@@ -144,6 +144,7 @@ impl<'a> Demo<'a> {
             hostid: None,
             dhchap_secret_file: None,
             dhchap_ctrl_secret_file: None,
+            config: None,
             reauth_interval: None,
             keep_alive_tmo: None,
             host_traddr: Vec::new(),

@@ -9,6 +9,7 @@ use engine::transport::Transport;
 use nvme::discovery::Nqn;
 use nvme::tcp::Digests;
 
+use super::nvme_cli::{self, KnownHost, Meant};
 use crate::failure::Failure;
 use crate::flags::connection::ConnectionFlags;
 use crate::spec::secret;
@@ -23,7 +24,16 @@ pub(crate) struct Connection {
     host: HostIdentity,
     pub(crate) digests: Digests,
     keep_alive_ms: Option<u32>,
-    secrets: Option<Arc<HostSecrets>>,
+    secrets: Secrets,
+}
+
+/// The secrets of this host.
+#[derive(Clone, Debug)]
+enum Secrets {
+    /// For all subsystems.
+    Same(Option<Arc<HostSecrets>>),
+    /// As a file has them.
+    Known(Arc<KnownHost>),
 }
 
 /// An address of the target, and from where it is connected to.
@@ -42,10 +52,16 @@ fn secrets(flags: &ConnectionFlags) -> Result<Option<Arc<HostSecrets>>, String> 
     let Some(file) = &flags.dhchap_secret_file else { return Ok(None) };
     let controller_secret = flags.dhchap_ctrl_secret_file.as_deref().map(secret::read).transpose()?;
     let (secret, reauth_interval) = (secret::read(file)?, flags.reauth_interval);
-    if reauth_interval.is_some_and(|interval| interval < REAUTH_INTERVAL_MIN) {
-        return Err(format!("--reauth-interval: at least {} s", REAUTH_INTERVAL_MIN.as_secs()));
-    }
     Ok(Some(Arc::new(HostSecrets { secret, controller_secret, reauth_interval })))
+}
+
+/// This host as the file that the flags name has it, if they name one.
+fn known_host(ways: &[Way], flags: &ConnectionFlags) -> Result<Option<Arc<KnownHost>>, String> {
+    let Some(file) = &flags.config else { return Ok(None) };
+    let addresses: Vec<SocketAddr> = ways.iter().map(|way| way.address).collect();
+    let (host, reauth_interval) = (flags.hostnqn.as_ref(), flags.reauth_interval);
+    let meant = Meant { host, addresses: &addresses, reauth_interval };
+    nvme_cli::read(file, &meant).map(|known| Some(Arc::new(known)))
 }
 
 impl Connection {
@@ -57,9 +73,14 @@ impl Connection {
 
     fn to(ways: Vec<Way>, flags: &ConnectionFlags) -> Result<Self, String> {
         let address = ways[0].address;
-        let mut host = match &flags.hostnqn {
-            Some(nqn) => HostIdentity::from_nqn(nqn.as_str()),
-            None => HostIdentity::of_this_machine(),
+        if flags.reauth_interval.is_some_and(|interval| interval < REAUTH_INTERVAL_MIN) {
+            return Err(format!("--reauth-interval: at least {} s", REAUTH_INTERVAL_MIN.as_secs()));
+        }
+        let known = known_host(&ways, flags)?;
+        let mut host = match (&known, &flags.hostnqn) {
+            (Some(known), _) => known.identity.clone(),
+            (None, Some(nqn)) => HostIdentity::from_nqn(nqn.as_str()),
+            (None, None) => HostIdentity::of_this_machine(),
         };
         if let Some(id) = &flags.hostid {
             host.id = engine::target::parse_uuid(id)?.into_bytes();
@@ -75,7 +96,10 @@ impl Connection {
             host,
             digests: Digests { header: flags.hdr_digest, data: flags.data_digest },
             keep_alive_ms,
-            secrets: secrets(flags)?,
+            secrets: match known {
+                Some(known) => Secrets::Known(known),
+                None => Secrets::Same(secrets(flags)?),
+            },
         })
     }
 
@@ -135,6 +159,7 @@ impl Connection {
             address: way.address,
             host_traddr: way.host_traddr,
             host_iface: way.host_iface.clone(),
+            secrets: self.secrets_for(nqn.as_str(), way.address),
             ..self.subsystem(nqn)
         };
         self.ways.iter().map(path).collect()
@@ -153,8 +178,15 @@ impl Connection {
             host_traddr: self.ways[0].host_traddr,
             host_iface: self.ways[0].host_iface.clone(),
             digests: self.digests,
-            secrets: self.secrets.clone(),
+            secrets: self.secrets_for(&options.subsystem_nqn, self.address),
             ..options
+        }
+    }
+
+    fn secrets_for(&self, nqn: &str, address: SocketAddr) -> Option<Arc<HostSecrets>> {
+        match &self.secrets {
+            Secrets::Same(secrets) => secrets.clone(),
+            Secrets::Known(host) => host.secrets(nqn, address),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod connection;
 mod former_names;
+mod nvme_cli;
 pub(crate) mod nvmet;
 #[cfg(test)]
 mod recorded_tests;

@@ -51,15 +51,19 @@ pub(crate) struct ConnectionFlags {
     pub(crate) hostid: Option<String>,
 
     /// File with this host's secret, DHHC-1:...:, for a target that asks for authentication
-    #[arg(short = 'S', long, value_name = "FILE")]
+    #[arg(short = 'S', long, value_name = "FILE", group = "host_secrets")]
     pub(crate) dhchap_secret_file: Option<PathBuf>,
 
     /// File with the subsystem's secret: the target has to authenticate too
     #[arg(short = 'C', long, value_name = "FILE", requires = "dhchap_secret_file")]
     pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
 
+    /// config.json of nvme-cli, for this host's NQN, identifier and secrets; its other settings are Linux'
+    #[arg(short = 'J', long, value_name = "FILE", group = "host_secrets")]
+    pub(crate) config: Option<PathBuf>,
+
     /// How often each connection authenticates anew, such as 1h, beside its commands [default: never]
-    #[arg(long, value_name = "TIME", requires = "dhchap_secret_file", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", requires = "host_secrets", value_parser = parse_time)]
     pub(crate) reauth_interval: Option<Duration>,
 
     /// Keep alive time-out in seconds, 0 for none [default: 5, and 0 with a discovery service]

@@ -55,6 +55,7 @@ pub(crate) struct IdentifyFlags {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   selvedge list -a 192.168.0.231
+  selvedge list -a 192.168.0.231 -J /etc/nvme/config.json
   selvedge list -a 192.168.0.231 -n nqn.2026-01.org.example:disks -o json")]
 pub(crate) struct ListFlags {
     /// NQN of the subsystem [default: all that the target's discovery log shows]

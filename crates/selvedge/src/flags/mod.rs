@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// List the namespaces of one subsystem, or of all that a target shows
     List(look::ListFlags),
     /// Measure a namespace with fio's options, or prove that it keeps its data
-    Bench(bench::BenchFlags),
+    Bench(Box<bench::BenchFlags>),
     /// Measure many combinations of bench's options, and report them with pictures and in words
     Sweep(sweep::SweepFlags),
     /// Make a sweep's report again, or one of what fio measured

@@ -82,6 +82,15 @@ case $TYPED in
     cp /etc/selvedge/host-a.key "$WORLD"
     ;;
 esac
+case $TYPED in
+*/etc/nvme/config.json*)
+    mkdir /etc/nvme
+    host=nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3ccabcd
+    umask 077
+    printf '[{"hostnqn":"%s","dhchap_key":"%s"}]' "$host" "$(selvedge key generate)" >/etc/nvme/config.json
+    umask 022
+    ;;
+esac
 mount -t tmpfs tmpfs /srv
 mount -t tmpfs tmpfs /var/lib
 cd "$WORLD"

@@ -4,11 +4,12 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use prerequisite::missing;
 
-const NQN: &str = "nqn.2026-01.io.selvedge:target";
+use crate::serving::{NQN, Serving, json, stderr};
+
 const HOST: &str = "nqn.2026-01.io.selvedge:host";
 /// Who has no files.
 const NOBODY: u32 = 65534;
@@ -17,10 +18,6 @@ fn selvedge(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     command.args(arguments).stdin(Stdio::null());
     command
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn text(path: &Path) -> &str {
@@ -104,4 +101,57 @@ fn a_file_that_another_user_may_read_is_not_called_wrong() {
     let told = stderr(&checked);
     assert_eq!((checked.status.code(), told.lines().count()), (Some(0), 2), "{told}");
     assert!(told.contains("Permission denied") && told.contains("the service has to be able to"), "{told}");
+}
+
+#[test]
+fn a_host_is_who_nvme_clis_file_says_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (own, controller, other) = (secret(), secret(), secret());
+    let file = |name: &str, content: &str| written(folder.path(), name, content, 0o600);
+    let toml = target_toml(folder.path(), &file("own", &own), &file("controller", &controller));
+    let serving = Serving::of_file(text(&toml));
+    // As libnvme writes it: a host that is not meant comes first.
+    let config = |of_port: &str, of_controller: &str| {
+        format!(
+            r#"[{{"hostnqn":"nqn.2026-01.io.selvedge:other","subsystems":[{{"nqn":"{NQN}","ports":[
+               {{"transport":"tcp","traddr":"192.0.2.1","trsvcid":"4420"}}]}}]}},
+               {{"hostnqn":"{HOST}","hostid":"1b4e28ba-2fa1-11d2-883f-0016d3ccabcd","dhchap_key":"{}",
+               "subsystems":[{{"nqn":"{NQN}","ports":[{{"transport":"tcp","traddr":"127.0.0.1","trsvcid":"{}",
+               "dhchap_key":"{of_port}","dhchap_ctrl_key":"{of_controller}","nr_io_queues":2}}]}}]}}]"#,
+            other.trim(),
+            serving.port
+        )
+    };
+    let right = file("config.json", &config(own.trim(), controller.trim()));
+    let look = |command: &str, file: &Path, more: &[&str]| {
+        let mut look = selvedge(&[command, "-a", "127.0.0.1", "-s", &serving.port, "-J", text(file)]);
+        look.args(more).output().expect("the program runs")
+    };
+    let list = json(&look("list", &right, &["-o", "json"]));
+    assert_eq!(list["namespaces"].as_array().map(Vec::len), Some(1), "{list}");
+    for command in ["discover", "identify"] {
+        assert_eq!(look(command, &right, &[]).status.code(), Some(0), "{command}");
+    }
+    let short = ["--rw", "randread", "--runtime", "1", "--reauth-interval", "1s"];
+    assert_eq!(look("bench", &right, &short).status.code(), Some(0));
+    let refused = |file: &Path, more: &[&str]| {
+        let output = look("identify", file, &[&["-n", NQN], more].concat());
+        let told = stderr(&output);
+        assert!([&own, &controller, &other].iter().all(|secret| !told.contains(&secret[10..30])), "{told}");
+        (output.status.code(), told)
+    };
+    // The host's key is not the port's; the other host may not connect; and the target is to prove itself.
+    let (status, told) = refused(&file("wrong.json", &config(other.trim(), controller.trim())), &[]);
+    assert!(status == Some(1) && told.contains("secret is not the one"), "{told}");
+    let (status, told) = refused(&file("impostor.json", &config(own.trim(), other.trim())), &[]);
+    assert!(status == Some(1) && told.contains("the controller's response is wrong"), "{told}");
+    let (status, _) = refused(&right, &["-q", "nqn.2026-01.io.selvedge:other"]);
+    assert_eq!(status, Some(1));
+    let (status, told) = refused(&right, &["-q", "nqn.2026-01.io.selvedge:stranger"]);
+    assert!(status == Some(2) && told.contains("it has no host"), "{told}");
+    let (status, told) = refused(&right, &["-S", text(&folder.path().join("own"))]);
+    assert!(status == Some(2) && told.contains("cannot be used with"), "{told}");
+    fs::set_permissions(&right, Permissions::from_mode(0o644)).expect("its mode");
+    let (status, told) = refused(&right, &[]);
+    assert!(status == Some(2) && told.contains("can be read by everybody"), "{told}");
 }

@@ -24,10 +24,18 @@ impl Serving {
         Self::spawn(namespace, more, Stdio::piped())
     }
 
+    /// One that serves this target.toml.
+    pub(crate) fn of_file(file: &str) -> Self {
+        Self::serve(&["-c", file], Stdio::inherit())
+    }
+
     fn spawn(namespace: &str, more: &[&str], stderr: Stdio) -> Self {
+        Self::serve(&[&["-s", "0", "-n", NQN, "--namespace", namespace], more].concat(), stderr)
+    }
+
+    fn serve(arguments: &[&str], stderr: Stdio) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(["serve", "-s", "0", "-n", NQN, "--control", "none", "--namespace", namespace]);
-        command.args(["--reactors", "1"]).args(more).stderr(stderr);
+        command.args(["serve", "--control", "none", "--reactors", "1"]).args(arguments).stderr(stderr);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the program runs");
         let mut line = String::new();

@@ -1,0 +1,228 @@
+//! What nvme-cli keeps in a config.json: who this host is, and which secrets it has for which subsystem. The rest of such a
+//! file is about how Linux connects, and is not looked at. Nothing that it says of a file shows what is in it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use authentication::Secret;
+use engine::initiator::{HostIdentity, HostSecrets};
+use engine::secret_file;
+use nvme::discovery::Nqn;
+use serde::{Deserialize, Deserializer};
+use zeroize::Zeroizing;
+
+/// Bytes that such a file may have: thousands of subsystems.
+const BYTES_MAX: u64 = 4 << 20;
+/// Where a port has no service identifier.
+const SERVICE: u16 = 4420;
+
+/// A text that is wiped when it is dropped, and not shown.
+#[derive(Clone)]
+struct Hidden(Zeroizing<String>);
+
+impl<'de> Deserialize<'de> for Hidden {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(|text| Self(Zeroizing::new(text)))
+    }
+}
+
+/// A host of a config.json.
+#[derive(Clone, Deserialize)]
+struct Host {
+    hostnqn: Option<String>,
+    hostid: Option<String>,
+    dhchap_key: Option<Hidden>,
+    #[serde(default)]
+    subsystems: Vec<Subsystem>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Subsystem {
+    nqn: Option<String>,
+    dhchap_key: Option<Hidden>,
+    #[serde(default)]
+    ports: Vec<Port>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Port {
+    transport: Option<String>,
+    traddr: Option<String>,
+    trsvcid: Option<String>,
+    dhchap_key: Option<Hidden>,
+    dhchap_ctrl_key: Option<Hidden>,
+}
+
+/// The object that libnvme's schema has round the list that libnvme writes.
+#[derive(Deserialize)]
+struct Hosts {
+    hosts: Vec<Host>,
+}
+
+/// This host, as a config.json has it.
+#[derive(Clone)]
+pub(super) struct KnownHost {
+    pub(super) identity: HostIdentity,
+    reauth_interval: Option<Duration>,
+    subsystems: Vec<KnownSubsystem>,
+    /// The secret for all of which the file says nothing else.
+    secret: Option<Secret>,
+}
+
+#[derive(Clone)]
+struct KnownSubsystem {
+    nqn: String,
+    secret: Option<Secret>,
+    ports: Vec<KnownPort>,
+}
+
+#[derive(Clone)]
+struct KnownPort {
+    /// `None` where it has a name, or nothing.
+    address: Option<SocketAddr>,
+    secret: Option<Secret>,
+    controller_secret: Option<Secret>,
+}
+
+impl std::fmt::Debug for KnownHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KnownHost").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+/// Which host of a file is meant.
+pub(super) struct Meant<'a> {
+    pub(super) host: Option<&'a Nqn>,
+    /// Where it is to connect to.
+    pub(super) addresses: &'a [SocketAddr],
+    pub(super) reauth_interval: Option<Duration>,
+}
+
+/// The host of this file that is meant: the one that is named, or has the target's address, or is the only one.
+///
+/// # Errors
+/// What is wrong with the file, or which hosts it could be.
+pub(super) fn read(path: &Path, meant: &Meant<'_>) -> Result<KnownHost, String> {
+    let text = secret_file::text(path, BYTES_MAX).map_err(|error| error.to_string())?;
+    read_text(&text, meant).map_err(|what| format!("{}: {what}", path.display()))
+}
+
+pub(super) fn read_text(text: &str, meant: &Meant<'_>) -> Result<KnownHost, String> {
+    let wrong = |error: serde_json::Error| {
+        // The error itself may have a piece of the text in it.
+        let (line, column) = (error.line(), error.column());
+        let place = if line > 0 { format!(" (line {line}, column {column})") } else { String::new() };
+        format!("it is not a config.json of nvme-cli{place}")
+    };
+    let hosts: Vec<Host> = if text.trim_start().starts_with('[') {
+        serde_json::from_str(text).map_err(wrong)?
+    } else {
+        serde_json::from_str::<Hosts>(text).map_err(wrong)?.hosts
+    };
+    let mut known = Vec::with_capacity(hosts.len());
+    for (at, host) in hosts.into_iter().enumerate() {
+        known.extend(KnownHost::of(&host, &format!("hosts[{at}]"), meant.reauth_interval)?);
+    }
+    choose(known, meant)
+}
+
+fn choose(mut known: Vec<KnownHost>, meant: &Meant<'_>) -> Result<KnownHost, String> {
+    if let Some(nqn) = meant.host {
+        let found = known.into_iter().find(|host| host.identity.nqn == nqn.as_str());
+        return found.ok_or_else(|| format!("it has no host {nqn}"));
+    }
+    if known.len() > 1 && known.iter().any(|host| host.connects_to(meant.addresses)) {
+        known.retain(|host| host.connects_to(meant.addresses));
+    }
+    match known.len() {
+        0 => Err("it has no host".to_owned()),
+        1 => Ok(known.remove(0)),
+        _ => {
+            let names: Vec<&str> = known.iter().map(|host| host.identity.nqn.as_str()).collect();
+            Err(format!("it has several hosts for this target; name one with -q: {}", names.join(", ")))
+        }
+    }
+}
+
+impl KnownHost {
+    /// The host, if it has a name: libnvme passes over one that has none.
+    fn of(host: &Host, place: &str, reauth_interval: Option<Duration>) -> Result<Option<Self>, String> {
+        let Some(nqn) = &host.hostnqn else { return Ok(None) };
+        let nqn = Nqn::new(nqn).map_err(|error| format!("{place}.hostnqn: {error}"))?;
+        let mut identity = HostIdentity::from_nqn(nqn.as_str());
+        if let Some(id) = &host.hostid {
+            let id = engine::target::parse_uuid(id).map_err(|error| format!("{place}.hostid: {error}"))?;
+            identity.id = id.into_bytes();
+        }
+        let mut subsystems = Vec::with_capacity(host.subsystems.len());
+        for (at, subsystem) in host.subsystems.iter().enumerate() {
+            subsystems.push(KnownSubsystem::of(subsystem, &format!("{place}.subsystems[{at}]"))?);
+        }
+        let secret = secret(&host.dhchap_key, &format!("{place}.dhchap_key"))?;
+        Ok(Some(Self { identity, reauth_interval, subsystems, secret }))
+    }
+
+    fn connects_to(&self, addresses: &[SocketAddr]) -> bool {
+        let mut ports = self.subsystems.iter().flat_map(|subsystem| &subsystem.ports);
+        ports.any(|port| port.address.is_some_and(|address| addresses.contains(&address)))
+    }
+
+    /// Its secrets for a subsystem at this address: the port's before the subsystem's before the host's.
+    pub(super) fn secrets(&self, nqn: &str, address: SocketAddr) -> Option<Arc<HostSecrets>> {
+        let subsystem = self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn);
+        let port = subsystem.and_then(|subsystem| subsystem.port(address));
+        let of_port = port.and_then(|port| port.secret.as_ref());
+        let of_subsystem = subsystem.and_then(|subsystem| subsystem.secret.as_ref());
+        let secret = of_port.or(of_subsystem).or(self.secret.as_ref())?.clone();
+        let controller_secret = port.and_then(|port| port.controller_secret.clone());
+        let reauth_interval = self.reauth_interval;
+        Some(Arc::new(HostSecrets { secret, controller_secret, reauth_interval }))
+    }
+}
+
+impl KnownSubsystem {
+    fn of(subsystem: &Subsystem, place: &str) -> Result<Self, String> {
+        let mut ports = Vec::with_capacity(subsystem.ports.len());
+        for (at, port) in subsystem.ports.iter().enumerate() {
+            // Another transport's secrets are not for this one.
+            if port.transport.as_deref().is_none_or(|transport| transport == "tcp") {
+                ports.push(KnownPort::of(port, &format!("{place}.ports[{at}]"))?);
+            }
+        }
+        let secret = secret(&subsystem.dhchap_key, &format!("{place}.dhchap_key"))?;
+        Ok(Self { nqn: subsystem.nqn.clone().unwrap_or_default(), secret, ports })
+    }
+
+    /// What it says of its port at this address: by that, or where it does not say which port it is about.
+    fn port(&self, address: SocketAddr) -> Option<&KnownPort> {
+        let of = |own| self.ports.iter().find(|port| port.address == own);
+        of(Some(address)).or_else(|| of(None))
+    }
+}
+
+impl KnownPort {
+    fn of(port: &Port, place: &str) -> Result<Self, String> {
+        let service = match &port.trsvcid {
+            Some(service) => service.parse().map_err(|_| format!("{place}.trsvcid is not a TCP port"))?,
+            None => SERVICE,
+        };
+        // A name is not looked up: a file of many would be slow to read where one name is not known.
+        let ip = port.traddr.as_ref().and_then(|traddr| traddr.parse::<IpAddr>().ok());
+        Ok(Self {
+            address: ip.map(|ip| SocketAddr::new(ip, service)),
+            secret: secret(&port.dhchap_key, &format!("{place}.dhchap_key"))?,
+            controller_secret: secret(&port.dhchap_ctrl_key, &format!("{place}.dhchap_ctrl_key"))?,
+        })
+    }
+}
+
+fn secret(text: &Option<Hidden>, place: &str) -> Result<Option<Secret>, String> {
+    let parsed = text.as_ref().map(|Hidden(text)| text.parse().map_err(|error| format!("{place}: {error}")));
+    parsed.transpose()
+}
+
+#[cfg(test)]
+#[path = "nvme_cli_tests.rs"]
+mod tests;
