@@ -1,4 +1,8 @@
-//! The two hash functions of TLS' suites. It does not know what the results are for.
+//! The two hash functions of TLS' suites, and HMAC with them. It does not know what the results are for.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Sha256, Sha384};
+use zeroize::Zeroizing;
 
 /// A hash function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,4 +45,19 @@ impl Hash {
             Self::Sha384 => "SHA-384",
         }
     }
+
+    /// The HMAC of these parts, one behind the other.
+    pub(crate) fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(match self {
+            Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).finalize().into_bytes().to_vec(),
+            Self::Sha384 => fed::<Hmac<Sha384>>(key, parts).finalize().into_bytes().to_vec(),
+        })
+    }
+}
+
+fn fed<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {
+    #[allow(clippy::expect_used, reason = "HMAC takes keys of all lengths")]
+    let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes keys of all lengths");
+    parts.iter().for_each(|part| mac.update(part));
+    mac
 }

@@ -2,10 +2,12 @@
 //! does no I/O, reads no clock, and has no randomness of its own, so that a simulation can have it too. The handshake itself
 //! is a library's.
 
+mod configured_psk;
 mod hash;
 mod psk_identity;
 mod suite;
 
+pub use configured_psk::{ConfiguredPsk, ConfiguredPskError};
 pub use hash::Hash;
 pub use psk_identity::{IdentityError, IdentityVersion, Names, Origin, PskIdentity};
 pub use suite::Suite;
