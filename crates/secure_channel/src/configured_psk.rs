@@ -1,4 +1,5 @@
-//! Configured PSKs as people exchange them, `NVMeTLSkey-1:01:…:` (TP8011, PSK interchange format).
+//! Configured PSKs as people exchange them, `NVMeTLSkey-1:01:…:` (TP8011, PSK interchange format), and the retained PSKs
+//! that are made of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use crc_fast::{CrcAlgorithm, checksum};
 use zeroize::Zeroizing;
 
-use crate::{Hash, Suite};
+use crate::input_psk::{Derivation, InputPsk};
+use crate::{Hash, Names, Suite};
 
 /// What every configured PSK begins with.
 const PREFIX: &str = "NVMeTLSkey-1";
@@ -103,6 +105,17 @@ impl ConfiguredPsk {
         bytes.extend(self.checksum().to_le_bytes());
         let key = Zeroizing::new(STANDARD.encode(&*bytes));
         Zeroizing::new(format!("{PREFIX}:{:02}:{}:", self.hash_id(), *key))
+    }
+
+    /// The retained PSK of the host of this pair.
+    pub fn retained(&self, names: &Names, derivation: Derivation) -> InputPsk {
+        let Some(hash) = self.hash else {
+            return InputPsk::retained(self.bytes.clone(), derivation);
+        };
+        let extracted = hash.extract(&self.bytes);
+        let context = names.host_nqn().as_bytes();
+        let bytes = derivation.expand(hash, &extracted, "HostNQN", context, self.length());
+        InputPsk::retained(bytes, derivation)
     }
 
     fn hash_id(&self) -> u8 {

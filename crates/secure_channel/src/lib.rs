@@ -4,10 +4,14 @@
 
 mod configured_psk;
 mod hash;
+mod input_psk;
 mod psk_identity;
 mod suite;
+#[cfg(test)]
+mod tests;
 
 pub use configured_psk::{ConfiguredPsk, ConfiguredPskError};
 pub use hash::Hash;
+pub use input_psk::{Derivation, InputPsk, TlsPsk};
 pub use psk_identity::{IdentityError, IdentityVersion, Names, Origin, PskIdentity};
 pub use suite::Suite;
