@@ -1,17 +1,24 @@
-//! TLS 1.3 with pre-shared keys for NVMe/TCP (TP8011): keys as people exchange them, and what both ends derive of them. It
-//! does no I/O, reads no clock, and has no randomness of its own, so that a simulation can have it too. The handshake itself
-//! is a library's.
+//! TLS 1.3 with pre-shared keys for NVMe/TCP (TP8011): keys as people exchange them, what both ends derive of them, and the
+//! records that are sealed with what a handshake leaves. It does no I/O, reads no clock, and has no randomness of its own, so
+//! that a simulation can have it too. The handshake itself is a library's.
 
 mod configured_psk;
 mod hash;
 mod input_psk;
+mod nonces;
 mod psk_identity;
+mod record;
+mod sealer;
 mod suite;
 #[cfg(test)]
 mod tests;
+mod traffic_secret;
 
 pub use configured_psk::{ConfiguredPsk, ConfiguredPskError};
 pub use hash::Hash;
 pub use input_psk::{Derivation, InputPsk, TlsPsk};
 pub use psk_identity::{IdentityError, IdentityVersion, Names, Origin, PskIdentity};
+pub use record::{DATA_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, TAG_BYTES};
+pub use sealer::{KEY_UPDATE_RECORD_BYTES, RECORDS_MAX, RecordLimit, SealError, Sealer};
 pub use suite::Suite;
+pub use traffic_secret::TrafficSecret;

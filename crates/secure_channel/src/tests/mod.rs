@@ -1,4 +1,6 @@
-//! What the tests of this crate share: bytes as RFCs print them.
+//! Tests of what several modules do together, and what all tests share.
+
+mod rfc8448;
 
 /// The bytes of hexadecimal digits, with spaces and line breaks anywhere.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {

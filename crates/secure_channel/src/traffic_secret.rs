@@ -1,0 +1,76 @@
+//! Traffic secrets (RFC 8446, 7.1 to 7.3): what a handshake leaves for each direction, the key and the nonces that are made of
+//! it, and the secret that follows.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use zeroize::Zeroizing;
+
+use crate::Suite;
+use crate::nonces::{NONCE_BYTES, Nonces};
+use crate::record::HEADER_BYTES;
+
+/// The secret of one direction. It is wiped when it is dropped, and never shown.
+#[derive(Clone)]
+pub struct TrafficSecret {
+    suite: Suite,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+impl TrafficSecret {
+    /// The one that a handshake left, if it is as long as the suite's secrets.
+    pub fn new(suite: Suite, bytes: &[u8]) -> Option<Self> {
+        (bytes.len() == suite.hash().length()).then(|| Self { suite, bytes: Zeroizing::new(bytes.to_vec()) })
+    }
+
+    /// Its suite.
+    pub const fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    /// The secret behind the next KeyUpdate.
+    pub(crate) fn next(&self) -> Self {
+        let hash = self.suite.hash();
+        let bytes = hash.expand_label(&self.bytes, "traffic upd", &[], hash.length());
+        Self { suite: self.suite, bytes }
+    }
+
+    pub(crate) fn protection(&self) -> Protection {
+        let hash = self.suite.hash();
+        let key = hash.expand_label(&self.bytes, "key", &[], self.suite.key_bytes());
+        let mut iv = Zeroizing::new([0; NONCE_BYTES]);
+        iv.copy_from_slice(&hash.expand_label(&self.bytes, "iv", &[], NONCE_BYTES));
+        let algorithm = match self.suite {
+            Suite::Aes128Gcm => &AES_128_GCM,
+            Suite::Aes256Gcm => &AES_256_GCM,
+        };
+        #[allow(clippy::expect_used, reason = "the suite says how long a key is")]
+        let key = UnboundKey::new(algorithm, &key).expect("a key as long as the suite says");
+        Protection { key: LessSafeKey::new(key), nonces: Nonces::new(iv) }
+    }
+}
+
+impl fmt::Debug for TrafficSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TrafficSecret({})", self.suite)
+    }
+}
+
+/// A key with its nonces. Whatever it does takes a nonce, whether it succeeds or not.
+pub(crate) struct Protection {
+    key: LessSafeKey,
+    nonces: Nonces,
+}
+
+impl Protection {
+    /// Records that it was used for.
+    pub(crate) const fn records(&self) -> u64 {
+        self.nonces.taken()
+    }
+
+    /// Seals `data` where it stands.
+    pub(crate) fn seal(&mut self, header: [u8; HEADER_BYTES], data: &mut [u8], tag: &mut [u8]) -> Option<()> {
+        let nonce = Nonce::assume_unique_for_key(self.nonces.take()?);
+        self.key.seal_in_place_scatter(nonce, Aad::from(header), data, &[], tag).ok()
+    }
+}
