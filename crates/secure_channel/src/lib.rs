@@ -2,6 +2,7 @@
 //! records that are sealed with what a handshake leaves. It does no I/O, reads no clock, and has no randomness of its own, so
 //! that a simulation can have it too. The handshake itself is a library's.
 
+mod alert;
 mod configured_psk;
 mod hash;
 mod input_psk;
@@ -14,11 +15,12 @@ mod suite;
 mod tests;
 mod traffic_secret;
 
+pub use alert::Alert;
 pub use configured_psk::{ConfiguredPsk, ConfiguredPskError};
 pub use hash::Hash;
 pub use input_psk::{Derivation, InputPsk, TlsPsk};
 pub use psk_identity::{IdentityError, IdentityVersion, Names, Origin, PskIdentity};
 pub use record::{DATA_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, TAG_BYTES};
-pub use sealer::{KEY_UPDATE_RECORD_BYTES, RECORDS_MAX, RecordLimit, SealError, Sealer};
+pub use sealer::{ALERT_RECORD_BYTES, KEY_UPDATE_RECORD_BYTES, RECORDS_MAX, RecordLimit, SealError, Sealer};
 pub use suite::Suite;
 pub use traffic_secret::TrafficSecret;

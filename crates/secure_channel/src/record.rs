@@ -11,6 +11,7 @@ pub const OVERHEAD_BYTES: usize = HEADER_BYTES + 1 + TAG_BYTES;
 /// What a record carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentType {
+    Alert = 21,
     Handshake = 22,
     Data = 23,
 }

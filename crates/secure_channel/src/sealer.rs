@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::Alert;
 use crate::record::{ContentType, DATA_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, TAG_BYTES, header};
 use crate::traffic_secret::{Protection, TrafficSecret};
 
@@ -10,6 +11,8 @@ pub const RECORDS_MAX: u64 = 23_726_566;
 /// Records that are kept for what ends a key or the connection: a KeyUpdate and an alert.
 const RECORDS_KEPT: u64 = 2;
 
+/// Bytes of the record of an alert.
+pub const ALERT_RECORD_BYTES: usize = Alert::BYTES + OVERHEAD_BYTES;
 /// Bytes of the record of a KeyUpdate.
 pub const KEY_UPDATE_RECORD_BYTES: usize = 5 + OVERHEAD_BYTES;
 
@@ -52,6 +55,9 @@ pub enum SealError {
     /// The key was used as often as the suite allows.
     #[error("the key was used for {0} records, and no more are safe")]
     UsedUp(u64),
+    /// An alert was sealed, and nothing may follow it.
+    #[error("the channel was closed")]
+    Closed,
 }
 
 /// The sending half of a channel.
@@ -61,13 +67,14 @@ pub struct Sealer {
     next: TrafficSecret,
     limit: RecordLimit,
     updates: u64,
+    is_closed: bool,
 }
 
 impl Sealer {
     /// One that begins with this secret.
     pub fn new(secret: &TrafficSecret, limit: RecordLimit) -> Self {
         let (protection, next) = (secret.protection(), secret.next());
-        Self { protection, next, limit, updates: 0 }
+        Self { protection, next, limit, updates: 0, is_closed: false }
     }
 
     /// Records that were sealed with the present key.
@@ -89,17 +96,48 @@ impl Sealer {
     /// with more than [`OVERHEAD_BYTES`] besides the data, the rest is padding, which nobody can tell from data.
     ///
     /// # Errors
-    /// When the lengths do not fit, or the key is used up.
+    /// When the lengths do not fit, the key is used up, or the channel was closed.
     pub fn seal(&mut self, record: &mut [u8], data_bytes: usize) -> Result<(), SealError> {
         self.check(data_bytes, record.len())?;
         self.seal_content(ContentType::Data as u8, record, data_bytes)
+    }
+
+    /// Seals data into a record elsewhere, without copying it first.
+    ///
+    /// # Errors
+    /// When the record is not [`OVERHEAD_BYTES`] longer than the data, the key is used up, or the channel was closed.
+    pub fn seal_from(&mut self, data: &[u8], record: &mut [u8]) -> Result<(), SealError> {
+        let (data_bytes, record_bytes) = (data.len(), record.len());
+        self.check(data_bytes, record_bytes)?;
+        let length = SealError::Length { data_bytes, record_bytes };
+        if record_bytes != data_bytes + OVERHEAD_BYTES {
+            return Err(length);
+        }
+        let header = header(ContentType::Data, record_bytes - HEADER_BYTES);
+        let (front, body) = record.split_at_mut(HEADER_BYTES);
+        front.copy_from_slice(&header);
+        let parts = body.split_at_mut(data_bytes);
+        self.protection.seal_from(header, (data, ContentType::Data as u8), parts).ok_or(length)
+    }
+
+    /// The record of an alert. Nothing can be sealed behind it.
+    ///
+    /// # Errors
+    /// When the key is used up, or the channel was closed.
+    pub fn alert(&mut self, alert: Alert) -> Result<[u8; ALERT_RECORD_BYTES], SealError> {
+        let mut record = [0; ALERT_RECORD_BYTES];
+        record[HEADER_BYTES..][..Alert::BYTES].copy_from_slice(&alert.encode());
+        self.check_kept(0)?;
+        self.seal_content(ContentType::Alert as u8, &mut record, Alert::BYTES)?;
+        self.is_closed = true;
+        Ok(record)
     }
 
     /// The record of a KeyUpdate, behind which the next key is used. It says whether the peer is to change its key too; the
     /// answer to one that asks does not ask.
     ///
     /// # Errors
-    /// When or the key is used up.
+    /// When the key is used up, or the channel was closed.
     pub fn update(&mut self, asks_back: bool) -> Result<[u8; KEY_UPDATE_RECORD_BYTES], SealError> {
         let message = [24, 0, 0, 1, u8::from(asks_back)];
         let mut record = [0; KEY_UPDATE_RECORD_BYTES];
@@ -122,7 +160,13 @@ impl Sealer {
     /// Whether one more record leaves as many as have to be kept.
     const fn check_kept(&self, kept: u64) -> Result<(), SealError> {
         let records = self.protection.records();
-        if records >= RECORDS_MAX - kept { Err(SealError::UsedUp(records)) } else { Ok(()) }
+        if self.is_closed {
+            Err(SealError::Closed)
+        } else if records >= RECORDS_MAX - kept {
+            Err(SealError::UsedUp(records))
+        } else {
+            Ok(())
+        }
     }
 
     /// Seals content of any type; the lengths were checked.

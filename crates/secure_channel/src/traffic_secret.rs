@@ -73,4 +73,15 @@ impl Protection {
         let nonce = Nonce::assume_unique_for_key(self.nonces.take()?);
         self.key.seal_in_place_scatter(nonce, Aad::from(header), data, &[], tag).ok()
     }
+
+    /// Seals `data` into `sealed`, and `kind` into what is behind it, before the tag.
+    pub(crate) fn seal_from(
+        &mut self,
+        header: [u8; HEADER_BYTES],
+        (data, kind): (&[u8], u8),
+        (sealed, rest): (&mut [u8], &mut [u8]),
+    ) -> Option<()> {
+        let nonce = Nonce::assume_unique_for_key(self.nonces.take()?);
+        self.key.seal_out_of_place_scatter(nonce, Aad::from(header), data, sealed, &[kind], rest).ok()
+    }
 }

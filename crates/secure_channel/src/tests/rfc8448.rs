@@ -1,12 +1,35 @@
-//! RFC 8448, section 3: the secrets of a whole handshake.
+//! RFC 8448, section 3: the secrets of a whole handshake, and each record that was sealed behind it, in both directions.
 
 use super::{bytes, hex};
-use crate::Hash;
+use crate::record::OVERHEAD_BYTES;
+use crate::{Alert, Hash, RecordLimit, Sealer, Suite, TrafficSecret};
 
 const MASTER_SECRET: &str = "18df06843d13a08bf2a449844c5f8a478001bc4d4c627984d5a41da8d0402919";
 const TRANSCRIPT_HASH: &str = "9608102a0f1ccc6db6250b7b7e417b1a000eaada3daae4777a7686c9ff83df13";
 const CLIENT_SECRET: &str = "9e40646ce79a7f9dc05af8889bce6552875afa0b06df0087f792ebb7c17504a5";
 const SERVER_SECRET: &str = "a11af9f05531f856ad47116b45a950328204b4f44bfb6b3a4b4f1f3fcb631643";
+
+const CLIENT_DATA: &str = "1703030043 a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8a5
+    b46b395bd54a9a20441e2b62974e1f5a6292a2977014bd1e3deae63aeebb21694915e4";
+const CLIENT_CLOSE: &str = "1703030013 c9872760655666b74d7ff1153efd6db6d0b0e3";
+const SERVER_DATA: &str = "1703030043 2e937e11ef4ac740e538ad36005fc4a46932fc3225d05f82aa1b36e30efaf97d
+    90e6dffc602dcb501a59a8fcc49c4bf2e5f0a21c0047c2abf332540dd032e167c2955d";
+const SERVER_CLOSE: &str = "1703030013 b58fd67166ebf599d24720cfbe7efa7a8864a9";
+
+fn secret(text: &str) -> TrafficSecret {
+    TrafficSecret::new(Suite::Aes128Gcm, &bytes(text)).unwrap()
+}
+
+fn data() -> Vec<u8> {
+    (0..50).collect()
+}
+
+fn sealed(sealer: &mut Sealer) -> Vec<u8> {
+    let mut record = vec![0; data().len() + OVERHEAD_BYTES];
+    record[5..55].copy_from_slice(&data());
+    sealer.seal(&mut record, data().len()).unwrap();
+    record
+}
 
 #[test]
 fn secrets_keys_and_nonces_are_derived_as_the_rfc_shows() {
@@ -22,4 +45,22 @@ fn secrets_keys_and_nonces_are_derived_as_the_rfc_shows() {
         assert_eq!(hex(&hash.expand_label(&made, "key", &[], 16)), key);
         assert_eq!(hex(&hash.expand_label(&made, "iv", &[], 12)), iv);
     }
+}
+
+#[test]
+fn the_client_seals_the_records_of_the_rfc() {
+    let mut sealer = Sealer::new(&secret(CLIENT_SECRET), RecordLimit::default());
+    assert_eq!(hex(&sealed(&mut sealer)), hex(&bytes(CLIENT_DATA)));
+    assert_eq!(hex(&sealer.alert(Alert::CLOSE_NOTIFY).unwrap()), hex(&bytes(CLIENT_CLOSE)));
+}
+
+#[test]
+fn the_server_seals_the_records_of_the_rfc() {
+    let mut sealer = Sealer::new(&secret(SERVER_SECRET), RecordLimit::default());
+    // In place of the ticket, which has the first nonce.
+    sealed(&mut sealer);
+    let mut record = vec![0; data().len() + OVERHEAD_BYTES];
+    sealer.seal_from(&data(), &mut record).unwrap();
+    assert_eq!(hex(&record), hex(&bytes(SERVER_DATA)));
+    assert_eq!(hex(&sealer.alert(Alert::CLOSE_NOTIFY).unwrap()), hex(&bytes(SERVER_CLOSE)));
 }
