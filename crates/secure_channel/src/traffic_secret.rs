@@ -84,4 +84,10 @@ impl Protection {
         let nonce = Nonce::assume_unique_for_key(self.nonces.take()?);
         self.key.seal_out_of_place_scatter(nonce, Aad::from(header), data, sealed, &[kind], rest).ok()
     }
+
+    /// Opens `data` where it stands. `None` says that there are no further nonces, and `false` that the tag is wrong.
+    pub(crate) fn open(&mut self, header: [u8; HEADER_BYTES], data: &mut [u8], tag: &[u8]) -> Option<bool> {
+        let nonce = Nonce::assume_unique_for_key(self.nonces.take()?);
+        Some(self.key.open_in_place_separate_tag(nonce, Aad::from(header), tag, data).is_ok())
+    }
 }

@@ -1,0 +1,188 @@
+//! The receiving half of a channel: opens records, and says what is in them. Where records come from is not known here.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::Alert;
+use crate::post_handshake::PostHandshake;
+use crate::record::{BODY_BYTES_MAX, ContentType, DATA_BYTES_MAX, HEADER_BYTES, RecordError, TAG_BYTES};
+use crate::traffic_secret::{Protection, TrafficSecret};
+
+/// Records in a row that carry no data, of which each costs as much as one that does: the number of BoringSSL.
+const IDLE_RECORDS_MAX: u32 = 32;
+
+/// Which end the peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// The host, TLS' client.
+    Host,
+    /// The controller, TLS' server. It alone sends tickets.
+    Controller,
+}
+
+/// What the bytes that begin with a record have come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// They are not a whole record; it lacks at least these.
+    Incomplete {
+        /// Bytes to wait for.
+        missing_bytes: usize,
+    },
+    /// Data.
+    Data {
+        /// Bytes of the record.
+        record_bytes: usize,
+        /// Where in it the data stands now.
+        data: Range<usize>,
+    },
+    /// Something that needs nothing done: padding alone, a ticket, a part of a message.
+    Nothing {
+        /// Bytes of the record.
+        record_bytes: usize,
+    },
+    /// The peer's next records have its next key. When it asks back, a KeyUpdate is due before anything else is sent.
+    KeyUpdate {
+        /// Bytes of the record.
+        record_bytes: usize,
+        /// Whether this end is to change its key too.
+        asks_back: bool,
+    },
+    /// The peer has said that it sends nothing more. What follows is not looked at.
+    Closed,
+}
+
+/// The receiving half of a channel.
+pub struct Opener {
+    protection: Protection,
+    /// The secret of the key after this one; that of this one is gone.
+    next: TrafficSecret,
+    messages: PostHandshake,
+    idle_records: u32,
+    updates: u64,
+    end: Option<Result<Opened, RecordError>>,
+}
+
+impl Opener {
+    /// One that begins with this secret.
+    pub fn new(secret: &TrafficSecret, peer: Peer) -> Self {
+        Self {
+            protection: secret.protection(),
+            next: secret.next(),
+            messages: PostHandshake::new(peer == Peer::Controller),
+            idle_records: 0,
+            updates: 0,
+            end: None,
+        }
+    }
+
+    /// Records that were opened with the present key.
+    pub const fn records(&self) -> u64 {
+        self.protection.records()
+    }
+
+    /// How often the peer has changed its key.
+    pub const fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Opens the record that the bytes begin with, where it stands. The bytes of a record that is not whole stay as they are.
+    ///
+    /// # Errors
+    /// When the record is not one that the peer may send now. The connection ends with that: each further call says the same.
+    pub fn open(&mut self, stream: &mut [u8]) -> Result<Opened, RecordError> {
+        if let Some(end) = &self.end {
+            return end.clone();
+        }
+        let opened = self.open_record(stream);
+        if !matches!(&opened, Ok(opened) if *opened != Opened::Closed) {
+            self.end = Some(opened.clone());
+        }
+        opened
+    }
+
+    fn open_record(&mut self, stream: &mut [u8]) -> Result<Opened, RecordError> {
+        let length = stream.len();
+        let Some((header, rest)) = stream.split_first_chunk_mut::<HEADER_BYTES>() else {
+            return Ok(Opened::Incomplete { missing_bytes: HEADER_BYTES - length });
+        };
+        let header = *header;
+        let body_bytes = body_bytes(header)?;
+        let Some(body) = rest.get_mut(..body_bytes) else {
+            return Ok(Opened::Incomplete { missing_bytes: body_bytes - rest.len() });
+        };
+        let (inner, tag) = body.split_at_mut(body_bytes - TAG_BYTES);
+        if !self.protection.open(header, inner, tag).ok_or(RecordError::UsedUp)? {
+            return Err(RecordError::Tag);
+        }
+        let end = inner.iter().rposition(|byte| *byte != 0).ok_or(RecordError::NoContentType)?;
+        if end > DATA_BYTES_MAX {
+            return Err(RecordError::TooLong(end));
+        }
+        self.content(inner[end], &inner[..end], HEADER_BYTES + body_bytes)
+    }
+
+    fn content(&mut self, kind: u8, content: &[u8], record_bytes: usize) -> Result<Opened, RecordError> {
+        let content_type = ContentType::of(kind);
+        if content_type != Some(ContentType::Handshake) && !self.messages.is_between() {
+            return Err(RecordError::Torn);
+        }
+        match content_type {
+            Some(ContentType::Data) if !content.is_empty() => {
+                self.idle_records = 0;
+                let data = HEADER_BYTES..HEADER_BYTES + content.len();
+                return Ok(Opened::Data { record_bytes, data });
+            }
+            Some(ContentType::Alert | ContentType::Handshake) if content.is_empty() => {
+                return Err(RecordError::Empty(kind));
+            }
+            _ => {}
+        }
+        self.idle_records += 1;
+        if self.idle_records > IDLE_RECORDS_MAX {
+            return Err(RecordError::Idle(self.idle_records));
+        }
+        match content_type {
+            Some(ContentType::Data) => Ok(Opened::Nothing { record_bytes }),
+            Some(ContentType::Alert) => alert(content, record_bytes),
+            Some(ContentType::Handshake) => self.message(content, record_bytes),
+            Some(ContentType::ChangeCipherSpec) | None => Err(RecordError::ContentType(kind)),
+        }
+    }
+
+    fn message(&mut self, content: &[u8], record_bytes: usize) -> Result<Opened, RecordError> {
+        let Some(asks_back) = self.messages.take(content)? else {
+            return Ok(Opened::Nothing { record_bytes });
+        };
+        (self.protection, self.next) = (self.next.protection(), self.next.next());
+        self.updates += 1;
+        Ok(Opened::KeyUpdate { record_bytes, asks_back })
+    }
+}
+
+/// The bytes behind a header, if it is one of a sealed record. Its version means nothing (RFC 8446, 5.1), and is under the tag.
+fn body_bytes([kind, _, _, high, low]: [u8; HEADER_BYTES]) -> Result<usize, RecordError> {
+    if kind != ContentType::Data as u8 {
+        return Err(RecordError::InClear(kind));
+    }
+    match usize::from(u16::from_be_bytes([high, low])) {
+        long if long > BODY_BYTES_MAX => Err(RecordError::TooLong(long)),
+        short if short <= TAG_BYTES => Err(RecordError::TooShort(short)),
+        bytes => Ok(bytes),
+    }
+}
+
+/// What an alert says. All but two end the connection, whatever their level is (RFC 8446, 6).
+fn alert(content: &[u8], record_bytes: usize) -> Result<Opened, RecordError> {
+    let &[_, description] = content else { return Err(RecordError::Alert(content.len())) };
+    match Alert(description) {
+        Alert::CLOSE_NOTIFY => Ok(Opened::Closed),
+        Alert::USER_CANCELED => Ok(Opened::Nothing { record_bytes }),
+        other => Err(RecordError::Ended(other)),
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Opener({}, {} records, {} updates)", self.next.suite(), self.records(), self.updates)
+    }
+}
