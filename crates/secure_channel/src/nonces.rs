@@ -23,6 +23,12 @@ impl Nonces {
         self.next
     }
 
+    /// As if this number had been taken.
+    #[cfg(test)]
+    pub(crate) const fn skip_to(&mut self, number: u64) {
+        self.next = number;
+    }
+
     /// The next one, unless all were taken.
     pub(crate) fn take(&mut self) -> Option<[u8; NONCE_BYTES]> {
         let number = self.next;

@@ -149,6 +149,12 @@ impl Sealer {
         Ok(record)
     }
 
+    /// As if this number of records had been sealed with the present key.
+    #[cfg(test)]
+    pub(crate) const fn skip_to(&mut self, records: u64) {
+        self.protection.skip_to(records);
+    }
+
     fn check(&self, data_bytes: usize, record_bytes: usize) -> Result<(), SealError> {
         let shortest = data_bytes.saturating_add(OVERHEAD_BYTES);
         if !(shortest..=DATA_BYTES_MAX + OVERHEAD_BYTES).contains(&record_bytes) {
@@ -170,7 +176,12 @@ impl Sealer {
     }
 
     /// Seals content of any type; the lengths were checked.
-    fn seal_content(&mut self, kind: u8, record: &mut [u8], data_bytes: usize) -> Result<(), SealError> {
+    pub(crate) fn seal_content(
+        &mut self,
+        kind: u8,
+        record: &mut [u8],
+        data_bytes: usize,
+    ) -> Result<(), SealError> {
         let record_bytes = record.len();
         // All sealed records look like data.
         let header = header(ContentType::Data, record_bytes - HEADER_BYTES);

@@ -1,6 +1,9 @@
 //! Tests of what several modules do together, and what all tests share.
 
+mod records;
 mod rfc8448;
+
+use crate::{Opener, Peer, RecordLimit, Sealer, Suite, TrafficSecret};
 
 /// The bytes of hexadecimal digits, with spaces and line breaks anywhere.
 pub(crate) fn bytes(text: &str) -> Vec<u8> {
@@ -11,4 +14,10 @@ pub(crate) fn bytes(text: &str) -> Vec<u8> {
 /// The hexadecimal digits of bytes.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A controller that sends, and a host that receives.
+fn channel(suite: Suite) -> (Sealer, Opener) {
+    let secret = TrafficSecret::new(suite, &vec![0x5e; suite.hash().length()]).unwrap();
+    (Sealer::new(&secret, RecordLimit::default()), Opener::new(&secret, Peer::Controller))
 }
