@@ -2,7 +2,7 @@
 //! (RFC 8446, 7.1). It does not know what the results are for.
 
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::{Sha256, Sha384};
+use sha2::{Digest, Sha256, Sha384};
 use zeroize::Zeroizing;
 
 /// A hash function.
@@ -47,12 +47,28 @@ impl Hash {
         }
     }
 
+    /// The hash of these bytes.
+    pub(crate) fn digest(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Sha256 => Sha256::digest(bytes).to_vec(),
+            Self::Sha384 => Sha384::digest(bytes).to_vec(),
+        }
+    }
+
     /// The HMAC of these parts, one behind the other.
     pub(crate) fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(match self {
             Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).finalize().into_bytes().to_vec(),
             Self::Sha384 => fed::<Hmac<Sha384>>(key, parts).finalize().into_bytes().to_vec(),
         })
+    }
+
+    /// Whether their HMAC is `expected`, in a time that does not depend on where it differs.
+    pub(crate) fn verifies(self, key: &[u8], parts: &[&[u8]], expected: &[u8]) -> bool {
+        match self {
+            Self::Sha256 => fed::<Hmac<Sha256>>(key, parts).verify_slice(expected).is_ok(),
+            Self::Sha384 => fed::<Hmac<Sha384>>(key, parts).verify_slice(expected).is_ok(),
+        }
     }
 
     /// HKDF-Extract with a salt of zeros, as for everything that begins with a PSK.

@@ -3,12 +3,15 @@
 //! that a simulation can have it too. The handshake itself is a library's.
 
 mod alert;
+mod client_hello;
 mod configured_psk;
+mod fields;
 mod hash;
 mod input_psk;
 mod nonces;
 mod opener;
 mod post_handshake;
+mod psk_choice;
 mod psk_identity;
 mod record;
 mod sealer;
@@ -18,10 +21,12 @@ mod tests;
 mod traffic_secret;
 
 pub use alert::Alert;
+pub use client_hello::{ClientHello, FirstBytes, HELLO_BYTES_MAX, HelloError};
 pub use configured_psk::{ConfiguredPsk, ConfiguredPskError};
 pub use hash::Hash;
 pub use input_psk::{Derivation, InputPsk, TlsPsk};
 pub use opener::{Opened, Opener, Peer};
+pub use psk_choice::ChoiceError;
 pub use psk_identity::{IdentityError, IdentityVersion, Names, Origin, PskIdentity};
 pub use record::{DATA_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, RECORD_BYTES_MAX, RecordError, TAG_BYTES};
 pub use sealer::{ALERT_RECORD_BYTES, KEY_UPDATE_RECORD_BYTES, RECORDS_MAX, RecordLimit, SealError, Sealer};
