@@ -1,5 +1,6 @@
 //! Tests of what several modules do together, and what all tests share.
 
+mod hellos;
 mod records;
 mod rfc8448;
 
