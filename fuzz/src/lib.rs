@@ -10,4 +10,5 @@ pub mod machine;
 pub mod nvmet;
 pub mod parsers;
 pub mod receive;
+pub mod record;
 mod schema;
