@@ -6,6 +6,7 @@ mod book;
 mod broken;
 mod broken_authentication;
 mod broken_rules;
+mod broken_secure_channel;
 mod ceph;
 mod chaos;
 mod check;

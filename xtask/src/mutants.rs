@@ -10,6 +10,7 @@ use std::time::Instant;
 use crate::broken::{BETWEEN, MUTANTS, Mutant};
 use crate::broken_authentication;
 use crate::broken_rules::{RULES, Rule};
+use crate::broken_secure_channel;
 use crate::command::Step;
 use crate::{simulate, workspace};
 
@@ -80,7 +81,7 @@ fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
 }
 
 fn rules() -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().chain(&broken_authentication::RULES)
+    RULES.iter().chain(&broken_authentication::RULES).chain(&broken_secure_channel::RULES)
 }
 
 fn fates(names: &[String]) -> Result<Vec<Fate>, String> {

@@ -164,7 +164,7 @@ impl Sealer {
     }
 
     /// Whether one more record leaves as many as have to be kept.
-    const fn check_kept(&self, kept: u64) -> Result<(), SealError> {
+    fn check_kept(&self, kept: u64) -> Result<(), SealError> {
         let records = self.protection.records();
         if self.is_closed {
             Err(SealError::Closed)
