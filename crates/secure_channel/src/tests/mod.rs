@@ -1,6 +1,7 @@
 //! Tests of what several modules do together, and what all tests share.
 
 mod hellos;
+mod key_updates;
 mod records;
 mod rfc8448;
 
