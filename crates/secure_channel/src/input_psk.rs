@@ -18,7 +18,7 @@ const CONTEXT_BYTES_MAX: usize = 255;
 pub enum Derivation {
     /// As RFC 8446, 7.1 has it.
     Standard,
-    /// As libnvme did before 1.16, and hence most installed hosts: the length is little-endian, and no bytes count label and
+    /// As libnvme did until 2025, and hence most installed hosts do: the length is little-endian, and no bytes count label and
     /// context.
     Compat,
 }

@@ -1,5 +1,5 @@
 //! Which of several keys a host has: the one by which the binder in its ClientHello is made (RFC 8446, 4.2.11.2). Two keys may
-//! have one identity, as the two derivations of a key without a hash function have.
+//! have one identity: one of version 0 says nothing about the key.
 
 use crate::{Alert, ClientHello, Hash, Suite, TlsPsk};
 
