@@ -398,10 +398,7 @@ impl Connection {
                     let party = Party { host_nqn, network: Network::of(self.peer.ip()) };
                     let held = HostAuthentication::new(subsystem, party, connected.entries);
                     self.authentication = Some(Box::new(held));
-                    let keep_alive_ms = u64::from(Connect::decode(entry).keep_alive_ms);
-                    let within_ms =
-                        if keep_alive_ms == 0 { AUTHENTICATION_TIMEOUT_MS } else { keep_alive_ms };
-                    let within = Duration::from_millis(within_ms.min(AUTHENTICATION_TIMEOUT_MS));
+                    let within = time_to_prove(&Connect::decode(entry), connected.controller_id, env);
                     self.queue.close_at(Some(env.now.after(within)));
                 }
             }
@@ -549,4 +546,13 @@ impl Connection {
         }
         self.queue.take_received_since_look()
     }
+}
+
+/// How long a host may take to authenticate: its association's keep alive time-out, after which it is given up anyway. An I/O
+/// queue's Connect does not say it, and its controller knows it.
+fn time_to_prove(connect: &Connect, controller_id: u16, env: &Environment<'_>) -> Duration {
+    let controller = if connect.queue_id == 0 { None } else { env.fabric.controller(controller_id) };
+    let keep_alive_ms = controller.map_or(connect.keep_alive_ms, |controller| controller.keep_alive_ms());
+    let ms = if keep_alive_ms == 0 { AUTHENTICATION_TIMEOUT_MS } else { u64::from(keep_alive_ms) };
+    Duration::from_millis(ms.min(AUTHENTICATION_TIMEOUT_MS))
 }
