@@ -325,9 +325,14 @@ impl Target {
         self.fabric.take_requests(sender).then_some(HostRequests(receiver))
     }
 
-    /// Hosts that do not prove who they are, from now on; one can take them.
+    /// Has whoever waits for hosts' requests look at something else.
+    pub fn call_administration(&self) {
+        self.fabric.call_administration();
+    }
+
+    /// Hosts that do not prove who they are, from now on; whoever takes them is called when there are some. One can take them.
     pub fn failed_logins(&self) -> Option<FailedLogins> {
-        self.fabric.failed_logins.take()
+        self.fabric.take_failed_logins()
     }
 
     /// Processor time all reactors have used.

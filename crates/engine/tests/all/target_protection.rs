@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::raw_host::{PATIENCE, SPACES, Space, TestTarget, assert_status, pattern};
+use crate::raw_host::{SPACES, Space, TestTarget, assert_status, pattern};
 use crate::reservation_party::Party;
 use engine::ring::Engine;
 use engine::target::{HostRequest, Target, TargetError, WriteProtection};
@@ -33,7 +33,7 @@ fn administer(target: &Arc<Target>, count: usize) -> JoinHandle<Vec<(u32, WriteP
     std::thread::spawn(move || {
         let mut answered = Vec::new();
         while answered.len() < count {
-            let pending = requests.next(PATIENCE).unwrap().expect("a host asks");
+            let pending = requests.next().unwrap().expect("a host asks");
             let HostRequest::Protect { nsid, protection, .. } = pending.request else {
                 panic!("{pending:?}")
             };

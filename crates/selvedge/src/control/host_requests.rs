@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX};
@@ -28,12 +27,10 @@ use super::audit::{AuditLog, Event};
 use super::difference;
 use crate::failure::Failure;
 
-/// How long the thread waits before it looks whether it is still wanted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-
 /// The thread that answers hosts. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct HostDesk {
+    target: Arc<Target>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,7 +38,7 @@ pub(crate) struct HostDesk {
 impl HostDesk {
     /// Answers the hosts of `target` from now on.
     pub(crate) fn open(
-        target: &Target,
+        target: &Arc<Target>,
         administration: Arc<Administration>,
     ) -> Result<Option<Self>, Failure> {
         let Some(requests) = target.host_requests() else { return Ok(None) };
@@ -56,13 +53,14 @@ impl HostDesk {
             }
         });
         let thread = thread.map_err(|error| Failure::failed(format!("cannot answer hosts: {error}")))?;
-        Ok(Some(Self { stop, thread: Some(thread) }))
+        Ok(Some(Self { target: target.clone(), stop, thread: Some(thread) }))
     }
 }
 
 impl Drop for HostDesk {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.target.call_administration();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -76,7 +74,7 @@ fn answer_all(
     stop: &AtomicBool,
 ) {
     while !stop.load(Ordering::Relaxed) {
-        match requests.next(LOOK_INTERVAL) {
+        match requests.next() {
             Ok(Some(pending)) => {
                 let outcome = answer_and_record(administration, &pending.host, &pending.request);
                 if let Err(denial) = &outcome {
@@ -94,8 +92,8 @@ fn answer_all(
 
 /// Records hosts that did not prove who they are.
 fn record_logins(logins: &FailedLogins, audit: &AuditLog) {
-    let mut more = logins.take_missed();
-    while let Some(FailedLogin { host, subsystem, address, reason }) = logins.next() {
+    let (logins, mut more) = logins.take();
+    for FailedLogin { host, subsystem, address, reason } in logins {
         let who = Identity::Host { nqn: host, host_id: None };
         let peer = Peer::Remote { address, certificate: None };
         audit.failed_login(who, &peer, Some(format!("connect to {subsystem}")), reason, more);

@@ -25,8 +25,8 @@ use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, AuthenticationJob, CrossReset, FailedLoginSender, Fenced, Job, Mailboxes, Message, PeerResets,
-    PendingRequest, Then, WorkerJobs,
+    Address, AuthenticationJob, CrossReset, FailedLogin, FailedLoginSender, FailedLogins, Fenced, HostCall,
+    Job, Mailboxes, Message, PeerResets, PendingRequest, Then, WorkerJobs,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -40,8 +40,8 @@ pub(crate) struct Fabric {
     controllers: Mutex<Controllers>,
     pub(crate) refusals: Refusals,
     mailboxes: Arc<Mailboxes>,
-    requests: OnceLock<SyncSender<PendingRequest>>,
-    pub(crate) failed_logins: FailedLoginSender,
+    requests: OnceLock<SyncSender<HostCall>>,
+    failed_logins: FailedLoginSender,
     /// The ways to the threads that execute reservation commands, and that compute what hosts prove.
     pub(crate) reservation_jobs: WorkerJobs<Job>,
     pub(crate) authentication_jobs: WorkerJobs<AuthenticationJob>,
@@ -203,7 +203,7 @@ impl Fabric {
     }
 
     /// Takes the way on which hosts' requests go; whether it is the first.
-    pub(crate) fn take_requests(&self, sender: SyncSender<PendingRequest>) -> bool {
+    pub(crate) fn take_requests(&self, sender: SyncSender<HostCall>) -> bool {
         self.requests.set(sender).is_ok()
     }
 
@@ -218,10 +218,30 @@ impl Fabric {
     /// The status to answer with when nobody takes it, or too many wait.
     pub(crate) fn ask(&self, request: PendingRequest) -> Result<(), Status> {
         let sender = self.requests.get().ok_or(Status::INVALID_OPCODE.do_not_retry())?;
-        sender.try_send(request).map_err(|error| match error {
+        sender.try_send(HostCall::Request(request)).map_err(|error| match error {
             TrySendError::Full(_) => Status::COMMAND_INTERRUPTED,
             TrySendError::Disconnected(_) => Status::INTERNAL_ERROR,
         })
+    }
+
+    /// Has whoever answers hosts look at something else. Where the way is full, it is awake, and looks anyway.
+    pub(crate) fn call_administration(&self) {
+        if let Some(sender) = self.requests.get() {
+            let _ = sender.try_send(HostCall::Look);
+        }
+    }
+
+    /// Hosts that do not prove who they are, once.
+    pub(crate) fn take_failed_logins(&self) -> Option<FailedLogins> {
+        self.failed_logins.take()
+    }
+
+    /// Reports a host that did not prove who it is, if somebody wants to know.
+    #[cold]
+    pub(crate) fn tell_failed_login(&self, login: impl FnOnce() -> FailedLogin) {
+        if self.failed_logins.tell(login) {
+            self.call_administration();
+        }
     }
 
     /// Whether hosts may reserve namespaces.

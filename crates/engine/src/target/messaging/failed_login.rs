@@ -2,7 +2,7 @@
 //! the news, they are counted.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::limits::FAILED_LOGINS_MAX;
@@ -25,14 +25,22 @@ pub struct FailedLogin {
 #[derive(Debug, Default)]
 pub(crate) struct FailedLoginSender {
     sender: OnceLock<SyncSender<FailedLogin>>,
-    missed: Arc<AtomicU64>,
+    shared: Arc<Shared>,
 }
 
 /// Failed logins, one after the other.
 #[derive(Debug)]
 pub struct FailedLogins {
     receiver: Receiver<FailedLogin>,
-    missed: Arc<AtomicU64>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// How many found no room.
+    missed: AtomicU64,
+    /// Whether the receiver knows that there are some, and has not looked yet.
+    is_called: AtomicBool,
 }
 
 impl FailedLoginSender {
@@ -40,28 +48,27 @@ impl FailedLoginSender {
     pub(crate) fn take(&self) -> Option<FailedLogins> {
         let (sender, receiver) = sync_channel(FAILED_LOGINS_MAX);
         self.sender.set(sender).ok()?;
-        Some(FailedLogins { receiver, missed: self.missed.clone() })
+        Some(FailedLogins { receiver, shared: self.shared.clone() })
     }
 
-    /// Reports one, if somebody wants to know.
-    #[cold]
-    pub(crate) fn tell(&self, login: impl FnOnce() -> FailedLogin) {
-        let Some(sender) = self.sender.get() else { return };
+    /// Reports one, if somebody wants to know; whether the receiver is to be called. However many fail, it is called once.
+    pub(crate) fn tell(&self, login: impl FnOnce() -> FailedLogin) -> bool {
+        let Some(sender) = self.sender.get() else { return false };
         if sender.try_send(login()).is_err() {
-            self.missed.fetch_add(1, Ordering::Relaxed);
+            self.shared.missed.fetch_add(1, Ordering::Relaxed);
         }
+        // After the news is there: whoever clears this afterwards finds it.
+        !self.shared.is_called.swap(true, Ordering::SeqCst)
     }
 }
 
 impl FailedLogins {
-    /// The next one, if there is one.
-    pub fn next(&self) -> Option<FailedLogin> {
-        self.receiver.try_recv().ok()
-    }
-
-    /// How many found no room since this was asked last.
-    pub fn take_missed(&self) -> u64 {
-        self.missed.swap(0, Ordering::Relaxed)
+    /// All that there are, and how many found no room since this was asked last.
+    pub fn take(&self) -> (Vec<FailedLogin>, u64) {
+        // Before it looks: of what comes later it is told again.
+        self.shared.is_called.store(false, Ordering::SeqCst);
+        let logins = std::iter::from_fn(|| self.receiver.try_recv().ok()).take(FAILED_LOGINS_MAX).collect();
+        (logins, self.shared.missed.swap(0, Ordering::Relaxed))
     }
 }
 
@@ -78,14 +85,14 @@ mod tests {
             address: ([10, 0, 0, 1], 1).into(),
             reason: "wrong".to_owned(),
         };
-        sender.tell(|| unreachable!("nobody wants to know"));
+        assert!(!sender.tell(|| unreachable!("nobody wants to know")));
         let receiver = sender.take().expect("the first");
         assert!(sender.take().is_none());
-        (0..FAILED_LOGINS_MAX + 3).for_each(|number| sender.tell(|| login(number)));
-        assert_eq!(
-            (0..FAILED_LOGINS_MAX).map(|_| receiver.next()).collect::<Vec<_>>(),
-            (0..FAILED_LOGINS_MAX).map(|number| Some(login(number))).collect::<Vec<_>>()
-        );
-        assert_eq!((receiver.next(), receiver.take_missed(), receiver.take_missed()), (None, 3, 0));
+        let calls = (0..FAILED_LOGINS_MAX + 3).filter(|number| sender.tell(|| login(*number))).count();
+        assert_eq!(calls, 1, "a crowd takes one place of those who ask for something");
+        assert_eq!(receiver.take(), ((0..FAILED_LOGINS_MAX).map(login).collect(), 3));
+        assert_eq!(receiver.take(), (Vec::new(), 0));
+        assert!(sender.tell(|| login(7)), "after it has looked, it is called again");
+        assert_eq!(receiver.take(), (vec![login(7)], 0));
     }
 }

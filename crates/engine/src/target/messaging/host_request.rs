@@ -2,8 +2,6 @@
 //! A reactor only passes it on; whoever administers the target changes its configuration and answers.
 
 use std::fmt;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
 
 use nvme::Status;
 
@@ -109,20 +107,29 @@ impl PendingRequest {
     }
 }
 
+/// What wakes whoever answers hosts.
+#[derive(Debug)]
+pub(crate) enum HostCall {
+    Request(PendingRequest),
+    /// There is something else to look at.
+    Look,
+}
+
 /// Where the requests of all hosts come.
 #[derive(Debug)]
-pub struct HostRequests(pub(crate) Receiver<PendingRequest>);
+pub struct HostRequests(pub(crate) Receiver<HostCall>);
 
 impl HostRequests {
-    /// The next request; `None` when none came in time.
+    /// The next request, as soon as there is one; `None` when there is something else to look at
+    /// ([`super::super::Target::call_administration`], failed logins).
     ///
     /// # Errors
     /// When the target has ended.
-    pub fn next(&self, timeout: Duration) -> Result<Option<PendingRequest>, TargetEnded> {
-        match self.0.recv_timeout(timeout) {
-            Ok(request) => Ok(Some(request)),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(TargetEnded),
+    pub fn next(&self) -> Result<Option<PendingRequest>, TargetEnded> {
+        match self.0.recv() {
+            Ok(HostCall::Request(request)) => Ok(Some(request)),
+            Ok(HostCall::Look) => Ok(None),
+            Err(_) => Err(TargetEnded),
         }
     }
 }

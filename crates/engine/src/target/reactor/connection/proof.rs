@@ -105,7 +105,7 @@ impl Connection {
         if let Some(times) = env.fabric.refusals.count_unproved() {
             tracing::warn!(%address, host, subsystem, times, "Refused a host that did not authenticate: {fault}");
         }
-        env.fabric.failed_logins.tell(|| FailedLogin {
+        env.fabric.tell_failed_login(|| FailedLogin {
             host: host.to_owned(),
             subsystem: subsystem.to_owned(),
             address,
