@@ -25,8 +25,8 @@ use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, AuthenticationJob, CrossReset, FailedLogin, FailedLoginSender, FailedLogins, Fenced, HostCall,
-    Job, Mailboxes, Message, PeerResets, PendingRequest, Then, WorkerJobs,
+    Address, AuthenticationJob, CrossReset, FailedLogin, FailedLoginSender, FailedLogins, Fenced, Job,
+    Mailboxes, Message, PeerResets, PendingRequest, Then, WorkerJobs,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -40,7 +40,7 @@ pub(crate) struct Fabric {
     controllers: Mutex<Controllers>,
     pub(crate) refusals: Refusals,
     mailboxes: Arc<Mailboxes>,
-    requests: OnceLock<SyncSender<HostCall>>,
+    requests: OnceLock<SyncSender<Option<PendingRequest>>>,
     failed_logins: FailedLoginSender,
     /// The ways to the threads that execute reservation commands, and that compute what hosts prove.
     pub(crate) reservation_jobs: WorkerJobs<Job>,
@@ -203,7 +203,7 @@ impl Fabric {
     }
 
     /// Takes the way on which hosts' requests go; whether it is the first.
-    pub(crate) fn take_requests(&self, sender: SyncSender<HostCall>) -> bool {
+    pub(crate) fn take_requests(&self, sender: SyncSender<Option<PendingRequest>>) -> bool {
         self.requests.set(sender).is_ok()
     }
 
@@ -218,7 +218,7 @@ impl Fabric {
     /// The status to answer with when nobody takes it, or too many wait.
     pub(crate) fn ask(&self, request: PendingRequest) -> Result<(), Status> {
         let sender = self.requests.get().ok_or(Status::INVALID_OPCODE.do_not_retry())?;
-        sender.try_send(HostCall::Request(request)).map_err(|error| match error {
+        sender.try_send(Some(request)).map_err(|error| match error {
             TrySendError::Full(_) => Status::COMMAND_INTERRUPTED,
             TrySendError::Disconnected(_) => Status::INTERNAL_ERROR,
         })
@@ -227,7 +227,7 @@ impl Fabric {
     /// Has whoever answers hosts look at something else. Where the way is full, it is awake, and looks anyway.
     pub(crate) fn call_administration(&self) {
         if let Some(sender) = self.requests.get() {
-            let _ = sender.try_send(HostCall::Look);
+            let _ = sender.try_send(None);
         }
     }
 

@@ -107,17 +107,9 @@ impl PendingRequest {
     }
 }
 
-/// What wakes whoever answers hosts.
+/// Where the requests of all hosts come, and calls to look at something else.
 #[derive(Debug)]
-pub(crate) enum HostCall {
-    Request(PendingRequest),
-    /// There is something else to look at.
-    Look,
-}
-
-/// Where the requests of all hosts come.
-#[derive(Debug)]
-pub struct HostRequests(pub(crate) Receiver<HostCall>);
+pub struct HostRequests(pub(crate) Receiver<Option<PendingRequest>>);
 
 impl HostRequests {
     /// The next request, as soon as there is one; `None` when there is something else to look at
@@ -126,11 +118,7 @@ impl HostRequests {
     /// # Errors
     /// When the target has ended.
     pub fn next(&self) -> Result<Option<PendingRequest>, TargetEnded> {
-        match self.0.recv() {
-            Ok(HostCall::Request(request)) => Ok(Some(request)),
-            Ok(HostCall::Look) => Ok(None),
-            Err(_) => Err(TargetEnded),
-        }
+        self.0.recv().map_err(|_| TargetEnded)
     }
 }
 

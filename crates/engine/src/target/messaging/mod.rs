@@ -28,7 +28,6 @@ pub(crate) use cross_reset::CrossReset;
 pub(crate) use failed_login::FailedLoginSender;
 pub use failed_login::{FailedLogin, FailedLogins};
 pub(crate) use fence::{Fence, Fenced, Owner, Then};
-pub(crate) use host_request::HostCall;
 pub use host_request::{HostRequest, HostRequests, PendingRequest, TargetEnded};
 pub(crate) use mailbox::{Arrival, Loss, Mailbox, Message};
 pub(crate) use mailboxes::Mailboxes;
