@@ -8,10 +8,7 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use engine::backend::BackendConfig;
-use engine::ring::Engine;
-use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
-};
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
 use hyper::Method;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
@@ -21,7 +18,7 @@ use super::audit::AuditLog;
 use super::client::Client;
 use super::fingerprint::Fingerprint;
 use super::routes::ROUTES;
-use super::{Control, Doors};
+use super::{Control, Doors, test_target};
 use crate::failure::Failure;
 use crate::flags::control::ControlTlsFlags;
 use crate::flags::serve::AdministeredFlags;
@@ -90,19 +87,11 @@ impl House {
             subsystems: vec![subsystem(MINE), subsystem(OTHER)],
             ..FabricConfig::default()
         };
-        let config = TargetConfig {
-            fabric,
-            reactors: Reactors::Count(1),
-            engine: Engine::Automatic,
-            poll_us_max: 0,
-            state_dir: None,
-            ..TargetConfig::default()
-        };
         let flags = flags.replace("FOLDER", folder.path().to_str().unwrap());
         let flags = Flags::try_parse_from(std::iter::once("test").chain(flags.split_whitespace()));
         let flags = flags.unwrap_or_else(|error| panic!("{error}")).administered;
         let doors = Doors::new(&flags)?;
-        let target = Arc::new(Target::start(&config).unwrap());
+        let target = test_target::start(fabric);
         let place = AuditPlace::File(folder.path().join("audit.jsonl"));
         let audit = AuditLog::open(Some(&place), None)?;
         let administration = Arc::new(Administration::new(target.clone(), None).unwrap().audited(audit));

@@ -7,10 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
-use engine::ring::Engine;
-use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
-};
+use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
 use serde_json::{Value, json};
 
 use super::access::Access;
@@ -19,7 +16,7 @@ use super::limits::BODY_BYTES_MAX;
 use super::routes::ROUTES;
 use super::schema_tests::mistake;
 use super::socket::Listening;
-use super::{Control, openapi};
+use super::{Control, openapi, test_target};
 use crate::spec::endpoint::Endpoint;
 use crate::state::StateFile;
 
@@ -52,15 +49,7 @@ impl Bed {
             subsystems: vec![SubsystemConfig::new(NQN, "A", "Selvedge").with(vec![namespace])],
             ..FabricConfig::default()
         };
-        let target = Target::start(&TargetConfig {
-            fabric,
-            reactors: Reactors::Count(1),
-            engine: Engine::Automatic,
-            poll_us_max: 0,
-            state_dir: None,
-            ..TargetConfig::default()
-        });
-        let target = Arc::new(target.unwrap());
+        let target = test_target::start(fabric);
         let state = state.then(|| StateFile::open(&folder.path().join("state")).unwrap());
         let administration = Arc::new(Administration::new(target.clone(), state).unwrap());
         let listening = Listening::on(&Endpoint::Unix(folder.path().join("s")), false).unwrap().unwrap();

@@ -15,6 +15,7 @@ pub(crate) mod difference;
 mod doors;
 mod examples;
 mod fabric;
+mod file_stamp;
 pub(crate) mod fingerprint;
 mod gateways;
 mod host_requests;
@@ -36,6 +37,8 @@ mod server;
 pub(crate) mod socket;
 pub(crate) mod subsystems;
 pub(crate) mod tasks;
+#[cfg(test)]
+mod test_target;
 pub(crate) mod tls;
 mod token;
 

@@ -1,11 +1,11 @@
 //! TLS for the control API: the target's certificate and key, read again when their files change, and what a client trusts.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use engine::secret_file;
 use jiff::Timestamp;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -19,15 +19,13 @@ use rustls::{
     ServerConfig, SignatureScheme,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use zeroize::Zeroizing;
 
+use super::file_stamp::FileStamp;
 use super::limits::PEM_BYTES_MAX;
 use crate::failure::Failure;
 
 /// Where systems keep what they trust.
 const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Permissions by which others than the owner and the group may read a file.
-const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// The files of a side that shows a certificate.
 #[derive(Clone, Debug)]
@@ -47,11 +45,9 @@ pub(crate) struct ServerTls {
 
 #[derive(Debug)]
 struct Loaded {
-    stamps: Vec<Option<Stamp>>,
+    stamps: Vec<Option<FileStamp>>,
     config: Arc<ServerConfig>,
 }
-
-type Stamp = (u64, i64, i64, u64);
 
 impl ServerTls {
     /// Reads the files.
@@ -80,12 +76,9 @@ impl ServerTls {
     }
 }
 
-fn stamps(own: &OwnCertificate, ca: Option<&Path>) -> Vec<Option<Stamp>> {
-    let stamp = |path: &Path| {
-        let found = fs::metadata(path).ok()?;
-        Some((found.ino(), found.ctime(), found.ctime_nsec(), found.len()))
-    };
-    [Some(own.certificate.as_path()), Some(&own.key), ca].into_iter().flatten().map(stamp).collect()
+fn stamps(own: &OwnCertificate, ca: Option<&Path>) -> Vec<Option<FileStamp>> {
+    let files = [Some(own.certificate.as_path()), Some(&own.key), ca];
+    files.into_iter().flatten().map(FileStamp::of).collect()
 }
 
 fn provider() -> Arc<CryptoProvider> {
@@ -119,30 +112,20 @@ fn unfit(own: &OwnCertificate, error: &Error) -> String {
 
 fn read_own(own: &OwnCertificate) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     let chain = certificates(&own.certificate)?;
-    let shown = own.key.display();
-    let file = File::open(&own.key).map_err(|error| format!("{shown} cannot be read: {error}"))?;
-    let mode = file.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?.mode();
-    if mode & READABLE_BY_OTHERS != 0 {
-        return Err(format!("{shown} can be read by everybody; `chmod o= {shown}` ends that"));
-    }
-    let text = Zeroizing::new(read_pem(file, &own.key)?);
-    let key = PrivateKeyDer::from_pem_slice(&text);
-    Ok((chain, key.map_err(|error| format!("{shown} has no private key in PEM: {error}"))?))
+    let text = secret_file::text(&own.key, PEM_BYTES_MAX).map_err(|error| error.to_string())?;
+    let key = PrivateKeyDer::from_pem_slice(text.as_bytes());
+    let wrong = |error| format!("{} has no private key in PEM: {error}", own.key.display());
+    Ok((chain, key.map_err(wrong)?))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let shown = path.display();
-    let file = File::open(path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
-    let text = read_pem(file, path)?;
+    let failed = |error: io::Error| format!("{shown} cannot be read: {error}");
+    let mut text = Vec::new();
+    File::open(path).map_err(failed)?.take(PEM_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = found.map_err(|error| format!("{shown} is not PEM: {error}"))?;
     if found.is_empty() { Err(format!("{shown} has no certificate in PEM")) } else { Ok(found) }
-}
-
-fn read_pem(file: File, path: &Path) -> Result<Vec<u8>, String> {
-    let mut text = Vec::new();
-    let read = file.take(PEM_BYTES_MAX).read_to_end(&mut text);
-    read.map(|_| text).map_err(|error| format!("{} cannot be read: {error}", path.display()))
 }
 
 fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {

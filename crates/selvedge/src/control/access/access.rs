@@ -1,7 +1,5 @@
 //! Decides who somebody is that asks for something, and what it may do. Whoever shows a wrong token waits longer each time.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -14,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
 
 use super::super::Token;
+use super::super::file_stamp::FileStamp;
 use super::super::fingerprint::Fingerprint;
 use super::super::refusal::Refusal;
 use super::access_file::{AccessFile, CertificateEntry, LocalEntry};
@@ -43,12 +42,9 @@ pub(crate) struct Access {
 #[derive(Debug)]
 struct Watched {
     path: PathBuf,
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
     file: Arc<AccessFile>,
 }
-
-/// What tells a changed file from the same one.
-type Stamp = (u64, i64, i64, u64);
 
 impl Access {
     /// What the file says, and the token that may do everything.
@@ -56,7 +52,7 @@ impl Access {
         let watch = |path: &Path| {
             let wrong = |error| Failure::usage(format!("the access file: {error}"));
             // Looked at before it is read: what changes it in between is seen later.
-            let stamp = stamp(path);
+            let stamp = FileStamp::of(path);
             let file = Arc::new(AccessFile::read(path).map_err(wrong)?);
             Ok::<_, Failure>(Mutex::new(Watched { path: path.to_owned(), stamp, file }))
         };
@@ -157,7 +153,7 @@ impl Access {
     fn file(&self) -> Arc<AccessFile> {
         let Some(watched) = &self.file else { return Arc::default() };
         let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = stamp(&watched.path);
+        let now = FileStamp::of(&watched.path);
         if now != watched.stamp {
             watched.stamp = now;
             match AccessFile::read(&watched.path) {
@@ -174,11 +170,6 @@ impl Access {
         }
         watched.file.clone()
     }
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let found = fs::symlink_metadata(path).ok()?;
-    Some((found.ino(), found.ctime(), found.ctime_nsec(), found.len()))
 }
 
 fn unknown(what: &str) -> Refusal {
