@@ -15,7 +15,7 @@ use crate::cluster_connections::ClusterConnections;
 use crate::config::target::ServeConfig;
 use crate::control::access::AllowedStorage;
 use crate::control::administration::Administration;
-use crate::control::audit::{AuditLog, Event};
+use crate::control::audit::{AuditLog, Event, Kind};
 use crate::control::{Control, Doors, HostDesk};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -43,8 +43,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         Some(group) => begin_as_gateway(flags, list.as_ref(), group)?,
         None => begin(flags, list.as_ref())?,
     };
-    let note = |event| Event { event, result: "done".to_owned(), ..Event::default() };
-    administration.audit().write(&note("start"));
+    administration.audit().write(Event::done(Kind::Start));
     let desk = HostDesk::open(&target, administration.clone())?;
     let metrics = doors.start_metrics(&administration)?;
     let controls = doors.start_controls(&target, &administration)?;
@@ -67,7 +66,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     drop(announcer);
     // Nothing may still be changed by the time connections are closed.
     drop((controls, metrics, desk));
-    administration.audit().write(&note("stop"));
+    administration.audit().write(Event::done(Kind::Stop));
     // Others serve what this gateway does before its hosts lose their connections.
     let left = member.map_or(Ok(()), Member::leave);
     target.shutdown();

@@ -15,8 +15,10 @@ use engine::target::{
     WriteProtection,
 };
 use private_folder::Replacement;
+use serde_json::Value;
 
 use super::audit::AuditLog;
+use super::difference;
 use super::refusal::Refusal;
 use super::tasks::Tasks;
 use crate::confinement::Confinement;
@@ -55,6 +57,14 @@ pub(crate) struct Permissions {
     pub(crate) shrink: bool,
     /// Files of secrets have others in them, and for this time those that these replace are still accepted.
     pub(crate) new_secrets: Option<Duration>,
+}
+
+/// What a change has come to.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    pub(crate) changes: Vec<Change>,
+    /// The same with what was before and after, for the audit log, if one is kept.
+    pub(super) record: Vec<Value>,
 }
 
 impl Administration {
@@ -177,7 +187,7 @@ impl Administration {
         &self,
         permissions: Permissions,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
-    ) -> Result<(T, Vec<Change>), Refusal> {
+    ) -> Result<(T, Made), Refusal> {
         self.make(permissions, None, edit)
     }
 
@@ -187,7 +197,7 @@ impl Administration {
         &self,
         host: &KnownHost,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
-    ) -> Result<(T, Vec<Change>), Refusal> {
+    ) -> Result<(T, Made), Refusal> {
         self.make(Permissions::default(), Some(host), edit)
     }
 
@@ -196,11 +206,11 @@ impl Administration {
         permissions: Permissions,
         host: Option<&KnownHost>,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
-    ) -> Result<(T, Vec<Change>), Refusal> {
+    ) -> Result<(T, Made), Refusal> {
         let keeper = self.lock();
         if let Keeper::Group(membership) = &*keeper {
             // Gateways offer no reservations.
-            return change_all(membership, permissions, edit);
+            return self.change_all(membership, permissions, edit);
         }
         let state = match &*keeper {
             Keeper::File(state) => Some(state),
@@ -212,7 +222,8 @@ impl Administration {
         let outcome = edit(&mut wanted)?;
         if wanted == before {
             // A device may have another size than when it was last looked at.
-            return Ok((outcome, self.target.replace_secrets(&wanted, overlap)?));
+            let changes = self.target.replace_secrets(&wanted, overlap)?;
+            return Ok((outcome, self.made(changes, &before, &wanted)));
         }
         check(&before, &wanted, permissions)?;
         wanted.check()?;
@@ -244,7 +255,37 @@ impl Administration {
         for change in &changes {
             tracing::info!(%change, "the configuration changed");
         }
-        Ok((outcome, changes))
+        Ok((outcome, self.made(changes, &before, &wanted)))
+    }
+
+    /// Changes what all gateways of a group serve.
+    fn change_all<T>(
+        &self,
+        membership: &Membership,
+        permissions: Permissions,
+        edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
+    ) -> Result<(T, Made), Refusal> {
+        let turn = membership.turn();
+        membership.catch_up();
+        let before = membership.fabric(&turn);
+        let mut wanted = before.clone();
+        let outcome = edit(&mut wanted)?;
+        if wanted == before && permissions.new_secrets.is_none() {
+            return Ok((outcome, Made::default()));
+        }
+        check(&before, &wanted, permissions)?;
+        wanted.check()?;
+        let changes = membership.put(&turn, &wanted, permissions.new_secrets)?;
+        for change in &changes {
+            tracing::info!(%change, "the configuration changed");
+        }
+        Ok((outcome, self.made(changes, &before, &wanted)))
+    }
+
+    fn made(&self, changes: Vec<Change>, before: &FabricConfig, after: &FabricConfig) -> Made {
+        let is_kept = self.audit.is_kept();
+        let record = if is_kept { difference::recorded(&changes, before, after) } else { Vec::new() };
+        Made { changes, record }
     }
 
     fn keep(
@@ -276,7 +317,8 @@ impl Administration {
             return refusal;
         }
         refusal.hint(
-            "the target opens only what its --confine-to lists; add the folder there, and start it again",
+            "the target opens only what was listed when it started, by [storage] of its access file or --confine-to; add the \
+             folder there, and start it again",
         )
     }
 
@@ -284,29 +326,6 @@ impl Administration {
         // What panicked here had changed nothing yet, or has ended the process.
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Changes what all gateways of a group serve.
-fn change_all<T>(
-    membership: &Membership,
-    permissions: Permissions,
-    edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
-) -> Result<(T, Vec<Change>), Refusal> {
-    let turn = membership.turn();
-    membership.catch_up();
-    let before = membership.fabric(&turn);
-    let mut wanted = before.clone();
-    let outcome = edit(&mut wanted)?;
-    if wanted == before && permissions.new_secrets.is_none() {
-        return Ok((outcome, Vec::new()));
-    }
-    check(&before, &wanted, permissions)?;
-    wanted.check()?;
-    let changes = membership.put(&turn, &wanted, permissions.new_secrets)?;
-    for change in &changes {
-        tracing::info!(%change, "the configuration changed");
-    }
-    Ok((outcome, changes))
 }
 
 /// Refuses the change from `before` to `wanted` if it does what it may not.

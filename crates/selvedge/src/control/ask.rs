@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::access::Caller;
 use super::administration::{Administration, Permissions};
-use super::difference;
 use super::refusal::Refusal;
 use super::tasks::Task;
 
@@ -23,7 +22,7 @@ pub(super) struct Ask<'a> {
     pub(super) query: &'a str,
     pub(super) body: &'a [u8],
     /// What was changed, for the audit log.
-    pub(super) made: RefCell<Vec<Value>>,
+    pub(super) record: RefCell<Vec<Value>>,
 }
 
 /// An answer to a request that was not refused.
@@ -52,17 +51,9 @@ impl Ask<'_> {
         permissions: Permissions,
         edit: impl FnOnce(&mut FabricConfig) -> Result<T, Refusal>,
     ) -> Result<(T, Vec<Change>), Refusal> {
-        let mut sides = None;
-        let made = self.administration.change(permissions, |fabric| {
-            let before = fabric.clone();
-            let outcome = self.edit(fabric, edit)?;
-            sides = Some((before, fabric.clone()));
-            Ok(outcome)
-        })?;
-        if let Some((before, after)) = sides {
-            self.made.borrow_mut().extend(difference::recorded(&made.1, &before, &after));
-        }
-        Ok(made)
+        let (outcome, made) = self.administration.change(permissions, |fabric| self.edit(fabric, edit))?;
+        self.record.borrow_mut().extend(made.record);
+        Ok((outcome, made.changes))
     }
 
     /// Edits, and refuses what names something outside that its sender may not name.

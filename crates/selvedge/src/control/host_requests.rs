@@ -21,10 +21,9 @@ use nvme::Status;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::access::{Identity, Peer};
+use super::access::Identity;
 use super::administration::Administration;
-use super::audit::{AuditLog, Event};
-use super::difference;
+use super::audit::{AuditLog, Event, Kind};
 use crate::failure::Failure;
 
 /// The thread that answers hosts. Dropping it ends it.
@@ -92,12 +91,14 @@ fn answer_all(
 
 /// Records hosts that did not prove who they are.
 fn record_logins(logins: &FailedLogins, audit: &AuditLog) {
-    let (logins, mut more) = logins.take();
+    let (logins, mut omitted) = logins.take();
     for FailedLogin { host, subsystem, address, reason } in logins {
         let who = Identity::Host { nqn: host, host_id: None };
-        let peer = Peer::Remote { address, certificate: None };
-        audit.failed_login(who, &peer, Some(format!("connect to {subsystem}")), reason, more);
-        more = 0;
+        audit.write(Event {
+            what: Some(format!("connect to {subsystem}")),
+            omitted: std::mem::take(&mut omitted),
+            ..Event::failed_login(who, address, reason)
+        });
     }
 }
 
@@ -112,19 +113,19 @@ fn answer_and_record(
         status: Status::NAMESPACE_INSUFFICIENT_CAPACITY.do_not_retry(),
         rule: refusal.to_string(),
     })?;
-    let made = RefCell::default();
-    let outcome = answer(&Desk { administration, made: &made }, &host.known, request);
-    let (event, result) = match &outcome {
-        Ok(_) => ("change", "done".to_owned()),
-        Err(denial) => ("refused", denial.rule.clone()),
+    let record = RefCell::default();
+    let outcome = answer(&Desk { administration, record: &record }, &host.known, request);
+    let (kind, result) = match &outcome {
+        Ok(_) => (Kind::Change, "done".to_owned()),
+        Err(denial) => (Kind::Refused, denial.rule.clone()),
     };
     let KnownHost { nqn, host_id } = host.known.clone();
-    audit.write(&Event {
-        event,
+    audit.write(Event {
+        kind,
         who: Some(Identity::Host { nqn, host_id: Some(host_id.to_string()) }),
         from: Some(format!("{}, controller {}", host.address, host.controller)),
         what: Some(request.to_string()),
-        changes: made.take(),
+        changes: record.take(),
         result,
         ..Event::default()
     });
@@ -135,7 +136,7 @@ fn answer_and_record(
 struct Desk<'a> {
     administration: &'a Administration,
     /// What was changed, for the audit log.
-    made: &'a RefCell<Vec<Value>>,
+    record: &'a RefCell<Vec<Value>>,
 }
 
 /// Does what a host asks, if it may. The result is the identifier of a namespace that was created, else 0.
@@ -166,17 +167,12 @@ fn change<T>(
     host: &KnownHost,
     edit: impl FnOnce(&mut FabricConfig) -> Result<T, Denial>,
 ) -> Result<T, Denial> {
-    let mut sides = None;
-    let made = desk.administration.change_for(host, |fabric| {
-        let before = fabric.clone();
-        let outcome = edit(fabric)?;
-        sides = Some((before, fabric.clone()));
-        Ok(outcome)
+    let made = desk.administration.change_for(host, |fabric| Ok(edit(fabric)?));
+    let made = made.map(|(outcome, made)| {
+        desk.record.borrow_mut().extend(made.record);
+        outcome
     });
-    if let (Ok((_, changes)), Some((before, after))) = (&made, sides) {
-        desk.made.borrow_mut().extend(difference::recorded(changes, &before, &after));
-    }
-    made.map(|(outcome, _)| outcome).map_err(|refusal| {
+    made.map_err(|refusal| {
         let status = refusal.for_host.unwrap_or(match refusal.status {
             500 => Status::INTERNAL_ERROR,
             507 => Status::NAMESPACE_INSUFFICIENT_CAPACITY,
@@ -313,11 +309,11 @@ fn remove(path: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use engine::ring::Engine;
-    use engine::target::{PortConfig, Reactors, TargetConfig, WriteProtection};
+    use engine::target::{PortConfig, WriteProtection};
 
     use super::super::administration::Permissions;
     use super::super::patches::NamespacePatch;
+    use super::super::test_target;
     use super::*;
     use crate::state::StateFile;
 
@@ -346,17 +342,7 @@ mod tests {
                 subsystems: vec![subsystem],
                 ..FabricConfig::default()
             };
-            let target = Arc::new(
-                Target::start(&TargetConfig {
-                    fabric,
-                    reactors: Reactors::Count(1),
-                    engine: Engine::Automatic,
-                    poll_us_max: 0,
-                    state_dir: None,
-                    ..TargetConfig::default()
-                })
-                .unwrap(),
-            );
+            let target = test_target::start(fabric);
             let state = StateFile::open(&folder.path().join("state")).unwrap();
             let administration = Administration::new(target.clone(), Some(state)).unwrap();
             Self { folder, target, administration }

@@ -18,15 +18,14 @@ use hyper::header::{
     ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, WWW_AUTHENTICATE,
 };
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::access::{Access, Caller, Identity, Peer};
 use super::administration::Administration;
 use super::ask::{self, Answer, Ask};
-use super::audit::Event;
-use super::limits::{AUDIT_PART_BYTES_MAX, BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
+use super::audit::{Event, Kind};
+use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
 use super::namespaces::NamespaceBody;
 use super::namespaces::images::{self, CloneBody, SnapshotBody};
 use super::patches::{NamespacePatch, Patch};
@@ -256,8 +255,10 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
             if let Err(refusal) = &known
                 && refusal.status != 429
             {
-                let told = refusal.error.clone();
-                administration.audit().failed_login(Identity::Nobody, &peer, Some(what), told, 0);
+                administration.audit().write(Event {
+                    what: Some(what),
+                    ..Event::failed_login(Identity::Nobody, &peer, &refusal.error)
+                });
             }
             known
         }
@@ -310,8 +311,8 @@ async fn perform(
     let record =
         Event { who: Some(caller.identity.clone()), from: peer, what: Some(what), ..Event::default() };
     if let Err(refusal) = caller.check(route.needs, subsystem) {
-        let told = Event { event: "refused", result: refusal.to_string(), status: Some(403), ..record };
-        let recorded = tokio::task::spawn_blocking(move || service.administration.audit().write(&told));
+        let told = Event { kind: Kind::Refused, result: refusal.to_string(), status: Some(403), ..record };
+        let recorded = tokio::task::spawn_blocking(move || service.administration.audit().write(told));
         // What a panic there had to say stands in its own message.
         let _ = recorded.await;
         return Err(refusal);
@@ -327,14 +328,21 @@ async fn perform(
     let work = tokio::task::spawn_blocking(move || {
         let _place = place;
         let administration = &service.administration;
-        let (made, audit) = (RefCell::default(), administration.audit());
-        let ask = Ask { administration, caller: &caller, path: &parts, query: &query, body: &body, made };
+        let (changed, audit) = (RefCell::default(), administration.audit());
+        let ask = Ask {
+            administration,
+            caller: &caller,
+            path: &parts,
+            query: &query,
+            body: &body,
+            record: changed,
+        };
         if !route.changes(&ask) {
             return (route.handler)(&ask);
         }
         audit.check()?;
         let outcome = (route.handler)(&ask);
-        audit.write(&recorded(record, &ask, &outcome));
+        audit.write(recorded(record, &ask, &outcome));
         outcome
     });
     work.await.unwrap_or_else(|_| Err(Refusal::new(500, "the request failed inside; the log says where")))
@@ -342,21 +350,12 @@ async fn perform(
 
 /// The record of a change, with what came of it.
 fn recorded(record: Event, ask: &Ask<'_>, outcome: &Result<Answer, Refusal>) -> Event {
-    let size = |value: &Value| value.to_string().len();
-    let request: Value = serde_json::from_slice(ask.body).unwrap_or_default();
-    let request = match size(&request) {
-        large if large > AUDIT_PART_BYTES_MAX => json!({ "bytes": ask.body.len() }),
-        _ => request,
+    let request = serde_json::from_slice(ask.body).unwrap_or_default();
+    let (kind, result, status) = match outcome {
+        Ok(answer) => (Kind::Change, "done".to_owned(), answer.status),
+        Err(refusal) => (Kind::Refused, refusal.to_string(), refusal.status),
     };
-    let mut changes = ask.made.take();
-    if changes.iter().map(size).sum::<usize>() > AUDIT_PART_BYTES_MAX {
-        changes = vec![json!({ "count": changes.len() })];
-    }
-    let (event, result, status) = match outcome {
-        Ok(answer) => ("change", "done".to_owned(), answer.status),
-        Err(refusal) => ("refused", refusal.to_string(), refusal.status),
-    };
-    Event { event, request, changes, result, status: Some(status), ..record }
+    Event { kind, request, changes: ask.record.take(), result, status: Some(status), ..record }
 }
 
 fn check_query(route: &Route, query: &str) -> Result<(), Refusal> {

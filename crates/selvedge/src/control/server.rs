@@ -22,6 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use super::access::{Access, Identity, Peer};
 use super::administration::Administration;
+use super::audit::Event;
 use super::limits::{
     CONNECTION_TIMEOUT, CONNECTIONS_MAX, CONNECTIONS_PER_NETWORK_MAX, HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX,
     HEAD_TIMEOUT, SHUTDOWN_TIMEOUT, THREADS_MAX,
@@ -254,9 +255,8 @@ async fn serve_tls(
         Ok(Err(error)) => match tls::refused_certificate(&error) {
             Some(why) => {
                 tracing::warn!(%address, "Refused a client of the control API: {why}");
-                let peer = Peer::Remote { address, certificate: None };
                 let told = tokio::task::spawn_blocking(move || {
-                    administration.audit().failed_login(Identity::Nobody, &peer, None, why, 0);
+                    administration.audit().write(Event::failed_login(Identity::Nobody, address, why));
                 });
                 // What a panic there had to say stands in its own message.
                 let _ = told.await;

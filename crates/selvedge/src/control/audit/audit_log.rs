@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use private_folder::PrivateFolder;
 
-use super::super::access::{Identity, Peer};
-use super::super::limits::{AUDIT_LINE_BYTES_MAX, FAILED_LOGINS_PER_MINUTE_MAX};
+use super::super::access::Identity;
+use super::super::limits::{AUDIT_LINE_BYTES_MAX, REFUSED_PER_MINUTE_MAX};
 use super::super::refusal::Refusal;
-use super::record::{Event, Head};
+use super::record::{Event, Head, Kind};
 use crate::failure::Failure;
 use crate::spec::audit_place::AuditPlace;
 use crate::state_directory::StateDirectory;
@@ -50,15 +50,51 @@ struct Inner {
     /// What could not be written, and why the last could not.
     missed: u64,
     trouble: Option<String>,
-    logins: Logins,
+    crowds: Crowds,
 }
 
-/// Failed logins of the running minute.
+/// Those who are refused, apart from each other: a crowd of the one kind does not keep others from being recorded.
 #[derive(Debug, Default)]
-struct Logins {
+struct Crowds {
+    strangers: Crowd,
+    hosts: Crowd,
+    administrators: Crowd,
+}
+
+/// Who was refused in the running minute.
+#[derive(Debug, Default)]
+struct Crowd {
     since: Option<Instant>,
     count: u32,
     omitted: u64,
+}
+
+impl Crowds {
+    /// The one that an event belongs to, if it is one of somebody who was refused.
+    fn of(&mut self, event: &Event) -> Option<&mut Crowd> {
+        match (event.kind, &event.who) {
+            (Kind::FailedLogin, _) => Some(&mut self.strangers),
+            (Kind::Refused, Some(Identity::Host { .. })) => Some(&mut self.hosts),
+            (Kind::Refused, _) => Some(&mut self.administrators),
+            _ => None,
+        }
+    }
+}
+
+impl Crowd {
+    /// Lets one more be recorded, with how many were left out before it; or counts it, with `more` that come with it.
+    fn admit(&mut self, now: Instant, more: u64) -> Option<u64> {
+        if self.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(60)) {
+            (self.since, self.count) = (Some(now), 0);
+        }
+        self.count += 1;
+        self.omitted += more;
+        if self.count > REFUSED_PER_MINUTE_MAX {
+            self.omitted += 1;
+            return None;
+        }
+        Some(std::mem::take(&mut self.omitted))
+    }
 }
 
 impl AuditLog {
@@ -82,20 +118,22 @@ impl AuditLog {
         let gap = log.resume()?;
         if let Some(gap) = gap {
             tracing::error!("the audit log: {gap}");
-            log.write(&Event { event: "gap", result: gap, ..Event::default() });
+            log.write(Event { kind: Kind::Gap, result: gap, ..Event::default() });
         }
         Ok(log)
     }
 
     /// Finds where the log ends; what is wrong with that, if something is.
     fn resume(&self) -> Result<Option<String>, Failure> {
-        let kept = match &self.directory {
-            Some(directory) => kept_head(&directory.folder)?,
-            None => None,
+        // A target does not stay away from its hosts because somebody has spoilt this file.
+        let (kept, spoilt) = match self.directory.as_ref().map(|directory| kept_head(&directory.folder)) {
+            None => (None, None),
+            Some(Ok(kept)) => (kept, None),
+            Some(Err(error)) => (None, Some(error)),
         };
         let Place::File(path) = &self.place else {
             self.lock().head = kept.unwrap_or_default();
-            return Ok(None);
+            return Ok(spoilt);
         };
         let failed = |error| Failure::failed(format!("the audit log {}: {error}", path.display()));
         let failed = &failed;
@@ -118,7 +156,7 @@ impl AuditLog {
             }
         };
         self.lock().head = head;
-        Ok(gap)
+        Ok(spoilt.or(gap))
     }
 
     /// Refuses a change that could not be recorded.
@@ -131,7 +169,7 @@ impl AuditLog {
             inner.missed
         };
         let result = format!("{missed} records could not be written before this one");
-        self.write(&Event { event: "gap", result, ..Event::default() });
+        self.write(Event { kind: Kind::Gap, result, ..Event::default() });
         match &self.lock().trouble {
             None => Ok(()),
             Some(trouble) => {
@@ -142,58 +180,36 @@ impl AuditLog {
         }
     }
 
-    /// Records what happened. What cannot be written is told in the log, and no change is made from then on.
-    pub(crate) fn write(&self, event: &Event) {
-        if matches!(self.place, Place::Nowhere) {
+    /// Whether anything is recorded.
+    pub(in crate::control) const fn is_kept(&self) -> bool {
+        !matches!(self.place, Place::Nowhere)
+    }
+
+    /// Records what happened. What cannot be written is told in the log, and no change is made from then on. Those who are
+    /// refused get a line each up to a limit, and are counted beyond it: they must not fill a disk.
+    pub(crate) fn write(&self, event: Event) {
+        if !self.is_kept() {
             return;
         }
+        let mut event = event.bounded();
         let mut inner = self.lock();
-        match self.append(&mut inner, event) {
+        if let Some(crowd) = inner.crowds.of(&event) {
+            match crowd.admit(Instant::now(), event.omitted) {
+                Some(omitted) => event.omitted = omitted,
+                None => return,
+            }
+        }
+        match self.append(&mut inner, &event) {
             Ok(()) => {
                 inner.missed = 0;
                 inner.trouble = None;
             }
             Err(error) => {
-                tracing::error!(%error, event = event.event, "a record of the audit log is lost");
+                tracing::error!(%error, event = ?event.kind, "a record of the audit log is lost");
                 inner.missed += 1;
                 inner.trouble = Some(error.to_string());
             }
         }
-    }
-
-    /// Records that somebody did not come in. A crowd of them costs a line a second at most.
-    pub(crate) fn failed_login(
-        &self,
-        who: Identity,
-        from: &Peer,
-        what: Option<String>,
-        result: String,
-        more: u64,
-    ) {
-        let omitted = {
-            let logins = &mut self.lock().logins;
-            let now = Instant::now();
-            if logins.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(60)) {
-                (logins.since, logins.count) = (Some(now), 0);
-            }
-            logins.count += 1;
-            logins.omitted += more;
-            if logins.count > FAILED_LOGINS_PER_MINUTE_MAX {
-                logins.omitted += 1;
-                return;
-            }
-            std::mem::take(&mut logins.omitted)
-        };
-        let from = Some(from.to_string());
-        self.write(&Event {
-            event: "failed_login",
-            who: Some(who),
-            from,
-            what,
-            result,
-            omitted,
-            ..Event::default()
-        });
     }
 
     fn append(&self, inner: &mut Inner, event: &Event) -> io::Result<()> {
@@ -243,11 +259,11 @@ impl Inner {
 /// What a state directory knows of the end of the log, whoever has it.
 pub(crate) fn head_in(directory: &Path) -> Result<Option<Head>, Failure> {
     let folder = PrivateFolder::open(directory).map_err(|error| Failure::failed(error.to_string()))?;
-    kept_head(&folder)
+    kept_head(&folder).map_err(Failure::failed)
 }
 
-fn kept_head(folder: &PrivateFolder) -> Result<Option<Head>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{HEAD_NAME}: {error}"));
+fn kept_head(folder: &PrivateFolder) -> Result<Option<Head>, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{HEAD_NAME} cannot be read: {error}");
     let text = folder.read(HEAD_NAME, HEAD_BYTES_MAX).map_err(|error| failed(&error))?;
     text.map(|text| serde_json::from_slice(&text).map_err(|error| failed(&error))).transpose()
 }
@@ -300,11 +316,11 @@ mod tests {
     }
 
     fn event(number: usize) -> Event {
-        Event { event: "change", result: format!("number {number}"), ..Event::default() }
+        Event { result: format!("number {number}"), ..Event::default() }
     }
 
     fn write(log: &AuditLog, count: usize) {
-        (0..count).for_each(|number| log.write(&event(number)));
+        (0..count).for_each(|number| log.write(event(number)));
     }
 
     #[test]
@@ -386,19 +402,40 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_does_not_come_in_fills_no_disk() {
+    fn a_crowd_that_is_refused_fills_no_disk_and_hides_nobody_else() {
         let bed = Bed::new();
         let log = bed.log();
-        let peer = Peer::Remote { address: ([10, 0, 0, 1], 1).into(), certificate: None };
-        for _ in 0..1000 {
-            log.failed_login(Identity::Nobody, &peer, None, "wrong".to_owned(), 0);
-        }
+        let text = || fs::read_to_string(bed.path()).unwrap();
+        let most = REFUSED_PER_MINUTE_MAX as usize;
+        let host = Identity::Host { nqn: "nqn.h".to_owned(), host_id: None };
+        let refused = |kind, who: &Identity| Event { kind, who: Some(who.clone()), ..Event::default() };
+        (0..1000).for_each(|_| log.write(refused(Kind::FailedLogin, &Identity::Nobody)));
+        assert_eq!(text().lines().count(), most);
+        (0..1000).for_each(|_| log.write(refused(Kind::Refused, &host)));
+        assert_eq!(text().lines().count(), 2 * most);
+        (0..1000).for_each(|_| log.write(refused(Kind::Refused, &Identity::Token("a".to_owned()))));
+        assert_eq!(text().lines().count(), 3 * most);
+        // Each that is done is recorded, whoever does it.
+        (0..2 * most).for_each(|_| log.write(refused(Kind::Change, &host)));
+        assert_eq!(text().lines().count(), 5 * most);
+        log.lock().crowds.strangers.since = None;
+        log.write(Event { omitted: 5, ..refused(Kind::FailedLogin, &Identity::Nobody) });
+        let omitted = 1000 - most + 5;
+        assert!(
+            text().lines().next_back().unwrap().contains(&format!("\"omitted\":{omitted}")),
+            "{}",
+            text()
+        );
+    }
+
+    #[test]
+    fn a_spoilt_end_keeps_nobody_from_serving() {
+        let bed = Bed::new();
+        write(&bed.log(), 2);
+        fs::write(bed.path().with_file_name(HEAD_NAME), "{").unwrap();
+        write(&bed.log(), 1);
         let text = fs::read_to_string(bed.path()).unwrap();
-        assert_eq!(text.lines().count(), FAILED_LOGINS_PER_MINUTE_MAX as usize);
-        log.lock().logins.since = None;
-        log.failed_login(Identity::Nobody, &peer, None, "wrong".to_owned(), 5);
-        let text = fs::read_to_string(bed.path()).unwrap();
-        let omitted = 1000 - u64::from(FAILED_LOGINS_PER_MINUTE_MAX) + 5;
-        assert!(text.lines().next_back().unwrap().contains(&format!("\"omitted\":{omitted}")), "{text}");
+        assert!(text.lines().nth(2).unwrap().contains("audit-head.json cannot be read"), "{text}");
+        assert_eq!(bed.verify(&[bed.path()]), Ok(4));
     }
 }

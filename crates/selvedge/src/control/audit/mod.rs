@@ -5,5 +5,5 @@ mod record;
 mod verification;
 
 pub(crate) use audit_log::{AuditLog, NAME, head_in};
-pub(crate) use record::Event;
+pub(crate) use record::{Event, Kind};
 pub(crate) use verification::{Verified, verify};

@@ -1,21 +1,41 @@
 //! One record of the audit log, as a line of JSON that is chained to the one before it: each has the hash of the one before,
 //! and its own of all that stands in the line before it.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::access::Identity;
 use super::super::fingerprint::Fingerprint;
+use super::super::limits::AUDIT_PART_BYTES_MAX;
 
 /// What stands between what is hashed and the hash.
 const HASH: &str = ",\"hash\":\"";
 
 /// What happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    Start,
+    Stop,
+    /// Something was changed.
+    #[default]
+    Change,
+    /// Somebody who is known was refused something.
+    Refused,
+    /// Somebody did not come in.
+    FailedLogin,
+    /// Records are missing before this one.
+    Gap,
+}
+
+/// What happened, who did it, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Event {
-    /// start, stop, change, refused, failed_login or gap.
-    pub(crate) event: &'static str,
+    #[serde(rename = "event")]
+    pub(crate) kind: Kind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) who: Option<Identity>,
     /// Where that was.
@@ -38,6 +58,34 @@ pub(crate) struct Event {
     /// Records of the same kind that were left out before this one.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) omitted: u64,
+}
+
+impl Event {
+    /// This happened, and there is no more to say.
+    pub(crate) fn done(kind: Kind) -> Self {
+        Self { kind, result: "done".to_owned(), ..Self::default() }
+    }
+
+    /// Somebody did not come in, for this reason.
+    pub(crate) fn failed_login(who: Identity, from: impl fmt::Display, why: impl fmt::Display) -> Self {
+        let (from, result) = (Some(from.to_string()), why.to_string());
+        Self { kind: Kind::FailedLogin, who: Some(who), from, result, ..Self::default() }
+    }
+
+    /// The same, with no part larger than a line has room for: a larger one is told by its size.
+    pub(super) fn bounded(self) -> Self {
+        let size = |value: &Value| value.to_string().len();
+        let request = match size(&self.request) {
+            bytes if bytes > AUDIT_PART_BYTES_MAX => json!({ "bytes": bytes }),
+            _ => self.request,
+        };
+        let changes = if self.changes.iter().map(size).sum::<usize>() > AUDIT_PART_BYTES_MAX {
+            vec![json!({ "count": self.changes.len() })]
+        } else {
+            self.changes
+        };
+        Self { request, changes, ..self }
+    }
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -122,7 +170,7 @@ mod tests {
     fn lines() -> Vec<String> {
         let mut head = Head::default();
         let line = |number: u16| {
-            let event = Event { event: "change", status: Some(number), ..Event::default() };
+            let event = Event { status: Some(number), ..Event::done(Kind::Change) };
             let (line, next) = head.append(&event, Timestamp::UNIX_EPOCH).unwrap();
             head = next;
             line
@@ -162,6 +210,17 @@ mod tests {
         let before = follow(&all[..2]).unwrap();
         forged[2] = before.append(&Event::default(), Timestamp::UNIX_EPOCH).unwrap().0;
         assert!(follow(&forged).unwrap_err().contains("record 3 does not follow"));
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_line_is_told_by_its_size() {
+        let large = "x".repeat(AUDIT_PART_BYTES_MAX);
+        let event = Event { request: json!({ "a": large }), changes: vec![json!(large)], ..Event::default() };
+        let bounded = event.bounded();
+        assert_eq!(bounded.request, json!({ "bytes": AUDIT_PART_BYTES_MAX + 8 }));
+        assert_eq!(bounded.changes, [json!({ "count": 1 })]);
+        let small = Event { request: json!({ "a": 1 }), changes: vec![json!(1)], ..Event::default() };
+        assert_eq!(small.clone().bounded(), small);
     }
 
     proptest! {
