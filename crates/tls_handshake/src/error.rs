@@ -1,0 +1,127 @@
+//! Why a handshake failed, in words for the log of the end that says it: whose fault it is, and what to do.
+
+use secure_channel::{Alert, ChoiceError, HelloError, Peer};
+
+use crate::KEYS_MAX;
+
+/// Why there is no channel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// The peer has ended it with an alert.
+    #[error("the {} ended the TLS handshake with {alert}: {}", name(*peer), advice(*peer, *alert))]
+    Refused {
+        /// Who sent it.
+        peer: Peer,
+        /// What it says.
+        alert: Alert,
+    },
+    /// The peer has closed the connection without an alert.
+    #[error("the {} closed the connection during the TLS handshake: {}", name(*.0), closed(*.0))]
+    Closed(Peer),
+    /// What a host sent first does not fit to the key.
+    #[error("{0}")]
+    Choice(#[from] ChoiceError),
+    /// What a host sent first is not a ClientHello.
+    #[error("{0}")]
+    Hello(#[from] HelloError),
+    /// The controller wants to go on with certificates.
+    #[error(
+        "the controller knows none of the offered keys, and wants to use certificates: configure the host's key there"
+    )]
+    NoKey,
+    /// The peer has sent what it must not.
+    #[error("TLS handshake failed: {0}")]
+    Violation(&'static str, Alert),
+    /// The library refuses what the peer has sent.
+    #[error("TLS handshake failed: {reason} ({name})")]
+    Protocol {
+        /// In the library's words.
+        reason: &'static str,
+        /// Its name in the library, to look it up.
+        name: &'static str,
+        /// The alert that the peer is due.
+        alert: Alert,
+    },
+    /// No keys, or too many.
+    #[error("a TLS handshake takes 1 to {KEYS_MAX} keys, and not {0}")]
+    KeyCount(usize),
+    /// Two keys with one identity: the controller could not tell which one is meant.
+    #[error("two keys have the identity `{0}`: offer one of them")]
+    SameIdentity(String),
+    /// It is complete, and nothing can follow.
+    #[error("the TLS handshake is complete")]
+    Complete,
+    /// The library cannot go on, and the peer has nothing to do with it.
+    #[error("TLS library failed: {0}")]
+    Library(String),
+}
+
+impl HandshakeError {
+    /// The alert that the peer is due. It has been appended to the output, unless the peer was the one to end the handshake.
+    pub const fn alert(&self) -> Option<Alert> {
+        match self {
+            Self::Refused { .. } | Self::Closed(_) => None,
+            Self::Choice(error) => Some(error.alert()),
+            Self::Hello(error) => Some(error.alert()),
+            Self::NoKey => Some(Alert::HANDSHAKE_FAILURE),
+            Self::Violation(_, alert) | Self::Protocol { alert, .. } => Some(*alert),
+            Self::Library(_) => Some(Alert::INTERNAL_ERROR),
+            Self::KeyCount(_) | Self::SameIdentity(_) | Self::Complete => None,
+        }
+    }
+}
+
+const fn name(peer: Peer) -> &'static str {
+    match peer {
+        Peer::Host => "host",
+        Peer::Controller => "controller",
+    }
+}
+
+/// What to do about an alert.
+fn advice(peer: Peer, alert: Alert) -> &'static str {
+    match (peer, alert) {
+        (Peer::Controller, Alert::UNKNOWN_PSK_IDENTITY) => {
+            "it has no key for this host and subsystem; configure the host's key there"
+        }
+        (Peer::Controller, Alert::DECRYPT_ERROR) => {
+            "it has another key for this host, or derives it differently; compare the keys, and try the other derivation"
+        }
+        (Peer::Host, Alert::DECRYPT_ERROR | Alert::BAD_RECORD_MAC) => {
+            "it has another key, or derives it differently; compare the keys"
+        }
+        (_, Alert::HANDSHAKE_FAILURE) => {
+            "no suite, group or key is common to both ends; check that it supports TLS 1.3 with pre-shared keys and the hash function of the key"
+        }
+        (_, Alert::PROTOCOL_VERSION) => "it does not support TLS 1.3",
+        (_, Alert::MISSING_EXTENSION) => {
+            "it requires an extension that NVMe/TCP does not use, or no pre-shared keys"
+        }
+        (_, Alert::INTERNAL_ERROR) => "it has failed; see its log",
+        (_, Alert::CLOSE_NOTIFY | Alert::USER_CANCELED) => "it does not want this connection; see its log",
+        _ => "see its log",
+    }
+}
+
+fn closed(peer: Peer) -> &'static str {
+    match peer {
+        Peer::Controller => "it may have no key for this host, or not use TLS on this port; see its log",
+        Peer::Host => "it may have no key for this subsystem; see its log",
+    }
+}
+
+impl HandshakeError {
+    /// What the library says of what a peer has sent.
+    pub(crate) fn of_library(error: &s2n_tls::error::Error) -> Self {
+        let alert = match error.name() {
+            "S2N_ERR_BAD_PSK_BINDER" | "S2N_ERR_BAD_FINISHED" => Alert::DECRYPT_ERROR,
+            "S2N_ERR_DECRYPT" => Alert::BAD_RECORD_MAC,
+            "S2N_ERR_BAD_MESSAGE" => Alert::UNEXPECTED_MESSAGE,
+            "S2N_ERR_CIPHER_NOT_SUPPORTED" => Alert::HANDSHAKE_FAILURE,
+            "S2N_ERR_PROTOCOL_VERSION_UNSUPPORTED" => Alert::PROTOCOL_VERSION,
+            "S2N_ERR_MISSING_EXTENSION" => Alert::MISSING_EXTENSION,
+            _ => Alert::DECODE_ERROR,
+        };
+        Self::Protocol { reason: error.message(), name: error.name(), alert }
+    }
+}

@@ -1,0 +1,94 @@
+//! Where records end in what a peer sends during a handshake, and how much of it there may be. The library gets one record at a
+//! time, so that each of its steps can be looked at before the next. What is in a record is not known here, except for an alert
+//! in clear.
+
+use secure_channel::{Alert, DATA_BYTES_MAX, HEADER_BYTES, TAG_BYTES};
+
+use crate::HandshakeError;
+
+/// The most that a peer may send: a host two ClientHellos of 8 KiB, a controller less than 4 KiB. Certificates are refused.
+pub(crate) const INPUT_BYTES_MAX: usize = 32 << 10;
+/// The most records, of which no peer needs more than eight.
+pub(crate) const RECORDS_MAX: usize = 32;
+
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const DATA: u8 = 23;
+const ALERT_BYTES: usize = 2;
+/// Inner content type, tag, and data of a sealed record.
+const BODY_BYTES_MAX: usize = DATA_BYTES_MAX + 1 + TAG_BYTES;
+
+/// How far a stream has come.
+#[derive(Debug, Default)]
+pub(crate) struct Framing {
+    header: [u8; HEADER_BYTES],
+    header_bytes: usize,
+    /// Of the present record.
+    body_bytes_left: usize,
+    records: usize,
+    bytes: usize,
+    alert: [u8; ALERT_BYTES],
+}
+
+/// The first bytes of a stream, all of them of one record.
+pub(crate) struct Piece {
+    pub(crate) bytes: usize,
+    /// What the record says, if it is an alert in clear and at its end.
+    pub(crate) alert: Option<Alert>,
+}
+
+impl Framing {
+    /// How many of these bytes belong to the present record. They count as taken.
+    pub(crate) fn next(&mut self, stream: &[u8]) -> Result<Piece, HandshakeError> {
+        let mut bytes = 0;
+        if self.body_bytes_left == 0 {
+            for byte in stream.iter().take(HEADER_BYTES - self.header_bytes) {
+                self.header[self.header_bytes] = *byte;
+                self.header_bytes += 1;
+                bytes += 1;
+            }
+            if self.header_bytes < HEADER_BYTES {
+                return Ok(Piece { bytes, alert: None });
+            }
+            self.body_bytes_left = self.begin_record()?;
+        }
+        let body = &stream[bytes..][..self.body_bytes_left.min(stream.len() - bytes)];
+        if self.is_clear_alert() {
+            for byte in body {
+                self.alert.rotate_left(1);
+                self.alert[ALERT_BYTES - 1] = *byte;
+            }
+        }
+        self.body_bytes_left -= body.len();
+        let is_whole = self.body_bytes_left == 0;
+        let alert = (is_whole && self.is_clear_alert()).then_some(Alert(self.alert[1]));
+        if is_whole {
+            self.header_bytes = 0;
+        }
+        Ok(Piece { bytes: bytes + body.len(), alert })
+    }
+
+    /// Checks a header, and says how long the record's body is.
+    fn begin_record(&mut self) -> Result<usize, HandshakeError> {
+        let [kind, major, _, high, low] = self.header;
+        let body_bytes = usize::from(u16::from_be_bytes([high, low]));
+        self.records += 1;
+        self.bytes += HEADER_BYTES + body_bytes;
+        if !(CHANGE_CIPHER_SPEC..=DATA).contains(&kind) || major != 3 {
+            Err(HandshakeError::Violation("what it sends is not TLS", Alert::UNEXPECTED_MESSAGE))
+        } else if body_bytes == 0 {
+            Err(HandshakeError::Violation("a record is empty", Alert::UNEXPECTED_MESSAGE))
+        } else if body_bytes > BODY_BYTES_MAX {
+            Err(HandshakeError::Violation("a record is too long", Alert::RECORD_OVERFLOW))
+        } else if self.records > RECORDS_MAX || self.bytes > INPUT_BYTES_MAX {
+            Err(HandshakeError::Violation("it sends more than a handshake needs", Alert::UNEXPECTED_MESSAGE))
+        } else {
+            Ok(body_bytes)
+        }
+    }
+
+    /// Sealed alerts are longer, and look like data.
+    fn is_clear_alert(&self) -> bool {
+        self.header[0] == ALERT && self.header[3..] == (ALERT_BYTES as u16).to_be_bytes()
+    }
+}

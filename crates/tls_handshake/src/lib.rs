@@ -1,0 +1,13 @@
+//! Handshakes of TLS 1.3 with pre-shared keys for NVMe/TCP (TP8011), by s2n-tls, over bytes that the caller moves. It has no
+//! socket and no threads, and it waits for nothing; randomness is the library's. What a handshake leaves is a traffic secret
+//! for each direction: records are `secure_channel`'s.
+#![allow(dead_code, reason = "the handshake itself follows")]
+
+mod error;
+mod framing;
+mod key_log;
+
+pub use error::HandshakeError;
+
+/// Keys that a host can offer: a listener of ours looks at no more.
+pub const KEYS_MAX: usize = 8;
