@@ -6,8 +6,10 @@
 mod error;
 mod framing;
 mod key_log;
+mod library;
 
 pub use error::HandshakeError;
+pub use library::prepare;
 
 /// Keys that a host can offer: a listener of ours looks at no more.
 pub const KEYS_MAX: usize = 8;
