@@ -1,14 +1,17 @@
 //! Handshakes of TLS 1.3 with pre-shared keys for NVMe/TCP (TP8011), by s2n-tls, over bytes that the caller moves. It has no
 //! socket and no threads, and it waits for nothing; randomness is the library's. What a handshake leaves is a traffic secret
 //! for each direction: records are `secure_channel`'s.
-#![allow(dead_code, reason = "the handshake itself follows")]
 
 mod error;
 mod framing;
+mod handshake;
 mod key_log;
 mod library;
+#[cfg(test)]
+mod tests;
 
 pub use error::HandshakeError;
+pub use handshake::{Established, Handshake, Progress};
 pub use library::prepare;
 
 /// Keys that a host can offer: a listener of ours looks at no more.

@@ -1,0 +1,245 @@
+//! One handshake, of either side. It takes what the peer has sent and says what the peer is to get, until there are secrets or
+//! an alert is due.
+
+use std::fmt;
+
+use s2n_tls::error::{Error, ErrorType};
+use secure_channel::{
+    Alert, ClientHello, FirstBytes, Peer, RecordLimit, Sealer, Suite, TlsPsk, TrafficSecret,
+};
+
+use crate::framing::Framing;
+use crate::key_log::Secrets;
+use crate::library::Library;
+use crate::{HandshakeError, KEYS_MAX};
+
+/// A handshake that is not complete yet.
+pub struct Handshake {
+    /// Who is at the other end.
+    peer: Peer,
+    keys: Vec<TlsPsk>,
+    library: Library,
+    framing: Framing,
+    secrets: Secrets,
+    /// What a host has sent first, until it is answered: it shows why the library refuses it.
+    hello: Vec<u8>,
+    state: State,
+}
+
+enum State {
+    /// Nothing was done yet.
+    New,
+    /// The peer is to send something.
+    AwaitsPeer,
+    Complete,
+    Failed(HandshakeError),
+}
+
+/// How far a handshake has come.
+#[derive(Debug)]
+pub enum Progress {
+    /// It waits for more of the peer's bytes.
+    Continues,
+    /// It is complete.
+    Done(Established),
+}
+
+/// What a handshake leaves.
+#[derive(Debug)]
+pub struct Established {
+    /// The secret of what is sent from here.
+    pub sending: TrafficSecret,
+    /// The secret of what the peer sends.
+    pub receiving: TrafficSecret,
+    /// The suite of both.
+    pub suite: Suite,
+    /// The place of the key that both ends have, among those that were offered.
+    pub key: usize,
+    /// The name of the group of the key exchange, for the log.
+    pub group: String,
+}
+
+impl Handshake {
+    /// The controller's side, with the key that the host's ClientHello was found to be made with.
+    ///
+    /// # Errors
+    /// When the library cannot be set up.
+    pub fn of_controller(key: &TlsPsk) -> Result<Self, HandshakeError> {
+        Self::new(Peer::Host, std::slice::from_ref(key))
+    }
+
+    /// The host's side, which offers these keys in this order. Two keys cannot have one identity: of a key that was derived in
+    /// two ways, the caller chooses one.
+    ///
+    /// # Errors
+    /// When there are no keys, more than [`KEYS_MAX`] or two with one identity, or the library cannot be set up.
+    pub fn of_host(keys: &[TlsPsk]) -> Result<Self, HandshakeError> {
+        if keys.is_empty() || keys.len() > KEYS_MAX {
+            return Err(HandshakeError::KeyCount(keys.len()));
+        }
+        for (place, key) in keys.iter().enumerate() {
+            if keys[..place].iter().any(|other| other.identity() == key.identity()) {
+                return Err(HandshakeError::SameIdentity(key.identity().to_string()));
+            }
+        }
+        Self::new(Peer::Controller, keys)
+    }
+
+    fn new(peer: Peer, keys: &[TlsPsk]) -> Result<Self, HandshakeError> {
+        let library = Library::new(peer, keys).map_err(|error| HandshakeError::Library(error.to_string()))?;
+        Ok(Self {
+            peer,
+            keys: keys.to_vec(),
+            library,
+            framing: Framing::default(),
+            secrets: Secrets::default(),
+            hello: Vec::new(),
+            state: State::New,
+        })
+    }
+
+    /// Takes of `input` what belongs to the handshake, and appends what the peer is to get to `output`. What is left of `input`
+    /// when it is complete are records behind it. A host calls it first without input.
+    ///
+    /// # Errors
+    /// When there will be no channel; `output` has the alert that the peer is due. Each further call says the same.
+    pub fn step(&mut self, input: &mut &[u8], output: &mut Vec<u8>) -> Result<Progress, HandshakeError> {
+        match &self.state {
+            State::New | State::AwaitsPeer => {}
+            State::Complete => return Err(HandshakeError::Complete),
+            State::Failed(error) => return Err(error.clone()),
+        }
+        let result = self.advance(input, output);
+        match &result {
+            Ok(Progress::Continues) => self.state = State::AwaitsPeer,
+            Ok(Progress::Done(_)) => self.state = State::Complete,
+            Err(error) => {
+                if let Some(alert) = error.alert() {
+                    self.append_alert(alert, output);
+                }
+                self.state = State::Failed(error.clone());
+            }
+        }
+        result
+    }
+
+    /// What it means that the peer has closed the connection now.
+    pub const fn closed(&self) -> HandshakeError {
+        HandshakeError::Closed(self.peer)
+    }
+
+    fn advance(&mut self, input: &mut &[u8], output: &mut Vec<u8>) -> Result<Progress, HandshakeError> {
+        while !input.is_empty() || matches!(self.state, State::New) {
+            self.state = State::AwaitsPeer;
+            let piece = self.framing.next(input)?;
+            let (bytes, rest) = input.split_at(piece.bytes);
+            *input = rest;
+            if let Some(alert) = piece.alert {
+                return Err(HandshakeError::Refused { peer: self.peer, alert });
+            }
+            let sent_bytes = output.len();
+            self.keep_hello(bytes);
+            let (_, done) = self.library.negotiate(bytes, output, &mut self.secrets);
+            if done.map_err(|error| self.failure(&error))? {
+                return self.established().map(Progress::Done);
+            }
+            if output.len() > sent_bytes {
+                self.hello = Vec::new();
+            }
+            // A server that knows none of the keys goes on with certificates, which are not even read here.
+            if self.secrets.controller_handshake.is_some() && self.library.identity().is_none() {
+                return Err(HandshakeError::NoKey);
+            }
+        }
+        Ok(Progress::Continues)
+    }
+
+    fn keep_hello(&mut self, bytes: &[u8]) {
+        if self.peer == Peer::Host && self.secrets.controller_handshake.is_none() {
+            self.hello.extend_from_slice(bytes);
+        }
+    }
+
+    fn established(&mut self) -> Result<Established, HandshakeError> {
+        let mismatch = |what| HandshakeError::Violation(what, Alert::ILLEGAL_PARAMETER);
+        if !self.library.is_tls_1_3() {
+            return Err(HandshakeError::Violation(
+                "it chose another version than 1.3",
+                Alert::PROTOCOL_VERSION,
+            ));
+        }
+        let identity = self.library.identity().ok_or(HandshakeError::NoKey)?;
+        let key = self.keys.iter().position(|key| key.identity().to_string().as_bytes() == identity);
+        let key = key.ok_or_else(|| mismatch("it chose an identity that was not offered"))?;
+        let suite = self.keys[key].suite();
+        if self.library.suite() != Some(suite.name()) {
+            return Err(mismatch("it chose another suite than that of the key"));
+        }
+        let group = self.library.group().unwrap_or("an unknown group").to_owned();
+        let secrets = std::mem::take(&mut self.secrets);
+        let (Some(host), Some(controller)) = (secrets.host, secrets.controller) else {
+            return Err(HandshakeError::Library("it gave no secrets".to_owned()));
+        };
+        if host.suite() != suite || controller.suite() != suite {
+            return Err(HandshakeError::Library("it gave secrets of another suite".to_owned()));
+        }
+        let (sending, receiving) = match self.peer {
+            Peer::Host => (controller, host),
+            Peer::Controller => (host, controller),
+        };
+        self.keys.clear();
+        Ok(Established { sending, receiving, suite, key, group })
+    }
+
+    /// What an error of the library's means here.
+    fn failure(&self, error: &Error) -> HandshakeError {
+        if matches!(error.kind(), ErrorType::Alert | ErrorType::ConnectionClosed) {
+            let alert = self.library.alert().map_or(Alert::CLOSE_NOTIFY, Alert);
+            return HandshakeError::Refused { peer: self.peer, alert };
+        }
+        self.refused_hello().unwrap_or_else(|| HandshakeError::of_library(error))
+    }
+
+    /// Why a host's first bytes are refused, which this project knows better than the library says.
+    fn refused_hello(&self) -> Option<HandshakeError> {
+        let hello: Box<ClientHello> = match FirstBytes::of(&self.hello) {
+            Ok(FirstBytes::Hello(hello)) => hello,
+            Ok(_) => return None,
+            Err(error) => return Some(error.into()),
+        };
+        hello.choose(&self.keys).err().map(HandshakeError::from)
+    }
+
+    /// Appends an alert, as the peer can read it now. A secret is used for this alone: what the library would send with it has
+    /// not been sent, and will not be.
+    fn append_alert(&self, alert: Alert, output: &mut Vec<u8>) {
+        let secret = match self.peer {
+            // Behind its Finished, a controller sends with the secret of the channel.
+            Peer::Host => self.secrets.controller.as_ref(),
+            Peer::Controller => self.secrets.host_handshake.as_ref(),
+        };
+        match secret {
+            None => output.extend(alert.in_clear()),
+            Some(secret) => {
+                let record = Sealer::new(secret, RecordLimit::default()).alert(alert);
+                output.extend(record.into_iter().flatten());
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::New => "New",
+            State::AwaitsPeer => "AwaitsPeer",
+            State::Complete => "Complete",
+            State::Failed(_) => "Failed",
+        };
+        f.debug_struct("Handshake")
+            .field("peer", &self.peer)
+            .field("keys", &self.keys)
+            .field("state", &state)
+            .finish_non_exhaustive()
+    }
+}
