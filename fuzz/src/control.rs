@@ -287,7 +287,7 @@ fn tame(value: &mut Value, name: &str, folder: &Path) {
         Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| tame(value, name, folder)),
         Value::Array(items) => items.iter_mut().for_each(|item| tame(item, name, folder)),
         Value::String(text) => match name {
-            "path" | "directory" | "dhchap_secret_file" | "dhchap_ctrl_secret_file"
+            "path" | "directory" | "dhchap_secret_file" | "dhchap_ctrl_secret_file" | "tls_key_file"
                 if text.starts_with('/') =>
             {
                 *text = folder.join(text.len().min(4).to_string()).display().to_string();

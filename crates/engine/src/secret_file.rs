@@ -1,13 +1,15 @@
-//! Files of secrets, one a line: who may be able to read them, and what is wrong with one. What the secrets are for is others'
-//! to say.
+//! Files of secrets or TLS keys, one a line: who may be able to read them, and what is wrong with one. What the secrets are for
+//! is others' to say.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::str::FromStr;
 
 use authentication::Secret;
+use secure_channel::ConfiguredPsk;
 use zeroize::Zeroizing;
 
 use crate::limits::{SECRET_FILE_BYTES_MAX, SECRETS_PER_HOST_MAX};
@@ -55,11 +57,29 @@ impl fmt::Display for SecretFileError {
 
 impl std::error::Error for SecretFileError {}
 
+/// What a line of such a file holds.
+pub trait Line: FromStr<Err: fmt::Display> {
+    /// What it is called.
+    const NAME: &'static str;
+    /// What makes one.
+    const MAKER: &'static str;
+}
+
+impl Line for Secret {
+    const NAME: &'static str = "secret";
+    const MAKER: &'static str = "selvedge key generate";
+}
+
+impl Line for ConfiguredPsk {
+    const NAME: &'static str = "TLS key";
+    const MAKER: &'static str = "selvedge key generate --tls";
+}
+
 /// Reads the secrets of a file.
 ///
 /// # Errors
 /// What is wrong with it, and what to do.
-pub fn read(path: &Path) -> Result<Vec<Secret>, SecretFileError> {
+pub fn read<T: Line>(path: &Path) -> Result<Vec<T>, SecretFileError> {
     read_from(open(path)?, path)
 }
 
@@ -104,21 +124,21 @@ fn text_of(stream: impl Read, name: &Path, bytes_max: u64) -> Result<Zeroizing<S
 ///
 /// # Errors
 /// As above.
-pub fn read_from(stream: impl Read, name: &Path) -> Result<Vec<Secret>, SecretFileError> {
+pub fn read_from<T: Line>(stream: impl Read, name: &Path) -> Result<Vec<T>, SecretFileError> {
     let shown = name.display();
     let text = text_of(stream, name, SECRET_FILE_BYTES_MAX)?;
     let mut secrets = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         if !line.is_empty() && !line.starts_with('#') {
-            let wrong = |error| format!("{shown}, line {number}: {error}");
-            secrets.push(line.parse::<Secret>().map_err(wrong)?);
+            let wrong = |error: T::Err| format!("{shown}, line {number}: {error}");
+            secrets.push(line.parse::<T>().map_err(wrong)?);
         }
     }
     match secrets.len() {
-        0 => Err(format!("{shown} has no secret; `selvedge key generate` makes one").into()),
+        0 => Err(format!("{shown} has no {}; `{}` makes one", T::NAME, T::MAKER).into()),
         count if count > SECRETS_PER_HOST_MAX => {
-            Err(format!("{shown} has {count} secrets, and {SECRETS_PER_HOST_MAX} are the most").into())
+            Err(format!("{shown} has {count} {}s, and {SECRETS_PER_HOST_MAX} are the most", T::NAME).into())
         }
         _ => Ok(secrets),
     }

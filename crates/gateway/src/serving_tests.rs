@@ -49,7 +49,7 @@ impl Gateway {
     /// The state as this gateway's machine has it.
     fn own(state: &GroupState, file: &Path) -> GroupState {
         let mut state = state.clone();
-        state.config.subsystems[0].host_keys[0].dhchap_secret_file = file.to_owned();
+        state.config.subsystems[0].host_keys[0].dhchap_secret_file = Some(file.to_owned());
         state
     }
 

@@ -34,7 +34,7 @@ use change::{Absence, Configurator, Order};
 pub use config::{
     AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,
     HostKeyConfig, KnownHost, MODEL_DEFAULT, NamespaceConfig, NamespaceOwned, Nguid, PortConfig, QosConfig,
-    ReferralConfig, StorageConfig, SubsystemConfig, Visibility, WriteProtection, check_block_size,
+    ReferralConfig, StorageConfig, SubsystemConfig, TlsUse, Visibility, WriteProtection, check_block_size,
     check_congestion, check_serial, check_subsystem_nqn, free_nsid, free_port, parse_uuid, parse_write_delay,
 };
 pub use controller::{AuthenticationStatus, ControllerStatus, Network, QueueStatus};

@@ -122,11 +122,12 @@ fn put(file: &Path, shrink: bool, dry_run: bool, control: &ControlFlags) -> Resu
 }
 
 /// What was done to what, or would be: for each kind of change.
-const KINDS: [(&str, &str, &str, &str); 19] = [
+const KINDS: [(&str, &str, &str, &str); 20] = [
     ("port_added", "add", "added", "port {port}"),
     ("port_removed", "remove", "removed", "port {port}"),
     ("port_changed", "change", "changed", "what discovery says of port {port}"),
     ("port_congestion_changed", "change", "changed", "the congestion control of port {port}"),
+    ("port_tls_changed", "change", "changed", "whether connections of port {port} are TLS"),
     ("subsystem_added", "add", "added", "subsystem {nqn}"),
     ("subsystem_removed", "remove", "removed", "subsystem {nqn}"),
     ("subsystem_replaced", "replace", "replaced", "subsystem {nqn}"),

@@ -35,6 +35,7 @@ pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
             id,
             transport,
             congestion,
+            tls,
             advertise,
             discovery_only,
             control,
@@ -44,6 +45,9 @@ pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
             body["transport"] = json!(Transport::from(*transport));
             if let Some(congestion) = congestion {
                 body["congestion"] = json!(congestion);
+            }
+            if let Some(tls) = tls {
+                body["tls"] = json!(engine::target::TlsUse::from(*tls));
             }
             if let Some(id) = id {
                 body["id"] = json!(id);
@@ -63,7 +67,7 @@ pub(super) fn listener(action: &ListenerAction) -> Result<(), Failure> {
         }
         ListenerAction::List { control } => {
             let json: Value = client(control)?.get("/v1/ports")?;
-            let names = ["id", "address", "transport", "congestion", "advertise", "discovery_only"];
+            let names = ["id", "address", "transport", "congestion", "tls", "advertise", "discovery_only"];
             let mut rows = items(&json, "ports").to_vec();
             for row in rows.iter_mut().filter(|row| row.get("transport").is_none()) {
                 row["transport"] = json!(Transport::Tcp);
@@ -132,11 +136,18 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
         HostAction::SetKey { subsystem: nqn, host, key, control } => {
             let body = serde_json::to_value(HostKeyBody::of(key)).map_err(Failure::failed)?;
             let json: Value = client(control)?.change(Method::PUT, &host_key(nqn, host), &body)?;
-            done(control, format!("host {host} has to authenticate to {nqn}"), &json)
+            let told = match (&key.dhchap_secret_file, &key.tls_key_file) {
+                (Some(_), None) => format!("host {host} has to authenticate to {nqn}"),
+                (Some(_), Some(_)) => {
+                    format!("host {host} has to authenticate to {nqn}, and has a TLS key for it")
+                }
+                (None, _) => format!("host {host} has a TLS key for {nqn}"),
+            };
+            done(control, told, &json)
         }
         HostAction::RemoveKey { subsystem: nqn, host, control } => {
             client(control)?.delete(&host_key(nqn, host))?;
-            let told = format!("host {host} need not authenticate to {nqn}");
+            let told = format!("host {host} need not authenticate to {nqn}, and has no TLS key for it");
             done(control, told, &json!({ "removed": host.as_str() }))
         }
         HostAction::List { subsystem: nqn, control } => {
@@ -145,12 +156,15 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             if json.get("allow_any_host") == Some(&Value::Bool(true)) {
                 text += "any host\n";
             }
-            let with_secret: Vec<&str> =
-                items(&json, "host_keys").iter().filter_map(|key| key["host"].as_str()).collect();
+            let has = |host: &Value, file: &str| {
+                let mut keys = items(&json, "host_keys").iter().filter(|key| key["host"] == *host);
+                keys.any(|key| key.get(file).is_some())
+            };
             for host in items(&json, "hosts") {
-                let host = host.as_str().unwrap_or_default();
-                let has_secret = if with_secret.contains(&host) { "  authenticates" } else { "" };
-                text += &format!("{host}{has_secret}\n");
+                text += host.as_str().unwrap_or_default();
+                text += if has(host, "dhchap_secret_file") { "  authenticates" } else { "" };
+                text += if has(host, "tls_key_file") { "  has a TLS key" } else { "" };
+                text += "\n";
             }
             if text.is_empty() {
                 text += "no host yet\n";
@@ -164,10 +178,11 @@ impl HostKeyBody {
     /// What was typed; files are on the target's machine, which is this one where paths are not whole.
     fn of(flags: &HostKeyFlags) -> Self {
         Self {
-            dhchap_secret_file: absolute(&flags.dhchap_secret_file),
+            dhchap_secret_file: flags.dhchap_secret_file.as_deref().map(absolute),
             dhchap_ctrl_secret_file: flags.dhchap_ctrl_secret_file.as_deref().map(absolute),
             dhchap_hash: flags.dhchap_hash.iter().map(ToString::to_string).collect(),
             dhchap_dhgroup: flags.dhchap_dhgroup.iter().map(ToString::to_string).collect(),
+            tls_key_file: flags.tls_key_file.as_deref().map(absolute),
             overlap_s: flags.overlap.map_or(0, |overlap| overlap.as_secs().min(u32::MAX.into()) as u32),
         }
     }

@@ -122,6 +122,7 @@ fn from_state(flags: &ServeFlags, fabric: FabricConfig) -> Result<ServeConfig, F
         ("--traddr", !flags.traddr.is_empty()),
         ("--trsvcid", flags.trsvcid.is_some()),
         ("--congestion", flags.congestion.is_some()),
+        ("--tls", flags.tls.is_some()),
         ("--advertise", flags.advertise.is_some()),
         ("--nqn", flags.nqn.is_some()),
         ("--serial", flags.serial.is_some()),
@@ -201,6 +202,7 @@ fn ports(flags: &ServeFlags) -> Result<Vec<PortConfig>, Failure> {
             advertise: flags.advertise.clone(),
             transport: flags.transport.map_or(Transport::Tcp, Transport::from),
             congestion: flags.congestion.clone(),
+            tls: flags.tls.map(Into::into),
             ..PortConfig::new(id, address)
         });
     }

@@ -71,8 +71,8 @@ mod tests {
 
     use engine::backend::{BackendConfig, RbdConfig};
     use engine::target::{
-        AnaGroupConfig, CommandQuiesce, GroupState, KnownHost, NamespaceConfig, PortConfig, QosConfig,
-        ReferralConfig, StorageConfig, SubsystemConfig, Visibility, WriteProtection,
+        AnaGroupConfig, CommandQuiesce, GroupState, HostKeyConfig, KnownHost, NamespaceConfig, PortConfig,
+        QosConfig, ReferralConfig, StorageConfig, SubsystemConfig, TlsUse, Visibility, WriteProtection,
     };
     use engine::transport::Transport;
     use uuid::Uuid;
@@ -175,9 +175,15 @@ mod tests {
             // Longer than any write is held back; what is measured is not fixed.
             let command_quiesce_ms = self.some(|chance| chance.one(&[60_500, u16::MAX]));
             let measured = command_quiesce_ms.is_none() && self.below(2) == 0;
+            let hosts = self.hosts();
+            let host_keys = hosts.iter().map(|host| HostKeyConfig {
+                dhchap_secret_file: self.some(|_| "/etc/selvedge/host.key".into()),
+                ..HostKeyConfig::tls(host, "/etc/selvedge/host-tls.key".into())
+            });
             SubsystemConfig {
+                host_keys: host_keys.collect(),
                 allow_any_host: self.below(2) == 0,
-                hosts: self.hosts(),
+                hosts,
                 namespaces: (0..self.below(4) as u32).map(|at| self.namespace(2 * at + 1)).collect(),
                 ana_groups: (0..self.below(3) as u32)
                     .map(|at| AnaGroupConfig {
@@ -207,6 +213,7 @@ mod tests {
                     discovery_only: self.below(4) == 0,
                     transport: self.one(&[Transport::Tcp, Transport::Mptcp]),
                     congestion: self.some(|chance| chance.one(&["cubic", "system"]).to_owned()),
+                    tls: self.some(|chance| chance.one(&TlsUse::ALL)),
                     ..PortConfig::new(7 - at, addresses[usize::from(at).min(2)].parse().unwrap())
                 })
                 .take(3)

@@ -226,8 +226,7 @@ fn from_root(fabric: &mut FabricConfig) {
             storage.directory = absolute(&storage.directory);
         }
         for key in &mut subsystem.host_keys {
-            key.dhchap_secret_file = absolute(&key.dhchap_secret_file);
-            key.dhchap_ctrl_secret_file = key.dhchap_ctrl_secret_file.as_deref().map(absolute);
+            key.files_mut().for_each(|file| *file = absolute(file));
         }
         subsystem.namespaces.iter_mut().for_each(namespace::from_root);
     }

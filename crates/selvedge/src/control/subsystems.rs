@@ -40,13 +40,14 @@ pub(crate) struct HostBody {
     pub(crate) nqn: Name,
 }
 
-/// The secrets of a host, by files on the target's machine.
+/// The secrets and TLS keys of a host, by files on the target's machine; one of both at least.
 #[derive(Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewHostKey")]
 pub(crate) struct HostKeyBody {
     /// File with the host's secret.
-    pub(crate) dhchap_secret_file: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dhchap_secret_file: Option<PathBuf>,
     /// File with the secret by which the subsystem authenticates to the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
@@ -56,7 +57,10 @@ pub(crate) struct HostKeyBody {
     /// Groups that are taken, the preferred one first; all without any.
     #[serde(default)]
     pub(crate) dhchap_dhgroup: Vec<String>,
-    /// For how many seconds the secrets that these replace are still accepted.
+    /// File with the key of the host's TLS connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_key_file: Option<PathBuf>,
+    /// For how many seconds the secrets and keys that these replace are still accepted.
     #[serde(default)]
     pub(crate) overlap_s: u32,
 }
@@ -82,7 +86,7 @@ pub(super) struct Subsystems {
 pub(super) struct Hosts {
     allow_any_host: bool,
     hosts: Vec<String>,
-    /// Those that have to authenticate.
+    /// Those that have to authenticate, or have a TLS key.
     host_keys: Vec<HostKeyConfig>,
 }
 
@@ -195,25 +199,46 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     Ok(Answer::done())
 }
 
-/// Gives a host secrets, or others. Also where nothing else changes, their files are read anew.
+/// Gives a host secrets and TLS keys, or others. Also where nothing else changes, their files are read anew.
 pub(super) fn put_host_key(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let body: HostKeyBody = ask.body()?;
     let host = ask.part("host");
     let wanted = HostKeyConfig {
+        host: host.to_owned(),
+        dhchap_secret_file: body.dhchap_secret_file,
         dhchap_ctrl_secret_file: body.dhchap_ctrl_secret_file,
         dhchap_hash: parsed(&body.dhchap_hash, "dhchap_hash")?,
         dhchap_dhgroup: parsed(&body.dhchap_dhgroup, "dhchap_dhgroup")?,
-        ..HostKeyConfig::new(host, body.dhchap_secret_file)
+        tls_key_file: body.tls_key_file,
     };
     check_host_key(&wanted, "")?;
     let overlap = Duration::from_secs(body.overlap_s.into());
     ask.change(Permissions { new_secrets: Some(overlap), ..Permissions::default() }, |fabric| {
         let subsystem = ask.subsystem_mut(fabric)?;
+        let before = subsystem.host_keys.iter().find(|known| known.host == host);
+        before.map_or(Ok(()), |before| check_nothing_is_lost(before, &wanted))?;
         subsystem.host_keys.retain(|known| known.host != host);
         subsystem.host_keys.push(wanted.clone());
         Ok(())
     })?;
     Answer::with(&wanted)
+}
+
+/// Who adds a TLS key must not let the host in without its secret by that, nor the other way round.
+fn check_nothing_is_lost(before: &HostKeyConfig, wanted: &HostKeyConfig) -> Result<(), Refusal> {
+    let pairs = [
+        ("dhchap_secret_file", &before.dhchap_secret_file, &wanted.dhchap_secret_file),
+        ("tls_key_file", &before.tls_key_file, &wanted.tls_key_file),
+    ];
+    for (name, before, wanted) in pairs {
+        if let (Some(file), None) = (before, wanted) {
+            let what = format!("the host has a {name}, {}, which would be lost", file.display());
+            return Err(Refusal::conflict(what)
+                .about(name)
+                .hint("name it too, or remove the host's keys first"));
+        }
+    }
+    Ok(())
 }
 
 fn parsed<T: FromStr<Err = String>>(names: &[String], of: &str) -> Result<Vec<T>, Refusal> {
@@ -222,22 +247,20 @@ fn parsed<T: FromStr<Err = String>>(names: &[String], of: &str) -> Result<Vec<T>
 }
 
 fn check_host_key(key: &HostKeyConfig, base: &str) -> Result<(), Refusal> {
-    let files = [("dhchap_secret_file", Some(&key.dhchap_secret_file))];
-    let more = [("dhchap_ctrl_secret_file", key.dhchap_ctrl_secret_file.as_ref())];
-    for (name, file) in files.into_iter().chain(more) {
-        file.map_or(Ok(()), |file| check_path(file)).map_err(|refusal| refusal.about(field(base, name)))?;
+    for (name, file) in key.files() {
+        check_path(file).map_err(|refusal| refusal.about(field(base, name)))?;
     }
     Ok(())
 }
 
-/// Lets a host in without a secret again.
+/// Lets a host in without a secret and a TLS key again.
 pub(super) fn remove_host_key(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let host = ask.part("host");
     change(ask, |subsystem| {
         let before = subsystem.host_keys.len();
         subsystem.host_keys.retain(|known| known.host != host);
         if subsystem.host_keys.len() == before {
-            return Err(Refusal::not_found(format!("host {host} has no secret")));
+            return Err(Refusal::not_found(format!("host {host} has no key")));
         }
         Ok(())
     })?;

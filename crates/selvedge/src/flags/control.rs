@@ -11,6 +11,7 @@ use nvme::discovery::Nqn;
 
 use super::OutputFlags;
 use super::connection::Transport;
+use super::tls_use::TlsUse;
 use crate::spec::endpoint::Endpoint;
 
 /// How to know the target, and to be known by it.
@@ -142,6 +143,10 @@ pub(crate) enum ListenerAction {
         /// [default: system, the kernel's own]
         #[arg(long, value_name = "NAME")]
         congestion: Option<String>,
+        /// Whether connections are TLS: required, allowed or off; allowed also lets hosts in that come without their key
+        /// [default: required where a host has a TLS key, else off]
+        #[arg(long, value_name = "USE")]
+        tls: Option<TlsUse>,
         /// Address that discovery tells hosts, where it differs
         #[arg(long, value_name = "ADDR")]
         advertise: Option<String>,
@@ -183,26 +188,30 @@ pub(crate) struct HostFlags {
     pub(crate) action: HostAction,
 }
 
-/// By what a host authenticates.
+/// By what a host authenticates, and the key of its TLS connections.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct HostKeyFlags {
     /// File on the target's machine with the host's secret; several lines are several, each of which is accepted
-    #[arg(short = 'S', long, value_name = "FILE")]
-    pub(crate) dhchap_secret_file: PathBuf,
+    #[arg(short = 'S', long, value_name = "FILE", required_unless_present = "tls_key_file")]
+    pub(crate) dhchap_secret_file: Option<PathBuf>,
 
     /// File on the target's machine with the secret by which the subsystem authenticates to the host
-    #[arg(short = 'C', long, value_name = "FILE")]
+    #[arg(short = 'C', long, value_name = "FILE", requires = "dhchap_secret_file")]
     pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
 
     /// Hash functions to take, the preferred one first: sha256, sha384, sha512 [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "dhchap_secret_file")]
     pub(crate) dhchap_hash: Vec<Hash>,
 
     /// Groups to take, the preferred one first, such as ffdhe3072 or mlkem768 [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "dhchap_secret_file")]
     pub(crate) dhchap_dhgroup: Vec<Group>,
 
-    /// How long the secrets that it replaces are still accepted, such as 10m [default: 0]
+    /// File on the target's machine with the key of the host's TLS connections, NVMeTLSkey-1:...:; several lines are several
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key_file: Option<PathBuf>,
+
+    /// How long the secrets and keys that it replaces are still accepted, such as 10m [default: 0]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) overlap: Option<Duration>,
 }
@@ -239,12 +248,14 @@ pub(crate) enum HostAction {
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Give a host a secret, or another one: it has to authenticate from then on
+    /// Give a host a secret, by which it has to authenticate from then on, a TLS key, or both
     #[command(after_help = "Examples:
   selvedge host set-key nqn.2026-01.org.example:disks nqn.2014-08.org.nvmexpress:uuid:... \\
       --dhchap-secret-file /etc/selvedge/host-a.key
   selvedge host set-key nqn.2026-01.org.example:disks nqn.2014-08.org.nvmexpress:uuid:... \\
-      --dhchap-secret-file /etc/selvedge/host-a-2.key --overlap 10m")]
+      --dhchap-secret-file /etc/selvedge/host-a-2.key --overlap 10m
+  selvedge host set-key nqn.2026-01.org.example:disks nqn.2014-08.org.nvmexpress:uuid:... \\
+      --dhchap-secret-file /etc/selvedge/host-a-2.key --tls-key-file /etc/selvedge/host-a-tls.key")]
     SetKey {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -255,7 +266,7 @@ pub(crate) enum HostAction {
         #[command(flatten)]
         control: ControlFlags,
     },
-    /// Let a host in without a secret again
+    /// Let a host in without a secret and a TLS key again
     #[command(after_help = "Example:
   selvedge host remove-key nqn.2026-01.org.example:disks nqn.2014-08.org.nvmexpress:uuid:...")]
     RemoveKey {

@@ -14,6 +14,7 @@ pub(crate) mod report;
 pub(crate) mod serve;
 pub(crate) mod subsystem;
 pub(crate) mod sweep;
+mod tls_use;
 pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod tune;

@@ -9,6 +9,7 @@ use nvme::discovery::Nqn;
 use super::confinement::ConfinementFlags;
 use super::connection::Transport;
 use super::subsystem::QuiesceFlag;
+use super::tls_use::TlsUse;
 use super::{EngineFlag, OutputFlags};
 use crate::log::LogFormat;
 use crate::spec::audit_place::AuditPlace;
@@ -52,6 +53,7 @@ A target.toml:
   service = 4420                     # the default
   advertise = \"10.0.2.2\"           # only if hosts see another address
   transport = \"mptcp\"              # or tcp; and congestion = \"cubic\"
+  tls = \"required\"                 # or allowed, off
   [[subsystem]]
   nqn = \"nqn.2026-01.org.example:disks\"
   allow_any_host = true              # or hosts = [\"nqn...\", ...]
@@ -96,8 +98,8 @@ pub(crate) struct ServeFlags {
         short = 'c',
         long,
         value_name = "FILE",
-        conflicts_with_all = ["transport", "traddr", "trsvcid", "congestion", "advertise", "nqn", "namespaces",
-            "serial", "allow_any_host", "allow_hosts", "command_quiesce"]
+        conflicts_with_all = ["transport", "traddr", "trsvcid", "congestion", "tls", "advertise", "nqn",
+            "namespaces", "serial", "allow_any_host", "allow_hosts", "command_quiesce"]
     )]
     pub(crate) config: Option<PathBuf>,
 
@@ -117,6 +119,11 @@ pub(crate) struct ServeFlags {
     /// [default: system, the kernel's own]
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
+
+    /// Whether connections are TLS: required, allowed or off; allowed also lets hosts in that come without their key
+    /// [default: required where a host has a TLS key, else off]
+    #[arg(long, value_name = "USE")]
+    pub(crate) tls: Option<TlsUse>,
 
     /// Set the addresses and limits that MPTCP needs with `ip mptcp`, as root, and undo it at the end
     #[arg(long)]

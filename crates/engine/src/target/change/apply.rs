@@ -458,6 +458,7 @@ const fn is_in_discovery_log(change: &Change) -> bool {
         Change::PortAdded { .. }
             | Change::PortRemoved { .. }
             | Change::PortChanged { .. }
+            | Change::PortTlsChanged { .. }
             | Change::SubsystemAdded { .. }
             | Change::SubsystemRemoved { .. }
             | Change::AccessChanged { .. }

@@ -31,6 +31,11 @@ pub enum Change {
         /// Its number.
         port: u16,
     },
+    /// Whether connections that come by an address have to be TLS from then on.
+    PortTlsChanged {
+        /// Its number.
+        port: u16,
+    },
     /// A subsystem comes.
     SubsystemAdded {
         /// Its name.
@@ -125,6 +130,7 @@ impl fmt::Display for Change {
             Self::PortRemoved { port } => write!(f, "port {port} is removed"),
             Self::PortChanged { port } => write!(f, "port {port} is advertised otherwise"),
             Self::PortCongestionChanged { port } => write!(f, "port {port} gets another congestion control"),
+            Self::PortTlsChanged { port } => write!(f, "port {port}: whether connections are TLS changes"),
             Self::SubsystemAdded { nqn } => write!(f, "subsystem {nqn} is added"),
             Self::SubsystemRemoved { nqn } => write!(f, "subsystem {nqn} is removed"),
             Self::SubsystemReplaced { nqn } => {
@@ -173,6 +179,10 @@ impl FabricConfig {
                     }
                     if (&other.advertise, other.discovery_only) != (&port.advertise, port.discovery_only) {
                         changes.push(Change::PortChanged { port: port.id });
+                    }
+                    // Also where a host's key alone changes it.
+                    if (other.tls, wanted.tls_on(other)) != (port.tls, self.tls_on(port)) {
+                        changes.push(Change::PortTlsChanged { port: port.id });
                     }
                 }
             }
@@ -274,7 +284,7 @@ fn namespace_changes(nqn: &str, from: &NamespaceConfig, to: &NamespaceConfig, ch
 mod tests {
     use super::*;
     use crate::backend::BackendConfig;
-    use crate::target::config::{GroupState, PortConfig, Visibility};
+    use crate::target::config::{GroupState, HostKeyConfig, PortConfig, TlsUse, Visibility};
 
     fn start() -> FabricConfig {
         let memory = |size| BackendConfig::Memory { size };
@@ -309,6 +319,11 @@ mod tests {
         named(after(|fabric| fabric.ports.clear()), "PortRemoved");
         named(after(|fabric| fabric.ports[0].advertise = Some("10.0.0.1".to_owned())), "PortChanged");
         named(after(|fabric| fabric.ports[0].congestion = Some("reno".to_owned())), "PortCongestionChanged");
+        named(after(|fabric| fabric.ports[0].tls = Some(TlsUse::Allowed)), "PortTlsChanged");
+        let keyed = after(|fabric| {
+            fabric.subsystems[0].host_keys.push(HostKeyConfig::tls("nqn.host", "/key".into()));
+        });
+        assert!(keyed[0].starts_with("PortTlsChanged") && keyed[1].starts_with("AccessChanged"), "{keyed:?}");
         named(after(|fabric| fabric.subsystems.clear()), "SubsystemRemoved");
         named(after(|fabric| fabric.subsystems[0].serial = "B".to_owned()), "SubsystemReplaced");
         named(after(|fabric| fabric.subsystems[0].allow_any_host = false), "AccessChanged");

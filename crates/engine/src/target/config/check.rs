@@ -105,18 +105,19 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
         return wrong(format!("at most {HOSTS_MAX} hosts can be named"));
     }
     if config.host_keys.len() > HOSTS_MAX {
-        return wrong(format!("at most {HOSTS_MAX} hosts can have secrets"));
+        return wrong(format!("at most {HOSTS_MAX} hosts can have keys"));
     }
     for (at, key) in config.host_keys.iter().enumerate() {
         let host = &key.host;
         if let Err(error) = Nqn::new(host) {
-            return wrong(format!("secrets of host {host:?}: {error}"));
+            return wrong(format!("keys of host {host:?}: {error}"));
         }
+        key.check().or_else(wrong)?;
         if config.host_keys[..at].iter().any(|other| other.host == *host) {
-            return wrong(format!("host {host} has two entries with secrets: one file may have several"));
+            return wrong(format!("host {host} has two entries with keys: one file may have several"));
         }
         if !config.allow_any_host && !config.hosts.contains(host) {
-            return wrong(format!("host {host} has a secret, and is not among the hosts that may connect"));
+            return wrong(format!("host {host} has a key, and is not among the hosts that may connect"));
         }
     }
     check_quiesce(config).or_else(wrong)?;

@@ -14,6 +14,7 @@ use super::forgotten::Forgotten;
 use super::host_key::HostKeyConfig;
 use super::known_host::KnownHost;
 use super::nguid::Nguid;
+use super::tls_use::TlsUse;
 use super::write_protection::WriteProtection;
 use super::written;
 use crate::backend::BackendConfig;
@@ -60,6 +61,10 @@ pub struct PortConfig {
     /// or `system`, which is the default, for what the system has set.
     #[serde(default, deserialize_with = "written::congestion", skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
+    /// Whether its connections are TLS. Without it they have to be as soon as a subsystem that is found here has a TLS key for a
+    /// host, and are not until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsUse>,
 }
 
 /// A discovery service elsewhere.
@@ -99,7 +104,7 @@ pub struct SubsystemConfig {
     /// NQNs of the hosts that may connect.
     #[serde(default, deserialize_with = "written::nqns")]
     pub hosts: Vec<String>,
-    /// Secrets by which hosts have to authenticate, an entry for each such host.
+    /// Secrets by which hosts have to authenticate, and keys of their TLS connections, an entry for each such host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_keys: Vec<HostKeyConfig>,
     /// The namespaces.
@@ -378,7 +383,7 @@ impl PortConfig {
     /// Port number `id` at `address`, told to hosts as it is.
     pub const fn new(id: u16, address: SocketAddr) -> Self {
         let transport = Transport::Tcp;
-        Self { id, address, advertise: None, discovery_only: false, transport, congestion: None }
+        Self { id, address, advertise: None, discovery_only: false, transport, congestion: None, tls: None }
     }
 }
 

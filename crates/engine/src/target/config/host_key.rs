@@ -1,14 +1,14 @@
-//! Which secrets a host has to have, by the files that hold them: a configuration can be shown to anybody, and a secret
-//! cannot.
+//! Which secrets and TLS keys a host has to have, by the files that hold them: a configuration can be shown to anybody, and
+//! a secret cannot.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use authentication::{Group, Hash};
 use serde::{Deserialize, Serialize};
 
 use super::{names, written};
 
-/// The secrets of one host (DH-HMAC-CHAP). A host that has one here has to authenticate.
+/// The secrets and TLS keys of one host. With a secret it has to authenticate (DH-HMAC-CHAP).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "HostKey")]
@@ -18,7 +18,8 @@ pub struct HostKeyConfig {
     pub host: String,
     /// File with the host's secret, `DHHC-1:…`, which others than the target's user and group cannot read. Several lines are
     /// several secrets, each of which is accepted.
-    pub dhchap_secret_file: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dhchap_secret_file: Option<PathBuf>,
     /// File with the secret by which the subsystem authenticates to the host, where the host asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhchap_ctrl_secret_file: Option<PathBuf>,
@@ -32,17 +33,101 @@ pub struct HostKeyConfig {
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub dhchap_dhgroup: Vec<Group>,
+    /// File with the key of the host's TLS connections, `NVMeTLSkey-1:…`, under the same rules. Several lines are several keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_key_file: Option<PathBuf>,
 }
 
 impl HostKeyConfig {
     /// The secret of this host in this file, with all hash functions and groups.
     pub fn new(host: &str, dhchap_secret_file: PathBuf) -> Self {
+        Self { dhchap_secret_file: Some(dhchap_secret_file), ..Self::empty(host) }
+    }
+
+    /// The TLS key of this host in this file, and no secret.
+    pub fn tls(host: &str, tls_key_file: PathBuf) -> Self {
+        Self { tls_key_file: Some(tls_key_file), ..Self::empty(host) }
+    }
+
+    fn empty(host: &str) -> Self {
         Self {
             host: host.to_owned(),
-            dhchap_secret_file,
+            dhchap_secret_file: None,
             dhchap_ctrl_secret_file: None,
             dhchap_hash: Vec::new(),
             dhchap_dhgroup: Vec::new(),
+            tls_key_file: None,
         }
+    }
+
+    /// The files that it names, each with the name of its setting.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let files = [
+            ("dhchap_secret_file", &self.dhchap_secret_file),
+            ("dhchap_ctrl_secret_file", &self.dhchap_ctrl_secret_file),
+            ("tls_key_file", &self.tls_key_file),
+        ];
+        files.into_iter().filter_map(|(name, file)| Some((name, file.as_deref()?)))
+    }
+
+    /// The same, each of which can be replaced by another.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let files = [&mut self.dhchap_secret_file, &mut self.dhchap_ctrl_secret_file, &mut self.tls_key_file];
+        files.into_iter().flatten()
+    }
+
+    /// Sees that it has a key, and nothing that means nothing.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let Self { host, dhchap_secret_file: secret, tls_key_file, .. } = self;
+        if secret.is_none() && tls_key_file.is_none() {
+            return Err(format!("keys of host {host}: there is neither dhchap_secret_file nor tls_key_file"));
+        }
+        let needing = [
+            ("dhchap_ctrl_secret_file", self.dhchap_ctrl_secret_file.is_some()),
+            ("dhchap_hash", !self.dhchap_hash.is_empty()),
+            ("dhchap_dhgroup", !self.dhchap_dhgroup.is_empty()),
+        ];
+        match needing.iter().find(|(_, is_there)| *is_there && secret.is_none()) {
+            Some((name, _)) => Err(format!("keys of host {host}: {name} needs a dhchap_secret_file")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_has_a_secret_or_a_tls_key() {
+        let refused = |change: fn(&mut HostKeyConfig)| {
+            let mut key = HostKeyConfig::tls("nqn.host", "/key".into());
+            change(&mut key);
+            key.check().err().unwrap_or_default()
+        };
+        assert_eq!(refused(|_| {}), "");
+        assert_eq!(refused(|key| *key = HostKeyConfig::new("nqn.host", "/secret".into())), "");
+        assert!(
+            refused(|key| key.tls_key_file = None).contains("neither dhchap_secret_file nor tls_key_file")
+        );
+        let alone = refused(|key| key.dhchap_ctrl_secret_file = Some("/secret".into()));
+        assert!(alone.contains("dhchap_ctrl_secret_file needs a dhchap_secret_file"), "{alone}");
+        assert!(refused(|key| key.dhchap_hash = vec![Hash::Sha256]).contains("dhchap_hash needs"));
+        assert!(refused(|key| key.dhchap_dhgroup = vec![Group::Null]).contains("dhchap_dhgroup needs"));
+    }
+
+    #[test]
+    fn the_files_are_all_that_it_names() {
+        let mut key = HostKeyConfig::new("nqn.host", "secret".into());
+        key.tls_key_file = Some("key".into());
+        key.files_mut().for_each(|file| *file = Path::new("/etc").join(&*file));
+        let files: Vec<_> = key.files().collect();
+        assert_eq!(
+            files,
+            [("dhchap_secret_file", Path::new("/etc/secret")), ("tls_key_file", Path::new("/etc/key"))]
+        );
     }
 }

@@ -12,6 +12,8 @@ mod names;
 mod nguid;
 mod quiesce_check;
 mod rights;
+mod tls_rule;
+mod tls_use;
 mod write_protection;
 mod written;
 
@@ -28,6 +30,7 @@ pub use known_host::KnownHost;
 pub use nguid::Nguid;
 pub(crate) use quiesce_check::check_quiesce_bound;
 pub use rights::{Denial, NamespaceOwned};
+pub use tls_use::TlsUse;
 pub use write_protection::WriteProtection;
 pub use written::{
     BLOCK_SIZE_DEFAULT, MODEL_DEFAULT, check_block_size, check_congestion, check_serial, check_subsystem_nqn,

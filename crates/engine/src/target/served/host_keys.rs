@@ -1,31 +1,69 @@
-//! The secrets of a subsystem's hosts, as they were read from their files, and which of them are accepted for how long.
+//! The secrets and TLS keys of a subsystem's hosts, as they were read from their files, and which of them are accepted for
+//! how long.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
 use authentication::{ControllerTerms, Group, Hash, Secret};
+use secure_channel::ConfiguredPsk;
 
 use crate::limits::SECRETS_PER_HOST_MAX;
 use crate::ring::Moment;
-use crate::secret_file::{self, SecretFileError};
+use crate::secret_file::{self, Line, SecretFileError};
 use crate::target::config::HostKeyConfig;
 
-/// The secrets of a subsystem's hosts, by their names.
+/// The secrets and TLS keys of a subsystem's hosts, by their names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostKeys(HashMap<String, Keys>);
 
-/// The secrets of one host.
+/// Those of one host.
 #[derive(Clone, Debug)]
 struct Keys {
-    /// The host's own.
-    current: Vec<Secret>,
-    /// Those that it had before, and until when they are accepted.
-    former: Vec<(Secret, Moment)>,
+    /// The host's own secrets; without any it need not authenticate.
+    secrets: Accepted<Secret>,
     /// The subsystem's, for this host.
     controller: Option<Secret>,
     hashes: Vec<Hash>,
     groups: Vec<Group>,
+    tls: Accepted<ConfiguredPsk>,
+}
+
+/// What is accepted of a host.
+#[derive(Clone, Debug)]
+struct Accepted<T> {
+    /// What its file has.
+    current: Vec<T>,
+    /// What it had before, and until when that is accepted.
+    former: Vec<(T, Moment)>,
+}
+
+impl<T: Line + Clone + PartialEq> Accepted<T> {
+    fn read(config: &HostKeyConfig, file: Option<&Path>) -> Result<Self, SecretFileError> {
+        let current = file.map_or_else(|| Ok(Vec::new()), |file| read_for(config, file))?;
+        Ok(Self { current, former: Vec::new() })
+    }
+
+    /// Has what `before` accepts accepted until `until`, at most. Where nothing is asked for any longer, nothing is kept.
+    fn succeed(&mut self, before: &Self, until: Moment, now: Moment) {
+        if self.current.is_empty() {
+            return;
+        }
+        let former = before.former.iter().map(|(key, end)| (key, *end));
+        let replaced = before.current.iter().map(|key| (key, until));
+        self.former = former
+            .chain(replaced)
+            .filter(|(key, end)| *end > now && !self.current.contains(key))
+            .map(|(key, end)| (key.clone(), end))
+            .take(SECRETS_PER_HOST_MAX)
+            .collect();
+    }
+
+    /// All that is accepted now, the present ones first.
+    fn now(&self, now: Moment) -> impl Iterator<Item = &T> {
+        let former = self.former.iter().filter(move |(_, end)| *end > now).map(|(key, _)| key);
+        self.current.iter().chain(former)
+    }
 }
 
 impl HostKeys {
@@ -44,16 +82,14 @@ impl HostKeys {
                 all.insert(config.host.clone(), keys.clone());
                 continue;
             }
-            let read = |file| read_for(config, file);
-            let current = read(&config.dhchap_secret_file)?;
-            let controller = config.dhchap_ctrl_secret_file.as_deref().map(read).transpose()?;
-            let controller = controller.and_then(|secrets| secrets.into_iter().next());
+            let secrets = Accepted::read(config, config.dhchap_secret_file.as_deref())?;
+            let controller = Accepted::read(config, config.dhchap_ctrl_secret_file.as_deref())?;
             let keys = Keys {
-                current,
-                former: Vec::new(),
-                controller,
+                secrets,
+                controller: controller.current.into_iter().next(),
                 hashes: or_all(&config.dhchap_hash, &Hash::ALL),
                 groups: or_all(&config.dhchap_dhgroup, &Group::PREFERRED),
+                tls: Accepted::read(config, config.tls_key_file.as_deref())?,
             };
             all.insert(config.host.clone(), keys);
         }
@@ -62,52 +98,57 @@ impl HostKeys {
 
     /// All that is wrong with the files of these hosts.
     pub(crate) fn faults(configs: &[HostKeyConfig]) -> Vec<SecretFileError> {
-        let files = |config: &HostKeyConfig| {
-            let both = [Some(config.dhchap_secret_file.clone()), config.dhchap_ctrl_secret_file.clone()];
-            both.into_iter().flatten().filter_map(|file| read_for(config, &file).err()).collect::<Vec<_>>()
+        let of = |config: &HostKeyConfig| {
+            let secrets = [config.dhchap_secret_file.as_deref(), config.dhchap_ctrl_secret_file.as_deref()];
+            let secrets = secrets.into_iter().filter_map(|file| Accepted::<Secret>::read(config, file).err());
+            let tls = Accepted::<ConfiguredPsk>::read(config, config.tls_key_file.as_deref()).err();
+            secrets.chain(tls).collect::<Vec<_>>()
         };
-        configs.iter().flat_map(files).collect()
+        configs.iter().flat_map(of).collect()
     }
 
-    /// The new secrets in place of these, each of which is still accepted for `overlap` where the host still has one.
+    /// The new secrets and keys in place of these, each of which is still accepted for `overlap` where the host still has one.
     pub(crate) fn succeeded_by(&self, mut new: Self, overlap: Duration, now: Moment) -> Self {
+        let until = now.after(overlap);
         for (host, keys) in &mut new.0 {
             let Some(before) = self.0.get(host) else { continue };
-            let until = now.after(overlap);
-            let former = before.former.iter().map(|(secret, end)| (secret, *end));
-            let replaced = before.current.iter().map(|secret| (secret, until));
-            keys.former = former
-                .chain(replaced)
-                .filter(|(secret, end)| *end > now && !keys.current.contains(secret))
-                .map(|(secret, end)| (secret.clone(), end))
-                .take(SECRETS_PER_HOST_MAX)
-                .collect();
+            keys.secrets.succeed(&before.secrets, until, now);
+            keys.tls.succeed(&before.tls, until, now);
         }
         new
     }
 
     /// Whether this host has to authenticate.
-    pub(crate) fn has(&self, host_nqn: &str) -> bool {
-        self.0.contains_key(host_nqn)
+    pub(crate) fn has_secret(&self, host_nqn: &str) -> bool {
+        self.with_secret(host_nqn).is_some()
+    }
+
+    fn with_secret(&self, host_nqn: &str) -> Option<&Keys> {
+        self.0.get(host_nqn).filter(|keys| !keys.secrets.current.is_empty())
     }
 
     /// What is asked of this host, if it has to authenticate.
     pub(crate) fn terms(&self, host_nqn: &str, subsystem_nqn: &str, now: Moment) -> Option<ControllerTerms> {
-        let keys = self.0.get(host_nqn)?;
-        let former = keys.former.iter().filter(|(_, end)| *end > now).map(|(secret, _)| secret);
+        let keys = self.with_secret(host_nqn)?;
         Some(ControllerTerms {
             host_nqn: host_nqn.to_owned(),
             subsystem_nqn: subsystem_nqn.to_owned(),
-            secrets: keys.current.iter().chain(former).cloned().collect(),
+            secrets: keys.secrets.now(now).cloned().collect(),
             controller_secret: keys.controller.clone(),
             hashes: keys.hashes.clone(),
             groups: keys.groups.clone(),
         })
     }
+
+    /// The TLS keys that are accepted of this host, the present ones before the former ones.
+    pub(crate) fn psks(&self, host_nqn: &str, now: Moment) -> Vec<ConfiguredPsk> {
+        self.0.get(host_nqn).map_or_else(Vec::new, |keys| keys.tls.now(now).cloned().collect())
+    }
 }
 
-fn read_for(config: &HostKeyConfig, file: &Path) -> Result<Vec<Secret>, SecretFileError> {
-    secret_file::read(file).map_err(|error| error.of(format_args!("secrets of host {}", config.host)))
+fn read_for<T: Line>(config: &HostKeyConfig, file: &Path) -> Result<Vec<T>, SecretFileError> {
+    let of = |error: SecretFileError| error.of(format_args!("{}s of host {}", T::NAME, config.host));
+    secret_file::read(file).map_err(of)
 }
 
 fn or_all<T: Copy>(some: &[T], all: &[T]) -> Vec<T> {
@@ -146,7 +187,7 @@ mod tests {
             HostKeys::read(&[written(&folder, &text, 0o600)], None).unwrap()
         };
         let first = keys(1);
-        assert!(first.has(HOST) && !first.has("nqn.other"));
+        assert!(first.has_secret(HOST) && !first.has_secret("nqn.other"));
         assert_eq!(accepted(&first, 5), [secret(1)]);
         let second = first.succeeded_by(keys(2), Duration::from_nanos(100), Moment(1000));
         assert_eq!(accepted(&second, 1099), [secret(2), secret(1)]);
@@ -157,7 +198,7 @@ mod tests {
         assert_eq!(accepted(&third, 1100), [secret(3), secret(2)]);
         let without = first.succeeded_by(keys(2), Duration::ZERO, Moment(1000));
         assert_eq!(accepted(&without, 1000), [secret(2)]);
-        assert!(!third.succeeded_by(HostKeys::default(), Duration::MAX, Moment(2000)).has(HOST));
+        assert!(!third.succeeded_by(HostKeys::default(), Duration::MAX, Moment(2000)).has_secret(HOST));
     }
 
     #[test]
@@ -185,7 +226,7 @@ mod tests {
         let cut = wrong(&format!("{}\n{}", *good, &good[..20]), 0o600);
         assert!(cut.contains("secret, line 2: ") && !cut.contains(&good[10..20]), "{cut}");
         let mut config = written(&folder, &good, 0o600);
-        config.dhchap_secret_file = folder.path().to_owned();
+        config.dhchap_secret_file = Some(folder.path().to_owned());
         let what = |config: &HostKeyConfig| {
             let faults = HostKeys::faults(std::slice::from_ref(config));
             let first = HostKeys::read(std::slice::from_ref(config), None).unwrap_err();
@@ -193,9 +234,36 @@ mod tests {
             faults.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert!(what(&config)[0].contains("is not a file"));
-        config.dhchap_secret_file = "missing".into();
+        config.dhchap_secret_file = Some("missing".into());
         config.dhchap_ctrl_secret_file = Some("missing too".into());
-        let both = what(&config);
-        assert!(both[0].contains("missing cannot be read") && both[1].contains("missing too"), "{both:?}");
+        config.tls_key_file = Some("missing key".into());
+        let all = what(&config);
+        assert!(all[0].contains("missing cannot be read") && all[1].contains("missing too"), "{all:?}");
+        assert!(all[2].contains("TLS keys of host") && all[2].contains("missing key"), "{all:?}");
+        config = HostKeyConfig::tls(HOST, written(&folder, &good, 0o600).dhchap_secret_file.unwrap());
+        assert!(what(&config)[0].contains("not a TLS key"), "a secret is not a TLS key");
+    }
+
+    #[test]
+    fn a_tls_key_is_accepted_until_the_overlap_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let psk = |byte| ConfiguredPsk::new(&[byte; 32], None).unwrap();
+        let keys = |bytes: &[u8]| {
+            let text: String = bytes.iter().map(|byte| format!("{}\n", *psk(*byte).reveal())).collect();
+            let file = written(&folder, &text, 0o600).dhchap_secret_file.unwrap();
+            HostKeys::read(&[HostKeyConfig::tls(HOST, file)], None).unwrap()
+        };
+        let first = keys(&[1, 2]);
+        assert!(!first.has_secret(HOST) && first.terms(HOST, "nqn.a", Moment(0)).is_none());
+        assert_eq!(first.psks(HOST, Moment(5)), [psk(1), psk(2)]);
+        assert!(first.psks("nqn.other", Moment(5)).is_empty());
+        let second = first.succeeded_by(keys(&[3, 2]), Duration::from_nanos(100), Moment(1000));
+        assert_eq!(second.psks(HOST, Moment(1099)), [psk(3), psk(2), psk(1)]);
+        assert_eq!(second.psks(HOST, Moment(1100)), [psk(3), psk(2)]);
+        // A host that has a secret now, and no TLS key, is not let in by its former key.
+        let secret = [written(&folder, &secret(1).reveal(), 0o600)];
+        let without =
+            second.succeeded_by(HostKeys::read(&secret, None).unwrap(), Duration::MAX, Moment(1050));
+        assert!(without.psks(HOST, Moment(1050)).is_empty() && without.has_secret(HOST));
     }
 }

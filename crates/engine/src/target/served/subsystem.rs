@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use authentication::ControllerTerms;
+use secure_channel::ConfiguredPsk;
 
 use super::ana::AnaGroups;
 use super::host::Host;
@@ -94,12 +95,17 @@ impl Subsystem {
 
     /// Whether the host with this name has to authenticate.
     pub(crate) fn wants_proof(&self, host_nqn: &str) -> bool {
-        self.state().keys.has(host_nqn)
+        self.state().keys.has_secret(host_nqn)
     }
 
     /// What is asked of the host with this name, if it has to authenticate.
     pub(crate) fn terms(&self, host_nqn: &str) -> Option<ControllerTerms> {
         self.state().keys.terms(host_nqn, &self.nqn, ring::now())
+    }
+
+    /// The TLS keys that are accepted of the host with this name, if it may connect.
+    pub(crate) fn psks(&self, host_nqn: &str, now: Moment) -> Vec<ConfiguredPsk> {
+        if self.allows(host_nqn) { self.state().keys.psks(host_nqn, now) } else { Vec::new() }
     }
 
     /// A namespace on which the identifier of this host is registered by another name, and that name.

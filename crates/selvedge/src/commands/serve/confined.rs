@@ -94,9 +94,7 @@ fn served(fabric: &FabricConfig) -> Vec<PathBuf> {
 /// Files of hosts' secrets, which are read anew when they are changed.
 fn secrets(fabric: &FabricConfig) -> impl Iterator<Item = PathBuf> {
     let keys = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.host_keys);
-    keys.flat_map(|key| [Some(&key.dhchap_secret_file), key.dhchap_ctrl_secret_file.as_ref()])
-        .flatten()
-        .cloned()
+    keys.flat_map(|key| key.files()).map(|(_, file)| file.to_owned())
 }
 
 /// Where control sockets are made and removed.

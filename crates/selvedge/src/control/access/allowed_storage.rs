@@ -106,12 +106,7 @@ fn places(subsystem: &SubsystemConfig) -> impl Iterator<Item = (String, Place<'_
         Some((format!("namespaces[{at}].backend.{name}"), place))
     });
     let secrets = subsystem.host_keys.iter().enumerate().flat_map(|(at, key)| {
-        let files = [Some(&key.dhchap_secret_file), key.dhchap_ctrl_secret_file.as_ref()];
-        let names = ["dhchap_secret_file", "dhchap_ctrl_secret_file"];
-        names
-            .into_iter()
-            .zip(files)
-            .filter_map(move |(name, file)| Some((format!("host_keys[{at}].{name}"), Place::Secret(file?))))
+        key.files().map(move |(name, file)| (format!("host_keys[{at}].{name}"), Place::Secret(file)))
     });
     storage.chain(namespaces).chain(secrets)
 }
