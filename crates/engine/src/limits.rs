@@ -149,6 +149,12 @@ pub const RESERVATION_NOTICES_MAX: usize = 255;
 pub const REFERRALS_MAX: usize = 64;
 /// Secrets of one host that are accepted at a time: two while one takes the other's place, and some to spare.
 pub const SECRETS_PER_HOST_MAX: usize = 8;
+/// TLS keys that a host may have come with, by which its ClientHello is looked at. Those of one subsystem are the present ones
+/// and the former ones; the discovery subsystem takes those of all subsystems. Each costs up to eight derivations, some 0.1 ms
+/// together, which anybody can cause who knows the host's name.
+pub const TLS_KEYS_PER_HELLO_MAX: usize = 4 * SECRETS_PER_HOST_MAX;
+/// TLS keys that a host offers at a time: with the longest names they take half of the ClientHello that is read.
+pub const TLS_KEYS_OFFERED_MAX: usize = 8;
 /// Bytes of a file of secrets that are read.
 pub const SECRET_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Steps of authentication that wait to be computed; with more, the oldest is given up: its host has waited longest, and comes

@@ -4,6 +4,7 @@ mod admission;
 mod controllers;
 mod directory;
 mod fabric;
+mod psks;
 
 pub use admission::Quotas;
 pub(crate) use controllers::NoController;
