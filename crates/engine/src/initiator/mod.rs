@@ -101,6 +101,7 @@ mod host;
 mod options;
 mod path;
 mod queue;
+mod tls_keys;
 mod volume;
 
 pub use controller::{AdminReply, Controller, DiscoveryRecords, NamespaceInfo};
@@ -112,4 +113,5 @@ pub use path::{
     ConnectionReport, IoPolicy, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths,
 };
 pub use queue::{Completion, Data, Ended, Lost, Queue, QueueState, Request};
+pub use tls_keys::TlsKeys;
 pub use volume::{AsyncVolume, LocalTask, LocalVolume, NamespaceName, Volume, VolumeOptions, VolumeTask};

@@ -10,7 +10,7 @@ use nvme::discovery::DISCOVERY_NQN;
 use nvme::fabrics::CONTROLLER_ID_ANY;
 use nvme::tcp::Digests;
 
-use super::HostIdentity;
+use super::{HostIdentity, TlsKeys};
 use crate::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, CONNECT_TIMEOUT_MS};
 use crate::ring::Engine;
 use crate::transport::Transport;
@@ -51,6 +51,8 @@ pub struct ConnectOptions {
     pub host: HostIdentity,
     /// The secrets of this host, for a target that asks for authentication.
     pub secrets: Option<Arc<HostSecrets>>,
+    /// The keys of this host, for connections that are TLS; in clear without them.
+    pub tls: Option<Arc<TlsKeys>>,
     /// Local address to connect from.
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.
@@ -91,6 +93,7 @@ impl ConnectOptions {
             subsystem_nqn: subsystem_nqn.into(),
             host: HostIdentity::of_this_machine(),
             secrets: None,
+            tls: None,
             host_traddr: None,
             host_iface: None,
             io_queue_ports: Vec::new(),
@@ -119,6 +122,7 @@ impl ConnectOptions {
             transport: self.transport,
             congestion: self.congestion.clone(),
             secrets: self.secrets.clone(),
+            tls: self.tls.clone(),
             host_traddr: self.host_traddr,
             host_iface: self.host_iface.clone(),
             source_ports: Vec::new(),
@@ -151,6 +155,8 @@ pub struct QueueOptions {
     pub congestion: Option<String>,
     /// The secrets of this host, for a target that asks for authentication.
     pub secrets: Option<Arc<HostSecrets>>,
+    /// The keys of this host, for connections that are TLS; in clear without them.
+    pub tls: Option<Arc<TlsKeys>>,
     /// Local address to connect from.
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.

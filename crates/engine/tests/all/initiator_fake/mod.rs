@@ -231,6 +231,7 @@ pub(crate) fn queue_options(address: SocketAddr) -> QueueOptions {
         congestion: None,
         address,
         secrets: None,
+        tls: None,
         host_traddr: None,
         host_iface: None,
         source_ports: Vec::new(),

@@ -1,0 +1,145 @@
+//! The TLS keys of a host, and which of them it offers a target by which identities.
+
+use secure_channel::{ConfiguredPsk, Derivation, IdentityError, IdentityVersion, Names, Suite, TlsPsk};
+
+use crate::limits::TLS_KEYS_OFFERED_MAX;
+
+/// The keys by which this host makes TLS connections.
+#[derive(Clone, Debug)]
+pub struct TlsKeys {
+    /// The keys, the preferred one first.
+    pub keys: Vec<ConfiguredPsk>,
+    /// Which version of identities to offer; both without it.
+    pub identity: Option<IdentityVersion>,
+    /// How the target derives its keys; without it, as the specification has it, and otherwise where that can be told apart.
+    pub derivation: Option<Derivation>,
+    /// Which suite to offer; the one that other programs use a key of its length with without it.
+    pub suite: Option<Suite>,
+}
+
+impl TlsKeys {
+    /// These keys, for whatever target.
+    pub const fn new(keys: Vec<ConfiguredPsk>) -> Self {
+        Self { keys, identity: None, derivation: None, suite: None }
+    }
+
+    /// The PSKs to offer for these names, the preferred one first, each with an identity of its own: a library takes no two of
+    /// one identity. A target takes the first identity that it knows, and fails where that has another key. So those of
+    /// version 1 come first, which name their key: all of them, of both derivations. One of version 0 stands for whatever key
+    /// the target has: it comes last, for targets that know no other (SPDK), and is the first key's.
+    ///
+    /// # Errors
+    /// When there is none, since the names are too long.
+    pub fn offers(&self, names: &Names) -> Result<Vec<TlsPsk>, IdentityError> {
+        let (mut named, mut nameless) = (Vec::new(), Vec::new());
+        let mut failed = None;
+        for version in [IdentityVersion::One, IdentityVersion::Zero] {
+            let offers = if version == IdentityVersion::One { &mut named } else { &mut nameless };
+            if self.identity.is_some_and(|only| only != version) {
+                continue;
+            }
+            for derivation in Derivation::ALL {
+                if self.derivation.is_some_and(|only| only != derivation) {
+                    continue;
+                }
+                for key in &self.keys {
+                    match self.psk(key, names, derivation, version) {
+                        Ok(psk) => add(psk, offers),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+            }
+        }
+        // Those of version 0, one of each suite at most, stay in any case.
+        named.truncate(TLS_KEYS_OFFERED_MAX - nameless.len());
+        named.append(&mut nameless);
+        match failed {
+            Some(error) if named.is_empty() => Err(error),
+            _ => Ok(named),
+        }
+    }
+
+    fn psk(
+        &self,
+        key: &ConfiguredPsk,
+        names: &Names,
+        derivation: Derivation,
+        version: IdentityVersion,
+    ) -> Result<TlsPsk, IdentityError> {
+        let suite = self.suite.unwrap_or_else(|| key.usual_suite());
+        key.retained(names, derivation).tls_psk(names, suite, version)
+    }
+}
+
+fn add(psk: TlsPsk, offers: &mut Vec<TlsPsk>) {
+    if !offers.iter().any(|other| other.identity() == psk.identity()) {
+        offers.push(psk);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secure_channel::Hash;
+
+    use super::*;
+
+    fn names() -> Names {
+        Names::new("nqn.host", "nqn.subsystem").unwrap()
+    }
+
+    fn offered(keys: &TlsKeys) -> Vec<(char, String, Suite)> {
+        let kind = |psk: &TlsPsk| {
+            let version = psk.identity().to_string().chars().nth(4).unwrap();
+            (version, psk.derivation().to_string(), psk.suite())
+        };
+        keys.offers(&names()).unwrap().iter().map(kind).collect()
+    }
+
+    #[test]
+    fn identities_that_name_their_key_are_offered_first() {
+        let (short, long) = (Suite::Aes128Gcm, Suite::Aes256Gcm);
+        let (standard, compat) = (|| "standard".to_owned(), || "compat".to_owned());
+        let hashed = ConfiguredPsk::new(&[1; 32], Some(Hash::Sha256)).unwrap();
+        let mut keys = TlsKeys::new(vec![hashed]);
+        assert_eq!(
+            offered(&keys),
+            [('1', standard(), short), ('1', compat(), short), ('0', standard(), short)]
+        );
+        // Without a hash function both derivations have one identity.
+        let plain = ConfiguredPsk::new(&[2; 48], None).unwrap();
+        keys.keys = vec![plain.clone()];
+        assert_eq!(offered(&keys), [('1', standard(), long), ('0', standard(), long)]);
+        keys.derivation = Some(Derivation::Compat);
+        assert_eq!(offered(&keys), [('1', compat(), long), ('0', compat(), long)]);
+        keys.suite = Some(short);
+        keys.identity = Some(IdentityVersion::Zero);
+        assert_eq!(offered(&keys), [('0', compat(), short)]);
+        let second = ConfiguredPsk::new(&[3; 48], None).unwrap();
+        keys = TlsKeys::new(vec![plain.clone(), second]);
+        assert_eq!(offered(&keys).iter().filter(|(version, ..)| *version == '0').count(), 1);
+        let last = keys.offers(&names()).unwrap().pop().unwrap();
+        let first = plain.retained(&names(), Derivation::Standard);
+        assert_eq!(last, first.tls_psk(&names(), long, IdentityVersion::Zero).unwrap());
+    }
+
+    #[test]
+    fn offers_are_bounded_and_no_two_have_one_identity() {
+        let key = |byte| ConfiguredPsk::new(&[byte; 32], Some(Hash::Sha256)).unwrap();
+        let offers = TlsKeys::new((1..=8).map(key).collect()).offers(&names()).unwrap();
+        assert_eq!(offers.len(), TLS_KEYS_OFFERED_MAX);
+        let mut identities: Vec<String> = offers.iter().map(|psk| psk.identity().to_string()).collect();
+        assert!(identities.last().unwrap().starts_with("NVMe0R01 "));
+        identities.sort_unstable();
+        identities.dedup();
+        assert_eq!(identities.len(), offers.len());
+    }
+
+    #[test]
+    fn names_that_are_too_long_for_version_0_have_one_of_version_1() {
+        let names = Names::new(&"h".repeat(200), &"s".repeat(200)).unwrap();
+        let mut keys = TlsKeys::new(vec![ConfiguredPsk::new(&[1; 32], None).unwrap()]);
+        assert_eq!(keys.offers(&names).unwrap().len(), 1);
+        keys.identity = Some(IdentityVersion::Zero);
+        assert!(matches!(keys.offers(&names), Err(IdentityError::TooLong(_))));
+    }
+}
