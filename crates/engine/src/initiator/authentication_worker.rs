@@ -1,5 +1,5 @@
-//! The authentication worker of a driver: a thread that does the public-key work of its queues' exchanges, which takes
-//! milliseconds and would hold up the I/O of all of them. It is there only as long as there is work, so that a driver whose
+//! The authentication worker of a driver: a thread that does the public-key work of its queues' exchanges and handshakes, which
+//! takes up to milliseconds and would hold up the I/O of all of them. It is there only as long as there is work, so that a driver whose
 //! queues are quiet, or never authenticate, costs no thread.
 
 use std::collections::VecDeque;
@@ -8,14 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use authentication::{HostSide, HostStep};
-
 use crate::limits::HOST_AUTHENTICATION_JOBS_MAX;
-use crate::ring::channel::{Receiver, Sender, channel};
-use crate::ring::{self, Waker, thread};
-
-/// A step that was done, with the side that did it.
-pub(super) type Computed = (Box<HostSide>, HostStep);
+use crate::ring::channel::{Receiver, channel};
+use crate::ring::{Waker, thread};
 
 /// The worker, shared by all queues of a driver, whose ring it wakes.
 #[derive(Clone)]
@@ -33,25 +28,23 @@ struct State {
     is_running: bool,
 }
 
-/// A message of the controller that is to be taken.
+/// Something to compute, which sends what it comes to.
 struct Job {
-    side: Box<HostSide>,
-    message: Vec<u8>,
-    answer: Sender<Computed>,
+    work: Box<dyn FnOnce() + Send>,
     /// There as long as its queue waits.
     is_wanted: Weak<()>,
 }
 
 /// The way of a step back to its queue, which gives it up by dropping this.
-pub(super) struct PendingStep {
-    answer: Receiver<Computed>,
+pub(super) struct PendingStep<T> {
+    answer: Receiver<T>,
     _waits: Arc<()>,
 }
 
 /// What becomes of a step.
-pub(super) enum StepState {
+pub(super) enum StepState<T> {
     Working,
-    Done(Computed),
+    Done(T),
     /// It will not be done.
     GivenUp,
 }
@@ -62,11 +55,21 @@ impl AuthenticationWorker {
         Self(Arc::new(Inner { waker, state: Mutex::default() }))
     }
 
-    /// Has the message taken by the side; the ring is woken when it is. `None` when too many wait.
-    pub(super) fn hand(&self, side: Box<HostSide>, message: Vec<u8>) -> Option<PendingStep> {
+    /// Has this step done; the ring is woken when it is. `None` when too many wait.
+    pub(super) fn hand<T: Send + 'static>(
+        &self,
+        step: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<PendingStep<T>> {
         let (sender, answer) = channel();
         let waits = Arc::new(());
-        let job = Job { side, message, answer: sender, is_wanted: Arc::downgrade(&waits) };
+        let work = Box::new(move || {
+            // A panic costs its queue alone: the answer's sender is gone then, which the queue sees.
+            match catch_unwind(AssertUnwindSafe(step)) {
+                Ok(outcome) => drop(sender.send(outcome)),
+                Err(_) => drop(sender),
+            }
+        });
+        let job = Job { work, is_wanted: Arc::downgrade(&waits) };
         let mut state = self.0.state();
         if state.waiting.len() >= HOST_AUTHENTICATION_JOBS_MAX {
             state.waiting.retain(|job| job.is_wanted.strong_count() > 0);
@@ -109,26 +112,21 @@ impl Inner {
     }
 
     fn run(&self) {
-        while let Some(Job { mut side, message, answer, is_wanted }) = self.next() {
+        while let Some(Job { work, is_wanted }) = self.next() {
             if is_wanted.strong_count() == 0 {
                 continue;
             }
-            // A panic costs its queue alone: the answer's sender is gone then, which the queue sees.
-            let step = catch_unwind(AssertUnwindSafe(|| side.take(&message, &mut ring::fill_random)));
-            match step {
-                Ok(step) => drop(answer.send((side, step))),
-                Err(_) => drop(answer),
-            }
+            work();
             self.waker.wake();
         }
     }
 }
 
-impl PendingStep {
+impl<T> PendingStep<T> {
     /// How far it is.
-    pub(super) fn state(&self) -> StepState {
+    pub(super) fn state(&self) -> StepState<T> {
         match self.answer.try_recv() {
-            Ok(computed) => StepState::Done(computed),
+            Ok(outcome) => StepState::Done(outcome),
             Err(TryRecvError::Empty) => StepState::Working,
             Err(TryRecvError::Disconnected) => StepState::GivenUp,
         }

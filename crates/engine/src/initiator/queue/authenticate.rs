@@ -22,7 +22,7 @@ pub(super) enum Exchange {
     /// A message of the controller.
     Message(Box<HostSide>),
     /// What the worker makes of it.
-    Step(PendingStep),
+    Step(PendingStep<(Box<HostSide>, HostStep)>),
     /// That the controller has taken the last message.
     Last(Result<(), Failed>),
 }
@@ -134,7 +134,12 @@ impl Queue {
             let step = side.take(message, &mut ring::fill_random);
             return self.stepped(side, step);
         }
-        let Some(pending) = self.worker.hand(side, message.to_vec()) else {
+        let message = message.to_vec();
+        let step = move || {
+            let step = side.take(&message, &mut ring::fill_random);
+            (side, step)
+        };
+        let Some(pending) = self.worker.hand(step) else {
             return Err(self.failed("too many queues do so at this time"));
         };
         self.exchange = Some(Exchange::Step(pending));
