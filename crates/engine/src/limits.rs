@@ -30,6 +30,14 @@ pub const DEALLOCATE_COST_BYTES_MAX: u64 = 64 << 10;
 pub const UNCORRECTABLE_COST_BYTES: u64 = 4096;
 /// Bytes of in-capsule data a host may send with an I/O command: four pages, as the Linux target offers.
 pub const IN_CAPSULE_LENGTH_MAX: usize = 16 << 10;
+/// Bytes of a peer's part of a TLS handshake: the longest ClientHello with its record headers is half of it, and nothing else
+/// comes near.
+pub const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
+/// Records of TLS after which a host of ours replaces the keys of a queue: half of those after which a target ends it.
+pub const TLS_RENEW_AFTER_RECORDS: u64 = 1 << 23;
+/// Bytes of records that a secure stream seals before it sends them, which it has only as long as they have not left: fifteen
+/// full records, of some dozens of reads of 4 KiB.
+pub const SEALED_SPACE_BYTES: usize = 256 << 10;
 /// Bytes of in-capsule data with an admin command: fixed by the TCP transport specification (7.4.5).
 pub const ADMIN_IN_CAPSULE_LENGTH_MAX: usize = 8 << 10;
 /// Bytes one H2CData PDU may carry (MAXH2CDATA): a whole transfer, so that one R2T is one PDU. In a simulation it is so
@@ -201,6 +209,8 @@ pub const DISCOVERY_KEEP_ALIVE_MS_MAX: u32 = 600_000;
 /// Granularity of the keep alive timer in units of 100 ms (KAS): 1 s.
 pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 10;
 
+/// The least that is received into: a record of TLS that has come whole, and the beginning of another.
+pub const SCRATCH_LENGTH_MIN: usize = 32 << 10;
 /// Bytes a reactor receives with one call, over all connections.
 pub const RECEIVE_LENGTH: usize = 256 << 10;
 /// Receive calls one connection gets before the others have their turn.
@@ -384,6 +394,7 @@ const _: () = {
     assert!(DATA_TO_CONTROLLER_MAX.is_multiple_of(4) && DATA_TO_CONTROLLER_MAX >= 4096);
     assert!(ADMIN_QUEUE_ENTRIES_MAX as usize > ASYNC_EVENTS_MAX + ABORTS_MAX as usize);
     assert!(RECEIVE_LENGTH >= IN_CAPSULE_LENGTH_MAX);
+    assert!(RECEIVE_LENGTH >= SCRATCH_LENGTH_MIN && SCRATCH_LENGTH_MIN > secure_channel::RECORD_BYTES_MAX);
     assert!(
         GATEWAYS_MAX as u32 * (GATEWAY_CONTROLLERS as u32) < 0xfff0,
         "identifiers from FFF0h on are reserved"

@@ -24,6 +24,14 @@ pub enum Derivation {
 }
 
 impl Derivation {
+    /// How it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Compat => "compat",
+        }
+    }
+
     /// Both of them.
     pub const ALL: [Self; 2] = [Self::Standard, Self::Compat];
 
@@ -48,10 +56,7 @@ impl Derivation {
 
 impl fmt::Display for Derivation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Standard => "standard",
-            Self::Compat => "compat",
-        })
+        f.write_str(self.name())
     }
 }
 

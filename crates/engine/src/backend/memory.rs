@@ -191,10 +191,15 @@ impl Memory {
     /// # Panics
     /// When they do not lie within the memory.
     pub(crate) fn crc32c_held(&self, offset: u64, length: usize) -> u32 {
+        self.with_held(offset, length, crc32c)
+    }
+
+    /// Shows the bytes of pages that the caller holds, as long as it holds them.
+    pub(crate) fn with_held<T>(&self, offset: u64, length: usize, look: impl FnOnce(&[u8]) -> T) -> T {
         let start = self.check(offset, length);
         // SAFETY: the range was checked, and the mapping lasts as long as `self`. Nobody writes pages that are held.
         #[allow(unsafe_code)]
-        crc32c(unsafe { std::slice::from_raw_parts(self.pointer.as_ptr().cast::<u8>().add(start), length) })
+        look(unsafe { std::slice::from_raw_parts(self.pointer.as_ptr().cast::<u8>().add(start), length) })
     }
 
     /// Copies the bytes from `offset` on into `bytes`, up to a page that is being written; how many it has copied.

@@ -1,0 +1,104 @@
+//! The receiving half of a secure stream. A record is opened when all of it has come; the beginning of one is kept until then,
+//! and a stream that is quiet keeps nothing.
+
+use std::io;
+use std::ops::Range;
+
+use secure_channel::{Opened, Opener, Peer, RecordError, TrafficSecret};
+
+use crate::ring::{Socket, SpanMut};
+
+/// What stands next in the space that was received into.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Data.
+    Data(Range<usize>),
+    /// The peer has a new key, and wants one in return.
+    AsksForUpdate,
+    /// The peer has said that it sends no more.
+    End,
+    /// Nothing: all of it was taken.
+    Nothing,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    opener: Opener,
+    /// The beginning of a record whose end has not come.
+    begun: Vec<u8>,
+}
+
+impl Inbound {
+    pub(super) fn new(secret: &TrafficSecret, peer: Peer) -> Self {
+        Self { opener: Opener::new(secret, peer), begun: Vec::new() }
+    }
+
+    /// Records that the peer has sealed with its present key.
+    pub(crate) const fn records(&self) -> u64 {
+        self.opener.records()
+    }
+
+    /// How often the peer has changed its key.
+    pub(crate) const fn updates(&self) -> u64 {
+        self.opener.updates()
+    }
+
+    /// One receive call into the space, behind what is kept of a record: the bytes that stand there now. 0 received bytes are
+    /// the end of the stream.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(crate) fn receive(&mut self, socket: &Socket, space: &mut [u8]) -> io::Result<Option<usize>> {
+        let kept = self.begun.len();
+        let received = socket.receive(&mut [SpanMut::new(&mut space[kept..])])?;
+        if received == 0 {
+            return Ok(None);
+        }
+        space[..kept].copy_from_slice(&self.begun);
+        self.begun.clear();
+        Ok(Some(kept + received))
+    }
+
+    /// The next piece of what was received, from `at` on, which moves on past its record.
+    ///
+    /// # Errors
+    /// When the record is not one that the peer may send.
+    pub(crate) fn next(&mut self, space: &mut [u8], at: &mut usize) -> Result<Piece, RecordError> {
+        while *at < space.len() {
+            let begin = *at;
+            let (record_bytes, piece) = match self.opener.open(&mut space[begin..])? {
+                Opened::Incomplete { .. } => {
+                    self.begun.extend_from_slice(&space[begin..]);
+                    *at = space.len();
+                    return Ok(Piece::Nothing);
+                }
+                Opened::Closed => {
+                    *at = space.len();
+                    return Ok(Piece::End);
+                }
+                Opened::Data { record_bytes, data } => {
+                    (record_bytes, Some(Piece::Data(begin + data.start..begin + data.end)))
+                }
+                Opened::KeyUpdate { record_bytes, asks_back: true } => {
+                    (record_bytes, Some(Piece::AsksForUpdate))
+                }
+                Opened::KeyUpdate { record_bytes, .. } | Opened::Nothing { record_bytes } => {
+                    (record_bytes, None)
+                }
+            };
+            *at += record_bytes;
+            if let Some(piece) = piece {
+                return Ok(piece);
+            }
+        }
+        Ok(Piece::Nothing)
+    }
+
+    /// Gives memory back that a quiet stream has no use for.
+    pub(crate) fn trim(&mut self) {
+        if self.begun.is_empty() {
+            self.begun = Vec::new();
+        }
+    }
+}

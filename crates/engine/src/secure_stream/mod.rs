@@ -1,0 +1,59 @@
+//! TLS between a socket and a queue, once a handshake has left both keys: records that have come are opened where they stand,
+//! and what is to be sent is sealed on its way into the space that is sent from. What is in them is the queue's, and the
+//! handshake is somebody else's.
+
+mod inbound;
+mod outbound;
+
+use secure_channel::{Peer, PskIdentity, RecordLimit, Suite, TrafficSecret};
+
+pub(crate) use inbound::{Inbound, Piece};
+pub(crate) use outbound::{Outbound, Sealing};
+
+/// What a stream is protected by, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Protection {
+    /// The cipher suite.
+    pub suite: Suite,
+    /// The identity of the key that both ends have.
+    pub identity: PskIdentity,
+    /// How both ends have derived it.
+    pub derivation: secure_channel::Derivation,
+}
+
+/// Both directions of a stream.
+#[derive(Debug)]
+pub(crate) struct SecureStream {
+    pub(crate) inbound: Inbound,
+    pub(crate) outbound: Outbound,
+    /// The records after which a key should be replaced, in either direction.
+    limit: RecordLimit,
+    /// How often the peer had changed its key when it was asked to last.
+    asked: Option<u64>,
+}
+
+impl SecureStream {
+    /// One that begins with these secrets, for sending and for receiving.
+    pub(crate) fn new(
+        (sending, receiving): (&TrafficSecret, &TrafficSecret),
+        peer: Peer,
+        limit: RecordLimit,
+    ) -> Self {
+        let (inbound, outbound) = (Inbound::new(receiving, peer), Outbound::new(sending, limit));
+        Self { inbound, outbound, limit, asked: None }
+    }
+
+    /// Whether a key of either direction has been used as often as it should be.
+    pub(crate) const fn is_worn(&self) -> bool {
+        self.outbound.is_due() || self.inbound.records() >= self.limit.records()
+    }
+
+    /// Has both keys replaced. A peer that has not answered yet is not asked again: its records are on their way.
+    pub(crate) fn renew(&mut self) {
+        let asks_back = self.asked != Some(self.inbound.updates());
+        if asks_back || self.outbound.is_due() {
+            self.asked = Some(self.inbound.updates());
+            self.outbound.update(asks_back);
+        }
+    }
+}

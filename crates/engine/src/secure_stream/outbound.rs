@@ -1,0 +1,226 @@
+//! The sending half of a secure stream: bytes are sealed into a space, several PDUs to a record, and leave from there. What was
+//! sealed has left as far as its owner is concerned: its memory may be written again.
+
+use std::fmt;
+use std::io;
+
+use secure_channel::{
+    ALERT_RECORD_BYTES, Alert, DATA_BYTES_MAX, HEADER_BYTES, KEY_UPDATE_RECORD_BYTES, OVERHEAD_BYTES,
+    RecordLimit, SealError, Sealer, TrafficSecret,
+};
+
+use crate::limits::SEALED_SPACE_BYTES;
+use crate::ring::{Buffer, Socket, Span};
+
+/// The sending half.
+pub(crate) struct Outbound {
+    sealer: Sealer,
+    /// Where sealed records stand, as long as some have not left.
+    space: Option<Buffer>,
+    /// The first of their bytes that has not left, and where they end.
+    left: usize,
+    end: usize,
+    /// A KeyUpdate goes before all that is sealed next: whether it asks for one in return.
+    update: Option<bool>,
+    /// What is said behind everything.
+    last_words: Option<Alert>,
+}
+
+impl Outbound {
+    pub(super) fn new(secret: &TrafficSecret, limit: RecordLimit) -> Self {
+        Self {
+            sealer: Sealer::new(secret, limit),
+            space: None,
+            left: 0,
+            end: 0,
+            update: None,
+            last_words: None,
+        }
+    }
+
+    /// Whether the key should be replaced.
+    pub(crate) const fn is_due(&self) -> bool {
+        self.sealer.is_due()
+    }
+
+    /// Bytes that wait for the socket.
+    pub(crate) const fn length(&self) -> usize {
+        self.end - self.left
+    }
+
+    /// Has the next record be a KeyUpdate.
+    pub(crate) fn update(&mut self, asks_back: bool) {
+        // One that was asked for already does for both.
+        self.update = Some(asks_back || self.update == Some(true));
+    }
+
+    /// Sends these bytes first, which are the end of the handshake.
+    pub(crate) fn begin_behind(&mut self, bytes: &[u8], space: impl FnOnce(usize) -> Buffer) {
+        if !bytes.is_empty() {
+            let space = self.space.insert(space(SEALED_SPACE_BYTES));
+            space[..bytes.len()].copy_from_slice(bytes);
+            (self.left, self.end) = (0, bytes.len());
+        }
+    }
+
+    /// Begins to seal into this space. What was sealed before has left.
+    pub(crate) fn begin(&mut self, space: impl FnOnce(usize) -> Buffer) -> Sealing<'_> {
+        if self.space.is_none() {
+            (self.left, self.end) = (0, 0);
+        }
+        let buffer = self.space.get_or_insert_with(|| space(SEALED_SPACE_BYTES));
+        let mut error = None;
+        // Behind it nothing opens with the key before, so it is made only where it has a place.
+        if let Some(asks_back) = self.update
+            && let Some(room) = buffer.get_mut(self.end..self.end + KEY_UPDATE_RECORD_BYTES)
+        {
+            match self.sealer.update(asks_back) {
+                Ok(record) => {
+                    room.copy_from_slice(&record);
+                    self.end += KEY_UPDATE_RECORD_BYTES;
+                    self.update = None;
+                }
+                Err(why) => error = Some(why),
+            }
+        }
+        let Self { sealer, end, last_words, .. } = self;
+        Sealing { sealer, space: buffer, end, last_words, data_bytes: 0, error }
+    }
+
+    /// Says why the stream ends, or that it does, as soon as all that is queued was sealed.
+    pub(crate) const fn close_with(&mut self, alert: Alert) {
+        if self.last_words.is_none() {
+            self.last_words = Some(alert);
+        }
+    }
+
+    /// Whether there is something to say that nobody has queued.
+    pub(crate) const fn wants_turn(&self) -> bool {
+        self.update.is_some() || self.last_words.is_some()
+    }
+
+    /// One send call: whether all that was sealed has left. The space is given back then.
+    ///
+    /// # Errors
+    /// Those of the socket, but for having no room.
+    pub(crate) fn send(&mut self, socket: &Socket, give_back: impl FnOnce(Buffer)) -> io::Result<bool> {
+        let Some(space) = &self.space else { return Ok(true) };
+        if self.left < self.end {
+            match socket.send(&[Span::new(&space[self.left..self.end])]) {
+                Ok(sent) => self.left += sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.left < self.end {
+            return Ok(false);
+        }
+        (self.left, self.end) = (0, 0);
+        if let Some(space) = self.space.take() {
+            give_back(space);
+        }
+        Ok(true)
+    }
+}
+
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbound").field("sealer", &self.sealer).field("unsent", &self.length()).finish()
+    }
+}
+
+/// Sealing that is under way: its last record may be open, and [`Self::finish`] closes it.
+#[must_use = "the last record is not sealed before `finish`"]
+pub(crate) struct Sealing<'a> {
+    sealer: &'a mut Sealer,
+    space: &'a mut Buffer,
+    /// Where what is sealed ends, and an open record begins.
+    end: &'a mut usize,
+    last_words: &'a mut Option<Alert>,
+    /// Data in the open record.
+    data_bytes: usize,
+    error: Option<SealError>,
+}
+
+impl Sealing<'_> {
+    /// Data that there is room for in all.
+    pub(crate) fn capacity(&self) -> usize {
+        const RECORD: usize = DATA_BYTES_MAX + OVERHEAD_BYTES;
+        let free = self.free_bytes();
+        let whole = free / RECORD * DATA_BYTES_MAX;
+        (whole + (free % RECORD).saturating_sub(OVERHEAD_BYTES)).saturating_sub(self.data_bytes)
+    }
+
+    /// Room for data in the open record, or in the next one.
+    fn room(&self) -> usize {
+        self.free_bytes().saturating_sub(OVERHEAD_BYTES).min(DATA_BYTES_MAX).saturating_sub(self.data_bytes)
+    }
+
+    /// The space that is left; that of an alert stays free.
+    fn free_bytes(&self) -> usize {
+        self.space.len().saturating_sub(*self.end + ALERT_RECORD_BYTES)
+    }
+
+    /// Takes bytes, as many as there is room for: how many those are. None when the key is used up, which the end says.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() && self.error.is_none() {
+            let left = &bytes[taken..];
+            let room = self.room();
+            if self.data_bytes == 0 && room == DATA_BYTES_MAX && left.len() >= DATA_BYTES_MAX {
+                // A record of its own needs no copy first.
+                let record = *self.end..*self.end + DATA_BYTES_MAX + OVERHEAD_BYTES;
+                let sealed = self.sealer.seal_from(&left[..DATA_BYTES_MAX], &mut self.space[record]);
+                self.sealed(sealed, DATA_BYTES_MAX);
+                taken += DATA_BYTES_MAX;
+            } else if room > 0 {
+                let copied = room.min(left.len());
+                let at = *self.end + HEADER_BYTES + self.data_bytes;
+                self.space[at..at + copied].copy_from_slice(&left[..copied]);
+                self.data_bytes += copied;
+                taken += copied;
+            } else if self.data_bytes > 0 {
+                self.close();
+            } else {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Seals the record that is open.
+    fn close(&mut self) {
+        if self.data_bytes > 0 {
+            let record = *self.end..*self.end + self.data_bytes + OVERHEAD_BYTES;
+            let sealed = self.sealer.seal(&mut self.space[record], self.data_bytes);
+            self.sealed(sealed, self.data_bytes);
+            self.data_bytes = 0;
+        }
+    }
+
+    fn sealed(&mut self, outcome: Result<(), SealError>, data_bytes: usize) {
+        match outcome {
+            Ok(()) => *self.end += data_bytes + OVERHEAD_BYTES,
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// Seals what is left, and behind it the last words, where that is all there will be.
+    ///
+    /// # Errors
+    /// When the key is used up: what was taken last is lost, and the stream has to end.
+    pub(crate) fn finish(mut self, is_all: bool) -> Result<(), SealError> {
+        self.close();
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if is_all
+            && let Some(alert) = self.last_words.take()
+            && let Some(room) = self.space.get_mut(*self.end..*self.end + ALERT_RECORD_BYTES)
+        {
+            room.copy_from_slice(&self.sealer.alert(alert)?);
+            *self.end += ALERT_RECORD_BYTES;
+        }
+        Ok(())
+    }
+}
