@@ -97,6 +97,11 @@ impl<P> Transmitter<P> {
         self.push_bytes(pdu.as_bytes());
     }
 
+    /// Queues bytes that are no PDU, such as what comes before the first one.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.push_bytes(bytes);
+    }
+
     /// Queues a completion.
     pub fn response(&mut self, entry: CompletionEntry) {
         let mut pdu = CapsuleResponse { common: CommonHeader::new(PduType::CapsuleResponse, 0), entry };

@@ -4,6 +4,7 @@
 use nvme::SubmissionEntry;
 use nvme::tcp::digest::DIGEST_LENGTH;
 use nvme::tcp::{CapsuleCommand, CommonHeader, DecodeError, Digests, PduType, flags};
+use secure_channel::RecordError;
 use zerocopy::IntoBytes;
 
 /// Why a connection ends.
@@ -12,6 +13,8 @@ pub(crate) enum Disconnect {
     Decode(DecodeError),
     /// The same, found only when the header of the PDU, given here, had been taken.
     Faulty(DecodeError, Vec<u8>),
+    /// The peer sent a record that cannot be opened, or means nothing here.
+    Record(RecordError),
     /// The stream is at its end or broken.
     Gone,
 }
@@ -19,6 +22,12 @@ pub(crate) enum Disconnect {
 impl From<DecodeError> for Disconnect {
     fn from(error: DecodeError) -> Self {
         Disconnect::Decode(error)
+    }
+}
+
+impl From<RecordError> for Disconnect {
+    fn from(error: RecordError) -> Self {
+        Disconnect::Record(error)
     }
 }
 

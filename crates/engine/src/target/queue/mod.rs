@@ -3,6 +3,7 @@
 
 mod disconnect;
 mod receive;
+mod sealed;
 mod send;
 mod tcp_queue;
 

@@ -33,6 +33,9 @@ pub(crate) enum Received {
 impl<H> Queue<H> {
     /// One receive call: the rest of a large payload goes where it will be used, what follows into `scratch`.
     pub(crate) fn receive(&mut self, scratch: &mut [u8]) -> Result<Received, Disconnect> {
+        if self.secure.is_some() {
+            return self.receive_records(scratch);
+        }
         let left = self.receiver.data_left();
         let target = match &mut self.receiving {
             Receiving::Transfer { slot, at } if left > 0 => {

@@ -14,10 +14,10 @@ use crate::ring::{BufferPool, Moment, Ring, Span};
 const PAGE: u64 = BUFFER_LENGTH_MIN as u64;
 
 /// Bytes of memory in the send list that are not of the remainder.
-struct Piece<'a> {
-    memory: &'a Memory,
-    offset: u64,
-    length: usize,
+pub(super) struct Piece<'a> {
+    pub(super) memory: &'a Memory,
+    pub(super) offset: u64,
+    pub(super) length: usize,
 }
 
 impl<H: MemoryHolder> Queue<H> {
@@ -25,6 +25,9 @@ impl<H: MemoryHolder> Queue<H> {
     /// pool's again.
     pub(crate) fn flush(&mut self, ring: &mut Ring, pool: &mut BufferPool, now: Moment) -> io::Result<usize> {
         let mut released = 0;
+        if self.secure.is_some() {
+            return self.flush_sealed(ring, pool, now);
+        }
         while !self.transmitter.is_empty() && !self.blocked {
             let (sent, wanted) = self.send_once(pool, now)?;
             // After the pages were given back: with the payload goes what holds the memory in its place.
@@ -53,7 +56,7 @@ impl<H: MemoryHolder> Queue<H> {
     /// A turn has ended. Once the last words have left, the stream ends.
     pub(crate) fn settle(&mut self, now: Moment) {
         self.patience.settle(self.is_cut, now);
-        if self.is_terminated() && self.transmitter.is_empty() {
+        if self.is_terminated() && self.is_flushed() {
             self.socket.shut_down_sending();
         }
     }
@@ -120,7 +123,7 @@ impl<H: MemoryHolder> Queue<H> {
 
     /// Takes the pages among the first `parts` parts whose digests are made when they leave, and makes those. How many parts
     /// may leave: a page that is being written is not among them.
-    fn digest(&mut self, parts: usize, insists: bool) -> usize {
+    pub(super) fn digest(&mut self, parts: usize, insists: bool) -> usize {
         if !self.digests.data {
             return parts;
         }
@@ -182,6 +185,6 @@ impl<H: MemoryHolder> Queue<H> {
 }
 
 /// Bytes of memory that a queued payload names.
-fn piece<H: MemoryHolder>(holder: &H, offset: u64, range: std::ops::Range<usize>) -> Piece<'_> {
+pub(super) fn piece<H: MemoryHolder>(holder: &H, offset: u64, range: std::ops::Range<usize>) -> Piece<'_> {
     Piece { memory: holder.memory(), offset: offset + range.start as u64, length: range.len() }
 }

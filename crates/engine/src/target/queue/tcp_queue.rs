@@ -10,10 +10,12 @@ use nvme::tcp::{
     DataPdu, DecodeError, Digests, PduType, ReadyToTransfer, Receiver, Role, Transfer, Transmitter, flags,
 };
 use nvme::{CompletionEntry, Status};
+use secure_channel::Alert;
 
 use crate::backend::{Patience, is_within_page};
 use crate::limits::{BUFFER_LENGTH_MAX, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, SEND_BYTES_MAX};
 use crate::ring::{Buffer, Moment, Socket};
+use crate::secure_stream::SecureStream;
 
 /// Zeroes to send for namespaces that hold nothing.
 pub(super) static ZEROES: [u8; BUFFER_LENGTH_MAX] = [0; BUFFER_LENGTH_MAX];
@@ -133,6 +135,8 @@ impl Remainder {
 pub(crate) struct Queue<H> {
     pub(super) token: u32,
     pub(super) socket: Arc<Socket>,
+    /// What seals and opens what goes over the socket, where it is not in clear.
+    pub(super) secure: Option<Box<SecureStream>>,
     pub(super) receiver: Receiver,
     pub(super) receiving: Receiving,
     /// Data that was asked for, by the numbers of the slots.
@@ -166,6 +170,7 @@ impl<H> Queue<H> {
         Self {
             token,
             socket,
+            secure: None,
             receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
             receiving: Receiving::Discard,
             requested: Vec::new(),
@@ -195,19 +200,29 @@ impl<H> Queue<H> {
         self.digests
     }
 
+    /// Sends bytes that are no PDU: a handshake's.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
+        self.transmitter.raw(bytes);
+    }
+
+    /// From now on everything goes through this, in both directions.
+    pub(crate) fn secure(&mut self, stream: SecureStream) {
+        self.secure = Some(Box::new(stream));
+    }
+
     /// Whether nothing is on its way to the host.
-    pub(crate) const fn is_flushed(&self) -> bool {
-        self.transmitter.is_empty()
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.unsent_bytes() == 0
     }
 
     /// Bytes on their way to the host.
-    pub(crate) const fn unsent_bytes(&self) -> usize {
-        self.transmitter.length()
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.transmitter.length() + self.secure.as_ref().map_or(0, |secure| secure.outbound.length())
     }
 
     /// Whether the host does not read what it has asked for, so that no more of its commands are taken.
-    pub(crate) const fn is_congested(&self) -> bool {
-        (self.blocked || self.is_cut) && self.transmitter.length() >= SEND_BYTES_MAX
+    pub(crate) fn is_congested(&self) -> bool {
+        (self.blocked || self.is_cut) && self.unsent_bytes() >= SEND_BYTES_MAX
     }
 
     /// Whether data of a PDU is still to come.
@@ -231,8 +246,14 @@ impl<H> Queue<H> {
     }
 
     /// Whether something came since this was asked last.
-    pub(crate) const fn take_received_since_look(&mut self) -> bool {
-        std::mem::replace(&mut self.received_since_look, false)
+    pub(crate) fn take_received_since_look(&mut self) -> bool {
+        let has_received = std::mem::replace(&mut self.received_since_look, false);
+        if let Some(secure) = &mut self.secure
+            && !has_received
+        {
+            secure.inbound.trim();
+        }
+        has_received
     }
 
     /// Whether it is to be closed now, whatever it does.
@@ -325,6 +346,9 @@ impl<H> Queue<H> {
     /// Says why the connection ends, as the specification wants it; the end of the stream follows when that has left.
     pub(crate) fn terminate(&mut self, error: &DecodeError, header: &[u8], now: Moment) {
         self.transmitter.terminate(PduType::ControllerTerminate, error.error, error.information, header);
+        if let Some(secure) = &mut self.secure {
+            secure.outbound.close_with(Alert::CLOSE_NOTIFY);
+        }
         self.linger(now);
     }
 
@@ -336,7 +360,25 @@ impl<H> Queue<H> {
     /// Says that it ends, after all that was under way. A socket that is closed while its host still sends breaks the
     /// connection, and answers on their way are lost with it: the host gets some time to end it, too.
     pub(crate) fn disconnect(&mut self, now: Moment) {
-        self.socket.shut_down_sending();
+        match &mut self.secure {
+            // The stream ends when that has left.
+            Some(secure) => secure.outbound.close_with(Alert::CLOSE_NOTIFY),
+            None => self.socket.shut_down_sending(),
+        }
+        self.linger(now);
+    }
+
+    /// The peer has sent a record that no peer with the same key sends: it is told so, and nothing that is queued.
+    pub(crate) fn break_off(&mut self, alert: Option<Alert>, now: Moment) {
+        self.transmitter.clear(|_| ());
+        if let (Some(secure), Some(alert)) = (&mut self.secure, alert) {
+            secure.outbound.close_with(alert);
+        }
+        self.linger(now);
+    }
+
+    /// Nothing follows what is queued.
+    pub(crate) fn hang_up(&mut self, now: Moment) {
         self.linger(now);
     }
 

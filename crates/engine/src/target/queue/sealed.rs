@@ -1,0 +1,161 @@
+//! A queue whose stream is secure: records that have come are opened where they stand, and what is queued is sealed into the
+//! space that is sent from. Memory that others use too is held while it is sealed, and no longer: a host that reads slowly keeps
+//! nobody from writing.
+
+use std::io;
+use std::ops::Range;
+
+use nvme::tcp::Part;
+use secure_channel::SealError;
+
+use super::disconnect::Disconnect;
+use super::receive::Received;
+use super::send::piece;
+use super::tcp_queue::{Payload, Queue, ZEROES};
+use crate::backend::MemoryHolder;
+use crate::limits::{BUFFER_LENGTH_MIN, SEND_PARTS_MAX};
+use crate::ring::{BufferPool, Moment, Ring};
+use crate::secure_stream::{Piece, Sealing};
+
+/// Bytes of a page, which is sealed whole: what its host reads is of one moment.
+const PAGE: u64 = BUFFER_LENGTH_MIN as u64;
+
+impl<H> Queue<H> {
+    /// One receive call, behind what has come of a record.
+    pub(super) fn receive_records(&mut self, scratch: &mut [u8]) -> Result<Received, Disconnect> {
+        let Some(secure) = &mut self.secure else { return Ok(Received::Nothing) };
+        let room = scratch.len();
+        let length = match secure.inbound.receive(&self.socket, scratch) {
+            Ok(Some(length)) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+            Ok(None) | Err(_) => return Err(Disconnect::Gone),
+        };
+        self.received_since_look = true;
+        let may_be_more = length == room || self.ended || !self.socket.is_emptied_by_short_read();
+        Ok(Received::Bytes { length, may_be_more })
+    }
+
+    /// Whether its keys have been used as often as they should be: a host that can replaces them before.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.secure.as_ref().is_some_and(|secure| secure.is_worn())
+    }
+
+    /// Whether what is received are records.
+    pub(crate) const fn is_secure(&self) -> bool {
+        self.secure.is_some()
+    }
+
+    /// Where the next data stands in what was received, from `at` on, which moves on. `None` when all of it was taken.
+    pub(crate) fn open(
+        &mut self,
+        space: &mut [u8],
+        at: &mut usize,
+    ) -> Result<Option<Range<usize>>, Disconnect> {
+        let Some(secure) = &mut self.secure else { return Ok(None) };
+        loop {
+            match secure.inbound.next(space, at)? {
+                Piece::Data(data) => return Ok(Some(data)),
+                Piece::AsksForUpdate => secure.outbound.update(false),
+                Piece::End => return Err(Disconnect::Gone),
+                Piece::Nothing => return Ok(None),
+            }
+        }
+    }
+}
+
+impl<H: MemoryHolder> Queue<H> {
+    /// Seals what is queued and sends it, as far as the socket takes it. The bytes of the buffers that were sealed whole.
+    pub(super) fn flush_sealed(
+        &mut self,
+        ring: &mut Ring,
+        pool: &mut BufferPool,
+        now: Moment,
+    ) -> io::Result<usize> {
+        let mut released = 0;
+        self.is_cut = false;
+        while !self.blocked {
+            let Some(secure) = &mut self.secure else { return Ok(released) };
+            let has_left = secure.outbound.send(&self.socket, |space| pool.give(space))?;
+            if !has_left {
+                self.blocked = true;
+                ring.await_writable(&self.socket, self.token)?;
+            } else if self.is_cut || (self.transmitter.is_empty() && !secure.outbound.wants_turn()) {
+                break;
+            } else {
+                released += self.seal(pool, now).map_err(io::Error::other)?;
+            }
+        }
+        // A socket that takes no more tells when it does, and there is nothing to try again before.
+        self.is_cut &= !self.blocked;
+        Ok(released)
+    }
+
+    /// Seals as much as there is space for, up to a page that is being written: the bytes of the buffers that are free again.
+    fn seal(&mut self, pool: &mut BufferPool, now: Moment) -> Result<usize, SealError> {
+        let insists = self.patience.is_over(now);
+        let (mut released, mut is_full) = (0, false);
+        let Some(mut secure) = self.secure.take() else { return Ok(0) };
+        let mut sealing = secure.outbound.begin(|bytes| pool.take(bytes));
+        while !is_full && !self.is_cut && !self.transmitter.is_empty() {
+            let sealed;
+            (sealed, is_full) = self.seal_parts(&mut sealing, insists);
+            self.transmitter.advance(sealed, |payload| {
+                if let Payload::Buffer(buffer) = payload {
+                    released += buffer.capacity();
+                    pool.give(buffer);
+                }
+            });
+        }
+        let sealed = sealing.finish(self.transmitter.is_empty());
+        // Also where that has failed: without it the queue would go on in clear.
+        self.secure = Some(secure);
+        sealed.map(|()| released)
+    }
+
+    /// Seals some parts of what is queued: their bytes, and whether the space is full.
+    fn seal_parts(&mut self, sealing: &mut Sealing<'_>, insists: bool) -> (usize, bool) {
+        let ready = self.digest(SEND_PARTS_MAX, insists);
+        let has_digests = self.digests.data;
+        let (mut sealed, mut is_full, mut is_cut) = (0, false, false);
+        for part in self.transmitter.parts().take(ready) {
+            let goes = !is_full && !is_cut;
+            let (taken, length) = match part {
+                Part::Payload { payload: Payload::Memory { holder, offset }, start, end } => {
+                    let piece = piece(holder, *offset, start..end);
+                    // Pages with digests are held already, and are given back whatever becomes of them.
+                    let held = match (has_digests, goes) {
+                        (true, _) => piece.length,
+                        (false, true) => piece.memory.hold(piece.offset, piece.length, insists),
+                        (false, false) => 0,
+                    };
+                    let whole = if goes { whole_pages(piece.offset, held, sealing.capacity()) } else { 0 };
+                    let taken = piece.memory.with_held(piece.offset, whole, |bytes| sealing.push(bytes));
+                    piece.memory.release(piece.offset, held);
+                    is_cut |= goes && taken == held && held < piece.length;
+                    (taken, piece.length)
+                }
+                _ if !goes => continue,
+                Part::Bytes(bytes) => (sealing.push(bytes), bytes.len()),
+                Part::Payload { payload: Payload::Buffer(buffer), start, end } => {
+                    (sealing.push(&buffer[start..end]), end - start)
+                }
+                Part::Payload { payload: Payload::Zeroes, start, end } => {
+                    (sealing.push(&ZEROES[start..end]), end - start)
+                }
+            };
+            sealed += taken;
+            is_full |= goes && !is_cut && taken < length;
+        }
+        self.is_cut = is_cut || (ready < SEND_PARTS_MAX && !is_full);
+        (sealed, is_full)
+    }
+}
+
+/// The first bytes of memory that end with a page, or with all of them, and for which there is room.
+const fn whole_pages(offset: u64, length: usize, room: usize) -> usize {
+    if length <= room {
+        return length;
+    }
+    let end = (offset + room as u64) / PAGE * PAGE;
+    end.saturating_sub(offset) as usize
+}
