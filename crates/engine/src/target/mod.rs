@@ -37,7 +37,7 @@ pub use config::{
     ReferralConfig, StorageConfig, SubsystemConfig, TlsUse, Visibility, WriteProtection, check_block_size,
     check_congestion, check_serial, check_subsystem_nqn, free_nsid, free_port, parse_uuid, parse_write_delay,
 };
-pub use controller::{AuthenticationStatus, ControllerStatus, Network, QueueStatus};
+pub use controller::{AuthenticationStatus, ControllerStatus, Network, QueueStatus, TlsStatus};
 pub use error::TargetError;
 use fabric::Fabric;
 pub use fabric::{Quotas, Reactors, TargetConfig};

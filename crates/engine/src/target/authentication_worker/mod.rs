@@ -1,5 +1,6 @@
 //! The thread that computes what hosts and controllers prove to each other.
 
+mod handshake;
 mod worker;
 
 pub(crate) use worker::AuthenticationWorker;

@@ -6,11 +6,12 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Weak};
 
-use authentication::Progress;
+use authentication::{ControllerSide, Progress};
 
+use super::handshake;
 use crate::limits::AUTHENTICATION_JOBS_MAX;
 use crate::offenders::Offenders;
 use crate::ring::channel::{Receiver, sync_channel};
@@ -18,7 +19,10 @@ use crate::ring::thread::{self, JoinHandle};
 use crate::ring::{self, Moment, Vital};
 use crate::target::controller::Network;
 use crate::target::fabric::Fabric;
-use crate::target::messaging::{Address, AuthenticationDone, AuthenticationJob, Message, Party, Step};
+use crate::target::messaging::{
+    Address, Asker, AuthenticationDone, AuthenticationJob, HandshakeOutcome, HandshakeStep, Message, Party,
+    Step, Work,
+};
 
 /// The running worker. Dropping it ends it.
 #[derive(Debug)]
@@ -31,9 +35,11 @@ impl AuthenticationWorker {
     /// Starts the worker, which takes the fabric's jobs from then on.
     pub(crate) fn start(fabric: &Arc<Fabric>) -> io::Result<Self> {
         let (sender, jobs) = sync_channel(AUTHENTICATION_JOBS_MAX);
+        // Weak: the fabric has the way to this thread, which ends when that is closed.
+        let keys = Arc::downgrade(fabric);
         let thread = thread::Builder::new().name("authentication".to_owned()).spawn(move || {
             let _vital = Vital::begin();
-            Queue::default().run(&jobs);
+            Queue { fabric: keys, ..Queue::default() }.run(&jobs);
         })?;
         fabric.authentication_jobs.open(sender);
         Ok(Self { fabric: fabric.clone(), thread: Some(thread) })
@@ -52,6 +58,8 @@ impl Drop for AuthenticationWorker {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<(Moment, AuthenticationJob)>,
+    /// Where hosts' TLS keys are.
+    fabric: Weak<Fabric>,
     offenders: Offenders<Party>,
 }
 
@@ -86,8 +94,7 @@ impl Queue {
             // Its host gets no answer, and gives up.
             self.waiting.remove(0);
         }
-        // A challenge is what begins the work, and what a host that guesses has to wait for.
-        let due = if matches!(job.step, Step::Give) { self.offenders.due(&job.party) } else { Moment(0) };
+        let due = if job.work.begins() { self.offenders.due(&job.party) } else { Moment(0) };
         self.waiting.push((due, job));
     }
 
@@ -105,7 +112,34 @@ impl Queue {
     }
 
     fn work(&mut self, job: AuthenticationJob, now: Moment) {
-        let AuthenticationJob { asker, party, mut side, step, .. } = job;
+        let AuthenticationJob { asker, party, work, .. } = job;
+        match work {
+            Work::Exchange(side, step) => self.exchange((&asker, &party), side, step, now),
+            Work::Handshake(step) => self.handshake((&asker, &party), step, now),
+        }
+    }
+
+    /// A step of a TLS handshake.
+    fn handshake(&mut self, (asker, party): (&Asker, &Party), step: HandshakeStep, now: Moment) {
+        let Some(fabric) = self.fabric.upgrade() else { return };
+        let done = Box::new(handshake::step(step, &fabric, now));
+        match &done.outcome {
+            HandshakeOutcome::Continues(_) => {}
+            HandshakeOutcome::Established { .. } => self.offenders.forgive(party),
+            HandshakeOutcome::Failed { .. } => self.offenders.add(party, now),
+        }
+        let Address { reactor, connection, serial } = asker.address();
+        asker.mailboxes.send(reactor, Message::Handshake { connection, serial, done });
+    }
+
+    /// A step of an exchange.
+    fn exchange(
+        &mut self,
+        (asker, party): (&Asker, &Party),
+        mut side: Box<ControllerSide>,
+        step: Step,
+        now: Moment,
+    ) {
         let (progress, message) = match step {
             Step::Take(bytes) => (side.take(&bytes), None),
             Step::Give => {
@@ -115,8 +149,8 @@ impl Queue {
         };
         match &progress {
             Progress::Continues => {}
-            Progress::Authenticated(_) => self.offenders.forgive(&party),
-            Progress::Failed(_) => self.offenders.add(&party, now),
+            Progress::Authenticated(_) => self.offenders.forgive(party),
+            Progress::Failed(_) => self.offenders.add(party, now),
         }
         let Address { reactor, connection, serial } = asker.address();
         let done = Box::new(AuthenticationDone { command_id: asker.command_id, side, progress, message });
@@ -128,11 +162,10 @@ impl Queue {
 mod tests {
     use std::time::Duration;
 
-    use authentication::{ControllerSide, ControllerTerms};
+    use authentication::ControllerTerms;
 
     use super::*;
     use crate::limits::AUTHENTICATION_DELAY_MS;
-    use crate::target::messaging::{Asker, Party};
 
     /// A job that is told from others by its command, of a host at an address that ends in this.
     fn job(command_id: u16, host: &str, address: u8, (step, waits): (Step, &Arc<()>)) -> AuthenticationJob {
@@ -152,8 +185,7 @@ mod tests {
                 peer: ([10, 0, 0, address], 1).into(),
             },
             party: Party { host_nqn: host.to_owned(), network: Network::of([10, 0, 0, address].into()) },
-            side: Box::new(ControllerSide::new(terms)),
-            step,
+            work: Work::Exchange(Box::new(ControllerSide::new(terms)), step),
             is_wanted: Arc::downgrade(waits),
         }
     }

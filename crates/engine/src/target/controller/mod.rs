@@ -14,4 +14,4 @@ pub(crate) use features::Features;
 pub(crate) use guest::Guest;
 pub use guest::Network;
 pub(crate) use status::OpenQueue;
-pub use status::{AuthenticationStatus, ControllerStatus, QueueStatus};
+pub use status::{AuthenticationStatus, ControllerStatus, QueueStatus, TlsStatus};

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::ring::Socket;
 use crate::ring::tcp::stream_info;
+use crate::secure_stream::Protection;
 use crate::transport::StreamInfo;
 
 /// A controller.
@@ -73,6 +74,31 @@ pub struct QueueStatus {
     pub peer: Option<SocketAddr>,
     /// What the kernel reports of the connection, and what really carries it; `None` when it has just ended.
     pub stream: Option<StreamInfo>,
+    /// What protects it, where it is TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsStatus>,
+}
+
+/// What protects a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "Tls")]
+pub struct TlsStatus {
+    /// The cipher suite.
+    pub cipher: &'static str,
+    /// The identity of the host's key.
+    pub psk_identity: String,
+    /// How the host derives its key: `standard`, or `compat` as libnvme did before 2025.
+    pub derivation: &'static str,
+}
+
+impl From<&Protection> for TlsStatus {
+    fn from(protection: &Protection) -> Self {
+        Self {
+            cipher: protection.suite.name(),
+            psk_identity: protection.identity.to_string(),
+            derivation: protection.derivation.name(),
+        }
+    }
 }
 
 /// A queue that is there, and where to ask for what its connection is doing.
@@ -84,6 +110,7 @@ pub(crate) struct OpenQueue {
     pub(crate) peer: SocketAddr,
     /// It belongs to the connection, which does not wait for those who ask.
     pub(crate) socket: Weak<Socket>,
+    pub(crate) protection: Option<Arc<Protection>>,
 }
 
 /// A queue as it is looked at, without a lock that its controller's commands wait for.
@@ -94,8 +121,9 @@ pub(crate) struct Look {
 
 impl OpenQueue {
     pub(crate) fn look(&self) -> Look {
-        let Self { queue_id, entries, reactor, peer, ref socket } = *self;
-        let status = QueueStatus { queue_id, entries, reactor, peer: Some(peer), stream: None };
+        let Self { queue_id, entries, reactor, peer, ref socket, ref protection } = *self;
+        let tls = protection.as_deref().map(TlsStatus::from);
+        let status = QueueStatus { queue_id, entries, reactor, peer: Some(peer), stream: None, tls };
         Look { status, socket: socket.upgrade() }
     }
 }

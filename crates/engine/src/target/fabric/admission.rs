@@ -213,6 +213,12 @@ fn update<K: Eq + Hash + Clone>(parties: &mut HashMap<K, Taken>, party: &K, chan
     }
 }
 
+/// Counts something; the number if it is one to be logged. A flood is logged at powers of two.
+fn count_to_log(counter: &AtomicU64) -> Option<u64> {
+    let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
+    (count < 16 || count.is_power_of_two()).then_some(count)
+}
+
 /// How often who was refused or sent away, and why.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
@@ -221,6 +227,10 @@ pub(crate) struct Refusals {
     not_allowed: AtomicU64,
     /// Of hosts that did not authenticate, or not rightly.
     unproved: AtomicU64,
+    /// Of hosts that came without TLS where it is required.
+    in_clear: AtomicU64,
+    /// Of TLS handshakes that failed, or were not wanted.
+    handshakes: AtomicU64,
     discovery_ended: AtomicU64,
     silent_ended: AtomicU64,
 }
@@ -228,8 +238,7 @@ pub(crate) struct Refusals {
 impl Refusals {
     /// Counts a refusal; whether it is one to be logged. A flood of them is logged at powers of two.
     pub(crate) fn count(&self, rule: Rule) -> Option<u64> {
-        let count = self.by_rule[rule as usize].fetch_add(1, Ordering::Relaxed) + 1;
-        (count < 16 || count.is_power_of_two()).then_some(count)
+        count_to_log(&self.by_rule[rule as usize])
     }
 
     /// Counts a discovery controller that had to make room for another.
@@ -244,8 +253,17 @@ impl Refusals {
 
     /// Counts a host that did not authenticate rightly; whether it is one to be logged.
     pub(crate) fn count_unproved(&self) -> Option<u64> {
-        let count = self.unproved.fetch_add(1, Ordering::Relaxed) + 1;
-        (count < 16 || count.is_power_of_two()).then_some(count)
+        count_to_log(&self.unproved)
+    }
+
+    /// Counts a host that came without TLS where it is required; whether it is one to be logged.
+    pub(crate) fn count_in_clear(&self) -> Option<u64> {
+        count_to_log(&self.in_clear)
+    }
+
+    /// Counts a TLS handshake that failed or was not wanted; whether it is one to be logged.
+    pub(crate) fn count_handshake(&self) -> Option<u64> {
+        count_to_log(&self.handshakes)
     }
 
     /// Counts a controller whose keep alive timer ran out.
@@ -256,9 +274,12 @@ impl Refusals {
     /// Refusals by what was in the way.
     pub(crate) fn read(&self) -> Vec<(&'static str, u64)> {
         let by_rule = Rule::ALL.map(|rule| (rule.name(), &self.by_rule[rule as usize]));
-        let all = by_rule
-            .into_iter()
-            .chain([("not_allowed", &self.not_allowed), ("authentication", &self.unproved)]);
+        let all = by_rule.into_iter().chain([
+            ("not_allowed", &self.not_allowed),
+            ("authentication", &self.unproved),
+            ("without_tls", &self.in_clear),
+            ("tls_handshake", &self.handshakes),
+        ]);
         all.map(|(name, count)| (name, count.load(Ordering::Relaxed))).collect()
     }
 

@@ -11,6 +11,7 @@ use nvme::Status;
 use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::log_page::CrossResetStatus;
+use secure_channel::RecordLimit;
 use uuid::Uuid;
 
 use super::admission::{Quotas, Refusals, Rule};
@@ -42,6 +43,7 @@ pub(crate) struct Fabric {
     mailboxes: Arc<Mailboxes>,
     requests: OnceLock<SyncSender<Option<PendingRequest>>>,
     failed_logins: FailedLoginSender,
+    pub(crate) tls_record_limit: RecordLimit,
     /// The ways to the threads that execute reservation commands, and that compute what hosts prove.
     pub(crate) reservation_jobs: WorkerJobs<Job>,
     pub(crate) authentication_jobs: WorkerJobs<AuthenticationJob>,
@@ -103,6 +105,7 @@ impl Fabric {
             mailboxes: Arc::default(),
             requests: OnceLock::new(),
             failed_logins: FailedLoginSender::default(),
+            tls_record_limit: config.tls_record_limit,
             reservation_jobs: WorkerJobs::default(),
             authentication_jobs: WorkerJobs::default(),
             has_archive: archive.is_some(),

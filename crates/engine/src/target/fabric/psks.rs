@@ -12,7 +12,6 @@ use crate::ring::Moment;
 impl Fabric {
     /// The keys that the host with these names may come with through this port, the present ones of a subsystem before its
     /// former ones.
-    #[allow(dead_code, reason = "no queue of a target is TLS yet")]
     pub(crate) fn psks(&self, port: u16, names: &Names, now: Moment) -> Vec<ConfiguredPsk> {
         self.directory().psks(port, names, now)
     }

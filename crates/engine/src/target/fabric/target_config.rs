@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::admission::Quotas;
+use secure_channel::RecordLimit;
+
 use crate::limits::{CONTROLLER_IDS, POLL_US_MAX};
 use crate::ring::Engine;
 use crate::target::config::{Directives, FabricConfig};
@@ -48,6 +50,8 @@ pub struct TargetConfig {
     pub peer_resets: Option<PeerResets>,
     /// How much one host may take, and one network.
     pub quotas: Quotas,
+    /// Records of TLS after which a queue ends whose host has not replaced its keys.
+    pub tls_record_limit: RecordLimit,
 }
 
 impl Default for TargetConfig {
@@ -70,6 +74,7 @@ impl Default for TargetConfig {
             tag: None,
             peer_resets: None,
             quotas: Quotas::default(),
+            tls_record_limit: RecordLimit::default(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Weak;
 use authentication::ControllerSide;
 
 use super::asker::Asker;
+use super::handshake::HandshakeStep;
 use crate::target::controller::Network;
 
 /// Who authenticates: a name, which is not proved yet, and where it comes from.
@@ -22,12 +23,26 @@ pub(crate) enum Step {
     Give,
 }
 
+/// What is to be computed.
+pub(crate) enum Work {
+    /// A step of an exchange, by the side that does it.
+    Exchange(Box<ControllerSide>, Step),
+    /// A step of a TLS handshake.
+    Handshake(HandshakeStep),
+}
+
+impl Work {
+    /// Whether it is what begins the work, and what a host that guesses has to wait for.
+    pub(crate) const fn begins(&self) -> bool {
+        matches!(self, Self::Exchange(_, Step::Give) | Self::Handshake(HandshakeStep::Hello { .. }))
+    }
+}
+
 /// A step that somebody waits for.
 pub(crate) struct AuthenticationJob {
     pub(crate) asker: Asker,
     pub(crate) party: Party,
-    pub(crate) side: Box<ControllerSide>,
-    pub(crate) step: Step,
+    pub(crate) work: Work,
     /// There as long as somebody waits.
     pub(crate) is_wanted: Weak<()>,
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::abort::Abort;
 use super::authentication_done::AuthenticationDone;
 use super::fence::Fence;
+use super::handshake::HandshakeDone;
 use super::pulse::Pulse;
 use crate::ring::channel::Sender;
 use crate::ring::{Socket, Waker};
@@ -61,6 +62,8 @@ pub(crate) enum Message {
     Answer { connection: u32, serial: u64, command_id: u16, status: nvme::Status, result: u64 },
     /// A step of the authentication of a connection's host is done.
     Authentication { connection: u32, serial: u64, done: Box<AuthenticationDone> },
+    /// A step of the TLS handshake of a connection is done.
+    Handshake { connection: u32, serial: u64, done: Box<HandshakeDone> },
     /// Tell that this reactor goes round.
     Pulse(Pulse),
     /// The process has no descriptor left for a host that comes: some half-open connections are to go.

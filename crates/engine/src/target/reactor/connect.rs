@@ -7,6 +7,7 @@ use authentication::Authenticated;
 use nvme::discovery::{Nqn, NqnError, decode_text};
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData, InvalidParameter};
 use nvme::{Status, SubmissionEntry};
+use secure_channel::Derivation;
 use uuid::Uuid;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -15,7 +16,9 @@ use crate::limits::{
     ADMIN_QUEUE_ENTRIES_MAX, DISCOVERY_KEEP_ALIVE_MS_MAX, KEEP_ALIVE_MS_USUAL, QUEUE_ENTRIES_MAX,
 };
 use crate::ring::{Moment, Socket};
+use crate::secure_stream::Protection;
 use crate::target::admin::AdminCommands;
+use crate::target::config::TlsUse;
 use crate::target::controller::{Controller, Guest, Network, OpenQueue};
 use crate::target::fabric::{Fabric, NoController};
 use crate::target::io::{Commands, QueueIdentity};
@@ -30,6 +33,8 @@ pub(super) struct Caller<'a> {
     pub(super) peer: SocketAddr,
     pub(super) socket: &'a Arc<Socket>,
     pub(super) has_data_digest: bool,
+    /// What protects its stream, if it is TLS.
+    pub(super) protection: Option<&'a Arc<Protection>>,
     pub(super) fabric: &'a Arc<Fabric>,
     pub(super) now: Moment,
     /// How its host has authenticated, with the identifier that it was promised for a controller.
@@ -224,6 +229,7 @@ fn connect_admin(
     let id = controller.id;
     controller.add_admin_queue(caller.address.serial, open_queue(connect, caller));
     seen.introduce(&controller.host.nqn);
+    note_derivation(caller, seen);
     note_unusual(unusual, keep_alive_ms, seen);
     let place = (caller.address, caller.peer);
     let commands = AdminCommands::new(controller, connect.queue_size + 1, place, caller.socket.local_ip());
@@ -273,6 +279,12 @@ fn connect_io(
     Ok((id, Role::Io(Box::new(Commands::new(of)))))
 }
 
+fn note_derivation(caller: &Caller<'_>, seen: &mut Seen) {
+    if caller.protection.is_some_and(|protection| protection.derivation == Derivation::Compat) {
+        seen.note(Peculiarity::CompatTlsKey);
+    }
+}
+
 fn note_unusual(name: Option<Peculiarity>, keep_alive_ms: u32, seen: &mut Seen) {
     if let Some(name) = name {
         seen.note(name);
@@ -290,6 +302,7 @@ fn open_queue(connect: &Connect, caller: &Caller<'_>) -> OpenQueue {
         reactor: caller.address.reactor,
         peer: caller.peer,
         socket: Arc::downgrade(caller.socket),
+        protection: caller.protection.cloned(),
     }
 }
 
@@ -324,5 +337,26 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
         caller.fabric.refusals.count_not_allowed();
         return Err(Status::CONNECT_INVALID_HOST.do_not_retry().into());
     }
+    check_protection(&subsystem, host, caller)?;
     Ok(Names { subsystem, host: Host { nqn: host.to_owned(), id: data.host_id }, unusual })
+}
+
+/// Checks that a stream that is TLS is used by whom its key is for, and for what; and that one in clear may be.
+fn check_protection(subsystem: &Subsystem, host: &str, caller: &Caller<'_>) -> Result<(), Refusal> {
+    let Some(protection) = caller.protection else {
+        // A key may have been set since its first bytes came.
+        let directory = caller.fabric.directory();
+        let is_required =
+            directory.port(caller.port).is_some_and(|port| directory.config.tls_on(port) == TlsUse::Required);
+        return if is_required { Err(Status::CONNECT_INVALID_HOST.do_not_retry().into()) } else { Ok(()) };
+    };
+    let names = &protection.identity.names;
+    if names.host_nqn() != host {
+        return Err(InvalidParameter::HOST_NQN.into());
+    }
+    // Either name of the discovery subsystem stands for both.
+    let is_meant = names.subsystem_nqn() == subsystem.nqn
+        || subsystem.is_discovery
+            && caller.fabric.find(names.subsystem_nqn()).is_some_and(|meant| meant.is_discovery);
+    if is_meant { Ok(()) } else { Err(InvalidParameter::SUBSYSTEM_NQN.into()) }
 }

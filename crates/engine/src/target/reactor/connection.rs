@@ -2,6 +2,7 @@
 //! want is handed to the queue; neither knows the other.
 
 mod proof;
+mod securing;
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use nvme::command::admin_opcode;
 use nvme::fabrics::{Connect, fabrics_type};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
+use secure_channel::RecordError;
 
 use super::connect::{self, Caller, Connected, Refused};
 use super::host_authentication::HostAuthentication;
@@ -24,6 +26,7 @@ use crate::limits::{
 };
 use crate::observation::Observation;
 use crate::ring::{Buffer, BufferPool, Moment, Ring, observe};
+use crate::secure_stream::Protection;
 use crate::target::admin::{AdminContext, Intake, Taken, check_capsule};
 use crate::target::controller::{Controller, Network};
 use crate::target::fabric::Fabric;
@@ -32,6 +35,7 @@ use crate::target::messaging::{Address, Arrival, Owner, Party};
 use crate::target::queue::{Disconnect, Incoming, Queue, Received};
 use crate::target::served::HeldNamespace;
 use crate::target::telemetry::Seen;
+use securing::Securing;
 
 /// What a connection works with: its reactor's ring and buffers, and what all share.
 pub(super) struct Environment<'a> {
@@ -75,6 +79,10 @@ pub(super) struct Connection {
     disconnect: Option<u16>,
     /// What it has of its host's authentication, where that has to authenticate.
     authentication: Option<Box<HostAuthentication>>,
+    /// What it is before it is known whether it is TLS, or while its handshake is under way.
+    securing: Option<Box<Securing>>,
+    /// What protects its stream, if it is TLS: with it goes whose connection it is.
+    protection: Option<Arc<Protection>>,
 }
 
 impl Connection {
@@ -96,6 +104,8 @@ impl Connection {
             is_draining: false,
             disconnect: None,
             authentication: None,
+            securing: Some(Box::default()),
+            protection: None,
         }
     }
 
@@ -179,6 +189,8 @@ impl Connection {
             self.queue
                 .discard_input(scratch)
                 .map(|is_more| if is_more { NextTurn::Again } else { NextTurn::Wait })
+        } else if self.securing.is_some() {
+            self.secure(env, scratch)
         } else {
             if let Role::Io(commands) = &mut self.role {
                 commands.begin_turn(self.work_share);
@@ -194,6 +206,7 @@ impl Connection {
                 self.terminate(&error, &header, env)
             }
             Err(Disconnect::Faulty(error, header)) => self.terminate(&error, &header, env),
+            Err(Disconnect::Record(error)) => self.break_off(&error, env),
         }
     }
 
@@ -216,13 +229,25 @@ impl Connection {
             let Received::Bytes { length, may_be_more } = self.queue.receive(scratch)? else {
                 return Ok(NextTurn::Wait);
             };
-            self.process(&scratch[..length], env)?;
+            self.take(&mut scratch[..length], env)?;
             if !may_be_more {
                 return Ok(NextTurn::Wait);
             }
             self.flush(env).map_err(|_| Disconnect::Gone)?;
         }
         Ok(NextTurn::Again)
+    }
+
+    /// Takes all that stands in what was received.
+    fn take(&mut self, space: &mut [u8], env: &mut Environment<'_>) -> Result<(), Disconnect> {
+        if !self.queue.is_secure() {
+            return self.process(space, env);
+        }
+        let mut at = 0;
+        while let Some(piece) = self.queue.open(space, &mut at)? {
+            self.process(&space[piece], env)?;
+        }
+        Ok(())
     }
 
     fn process(&mut self, mut input: &[u8], env: &mut Environment<'_>) -> Result<(), Disconnect> {
@@ -423,6 +448,7 @@ impl Connection {
             peer: self.peer,
             socket: self.queue.socket(),
             has_data_digest: self.queue.digests().data,
+            protection: self.protection.as_ref(),
             fabric: env.fabric,
             now: env.now,
             proof,
@@ -507,7 +533,8 @@ impl Connection {
     /// Whether something waits for nothing but its next turn.
     fn wants_turn(&self) -> bool {
         let has_commands = || self.io().is_some_and(Commands::wants_turn);
-        self.queue.wants_turn() || has_commands()
+        let has_handshake = || self.securing.as_ref().is_some_and(|securing| securing.wants_turn());
+        self.queue.wants_turn() || has_commands() || has_handshake()
     }
 
     /// Sends all that is queued, as far as the socket takes it. Buffers that have left may be what others wait for.
@@ -532,6 +559,15 @@ impl Connection {
         self.flush_or_close(env, NextTurn::Again)
     }
 
+    /// Ends the connection since a record cannot be used: with the alert that its host is due, if it is due one.
+    fn break_off(&mut self, error: &RecordError, env: &mut Environment<'_>) -> NextTurn {
+        observe(Observation::ProtocolViolation);
+        tracing::info!(%error, peer = %self.peer, "a secure channel is broken; closing the connection");
+        self.queue.break_off(error.alert(), env.now);
+        self.stop(env.pool);
+        self.flush_or_close(env, NextTurn::Again)
+    }
+
     /// Nothing of its commands goes on any longer but what others still work for.
     pub(super) fn stop(&mut self, pool: &mut BufferPool) {
         if let Role::Io(commands) = &mut self.role {
@@ -544,6 +580,7 @@ impl Connection {
         if let Role::Io(commands) = &mut self.role {
             commands.trim_throttles();
         }
+        self.end_before_keys_do();
         self.queue.take_received_since_look()
     }
 }

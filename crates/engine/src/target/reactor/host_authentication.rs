@@ -13,7 +13,7 @@ use crate::ring::{Buffer, BufferPool};
 use crate::target::admin::{Intake, Taken};
 use crate::target::fabric::Fabric;
 use crate::target::io::{Next, Reply};
-use crate::target::messaging::{Asker, AuthenticationDone, AuthenticationJob, Party, Step};
+use crate::target::messaging::{Asker, AuthenticationDone, AuthenticationJob, Party, Step, Work};
 use crate::target::queue::{Disconnect, Payload};
 use crate::target::served::Subsystem;
 
@@ -179,7 +179,8 @@ impl HostAuthentication {
         fabric: &Fabric,
     ) -> Next {
         let (party, is_wanted) = (self.party.clone(), Arc::downgrade(&self.waits));
-        let job = AuthenticationJob { asker, party, side, step, is_wanted };
+        let work = Work::Exchange(side, step);
+        let job = AuthenticationJob { asker, party, work, is_wanted };
         match fabric.authentication_jobs.hand(job) {
             Ok(()) => {
                 self.stage = Stage::Working(length);

@@ -36,6 +36,8 @@ pub enum Peculiarity {
     InterruptFeature,
     /// Data in a PDU that does not say where it begins (PDO 0).
     UnsetDataOffset,
+    /// A TLS key that was derived in the way of libnvme before 2025, and of Linux' hosts with it.
+    CompatTlsKey,
 }
 
 const KINDS: usize = Peculiarity::ALL.len();
@@ -45,7 +47,7 @@ const _: () = assert!(KINDS <= u32::BITS as usize);
 
 impl Peculiarity {
     /// All of them, each at the place of its number.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::EmptyDescriptor,
         Self::EmptyHostNqn,
         Self::OddHostNqn,
@@ -60,6 +62,7 @@ impl Peculiarity {
         Self::ForgottenEventRequest,
         Self::InterruptFeature,
         Self::UnsetDataOffset,
+        Self::CompatTlsKey,
     ];
 
     /// Its name in metrics.
@@ -79,6 +82,7 @@ impl Peculiarity {
             Self::ForgottenEventRequest => "forgotten_event_request",
             Self::InterruptFeature => "interrupt_feature",
             Self::UnsetDataOffset => "unset_data_offset",
+            Self::CompatTlsKey => "compat_tls_key",
         }
     }
 }

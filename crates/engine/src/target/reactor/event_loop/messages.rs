@@ -77,6 +77,11 @@ impl EventLoop {
             Message::Authentication { connection, serial, done } => {
                 self.turn_of(connection, serial, now, |connection, env| connection.step_done(*done, env));
             }
+            Message::Handshake { connection, serial, done } => {
+                self.turn_of(connection, serial, now, |connection, env| {
+                    connection.handshake_done(*done, env);
+                });
+            }
             Message::Shutdown => {
                 self.shutdown = Some(now.after(Duration::from_millis(SHUTDOWN_TIMEOUT_MS)));
                 for connection in self.connections.iter_mut().flatten() {

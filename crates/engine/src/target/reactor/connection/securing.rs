@@ -1,0 +1,224 @@
+//! What a connection is before it is anything else: its first bytes say whether it is TLS, and a handshake follows if it is. The
+//! authentication worker does that; meanwhile the host's bytes stay in the socket.
+
+use std::sync::Arc;
+
+use nvme::tcp::{DecodeError, FatalError};
+use secure_channel::{Alert, ClientHello, FirstBytes, Names, Peer, PskIdentity};
+use tls_handshake::HandshakeError;
+
+use super::{Connection, Environment, NextTurn};
+use crate::limits::HANDSHAKE_BYTES_MAX;
+use crate::secure_stream::SecureStream;
+use crate::target::config::TlsUse;
+use crate::target::controller::Network;
+use crate::target::messaging::{
+    Asker, AuthenticationJob, FailedLogin, HandshakeDone, HandshakeOutcome, HandshakeStep, Party,
+    PendingHandshake, Work,
+};
+use crate::target::queue::{Disconnect, Received};
+use crate::target::reactor::role::Role;
+
+/// A connection of which it is not known yet whether it is TLS, or whose handshake is under way.
+#[derive(Default)]
+pub(in crate::target::reactor) struct Securing {
+    /// What has come and was not taken.
+    bytes: Vec<u8>,
+    stage: Stage,
+    /// What the worker's jobs look at to know whether somebody waits for them.
+    waits: Arc<()>,
+    party: Option<Party>,
+    /// Whether it wants a turn: what came while the worker was busy was reported then.
+    is_due: bool,
+}
+
+#[derive(Default)]
+enum Stage {
+    /// The first bytes are awaited.
+    #[default]
+    First,
+    /// The worker has it.
+    Working,
+    /// The host's next flight is awaited.
+    Flight(Box<PendingHandshake>),
+    /// It is complete: what has come behind it is taken next.
+    Complete,
+}
+
+impl Securing {
+    /// Whether it wants a turn.
+    pub(super) const fn wants_turn(&self) -> bool {
+        self.is_due
+    }
+}
+
+impl Connection {
+    /// Its turn, as long as it is not known what it is.
+    #[cold]
+    pub(super) fn secure(
+        &mut self,
+        env: &mut Environment<'_>,
+        scratch: &mut [u8],
+    ) -> Result<NextTurn, Disconnect> {
+        let Some(securing) = &mut self.securing else { return Ok(NextTurn::Again) };
+        securing.is_due = false;
+        match securing.stage {
+            Stage::Working => return Ok(NextTurn::Wait),
+            Stage::Complete => return self.settle_with(env),
+            Stage::First | Stage::Flight(_) => {}
+        }
+        let Received::Bytes { length, .. } = self.queue.receive(scratch)? else { return Ok(NextTurn::Wait) };
+        securing.bytes.extend_from_slice(&scratch[..length]);
+        match std::mem::take(&mut securing.stage) {
+            Stage::Flight(pending) => {
+                let bytes = std::mem::take(&mut securing.bytes);
+                self.compute(HandshakeStep::Flight { pending, bytes }, env)
+            }
+            _ => match FirstBytes::of(&securing.bytes) {
+                Ok(FirstBytes::Incomplete) if securing.bytes.len() < HANDSHAKE_BYTES_MAX => {
+                    Ok(NextTurn::Again)
+                }
+                Ok(FirstBytes::Incomplete) => Err(Disconnect::Gone),
+                Ok(FirstBytes::InClear) => self.came_in_clear(env),
+                Ok(FirstBytes::Hello(hello)) => self.said_hello(hello, env),
+                Err(error) => {
+                    self.refuse_handshake(&error.into(), None, env);
+                    self.hang_up(&error.alert().in_clear(), env);
+                    Ok(NextTurn::Again)
+                }
+            },
+        }
+    }
+
+    /// All that has come is the queue's.
+    fn settle_with(&mut self, env: &mut Environment<'_>) -> Result<NextTurn, Disconnect> {
+        let Some(mut securing) = self.securing.take() else { return Ok(NextTurn::Again) };
+        self.take(&mut securing.bytes, env)?;
+        Ok(NextTurn::Again)
+    }
+
+    fn tls_use(&self, env: &Environment<'_>) -> TlsUse {
+        let directory = env.fabric.directory();
+        directory.port(self.port).map_or(TlsUse::Off, |port| directory.config.tls_on(port))
+    }
+
+    fn came_in_clear(&mut self, env: &mut Environment<'_>) -> Result<NextTurn, Disconnect> {
+        if self.tls_use(env) != TlsUse::Required {
+            return self.settle_with(env);
+        }
+        self.securing = None;
+        if let Some(times) = env.fabric.refusals.count_in_clear() {
+            let port = self.port;
+            tracing::warn!(peer = %self.peer, port, times, "Refused a host without TLS, which this port requires: connect with --tls");
+        }
+        // It is no TLS host that would understand an alert.
+        let error = DecodeError::new(FatalError::PduSequence, 0);
+        Ok(self.terminate(&error, &[], env))
+    }
+
+    fn said_hello(
+        &mut self,
+        hello: Box<ClientHello>,
+        env: &mut Environment<'_>,
+    ) -> Result<NextTurn, Disconnect> {
+        let Some(securing) = &mut self.securing else { return Ok(NextTurn::Again) };
+        let bytes = std::mem::take(&mut securing.bytes);
+        if self.tls_use(env) == TlsUse::Off {
+            if let Some(times) = env.fabric.refusals.count_handshake() {
+                let port = self.port;
+                tracing::warn!(peer = %self.peer, port, times, "Refused a host with TLS, which this port does not have: give the \
+                    host a TLS key here, or connect without --tls");
+            }
+            self.hang_up(&Alert::HANDSHAKE_FAILURE.in_clear(), env);
+            return Ok(NextTurn::Again);
+        }
+        self.compute(HandshakeStep::Hello { hello, bytes, port: self.port }, env)
+    }
+
+    fn compute(&mut self, step: HandshakeStep, env: &Environment<'_>) -> Result<NextTurn, Disconnect> {
+        let Some(securing) = &mut self.securing else { return Ok(NextTurn::Again) };
+        let network = Network::of(self.peer.ip());
+        if let HandshakeStep::Hello { hello, .. } = &step {
+            // A name that is not proved yet, and may be none at all.
+            let mut said = hello.identities().filter_map(|identity| std::str::from_utf8(identity).ok());
+            let host_nqn = said.find_map(|identity| {
+                identity.parse::<PskIdentity>().ok().map(|identity| identity.names.host_nqn().to_owned())
+            });
+            securing.party = Some(Party { host_nqn: host_nqn.unwrap_or_default(), network });
+        }
+        securing.stage = Stage::Working;
+        let Some(party) = securing.party.clone() else { return Err(Disconnect::Gone) };
+        let mailboxes = env.fabric.mailboxes().clone();
+        let asker = Asker { mailboxes, address: self.address, command_id: 0, peer: self.peer };
+        let is_wanted = Arc::downgrade(&securing.waits);
+        let job = AuthenticationJob { asker, party, work: Work::Handshake(step), is_wanted };
+        // Too many wait already: it may come again.
+        env.fabric.authentication_jobs.hand(job).map_err(|_| Disconnect::Gone)?;
+        Ok(NextTurn::Wait)
+    }
+
+    /// The worker has done a step.
+    pub(in crate::target::reactor) fn handshake_done(
+        &mut self,
+        done: HandshakeDone,
+        env: &mut Environment<'_>,
+    ) {
+        let Some(securing) = &mut self.securing else { return };
+        if self.queue.is_terminated() || matches!(self.role, Role::Left) {
+            return;
+        }
+        securing.is_due = true;
+        match done.outcome {
+            HandshakeOutcome::Continues(pending) => {
+                securing.stage = Stage::Flight(pending);
+                self.queue.send_raw(&done.output);
+            }
+            HandshakeOutcome::Established { established, protection, rest } => {
+                securing.stage = Stage::Complete;
+                securing.bytes = rest;
+                tracing::debug!(
+                    peer = %self.peer, identity = %protection.identity, suite = %protection.suite,
+                    derivation = %protection.derivation, group = established.group, "TLS"
+                );
+                let secrets = (&established.sending, &established.receiving);
+                self.queue.secure(SecureStream::new(secrets, Peer::Host, env.fabric.tls_record_limit));
+                self.protection = Some(Arc::new(protection));
+            }
+            HandshakeOutcome::Failed { error, names } => {
+                self.refuse_handshake(&error, names.as_ref(), env);
+                self.hang_up(&done.output, env);
+            }
+        }
+    }
+
+    /// Says in the log who has failed, and which side is wrong.
+    fn refuse_handshake(&self, error: &HandshakeError, names: Option<&Names>, env: &Environment<'_>) {
+        let (host, subsystem) = names.map_or(("?", "?"), |names| (names.host_nqn(), names.subsystem_nqn()));
+        let (address, port) = (self.peer, self.port);
+        if let Some(times) = env.fabric.refusals.count_handshake() {
+            tracing::warn!(%address, port, host, subsystem, times, "Refused a TLS handshake: {error}");
+        }
+        env.fabric.tell_failed_login(|| FailedLogin {
+            host: host.to_owned(),
+            subsystem: subsystem.to_owned(),
+            address,
+            reason: error.to_string(),
+        });
+    }
+
+    /// Ends the queue of a host that has let its keys get old, after all that is under way: Linux' hosts cannot replace keys,
+    /// and connect anew.
+    pub(super) fn end_before_keys_do(&mut self) {
+        if !self.is_draining && self.queue.is_worn() {
+            tracing::info!(peer = %self.peer, "the TLS keys of a queue are worn, and its host has not replaced them: it ends");
+            self.drain();
+        }
+    }
+
+    /// Says these last bytes in clear, and takes nothing more.
+    fn hang_up(&mut self, bytes: &[u8], env: &Environment<'_>) {
+        self.securing = None;
+        self.queue.send_raw(bytes);
+        self.queue.hang_up(env.now);
+    }
+}
