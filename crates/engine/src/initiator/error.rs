@@ -10,6 +10,7 @@ use std::time::Duration;
 use nvme::Status;
 use nvme::fabrics::InvalidParameter;
 use nvme::tcp::{DecodeError, FatalError, TransferError};
+use secure_channel::RecordError;
 
 use crate::observation::Observation;
 
@@ -67,6 +68,28 @@ pub enum InitiatorError {
         address: SocketAddr,
         /// Which side is wrong, and how.
         why: String,
+    },
+    /// There is no TLS between both ends.
+    #[error("{address}: {why}")]
+    TlsFailed {
+        /// The target's address.
+        address: SocketAddr,
+        /// Which side is wrong, and how.
+        why: String,
+    },
+    /// A record of the target's cannot be used.
+    #[error("{address}: the TLS channel broke: {error}")]
+    ChannelBroken {
+        /// The target's address.
+        address: SocketAddr,
+        /// What is wrong with it.
+        error: RecordError,
+    },
+    /// TLS keys were used as often as they should be, and the target does not take others on this connection.
+    #[error("{address}: the TLS keys of a queue are worn, and the target replaces none; connecting anew")]
+    KeysWorn {
+        /// The target's address.
+        address: SocketAddr,
     },
     /// The target sent bytes that no conforming target sends.
     #[error("{address} sent what no NVMe/TCP target sends: {error}; the connection is closed")]
@@ -280,9 +303,10 @@ impl InitiatorError {
     /// What the end of a connection by this error says of the other end, if anything.
     pub(super) const fn observation(&self) -> Option<Observation> {
         match self {
-            Self::Protocol { .. } | Self::PeerMisbehaved { .. } | Self::Terminated { .. } => {
-                Some(Observation::ProtocolViolation)
-            }
+            Self::Protocol { .. }
+            | Self::PeerMisbehaved { .. }
+            | Self::Terminated { .. }
+            | Self::ChannelBroken { .. } => Some(Observation::ProtocolViolation),
             Self::Closed { .. } | Self::Broken { .. } | Self::TimedOut { .. } | Self::GivenUp { .. } => {
                 Some(Observation::ConnectionLost)
             }

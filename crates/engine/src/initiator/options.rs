@@ -136,6 +136,7 @@ impl ConnectOptions {
             connect_timeout: self.connect_timeout,
             command_timeout: self.command_timeout,
             in_capsule_length: ADMIN_IN_CAPSULE_LENGTH_MAX,
+            keeps_tls_keys: false,
             disable_flow_control: false,
             send_buffer: self.send_buffer,
             receive_buffer: self.receive_buffer,
@@ -184,6 +185,8 @@ pub struct QueueOptions {
     /// Most bytes of data that travel within a command capsule, from IOCCSZ. Fabrics and admin commands:
     /// 8,192.
     pub in_capsule_length: usize,
+    /// Whether the target is known not to take new TLS keys on a connection: its queue is closed before they are worn.
+    pub keeps_tls_keys: bool,
     /// Ask for no submission queue flow control.
     pub disable_flow_control: bool,
     /// Bytes of the socket's send buffer; when absent, the system decides, below a bound for near peers.

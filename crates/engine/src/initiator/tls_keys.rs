@@ -1,8 +1,10 @@
 //! The TLS keys of a host, and which of them it offers a target by which identities.
 
-use secure_channel::{ConfiguredPsk, Derivation, IdentityError, IdentityVersion, Names, Suite, TlsPsk};
+use secure_channel::{
+    ConfiguredPsk, Derivation, IdentityError, IdentityVersion, Names, RecordLimit, Suite, TlsPsk,
+};
 
-use crate::limits::TLS_KEYS_OFFERED_MAX;
+use crate::limits::{TLS_KEYS_OFFERED_MAX, TLS_RENEW_AFTER_RECORDS};
 
 /// The keys by which this host makes TLS connections.
 #[derive(Clone, Debug)]
@@ -15,12 +17,15 @@ pub struct TlsKeys {
     pub derivation: Option<Derivation>,
     /// Which suite to offer; the one that other programs use a key of its length with without it.
     pub suite: Option<Suite>,
+    /// Records after which keys are replaced, in either direction.
+    pub renew_after: RecordLimit,
 }
 
 impl TlsKeys {
     /// These keys, for whatever target.
-    pub const fn new(keys: Vec<ConfiguredPsk>) -> Self {
-        Self { keys, identity: None, derivation: None, suite: None }
+    pub fn new(keys: Vec<ConfiguredPsk>) -> Self {
+        let renew_after = RecordLimit::new(TLS_RENEW_AFTER_RECORDS).unwrap_or_default();
+        Self { keys, identity: None, derivation: None, suite: None, renew_after }
     }
 
     /// The PSKs to offer for these names, the preferred one first, each with an identity of its own: a library takes no two of

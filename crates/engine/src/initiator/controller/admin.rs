@@ -28,7 +28,7 @@ const EVENTS_KEPT_MAX: usize = 256;
 /// Slots that callers' commands leave free, so that Keep Alive never waits.
 const KEEP_ALIVE_SLOTS: usize = 1;
 /// An admin queue has little to receive at a time.
-const SCRATCH_LENGTH: usize = RECEIVE_LENGTH / 16;
+const SCRATCH_LENGTH: usize = RECEIVE_LENGTH / 8;
 
 /// How an admin command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

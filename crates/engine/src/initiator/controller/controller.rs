@@ -25,6 +25,9 @@ use crate::limits::{
 };
 use crate::ring::{Bell, Moment};
 
+/// The model of the kernel's target unless somebody has named another: its TLS takes no new keys on a connection.
+const LINUX_TARGET: &[u8] = b"Linux";
+
 /// A connected controller. Clones are the same controller; when the last is dropped it is shut down. All
 /// methods may be called from any thread and wait for the controller's answer.
 #[derive(Clone, Debug)]
@@ -158,6 +161,7 @@ impl Controller {
             controller_id: self.0.id,
             keep_alive_ms: 0,
             in_capsule_length: room.min(IN_CAPSULE_LENGTH_MAX as u64) as usize,
+            keeps_tls_keys: identify.model_number.trim_ascii_end() == LINUX_TARGET,
             disable_flow_control: options.disable_flow_control,
             ..options.admin_queue()
         }

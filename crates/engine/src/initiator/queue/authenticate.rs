@@ -7,6 +7,7 @@ use authentication::{Fault as Failed, Group, Hash, HostSide, HostStep, HostTerms
 use nvme::authentication::{Transfer, required};
 
 use super::fault::Fault;
+use super::secure::Securing;
 use super::{Completion, Data, Queue, QueueState, Request};
 use crate::initiator::InitiatorError;
 use crate::initiator::authentication_worker::{PendingStep, StepState};
@@ -91,11 +92,14 @@ impl Queue {
 
     /// Whether it waits for the authentication worker.
     pub(in crate::initiator) const fn is_computing(&self) -> bool {
-        matches!(self.exchange, Some(Exchange::Step(_)))
+        matches!(self.exchange, Some(Exchange::Step(_))) || matches!(self.securing, Some(Securing::Step(_)))
     }
 
-    /// Takes what was computed for its authentication: call it when the ring was woken (`Event::Woken`).
+    /// Takes what was computed for its handshake or authentication: call it when the ring was woken (`Event::Woken`).
     pub fn on_woken(&mut self, ring: &mut Ring) {
+        if let Err(fault) = self.handshake_goes_on() {
+            return self.fail(ring, *fault);
+        }
         let Some(Exchange::Step(pending)) = &self.exchange else { return };
         let outcome = match pending.state() {
             StepState::Working => return,

@@ -2,6 +2,7 @@
 
 use nvme::CompletionEntry;
 use nvme::tcp::{CapsuleResponse, CommonHeader, DataPdu, DecodeError, FatalError, PduType, ReadyToTransfer};
+use secure_channel::RecordError;
 use zerocopy::IntoBytes;
 
 use crate::initiator::{InitiatorError, PeerMisbehaved};
@@ -13,6 +14,8 @@ pub(super) enum Fault {
     Decode(DecodeError),
     /// A PDU the target may not send.
     Misbehaved { misbehaviour: PeerMisbehaved, error: FatalError, information: u32, header: [u8; 24] },
+    /// A record that cannot be used.
+    Record(RecordError),
     /// There is nobody to tell.
     Ended(InitiatorError),
 }

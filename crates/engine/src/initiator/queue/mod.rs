@@ -7,6 +7,7 @@ mod fault;
 mod open;
 mod receive;
 mod request;
+mod secure;
 mod send;
 mod slot;
 
@@ -26,7 +27,8 @@ use super::authentication_worker::AuthenticationWorker;
 use super::{InitiatorError, QueueOptions};
 use crate::limits::ADMIN_IN_CAPSULE_LENGTH_MAX;
 use crate::ring::tcp::PendingConnection;
-use crate::ring::{Moment, Ring, Socket, observe};
+use crate::ring::{Buffer, Moment, Ring, Socket, observe};
+use crate::secure_stream::SecureStream;
 use fault::Fault;
 use slot::{Direction, Incoming, Slots};
 
@@ -50,6 +52,14 @@ pub struct Queue {
     state: QueueState,
     pending: Option<PendingConnection>,
     socket: Option<Arc<Socket>>,
+    /// The TLS handshake, while it is under way.
+    securing: Option<secure::Securing>,
+    /// What seals and opens what goes over the socket, where it is not in clear.
+    secure: Option<Box<SecureStream>>,
+    /// Room for what is sealed, kept for the next time.
+    sealed_space: Option<Buffer>,
+    /// Its TLS keys should be replaced and cannot be: it ends when nothing is outstanding.
+    is_worn: bool,
     receiver: Receiver,
     transmitter: Transmitter<u16>,
     slots: Slots,
@@ -111,7 +121,7 @@ impl Queue {
     /// Commands that `submit` takes now.
     pub const fn free_slots(&self) -> usize {
         match self.state {
-            QueueState::Live if self.message.is_some() => 0,
+            QueueState::Live if self.message.is_some() || self.is_worn => 0,
             QueueState::Live => self.slots.free(),
             _ => 0,
         }
@@ -134,8 +144,9 @@ impl Queue {
     }
 
     /// Whether `flush` has something to send. While the socket has no room, it has not.
-    pub const fn has_unsent(&self) -> bool {
-        !self.blocked && !self.transmitter.is_empty()
+    pub fn has_unsent(&self) -> bool {
+        let wants_turn = || self.secure.as_ref().is_some_and(|secure| secure.outbound.wants_turn());
+        !self.blocked && (!self.transmitter.is_empty() || wants_turn())
     }
 
     /// The socket, for its options and statistics; `None` once closed.
@@ -188,6 +199,9 @@ impl Queue {
             }
             _ if now < self.connect_deadline => return,
             QueueState::Connecting => Some(("the TCP connection", self.options.connect_timeout)),
+            QueueState::Securing => {
+                Some(("the target's part of the TLS handshake", self.options.connect_timeout))
+            }
             QueueState::Initializing => Some(("the answer to ICReq", self.options.connect_timeout)),
             QueueState::Joining => Some(("the answer to Fabrics Connect", self.options.connect_timeout)),
             QueueState::Authenticating => {
@@ -299,6 +313,12 @@ impl Queue {
                 | InitiatorError::Protocol { .. }
                 | InitiatorError::Closed { .. },
             ) => InitiatorError::NoHandshake { reason: Box::new(error) },
+            (QueueState::Initializing, InitiatorError::Terminated { address, .. })
+                if self.secure.is_none() =>
+            {
+                let why = "it ends the connection at once: it may require TLS, for which --tls-key-file names this host's key";
+                InitiatorError::TlsFailed { address: *address, why: why.to_owned() }
+            }
             _ => self.failure().unwrap_or(error),
         };
         tracing::debug!(queue = self.options.queue_id, %error, "queue closed");
@@ -308,6 +328,8 @@ impl Queue {
         if let Some(pending) = self.pending.take() {
             ring.unwatch(&pending, self.token);
         }
+        self.say_goodbye();
+        self.securing = None;
         if let Some(socket) = self.socket.take() {
             ring.unwatch(&socket, self.token);
             // The ring may hold on to the socket until its next wait: the peer is to know at once.

@@ -65,6 +65,10 @@ impl Queue {
             state: QueueState::Connecting,
             pending: Some(pending),
             socket: None,
+            securing: None,
+            secure: None,
+            sealed_space: None,
+            is_worn: false,
             receiver: Receiver::new(Role::Host, BUFFER_LENGTH_MAX as u32),
             transmitter: Transmitter::new(slots.count().min(128)),
             ended: VecDeque::with_capacity(slots.count()),
@@ -112,12 +116,20 @@ impl Queue {
                 return Err(failed(error));
             }
         }
+        self.blocked = false;
+        if let Some(keys) = self.options.tls.clone() {
+            return self.begin_handshake(&keys);
+        }
+        self.initialize();
+        Ok(())
+    }
+
+    /// Sends the first PDU.
+    pub(super) fn initialize(&mut self) {
         // MAXR2T 0: one R2T at a time, so that a command's data never waits behind requests for it.
         let digests = self.options.digests.bits();
         self.transmitter.initialize(&Initialize::new(PduType::InitializeRequest, digests, 0));
         self.state = QueueState::Initializing;
-        self.blocked = false;
-        Ok(())
     }
 
     /// Takes the ICResp, and sends Connect.

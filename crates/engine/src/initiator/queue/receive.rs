@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::slot::{Direction, Incoming};
 use super::{Queue, QueueState};
 use crate::initiator::{InitiatorError, PeerMisbehaved};
-use crate::limits::RECEIVE_BUDGET;
+use crate::limits::{RECEIVE_BUDGET, SCRATCH_LENGTH_MIN};
 use crate::ring::{Readiness, Ring, SpanMut};
 
 /// Data PDUs from this length on are bulk: what follows one is received in small pieces, so that the data of
@@ -36,12 +36,16 @@ impl Queue {
     /// receive into, `limits::RECEIVE_LENGTH` long, that all queues of a thread share; nothing stays in it.
     ///
     /// # Panics
-    /// When `scratch` has less than 4 KiB.
+    /// When `scratch` has less than 32 KiB: a record of TLS has to fit.
     pub fn on_ready(&mut self, ring: &mut Ring, scratch: &mut [u8], readiness: Readiness) {
-        assert!(scratch.len() >= 4096, "scratch room for at least 4 KiB");
+        assert!(scratch.len() >= SCRATCH_LENGTH_MIN, "scratch room for at least 32 KiB");
         let outcome = match self.state {
             QueueState::Closed => return,
             QueueState::Connecting => self.connected(),
+            QueueState::Securing => {
+                self.blocked &= !readiness.writable;
+                self.take_flight()
+            }
             _ => {
                 self.blocked &= !readiness.writable;
                 self.is_at_end |= readiness.ended;
@@ -80,6 +84,9 @@ impl Queue {
     }
 
     fn receive_once(&mut self, scratch: &mut [u8]) -> Result<io::Result<Received>, Box<Fault>> {
+        if self.secure.is_some() {
+            return self.receive_records(scratch);
+        }
         let Some(socket) = &self.socket else { return Ok(Ok(Received::End)) };
         let is_emptied_by_short_read = socket.is_emptied_by_short_read();
         let bulk = self.data_length_last >= BULK_LENGTH;
@@ -116,7 +123,7 @@ impl Queue {
         Ok(Ok(if is_all { Received::Short } else { Received::Full }))
     }
 
-    fn process(&mut self, mut input: &[u8]) -> Result<(), Box<Fault>> {
+    pub(super) fn process(&mut self, mut input: &[u8]) -> Result<(), Box<Fault>> {
         loop {
             if !input.is_empty()
                 && let Some(incoming) = &mut self.incoming
@@ -277,6 +284,10 @@ impl Queue {
         let address = self.options.address;
         let error = match fault {
             Fault::Ended(error) => error,
+            Fault::Record(error) => {
+                self.break_off(&error);
+                InitiatorError::ChannelBroken { address, error }
+            }
             Fault::Decode(error) => {
                 let mut header = [0; 128];
                 let faulty = self.receiver.faulty_header();
@@ -309,7 +320,7 @@ impl Queue {
 }
 
 /// How one receive call ended.
-enum Received {
+pub(super) enum Received {
     /// All the room was filled: there may be more.
     Full,
     /// The socket has no more.

@@ -110,6 +110,8 @@ pub struct Completion {
 pub enum QueueState {
     /// The TCP connection is being made.
     Connecting,
+    /// The TLS handshake is under way.
+    Securing,
     /// ICReq is sent, ICResp is waited for.
     Initializing,
     /// Fabrics Connect is sent, its completion is waited for.

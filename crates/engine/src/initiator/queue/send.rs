@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use nvme::tcp::{DataPdu, FatalError, Part, PduType, ReadyToTransfer, flags};
 
+use secure_channel::Alert;
+
 use super::{Queue, QueueState, data_crc};
 use crate::initiator::InitiatorError;
 use crate::limits::SEND_PARTS_MAX;
@@ -14,6 +16,9 @@ use crate::ring::{Ring, Span};
 impl Queue {
     /// Sends all that is queued, or as much as there is room for; the ring then tells when there is more.
     pub fn flush(&mut self, ring: &mut Ring) {
+        if self.is_worn && self.outstanding() == 0 {
+            return self.shut(ring, InitiatorError::KeysWorn { address: self.options.address });
+        }
         if !self.has_unsent() {
             return;
         }
@@ -33,7 +38,10 @@ impl Queue {
     }
 
     /// Sends until there is nothing left (true) or no room (false).
-    fn send_all(&mut self) -> io::Result<bool> {
+    pub(super) fn send_all(&mut self) -> io::Result<bool> {
+        if self.secure.is_some() {
+            return self.send_sealed();
+        }
         while !self.transmitter.is_empty() {
             let Some(socket) = &self.socket else { return Ok(true) };
             let mut spans = [Span::EMPTY; SEND_PARTS_MAX];
@@ -64,7 +72,7 @@ impl Queue {
         Ok(true)
     }
 
-    fn sent(&mut self, sent: usize) {
+    pub(super) fn sent(&mut self, sent: usize) {
         let slots = &mut self.slots;
         let mut answered = false;
         self.transmitter.advance(sent, |index| {
@@ -120,6 +128,9 @@ impl Queue {
             self.transmitter.clear(|_| ());
         }
         self.transmitter.terminate(PduType::HostTerminate, error, information, header);
+        if let Some(secure) = &mut self.secure {
+            secure.outbound.close_with(Alert::CLOSE_NOTIFY);
+        }
         let _ = self.send_all();
         if let Some(socket) = &self.socket {
             socket.shut_down_sending();

@@ -1,0 +1,271 @@
+//! How a queue's stream is secured before its first PDU, and how it goes on behind that: what has come is opened where it stands,
+//! and what is queued is sealed into the space that is sent from.
+
+use std::io;
+use std::sync::Arc;
+
+use nvme::tcp::Part;
+use secure_channel::{Alert, Names, Peer, RecordError, RecordLimit};
+use tls_handshake::{Established, Handshake, HandshakeError, Progress};
+
+use super::fault::Fault;
+use super::receive::Received;
+use super::{Queue, QueueState};
+use crate::initiator::authentication_worker::{PendingStep, StepState};
+use crate::initiator::{InitiatorError, TlsKeys};
+use crate::limits::{HANDSHAKE_BYTES_MAX, SEND_PARTS_MAX};
+use crate::ring::{Buffer, SpanMut};
+use crate::secure_stream::{Piece, SecureStream};
+
+/// What a queue's handshake waits for.
+pub(super) enum Securing {
+    /// What the worker makes of what has come.
+    Step(PendingStep<Step>),
+    /// Bytes of the controller.
+    Bytes(Box<Handshake>),
+}
+
+/// A step of a handshake that was done.
+pub(super) struct Step {
+    handshake: Option<Box<Handshake>>,
+    outcome: Result<Progress, HandshakeError>,
+    /// What the controller is to get.
+    output: Vec<u8>,
+    /// What has come behind the handshake.
+    rest: Vec<u8>,
+}
+
+impl std::fmt::Debug for Securing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Securing")
+    }
+}
+
+impl Step {
+    fn of(mut handshake: Box<Handshake>, input: &[u8]) -> Self {
+        let (mut rest, mut output) = (input, Vec::new());
+        let outcome = handshake.step(&mut rest, &mut output);
+        Self { handshake: Some(handshake), outcome, output, rest: rest.to_vec() }
+    }
+
+    fn first(keys: &[secure_channel::TlsPsk]) -> Self {
+        match Handshake::of_host(keys) {
+            Ok(handshake) => Self::of(Box::new(handshake), &[]),
+            Err(error) => Self { handshake: None, outcome: Err(error), output: Vec::new(), rest: Vec::new() },
+        }
+    }
+}
+
+impl Queue {
+    /// Begins the handshake of a stream that was just made.
+    pub(super) fn begin_handshake(&mut self, keys: &TlsKeys) -> Result<(), Box<Fault>> {
+        self.state = QueueState::Securing;
+        let names = Names::new(&self.options.host.nqn, &self.options.subsystem_nqn);
+        let offers = names.and_then(|names| keys.offers(&names)).map_err(|error| self.tls_failed(error))?;
+        self.step(move || Step::first(&offers))
+    }
+
+    fn step(&mut self, step: impl FnOnce() -> Step + Send + 'static) -> Result<(), Box<Fault>> {
+        match self.worker.hand(step) {
+            Some(pending) => self.securing = Some(Securing::Step(pending)),
+            None => return Err(self.tls_failed("too many queues do a TLS handshake at this time")),
+        }
+        Ok(())
+    }
+
+    fn tls_failed(&self, why: impl std::fmt::Display) -> Box<Fault> {
+        let address = self.options.address;
+        Fault::ended(InitiatorError::TlsFailed { address, why: why.to_string() })
+    }
+
+    /// Takes what the controller has sent of its handshake. While the worker is busy, it stays in the socket.
+    pub(super) fn take_flight(&mut self) -> Result<(), Box<Fault>> {
+        let Some(Securing::Bytes(_)) = &self.securing else { return Ok(()) };
+        let Some(socket) = &self.socket else { return Ok(()) };
+        let (mut flight, mut length) = (vec![0; HANDSHAKE_BYTES_MAX], 0);
+        let mut has_ended = false;
+        while length < flight.len() {
+            match socket.receive(&mut [SpanMut::new(&mut flight[length..])]) {
+                Ok(0) => {
+                    has_ended = true;
+                    break;
+                }
+                Ok(received) => length += received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    let address = self.options.address;
+                    return Err(Fault::ended(InitiatorError::Broken { address, error: Arc::new(error) }));
+                }
+            }
+        }
+        // Whatever it has said before its end says more than the end.
+        if length == 0 && !has_ended {
+            return Ok(());
+        }
+        let Some(Securing::Bytes(handshake)) = self.securing.take() else { return Ok(()) };
+        if length == 0 {
+            return Err(self.tls_failed(handshake.closed()));
+        }
+        flight.truncate(length);
+        self.step(move || Step::of(handshake, &flight))
+    }
+
+    /// Takes what the worker has made of the handshake, if it has.
+    pub(super) fn handshake_goes_on(&mut self) -> Result<(), Box<Fault>> {
+        let Some(Securing::Step(pending)) = &self.securing else { return Ok(()) };
+        let step = match pending.state() {
+            StepState::Working => return Ok(()),
+            StepState::Done(step) => step,
+            StepState::GivenUp => return Err(self.tls_failed("the TLS handshake has failed here")),
+        };
+        self.securing = None;
+        match (step.outcome, step.handshake) {
+            (Ok(Progress::Done(established)), _) => {
+                self.secured(&established, &step.output);
+                let mut rest = step.rest;
+                self.open_records(&mut rest).map(drop)
+            }
+            (Ok(Progress::Continues), Some(handshake)) => {
+                self.transmitter.raw(&step.output);
+                self.securing = Some(Securing::Bytes(handshake));
+                // What has come meanwhile was reported already.
+                self.take_flight()
+            }
+            (Ok(Progress::Continues), None) => Ok(()),
+            (Err(error), _) => {
+                self.transmitter.raw(&step.output);
+                let _ = self.send_all();
+                Err(self.tls_failed(error))
+            }
+        }
+    }
+
+    fn renew_after(&self) -> RecordLimit {
+        self.options.tls.as_ref().map_or_else(RecordLimit::default, |keys| keys.renew_after)
+    }
+
+    /// The handshake is complete: from now on everything is sealed, behind the last that the controller gets of it.
+    fn secured(&mut self, established: &Established, last: &[u8]) {
+        let Established { sending, receiving, .. } = established;
+        let mut secure = SecureStream::new((sending, receiving), Peer::Controller, self.renew_after());
+        secure.outbound.begin_behind(last, Buffer::zeroed);
+        tracing::debug!(queue = self.options.queue_id, suite = %established.suite, group = established.group, "TLS");
+        self.secure = Some(Box::new(secure));
+        // Records may have come with the handshake, or behind it.
+        self.more = true;
+        self.initialize();
+    }
+
+    /// One receive call, and what its records come to.
+    pub(super) fn receive_records(&mut self, scratch: &mut [u8]) -> Result<io::Result<Received>, Box<Fault>> {
+        let (Some(socket), Some(secure)) = (&self.socket, &mut self.secure) else {
+            return Ok(Ok(Received::End));
+        };
+        let room = scratch.len();
+        let is_emptied_by_short_read = socket.is_emptied_by_short_read();
+        let length = match secure.inbound.receive(socket, scratch) {
+            Ok(Some(length)) => length,
+            Ok(None) => return Ok(Ok(Received::End)),
+            Err(error) => return Ok(Err(error)),
+        };
+        if !self.open_records(&mut scratch[..length])? {
+            return Ok(Ok(Received::End));
+        }
+        let is_all = length < room && is_emptied_by_short_read;
+        Ok(Ok(if is_all { Received::Short } else { Received::Full }))
+    }
+
+    /// Opens what has come; false when the controller has said that this was all.
+    fn open_records(&mut self, space: &mut [u8]) -> Result<bool, Box<Fault>> {
+        let mut at = 0;
+        while let Some(secure) = &mut self.secure {
+            match secure.inbound.next(space, &mut at).map_err(|error| Box::new(Fault::Record(error)))? {
+                Piece::Data(data) => self.process(&space[data])?,
+                Piece::AsksForUpdate => secure.outbound.update(false),
+                Piece::End => return Ok(false),
+                Piece::Nothing => break,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Seals and sends until there is nothing left (true) or no room (false).
+    pub(super) fn send_sealed(&mut self) -> io::Result<bool> {
+        loop {
+            let (Some(socket), Some(secure)) = (&self.socket, &mut self.secure) else { return Ok(true) };
+            if !secure.outbound.send(socket, |space| self.sealed_space = Some(space))? {
+                return Ok(false);
+            }
+            if self.transmitter.is_empty() && !secure.outbound.wants_turn() {
+                return Ok(true);
+            }
+            self.seal()?;
+        }
+    }
+
+    /// Replaces keys that were used as often as they should be, in both directions, before the target has to.
+    fn renew_keys(&mut self) {
+        let Some(secure) = &mut self.secure else { return };
+        if !secure.is_worn() {
+            return;
+        }
+        if self.options.keeps_tls_keys {
+            self.is_worn = true;
+        } else {
+            secure.renew();
+        }
+    }
+
+    /// Seals as much as there is space for.
+    fn seal(&mut self) -> io::Result<()> {
+        self.renew_keys();
+        let Some(mut secure) = self.secure.take() else { return Ok(()) };
+        let kept = self.sealed_space.take();
+        let mut sealing = secure.outbound.begin(|bytes| kept.unwrap_or_else(|| Buffer::zeroed(bytes)));
+        let mut is_full = false;
+        while !is_full && !self.transmitter.is_empty() {
+            let mut sealed = 0;
+            for part in self.transmitter.parts().take(SEND_PARTS_MAX) {
+                let bytes = match part {
+                    Part::Bytes(bytes) => bytes,
+                    Part::Payload { payload, start, end } => {
+                        let buffer = self.slots.get(*payload).buffer.as_deref().unwrap_or_default();
+                        &buffer[start..end]
+                    }
+                };
+                let taken = sealing.push(bytes);
+                sealed += taken;
+                is_full = taken < bytes.len();
+                if is_full {
+                    break;
+                }
+            }
+            self.sent(sealed);
+        }
+        let sealed = sealing.finish(self.transmitter.is_empty());
+        // Also where that has failed: without it the queue would go on in clear.
+        self.secure = Some(secure);
+        sealed.map_err(io::Error::other)
+    }
+
+    /// Tells the controller why its record cannot be used.
+    pub(super) fn break_off(&mut self, error: &RecordError) {
+        self.transmitter.clear(|_| ());
+        if let (Some(secure), Some(alert)) = (&mut self.secure, error.alert()) {
+            secure.outbound.close_with(alert);
+            let _ = self.send_all();
+        }
+    }
+
+    /// Says that nothing more comes, where there is room for it.
+    pub(super) fn say_goodbye(&mut self) {
+        if self.blocked || self.state != QueueState::Live {
+            return;
+        }
+        if let Some(secure) = &mut self.secure {
+            self.transmitter.clear(|_| ());
+            secure.outbound.close_with(Alert::CLOSE_NOTIFY);
+            let _ = self.send_all();
+        }
+    }
+}
