@@ -46,6 +46,7 @@ mod target_reset;
 mod target_shrink;
 mod target_status;
 mod target_without_reservations;
+mod tls_between;
 mod transport;
 mod volume;
 mod volume_tasks;
