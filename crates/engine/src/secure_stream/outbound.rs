@@ -94,6 +94,11 @@ impl Outbound {
         }
     }
 
+    /// Whether there is something for the socket that was sealed, or that nobody has queued.
+    pub(crate) const fn has_unsent(&self) -> bool {
+        self.space.is_some() || self.wants_turn()
+    }
+
     /// Whether there is something to say that nobody has queued.
     pub(crate) const fn wants_turn(&self) -> bool {
         self.update.is_some() || self.last_words.is_some()

@@ -145,8 +145,8 @@ impl Queue {
 
     /// Whether `flush` has something to send. While the socket has no room, it has not.
     pub fn has_unsent(&self) -> bool {
-        let wants_turn = || self.secure.as_ref().is_some_and(|secure| secure.outbound.wants_turn());
-        !self.blocked && (!self.transmitter.is_empty() || wants_turn())
+        let is_sealed = || self.secure.as_ref().is_some_and(|secure| secure.outbound.has_unsent());
+        !self.blocked && (!self.transmitter.is_empty() || is_sealed())
     }
 
     /// The socket, for its options and statistics; `None` once closed.
