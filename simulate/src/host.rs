@@ -102,6 +102,7 @@ fn options(scene: &Scene, number: usize) -> PathOptions {
     let path = |target: usize, port: usize| ConnectOptions {
         host: host.clone(),
         secrets: secrets.clone(),
+        tls: secrets::tls_of_host(&scene.plan),
         digests: plan.digests,
         io_queues: plan.io_queues,
         queue_entries: plan.queue_entries,

@@ -1,16 +1,17 @@
 //! Secrets of the scene's hosts, in every fourth scene: their queues authenticate when they connect, and anew again and again
-//! beside their commands.
+//! beside their commands. In every other fourth scene their queues are TLS, and their keys are replaced again and again.
 
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use authentication::{Group, Hash, Secret};
-use engine::initiator::{HostIdentity, HostSecrets};
-use engine::target::HostKeyConfig;
+use engine::initiator::{HostIdentity, HostSecrets, TlsKeys};
+use engine::target::{HostKeyConfig, TlsUse};
+use secure_channel::{ConfiguredPsk, RecordLimit};
 use uuid::Uuid;
 
 use crate::plan::Plan;
@@ -28,6 +29,29 @@ pub(crate) fn identity(number: usize) -> HostIdentity {
     HostIdentity::from_uuid(Uuid::from_u128(number as u128 + 1))
 }
 
+/// Whether their queues are TLS, in the same way.
+pub(crate) const fn is_tls(plan: &Plan) -> bool {
+    plan.seed % 4 == 2
+}
+
+/// Records after which hosts replace keys: a few commands, so that it happens some times in each scene.
+const RENEW_AFTER_RECORDS: u64 = 40;
+
+fn key() -> ConfiguredPsk {
+    ConfiguredPsk::new(&[0x5e; 32], None).expect("32 bytes are a key")
+}
+
+/// A host's part of TLS.
+pub(crate) fn tls_of_host(plan: &Plan) -> Option<Arc<TlsKeys>> {
+    let renew_after = RecordLimit::new(RENEW_AFTER_RECORDS).unwrap_or_default();
+    is_tls(plan).then(|| Arc::new(TlsKeys { renew_after, ..TlsKeys::new(vec![key()]) }))
+}
+
+/// What a port has of it. Visitors come without: they may, since strangers are what they are.
+pub(crate) fn tls_use(plan: &Plan) -> Option<TlsUse> {
+    is_tls(plan).then_some(TlsUse::Allowed)
+}
+
 fn secret() -> Secret {
     Secret::new(&[0x5e; 32], Some(Hash::Sha256)).expect("32 bytes are a key")
 }
@@ -42,9 +66,14 @@ pub(crate) fn of_host(plan: &Plan) -> Option<Arc<HostSecrets>> {
 
 /// A target's part of it.
 pub(crate) fn of_target(plan: &Plan) -> Vec<HostKeyConfig> {
+    if is_tls(plan) {
+        let key = |number| HostKeyConfig::tls(&identity(number).nqn, file("key", &key().reveal()));
+        return (0..plan.hosts.len()).map(key).collect();
+    }
     if !are_wanted(plan) {
         return Vec::new();
     }
+    let file = || file("secret", &secret().reveal());
     let key = |number| HostKeyConfig {
         dhchap_ctrl_secret_file: Some(file()),
         // What the others cost is a library's, and takes the time of many scenes.
@@ -55,24 +84,24 @@ pub(crate) fn of_target(plan: &Plan) -> Vec<HostKeyConfig> {
 }
 
 /// The file that all of them are in, made once.
-fn file() -> PathBuf {
-    static FILE: OnceLock<PathBuf> = OnceLock::new();
-    let make = || {
-        let path = path();
-        let _ = fs::remove_file(&path);
+fn file(what: &str, text: &str) -> PathBuf {
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _alone = WRITING.lock();
+    let path = path(what);
+    if !path.exists() {
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        file.and_then(|mut file| file.write_all(secret().reveal().as_bytes()))
-            .expect("a file for the secret");
-        path
-    };
-    FILE.get_or_init(make).clone()
+        file.and_then(|mut file| file.write_all(text.as_bytes())).expect("a file for the secret");
+    }
+    path
 }
 
-/// Removes that file.
+/// Removes those files.
 pub(crate) fn clean_up() {
-    let _ = fs::remove_file(path());
+    for what in ["key", "secret"] {
+        let _ = fs::remove_file(path(what));
+    }
 }
 
-fn path() -> PathBuf {
-    std::env::temp_dir().join(format!("selvedge-simulated-secret-{}", std::process::id()))
+fn path(what: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("selvedge-simulated-{what}-{}", std::process::id()))
 }

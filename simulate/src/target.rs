@@ -37,6 +37,7 @@ pub(crate) fn configuration(plan: &Plan, number: usize) -> FabricConfig {
     let port = |port: usize| {
         let mut config = PortConfig::new(port as u16 + 1, address(number, port));
         config.congestion = Some("system".to_owned());
+        config.tls = secrets::tls_use(plan);
         config
     };
     let mut subsystems = vec![subsystem];
