@@ -30,15 +30,24 @@ pub enum HandshakeError {
     )]
     NoKey,
     /// The peer has sent what it must not.
-    #[error("TLS handshake failed: {0}")]
-    Violation(&'static str, Alert),
+    #[error("TLS handshake failed: the {} {what}", name(*peer))]
+    Violation {
+        /// Who did.
+        peer: Peer,
+        /// What it did.
+        what: &'static str,
+        /// The alert that it is due.
+        alert: Alert,
+    },
     /// The library refuses what the peer has sent.
-    #[error("TLS handshake failed: {reason} ({name})")]
+    #[error("TLS handshake failed: the {} sent something unacceptable: {reason} (s2n-tls: {code})", name(*peer))]
     Protocol {
+        /// Who did.
+        peer: Peer,
         /// In the library's words.
         reason: &'static str,
         /// Its name in the library, to look it up.
-        name: &'static str,
+        code: &'static str,
         /// The alert that the peer is due.
         alert: Alert,
     },
@@ -64,7 +73,7 @@ impl HandshakeError {
             Self::Choice(error) => Some(error.alert()),
             Self::Hello(error) => Some(error.alert()),
             Self::NoKey => Some(Alert::HANDSHAKE_FAILURE),
-            Self::Violation(_, alert) | Self::Protocol { alert, .. } => Some(*alert),
+            Self::Violation { alert, .. } | Self::Protocol { alert, .. } => Some(*alert),
             Self::Library(_) => Some(Alert::INTERNAL_ERROR),
             Self::KeyCount(_) | Self::SameIdentity(_) | Self::Complete => None,
         }
@@ -111,17 +120,25 @@ fn closed(peer: Peer) -> &'static str {
 }
 
 impl HandshakeError {
-    /// What the library says of what a peer has sent.
-    pub(crate) fn of_library(error: &s2n_tls::error::Error) -> Self {
+    /// What the library says of what a peer has sent. Most of its names for what is wrong with a message are those of its own
+    /// checks on lengths, so that they say less than they seem to.
+    pub(crate) fn of_library(peer: Peer, error: &s2n_tls::error::Error) -> Self {
         let alert = match error.name() {
+            "S2N_ERR_ALLOC" | "S2N_ERR_RANDOM" | "S2N_ERR_OPEN_RANDOM" => {
+                return Self::Library(error.message().to_owned());
+            }
             "S2N_ERR_BAD_PSK_BINDER" | "S2N_ERR_BAD_FINISHED" => Alert::DECRYPT_ERROR,
             "S2N_ERR_DECRYPT" => Alert::BAD_RECORD_MAC,
             "S2N_ERR_BAD_MESSAGE" => Alert::UNEXPECTED_MESSAGE,
             "S2N_ERR_CIPHER_NOT_SUPPORTED" => Alert::HANDSHAKE_FAILURE,
             "S2N_ERR_PROTOCOL_VERSION_UNSUPPORTED" => Alert::PROTOCOL_VERSION,
             "S2N_ERR_MISSING_EXTENSION" => Alert::MISSING_EXTENSION,
+            // The last one is that of a place where no key was offered.
+            "S2N_ERR_BAD_KEY_SHARE" | "S2N_ERR_ECDHE_UNSUPPORTED_CURVE" | "S2N_ERR_INVALID_ARGUMENT" => {
+                Alert::ILLEGAL_PARAMETER
+            }
             _ => Alert::DECODE_ERROR,
         };
-        Self::Protocol { reason: error.message(), name: error.name(), alert }
+        Self::Protocol { peer, reason: error.message(), code: error.name(), alert }
     }
 }

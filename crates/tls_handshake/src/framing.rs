@@ -4,8 +4,6 @@
 
 use secure_channel::{Alert, DATA_BYTES_MAX, HEADER_BYTES, TAG_BYTES};
 
-use crate::HandshakeError;
-
 /// The most that a peer may send: a host two ClientHellos of 8 KiB, a controller less than 4 KiB. Certificates are refused.
 pub(crate) const INPUT_BYTES_MAX: usize = 32 << 10;
 /// The most records, of which no peer needs more than eight.
@@ -30,6 +28,14 @@ pub(crate) struct Framing {
     alert: [u8; ALERT_BYTES],
 }
 
+/// What a peer must not do, and the alert that it is due for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    /// The rest of a sentence that begins with the peer.
+    pub(crate) what: &'static str,
+    pub(crate) alert: Alert,
+}
+
 /// The first bytes of a stream, all of them of one record.
 pub(crate) struct Piece {
     pub(crate) bytes: usize,
@@ -39,7 +45,7 @@ pub(crate) struct Piece {
 
 impl Framing {
     /// How many of these bytes belong to the present record. They count as taken.
-    pub(crate) fn next(&mut self, stream: &[u8]) -> Result<Piece, HandshakeError> {
+    pub(crate) fn next(&mut self, stream: &[u8]) -> Result<Piece, Violation> {
         let mut bytes = 0;
         if self.body_bytes_left == 0 {
             for byte in stream.iter().take(HEADER_BYTES - self.header_bytes) {
@@ -69,19 +75,19 @@ impl Framing {
     }
 
     /// Checks a header, and says how long the record's body is.
-    fn begin_record(&mut self) -> Result<usize, HandshakeError> {
+    fn begin_record(&mut self) -> Result<usize, Violation> {
         let [kind, major, _, high, low] = self.header;
         let body_bytes = usize::from(u16::from_be_bytes([high, low]));
         self.records += 1;
         self.bytes += HEADER_BYTES + body_bytes;
         if !(CHANGE_CIPHER_SPEC..=DATA).contains(&kind) || major != 3 {
-            Err(HandshakeError::Violation("what it sends is not TLS", Alert::UNEXPECTED_MESSAGE))
+            Err(Violation { what: "sent something that is not TLS", alert: Alert::UNEXPECTED_MESSAGE })
         } else if body_bytes == 0 {
-            Err(HandshakeError::Violation("a record is empty", Alert::UNEXPECTED_MESSAGE))
+            Err(Violation { what: "sent an empty record", alert: Alert::UNEXPECTED_MESSAGE })
         } else if body_bytes > BODY_BYTES_MAX {
-            Err(HandshakeError::Violation("a record is too long", Alert::RECORD_OVERFLOW))
+            Err(Violation { what: "sent a record that is too long", alert: Alert::RECORD_OVERFLOW })
         } else if self.records > RECORDS_MAX || self.bytes > INPUT_BYTES_MAX {
-            Err(HandshakeError::Violation("it sends more than a handshake needs", Alert::UNEXPECTED_MESSAGE))
+            Err(Violation { what: "sent more than a handshake needs", alert: Alert::UNEXPECTED_MESSAGE })
         } else {
             Ok(body_bytes)
         }

@@ -8,7 +8,7 @@ use secure_channel::{
     Alert, ClientHello, FirstBytes, Peer, RecordLimit, Sealer, Suite, TlsPsk, TrafficSecret,
 };
 
-use crate::framing::Framing;
+use crate::framing::{Framing, Violation};
 use crate::key_log::Secrets;
 use crate::library::Library;
 use crate::{HandshakeError, KEYS_MAX};
@@ -18,21 +18,14 @@ pub struct Handshake {
     /// Who is at the other end.
     peer: Peer,
     keys: Vec<TlsPsk>,
-    library: Library,
+    /// Until it is complete or has failed: unfinished handshakes are large.
+    library: Option<Library>,
     framing: Framing,
     secrets: Secrets,
     /// What a host has sent first, until it is answered: it shows why the library refuses it.
-    hello: Vec<u8>,
-    state: State,
-}
-
-enum State {
-    /// Nothing was done yet.
-    New,
-    /// The peer is to send something.
-    AwaitsPeer,
-    Complete,
-    Failed(HandshakeError),
+    hello: Option<Vec<u8>>,
+    has_begun: bool,
+    error: Option<HandshakeError>,
 }
 
 /// How far a handshake has come.
@@ -90,11 +83,12 @@ impl Handshake {
         Ok(Self {
             peer,
             keys: keys.to_vec(),
-            library,
+            library: Some(library),
             framing: Framing::default(),
             secrets: Secrets::default(),
-            hello: Vec::new(),
-            state: State::New,
+            hello: (peer == Peer::Host).then(Vec::new),
+            has_begun: false,
+            error: None,
         })
     }
 
@@ -104,22 +98,20 @@ impl Handshake {
     /// # Errors
     /// When there will be no channel; `output` has the alert that the peer is due. Each further call says the same.
     pub fn step(&mut self, input: &mut &[u8], output: &mut Vec<u8>) -> Result<Progress, HandshakeError> {
-        match &self.state {
-            State::New | State::AwaitsPeer => {}
-            State::Complete => return Err(HandshakeError::Complete),
-            State::Failed(error) => return Err(error.clone()),
+        let Some(mut library) = self.library.take() else {
+            return Err(self.error.clone().unwrap_or(HandshakeError::Complete));
+        };
+        let result = self.advance(&mut library, input, output);
+        if matches!(result, Ok(Progress::Continues)) {
+            self.library = Some(library);
+            return result;
         }
-        let result = self.advance(input, output);
-        match &result {
-            Ok(Progress::Continues) => self.state = State::AwaitsPeer,
-            Ok(Progress::Done(_)) => self.state = State::Complete,
-            Err(error) => {
-                if let Some(alert) = error.alert() {
-                    self.append_alert(alert, output);
-                }
-                self.state = State::Failed(error.clone());
-            }
+        if let Err(error) = &result {
+            error.alert().into_iter().for_each(|alert| self.append_alert(alert, output));
+            self.error = Some(error.clone());
         }
+        self.secrets = Secrets::default();
+        self.keys = Vec::new();
         result
     }
 
@@ -128,56 +120,51 @@ impl Handshake {
         HandshakeError::Closed(self.peer)
     }
 
-    fn advance(&mut self, input: &mut &[u8], output: &mut Vec<u8>) -> Result<Progress, HandshakeError> {
-        while !input.is_empty() || matches!(self.state, State::New) {
-            self.state = State::AwaitsPeer;
-            let piece = self.framing.next(input)?;
+    fn advance(
+        &mut self,
+        library: &mut Library,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<Progress, HandshakeError> {
+        while !input.is_empty() || !self.has_begun {
+            self.has_begun = true;
+            let piece = self.framing.next(input).map_err(|violation| self.violation(violation))?;
             let (bytes, rest) = input.split_at(piece.bytes);
             *input = rest;
             if let Some(alert) = piece.alert {
                 return Err(HandshakeError::Refused { peer: self.peer, alert });
             }
             let sent_bytes = output.len();
-            self.keep_hello(bytes);
-            let (_, done) = self.library.negotiate(bytes, output, &mut self.secrets);
-            if done.map_err(|error| self.failure(&error))? {
-                return self.established().map(Progress::Done);
+            self.hello.iter_mut().for_each(|hello| hello.extend_from_slice(bytes));
+            let done = library.negotiate(bytes, output, &mut self.secrets);
+            if done.map_err(|error| self.failure(library, &error))? {
+                return self.established(library).map(Progress::Done);
             }
             if output.len() > sent_bytes {
-                self.hello = Vec::new();
+                self.hello = None;
             }
-            // A server that knows none of the keys goes on with certificates, which are not even read here.
-            if self.secrets.controller_handshake.is_some() && self.library.identity().is_none() {
+            // A controller that knows none of the keys goes on with certificates, which are not even read here.
+            if self.secrets.controller_handshake.is_some() && library.identity().is_none() {
                 return Err(HandshakeError::NoKey);
             }
         }
         Ok(Progress::Continues)
     }
 
-    fn keep_hello(&mut self, bytes: &[u8]) {
-        if self.peer == Peer::Host && self.secrets.controller_handshake.is_none() {
-            self.hello.extend_from_slice(bytes);
+    fn established(&mut self, library: &Library) -> Result<Established, HandshakeError> {
+        let mismatch = |what| self.violation(Violation { what, alert: Alert::ILLEGAL_PARAMETER });
+        if !library.is_tls_1_3() {
+            return Err(mismatch("chose another version than TLS 1.3"));
         }
-    }
-
-    fn established(&mut self) -> Result<Established, HandshakeError> {
-        let mismatch = |what| HandshakeError::Violation(what, Alert::ILLEGAL_PARAMETER);
-        if !self.library.is_tls_1_3() {
-            return Err(HandshakeError::Violation(
-                "it chose another version than 1.3",
-                Alert::PROTOCOL_VERSION,
-            ));
-        }
-        let identity = self.library.identity().ok_or(HandshakeError::NoKey)?;
+        let identity = library.identity().ok_or(HandshakeError::NoKey)?;
         let key = self.keys.iter().position(|key| key.identity().to_string().as_bytes() == identity);
-        let key = key.ok_or_else(|| mismatch("it chose an identity that was not offered"))?;
+        let key = key.ok_or_else(|| mismatch("chose an identity that was not offered"))?;
         let suite = self.keys[key].suite();
-        if self.library.suite() != Some(suite.name()) {
-            return Err(mismatch("it chose another suite than that of the key"));
+        if library.suite() != Some(suite.name()) {
+            return Err(mismatch("chose another suite than that of the key"));
         }
-        let group = self.library.group().unwrap_or("an unknown group").to_owned();
-        let secrets = std::mem::take(&mut self.secrets);
-        let (Some(host), Some(controller)) = (secrets.host, secrets.controller) else {
+        let group = library.group().unwrap_or("an unknown group").to_owned();
+        let (Some(host), Some(controller)) = (&self.secrets.host, &self.secrets.controller) else {
             return Err(HandshakeError::Library("it gave no secrets".to_owned()));
         };
         if host.suite() != suite || controller.suite() != suite {
@@ -187,22 +174,26 @@ impl Handshake {
             Peer::Host => (controller, host),
             Peer::Controller => (host, controller),
         };
-        self.keys.clear();
-        Ok(Established { sending, receiving, suite, key, group })
+        Ok(Established { sending: sending.clone(), receiving: receiving.clone(), suite, key, group })
+    }
+
+    fn violation(&self, violation: Violation) -> HandshakeError {
+        HandshakeError::Violation { peer: self.peer, what: violation.what, alert: violation.alert }
     }
 
     /// What an error of the library's means here.
-    fn failure(&self, error: &Error) -> HandshakeError {
+    fn failure(&self, library: &Library, error: &Error) -> HandshakeError {
+        let peer = self.peer;
         if matches!(error.kind(), ErrorType::Alert | ErrorType::ConnectionClosed) {
-            let alert = self.library.alert().map_or(Alert::CLOSE_NOTIFY, Alert);
-            return HandshakeError::Refused { peer: self.peer, alert };
+            let alert = library.alert().map_or(Alert::CLOSE_NOTIFY, Alert);
+            return HandshakeError::Refused { peer, alert };
         }
-        self.refused_hello().unwrap_or_else(|| HandshakeError::of_library(error))
+        self.refused_hello().unwrap_or_else(|| HandshakeError::of_library(peer, error))
     }
 
     /// Why a host's first bytes are refused, which this project knows better than the library says.
     fn refused_hello(&self) -> Option<HandshakeError> {
-        let hello: Box<ClientHello> = match FirstBytes::of(&self.hello) {
+        let hello: Box<ClientHello> = match FirstBytes::of(self.hello.as_ref()?) {
             Ok(FirstBytes::Hello(hello)) => hello,
             Ok(_) => return None,
             Err(error) => return Some(error.into()),
@@ -230,16 +221,10 @@ impl Handshake {
 
 impl fmt::Debug for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match &self.state {
-            State::New => "New",
-            State::AwaitsPeer => "AwaitsPeer",
-            State::Complete => "Complete",
-            State::Failed(_) => "Failed",
-        };
         f.debug_struct("Handshake")
             .field("peer", &self.peer)
             .field("keys", &self.keys)
-            .field("state", &state)
+            .field("error", &self.error)
             .finish_non_exhaustive()
     }
 }

@@ -65,8 +65,8 @@ impl Side {
     }
 }
 
-/// Has the library do what it does once in a process: it opens `/dev/urandom`, and asks the system what there is. Whoever
-/// gives up rights calls this before.
+/// Has the library do what it does once in a process: it reads the system's certificates, of which it makes no use here and
+/// which may be missing, and asks for randomness. Whoever gives up rights calls this before.
 ///
 /// # Errors
 /// When the library cannot be set up, in its own words.
@@ -110,13 +110,14 @@ impl Library {
         Ok(Self { connection })
     }
 
-    /// Goes on with these bytes of the peer's, and says how many of them it took, and whether the handshake is complete.
+    /// Goes on with these bytes of the peer's, of which it takes all unless it fails, and says whether the handshake is
+    /// complete.
     pub(crate) fn negotiate(
         &mut self,
         input: &[u8],
         output: &mut Vec<u8>,
         secrets: &mut Secrets,
-    ) -> (usize, Result<bool, Error>) {
+    ) -> Result<bool, Error> {
         let exchange = Exchange {
             input: input.to_vec(),
             taken: 0,
@@ -125,15 +126,13 @@ impl Library {
         };
         EXCHANGE.set(Some(exchange));
         let polled = self.connection.poll_negotiate().map_ok(|_| ());
-        let Some(exchange) = EXCHANGE.take() else { return (0, Ok(false)) };
+        let Some(exchange) = EXCHANGE.take() else { return Ok(false) };
         *output = exchange.output;
         *secrets = exchange.secrets;
-        let done = match polled {
+        match polled {
             Poll::Pending => Ok(false),
-            Poll::Ready(Ok(())) => Ok(true),
-            Poll::Ready(Err(error)) => Err(error),
-        };
-        (exchange.taken, done)
+            Poll::Ready(result) => result.map(|()| true),
+        }
     }
 
     /// The alert that the peer has sent.
