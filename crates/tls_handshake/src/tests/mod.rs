@@ -1,4 +1,6 @@
-//! Handshakes of both sides with each other, in memory.
+//! Handshakes of both sides with each other, in memory, and what all tests share.
+
+mod complete;
 
 use secure_channel::{
     ConfiguredPsk, Derivation, HEADER_BYTES, Hash, IdentityVersion, Names, OVERHEAD_BYTES, Opened, Opener,
@@ -8,7 +10,7 @@ use secure_channel::{
 use crate::{Established, Handshake, HandshakeError, Progress};
 
 /// A key of a host and a subsystem.
-fn key(
+fn key_of(
     seed: u8,
     hash: Option<Hash>,
     suite: Suite,
@@ -21,38 +23,66 @@ fn key(
     psk.retained(&names, derivation).tls_psk(&names, suite, version).unwrap()
 }
 
-/// Both ends of a stream.
-type Ends = (Result<Option<Established>, HandshakeError>, Result<Option<Established>, HandshakeError>);
-
-/// What both ends come to, when they get what the other one sends.
-fn exchange(host: &mut Handshake, controller: &mut Handshake) -> Ends {
-    let (mut to_host, mut to_controller) = (Vec::new(), Vec::new());
-    let (mut ends, mut is_first): (Ends, bool) = ((Ok(None), Ok(None)), true);
-    while is_first || !to_host.is_empty() || !to_controller.is_empty() {
-        is_first = false;
-        step(host, &mut std::mem::take(&mut to_host), &mut to_controller, &mut ends.0);
-        step(controller, &mut std::mem::take(&mut to_controller), &mut to_host, &mut ends.1);
-    }
-    ends
+/// The usual key of a suite. Keys of other seeds have other identities.
+fn key(seed: u8, suite: Suite) -> TlsPsk {
+    key_of(seed, Some(suite.hash()), suite, IdentityVersion::One, Derivation::Standard)
 }
 
-fn step(
-    end: &mut Handshake,
-    input: &mut Vec<u8>,
-    output: &mut Vec<u8>,
-    came_to: &mut Result<Option<Established>, HandshakeError>,
-) {
-    if !matches!(came_to, Ok(None)) {
-        return;
+fn host(keys: &[TlsPsk]) -> Handshake {
+    Handshake::of_host(keys).unwrap()
+}
+
+fn controller(key: &TlsPsk) -> Handshake {
+    Handshake::of_controller(key).unwrap()
+}
+
+/// What an end has come to: `None` until it has.
+type Outcome = Option<Result<Established, HandshakeError>>;
+
+/// Gives an end what it can take, and says what it has come to, what it sends, and what it leaves.
+fn step(end: &mut Handshake, input: &[u8]) -> (Outcome, Vec<u8>, usize) {
+    let (mut rest, mut output) = (input, Vec::new());
+    let outcome = match end.step(&mut rest, &mut output) {
+        Ok(Progress::Continues) => None,
+        Ok(Progress::Done(established)) => Some(Ok(established)),
+        Err(error) => Some(Err(error)),
+    };
+    (outcome, output, rest.len())
+}
+
+/// What a host and a controller come to, when `between` passes on what each of them sends: flights by their number, which are the
+/// host's when it is even.
+fn exchange_by(
+    host: &mut Handshake,
+    controller: &mut Handshake,
+    mut between: impl FnMut(usize, Vec<u8>) -> Vec<u8>,
+) -> [Outcome; 2] {
+    let (mut outcomes, mut flight) = ([None, None], Vec::new());
+    for number in 0..6 {
+        let end = if number % 2 == 0 { &mut *host } else { &mut *controller };
+        let outcome = &mut outcomes[number % 2];
+        if number > 0 && flight.is_empty() || outcome.is_some() {
+            break;
+        }
+        (*outcome, flight, _) = step(end, &flight);
+        flight = between(number, flight);
     }
-    let mut rest = &input[..];
-    match end.step(&mut rest, output) {
-        Ok(Progress::Continues) => {}
-        Ok(Progress::Done(established)) => *came_to = Ok(Some(established)),
-        Err(error) => *came_to = Err(error),
-    }
-    let left = rest.len();
-    input.drain(..input.len() - left);
+    outcomes
+}
+
+fn exchange(host: &mut Handshake, controller: &mut Handshake) -> [Outcome; 2] {
+    exchange_by(host, controller, |_, flight| flight)
+}
+
+/// What each end sends in a handshake with this key, in the order of time: a ClientHello, the controller's flight, and the
+/// host's Finished.
+fn flights(key: &TlsPsk) -> [Vec<u8>; 3] {
+    let mut flights: [Vec<u8>; 3] = Default::default();
+    exchange_by(&mut host(std::slice::from_ref(key)), &mut controller(key), |number, flight| {
+        flights.get_mut(number).into_iter().for_each(|place| place.clone_from(&flight));
+        flight
+    });
+    flights
 }
 
 /// Records that are sealed with one secret are opened with the other.
@@ -64,21 +94,14 @@ fn is_same(sending: &TrafficSecret, receiving: &TrafficSecret) -> bool {
     matches!(opened, Ok(Opened::Data { data, .. }) if record[data.clone()] == *b"data")
 }
 
-fn assert_channel(host: &Established, controller: &Established) {
-    assert!(is_same(&host.sending, &controller.receiving) && is_same(&controller.sending, &host.receiving));
-    assert!(!is_same(&host.sending, &host.receiving));
-    assert_eq!((host.suite, &host.group), (controller.suite, &controller.group));
+fn is_channel(host: &Established, controller: &Established) -> bool {
+    is_same(&host.sending, &controller.receiving)
+        && is_same(&controller.sending, &host.receiving)
+        && !is_same(&host.sending, &host.receiving)
+        && (host.suite, &host.group) == (controller.suite, &controller.group)
 }
 
-#[test]
-fn both_ends_come_to_the_same_secrets() {
-    for suite in Suite::ALL {
-        let key = key(7, Some(suite.hash()), suite, IdentityVersion::One, Derivation::Standard);
-        let mut host = Handshake::of_host(std::slice::from_ref(&key)).unwrap();
-        let mut controller = Handshake::of_controller(&key).unwrap();
-        let (host, controller) = exchange(&mut host, &mut controller);
-        let (host, controller) = (host.unwrap().unwrap(), controller.unwrap().unwrap());
-        assert_channel(&host, &controller);
-        assert_eq!(host.suite, suite);
-    }
+/// Both ends of a handshake that is to succeed.
+fn established(outcomes: [Outcome; 2]) -> [Established; 2] {
+    outcomes.map(|outcome| outcome.expect("an end waits").unwrap_or_else(|error| panic!("{error}")))
 }
