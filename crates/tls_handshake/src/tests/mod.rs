@@ -1,6 +1,7 @@
 //! Handshakes of both sides with each other, in memory, and what all tests share.
 
 mod complete;
+mod refused;
 
 use secure_channel::{
     ConfiguredPsk, Derivation, HEADER_BYTES, Hash, IdentityVersion, Names, OVERHEAD_BYTES, Opened, Opener,
@@ -26,6 +27,11 @@ fn key_of(
 /// The usual key of a suite. Keys of other seeds have other identities.
 fn key(seed: u8, suite: Suite) -> TlsPsk {
     key_of(seed, Some(suite.hash()), suite, IdentityVersion::One, Derivation::Standard)
+}
+
+/// A key whose identity says nothing of it.
+fn key_of_version_0(seed: u8) -> TlsPsk {
+    key_of(seed, None, Suite::Aes128Gcm, IdentityVersion::Zero, Derivation::Standard)
 }
 
 fn host(keys: &[TlsPsk]) -> Handshake {
