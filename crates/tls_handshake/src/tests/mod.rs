@@ -1,5 +1,6 @@
 //! Handshakes of both sides with each other, in memory, and what all tests share.
 
+mod changed;
 mod complete;
 mod refused;
 
