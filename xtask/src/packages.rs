@@ -18,9 +18,9 @@ pub(crate) struct Package {
 /// What listing the files of the checkout takes.
 pub(crate) const CHECK: [Package; 1] = [Package { name: "git", evidence: "git" }];
 
-/// What tests find on a machine that has everything (crates/prerequisite): networks and terminals of their own, disks that fail, and
-/// Ceph's libraries.
-pub(crate) const UNIT: [Package; 7] = [
+/// What tests find on a machine that has everything (crates/prerequisite): networks and terminals of their own, disks that fail,
+/// Ceph's libraries, and others' TLS.
+pub(crate) const UNIT: [Package; 9] = [
     Package { name: "iproute2", evidence: "ip" },
     Package { name: "bsdutils", evidence: "script" },
     Package { name: "util-linux", evidence: "unshare" },
@@ -28,6 +28,8 @@ pub(crate) const UNIT: [Package; 7] = [
     Package { name: "e2fsprogs", evidence: "mkfs.ext4" },
     Package { name: "librados2", evidence: "/var/lib/dpkg/info/librados2.list" },
     Package { name: "librbd1", evidence: "/var/lib/dpkg/info/librbd1.list" },
+    Package { name: "openssl", evidence: "openssl" },
+    Package { name: "gnutls-bin", evidence: "gnutls-serv" },
 ];
 
 /// What building and running the guest takes.

@@ -218,6 +218,9 @@ unsafe extern "C" fn receive(_: *mut c_void, buffer: *mut u8, length: u32) -> c_
 #[allow(unsafe_code)]
 unsafe extern "C" fn send(_: *mut c_void, bytes: *const u8, length: u32) -> c_int {
     with_exchange(|exchange| {
+        if bytes.is_null() {
+            return None;
+        }
         // SAFETY: the library says that there are as many bytes, and does not touch them meanwhile.
         let bytes = unsafe { std::slice::from_raw_parts(bytes, usize::try_from(length).ok()?) };
         exchange.output.extend_from_slice(bytes);
@@ -232,6 +235,9 @@ unsafe extern "C" fn send(_: *mut c_void, bytes: *const u8, length: u32) -> c_in
 #[allow(unsafe_code)]
 unsafe extern "C" fn log_secret<C>(_: *mut c_void, _: *mut C, line: *mut u8, length: usize) -> c_int {
     with_exchange(|exchange| {
+        if line.is_null() {
+            return None;
+        }
         // SAFETY: the library says that there are as many bytes, and does not touch them meanwhile.
         let line = unsafe { std::slice::from_raw_parts(line, length) };
         exchange.secrets.read(line);
