@@ -1,6 +1,5 @@
 //! Where records end in what a peer sends during a handshake, and how much of it there may be. The library gets one record at a
-//! time, so that each of its steps can be looked at before the next. What is in a record is not known here, except for an alert
-//! in clear.
+//! time, so that each of its steps can be looked at before the next. What is in a record is not known here.
 
 use secure_channel::{Alert, DATA_BYTES_MAX, HEADER_BYTES, TAG_BYTES};
 
@@ -10,9 +9,7 @@ pub(crate) const INPUT_BYTES_MAX: usize = 32 << 10;
 pub(crate) const RECORDS_MAX: usize = 32;
 
 const CHANGE_CIPHER_SPEC: u8 = 20;
-const ALERT: u8 = 21;
 const DATA: u8 = 23;
-const ALERT_BYTES: usize = 2;
 /// Inner content type, tag, and data of a sealed record.
 const BODY_BYTES_MAX: usize = DATA_BYTES_MAX + 1 + TAG_BYTES;
 
@@ -25,7 +22,6 @@ pub(crate) struct Framing {
     body_bytes_left: usize,
     records: usize,
     bytes: usize,
-    alert: [u8; ALERT_BYTES],
 }
 
 /// What a peer must not do, and the alert that it is due for it.
@@ -36,16 +32,9 @@ pub(crate) struct Violation {
     pub(crate) alert: Alert,
 }
 
-/// The first bytes of a stream, all of them of one record.
-pub(crate) struct Piece {
-    pub(crate) bytes: usize,
-    /// What the record says, if it is an alert in clear and at its end.
-    pub(crate) alert: Option<Alert>,
-}
-
 impl Framing {
     /// How many of these bytes belong to the present record. They count as taken.
-    pub(crate) fn next(&mut self, stream: &[u8]) -> Result<Piece, Violation> {
+    pub(crate) fn next(&mut self, stream: &[u8]) -> Result<usize, Violation> {
         let mut bytes = 0;
         if self.body_bytes_left == 0 {
             for byte in stream.iter().take(HEADER_BYTES - self.header_bytes) {
@@ -54,24 +43,16 @@ impl Framing {
                 bytes += 1;
             }
             if self.header_bytes < HEADER_BYTES {
-                return Ok(Piece { bytes, alert: None });
+                return Ok(bytes);
             }
             self.body_bytes_left = self.begin_record()?;
         }
-        let body = &stream[bytes..][..self.body_bytes_left.min(stream.len() - bytes)];
-        if self.is_clear_alert() {
-            for byte in body {
-                self.alert.rotate_left(1);
-                self.alert[ALERT_BYTES - 1] = *byte;
-            }
-        }
-        self.body_bytes_left -= body.len();
-        let is_whole = self.body_bytes_left == 0;
-        let alert = (is_whole && self.is_clear_alert()).then_some(Alert(self.alert[1]));
-        if is_whole {
+        let of_body = self.body_bytes_left.min(stream.len() - bytes);
+        self.body_bytes_left -= of_body;
+        if self.body_bytes_left == 0 {
             self.header_bytes = 0;
         }
-        Ok(Piece { bytes: bytes + body.len(), alert })
+        Ok(bytes + of_body)
     }
 
     /// Checks a header, and says how long the record's body is.
@@ -91,10 +72,5 @@ impl Framing {
         } else {
             Ok(body_bytes)
         }
-    }
-
-    /// Sealed alerts are longer, and look like data.
-    fn is_clear_alert(&self) -> bool {
-        self.header[0] == ALERT && self.header[3..] == (ALERT_BYTES as u16).to_be_bytes()
     }
 }

@@ -128,12 +128,9 @@ impl Handshake {
     ) -> Result<Progress, HandshakeError> {
         while !input.is_empty() || !self.has_begun {
             self.has_begun = true;
-            let piece = self.framing.next(input).map_err(|violation| self.violation(violation))?;
-            let (bytes, rest) = input.split_at(piece.bytes);
+            let of_record = self.framing.next(input).map_err(|violation| self.violation(violation))?;
+            let (bytes, rest) = input.split_at(of_record);
             *input = rest;
-            if let Some(alert) = piece.alert {
-                return Err(HandshakeError::Refused { peer: self.peer, alert });
-            }
             let sent_bytes = output.len();
             self.hello.iter_mut().for_each(|hello| hello.extend_from_slice(bytes));
             let done = library.negotiate(bytes, output, &mut self.secrets);

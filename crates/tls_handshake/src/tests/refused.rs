@@ -154,8 +154,10 @@ fn alerts_are_sealed_once_there_are_keys() {
         let key = key(1, suite);
         let (mut host, mut controller) = (host(std::slice::from_ref(&key)), controller(&key));
         let outcomes = exchange_by(&mut host, &mut controller, |number, mut flight| {
-            if number == 1 {
-                *flight.last_mut().unwrap() ^= 1;
+            match number {
+                1 => *flight.last_mut().unwrap() ^= 1,
+                2 => assert_eq!(&flight[..5], &[23, 3, 3, 0, 19]),
+                _ => {}
             }
             flight
         });
@@ -163,6 +165,24 @@ fn alerts_are_sealed_once_there_are_keys() {
         assert_eq!(host.alert(), Some(Alert::BAD_RECORD_MAC));
         assert_eq!(controller, refused(Peer::Host, Alert::BAD_RECORD_MAC));
     }
+}
+
+/// A host that does not understand the controller's first message has no keys.
+#[test]
+fn a_controller_reads_the_alert_of_a_host_without_keys() {
+    let key = key(1, Suite::Aes128Gcm);
+    let (mut host, mut controller) = (host(std::slice::from_ref(&key)), controller(&key));
+    let [host, controller] = exchange_by(&mut host, &mut controller, |number, mut flight| {
+        if number == 1 {
+            // The version, in the extension behind the suite.
+            assert_eq!(&flight[81..87], &[0, 43, 0, 2, 3, 4]);
+            flight[86] = 3;
+        }
+        flight
+    })
+    .map(error);
+    let alert = host.alert().unwrap();
+    assert_eq!(controller, refused(Peer::Host, alert));
 }
 
 /// The other way round the host has its channel already, and reads the alert as any record of it.
