@@ -11,6 +11,7 @@ use crate::broken::{BETWEEN, MUTANTS, Mutant};
 use crate::broken_authentication;
 use crate::broken_rules::{RULES, Rule};
 use crate::broken_secure_channel;
+use crate::broken_tls_handshake;
 use crate::command::Step;
 use crate::{simulate, workspace};
 
@@ -81,7 +82,8 @@ fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
 }
 
 fn rules() -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().chain(&broken_authentication::RULES).chain(&broken_secure_channel::RULES)
+    let of_tls = broken_secure_channel::RULES.iter().chain(&broken_tls_handshake::RULES);
+    RULES.iter().chain(&broken_authentication::RULES).chain(of_tls)
 }
 
 fn fates(names: &[String]) -> Result<Vec<Fate>, String> {
