@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 63] = [
+pub(crate) const MUTANTS: [Mutant; 64] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -587,5 +587,12 @@ pub(crate) const MUTANTS: [Mutant; 63] = [
                 orphaned.operation_ended(slot, (&result, buffer), &self.fabric, (&mut self.pool, now));
 %%
         let left = self.orphaned.values_mut().filter(|_| !{on}).map(",
+    },
+    Mutant {
+        name: "sealed-forgotten",
+        about: "a host forgets records that the socket has not taken",
+        file: "crates/engine/src/secure_stream/outbound.rs",
+        find: r"        self.space.is_some() || self.wants_turn()",
+        replace: r"        (self.space.is_some() && !{on}) || self.wants_turn()",
     },
 ];

@@ -7,6 +7,7 @@ mod broken;
 mod broken_authentication;
 mod broken_rules;
 mod broken_secure_channel;
+mod broken_tls;
 mod broken_tls_handshake;
 mod ceph;
 mod chaos;

@@ -11,6 +11,7 @@ use crate::broken::{BETWEEN, MUTANTS, Mutant};
 use crate::broken_authentication;
 use crate::broken_rules::{RULES, Rule};
 use crate::broken_secure_channel;
+use crate::broken_tls;
 use crate::broken_tls_handshake;
 use crate::command::Step;
 use crate::{simulate, workspace};
@@ -82,7 +83,8 @@ fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
 }
 
 fn rules() -> impl Iterator<Item = &'static Rule> {
-    let of_tls = broken_secure_channel::RULES.iter().chain(&broken_tls_handshake::RULES);
+    let of_tls =
+        broken_secure_channel::RULES.iter().chain(&broken_tls_handshake::RULES).chain(&broken_tls::RULES);
     RULES.iter().chain(&broken_authentication::RULES).chain(of_tls)
 }
 

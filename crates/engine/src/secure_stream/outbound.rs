@@ -95,7 +95,7 @@ impl Outbound {
     }
 
     /// Whether there is something for the socket that was sealed, or that nobody has queued.
-    pub(crate) const fn has_unsent(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         self.space.is_some() || self.wants_turn()
     }
 

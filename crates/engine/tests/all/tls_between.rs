@@ -219,9 +219,14 @@ fn a_host_that_replaces_no_keys_loses_its_queue_and_no_data() {
     let bed = Bed::with_limit(limit(60));
     let options = bed.options(HOST, NQN, Some(keys(1)));
     let volume = Volume::connect(PathOptions::new(vec![options], 1)).unwrap();
+    let mut controllers = Vec::new();
     for _ in 0..3 {
         wear(&volume, 40);
+        controllers.extend(bed.target.status().controllers.iter().map(|controller| controller.cntlid));
         // Until the target looks again.
         std::thread::sleep(Duration::from_millis(700));
     }
+    controllers.sort_unstable();
+    controllers.dedup();
+    assert!(controllers.len() >= 2, "it never had to connect anew: {controllers:?}");
 }

@@ -1,0 +1,91 @@
+//! Ways to break what a target and a host do with TLS: each takes a check away or forgets something, and the test that has to
+//! fail then is named beside it.
+
+use crate::broken::Mutant;
+use crate::broken_rules::Rule;
+
+const CONNECT: &str = "crates/engine/src/target/reactor/connect.rs";
+const SECURING: &str = "crates/engine/src/target/reactor/connection/securing.rs";
+/// The test of two hosts with different rights.
+const RIGHTS: &str = "tls_hostile::a_key_is_for_one_host_and_one_subsystem";
+
+pub(crate) const RULES: [Rule; 7] = [
+    rule(
+        Mutant {
+            name: "tls-any-host",
+            about: "who has one host's key may connect as another",
+            file: CONNECT,
+            find: r"    if names.host_nqn() != host {",
+            replace: r"    if names.host_nqn() != host && !{on} {",
+        },
+        RIGHTS,
+    ),
+    rule(
+        Mutant {
+            name: "tls-any-subsystem",
+            about: "a key for one subsystem opens another",
+            file: CONNECT,
+            find: r"    if is_meant { Ok(()) }",
+            replace: r"    if is_meant || {on} { Ok(()) }",
+        },
+        RIGHTS,
+    ),
+    rule(
+        Mutant {
+            name: "tls-downgrade",
+            about: "a host in clear is served where TLS is required",
+            file: SECURING,
+            find: r"        if self.tls_use(env) != TlsUse::Required {",
+            replace: r"        if self.tls_use(env) != TlsUse::Required || {on} {",
+        },
+        "tls_hostile::whatever_comes_first_is_answered_in_its_own_language",
+    ),
+    rule(
+        Mutant {
+            name: "tls-update-unanswered",
+            about: "a target does not replace its key when its host asks for that",
+            file: "crates/engine/src/target/queue/sealed.rs",
+            find: r"                Piece::AsksForUpdate => secure.outbound.update(false),",
+            replace: r"                Piece::AsksForUpdate if {on} => {}
+                Piece::AsksForUpdate => secure.outbound.update(false),",
+        },
+        "tls_hostile::records_of_any_length_carry_pdus_and_a_key_update_is_answered",
+    ),
+    rule(
+        Mutant {
+            name: "tls-keys-kept",
+            about: "a host never replaces the keys of a queue",
+            file: "crates/engine/src/initiator/queue/secure.rs",
+            find: r"            secure.renew();",
+            replace: r"            if !{on} {
+                secure.renew();
+            }",
+        },
+        "tls_between::keys_are_replaced_under_io_before_they_are_worn",
+    ),
+    rule(
+        Mutant {
+            name: "tls-worn-queue-goes-on",
+            about: "a target lets a queue go on whose keys are worn",
+            file: SECURING,
+            find: r"        if !self.is_draining && self.queue.is_worn() {",
+            replace: r"        if !self.is_draining && self.queue.is_worn() && !{on} {",
+        },
+        "tls_between::a_host_that_replaces_no_keys_loses_its_queue_and_no_data",
+    ),
+    rule(
+        Mutant {
+            name: "tls-compat-refused",
+            about: "a key that was derived as libnvme did before 2025 is not found",
+            file: "crates/engine/src/target/authentication_worker/handshake.rs",
+            find: r"                    && *made.identity() == identity",
+            replace: r"                    && *made.identity() == identity
+                    && !({on} && derivation == Derivation::Compat)",
+        },
+        "tls_between::every_suite_identity_derivation_and_hash_function_connects",
+    ),
+];
+
+const fn rule(mutant: Mutant, test: &'static str) -> Rule {
+    Rule { mutant, package: "engine", program: Some("all"), test }
+}
