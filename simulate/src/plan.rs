@@ -6,6 +6,7 @@ use engine::simulation::Random;
 use nvme::tcp::Digests;
 
 use crate::leaver::LeaverPlan;
+use crate::secrets;
 use crate::tenants::TenantPlan;
 use crate::visitor::VisitorPlan;
 
@@ -31,6 +32,8 @@ pub(crate) enum Fault {
     CutLink { host: usize, path: usize, there: bool, back: bool },
     /// The connections over a link are reset.
     ResetLink { host: usize, path: usize },
+    /// A byte is changed of the next that a host sends, or that it is sent, over one of its connections, which are TLS.
+    DamageRecord { host: usize, back: bool },
     /// A link is slow.
     SlowLink { host: usize, path: usize, bytes_per_second: u64 },
     /// The storage is slow.
@@ -76,6 +79,7 @@ impl Fault {
             Self::CutLink { there: true, .. } => "link cut there",
             Self::CutLink { .. } => "link cut back",
             Self::ResetLink { .. } => "connections reset",
+            Self::DamageRecord { .. } => "record damaged",
             Self::SlowLink { .. } => "link slow",
             Self::SlowStorage => "storage slow",
             Self::FailingStorage => "storage failing",
@@ -251,6 +255,26 @@ impl Plan {
             });
         }
         self.vary_storage();
+        self.vary_records();
+    }
+
+    /// The same of what becomes of records. Tenants have bytes damaged themselves, which are in clear.
+    fn vary_records(&mut self) {
+        let mut random = Random::new(self.seed.wrapping_mul(0x7f4a_7c15).wrapping_add(13));
+        if !secrets::is_tls(self) || self.tenants.is_some() || !random.chance(400) {
+            return;
+        }
+        for _ in 0..random.between(1, 4) {
+            let host = random.below(self.hosts.len() as u64) as usize;
+            let fault = Fault::DamageRecord { host, back: random.chance(500) };
+            self.mishaps.push(Mishap { at_us: random.between(1_000, self.run_ms * 1000), for_ms: 0, fault });
+        }
+        self.mishaps.sort_by_key(|mishap| mishap.at_us);
+    }
+
+    /// Whether records are damaged.
+    pub(crate) fn damages(&self) -> bool {
+        self.mishaps.iter().any(|mishap| matches!(mishap.fault, Fault::DamageRecord { .. }))
     }
 
     /// The same of what storage does, and of what leavers do beyond writes.

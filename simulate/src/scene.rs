@@ -97,7 +97,11 @@ pub(crate) fn volume() -> PathBuf {
 /// Plays a plan.
 pub(crate) fn play(plan: &Plan, coverage: &Rc<RefCell<Coverage>>, traces: bool) -> Outcome {
     let (plan, coverage) = (plan.clone(), coverage.clone());
-    let judge: Judge = if plan.mishaps.is_empty() { judge_in_calm } else { judge };
+    let judge: Judge = match () {
+        () if plan.mishaps.is_empty() => judge_in_calm,
+        () if plan.damages() => judge,
+        () => judge_without_damage,
+    };
     let options = Options { seed: plan.seed, limit: LIMIT, traces, judge: Some(judge) };
     let mut outcome =
         trace::with(traces, || simulation::run(options, move || Scene::new(plan, coverage).direct()));
@@ -114,10 +118,18 @@ fn judge(_: &str, observation: Observation) -> Option<&'static str> {
     (observation == Observation::ProtocolViolation).then_some("an end broke the protocol")
 }
 
+/// The same for a scene in which no byte is changed on its way.
+fn judge_without_damage(who: &str, observation: Observation) -> Option<&'static str> {
+    let is_broken = observation == Observation::ChannelBroken;
+    is_broken.then_some("a secure channel broke for no reason").or_else(|| judge(who, observation))
+}
+
 /// The same for a scene without mishaps: no connection is lost except those of a leaver in the middle of its work.
 fn judge_in_calm(who: &str, observation: Observation) -> Option<&'static str> {
     let is_lost = observation == Observation::ConnectionLost && !who.starts_with(leaver::PROCESS);
-    is_lost.then_some("a connection was lost for no reason").or_else(|| judge(who, observation))
+    is_lost
+        .then_some("a connection was lost for no reason")
+        .or_else(|| judge_without_damage(who, observation))
 }
 
 /// A thread that only minds a path, and had far more turns than that takes.
@@ -356,6 +368,11 @@ impl Scene {
             | Fault::SlowLink { host, path, .. } => {
                 self.cover(mishap.fault);
                 self.befall_link(mishap.fault, (host, path), time);
+            }
+            Fault::DamageRecord { host, back } => {
+                self.cover(mishap.fault);
+                let direction = if back { Direction::Back } else { Direction::There };
+                simulation::damage(self.hosts[host].machine, Some(direction));
             }
             Fault::Preempt { host } => {
                 self.cover(mishap.fault);

@@ -6,6 +6,8 @@
 pub enum Observation {
     /// The other end broke the protocol, or says that this one did.
     ProtocolViolation,
+    /// A record of TLS could not be opened, or the other end says so of one: it was changed on the way, or an end is wrong.
+    ChannelBroken,
     /// The connection was lost, for no reason that this end knows of.
     ConnectionLost,
 }

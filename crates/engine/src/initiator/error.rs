@@ -303,10 +303,10 @@ impl InitiatorError {
     /// What the end of a connection by this error says of the other end, if anything.
     pub(super) const fn observation(&self) -> Option<Observation> {
         match self {
-            Self::Protocol { .. }
-            | Self::PeerMisbehaved { .. }
-            | Self::Terminated { .. }
-            | Self::ChannelBroken { .. } => Some(Observation::ProtocolViolation),
+            Self::Protocol { .. } | Self::PeerMisbehaved { .. } | Self::Terminated { .. } => {
+                Some(Observation::ProtocolViolation)
+            }
+            Self::ChannelBroken { .. } => Some(Observation::ChannelBroken),
             Self::Closed { .. } | Self::Broken { .. } | Self::TimedOut { .. } | Self::GivenUp { .. } => {
                 Some(Observation::ConnectionLost)
             }

@@ -561,7 +561,7 @@ impl Connection {
 
     /// Ends the connection since a record cannot be used: with the alert that its host is due, if it is due one.
     fn break_off(&mut self, error: &RecordError, env: &mut Environment<'_>) -> NextTurn {
-        observe(Observation::ProtocolViolation);
+        observe(Observation::ChannelBroken);
         tracing::info!(%error, peer = %self.peer, "a secure channel is broken; closing the connection");
         self.queue.break_off(error.alert(), env.now);
         self.stop(env.pool);
