@@ -5,7 +5,7 @@ use crate::broken::Mutant;
 use crate::broken_rules::Rule;
 
 const CONNECT: &str = "crates/engine/src/target/reactor/connect.rs";
-const SECURING: &str = "crates/engine/src/target/reactor/connection/securing.rs";
+const SECURING: &str = "crates/engine/src/target/reactor/connection/secure.rs";
 /// The test of two hosts with different rights.
 const RIGHTS: &str = "tls_hostile::a_key_is_for_one_host_and_one_subsystem";
 

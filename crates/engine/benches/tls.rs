@@ -100,33 +100,33 @@ fn main() {
                 seen.push(host.measure(case, &target));
             }
         }
-        let [clear, short, long] = seen;
-        let ratio = |other: &[Seen]| {
-            median(other.iter().zip(&clear).map(|(other, clear)| other.per_second / clear.per_second))
-        };
-        let costs = |seen: &[Seen]| {
-            let (target, host) = (
-                median(seen.iter().map(|seen| seen.target_us)),
-                median(seen.iter().map(|seen| seen.host_us)),
-            );
-            format!("{target:.2} / {host:.2}")
-        };
-        println!(
-            "{:<22}{:>6}{:>11.0}{:>16}{:>10.3}{:>16}{:>10.3}{:>16}",
-            case.name,
-            case.depth,
-            median(clear.iter().map(|seen| seen.per_second)),
-            costs(&clear),
-            ratio(&short),
-            costs(&short),
-            ratio(&long),
-            costs(&long)
-        );
+        print(case, seen);
     }
     for host in [&mut clear, &mut short, &mut long] {
         host.driver.close();
     }
     target.shutdown();
+}
+
+fn print(case: Case, [clear, short, long]: [Vec<Seen>; 3]) {
+    let ratio = |other: &[Seen]| {
+        median(other.iter().zip(&clear).map(|(other, clear)| other.per_second / clear.per_second))
+    };
+    let costs = |seen: &[Seen]| {
+        let target = median(seen.iter().map(|seen| seen.target_us));
+        format!("{target:.2} / {:.2}", median(seen.iter().map(|seen| seen.host_us)))
+    };
+    println!(
+        "{:<22}{:>6}{:>11.0}{:>16}{:>10.3}{:>16}{:>10.3}{:>16}",
+        case.name,
+        case.depth,
+        median(clear.iter().map(|seen| seen.per_second)),
+        costs(&clear),
+        ratio(&short),
+        costs(&short),
+        ratio(&long),
+        costs(&long)
+    );
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

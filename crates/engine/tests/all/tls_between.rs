@@ -42,7 +42,7 @@ impl Bed {
         Self::with(engine, tls, key, Transport::Tcp, RecordLimit::default())
     }
 
-    /// One whose queues end after so many records.
+    /// One whose queues end after this number of records.
     fn with_limit(limit: RecordLimit) -> Self {
         Self::with(Engine::IoUring, None, &psk(1, None), Transport::Tcp, limit)
     }
@@ -191,7 +191,7 @@ fn limit(records: u64) -> RecordLimit {
     RecordLimit::new(records).unwrap()
 }
 
-/// Writes and reads until so many records have gone each way, with other data in each round.
+/// Writes and reads 64 KiB in each round, with other data each time.
 fn wear(volume: &Volume, rounds: u32) {
     for round in 0..rounds {
         let data = round.to_le_bytes().repeat(16 << 10);

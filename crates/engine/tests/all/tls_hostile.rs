@@ -295,7 +295,7 @@ fn whatever_comes_first_is_answered_in_its_own_language() {
     // A host in clear has a termination request.
     let clear = Initialize::new(PduType::InitializeRequest, 0, 0);
     assert_eq!(answer(clear.as_bytes())[0], PduType::ControllerTerminate as u8);
-    // What is no hello has an alert.
+    // What looks like TLS and is wrong has an alert.
     assert_eq!(answer(&[22, 3, 1, 0, 4, 2, 0, 0, 0]), Alert::UNEXPECTED_MESSAGE.in_clear());
     assert_eq!(answer(&[22, 3, 1, 255, 255]), Alert::DECODE_ERROR.in_clear());
     // A handshake that stops takes nobody's place.

@@ -97,7 +97,7 @@ impl<P> Transmitter<P> {
         self.push_bytes(pdu.as_bytes());
     }
 
-    /// Queues bytes that are no PDU, such as what comes before the first one.
+    /// Queues bytes as they are, such as what comes before the first PDU.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.push_bytes(bytes);
     }

@@ -200,7 +200,7 @@ impl<H> Queue<H> {
         self.digests
     }
 
-    /// Sends bytes that are no PDU: a handshake's.
+    /// Sends a part of a handshake, which comes before all PDUs.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         self.transmitter.raw(bytes);
     }

@@ -2,7 +2,7 @@
 //! want is handed to the queue; neither knows the other.
 
 mod proof;
-mod securing;
+mod secure;
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,6 +20,7 @@ use secure_channel::RecordError;
 use super::connect::{self, Caller, Connected, Refused};
 use super::host_authentication::HostAuthentication;
 use super::role::Role;
+use super::securing::Securing;
 use crate::limits::{
     AUTHENTICATION_TIMEOUT_MS, CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, SEND_BATCH_BYTES,
     WORK_BYTES_PER_TURN,
@@ -35,7 +36,6 @@ use crate::target::messaging::{Address, Arrival, Owner, Party};
 use crate::target::queue::{Disconnect, Incoming, Queue, Received};
 use crate::target::served::HeldNamespace;
 use crate::target::telemetry::Seen;
-use securing::Securing;
 
 /// What a connection works with: its reactor's ring and buffers, and what all share.
 pub(super) struct Environment<'a> {

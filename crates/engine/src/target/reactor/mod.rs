@@ -10,6 +10,7 @@ mod listener;
 mod orphaned_slots;
 mod reactor;
 mod role;
+mod securing;
 
 pub(crate) use listener::{Listener, Listening, PortChange};
 pub(crate) use reactor::Reactor;

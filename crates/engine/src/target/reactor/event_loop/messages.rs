@@ -82,15 +82,18 @@ impl EventLoop {
                     connection.handshake_done(*done, env);
                 });
             }
-            Message::Shutdown => {
-                self.shutdown = Some(now.after(Duration::from_millis(SHUTDOWN_TIMEOUT_MS)));
-                for connection in self.connections.iter_mut().flatten() {
-                    connection.drain();
-                }
-                self.arrivals.drain().for_each(|_| self.mailbox.discount_connection(false));
-                self.next_sweep = now;
-            }
+            Message::Shutdown => self.shut_down(now),
         }
+    }
+
+    /// Lets all connections finish what is under way.
+    fn shut_down(&mut self, now: Moment) {
+        self.shutdown = Some(now.after(Duration::from_millis(SHUTDOWN_TIMEOUT_MS)));
+        for connection in self.connections.iter_mut().flatten() {
+            connection.drain();
+        }
+        self.arrivals.drain().for_each(|_| self.mailbox.discount_connection(false));
+        self.next_sweep = now;
     }
 
     /// A connection has come, which has its first turn when others have had theirs.

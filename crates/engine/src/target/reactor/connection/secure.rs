@@ -13,44 +13,11 @@ use crate::secure_stream::SecureStream;
 use crate::target::config::TlsUse;
 use crate::target::controller::Network;
 use crate::target::messaging::{
-    Asker, AuthenticationJob, FailedLogin, HandshakeDone, HandshakeOutcome, HandshakeStep, Party,
-    PendingHandshake, Work,
+    Asker, AuthenticationJob, FailedLogin, HandshakeDone, HandshakeOutcome, HandshakeStep, Party, Work,
 };
 use crate::target::queue::{Disconnect, Received};
 use crate::target::reactor::role::Role;
-
-/// A connection of which it is not known yet whether it is TLS, or whose handshake is under way.
-#[derive(Default)]
-pub(in crate::target::reactor) struct Securing {
-    /// What has come and was not taken.
-    bytes: Vec<u8>,
-    stage: Stage,
-    /// What the worker's jobs look at to know whether somebody waits for them.
-    waits: Arc<()>,
-    party: Option<Party>,
-    /// Whether it wants a turn: what came while the worker was busy was reported then.
-    is_due: bool,
-}
-
-#[derive(Default)]
-enum Stage {
-    /// The first bytes are awaited.
-    #[default]
-    First,
-    /// The worker has it.
-    Working,
-    /// The host's next flight is awaited.
-    Flight(Box<PendingHandshake>),
-    /// It is complete: what has come behind it is taken next.
-    Complete,
-}
-
-impl Securing {
-    /// Whether it wants a turn.
-    pub(super) const fn wants_turn(&self) -> bool {
-        self.is_due
-    }
-}
+use crate::target::reactor::securing::Stage;
 
 impl Connection {
     /// Its turn, as long as it is not known what it is.
@@ -111,7 +78,7 @@ impl Connection {
             let port = self.port;
             tracing::warn!(peer = %self.peer, port, times, "Refused a host without TLS, which this port requires: connect with --tls");
         }
-        // It is no TLS host that would understand an alert.
+        // A host that does not speak TLS does not understand an alert.
         let error = DecodeError::new(FatalError::PduSequence, 0);
         Ok(self.terminate(&error, &[], env))
     }
