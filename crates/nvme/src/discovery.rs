@@ -75,6 +75,14 @@ impl SubsystemType {
 
 /// Transport requirements of an entry (TREQ, Base 5.1.12.3.1, Figure 294).
 pub mod transport_requirements {
+    /// The bits that say whether a secure channel is required: one of the three below.
+    pub const SECURE_CHANNEL: u8 = 0b11;
+    /// Nothing is said about secure channels (00b).
+    pub const SECURE_CHANNEL_NOT_SPECIFIED: u8 = 0;
+    /// A secure channel is required (01b).
+    pub const SECURE_CHANNEL_REQUIRED: u8 = 1;
+    /// A secure channel is possible, and not required (10b).
+    pub const SECURE_CHANNEL_NOT_REQUIRED: u8 = 2;
     /// Submission queue flow control can be disabled (SQFCD).
     pub const FLOW_CONTROL_DISABLE: u8 = 1 << 2;
     /// A host identifier of zero may connect (ZHIDS).
@@ -219,6 +227,22 @@ impl DiscoveryEntry {
     /// The transport service identifier as text.
     pub fn service_id(&self) -> String {
         ascii(&self.service_id)
+    }
+
+    /// Whether a secure channel is required: one of the values of [`transport_requirements`].
+    pub const fn secure_channel(&self) -> u8 {
+        self.transport_requirements & transport_requirements::SECURE_CHANNEL
+    }
+
+    /// Says that connections are TLS 1.3, all of them or those of hosts that want it.
+    pub const fn set_tls(&mut self, is_required: bool) {
+        self.address_subtype[0] = tcp_security::TLS_1_3;
+        self.transport_requirements &= !transport_requirements::SECURE_CHANNEL;
+        self.transport_requirements |= if is_required {
+            transport_requirements::SECURE_CHANNEL_REQUIRED
+        } else {
+            transport_requirements::SECURE_CHANNEL_NOT_REQUIRED
+        };
     }
 
     /// The security type of a TCP entry: one of [`tcp_security`].

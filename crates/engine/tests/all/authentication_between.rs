@@ -135,7 +135,7 @@ fn secrets_are_refused_of_hosts_that_cannot_be() {
         config.subsystems[0].host_keys.push(HostKeyConfig::new(host, file.clone()));
         bed.target.apply(&config).unwrap_err().to_string()
     };
-    assert!(refused("bad name\0", true).contains("secrets of host \"bad name\\0\""));
+    assert!(refused("bad name\0", true).contains("keys of host \"bad name\\0\""));
     assert!(refused(HOST, true).contains("two entries with keys"));
     let stranger = refused("nqn.2014-08.org.example:stranger", false);
     assert!(stranger.contains("is not among the hosts that may connect"), "{stranger}");

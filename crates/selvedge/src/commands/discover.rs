@@ -5,7 +5,9 @@ use std::fmt;
 
 use chart::units;
 use engine::initiator::Controller;
-use nvme::discovery::{AddressFamily, DiscoveryEntry, Nqn, SubsystemType, TransportType, tcp_security};
+use nvme::discovery::{
+    AddressFamily, DiscoveryEntry, Nqn, SubsystemType, TransportType, tcp_security, transport_requirements,
+};
 use serde::Serialize;
 
 use crate::config::connection::Connection;
@@ -79,6 +81,8 @@ pub(super) struct Record {
     pub(super) trsvcid: String,
     pub(super) subnqn: String,
     pub(super) traddr: String,
+    /// Whether TLS is required.
+    treq: String,
     sectype: String,
     /// Whether it is an NVM subsystem that can be reached over TCP.
     #[serde(skip)]
@@ -99,6 +103,12 @@ impl Record {
             cntlid: entry.controller_id.get(),
             trsvcid: entry.service_id(),
             traddr: entry.address(),
+            treq: match entry.secure_channel() {
+                transport_requirements::SECURE_CHANNEL_NOT_SPECIFIED => "not specified".into(),
+                transport_requirements::SECURE_CHANNEL_REQUIRED => "required".into(),
+                transport_requirements::SECURE_CHANNEL_NOT_REQUIRED => "not required".into(),
+                other => format!("unknown ({other})"),
+            },
             sectype: match entry.tcp_security() {
                 tcp_security::NONE => "none".into(),
                 tcp_security::TLS_1_2 => "tls12".into(),
@@ -151,7 +161,8 @@ impl fmt::Display for Log {
             writeln!(f, "\n{index}  {}", record.subnqn)?;
             writeln!(f, "   type     {}", record.subtype)?;
             writeln!(f, "   address  {} {} port {}", record.trtype, record.traddr, record.trsvcid)?;
-            writeln!(f, "   port id  {}, {}, security {}", record.portid, record.adrfam, record.sectype)?;
+            write!(f, "   port id  {}, {}, security {}", record.portid, record.adrfam, record.sectype)?;
+            if record.treq == "not specified" { writeln!(f) } else { writeln!(f, ", {}", record.treq) }?;
         }
         Ok(())
     }

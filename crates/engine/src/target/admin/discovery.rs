@@ -15,7 +15,7 @@ use zerocopy::little_endian::U16;
 use super::answer::Answer;
 use super::log_page::{cut, decode, looked_at};
 use crate::limits::{ADMIN_QUEUE_ENTRIES_MAX, BUFFER_LENGTH_MAX};
-use crate::target::config::{PortConfig, ReferralConfig};
+use crate::target::config::{PortConfig, ReferralConfig, TlsUse};
 use crate::target::controller::{Controller, Notice};
 use crate::target::fabric::{Directory, Fabric};
 use crate::target::served::Subsystem;
@@ -66,7 +66,7 @@ fn page(
     // The first record is the header.
     let number = first.max(1);
     for place in places.skip(number - 1).take(end.saturating_sub(number)) {
-        part.extend_from_slice(place.entry(controller, reached).as_bytes());
+        part.extend_from_slice(place.entry(controller, directory, reached).as_bytes());
     }
     cut(&part, &LogPageRequest { offset: (offset - first * RECORD_BYTES) as u64, ..*request })
 }
@@ -81,13 +81,27 @@ enum Place<'a> {
 }
 
 impl Place<'_> {
-    fn entry(&self, controller: &Controller, reached: Option<IpAddr>) -> DiscoveryEntry {
+    fn entry(
+        &self,
+        controller: &Controller,
+        directory: &Directory,
+        reached: Option<IpAddr>,
+    ) -> DiscoveryEntry {
+        let entry = |kind, nqn: &Nqn, port: &PortConfig| {
+            let mut entry = entry(kind, nqn, port, reached);
+            match directory.tls_on(port.id) {
+                TlsUse::Required => entry.set_tls(true),
+                TlsUse::Allowed => entry.set_tls(false),
+                TlsUse::Off => {}
+            }
+            entry
+        };
         let entry = match self {
             Self::Subsystem(subsystem, port) => {
-                Nqn::new(&subsystem.nqn).ok().map(|nqn| entry(SubsystemType::NVM, &nqn, port, reached))
+                Nqn::new(&subsystem.nqn).ok().map(|nqn| entry(SubsystemType::NVM, &nqn, port))
             }
             Self::Service(port) => Nqn::new(&controller.subsystem.nqn).ok().map(|nqn| {
-                let mut entry = entry(SubsystemType::CURRENT_DISCOVERY, &nqn, port, reached);
+                let mut entry = entry(SubsystemType::CURRENT_DISCOVERY, &nqn, port);
                 // All ports tell a host the same.
                 entry.flags =
                     U16::new(entry_flags::PERSISTENT_CONNECTIONS | entry_flags::DUPLICATE_INFORMATION);

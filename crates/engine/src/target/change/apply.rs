@@ -214,8 +214,8 @@ impl Fabric {
         };
         self.note_absent(prepared.absent);
         // Last, in one step: a host that connects from now on finds every subsystem complete.
-        let (config, directives) = (prepared.config, directives.clone());
-        self.publish(Directory { config, directives, subsystems, own_discovery, generation });
+        let config = (prepared.config, directives.clone());
+        self.publish(Directory::new(config, subsystems, own_discovery, generation));
         prepared.listening
     }
 

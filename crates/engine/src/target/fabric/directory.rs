@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::target::config::{Directives, FabricConfig, PortConfig};
+use crate::target::config::{Directives, FabricConfig, PortConfig, TlsUse};
 use crate::target::served::Subsystem;
 
 /// What hosts find, at one moment.
@@ -10,6 +10,8 @@ use crate::target::served::Subsystem;
 pub(crate) struct Directory {
     /// The configuration, with the real services of all ports.
     pub(crate) config: FabricConfig,
+    /// Whether connections are TLS, by the numbers of its ports. To find it looks at all hosts, and is not for a reactor.
+    tls: Vec<(u16, TlsUse)>,
     /// The run-time orders beside it.
     pub(crate) directives: Directives,
     /// The subsystems, in its order.
@@ -21,16 +23,25 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
+    /// What is found by this configuration.
+    pub(crate) fn new(
+        (config, directives): (FabricConfig, Directives),
+        subsystems: Vec<Arc<Subsystem>>,
+        own_discovery: Option<Arc<Subsystem>>,
+        generation: u64,
+    ) -> Self {
+        let tls = config.ports.iter().map(|port| (port.id, config.tls_on(port))).collect();
+        Self { config, tls, directives, subsystems, own_discovery, generation }
+    }
+
     /// Nothing to be found.
     pub(crate) fn empty() -> Self {
-        let config = FabricConfig::default();
-        Self {
-            config,
-            directives: Directives::default(),
-            subsystems: Vec::new(),
-            own_discovery: None,
-            generation: 0,
-        }
+        Self::new((FabricConfig::default(), Directives::default()), Vec::new(), None, 0)
+    }
+
+    /// Whether connections of the port with this number are TLS. Whoever comes by one that is gone finds nothing, in clear or not.
+    pub(crate) fn tls_on(&self, port: u16) -> TlsUse {
+        self.tls.iter().find(|(id, _)| *id == port).map_or(TlsUse::Off, |(_, tls)| *tls)
     }
 
     /// The port with this number.

@@ -83,7 +83,7 @@ mod tests {
         config.ports[2].discovery_only = true;
         config.discovery_nqn = Some(OWN_NAME.to_owned());
         let own_discovery = Some(Arc::new(Subsystem::discovery(OWN_NAME)));
-        Directory { config, directives: Directives::default(), subsystems, own_discovery, generation: 1 }
+        Directory::new((config, Directives::default()), subsystems, own_discovery, 1)
     }
 
     fn asked(directory: &Directory, port: u16, host: &str, nqn: &str) -> Vec<ConfiguredPsk> {

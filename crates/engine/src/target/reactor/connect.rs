@@ -345,9 +345,7 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
 fn check_protection(subsystem: &Subsystem, host: &str, caller: &Caller<'_>) -> Result<(), Refusal> {
     let Some(protection) = caller.protection else {
         // A key may have been set since its first bytes came.
-        let directory = caller.fabric.directory();
-        let is_required =
-            directory.port(caller.port).is_some_and(|port| directory.config.tls_on(port) == TlsUse::Required);
+        let is_required = caller.fabric.directory().tls_on(caller.port) == TlsUse::Required;
         return if is_required { Err(Status::CONNECT_INVALID_HOST.do_not_retry().into()) } else { Ok(()) };
     };
     let names = &protection.identity.names;

@@ -65,8 +65,7 @@ impl Connection {
     }
 
     fn tls_use(&self, env: &Environment<'_>) -> TlsUse {
-        let directory = env.fabric.directory();
-        directory.port(self.port).map_or(TlsUse::Off, |port| directory.config.tls_on(port))
+        env.fabric.directory().tls_on(self.port)
     }
 
     fn came_in_clear(&mut self, env: &mut Environment<'_>) -> Result<NextTurn, Disconnect> {
