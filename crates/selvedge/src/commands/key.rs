@@ -1,4 +1,8 @@
-//! `selvedge key`: makes secrets for in-band authentication, and says what one is. It shows none but those that it makes.
+//! `selvedge key`: makes secrets for in-band authentication and TLS keys, and says what one is. It shows none but those that
+//! it makes.
+
+mod identity;
+mod keyring;
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -6,18 +10,22 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use authentication::{Hash, Secret};
+pub(super) use identity::Identity;
 use schemars::JsonSchema;
+use secure_channel::ConfiguredPsk;
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::key::KeyAction;
 use crate::report;
-use crate::spec::secret;
+use crate::spec::secret::{self, Key};
 
-/// For programs: what a secret is.
+/// For programs: what a secret or a TLS key is.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Shown {
+    /// Whether it is a TLS key.
+    is_tls_key: bool,
     /// The hash function that transforms it, by its number: 0 is none.
     hmac: u8,
     /// Bytes of its key.
@@ -26,19 +34,30 @@ pub(super) struct Shown {
     crc: u32,
     /// By this it can be compared; nothing else can be done with it.
     fingerprint: String,
-    /// The secret itself, where it was just made and not written to a file.
+    /// The secret or TLS key itself, where it was just made and not written to a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }
 
 impl Shown {
-    fn of(secret: &Secret, reveals: bool) -> Self {
-        Self {
-            hmac: secret.transform().map_or(0, Hash::id),
-            key_length: secret.length(),
-            crc: secret.checksum(),
-            fingerprint: secret.fingerprint(),
-            secret: reveals.then(|| secret.reveal().to_string()),
+    fn of(key: &Key) -> Self {
+        match key {
+            Key::Secret(secret) => Self {
+                is_tls_key: false,
+                hmac: secret.transform().map_or(0, Hash::id),
+                key_length: secret.length(),
+                crc: secret.checksum(),
+                fingerprint: secret.fingerprint(),
+                secret: None,
+            },
+            Key::Tls(psk) => Self {
+                is_tls_key: true,
+                hmac: psk.hash().map_or(0, secure_channel::Hash::id),
+                key_length: psk.length(),
+                crc: psk.checksum(),
+                fingerprint: psk.fingerprint(),
+                secret: None,
+            },
         }
     }
 }
@@ -46,33 +65,56 @@ impl Shown {
 /// Does what was typed.
 pub(super) fn run(action: &KeyAction) -> Result<(), Failure> {
     match action {
-        KeyAction::Generate { hmac, key_length, nqn, output, format } => {
-            let secret = generate(*hmac, *key_length, nqn.as_deref()).map_err(Failure::usage)?;
-            if let Some(path) = output {
-                write_secret(path, &secret.reveal())?;
-            }
-            let text = match output {
-                Some(path) => format!("{} has the secret {}\n", path.display(), secret.fingerprint()),
-                None => format!("{}\n", *secret.reveal()),
+        KeyAction::Generate { tls, hmac, key_length, nqn, output, format } => {
+            let (key, text) = if *tls {
+                let psk = generate_psk(hmac.unwrap_or(1), *key_length).map_err(Failure::usage)?;
+                let text = psk.reveal();
+                (Key::Tls(psk), text)
+            } else {
+                let secret =
+                    generate(hmac.unwrap_or(0), *key_length, nqn.as_deref()).map_err(Failure::usage)?;
+                let text = secret.reveal();
+                (Key::Secret(secret), text)
             };
-            print(format.output_format, &Shown::of(&secret, output.is_none()), text)
+            let mut shown = Shown::of(&key);
+            let told = match output {
+                Some(path) => {
+                    write_secret(path, &text)?;
+                    let what = if *tls { "TLS key" } else { "secret" };
+                    format!("{} has the {what} {}\n", path.display(), shown.fingerprint)
+                }
+                None => {
+                    shown.secret = Some(text.to_string());
+                    format!("{}\n", *text)
+                }
+            };
+            print(format.output_format, &shown, told)
         }
         KeyAction::Inspect { file, format } => {
-            let secret = secret::read(file).map_err(Failure::failed)?;
-            let shown = Shown::of(&secret, false);
-            let transform = secret.transform().map_or("none", Hash::name);
+            let key = secret::read::<Key>(file).map_err(Failure::failed)?;
+            let shown = Shown::of(&key);
+            let (transform, suite) = match &key {
+                Key::Secret(secret) => (secret.transform().map(Hash::name), String::new()),
+                Key::Tls(psk) => {
+                    (psk.hash().map(secure_channel::Hash::name), format!(", for {}", psk.usual_suite()))
+                }
+            };
             let text = format!(
-                "transformation  {transform}\nkey             {} bytes\nchecksum        {:08x}\nfingerprint     {}\n",
-                shown.key_length, shown.crc, shown.fingerprint
+                "transformation  {}\nkey             {} bytes{suite}\nchecksum        {:08x}\nfingerprint     {}\n",
+                transform.unwrap_or("none"),
+                shown.key_length,
+                shown.crc,
+                shown.fingerprint
             );
             print(format.output_format, &shown, text)
         }
         KeyAction::Check { file, format } => {
-            let shown = Shown::of(&secret::read(file).map_err(Failure::failed)?, false);
+            let shown = Shown::of(&secret::read(file).map_err(Failure::failed)?);
             let Shown { hmac, key_length, crc, .. } = shown;
             let text = format!("Key is valid (HMAC {hmac}, length {key_length}, CRC {crc:08x})\n");
             print(format.output_format, &shown, text)
         }
+        KeyAction::Identity(flags) => identity::run(flags),
     }
 }
 
@@ -86,15 +128,30 @@ fn print(format: OutputFormat, shown: &Shown, text: String) -> Result<(), Failur
 fn generate(hmac: u8, key_length: Option<usize>, nqn: Option<&str>) -> Result<Secret, String> {
     let transform = Hash::of(hmac);
     let length = key_length.unwrap_or(transform.map_or(32, Hash::length));
-    let mut key = zeroize::Zeroizing::new(vec![0; length]);
-    engine::ring::fill_random(&mut key);
-    let secret = Secret::new(&key, transform);
+    let secret = Secret::new(&random(length), transform);
     let secret = secret.map_err(|_| format!("--key-length {length}: a key has 32, 48 or 64 bytes"))?;
     match nqn {
         None => Ok(secret),
         Some(_) if transform.is_none() => Err("--nqn: without --hmac nothing is transformed".to_owned()),
         Some(nqn) => Ok(secret.transformed(nqn)),
     }
+}
+
+fn generate_psk(hmac: u8, key_length: Option<usize>) -> Result<ConfiguredPsk, String> {
+    let hash = secure_channel::Hash::of(hmac);
+    if hash.is_none() && hmac != 0 {
+        return Err(format!("--hmac {hmac}: TLS keys have 0, 1 (SHA-256) and 2 (SHA-384)"));
+    }
+    let length = key_length.unwrap_or(hash.map_or(32, secure_channel::Hash::length));
+    let lengths = "32 bytes with --hmac 1, 48 with --hmac 2, and either with --hmac 0";
+    ConfiguredPsk::new(&random(length), hash)
+        .map_err(|_| format!("--key-length {length}: a TLS key has {lengths}"))
+}
+
+fn random(length: usize) -> zeroize::Zeroizing<Vec<u8>> {
+    let mut key = zeroize::Zeroizing::new(vec![0; length]);
+    engine::ring::fill_random(&mut key);
+    key
 }
 
 /// Writes a secret into a new file that nobody else can read.

@@ -15,7 +15,7 @@ use crate::tune::{PlanReport, Survey};
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 20] {
+pub(super) fn all() -> [(String, Value); 21] {
     [
         of::<Verified>("audit verify"),
         of::<BenchReport>("bench"),
@@ -25,6 +25,7 @@ pub(super) fn all() -> [(String, Value); 20] {
         of::<import::Told<'_>>("import nvmet"),
         of::<key::Shown>("key check"),
         of::<key::Shown>("key generate"),
+        of::<key::Identity>("key identity"),
         of::<key::Shown>("key inspect"),
         of::<list::List>("list"),
         of::<serve::Summary>("serve"),

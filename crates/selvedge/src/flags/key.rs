@@ -1,4 +1,4 @@
-//! The options of `key`, named as nvme-cli names those of `gen-dhchap-key` and `check-dhchap-key`.
+//! The options of `key`, named as nvme-cli names those of `gen-dhchap-key`, `gen-tls-key` and their checks.
 
 use std::path::PathBuf;
 
@@ -18,15 +18,19 @@ pub(crate) struct KeyFlags {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyAction {
-    /// Make a random secret for a host, or for a subsystem
+    /// Make a random secret for a host, or for a subsystem, or a TLS key
     #[command(after_help = "Examples:
   selvedge key generate --output host-a.key
-  selvedge key generate --hmac 3")]
+  selvedge key generate --hmac 3
+  selvedge key generate --tls --output host-a-tls.key")]
     Generate {
-        /// Hash function that transforms it: 0 none, 1 SHA-256, 2 SHA-384, 3 SHA-512
-        #[arg(short = 'm', long, value_name = "N", default_value_t = 0,
-            value_parser = clap::value_parser!(u8).range(0..=3))]
-        hmac: u8,
+        /// Make a TLS key, NVMeTLSkey-1:...:
+        #[arg(long, conflicts_with = "nqn")]
+        tls: bool,
+        /// Hash function that transforms it: 0 none, 1 SHA-256, 2 SHA-384, 3 SHA-512, which TLS keys do not have
+        /// [default: 0, and 1 of a TLS key]
+        #[arg(short = 'm', long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=3))]
+        hmac: Option<u8>,
         /// Bytes of the key: 32, 48 or 64 [default: as many as the hash function's]
         #[arg(short = 'l', long, value_name = "N")]
         key_length: Option<usize>,
@@ -39,22 +43,68 @@ pub(crate) enum KeyAction {
         #[command(flatten)]
         format: OutputFlags,
     },
-    /// Show what a secret is, without showing it
+    /// Show what a secret or a TLS key is, without showing it
     #[command(after_help = "Example:
   selvedge key inspect host-a.key")]
     Inspect {
-        /// File with the secret, - for standard input
+        /// File with the secret or key, - for standard input
         file: PathBuf,
         #[command(flatten)]
         format: OutputFlags,
     },
-    /// Say whether a secret is well-formed, in the words of nvme-cli
+    /// Say whether a secret or a TLS key is well-formed, in the words of nvme-cli
     #[command(after_help = "Example:
   selvedge key check host-a.key")]
     Check {
-        /// File with the secret, - for standard input
+        /// File with the secret or key, - for standard input
         file: PathBuf,
         #[command(flatten)]
         format: OutputFlags,
     },
+    /// Show the PSK identity of a TLS key, by which Linux finds it; or put its PSK into a keyring of the kernel
+    #[command(after_help = "Examples:
+  selvedge key identity host-a-tls.key -q nqn.2014-08.org.nvmexpress:uuid:... -n nqn.2026-01.org.example:disks
+  selvedge key identity host-a-tls.key -n nqn.2026-01.org.example:disks --insert")]
+    Identity(IdentityFlags),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IdentityFlags {
+    /// File with the TLS key, - for standard input
+    pub(crate) file: PathBuf,
+
+    /// NQN of the host [default: /etc/nvme/hostnqn, or one derived from the machine]
+    #[arg(short = 'q', long, value_name = "NQN")]
+    pub(crate) hostnqn: Option<Nqn>,
+
+    /// NQN of the subsystem
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub(crate) subsysnqn: Nqn,
+
+    /// Version of the identity: 0 says nothing about the key
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub(crate) identity: u8,
+
+    /// Hash function of the suite: 1 SHA-256, 2 SHA-384 [default: by the key's length]
+    #[arg(short = 'm', long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) hmac: Option<u8>,
+
+    /// Derive it as nvme-cli did until 2025
+    #[arg(long)]
+    pub(crate) compat: bool,
+
+    /// Put the TLS PSK into a keyring of the kernel, for its hosts and targets
+    #[arg(long)]
+    pub(crate) insert: bool,
+
+    /// The keyring: its name or number, or @s for the session's, @u for the user's
+    #[arg(long, value_name = "NAME", default_value = ".nvme", requires = "insert")]
+    pub(crate) keyring: String,
+
+    /// Type of the key there
+    #[arg(long, value_name = "TYPE", default_value = "psk", requires = "insert")]
+    pub(crate) keytype: String,
+
+    #[command(flatten)]
+    pub(crate) format: OutputFlags,
 }

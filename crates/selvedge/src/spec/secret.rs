@@ -1,18 +1,54 @@
-//! A host's secret by the file that holds it: a command line can be read by every user of a machine. Which secrets a target
-//! accepts is the engine's.
+//! Secrets and TLS keys by the file that holds them: a command line can be read by every user of a machine. Which ones a
+//! target accepts is the engine's.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 
 use authentication::Secret;
-use engine::secret_file;
+use engine::secret_file::{self, Line};
+use secure_channel::ConfiguredPsk;
 
-/// The first secret of a file; `-` is standard input, and a pipe is nobody's to read but whoever has it open.
+/// What a file can have that is given to hosts.
+pub(crate) enum Key {
+    /// By which a host authenticates.
+    Secret(Secret),
+    /// Of its TLS connections.
+    Tls(ConfiguredPsk),
+}
+
+impl FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("NVMeTLSkey") {
+            text.parse().map(Self::Tls).map_err(|error: secure_channel::ConfiguredPskError| error.to_string())
+        } else {
+            text.parse().map(Self::Secret).map_err(|error: authentication::SecretError| error.to_string())
+        }
+    }
+}
+
+impl Line for Key {
+    const NAME: &'static str = "secret or TLS key";
+    const MAKER: &'static str = "selvedge key generate";
+}
+
+/// The first secret of a file.
 ///
 /// # Errors
 /// What is wrong, and what to do.
-pub(crate) fn read(path: &Path) -> Result<Secret, String> {
+pub(crate) fn read<T: Line>(path: &Path) -> Result<T, String> {
+    let first = read_all(path)?.into_iter().next();
+    first.ok_or_else(|| format!("{} has no {}", path.display(), T::NAME))
+}
+
+/// The secrets of a file; `-` is standard input, and a pipe is nobody's to read but whoever has it open.
+///
+/// # Errors
+/// What is wrong, and what to do.
+pub(crate) fn read_all<T: Line>(path: &Path) -> Result<Vec<T>, String> {
     let failed = |error: io::Error| format!("{} cannot be read: {error}", path.display());
     let is_pipe = || fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
     let secrets = if path == Path::new("-") {
@@ -22,9 +58,5 @@ pub(crate) fn read(path: &Path) -> Result<Secret, String> {
     } else {
         secret_file::read(path)
     };
-    secrets
-        .map_err(|error| error.to_string())?
-        .into_iter()
-        .next()
-        .ok_or_else(|| format!("{} has no secret", path.display()))
+    secrets.map_err(|error| error.to_string())
 }

@@ -16,7 +16,7 @@ use document_commands::{PLACEHOLDERS, commands, is_assignment, pages};
 const NQN: &str = "nqn.2026-01.org.example:disks";
 
 /// What cannot run here: a part of the command, and why.
-const NOT_RUN: [(&str, &str); 28] = [
+const NOT_RUN: [(&str, &str); 30] = [
     ("rbd", "needs a Ceph cluster: the suite ceph has one"),
     ("gateway", "needs a group of gateways: the suite ceph has one"),
     ("namespace snapshot", "is about images of Ceph"),
@@ -44,6 +44,8 @@ const NOT_RUN: [(&str, &str); 28] = [
     ("import nvmet", "needs a file of nvmetcli: its own tests have some"),
     ("audit verify", "needs a log: host_rights has one"),
     ("--configure-mptcp", "changes the machine's addresses: the suite paths has a network for it"),
+    ("--insert", "needs the kernel's module nvme-keyring: tls_keys has a keyring"),
+    ("--tls-key-file host-a-tls.key", "no queue is TLS yet"),
     ("--match-hw-queues", "needs a network card: match_hw_queues has recordings"),
 ];
 
@@ -79,7 +81,8 @@ case $TYPED in
     ;;
 *.key* | *remove-key*)
     for key in host-a host-a-2 target; do selvedge key generate --output "/etc/selvedge/$key.key" >"$WORLD/made"; done
-    cp /etc/selvedge/host-a.key "$WORLD"
+    selvedge key generate --tls --output /etc/selvedge/host-a-tls.key >"$WORLD/made"
+    cp /etc/selvedge/host-a.key /etc/selvedge/host-a-tls.key "$WORLD"
     ;;
 esac
 case $TYPED in

@@ -117,6 +117,7 @@ fn arguments(name: &str, port: &str) -> Option<String> {
         "host allow" | "host deny" | "host remove-key" => format!("{NQN} {other}"),
         "host set-key" => format!("{NQN} {other} --dhchap-secret-file host.key"),
         "key inspect" | "key check" => "host.key".to_owned(),
+        "key identity" => format!("tls.key -n {NQN}"),
         "audit verify" => "--state-dir state".to_owned(),
         "token create" => "ops --role admin --control-access access.toml".to_owned(),
         "token list" => "--control-access access.toml".to_owned(),
@@ -184,6 +185,8 @@ fn every_command_prints_json_and_nothing_else() {
     std::fs::write(place("machine"), topology::sample::recording(&machine).to_string())
         .expect("it is written");
     assert!(run_in(folder.path(), &["key", "generate", "--output", "host.key"]).status.success());
+    let tls = ["key", "generate", "--tls", "--output", "tls.key"];
+    assert!(run_in(folder.path(), &tls).status.success());
     let kept = ["token", "create", "kept", "--role", "read", "--control-access", "access.toml"];
     assert!(run_in(folder.path(), &kept).status.success());
     std::fs::write(place("saved"), SAVED).expect("it is written");
@@ -226,6 +229,7 @@ fn every_command_prints_json_and_nothing_else() {
         "key generate",
         "key inspect",
         "key check",
+        "key identity",
         "token create",
         "token revoke",
         "token list",
@@ -244,5 +248,5 @@ fn every_command_prints_json_and_nothing_else() {
         json(&run_in(folder.path(), &words.iter().map(String::as_str).collect::<Vec<_>>()));
         count += 1;
     }
-    assert!(count >= 51, "{count}");
+    assert!(count >= 52, "{count}");
 }
