@@ -10,6 +10,7 @@ use nvme::discovery::Nqn;
 use nvme::tcp::Digests;
 
 use super::nvme_cli::{self, KnownHost, Meant};
+use super::tls::{Tls, TlsChoice};
 use crate::failure::Failure;
 use crate::flags::connection::ConnectionFlags;
 use crate::spec::secret;
@@ -25,6 +26,7 @@ pub(crate) struct Connection {
     pub(crate) digests: Digests,
     keep_alive_ms: Option<u32>,
     secrets: Secrets,
+    tls: Tls,
 }
 
 /// The secrets of this host.
@@ -60,7 +62,7 @@ fn known_host(ways: &[Way], flags: &ConnectionFlags) -> Result<Option<Arc<KnownH
     let Some(file) = &flags.config else { return Ok(None) };
     let addresses: Vec<SocketAddr> = ways.iter().map(|way| way.address).collect();
     let (host, reauth_interval) = (flags.hostnqn.as_ref(), flags.reauth_interval);
-    let meant = Meant { host, addresses: &addresses, reauth_interval };
+    let meant = Meant { host, addresses: &addresses, reauth_interval, tls: TlsChoice::of(flags) };
     nvme_cli::read(file, &meant).map(|known| Some(Arc::new(known)))
 }
 
@@ -77,6 +79,7 @@ impl Connection {
             return Err(format!("--reauth-interval: at least {} s", REAUTH_INTERVAL_MIN.as_secs()));
         }
         let known = known_host(&ways, flags)?;
+        let tls = Tls::of(flags, known.as_ref())?;
         let mut host = match (&known, &flags.hostnqn) {
             (Some(known), _) => known.identity.clone(),
             (None, Some(nqn)) => HostIdentity::from_nqn(nqn.as_str()),
@@ -96,6 +99,7 @@ impl Connection {
             host,
             digests: Digests { header: flags.hdr_digest, data: flags.data_digest },
             keep_alive_ms,
+            tls,
             secrets: match known {
                 Some(known) => Secrets::Known(known),
                 None => Secrets::Same(secrets(flags)?),
@@ -160,6 +164,7 @@ impl Connection {
             host_traddr: way.host_traddr,
             host_iface: way.host_iface.clone(),
             secrets: self.secrets_for(nqn.as_str(), way.address),
+            tls: self.tls.keys_for(nqn.as_str(), way.address),
             ..self.subsystem(nqn)
         };
         self.ways.iter().map(path).collect()
@@ -179,6 +184,7 @@ impl Connection {
             host_iface: self.ways[0].host_iface.clone(),
             digests: self.digests,
             secrets: self.secrets_for(&options.subsystem_nqn, self.address),
+            tls: self.tls.keys_for(&options.subsystem_nqn, self.address),
             ..options
         }
     }

@@ -11,4 +11,5 @@ pub(crate) mod target;
 pub(crate) mod target_dump;
 pub(crate) mod target_file;
 pub(crate) mod target_reference;
+mod tls;
 pub(crate) mod workload;

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authentication::Secret;
-use engine::initiator::{HostIdentity, HostSecrets};
+use engine::initiator::{HostIdentity, HostSecrets, TlsKeys};
 use engine::secret_file;
-use nvme::discovery::Nqn;
+use nvme::discovery::{DISCOVERY_NQN, Nqn};
+use secure_channel::{ConfiguredPsk, PskIdentity};
 use serde::{Deserialize, Deserializer};
 use zeroize::Zeroizing;
+
+use super::tls::TlsChoice;
 
 /// Bytes that such a file may have: thousands of subsystems.
 const BYTES_MAX: u64 = 4 << 20;
@@ -53,6 +56,9 @@ struct Port {
     trsvcid: Option<String>,
     dhchap_key: Option<Hidden>,
     dhchap_ctrl_key: Option<Hidden>,
+    tls: Option<bool>,
+    tls_key: Option<Hidden>,
+    tls_key_identity: Option<String>,
 }
 
 /// The object that libnvme's schema has round the list that libnvme writes.
@@ -66,6 +72,7 @@ struct Hosts {
 pub(super) struct KnownHost {
     pub(super) identity: HostIdentity,
     reauth_interval: Option<Duration>,
+    tls: TlsChoice,
     subsystems: Vec<KnownSubsystem>,
     /// The secret for all of which the file says nothing else.
     secret: Option<Secret>,
@@ -84,6 +91,16 @@ struct KnownPort {
     address: Option<SocketAddr>,
     secret: Option<Secret>,
     controller_secret: Option<Secret>,
+    tls: KnownTls,
+}
+
+/// What a port says of TLS.
+#[derive(Clone)]
+struct KnownTls {
+    is_on: Option<bool>,
+    key: Option<ConfiguredPsk>,
+    /// By which the key is to be offered: version and suite stand in it.
+    identity: Option<PskIdentity>,
 }
 
 impl std::fmt::Debug for KnownHost {
@@ -98,6 +115,7 @@ pub(super) struct Meant<'a> {
     /// Where it is to connect to.
     pub(super) addresses: &'a [SocketAddr],
     pub(super) reauth_interval: Option<Duration>,
+    pub(super) tls: TlsChoice,
 }
 
 /// The host of this file that is meant: the one that is named, or has the target's address, or is the only one.
@@ -123,9 +141,11 @@ pub(super) fn read_text(text: &str, meant: &Meant<'_>) -> Result<KnownHost, Stri
     };
     let mut known = Vec::with_capacity(hosts.len());
     for (at, host) in hosts.into_iter().enumerate() {
-        known.extend(KnownHost::of(&host, &format!("hosts[{at}]"), meant.reauth_interval)?);
+        known.extend(KnownHost::of(&host, &format!("hosts[{at}]"), meant)?);
     }
-    choose(known, meant)
+    let host = choose(known, meant)?;
+    host.check_tls(meant.addresses)?;
+    Ok(host)
 }
 
 fn choose(mut known: Vec<KnownHost>, meant: &Meant<'_>) -> Result<KnownHost, String> {
@@ -148,7 +168,7 @@ fn choose(mut known: Vec<KnownHost>, meant: &Meant<'_>) -> Result<KnownHost, Str
 
 impl KnownHost {
     /// The host, if it has a name: libnvme passes over one that has none.
-    fn of(host: &Host, place: &str, reauth_interval: Option<Duration>) -> Result<Option<Self>, String> {
+    fn of(host: &Host, place: &str, meant: &Meant<'_>) -> Result<Option<Self>, String> {
         let Some(nqn) = &host.hostnqn else { return Ok(None) };
         let nqn = Nqn::new(nqn).map_err(|error| format!("{place}.hostnqn: {error}"))?;
         let mut identity = HostIdentity::from_nqn(nqn.as_str());
@@ -161,12 +181,75 @@ impl KnownHost {
             subsystems.push(KnownSubsystem::of(subsystem, &format!("{place}.subsystems[{at}]"))?);
         }
         let secret = secret(&host.dhchap_key, &format!("{place}.dhchap_key"))?;
-        Ok(Some(Self { identity, reauth_interval, subsystems, secret }))
+        let Meant { reauth_interval, tls, .. } = *meant;
+        Ok(Some(Self { identity, reauth_interval, tls, subsystems, secret }))
     }
 
     fn connects_to(&self, addresses: &[SocketAddr]) -> bool {
-        let mut ports = self.subsystems.iter().flat_map(|subsystem| &subsystem.ports);
-        ports.any(|port| port.address.is_some_and(|address| addresses.contains(&address)))
+        self.ports().any(|port| port.address.is_some_and(|address| addresses.contains(&address)))
+    }
+
+    fn ports(&self) -> impl Iterator<Item = &KnownPort> {
+        self.subsystems.iter().flat_map(|subsystem| &subsystem.ports)
+    }
+
+    /// Sees that it has the keys that it needs at these addresses. Those in the kernel's keyring are for the kernel: they are
+    /// derived for one identity already, and nobody else can read them.
+    fn check_tls(&self, addresses: &[SocketAddr]) -> Result<(), String> {
+        if self.tls.is_required && !self.ports().any(|port| port.tls.key.is_some()) {
+            return Err("it has no tls_key: name a file with --tls-key-file".to_owned());
+        }
+        let ports = self
+            .subsystems
+            .iter()
+            .flat_map(|subsystem| subsystem.ports.iter().map(move |port| (subsystem, port)));
+        let mut meant =
+            ports.filter(|(_, port)| port.address.is_none_or(|address| addresses.contains(&address)));
+        let without = meant.find(|(_, port)| self.is_tls(&port.tls) && port.tls.key.is_none());
+        without.map_or(Ok(()), |(subsystem, _)| {
+            Err(format!(
+                "subsystem {} is to be reached by TLS, and there is no tls_key for it: keys of the kernel's keyring \
+                 cannot be used here; name a file with --tls-key-file",
+                subsystem.nqn
+            ))
+        })
+    }
+
+    fn is_tls(&self, tls: &KnownTls) -> bool {
+        self.tls.is_required || tls.is_on.unwrap_or(tls.key.is_some())
+    }
+
+    /// Its TLS keys for a subsystem at this address, if connections to it are TLS. The discovery service takes those of all
+    /// subsystems there.
+    pub(super) fn tls_keys(&self, nqn: &str, address: SocketAddr) -> Option<TlsKeys> {
+        let subsystem = self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn);
+        let ports: Vec<&KnownPort> = match subsystem {
+            Some(subsystem) => subsystem.port(address).into_iter().collect(),
+            None if nqn == DISCOVERY_NQN => {
+                self.subsystems.iter().filter_map(|other| other.port(address)).collect()
+            }
+            None => Vec::new(),
+        };
+        let is_usable = |port: &&KnownPort| self.is_tls(&port.tls) && port.tls.key.is_some();
+        let mut with_key: Vec<&KnownTls> =
+            ports.into_iter().filter(is_usable).map(|port| &port.tls).collect();
+        if with_key.is_empty() && self.tls.is_required {
+            // The file does not say which key this subsystem has, and in clear it must not be.
+            with_key = self.ports().filter(is_usable).map(|port| &port.tls).collect();
+        }
+        let mut keys: Vec<ConfiguredPsk> = Vec::new();
+        for key in with_key.iter().filter_map(|tls| tls.key.as_ref()) {
+            if !keys.contains(key) {
+                keys.push(key.clone());
+            }
+        }
+        let identity = with_key.first()?.identity.as_ref();
+        let keys = self.tls.keys(keys);
+        Some(TlsKeys {
+            identity: keys.identity.or(identity.map(PskIdentity::version)),
+            suite: identity.map(|identity| identity.suite),
+            ..keys
+        })
     }
 
     /// Its secrets for a subsystem at this address: the port's before the subsystem's before the host's.
@@ -214,6 +297,19 @@ impl KnownPort {
             address: ip.map(|ip| SocketAddr::new(ip, service)),
             secret: secret(&port.dhchap_key, &format!("{place}.dhchap_key"))?,
             controller_secret: secret(&port.dhchap_ctrl_key, &format!("{place}.dhchap_ctrl_key"))?,
+            tls: KnownTls::of(port, place)?,
+        })
+    }
+}
+
+impl KnownTls {
+    fn of(port: &Port, place: &str) -> Result<Self, String> {
+        let key = port.tls_key.as_ref().map(|Hidden(text)| text.parse());
+        let identity = port.tls_key_identity.as_ref().map(|text| text.parse());
+        Ok(Self {
+            is_on: port.tls,
+            key: key.transpose().map_err(|error| format!("{place}.tls_key: {error}"))?,
+            identity: identity.transpose().map_err(|error| format!("{place}.tls_key_identity: {error}"))?,
         })
     }
 }

@@ -49,7 +49,7 @@ fn file() -> String {
 }
 
 fn meant<'a>(host: Option<&'a Nqn>, addresses: &'a [SocketAddr]) -> Meant<'a> {
-    Meant { host, addresses, reauth_interval: None }
+    Meant { host, addresses, reauth_interval: None, tls: TlsChoice::default() }
 }
 
 #[test]
@@ -106,4 +106,61 @@ fn what_is_wrong_is_told_without_what_is_in_it() {
     let service = wrong(&port(r#""trsvcid":"nvme""#));
     assert_eq!(service, "hosts[0].subsystems[0].ports[0].trsvcid is not a TCP port");
     assert!(wrong(r#"[{"hostnqn":"nqn.a","hostid":"1"}]"#).starts_with("hosts[0].hostid: "));
+}
+
+fn psk(byte: u8) -> ConfiguredPsk {
+    ConfiguredPsk::new(&[byte; 32], None).unwrap()
+}
+
+/// A host with these ports of one subsystem.
+fn with_ports(ports: &str) -> String {
+    format!(r#"[{{"hostnqn":"{FIRST}","subsystems":[{{"nqn":"nqn.a","ports":[{ports}]}}]}}]"#)
+}
+
+#[test]
+fn a_port_has_the_key_that_the_file_gives_it() {
+    use secure_channel::{IdentityVersion, Suite};
+    let (one, two) = (psk(1).reveal().to_string(), psk(2).reveal().to_string());
+    let (first, second, third) =
+        (address("10.0.0.1:4420"), address("10.0.0.2:4420"), address("10.0.0.3:4420"));
+    let port = |traddr: &str, more: &str| format!(r#"{{"transport":"tcp","traddr":"{traddr}"{more}}}"#);
+    let text = with_ports(
+        &[
+            port("10.0.0.1", &format!(r#","tls":true,"tls_key":"{one}""#)),
+            port("10.0.0.2", &format!(r#","tls_key":"{two}","tls_key_identity":"NVMe0R02 {FIRST} nqn.a""#)),
+            port("10.0.0.3", &format!(r#","tls":false,"tls_key":"{two}""#)),
+        ]
+        .join(","),
+    );
+    let host = read_text(&text, &meant(None, &[first])).unwrap();
+    let keys = host.tls_keys("nqn.a", first).unwrap();
+    assert_eq!((keys.keys, keys.identity, keys.suite), (vec![psk(1)], None, None));
+    let keys = host.tls_keys("nqn.a", second).unwrap();
+    assert_eq!((keys.keys, keys.identity), (vec![psk(2)], Some(IdentityVersion::Zero)));
+    assert_eq!(keys.suite, Some(Suite::Aes256Gcm));
+    assert!(host.tls_keys("nqn.a", third).is_none(), "the file says so");
+    assert!(host.tls_keys("nqn.b", first).is_none());
+    assert_eq!(host.tls_keys(DISCOVERY_NQN, first).unwrap().keys, [psk(1)]);
+    // Once it is asked for, nothing is in clear.
+    let required = TlsChoice { is_required: true, ..TlsChoice::default() };
+    let host = read_text(&text, &Meant { tls: required, ..meant(None, &[first]) }).unwrap();
+    assert_eq!(host.tls_keys("nqn.a", third).unwrap().keys, [psk(2)]);
+    assert_eq!(host.tls_keys("nqn.b", first).unwrap().keys, [psk(1), psk(2)]);
+}
+
+#[test]
+fn tls_without_a_key_is_refused_and_no_key_is_shown() {
+    let first = address("10.0.0.1:4420");
+    let port = |more: &str| with_ports(&format!(r#"{{"transport":"tcp","traddr":"10.0.0.1",{more}}}"#));
+    let wrong = |more: &str| read_text(&port(more), &meant(None, &[first])).unwrap_err();
+    let in_keyring = wrong(r#""tls":true,"keyring":".nvme""#);
+    assert!(in_keyring.contains("nqn.a") && in_keyring.contains("--tls-key-file"), "{in_keyring}");
+    let text = psk(1).reveal();
+    let cut = wrong(&format!(r#""tls_key":"{}""#, &text[..30]));
+    assert!(cut.contains("ports[0].tls_key: ") && !cut.contains(&text[20..30]), "{cut}");
+    assert!(wrong(r#""tls_key_identity":"NVMe3""#).contains("ports[0].tls_key_identity: "));
+    let required = TlsChoice { is_required: true, ..TlsChoice::default() };
+    let plain = read_text(&port(r#""trsvcid":"4420""#), &Meant { tls: required, ..meant(None, &[first]) });
+    assert!(plain.unwrap_err().contains("it has no tls_key"));
+    assert!(read_text(&port(r#""tls":true"#), &meant(None, &[address("10.0.0.9:4420")])).is_ok());
 }

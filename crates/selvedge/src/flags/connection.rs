@@ -58,13 +58,29 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 'C', long, value_name = "FILE", requires = "dhchap_secret_file")]
     pub(crate) dhchap_ctrl_secret_file: Option<PathBuf>,
 
-    /// config.json of nvme-cli, for this host's NQN, identifier and secrets; its other settings are Linux'
+    /// config.json of nvme-cli, for this host's NQN, identifier, secrets and TLS keys; its other settings are Linux'
     #[arg(short = 'J', long, value_name = "FILE", group = "host_secrets")]
     pub(crate) config: Option<PathBuf>,
 
     /// How often each connection authenticates anew, such as 1h, beside its commands [default: never]
     #[arg(long, value_name = "TIME", requires = "host_secrets", value_parser = parse_time)]
     pub(crate) reauth_interval: Option<Duration>,
+
+    /// Make TLS connections, by the key of --tls-key-file or --config
+    #[arg(long)]
+    pub(crate) tls: bool,
+
+    /// File with the key of TLS connections, NVMeTLSkey-1:...:, which has --tls; several lines are several keys to offer
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key_file: Option<PathBuf>,
+
+    /// Version of the PSK identities to offer, 0 or 1 [default: both]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub(crate) tls_identity: Option<u8>,
+
+    /// Derive TLS keys as nvme-cli did until 2025, for a target that does [default: where the identity tells both apart]
+    #[arg(long)]
+    pub(crate) tls_compat: bool,
 
     /// Keep alive time-out in seconds, 0 for none [default: 5, and 0 with a discovery service]
     #[arg(short = 'k', long, value_name = "SECONDS")]
