@@ -129,6 +129,7 @@ fn status(seconds: u64) -> TargetStatus {
         reactor,
         peer: Some(([127, 0, 0, 1], 40_000 + queue_id).into()),
         stream: Some(stream(seconds)),
+        tls: None,
     };
     let controller = |cntlid, subsystem: &str, queues: &[(u16, usize)]| ControllerStatus {
         cntlid,
