@@ -63,7 +63,8 @@ pub(crate) enum KeyAction {
     },
     /// Show the PSK identity of a TLS key, by which Linux finds it; or put its PSK into a keyring of the kernel
     #[command(after_help = "Examples:
-  selvedge key identity host-a-tls.key -q nqn.2014-08.org.nvmexpress:uuid:... -n nqn.2026-01.org.example:disks
+  selvedge key identity host-a-tls.key -n nqn.2026-01.org.example:disks \\
+      -q nqn.2014-08.org.nvmexpress:uuid:...
   selvedge key identity host-a-tls.key -n nqn.2026-01.org.example:disks --insert")]
     Identity(IdentityFlags),
 }

@@ -45,7 +45,7 @@ const NOT_RUN: [(&str, &str); 30] = [
     ("audit verify", "needs a log: host_rights has one"),
     ("--configure-mptcp", "changes the machine's addresses: the suite paths has a network for it"),
     ("--insert", "needs the kernel's module nvme-keyring: tls_keys has a keyring"),
-    ("--tls-key-file host-a-tls.key", "no queue is TLS yet"),
+    ("--tls-key-file host-a-tls.key", "needs a target with this host's key: tls_keys has one"),
     ("--match-hw-queues", "needs a network card: match_hw_queues has recordings"),
 ];
 

@@ -33,4 +33,5 @@ mod service;
 mod serving;
 mod sweep;
 mod terminal_width;
+mod tls_keys;
 mod tune;
