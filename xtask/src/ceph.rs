@@ -50,7 +50,8 @@ fn library(lab: &Path, scratch: &Scratch) -> Result<String, String> {
     let up = Step::new(&lab.display().to_string(), &["ceph", "up", "--dir", &folder]);
     let mut cluster = Process::start(&up).map_err(|error| format!("the lab does not start: {error}"))?;
     let tests = cluster.wait_for_line("/ceph.conf", CLUSTER_LIMIT).map(|line| {
-        let of = ["test", "-p", "engine", "-p", "selvedge", "--test", "all"];
+        // Of all crates, since those that have such tests would be built again if they were built alone.
+        let of = ["test", "--workspace", "--test", "all"];
         let tests = workspace::cargo(&[&of[..], &["--no-fail-fast", "--", "--ignored"]].concat());
         tests.env("SELVEDGE_CEPH_CONF", line.trim()).limit_s(LIMIT_S).run()
     });
