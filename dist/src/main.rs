@@ -14,7 +14,7 @@ mod rpm_package;
 mod run;
 mod tarball;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -25,19 +25,21 @@ use program::{Builder, Linkage};
 use release::Release;
 
 const HELP: &str = "\
-cargo xtask dist [--output DIR] [--package-version VERSION] [--twice]
+cargo xtask dist [--output DIR] [--earlier VERSION] [--for-tests] [--twice]
 
 Makes deb, rpm, static tarball, container image, bill of materials and checksums in DIR (target/dist without it), from
 the commit that is checked out. It vendors the sources of all crates first, and builds without a network from there on.
---package-version names another version than Cargo.toml's, to try an upgrade; --twice makes everything again in a second
-folder and compares.";
+--earlier makes in DIR/earlier, too, the deb of the same program with an earlier version, to try an upgrade. --for-tests
+makes no packages: it builds the program that they would have, and the lab's program beside it. --twice makes everything
+again in a second folder and compares.";
 
 /// What the command line asks for.
 struct Wanted {
     root: PathBuf,
     work: PathBuf,
     output: PathBuf,
-    version: Option<String>,
+    earlier: Option<String>,
+    is_for_tests: bool,
 }
 
 fn main() -> ExitCode {
@@ -58,28 +60,32 @@ fn main() -> ExitCode {
 }
 
 fn wanted(mut args: impl Iterator<Item = String>) -> Result<Wanted, String> {
-    let (mut root, mut work, mut output, mut version) = (None, None, None, None);
+    let (mut root, mut work, mut output, mut earlier, mut is_for_tests) = (None, None, None, None, false);
     while let Some(name) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{name} needs a value"));
         match name.as_str() {
             "--root" => root = Some(PathBuf::from(value()?)),
             "--work" => work = Some(PathBuf::from(value()?)),
             "--output" => output = Some(PathBuf::from(value()?)),
-            "--package-version" => version = Some(value()?),
+            "--earlier" => earlier = Some(value()?),
+            "--for-tests" => is_for_tests = true,
             other => return Err(format!("there is no option `{other}`")),
         }
     }
     let root = root.ok_or("--root is missing")?;
     let work = work.ok_or("--work is missing")?;
     let output = output.unwrap_or_else(|| work.join("dist"));
-    Ok(Wanted { root, work, output, version })
+    Ok(Wanted { root, work, output, earlier, is_for_tests })
 }
 
 fn make(wanted: &Wanted) -> Result<(), String> {
-    let release = Release::find(&wanted.root, wanted.version.as_deref())?;
+    let release = Release::find(&wanted.root)?;
     println!("selvedge {}, commit {}", release.version, release.commit);
     let builder = Builder::new(&wanted.root, &wanted.work, &release);
     step("vendor the crates", || builder.vendor())?;
+    if wanted.is_for_tests {
+        return step("build for tests", || builder.build_for_tests());
+    }
     let dynamic = step("build for deb and rpm", || builder.build(Linkage::Dynamic))?;
     let fixed = step("build for tarball and image", || builder.build(Linkage::Static))?;
     let materials = step("list what is in it", || Materials::collect(&builder))?;
@@ -89,7 +95,12 @@ fn make(wanted: &Wanted) -> Result<(), String> {
     let unpacked = Contents::collect(&release, &fixed, &generated, &licences, Purpose::Tarball)?;
 
     let output = &wanted.output;
-    std::fs::create_dir_all(output).map_err(|error| format!("{}: {error}", output.display()))?;
+    make_folder(output)?;
+    if let Some(version) = &wanted.earlier {
+        let (earlier, folder) = (release.with_version(version)?, output.join("earlier"));
+        make_folder(&folder)?;
+        step("deb of the earlier version", || deb::write(&earlier, &dynamic, &packaged, &folder))?;
+    }
     let made = vec![
         step("deb", || deb::write(&release, &dynamic, &packaged, output))?,
         step("deb of debug information", || deb::write_debug(&release, &dynamic, output))?,
@@ -107,6 +118,10 @@ fn make(wanted: &Wanted) -> Result<(), String> {
     }
     println!("in {}", output.display());
     Ok(())
+}
+
+fn make_folder(path: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Says what is done, and how long it took.

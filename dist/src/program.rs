@@ -51,14 +51,20 @@ impl<'a> Builder<'a> {
 
     /// Puts the sources of all crates into one folder. Only this step may use the network.
     pub(crate) fn vendor(&self) -> Result<(), String> {
-        let folder = self.vendored();
+        let (folder, stamp) = (self.vendored(), self.work.join("vendored.lock"));
+        let lock = self.release.file("Cargo.lock")?;
+        // Each suite asks for its programs.
+        if folder.exists() && std::fs::read(&stamp).is_ok_and(|vendored| vendored == lock) {
+            return Ok(());
+        }
         // What crates of another lock file left would be in nobody's way, but in the licences.
         if folder.exists() {
             std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
         let mut cargo = self.cargo();
         cargo.args(["vendor", "--locked", "--versioned-dirs", "--quiet"]).arg(&folder);
-        run::output(&mut cargo).map(drop)
+        run::output(&mut cargo)?;
+        std::fs::write(&stamp, lock).map_err(|error| format!("{}: {error}", stamp.display()))
     }
 
     /// A cargo that finds nothing but what was vendored.
@@ -76,15 +82,39 @@ impl<'a> Builder<'a> {
             Linkage::Dynamic => "dynamic",
             Linkage::Static => "static",
         };
-        let output = self.work.join(name);
+        let built = self.cargo_build(&["selvedge"], linkage)?.join("selvedge");
+        let folder = self.work.join(name);
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        self.strip(&built, &folder)
+    }
+
+    /// Builds what deb and rpm have, and the lab's program of the same crates, and keeps both in a folder `programs`.
+    pub(crate) fn build_for_tests(&self) -> Result<(), String> {
+        let folder = self.work.join("programs");
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        // The first one alone, as for packages: what the lab asks of crates that both have is none of its business.
+        for packages in [&["selvedge"][..], &["selvedge", "lab"]] {
+            let built = self.cargo_build(packages, Linkage::Dynamic)?;
+            let name = packages[packages.len() - 1];
+            let (from, to) = (built.join(name), folder.join(name));
+            std::fs::copy(&from, &to).map_err(|error| format!("{}: {error}", to.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Builds programs, and gives the folder that they are in until the next build. Proc macros and build scripts are the same
+    /// for both linkages, and built once.
+    fn cargo_build(&self, packages: &[&str], linkage: Linkage) -> Result<PathBuf, String> {
+        let output = self.work.join("target");
         let mut cargo = self.offline_cargo("build");
-        cargo.args(["--release", "--package", "selvedge", "--target", TARGET, "--quiet"]);
-        cargo.arg("--target-dir").arg(&output);
+        cargo.args(["--release", "--target", TARGET, "--quiet"]).arg("--target-dir").arg(&output);
+        for package in packages {
+            cargo.args(["--package", package]);
+        }
         cargo.env("CARGO_ENCODED_RUSTFLAGS", self.flags(linkage).join("\u{1f}"));
         cargo.env("SELVEDGE_COMMIT", &self.release.commit).env("CARGO_INCREMENTAL", "0");
         run::shown(&mut cargo)?;
-        let built = output.join(TARGET).join("release/selvedge");
-        self.strip(&built, &output)
+        Ok(output.join(TARGET).join("release"))
     }
 
     fn flags(&self, linkage: Linkage) -> Vec<String> {

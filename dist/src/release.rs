@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::run;
 
 /// What all packages of one run have in common.
+#[derive(Clone)]
 pub(crate) struct Release {
     pub(crate) version: String,
     /// Of the packaging itself, as Debian and RPM count it.
@@ -18,17 +19,14 @@ pub(crate) struct Release {
 
 impl Release {
     /// Reads it from the checkout in `root`. `SOURCE_DATE_EPOCH` and `SELVEDGE_COMMIT` stand in where there is no git.
-    pub(crate) fn find(root: &Path, version: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn find(root: &Path) -> Result<Self, String> {
         let manifest = read(&root.join("Cargo.toml"))?;
-        let of_manifest = manifest
+        let version = manifest
             .lines()
             .skip_while(|line| *line != "[workspace.package]")
             .find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'))
             .ok_or("Cargo.toml has no version in [workspace.package]")?;
-        let version = version.unwrap_or(of_manifest).to_owned();
-        if version.is_empty() || !version.chars().all(|c| c.is_ascii_alphanumeric() || ".+~".contains(c)) {
-            return Err(format!("`{version}` is not a version: letters, digits and . + ~"));
-        }
+        let version = checked(version)?;
         let commit = match std::env::var("SELVEDGE_COMMIT") {
             Ok(commit) => commit,
             Err(_) => git(root, &["rev-parse", "HEAD"])?,
@@ -39,6 +37,11 @@ impl Release {
         };
         let date = date.parse().map_err(|_| format!("`{date}` is not a number of seconds since 1970"))?;
         Ok(Self { version, revision: "1", commit, date, root: root.to_path_buf() })
+    }
+
+    /// The same under another version.
+    pub(crate) fn with_version(&self, version: &str) -> Result<Self, String> {
+        Ok(Self { version: checked(version)?, ..self.clone() })
     }
 
     /// The date as RFC 3339 has it.
@@ -58,6 +61,14 @@ impl Release {
         let path = self.root.join(path);
         std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))
     }
+}
+
+/// The version, where packages of each kind can have it.
+fn checked(version: &str) -> Result<String, String> {
+    if version.is_empty() || !version.chars().all(|c| c.is_ascii_alphanumeric() || ".+~".contains(c)) {
+        return Err(format!("`{version}` is not a version: letters, digits and . + ~"));
+    }
+    Ok(version.to_owned())
 }
 
 fn git(root: &Path, args: &[&str]) -> Result<String, String> {

@@ -11,7 +11,7 @@ use crate::workspace;
 const MAKE_LIMIT_S: u64 = 3600;
 const BUILD_LIMIT_S: u64 = 900;
 
-/// `cargo xtask dist [--output DIR] [--package-version VERSION] [--twice]`.
+/// `cargo xtask dist [--output DIR] [--earlier VERSION] [--for-tests] [--twice]`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args.as_slice() {
@@ -50,6 +50,13 @@ pub(crate) fn make(root: &Path, work: &Path, args: &[&str]) -> Result<(), String
     }
     print!("{}", made.output);
     Ok(())
+}
+
+/// Builds the program that the packages have, and the lab's, and gives the folder that they are in.
+pub(crate) fn programs() -> Result<PathBuf, String> {
+    let work = workspace::target_dir();
+    make(&workspace::root(), &work, &["--for-tests"])?;
+    Ok(work.join("dist-work/programs"))
 }
 
 /// Makes the packages of the last commit in this folder and in a clone beside it. Both have to be the same bytes.

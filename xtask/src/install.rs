@@ -36,10 +36,7 @@ fn install(options: &Options) -> Result<String, String> {
     let scratch = Scratch::new("install", options.keep)?;
     let work = workspace::target_dir();
     let made = work.join("dist");
-    dist::make(&workspace::root(), &work, &[])?;
-    let before = scratch.path.join("before");
-    let earlier = ["--package-version", VERSION_BEFORE, "--output", &before.display().to_string()];
-    dist::make(&workspace::root(), &work, &earlier)?;
+    dist::make(&workspace::root(), &work, &["--earlier", VERSION_BEFORE])?;
     passes("sha256sum", &["--check", "--quiet", "--strict", "SHA256SUMS"], &made)?;
     for package in files(&made, ".deb")? {
         passes(
@@ -59,7 +56,7 @@ fn install(options: &Options) -> Result<String, String> {
     run_in_an_empty_root(&one(&made, "-x86_64-linux.tar.gz")?, &scratch.path)?;
     let (now, former) = (scratch.path.join("now.deb"), scratch.path.join("before.deb"));
     copy(&one_named(&made, "selvedge_", ".deb")?, &now)?;
-    copy(&one_named(&before, "selvedge_", ".deb")?, &former)?;
+    copy(&one_named(&made.join("earlier"), "selvedge_", ".deb")?, &former)?;
     let mut failed = Vec::new();
     for suite in SUITES {
         if let Err(reason) = in_guest(suite, &now, &former) {

@@ -142,7 +142,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
     let are_named = !names.is_empty();
     let chosen = SUITES.iter().filter(|suite| !are_named || names.contains(&suite.name));
-    let mut table = Table { rows: Vec::new(), ci: std::env::var("CI").is_ok_and(|ci| ci == "true") };
+    let mut table = Table { rows: Vec::new(), ci: workspace::is_ci() };
     for suite in chosen {
         println!("\n== {}: {}", suite.name, suite.about);
         let started = Instant::now();
