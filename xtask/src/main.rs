@@ -26,6 +26,7 @@ mod imports;
 mod install;
 mod lab;
 mod licences;
+mod mutant_tests;
 mod mutants;
 mod packages;
 mod pages;

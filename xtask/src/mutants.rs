@@ -14,18 +14,20 @@ use crate::broken_secure_channel;
 use crate::broken_tls;
 use crate::broken_tls_handshake;
 use crate::command::Step;
+use crate::mutant_tests::MutantTests;
 use crate::{simulate, workspace};
 
 /// Seeds after which a mutant counts as not caught.
 const SEEDS_MAX: u64 = 20_000;
 /// Time after which one does, in seconds.
 const TIME_MAX_S: u64 = 900;
-/// Time that a test may take with what it is built of, and for itself, in seconds.
-const TEST_BUILD_MAX_S: u64 = 1200;
+/// Time that a test may take, in seconds.
 const TEST_TIME_MAX_S: u64 = 120;
 /// What is copied: all crates, since the simulation and the tests that mutants name are built of them, and what they
 /// read.
 const PARTS: [&str; 6] = ["Cargo.toml", "Cargo.lock", "crates", "simulate", "packaging", "docs"];
+/// Of the engine's tests a dozen are run: optimizing it takes longer.
+const FEW_TESTS: &str = "\n[profile.dev.package.engine]\nopt-level = 0\n";
 /// How each crate knows which mutant is in force.
 const SWITCH: &str = "
 extern crate std;
@@ -93,13 +95,20 @@ fn fates(names: &[String]) -> Result<Vec<Fate>, String> {
         return Err(format!("there is no mutant `{unknown}`"));
     }
     let is_meant = |mutant: &Mutant| names.is_empty() || names.iter().any(|name| name == mutant.name);
+    let meant: Vec<&Rule> = rules().filter(|rule| is_meant(&rule.mutant)).collect();
     let tree = make_tree()?;
-    let mut program = None;
+    let (mut program, mut tests) = (None, None);
     let mut fates = Vec::new();
     for (at, (mutant, rule)) in all().enumerate().filter(|(_, (mutant, _))| is_meant(mutant)) {
         let began = Instant::now();
         let caught = match rule {
-            Some(rule) => test(&tree, rule, at + 1)?,
+            Some(rule) => {
+                let tests = match &tests {
+                    Some(tests) => tests,
+                    None => tests.insert(MutantTests::build(&tree, &meant)?),
+                };
+                test(tests, rule, at + 1)?
+            }
             None => {
                 let program = match &program {
                     Some(program) => program,
@@ -141,26 +150,14 @@ fn search(program: &Path, number: usize) -> Result<Option<(String, String)>, Str
 }
 
 /// Looks whether a test fails with a mutant and passes without it.
-fn test(tree: &Path, rule: &Rule, number: usize) -> Result<Option<(String, String)>, String> {
-    let run = |number: usize, limit_s| {
-        let manifest = tree.join("Cargo.toml").display().to_string();
-        let mut arguments = vec!["test", "--quiet", "--manifest-path", &manifest, "-p", rule.package];
-        match rule.program {
-            None => arguments.push("--lib"),
-            Some(program) => arguments.extend(["--test", program]),
-        }
-        arguments.extend(["--", "--exact", rule.test]);
-        let folder = workspace::target_dir().join("mutants/tests").display().to_string();
-        let step = workspace::cargo(&arguments).env("CARGO_TARGET_DIR", &folder);
-        step.env("MUTANT", &number.to_string()).limit_s(limit_s).run_quietly()
-    };
-    let well = run(0, TEST_BUILD_MAX_S);
+fn test(tests: &MutantTests, rule: &Rule, number: usize) -> Result<Option<(String, String)>, String> {
+    let well = tests.run(rule, 0, TEST_TIME_MAX_S)?;
     // A test that has another name by now would not be missed.
     if !well.passed || !well.output.contains("test result: ok. 1 passed") {
         let (name, test, output) = (rule.mutant.name, rule.test, well.output);
         return Err(format!("{name}: the test {test} does not pass without any mutant: {output}"));
     }
-    let caught = !run(number, TEST_TIME_MAX_S).passed;
+    let caught = !tests.run(rule, number, TEST_TIME_MAX_S)?.passed;
     Ok(caught.then(|| ("test".to_owned(), format!("{} fails", rule.test))))
 }
 
@@ -205,7 +202,8 @@ fn make_tree() -> Result<PathBuf, String> {
         Ok(text
             .lines()
             .filter(|line| !line.starts_with("default-members"))
-            .fold(String::new(), |all, line| all + line + "\n"))
+            .fold(String::new(), |all, line| all + line + "\n")
+            + FEW_TESTS)
     })?;
     let crates = tree.join("crates");
     for package in fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?.flatten()
