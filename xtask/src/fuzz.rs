@@ -1,7 +1,7 @@
 //! The fuzzers: their list, how they are built and run, and what is said of one that has found something. What they
 //! hold the code to is the `fuzz` folder's own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -151,40 +151,54 @@ struct Build {
     programs: PathBuf,
 }
 
-/// Builds all of them with one command. They watch memory, and each comparison as a hint for new inputs, but for fast
-/// ones, which are to try as many inputs as they can.
+/// What has the compiler count which edges of the code an input reaches, and where comparisons were near, as cargo-fuzz asks
+/// for it. Asserts hold here as in tests.
+const FLAGS: [&str; 9] = [
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-stack-depth",
+    // Branches that become arithmetic would not be seen.
+    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
+    "--cfg=fuzzing",
+    "-Cdebug-assertions",
+    "-Ccodegen-units=16",
+];
+/// Those of fuzzers that are not fast: they watch memory, and each comparison as a hint for new inputs.
+const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
+
+/// Builds all of them with one command.
 fn build(is_fast: bool) -> Result<Build, Outcome> {
-    let cargo_fuzz = cargo_fuzz()?;
-    let folder = workspace::target_dir().join(if is_fast { "fuzz-fast" } else { "fuzz" });
-    let place = folder.display().to_string();
-    let flags: &[&str] =
-        if is_fast { &["--sanitizer", "none", "--no-trace-compares"] } else { &["--sanitizer", "address"] };
-    let fixed = ["fuzz", "build", "--codegen-units", "16", "--target-dir", &place];
-    // The sanitizer's switch is not stable, and the compiler is: a fresh machine has no other.
-    let step =
-        Step::new(&cargo_fuzz, &[&fixed, flags].concat()).env("RUSTC_BOOTSTRAP", "1").limit_s(BUILD_LIMIT_S);
-    if !step.run().passed {
+    let folder = folder(is_fast);
+    if !build_step(&folder, is_fast).run().passed {
         return Err(Outcome::Failed("the fuzzers do not build".to_owned()));
     }
-    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    Ok(Build { programs: folder.join(triple).join("release"), folder })
+    Ok(Build { programs: folder.join(triple()).join("release"), folder })
 }
 
-/// cargo-fuzz: the one that is here, or one beside what is built.
-fn cargo_fuzz() -> Result<String, Outcome> {
-    if packages::is_here("cargo-fuzz") {
-        return Ok("cargo-fuzz".to_owned());
-    }
-    let tools = workspace::target_dir().join("tools");
-    let program = tools.join("bin/cargo-fuzz");
-    if !program.exists() {
-        let root = tools.display().to_string();
-        let install = ["install", "cargo-fuzz", "--locked", "--root", &root];
-        if !workspace::cargo(&install).limit_s(900).run().passed {
-            return Err(Outcome::Skipped("cargo-fuzz cannot be installed".to_owned()));
-        }
-    }
-    Ok(program.display().to_string())
+fn folder(is_fast: bool) -> PathBuf {
+    workspace::target_dir().join(if is_fast { "fuzz-fast" } else { "fuzz" })
+}
+
+fn triple() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
+}
+
+/// The command. Fast fuzzers are to try as many inputs as they can.
+fn build_step(folder: &Path, is_fast: bool) -> Step {
+    let place = folder.display().to_string();
+    let manifest = workspace::root().join("fuzz/Cargo.toml").display().to_string();
+    let triple = triple();
+    // The flags are for what runs on the target alone: build scripts and macros, which the compiler loads, have none of them.
+    let words = ["build", "--release", "--bins", "--manifest-path", &manifest, "--target", &triple];
+    let watching = if is_fast { &[][..] } else { &WATCHING_FLAGS };
+    let flags: Vec<&str> = FLAGS.iter().chain(watching).copied().collect();
+    // The sanitizer's switch is not stable, and the compiler is: a fresh machine has no other.
+    workspace::cargo(&[&words[..], &["--target-dir", &place]].concat())
+        .env("CARGO_ENCODED_RUSTFLAGS", &flags.join("\u{1f}"))
+        .env("RUSTC_BOOTSTRAP", "1")
+        .limit_s(BUILD_LIMIT_S)
 }
 
 /// Runs one fuzzer: how many inputs it tried, or its name when it has found something.
