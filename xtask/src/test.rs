@@ -162,8 +162,15 @@ fn list() {
     }
 }
 
+/// Tests that run at a time, for each processor: those over sockets wait for more than half of their time.
+const TESTS_PER_PROCESSOR: usize = 2;
+
 fn unit(_: &Options) -> Outcome {
-    let tests = workspace::cargo(&["test", "--workspace", "--no-fail-fast"]).limit_s(2400).run();
+    let threads = TESTS_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from);
+    let tests = workspace::cargo(&["test", "--workspace", "--no-fail-fast"])
+        .env("RUST_TEST_THREADS", &threads.to_string())
+        .limit_s(2400)
+        .run();
     let count = passed_tests(&tests.output);
     if tests.passed {
         Outcome::Passed(format!("{count} tests"))
