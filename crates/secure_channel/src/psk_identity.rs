@@ -55,7 +55,8 @@ impl IdentityVersion {
     /// Both of them.
     pub const ALL: [Self; 2] = [Self::Zero, Self::One];
 
-    const fn digit(self) -> char {
+    /// How it is written in an identity.
+    pub const fn digit(self) -> char {
         match self {
             Self::Zero => '0',
             Self::One => '1',

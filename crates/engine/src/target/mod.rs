@@ -56,7 +56,7 @@ pub use report::{
     SubsystemStatus, TargetStatus,
 };
 use reservation_worker::ReservationWorker;
-pub use telemetry::{Histogram, Operation, Peculiarity, QueueMetrics};
+pub use telemetry::{HandshakeKind, Histogram, Operation, Peculiarity, QueueMetrics};
 
 #[cfg(feature = "simulation")]
 use crate::backend::Clusters;

@@ -4,13 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, HostIdentity, PathOptions, TlsKeys, Volume};
 use engine::ring::Engine;
 use engine::target::{HostKeyConfig, NamespaceConfig, SubsystemConfig, Target, TlsUse};
 use engine::transport::Transport;
+use nvme::log_page::LogPageId;
 use nvme::tcp::Digests;
 use secure_channel::{ConfiguredPsk, Derivation, Hash, IdentityVersion, RecordLimit, Suite};
 
@@ -185,6 +186,29 @@ fn discovery_takes_any_key_of_the_host() {
     discover(OTHER, Some(keys(2))).unwrap();
     discover(OTHER, Some(keys(1))).unwrap_err();
     discover(HOST, None).unwrap_err();
+}
+
+#[test]
+fn who_is_there_in_clear_goes_when_tls_comes_to_be_required() {
+    let bed = Bed::new(Engine::IoUring, Some(TlsUse::Allowed), &psk(1, None));
+    let connect = |tls| Controller::connect(bed.options(HOST, NQN, tls)).unwrap();
+    let (secure, _in_clear) = (connect(Some(keys(1))), connect(None));
+    let there = || -> Vec<bool> {
+        let controllers = bed.target.status().controllers;
+        controllers.iter().map(|controller| controller.queues[0].tls.is_some()).collect()
+    };
+    assert_eq!(there().iter().filter(|is_tls| **is_tls).count(), 1, "{:?}", there());
+    let mut config = bed.target.config();
+    config.ports[0].tls = None;
+    bed.target.apply(&config).unwrap();
+    let began = Instant::now();
+    while there() != [true] {
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", there());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    secure.log_page(LogPageId::SMART, 0xffff_ffff, 0, 512).unwrap();
+    let kinds = bed.target.metrics().tls_handshakes;
+    assert!(kinds.iter().all(|(kind, _)| kind.identity == IdentityVersion::One), "{kinds:?}");
 }
 
 fn limit(records: u64) -> RecordLimit {

@@ -87,6 +87,7 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
         keep_alive_expiries: 0,
         discovery_ended: 0,
         peculiarities: Vec::new(),
+        tls_handshakes: Vec::new(),
         congestion_changes: Vec::new(),
         namespaces_omitted: 0,
         queues_omitted: 0,

@@ -15,7 +15,7 @@ use super::preparation::{Preparation, Prepared, Reopened, kept_subsystem, open_r
 use super::standby;
 use crate::ring::{self, thread};
 use crate::target::TargetError;
-use crate::target::config::{Change, Directives, FabricConfig, KnownHost, SubsystemConfig};
+use crate::target::config::{Change, Directives, FabricConfig, KnownHost, SubsystemConfig, TlsUse};
 use crate::target::controller::{Controller, Notice};
 use crate::target::fabric::{Directory, Fabric};
 use crate::target::identity::NamespaceIdentities;
@@ -471,6 +471,10 @@ const fn is_in_discovery_log(change: &Change) -> bool {
 fn may_stay(controller: &Controller, directory: &Directory) -> bool {
     let subsystem = &controller.subsystem;
     let Some(port) = directory.port(controller.port) else { return false };
+    // Who came in clear before TLS was required may be anybody, and all that it does may be read and changed.
+    if directory.tls_on(port.id) == TlsUse::Required && !controller.state().is_secure() {
+        return false;
+    }
     if subsystem.is_discovery {
         return true;
     }

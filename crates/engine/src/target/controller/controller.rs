@@ -413,6 +413,11 @@ impl Controller {
 }
 
 impl State {
+    /// Whether all its queues are TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.queues.iter().all(|(_, queue)| queue.protection.is_some())
+    }
+
     /// Whether there is an I/O queue.
     pub(crate) fn has_io_queues(&self) -> bool {
         self.queues.iter().any(|(_, queue)| queue.queue_id > 0)

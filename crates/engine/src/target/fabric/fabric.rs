@@ -31,7 +31,7 @@ use crate::target::messaging::{
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
-use crate::target::telemetry::Peculiarities;
+use crate::target::telemetry::{Peculiarities, TlsHandshakes};
 
 /// What all reactors of a target share.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ pub(crate) struct Fabric {
     requests: OnceLock<SyncSender<Option<PendingRequest>>>,
     failed_logins: FailedLoginSender,
     pub(crate) tls_record_limit: RecordLimit,
+    pub(crate) tls_handshakes: TlsHandshakes,
     /// The ways to the threads that execute reservation commands, and that compute what hosts prove.
     pub(crate) reservation_jobs: WorkerJobs<Job>,
     pub(crate) authentication_jobs: WorkerJobs<AuthenticationJob>,
@@ -106,6 +107,7 @@ impl Fabric {
             requests: OnceLock::new(),
             failed_logins: FailedLoginSender::default(),
             tls_record_limit: config.tls_record_limit,
+            tls_handshakes: TlsHandshakes::default(),
             reservation_jobs: WorkerJobs::default(),
             authentication_jobs: WorkerJobs::default(),
             has_archive: archive.is_some(),

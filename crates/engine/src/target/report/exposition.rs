@@ -331,6 +331,18 @@ impl Metrics {
         for (rule, count) in &self.refusals {
             text.sample(name, &[("rule", rule)], count);
         }
+        let name = "selvedge_tls_handshakes_total";
+        text.family(
+            name,
+            "counter",
+            "TLS handshakes that succeeded, by cipher suite, version of the PSK identity, and derivation.",
+        );
+        for (kind, count) in &self.tls_handshakes {
+            let (cipher, identity) = (kind.suite.name(), kind.identity.digit());
+            let labels: Labels<'_> =
+                &[("cipher", &cipher), ("identity", &identity), ("derivation", &kind.derivation.name())];
+            text.sample(name, labels, count);
+        }
         let name = "selvedge_keep_alive_expiries_total";
         text.family(
             name,

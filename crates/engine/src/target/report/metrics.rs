@@ -12,7 +12,9 @@ use crate::target::config::{FabricConfig, GroupState};
 use crate::target::fabric::Fabric;
 use crate::target::reactor::{Reactor, ReactorMetrics};
 use crate::target::served::Subsystem;
-use crate::target::telemetry::{Histogram, NamespaceCounts, Operation, Peculiarity, QueueMetrics};
+use crate::target::telemetry::{
+    HandshakeKind, Histogram, NamespaceCounts, Operation, Peculiarity, QueueMetrics,
+};
 use crate::transport::congestion;
 
 /// A running target's numbers at one moment. What is counted never falls while its subsystem is configured: queues,
@@ -35,6 +37,8 @@ pub struct Metrics {
     pub discovery_ended: u64,
     /// On how many connections hosts did something unusual that was accepted.
     pub peculiarities: Vec<(Peculiarity, u64)>,
+    /// TLS handshakes that succeeded, by what they came to.
+    pub tls_handshakes: Vec<(HandshakeKind, u64)>,
     /// How often the congestion control of a connection was changed to suit its path, by what it was changed to.
     pub congestion_changes: Vec<(&'static str, u64)>,
     /// Namespaces beyond `limits::METRICS_NAMESPACES_MAX`, of which nothing is told.
@@ -147,6 +151,7 @@ impl Metrics {
             keep_alive_expiries: fabric.refusals.silent_ended(),
             discovery_ended: fabric.refusals.discovery_ended(),
             peculiarities: fabric.peculiarities.counts(),
+            tls_handshakes: fabric.tls_handshakes.read(),
             congestion_changes: congestion::changes(),
             namespaces_omitted: 0,
             queues_omitted: 0,

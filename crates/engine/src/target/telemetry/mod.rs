@@ -3,6 +3,7 @@
 mod counters;
 mod histogram;
 mod peculiarity;
+mod tls_handshakes;
 
 pub(crate) use counters::{
     NamespaceCounts, QueueMeter, QueueMeters, ReactorCounters, ReactorTally, SubsystemCounters,
@@ -11,3 +12,5 @@ pub use counters::{Operation, QueueMetrics};
 pub use histogram::Histogram;
 pub use peculiarity::Peculiarity;
 pub(crate) use peculiarity::{Peculiarities, Seen};
+pub use tls_handshakes::HandshakeKind;
+pub(crate) use tls_handshakes::TlsHandshakes;

@@ -70,7 +70,8 @@ impl Reader {
     /// one must not be served in the clear.
     fn is_plain(&mut self, path: &str, address: &Object) -> bool {
         let plain = ["not specified", "not required", "none", ""];
-        let what = "keys of TLS are not in such a file: add the port yourself, and its hosts with a tls_key_file";
+        let what =
+            "keys of TLS are not in such a file: add the port yourself, and its hosts with a tls_key_file";
         let treq = self.expect(address, path, "treq", &plain, what);
         let tsas = self.expect(address, path, "tsas", &plain, what);
         treq && tsas

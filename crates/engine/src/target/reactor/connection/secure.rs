@@ -146,6 +146,7 @@ impl Connection {
                     peer = %self.peer, identity = %protection.identity, suite = %protection.suite,
                     derivation = %protection.derivation, group = established.group, "TLS"
                 );
+                env.fabric.tls_handshakes.count(&protection);
                 let secrets = (&established.sending, &established.receiving);
                 self.queue.secure(SecureStream::new(secrets, Peer::Host, env.fabric.tls_record_limit));
                 self.protection = Some(Arc::new(protection));
