@@ -303,25 +303,8 @@ impl Metrics {
         }
     }
 
-    fn write_controllers(&self, text: &mut Exposition) {
-        let name = "selvedge_controllers";
-        text.family(name, "gauge", "Controllers of the subsystem, each of which is one host's.");
-        for subsystem in &self.subsystems {
-            let own = self.controllers.iter().filter(|controller| controller.subsystem == subsystem.nqn);
-            text.sample(name, &[("subsystem", &subsystem.nqn)], own.count());
-        }
-        let name = "selvedge_controller_info";
-        text.family(name, "gauge", "The host that uses the controller; its value is always 1.");
-        for controller in &self.controllers {
-            let labels: Labels<'_> = &[
-                ("subsystem", &controller.subsystem),
-                ("controller", &controller.cntlid),
-                ("host", &controller.host_nqn),
-                ("port", &controller.port),
-            ];
-            text.sample(name, labels, 1);
-        }
-        let queues = || self.controllers.iter().flat_map(|c| c.queues.iter().map(move |queue| (c, queue)));
+    /// Who came in, and who did not.
+    fn write_admission(&self, text: &mut Exposition) {
         let name = "selvedge_connect_refusals_total";
         text.family(
             name,
@@ -343,6 +326,28 @@ impl Metrics {
                 &[("cipher", &cipher), ("identity", &identity), ("derivation", &kind.derivation.name())];
             text.sample(name, labels, count);
         }
+    }
+
+    fn write_controllers(&self, text: &mut Exposition) {
+        let name = "selvedge_controllers";
+        text.family(name, "gauge", "Controllers of the subsystem, each of which is one host's.");
+        for subsystem in &self.subsystems {
+            let own = self.controllers.iter().filter(|controller| controller.subsystem == subsystem.nqn);
+            text.sample(name, &[("subsystem", &subsystem.nqn)], own.count());
+        }
+        let name = "selvedge_controller_info";
+        text.family(name, "gauge", "The host that uses the controller; its value is always 1.");
+        for controller in &self.controllers {
+            let labels: Labels<'_> = &[
+                ("subsystem", &controller.subsystem),
+                ("controller", &controller.cntlid),
+                ("host", &controller.host_nqn),
+                ("port", &controller.port),
+            ];
+            text.sample(name, labels, 1);
+        }
+        let queues = || self.controllers.iter().flat_map(|c| c.queues.iter().map(move |queue| (c, queue)));
+        self.write_admission(text);
         let name = "selvedge_keep_alive_expiries_total";
         text.family(
             name,
