@@ -1,33 +1,35 @@
 //! What a target costs while nobody asks anything: processor time and wake-ups with 16 connected queues, and resident
-//! memory of one reactor with 1,000 of them. It prints what it saw and asserts nothing.
+//! memory of one reactor with 1,000 of them, whose host is another process. With `--tls` they are TLS. It prints what it saw and
+//! asserts nothing.
 
-#[allow(dead_code)]
-#[path = "roofline/client.rs"]
-mod client;
+#[path = "shared/tls_key.rs"]
+mod tls_key;
 
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
+use engine::initiator::{ConnectOptions, Controller, HostIdentity, Queue, QueueState};
+use engine::limits::SCRATCH_LENGTH_MIN;
+use engine::ring::{Engine, Event, Readiness, Ring, RingOptions};
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 
 const NQN: &str = "nqn.2026-01.io.selvedge:idle";
 const WATCHED: Duration = Duration::from_secs(10);
 
+/// The longest that a host may take to connect.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn main() {
-    let config = TargetConfig {
-        fabric: FabricConfig {
-            ports: vec![PortConfig::new(1, SocketAddr::from(([127, 0, 0, 1], 0)))],
-            subsystems: vec![SubsystemConfig::new(NQN, "idle", "Selvedge").with(vec![NamespaceConfig::new(
-                1,
-                BackendConfig::Memory { size: 64 << 20 },
-                4096,
-            )])],
-            ..FabricConfig::default()
-        },
-        ..TargetConfig::default()
-    };
-    let target = Target::start(&config).expect("the target starts");
+    let words: Vec<String> = std::env::args().collect();
+    if let Some(at) = words.iter().position(|word| word == "--host") {
+        let number = |offset: usize| words[at + offset].parse().expect("a number");
+        return be_a_host(words[at + 1].parse().expect("an address"), number(2), number(3) as u16);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = start_target(folder.path());
     let address = target.ports()[0];
 
     let few = open(address, 1, 16);
@@ -36,32 +38,110 @@ fn main() {
     std::thread::sleep(WATCHED);
     let (used, woken) = (target.cpu_time() - before, wake_ups() - woken_before);
     println!(
-        "16 idle I/O queues: {:.3} % of one core and {:.1} wake-ups a second over {} s",
+        "16 idle I/O queues{}: {:.3} % of one core and {:.1} wake-ups a second over {} s",
+        if tls_key::is_wanted() { ", TLS" } else { "" },
         100.0 * used.as_secs_f64() / WATCHED.as_secs_f64(),
         woken as f64 / WATCHED.as_secs_f64(),
         WATCHED.as_secs()
     );
-    drop(few);
+    leave(few);
     std::thread::sleep(Duration::from_millis(200));
 
     let before = resident_bytes();
     let many = open(address, 10, 100);
+    // What the handshakes have taken goes back when the target has looked around.
+    std::thread::sleep(Duration::from_secs(2));
     let after = resident_bytes();
     let queues = 1000;
     println!(
-        "{queues} idle I/O queues of 128 entries: {} KiB resident before, {} KiB with them, {:.1} KiB a queue (the client's \
-         end in the same process included)",
+        "{queues} idle I/O queues of 128 entries: {} KiB resident before, {} KiB with them, {:.1} KiB a queue",
         before >> 10,
         after >> 10,
         (after.saturating_sub(before)) as f64 / 1024.0 / f64::from(queues)
     );
-    drop(many);
+    leave(many);
     target.shutdown();
 }
 
-/// Opens `controllers` controllers with `queues` I/O queues each.
-fn open(address: SocketAddr, controllers: usize, queues: usize) -> Vec<(TcpStream, Vec<TcpStream>)> {
-    (0..controllers).map(|_| client::open_controller(address, NQN, queues, 128)).collect()
+fn start_target(folder: &std::path::Path) -> Target {
+    let memory = NamespaceConfig::new(1, BackendConfig::Memory { size: 64 << 20 }, 4096);
+    let mut subsystem = SubsystemConfig::new(NQN, "idle", "Selvedge").with(vec![memory]);
+    if tls_key::is_wanted() {
+        subsystem.host_keys = vec![tls_key::of_target(&HostIdentity::of_this_machine(), folder)];
+    }
+    let config = TargetConfig {
+        fabric: FabricConfig {
+            ports: vec![PortConfig::new(1, SocketAddr::from(([127, 0, 0, 1], 0)))],
+            subsystems: vec![subsystem],
+            ..FabricConfig::default()
+        },
+        ..TargetConfig::default()
+    };
+    engine::ring::core::raise_descriptor_limit();
+    Target::start(&config).expect("the target starts")
+}
+
+/// Another process that opens `controllers` controllers with `queues` I/O queues each, once it has.
+fn open(address: SocketAddr, controllers: usize, queues: usize) -> Child {
+    let mut host = Command::new(std::env::current_exe().expect("this program"));
+    host.args(tls_key::is_wanted().then_some("--tls"));
+    host.args(["--host", &address.to_string(), &controllers.to_string(), &queues.to_string()]);
+    let mut host = host.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a host");
+    let mut line = String::new();
+    BufReader::new(host.stdout.as_mut().expect("its words")).read_line(&mut line).expect("its word");
+    assert_eq!(line, "there\n");
+    host
+}
+
+fn leave(mut host: Child) {
+    drop(host.stdin.take());
+    let _ = host.wait();
+}
+
+/// Opens the queues, says so, and keeps them until nobody listens.
+fn be_a_host(address: SocketAddr, controllers: usize, queues: u16) {
+    engine::ring::core::raise_descriptor_limit();
+    let tls = tls_key::is_wanted().then(tls_key::of_host);
+    let mut ring = Ring::new(RingOptions { engine: Engine::Epoll, poll_us_max: 0 }).expect("a ring");
+    let (mut kept, mut open) = (Vec::new(), Vec::new());
+    for _ in 0..controllers {
+        let options =
+            ConnectOptions { io_queues: queues, tls: tls.clone(), ..ConnectOptions::new(address, NQN) };
+        let controller = Controller::connect(options).expect("a controller");
+        for queue_id in 1..=queues {
+            let (token, options) = (open.len() as u32, controller.queue_options(queue_id));
+            open.push(Queue::open(&mut ring, token, &options).expect("a queue"));
+            until_live(&mut ring, &mut open);
+        }
+        kept.push(controller);
+    }
+    println!("there");
+    std::io::stdout().flush().expect("a listener");
+    let _ = std::io::stdin().read_line(&mut String::new());
+    open.iter_mut().for_each(|queue| queue.close(&mut ring));
+}
+
+/// Waits for the last queue. One after the other: here it is not the time that counts.
+fn until_live(ring: &mut Ring, queues: &mut [Queue]) {
+    let (mut scratch, mut events) = (vec![0; SCRATCH_LENGTH_MIN], Vec::new());
+    let began = Instant::now();
+    while queues.last().is_some_and(|queue| queue.state() != QueueState::Live) {
+        assert!(began.elapsed() < PATIENCE, "a queue does not connect");
+        ring.wait(Some(Duration::from_millis(50)), &mut events).expect("events");
+        for event in events.drain(..) {
+            match event {
+                Event::Ready { token, readiness } => {
+                    queues[token as usize].on_ready(ring, &mut scratch, readiness);
+                }
+                _ => queues.iter_mut().for_each(|queue| queue.on_woken(ring)),
+            }
+        }
+        let Some(queue) = queues.last_mut() else { return };
+        if queue.has_more() {
+            queue.on_ready(ring, &mut scratch, Readiness::READABLE);
+        }
+        queue.flush(ring);
+    }
 }
 
 /// How often this process's threads have slept and been woken; the main thread's are few.

@@ -1,5 +1,9 @@
 //! 15 controllers with 127 queues each that connect at the same moment, as hosts do after a target was restarted, while
-//! somebody reads steadily from another subsystem: how long it takes, who is refused, and what the reader notices.
+//! somebody reads steadily from another subsystem: how long it takes, who is refused, and what the reader notices. With `--tls`
+//! each of them does a handshake first.
+
+#[path = "shared/tls_key.rs"]
+mod tls_key;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,8 +12,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
-use engine::initiator::{ConnectOptions, Controller, Queue, QueueState, Volume};
-use engine::ring::{Engine, Event, Ring, RingOptions};
+use engine::initiator::{ConnectOptions, Controller, HostIdentity, Queue, QueueState, Volume};
+use engine::limits::SCRATCH_LENGTH_MIN;
+use engine::ring::{Engine, Event, Readiness, Ring, RingOptions};
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
 };
@@ -27,7 +32,8 @@ const LOWEST_PRIORITY: i32 = 19;
 const PACE: Duration = Duration::from_micros(500);
 
 fn main() {
-    let target = start_target();
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = start_target(folder.path());
     let address = target.ports()[0];
     let reads = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
@@ -80,9 +86,19 @@ fn main() {
     }
 }
 
-fn start_target() -> Target {
+fn options(address: SocketAddr, nqn: &str) -> ConnectOptions {
+    ConnectOptions { tls: tls_key::is_wanted().then(tls_key::of_host), ..ConnectOptions::new(address, nqn) }
+}
+
+fn start_target(folder: &std::path::Path) -> Target {
     let memory = || vec![NamespaceConfig::new(1, BackendConfig::Memory { size: 64 << 20 }, 4096)];
-    let subsystem = |nqn| SubsystemConfig::new(nqn, "storm", "Selvedge").with(memory());
+    let subsystem = |nqn| {
+        let mut subsystem = SubsystemConfig::new(nqn, "storm", "Selvedge").with(memory());
+        if tls_key::is_wanted() {
+            subsystem.host_keys = vec![tls_key::of_target(&HostIdentity::of_this_machine(), folder)];
+        }
+        subsystem
+    };
     let config = TargetConfig {
         fabric: FabricConfig {
             ports: vec![PortConfig::new(1, SocketAddr::from(([127, 0, 0, 1], 0)))],
@@ -103,8 +119,7 @@ fn steady_reader(
     stop: Arc<AtomicBool>,
 ) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
-        let controller =
-            Controller::connect(ConnectOptions::new(address, STEADY)).expect("the reader connects");
+        let controller = Controller::connect(options(address, STEADY)).expect("the reader connects");
         let namespace = Volume::on_controller(&controller, 1).expect("its namespace opens");
         let mut block = [0; 4096];
         let mut next = Instant::now();
@@ -136,14 +151,13 @@ fn connect_all(address: SocketAddr, report: &Sender<Outcome>, leave: &AtomicBool
     // These hosts are other machines; here they must not take the processors from the target and the reader.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), LOWEST_PRIORITY);
     let deadline = Instant::now() + LIMIT;
-    let mut options = ConnectOptions::new(address, STORMED);
-    options.io_queues = QUEUES;
+    let options = ConnectOptions { io_queues: QUEUES, ..options(address, STORMED) };
     let Ok(controller) = Controller::connect(options) else {
         let _ = report.send(Outcome { live: 0, refused: usize::from(QUEUES), unanswered: 0 });
         return;
     };
     let mut ring = Ring::new(RingOptions { engine: Engine::Epoll, poll_us_max: 0 }).expect("a ring");
-    let mut scratch = vec![0; 16 << 10];
+    let mut scratch = vec![0; SCRATCH_LENGTH_MIN];
     let mut refused = 0;
     let mut queues = Vec::new();
     for queue_id in 1..=QUEUES {
@@ -157,7 +171,13 @@ fn connect_all(address: SocketAddr, report: &Sender<Outcome>, leave: &AtomicBool
     while queues.iter().any(undecided) && Instant::now() < deadline {
         ring.wait(Some(Duration::from_millis(50)), &mut events).expect("events");
         for event in events.drain(..) {
-            let Event::Ready { token, readiness } = event else { continue };
+            let Event::Ready { token, readiness } = event else {
+                queues.iter_mut().for_each(|queue| {
+                    queue.on_woken(&mut ring);
+                    queue.flush(&mut ring);
+                });
+                continue;
+            };
             if let Some(queue) = queues.iter_mut().find(|queue| queue.token() == token) {
                 queue.on_ready(&mut ring, &mut scratch, readiness);
                 queue.flush(&mut ring);
@@ -165,6 +185,10 @@ fn connect_all(address: SocketAddr, report: &Sender<Outcome>, leave: &AtomicBool
         }
         let now = ring.now();
         for queue in &mut queues {
+            if queue.has_more() {
+                queue.on_ready(&mut ring, &mut scratch, Readiness::READABLE);
+                queue.flush(&mut ring);
+            }
             queue.on_time(&mut ring, now);
         }
     }
