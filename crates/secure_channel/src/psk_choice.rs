@@ -32,6 +32,13 @@ pub enum ChoiceError {
     /// A known identity with another key.
     #[error("the host has another key of identity `{0}`")]
     Binder(String),
+    /// A known identity, proved with a hash function that is not its suite's. GnuTLS does so with all keys unless told
+    /// otherwise, and tlshd 1.0.0 does not tell it.
+    #[error(
+        "the host proves identity `{0}` with another hash function than that of {1}, as tlshd does whose GnuTLS knows SHA-256 \
+         alone: give the host a key of SHA-256, NVMeTLSkey-1:01:"
+    )]
+    BinderHash(String, Suite),
 }
 
 impl ChoiceError {
@@ -42,7 +49,7 @@ impl ChoiceError {
             Self::NoPsk | Self::NoDhe | Self::Suite(..) => Alert::HANDSHAKE_FAILURE,
             Self::NoModes => Alert::MISSING_EXTENSION,
             Self::Identity(_) => Alert::UNKNOWN_PSK_IDENTITY,
-            Self::Binder(_) => Alert::DECRYPT_ERROR,
+            Self::Binder(_) | Self::BinderHash(..) => Alert::DECRYPT_ERROR,
         }
     }
 }
@@ -81,7 +88,11 @@ impl ClientHello {
                 {
                     return Ok(place);
                 }
-                error = ChoiceError::Binder(self::shown(identity));
+                error = if binder.len() == hash.length() {
+                    ChoiceError::Binder(self::shown(identity))
+                } else {
+                    ChoiceError::BinderHash(self::shown(identity), key.suite())
+                };
             }
         }
         Err(error)

@@ -187,6 +187,33 @@ fn a_host_that_asks_for_what_nvme_lacks_gets_the_right_alert() {
 }
 
 #[test]
+fn a_host_that_proves_its_key_with_another_suites_hash_function_is_not_said_to_have_another_key() {
+    let Recorded { keys, place, .. } = recorded().swap_remove(2);
+    let key = &keys[place];
+    assert_eq!(key.suite(), Suite::Aes256Gcm);
+    let identity = key.identity().to_string();
+    for (length, error) in [
+        (32, ChoiceError::BinderHash(identity.clone(), Suite::Aes256Gcm)),
+        (48, ChoiceError::Binder(identity.clone())),
+    ] {
+        let name = identity.as_bytes();
+        let offer = [
+            &(name.len() as u16 + 6).to_be_bytes()[..],
+            &(name.len() as u16).to_be_bytes(),
+            name,
+            &[0; 4],
+            &(length as u16 + 1).to_be_bytes(),
+            &[length],
+            &vec![0; length.into()],
+        ];
+        let hello = hello(&made(&[0x1302], &[VERSIONS, MODES, (41, &offer.concat())]));
+        let refused = hello.choose(&keys).unwrap_err();
+        assert_eq!(refused, error);
+        assert_eq!(refused.alert(), Alert::DECRYPT_ERROR);
+    }
+}
+
+#[test]
 fn what_does_not_fit_together_is_refused() {
     let offer = offer();
     let field = HelloError::Field;
