@@ -11,6 +11,7 @@ use engine::target::{
 };
 use engine::transport::Transport;
 use nvme::discovery::Nqn;
+use secure_channel::RecordLimit;
 
 use super::connection::resolve;
 use super::target_file;
@@ -32,6 +33,7 @@ pub(crate) struct ServeConfig {
     pub(crate) reactors: Option<ReactorSpec>,
     pub(crate) engine: Engine,
     pub(crate) poll_us_max: Option<u64>,
+    pub(crate) tls_record_limit: RecordLimit,
     pub(crate) ceph: CephSpec,
     pub(crate) quotas: QuotaSpec,
 }
@@ -76,6 +78,7 @@ impl ServeConfig {
         if flags.poll_us.is_some() {
             config.poll_us_max = flags.poll_us;
         }
+        config.tls_record_limit = flags.tls_record_limit.unwrap_or_default();
         config.ceph = config.ceph.with(CephSpec {
             bdevs_per_cluster: flags.bdevs_per_cluster,
             timeout_ms: flags.ceph_timeout.map(|seconds| seconds * 1000),
@@ -89,6 +92,7 @@ impl ServeConfig {
             reactors: None,
             engine: Engine::Automatic,
             poll_us_max: None,
+            tls_record_limit: RecordLimit::default(),
             ceph: CephSpec::default(),
             quotas: QuotaSpec::default(),
         }
@@ -105,6 +109,7 @@ impl ServeConfig {
             machine: Some(machine.id),
             ceph: self.ceph.to_engine(),
             quotas: self.quotas.to_engine(),
+            tls_record_limit: self.tls_record_limit,
             ..TargetConfig::default()
         }
     }

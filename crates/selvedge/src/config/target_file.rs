@@ -8,6 +8,7 @@ use std::path::Path;
 use engine::ring::Engine;
 use engine::target::FabricConfig;
 use schemars::JsonSchema;
+use secure_channel::RecordLimit;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
@@ -124,6 +125,7 @@ fn parse(text: &str) -> Result<ServeConfig, Mistake> {
         poll_us_max: run.poll_us,
         ceph: ceph_spec(run.bdevs_per_cluster.as_ref(), run.ceph_timeout_ms.as_ref())?,
         quotas: run.quotas,
+        tls_record_limit: RecordLimit::default(),
     })
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use engine::target::NamespaceConfig;
 use nvme::discovery::Nqn;
+use secure_channel::RecordLimit;
 
 use super::confinement::ConfinementFlags;
 use super::connection::Transport;
@@ -125,6 +126,11 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "USE")]
     pub(crate) tls: Option<TlsUse>,
 
+    /// Records of TLS after which a queue ends whose host has not replaced its keys, as no Linux host can; it connects anew
+    /// [default: 16777216]
+    #[arg(long, value_name = "N", value_parser = record_limit)]
+    pub(crate) tls_record_limit: Option<RecordLimit>,
+
     /// Set the addresses and limits that MPTCP needs with `ip mptcp`, as root, and undo it at the end
     #[arg(long)]
     pub(crate) configure_mptcp: bool,
@@ -216,6 +222,11 @@ pub(crate) struct ServeFlags {
 
     #[command(flatten)]
     pub(crate) output: OutputFlags,
+}
+
+fn record_limit(text: &str) -> Result<RecordLimit, String> {
+    let limit = text.parse().ok().and_then(RecordLimit::new);
+    limit.ok_or_else(|| format!("`{text}` is not a number of records that one key may seal"))
 }
 
 /// Where a target is administered, and by whom.
