@@ -1,6 +1,7 @@
 //! Our own host and target with TLS over loopback, and hosts that have no key, or another one.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -253,4 +254,18 @@ fn a_host_that_replaces_no_keys_loses_its_queue_and_no_data() {
     controllers.sort_unstable();
     controllers.dedup();
     assert!(controllers.len() >= 2, "it never had to connect anew: {controllers:?}");
+}
+
+#[test]
+fn a_connection_that_is_reset_at_once_may_require_tls() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let target = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        // Closed with bytes that nobody has read, which is a reset: so does tlshd end what is not TLS.
+        stream.peek(&mut [0]).unwrap();
+    });
+    let reset = verify(ConnectOptions::new(address, NQN)).unwrap_err();
+    assert!(reset.contains("it may require TLS"), "{reset}");
+    target.join().unwrap();
 }

@@ -12,6 +12,7 @@ mod send;
 mod slot;
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,9 @@ use slot::{Direction, Incoming, Slots};
 
 /// The time-out scan runs this often within a command's time: that is how late it may notice.
 const SCANS_PER_TIMEOUT: u32 = 8;
+/// Of a connection in clear that does not get as far as its first answer.
+const MAY_REQUIRE_TLS: &str =
+    "it ends the connection at once: it may require TLS, for which --tls-key-file names this host's key";
 
 /// A queue. Its owner's loop, on the thread of the ring it was opened on:
 ///
@@ -316,8 +320,13 @@ impl Queue {
             (QueueState::Initializing, InitiatorError::Terminated { address, .. })
                 if self.secure.is_none() =>
             {
-                let why = "it ends the connection at once: it may require TLS, for which --tls-key-file names this host's key";
-                InitiatorError::TlsFailed { address: *address, why: why.to_owned() }
+                InitiatorError::TlsFailed { address: *address, why: MAY_REQUIRE_TLS.to_owned() }
+            }
+            // Linux' target has a handshake done that takes what is in clear for nonsense.
+            (QueueState::Initializing, InitiatorError::Broken { address, error })
+                if self.secure.is_none() && error.kind() == io::ErrorKind::ConnectionReset =>
+            {
+                InitiatorError::TlsFailed { address: *address, why: MAY_REQUIRE_TLS.to_owned() }
             }
             _ => self.failure().unwrap_or(error),
         };
