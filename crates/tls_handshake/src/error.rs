@@ -96,6 +96,14 @@ fn advice(peer: Peer, alert: Alert) -> &'static str {
         (Peer::Controller, Alert::DECRYPT_ERROR) => {
             "it has another key for this host, or derives it differently; compare the keys, and try the other derivation"
         }
+        // What OpenSSL says of a key that is another one, and of an identity that its caller does not know: SPDK's words.
+        (Peer::Controller, Alert::ILLEGAL_PARAMETER) => {
+            "it may have another key for this host, or derive it differently; compare the keys, and see its log"
+        }
+        (Peer::Controller, Alert::INTERNAL_ERROR) => {
+            "it may not know the first of the keys that were offered (SPDK knows identities of version 0 alone: --tls-identity 0); \
+             see its log"
+        }
         (Peer::Host, Alert::DECRYPT_ERROR | Alert::BAD_RECORD_MAC) => {
             "it has another key, or derives it differently; compare the keys"
         }
@@ -114,7 +122,11 @@ fn advice(peer: Peer, alert: Alert) -> &'static str {
 
 fn closed(peer: Peer) -> &'static str {
     match peer {
-        Peer::Controller => "it may have no key for this host, or not use TLS on this port; see its log",
+        // tlshd, which does the handshakes of Linux' target, ends at the first identity that it does not know.
+        Peer::Controller => {
+            "it may have no key for this host, look at the first of several alone (--tls-compat and --tls-identity 0 choose it), \
+             or not use TLS on this port; see its log"
+        }
         Peer::Host => "it may have no key for this subsystem; see its log",
     }
 }

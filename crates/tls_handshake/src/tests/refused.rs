@@ -131,6 +131,8 @@ fn an_alert_of_the_peer_is_passed_on_as_it_is() {
         (Alert::UNKNOWN_PSK_IDENTITY, "configure the host's key there"),
         (Alert::HANDSHAKE_FAILURE, "the hash function of the key"),
         (Alert::PROTOCOL_VERSION, "it does not support TLS 1.3"),
+        (Alert::ILLEGAL_PARAMETER, "compare the keys, and see its log"),
+        (Alert::INTERNAL_ERROR, "SPDK knows identities of version 0 alone: --tls-identity 0); see its log"),
         (Alert::CLOSE_NOTIFY, "it does not want this connection; see its log"),
         (Alert(99), "see its log"),
     ] {
