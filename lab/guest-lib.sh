@@ -140,11 +140,13 @@ nvmet_namespace() {
     echo 1 >"$namespace/enable"
 }
 
-# nvmet_port ADDRESS PORT NQN: one TCP port that offers one subsystem.
+# nvmet_port ADDRESS PORT NQN [TSAS]: one TCP port that offers one subsystem, by TLS where TSAS is tls1.3.
 nvmet_port() {
     local port=$nvmet/ports/1
     mkdir -p "$port"
     echo tcp >"$port/addr_trtype"
+    # Behind the transport, which resets it.
+    [[ -z ${4:-} ]] || echo "$4" >"$port/addr_tsas"
     echo ipv4 >"$port/addr_adrfam"
     echo "$1" >"$port/addr_traddr"
     echo "$2" >"$port/addr_trsvcid"

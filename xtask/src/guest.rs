@@ -1,6 +1,6 @@
 //! The `kernel` suite: the Linux kernel in the guest is the initiator of our target, then the target of
 //! our initiator, then seen by our tuner, then the host of two targets that are none of each other's business, and of one whose
-//! disk fails. It keeps out what is checked inside the guest, which the jobs of lab/ say.
+//! disk fails; then both, authenticated, and by TLS. It keeps out what is checked inside the guest, which the jobs of lab/ say.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         ("two default targets", inside(&program, &scratch.path, &["--cards", "3"], "two-targets")),
         ("a disk that fails", inside(&program, &scratch.path, &[], "failed-sync")),
         ("authentication", inside(&program, &scratch.path, &[], "authentication")),
+        ("TLS", inside(&program, &scratch.path, &[], "tls")),
     ];
     let failed: Vec<String> = results
         .iter()
