@@ -4,7 +4,8 @@
 
 use arbitrary::{Result, Unstructured};
 use authentication::{
-    ControllerSide, ControllerTerms, Group, Hash, HostSide, HostStep, HostTerms, Progress, Secret,
+    Concatenation, ControllerSide, ControllerTerms, Group, Hash, HostSide, HostStep, HostTerms, Progress,
+    Secret,
 };
 use nvme::authentication::{Body, MESSAGE_BYTES_MAX, Message};
 
@@ -42,6 +43,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         controller_secret: Some(secret(3)),
         hashes: vec![hash],
         groups: vec![group],
+        concatenation: Concatenation::None,
     });
     let mut host = HostSide::new(
         HostTerms {
@@ -51,6 +53,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
             controller_secret: if is_bidirectional { Some(secret(3)) } else { None },
             hashes: Hash::ALL.to_vec(),
             groups: Group::ALL.to_vec(),
+            concatenation: Concatenation::None,
         },
         7,
     );

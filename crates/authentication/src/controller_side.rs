@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::key_exchange::Opening;
 use crate::response::{Question, Role};
-use crate::{Authenticated, Entropy, Fault, Group, Hash, Secret};
+use crate::{Authenticated, Concatenation, Entropy, Fault, GeneratedPsk, Group, Hash, Secret};
 
 /// What a controller asks of a host.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct ControllerTerms {
     pub hashes: Vec<Hash>,
     /// Groups, the preferred one first.
     pub groups: Vec<Group>,
+    /// What the host has to ask for: a TLS key or none.
+    pub concatenation: Concatenation,
 }
 
 /// How far an exchange is.
@@ -59,12 +61,15 @@ pub struct ControllerSide {
     terms: ControllerTerms,
     transaction: u16,
     state: State,
+    /// The TLS key, which is nobody's until the host has authenticated.
+    psk: Option<GeneratedPsk>,
+    has_authenticated: bool,
 }
 
 impl ControllerSide {
     /// An exchange that begins with the host's first message.
     pub const fn new(terms: ControllerTerms) -> Self {
-        Self { terms, transaction: 0, state: State::AwaitsNegotiate }
+        Self { terms, transaction: 0, state: State::AwaitsNegotiate, psk: None, has_authenticated: false }
     }
 
     /// Whether it has ended, and nothing of it is still to be given.
@@ -72,8 +77,23 @@ impl ControllerSide {
         matches!(self.state, State::Ended)
     }
 
+    /// The TLS key that has come out of the exchange: once, and only when the host has authenticated.
+    pub fn take_psk(&mut self) -> Option<GeneratedPsk> {
+        if self.has_authenticated { self.psk.take() } else { None }
+    }
+
     /// Takes a message of the host.
     pub fn take(&mut self, bytes: &[u8]) -> Progress {
+        let progress = self.taken(bytes);
+        self.note(progress)
+    }
+
+    fn note(&mut self, progress: Progress) -> Progress {
+        self.has_authenticated |= matches!(progress, Progress::Authenticated(_));
+        progress
+    }
+
+    fn taken(&mut self, bytes: &[u8]) -> Progress {
         let message = match Message::decode(bytes) {
             Ok(message) => message,
             Err(error) => {
@@ -136,6 +156,7 @@ impl ControllerSide {
                 } else {
                     Progress::Authenticated(authenticated)
                 };
+                let progress = self.note(progress);
                 (self.message(Body::Success1 { length: hash.length() as u8, response }), progress)
             }
             State::OwesFailure(reason) => (self.message(Body::Failure1(reason)), Progress::Continues),
@@ -160,15 +181,18 @@ impl ControllerSide {
     }
 
     fn negotiate(&mut self, negotiate: &Negotiate) -> Progress {
-        if negotiate.concatenation != 0 {
-            let why =
-                "the host wants a TLS key (secure channel concatenation), which the target does not make";
+        if negotiate.concatenation != self.terms.concatenation.id() {
+            let why = mismatch(self.terms.concatenation, negotiate.concatenation);
             return self.fail(Failure::CONCATENATION, why.to_owned());
         }
         if negotiate.hashes.is_empty() && negotiate.groups.is_empty() {
             let why = "the host does not offer DH-HMAC-CHAP";
             return self.fail(Failure::PROTOCOL, why.to_owned());
         }
+        // No key comes of these.
+        let concatenation = self.terms.concatenation;
+        self.terms.hashes.retain(|hash| concatenation.takes(*hash));
+        self.terms.groups.retain(|group| !concatenation.generates() || *group != Group::Null);
         let hash = self.terms.hashes.iter().copied().find(|hash| negotiate.hashes.contains(&hash.id()));
         let Some(hash) = hash else {
             let names = names(&self.terms.hashes, Hash::name);
@@ -201,6 +225,7 @@ impl ControllerSide {
             session_key,
             sequence: *sequence,
             transaction: self.transaction,
+            concatenation: self.terms.concatenation,
             role: Role::Host,
             host_nqn: &self.terms.host_nqn,
             subsystem_nqn: &self.terms.subsystem_nqn,
@@ -212,8 +237,15 @@ impl ControllerSide {
             let why = "the host's response is wrong: its secret is not the one that the target has for it";
             return self.fail(Failure::FAILED, why.to_owned());
         };
+        let generates = self.terms.concatenation.generates();
         let response = match (&reply.challenge, &self.terms.controller_secret) {
+            (None, _) if generates => {
+                let why = "the host's reply has no challenge value (C2), of which the TLS key is made";
+                return self.fail(Failure::PAYLOAD, why.to_owned());
+            }
             (None, _) => None,
+            // The challenge is for the TLS key alone (S2 is 0).
+            (Some(theirs), _) if generates && reply.sequence == 0 && theirs != challenge => None,
             (Some(_), None) => {
                 let why = "the host asks the controller to authenticate, which has no secret for it";
                 return self.fail(Failure::FAILED, why.to_owned());
@@ -228,10 +260,33 @@ impl ControllerSide {
                 Some(Question { challenge, sequence, role: Role::Controller, ..question }.response(own))
             }
         };
+        if let (true, Some(session_key), Some(theirs)) = (generates, session_key, &reply.challenge) {
+            self.psk = Some(GeneratedPsk::new(*hash, session_key, (challenge, theirs)));
+        }
         let is_bidirectional = response.is_some();
         let authenticated = Authenticated { hash: *hash, group: *group, is_bidirectional, secret };
         self.state = State::OwesSuccess1 { hash: *hash, response, authenticated };
         Progress::Continues
+    }
+}
+
+/// Why a host cannot have what it asks for (SC_C).
+const fn mismatch(ours: Concatenation, theirs: u8) -> &'static str {
+    match (ours, theirs) {
+        (Concatenation::None, _) => {
+            "the host wants a TLS key (secure channel concatenation), which the target does not make here"
+        }
+        (Concatenation::New, 0) => {
+            "the host does not ask for a TLS key, and the target wants it to: connect with --concat"
+        }
+        (Concatenation::New, _) => "the host wants to replace a TLS key that its connection does not have",
+        (Concatenation::Replace, 0) => {
+            "the host authenticates anew without another TLS key, which the target wants to come out of it"
+        }
+        (Concatenation::Replace, _) => {
+            "the host wants a first TLS key (NEWTLSPSK) on a connection that has one, instead of another \
+             (REPLACETLSPSK)"
+        }
     }
 }
 

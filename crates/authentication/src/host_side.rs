@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::controller_side::sequence;
 use crate::response::{Question, Role};
-use crate::{Authenticated, Entropy, Fault, Group, Hash, Secret, key_exchange};
+use crate::{Authenticated, Concatenation, Entropy, Fault, GeneratedPsk, Group, Hash, Secret, key_exchange};
 
 /// What a host has to offer, and asks for.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct HostTerms {
     pub hashes: Vec<Hash>,
     /// Groups.
     pub groups: Vec<Group>,
+    /// Whether a TLS key is to come out of it.
+    pub concatenation: Concatenation,
 }
 
 /// What follows from a message of the controller.
@@ -46,8 +48,10 @@ struct Replied {
     hash: Hash,
     group: Group,
     session_key: Option<Zeroizing<Vec<u8>>>,
-    /// The own challenge and its number, where the controller has to authenticate.
+    /// The own challenge and its number; the controller has to authenticate where that is not 0.
     own: Option<(Vec<u8>, u32)>,
+    /// The TLS key, which is believed when the controller has succeeded.
+    psk: Option<GeneratedPsk>,
 }
 
 /// One exchange.
@@ -55,18 +59,28 @@ pub struct HostSide {
     terms: HostTerms,
     transaction: u16,
     state: State,
+    psk: Option<GeneratedPsk>,
 }
 
 impl HostSide {
     /// An exchange with this number, which no other of the queue has.
-    pub const fn new(terms: HostTerms, transaction: u16) -> Self {
-        Self { terms, transaction, state: State::AwaitsChallenge }
+    pub fn new(mut terms: HostTerms, transaction: u16) -> Self {
+        // No key comes of these.
+        let concatenation = terms.concatenation;
+        terms.hashes.retain(|hash| concatenation.takes(*hash));
+        terms.groups.retain(|group| !concatenation.generates() || *group != Group::Null);
+        Self { terms, transaction, state: State::AwaitsChallenge, psk: None }
+    }
+
+    /// The TLS key that has come out of the exchange, once it is done.
+    pub const fn take_psk(&mut self) -> Option<GeneratedPsk> {
+        self.psk.take()
     }
 
     /// The first message.
     pub fn offer(&self) -> Vec<u8> {
         self.message(Body::Negotiate(Negotiate {
-            concatenation: 0,
+            concatenation: self.terms.concatenation.id(),
             hashes: self.terms.hashes.iter().map(|hash| hash.id()).collect(),
             groups: self.terms.groups.iter().map(|group| group.id()).collect(),
         }))
@@ -92,10 +106,17 @@ impl HostSide {
             return self.fail(Failure::PAYLOAD, why);
         }
         match (std::mem::replace(&mut self.state, State::Ended), message.body) {
-            (_, Body::Failure1(reason)) => HostStep::Failed(Fault::new(reason, refusal(reason)), None),
+            (_, Body::Failure1(reason)) => {
+                HostStep::Failed(Fault::new(reason, refusal(reason, self.terms.concatenation)), None)
+            }
             (State::AwaitsChallenge, Body::Challenge(challenge)) => self.challenged(&challenge, entropy),
-            (State::AwaitsSuccess1(replied), Body::Success1 { response, .. }) => {
-                self.succeeded(&replied, response.as_deref())
+            (State::AwaitsSuccess1(mut replied), Body::Success1 { response, .. }) => {
+                let psk = replied.psk.take();
+                let step = self.succeeded(&replied, response.as_deref());
+                if matches!(step, HostStep::Done(..)) {
+                    self.psk = psk;
+                }
+                step
             }
             (_, body) => {
                 let why = format!("the controller sent {} when another message was due", body.name());
@@ -136,24 +157,33 @@ impl HostSide {
             Role::Host,
         );
         let response = question.response(&self.terms.secret);
-        let own = self.terms.controller_secret.is_some().then(|| {
+        let (generates, is_bidirectional) =
+            (self.terms.concatenation.generates(), self.terms.controller_secret.is_some());
+        let own = (generates || is_bidirectional).then(|| {
             let mut own = vec![0; hash.length()];
             entropy(&mut own);
-            (own, sequence(entropy))
+            // Number 0 says that the challenge is for the TLS key alone.
+            (own, if is_bidirectional { sequence(entropy) } else { 0 })
         });
+        let psk = match (generates, &session_key, &own) {
+            (true, Some(key), Some((own, _))) => {
+                Some(GeneratedPsk::new(hash, key, (&challenge.challenge, own)))
+            }
+            _ => None,
+        };
         let reply = Reply {
             response,
             challenge: own.as_ref().map(|(challenge, _)| challenge.clone()),
             sequence: own.as_ref().map_or(0, |(_, sequence)| *sequence),
             exchange,
         };
-        self.state = State::AwaitsSuccess1(Box::new(Replied { hash, group, session_key, own }));
+        self.state = State::AwaitsSuccess1(Box::new(Replied { hash, group, session_key, own, psk }));
         HostStep::Exchange(self.message(Body::Reply(reply)))
     }
 
     fn succeeded(&mut self, replied: &Replied, response: Option<&[u8]>) -> HostStep {
-        let Replied { hash, group, session_key, own } = replied;
-        let is_bidirectional = own.is_some();
+        let Replied { hash, group, session_key, own, .. } = replied;
+        let is_bidirectional = self.terms.controller_secret.is_some();
         let authenticated = Authenticated { hash: *hash, group: *group, is_bidirectional, secret: 0 };
         let (Some((challenge, sequence)), Some(secret)) = (own, &self.terms.controller_secret) else {
             return HostStep::Done(authenticated, None);
@@ -164,6 +194,10 @@ impl HostSide {
         let session_key = session_key.as_deref().map(|key| &key[..]);
         let question = self.question((*hash, session_key), challenge, *sequence, Role::Controller);
         if !question.is_answered(secret, response) {
+            let without = Question { concatenation: Concatenation::None, ..question };
+            if self.terms.concatenation.generates() && without.is_answered(secret, response) {
+                return self.fail(Failure::FAILED, OLD_KERNEL);
+            }
             let why = "the controller's response is wrong: its secret is not the one that this host has for the \
                        subsystem";
             return self.fail(Failure::FAILED, why);
@@ -184,6 +218,7 @@ impl HostSide {
             session_key,
             sequence,
             transaction: self.transaction,
+            concatenation: self.terms.concatenation,
             role,
             host_nqn: &self.terms.host_nqn,
             subsystem_nqn: &self.terms.subsystem_nqn,
@@ -191,12 +226,19 @@ impl HostSide {
     }
 }
 
+/// What is wrong with a controller whose response is right but for SC_C: Linux' target from 6.16 until 2026.
+const OLD_KERNEL: &str = "the controller's response leaves out that a TLS key is wanted (SC_C): Linux' target does so \
+     before commit 5d10069e1a16; give it a newer kernel, or concatenate without the controller's secret";
+
 /// Why a controller refuses a host, by what it says.
-fn refusal(reason: Failure) -> String {
+fn refusal(reason: Failure, concatenation: Concatenation) -> String {
     let hint = match reason {
         Failure::FAILED => ": this host's secret is not the one that the target has for it",
         Failure::HASH | Failure::GROUP => ": the target has none of those that were offered",
-        Failure::CONCATENATION => ": the target wants TLS",
+        Failure::CONCATENATION if concatenation.generates() => {
+            ": the target makes no TLS key for this host (tls_concat); connect without --concat"
+        }
+        Failure::CONCATENATION => ": the target wants a TLS key to come out of it; connect with --concat",
         _ => "",
     };
     format!("the controller says: {}{hint}", reason.name())

@@ -2,6 +2,7 @@
 //! functions, groups, and the two sides of an exchange as state machines. It does no I/O, reads no clock, and takes
 //! randomness from whoever calls it, so that a simulation can have it too.
 
+mod concatenation;
 mod controller_side;
 mod ffdhe;
 mod group;
@@ -13,6 +14,7 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
+pub use concatenation::{Concatenation, GeneratedPsk};
 pub use controller_side::{ControllerSide, ControllerTerms, Progress};
 pub use group::Group;
 pub use hash::Hash;

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use crate::{Hash, Secret};
+use crate::{Concatenation, Hash, Secret};
 
 /// What a response is computed of.
 pub(crate) struct Question<'a> {
@@ -13,6 +13,8 @@ pub(crate) struct Question<'a> {
     pub(crate) session_key: Option<&'a [u8]>,
     pub(crate) sequence: u32,
     pub(crate) transaction: u16,
+    /// Whether a TLS key is to come out of the exchange.
+    pub(crate) concatenation: Concatenation,
     /// The one that responds.
     pub(crate) role: Role,
     pub(crate) host_nqn: &'a str,
@@ -48,12 +50,11 @@ impl Question<'_> {
             Role::Host => (b"HostHost", host, subsystem),
             Role::Controller => (b"Controller", subsystem, host),
         };
-        // SC_C is 0: no TLS key comes out of it.
         let parts = [
             augmented.as_deref().unwrap_or(self.challenge),
             &sequence,
             &transaction,
-            &[0],
+            &[self.concatenation.id()],
             role,
             own,
             &[0],

@@ -6,8 +6,8 @@ use std::cell::Cell;
 use nvme::authentication::{Body, Failure, Message};
 
 use crate::{
-    Authenticated, ControllerSide, ControllerTerms, Fault, Group, Hash, HostSide, HostStep, HostTerms,
-    Progress, Secret,
+    Authenticated, Concatenation, ControllerSide, ControllerTerms, Fault, Group, Hash, HostSide, HostStep,
+    HostTerms, Progress, Secret,
 };
 
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:0a1b2c3d-0000-4000-8000-000000000001";
@@ -46,6 +46,7 @@ fn sides(hash: Hash, group: Group, secrets: (Secret, Option<Secret>)) -> (Contro
         controller_secret: controller_secret.clone(),
         hashes: vec![hash],
         groups: vec![group],
+        concatenation: Concatenation::None,
     };
     let host = HostTerms {
         host_nqn: HOST.to_owned(),
@@ -54,6 +55,7 @@ fn sides(hash: Hash, group: Group, secrets: (Secret, Option<Secret>)) -> (Contro
         controller_secret,
         hashes: Hash::ALL.to_vec(),
         groups: Group::ALL.to_vec(),
+        concatenation: Concatenation::None,
     };
     (controller, host)
 }
@@ -71,9 +73,18 @@ type Ends = (Result<Authenticated, Fault>, Result<Authenticated, Fault>);
 fn exchange(
     (controller, host): (ControllerTerms, HostTerms),
     chance: &mut Chance,
-    mut on_the_way: impl FnMut(usize, &mut Vec<u8>),
+    on_the_way: impl FnMut(usize, &mut Vec<u8>),
 ) -> Ends {
     let (mut controller, mut host) = (ControllerSide::new(controller), HostSide::new(host, 0x4321));
+    between(&mut controller, &mut host, chance, on_the_way)
+}
+
+fn between(
+    controller: &mut ControllerSide,
+    host: &mut HostSide,
+    chance: &mut Chance,
+    mut on_the_way: impl FnMut(usize, &mut Vec<u8>),
+) -> Ends {
     let mut number = 0..;
     let mut pass = |mut bytes: Vec<u8>| {
         on_the_way(number.next().unwrap_or_default(), &mut bytes);
@@ -400,6 +411,7 @@ fn responses_are_those_of_another_implementation() {
         session_key: None,
         sequence: 0x0102_0304,
         transaction: 0x0506,
+        concatenation: Concatenation::None,
         role: crate::response::Role::Host,
         host_nqn: HOST,
         subsystem_nqn: SUBSYSTEM,

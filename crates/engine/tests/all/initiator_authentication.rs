@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use authentication::{ControllerSide, ControllerTerms, Group, Hash, Progress, Secret};
+use authentication::{Concatenation, ControllerSide, ControllerTerms, Group, Hash, Progress, Secret};
 use engine::initiator::{HostSecrets, QueueOptions, QueueState};
 use engine::ring::{Engine, fill_random};
 use nvme::Status;
@@ -38,6 +38,7 @@ fn authenticate(fake: &mut Fake, end: End) -> Progress {
         controller_secret: None,
         hashes: vec![Hash::Sha384],
         groups: vec![Group::Ffdhe2048],
+        concatenation: Concatenation::None,
     });
     loop {
         let (entry, message) = fake.command();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use authentication::{Fault as Failed, Group, Hash, HostSide, HostStep, HostTerms};
+use authentication::{Concatenation, Fault as Failed, Group, Hash, HostSide, HostStep, HostTerms};
 use nvme::authentication::{Transfer, required};
 
 use super::fault::Fault;
@@ -74,6 +74,7 @@ impl Queue {
             controller_secret: secrets.controller_secret.clone(),
             hashes: Hash::ALL.to_vec(),
             groups: Group::ALL.to_vec(),
+            concatenation: Concatenation::None,
         };
         let side = HostSide::new(terms, ring::random() as u16);
         self.message = Some(side.offer());

@@ -176,6 +176,7 @@ mod tests {
             controller_secret: None,
             hashes: Vec::new(),
             groups: Vec::new(),
+            concatenation: authentication::Concatenation::None,
         };
         AuthenticationJob {
             asker: Asker {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use authentication::{ControllerTerms, Group, Hash, Secret};
+use authentication::{Concatenation, ControllerTerms, Group, Hash, Secret};
 use secure_channel::ConfiguredPsk;
 
 use crate::limits::SECRETS_PER_HOST_MAX;
@@ -137,6 +137,7 @@ impl HostKeys {
             controller_secret: keys.controller.clone(),
             hashes: keys.hashes.clone(),
             groups: keys.groups.clone(),
+            concatenation: Concatenation::None,
         })
     }
 

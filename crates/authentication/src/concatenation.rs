@@ -1,0 +1,72 @@
+//! Secure channel concatenation (TP8018): an exchange out of which comes the key of the TLS connections that follow. What TLS
+//! makes of the key is not known here.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use crate::Hash;
+
+/// Whether a TLS key is to come out of an exchange (SC_C). It is a part of all responses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Concatenation {
+    /// None (NOSC).
+    #[default]
+    None,
+    /// The first one of an association, on a connection in clear (NEWTLSPSK).
+    New,
+    /// Another one in place of the one that the connection has (REPLACETLSPSK).
+    Replace,
+}
+
+impl Concatenation {
+    /// How it is written in messages.
+    pub const fn id(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::New => 1,
+            Self::Replace => 2,
+        }
+    }
+
+    /// Whether a key comes out of it.
+    pub const fn generates(self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// Whether the hash function can be used with it: each of the two cipher suites of NVMe's TLS goes with one function, and
+    /// neither with SHA-512. Linux generates no key of it.
+    pub const fn takes(self, hash: Hash) -> bool {
+        !self.generates() || !matches!(hash, Hash::Sha512)
+    }
+}
+
+/// A generated PSK (Base 8.3.5.5.9). It is wiped when it is dropped, and never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GeneratedPsk {
+    hash: Hash,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+impl GeneratedPsk {
+    /// The key of an exchange with this session key (Ks) and both challenges.
+    pub(crate) fn new(hash: Hash, session_key: &[u8], (first, second): (&[u8], &[u8])) -> Self {
+        Self { hash, bytes: Zeroizing::new(hash.hmac(session_key, &[first, second]).to_vec()) }
+    }
+
+    /// The hash function of the exchange, which decides on the cipher suite.
+    pub const fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// The key itself, for the derivation of TLS keys.
+    pub fn reveal(&self) -> &Zeroizing<Vec<u8>> {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for GeneratedPsk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GeneratedPsk").field("hash", &self.hash).finish_non_exhaustive()
+    }
+}
