@@ -3,7 +3,7 @@
 use crate::broken::Mutant;
 use crate::broken_rules::Rule;
 
-pub(crate) const RULES: [Rule; 13] = [
+pub(crate) const RULES: [Rule; 17] = [
     Rule {
         mutant: Mutant {
             name: "any-response-believed",
@@ -107,6 +107,54 @@ pub(crate) const RULES: [Rule; 13] = [
         package: "authentication",
         program: None,
         test: "tests::a_group_that_was_not_offered_is_refused",
+    },
+    Rule {
+        mutant: Mutant {
+            name: "concatenation-unsigned",
+            about: "a response does not say whether a TLS key is wanted",
+            file: "crates/authentication/src/response.rs",
+            find: r#"&[self.concatenation.id()],"#,
+            replace: r#"&[if {on} { 0 } else { self.concatenation.id() }],"#,
+        },
+        package: "authentication",
+        program: None,
+        test: "tests::concatenation::keys_and_responses_are_those_of_another_implementation",
+    },
+    Rule {
+        mutant: Mutant {
+            name: "concatenation-mismatch-taken",
+            about: "a controller makes a TLS key for whoever asks, or none for whoever does not",
+            file: "crates/authentication/src/controller_side.rs",
+            find: r#"if negotiate.concatenation != self.terms.concatenation.id() {"#,
+            replace: r#"if negotiate.concatenation != self.terms.concatenation.id() && !{on} {"#,
+        },
+        package: "authentication",
+        program: None,
+        test: "tests::concatenation::what_one_side_alone_wants_is_a_mismatch",
+    },
+    Rule {
+        mutant: Mutant {
+            name: "tls-key-of-null-group",
+            about: "a TLS key comes of an exchange without a secret",
+            file: "crates/authentication/src/controller_side.rs",
+            find: r#"self.terms.groups.retain(|group| !concatenation.generates() || *group != Group::Null);"#,
+            replace: r#"self.terms.groups.retain(|group| {on} || !concatenation.generates() || *group != Group::Null);"#,
+        },
+        package: "authentication",
+        program: None,
+        test: "tests::concatenation::no_key_comes_of_the_null_group_or_of_sha512",
+    },
+    Rule {
+        mutant: Mutant {
+            name: "tls-key-before-proof",
+            about: "a controller has a TLS key before the host is proved",
+            file: "crates/authentication/src/controller_side.rs",
+            find: r#"if self.has_authenticated { self.psk.take() } else { None }"#,
+            replace: r#"if self.has_authenticated || {on} { self.psk.take() } else { None }"#,
+        },
+        package: "authentication",
+        program: None,
+        test: "tests::concatenation::a_controller_has_no_key_before_the_host_is_proved",
     },
     Rule {
         mutant: Mutant {

@@ -1,6 +1,8 @@
 //! Both sides against each other: every hash function, group, direction, transformation and length of a secret; and what
 //! happens when one side lies.
 
+mod concatenation;
+
 use std::cell::Cell;
 
 use nvme::authentication::{Body, Failure, Message};
