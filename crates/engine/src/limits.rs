@@ -161,6 +161,13 @@ pub const SECRETS_PER_HOST_MAX: usize = 8;
 /// and the former ones; the discovery subsystem takes those of all subsystems. Each costs up to eight derivations, some 0.1 ms
 /// together, which anybody can cause who knows the host's name.
 pub const TLS_KEYS_PER_HELLO_MAX: usize = 4 * SECRETS_PER_HOST_MAX;
+/// How long a host that has authenticated to get a TLS key may take to come back with it, in milliseconds; as long, its
+/// connection in clear may take to end.
+pub const GENERATED_KEY_WAIT_MS: u64 = 30_000;
+/// How long such a key is accepted beside the one that has replaced it, in milliseconds: a connection may be under way with it.
+pub const GENERATED_KEY_OVERLAP_MS: u64 = 5_000;
+/// Such keys of one host and subsystem that wait for it: one of each of its paths, and some to spare.
+pub const GENERATED_KEYS_PER_HOST_MAX: usize = 2 * PATHS_MAX;
 /// TLS keys that a host offers at a time: with the longest names they take half of the ClientHello that is read.
 pub const TLS_KEYS_OFFERED_MAX: usize = 8;
 /// Bytes of a file of secrets that are read.

@@ -137,6 +137,9 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             let body = serde_json::to_value(HostKeyBody::of(key)).map_err(Failure::failed)?;
             let json: Value = client(control)?.change(Method::PUT, &host_key(nqn, host), &body)?;
             let told = match (&key.dhchap_secret_file, &key.tls_key_file) {
+                (Some(_), None) if key.tls_concat => {
+                    format!("host {host} has to authenticate to {nqn} with --concat, which makes its TLS key")
+                }
                 (Some(_), None) => format!("host {host} has to authenticate to {nqn}"),
                 (Some(_), Some(_)) => {
                     format!("host {host} has to authenticate to {nqn}, and has a TLS key for it")
@@ -183,6 +186,7 @@ impl HostKeyBody {
             dhchap_hash: flags.dhchap_hash.iter().map(ToString::to_string).collect(),
             dhchap_dhgroup: flags.dhchap_dhgroup.iter().map(ToString::to_string).collect(),
             tls_key_file: flags.tls_key_file.as_deref().map(absolute),
+            tls_concat: flags.tls_concat,
             overlap_s: flags.overlap.map_or(0, |overlap| overlap.as_secs().min(u32::MAX.into()) as u32),
         }
     }

@@ -60,6 +60,9 @@ pub(crate) struct HostKeyBody {
     /// File with the key of the host's TLS connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tls_key_file: Option<PathBuf>,
+    /// Whether the key of the host's TLS connections comes out of its authentication (secure channel concatenation).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) tls_concat: bool,
     /// For how many seconds the secrets and keys that these replace are still accepted.
     #[serde(default)]
     pub(crate) overlap_s: u32,
@@ -210,6 +213,7 @@ pub(super) fn put_host_key(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         dhchap_hash: parsed(&body.dhchap_hash, "dhchap_hash")?,
         dhchap_dhgroup: parsed(&body.dhchap_dhgroup, "dhchap_dhgroup")?,
         tls_key_file: body.tls_key_file,
+        tls_concat: body.tls_concat,
     };
     check_host_key(&wanted, "")?;
     let overlap = Duration::from_secs(body.overlap_s.into());

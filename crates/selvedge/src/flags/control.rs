@@ -211,6 +211,10 @@ pub(crate) struct HostKeyFlags {
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key_file: Option<PathBuf>,
 
+    /// Make the key of the host's TLS connections of its authentication, for hosts that connect with --concat
+    #[arg(long, requires = "dhchap_secret_file", conflicts_with = "tls_key_file")]
+    pub(crate) tls_concat: bool,
+
     /// How long the secrets and keys that it replaces are still accepted, such as 10m [default: 0]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) overlap: Option<Duration>,

@@ -31,7 +31,10 @@ fn begin(
     fabric: &Fabric,
     now: Moment,
 ) -> Result<Box<PendingHandshake>, HandshakeError> {
-    let keys = candidates(hello, |names| fabric.psks(port, names, now));
+    let mut keys = candidates(hello, |names| fabric.psks(port, names, now));
+    let generated = said(hello).filter(|identity| identity.origin == Origin::Generated);
+    let generated = generated.filter_map(|identity| fabric.generated_key(port, &identity, now));
+    keys.extend(generated.map(|key| key.psk.clone()));
     let key = &keys[hello.choose(&keys)?];
     let protection =
         Protection { suite: key.suite(), identity: key.identity().clone(), derivation: key.derivation() };

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use authentication::{Group, Hash};
+use authentication::{Concatenation, Group, Hash};
 use serde::{Deserialize, Serialize};
 
 use super::{names, written};
@@ -36,6 +36,10 @@ pub struct HostKeyConfig {
     /// File with the key of the host's TLS connections, `NVMeTLSkey-1:…`, under the same rules. Several lines are several keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_key_file: Option<PathBuf>,
+    /// Whether the key of the host's TLS connections comes out of its authentication (secure channel concatenation, nvme-cli's
+    /// `--concat`). It authenticates in clear then, also where TLS is required, and connects anew with TLS.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tls_concat: bool,
 }
 
 impl HostKeyConfig {
@@ -57,6 +61,7 @@ impl HostKeyConfig {
             dhchap_hash: Vec::new(),
             dhchap_dhgroup: Vec::new(),
             tls_key_file: None,
+            tls_concat: false,
         }
     }
 
@@ -89,7 +94,11 @@ impl HostKeyConfig {
             ("dhchap_ctrl_secret_file", self.dhchap_ctrl_secret_file.is_some()),
             ("dhchap_hash", !self.dhchap_hash.is_empty()),
             ("dhchap_dhgroup", !self.dhchap_dhgroup.is_empty()),
+            ("tls_concat", self.tls_concat),
         ];
+        if self.tls_concat {
+            self.check_concatenation()?;
+        }
         match needing.iter().find(|(_, is_there)| *is_there && secret.is_none()) {
             Some((name, _)) => Err(format!("keys of host {host}: {name} needs a dhchap_secret_file")),
             None => Ok(()),
@@ -97,17 +106,41 @@ impl HostKeyConfig {
     }
 }
 
+impl HostKeyConfig {
+    /// Sees that a TLS key can come out of the host's authentication.
+    fn check_concatenation(&self) -> Result<(), String> {
+        let host = &self.host;
+        let takes = |hash: &Hash| Concatenation::New.takes(*hash);
+        if !self.dhchap_hash.is_empty() && !self.dhchap_hash.iter().any(takes) {
+            return Err(format!("keys of host {host}: tls_concat needs sha256 or sha384 in dhchap_hash"));
+        }
+        if !self.dhchap_dhgroup.is_empty() && self.dhchap_dhgroup.iter().all(|group| *group == Group::Null) {
+            return Err(format!(
+                "keys of host {host}: tls_concat needs a group other than null in dhchap_dhgroup"
+            ));
+        }
+        if self.tls_key_file.is_some() {
+            return Err(format!(
+                "keys of host {host}: with tls_concat the TLS key comes out of the authentication; remove \
+                 tls_key_file"
+            ));
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn refused_of(mut key: HostKeyConfig, change: fn(&mut HostKeyConfig)) -> String {
+        change(&mut key);
+        key.check().err().unwrap_or_default()
+    }
+
     #[test]
     fn an_entry_has_a_secret_or_a_tls_key() {
-        let refused = |change: fn(&mut HostKeyConfig)| {
-            let mut key = HostKeyConfig::tls("nqn.host", "/key".into());
-            change(&mut key);
-            key.check().err().unwrap_or_default()
-        };
+        let refused = |change| refused_of(HostKeyConfig::tls("nqn.host", "/key".into()), change);
         assert_eq!(refused(|_| {}), "");
         assert_eq!(refused(|key| *key = HostKeyConfig::new("nqn.host", "/secret".into())), "");
         assert!(
@@ -117,6 +150,18 @@ mod tests {
         assert!(alone.contains("dhchap_ctrl_secret_file needs a dhchap_secret_file"), "{alone}");
         assert!(refused(|key| key.dhchap_hash = vec![Hash::Sha256]).contains("dhchap_hash needs"));
         assert!(refused(|key| key.dhchap_dhgroup = vec![Group::Null]).contains("dhchap_dhgroup needs"));
+        assert!(refused(|key| key.tls_concat = true).contains("with tls_concat the TLS key comes out"));
+        let concat = |change: fn(&mut HostKeyConfig)| {
+            refused_of(
+                HostKeyConfig { tls_concat: true, ..HostKeyConfig::new("nqn.host", "/s".into()) },
+                change,
+            )
+        };
+        assert_eq!(concat(|_| {}), "");
+        assert!(concat(|key| key.dhchap_secret_file = None).contains("neither"));
+        assert!(concat(|key| key.dhchap_hash = vec![Hash::Sha512]).contains("sha256 or sha384"));
+        assert!(concat(|key| key.dhchap_dhgroup = vec![Group::Null]).contains("other than null"));
+        assert_eq!(concat(|key| key.dhchap_dhgroup = vec![Group::Null, Group::MlKem768]), "");
     }
 
     #[test]

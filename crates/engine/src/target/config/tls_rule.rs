@@ -9,7 +9,8 @@ impl FabricConfig {
     pub fn tls_on(&self, port: &PortConfig) -> TlsUse {
         let has_key = || {
             let here = self.subsystems.iter().filter(|subsystem| subsystem.is_on(port));
-            here.flat_map(|subsystem| &subsystem.host_keys).any(|key| key.tls_key_file.is_some())
+            here.flat_map(|subsystem| &subsystem.host_keys)
+                .any(|key| key.tls_key_file.is_some() || key.tls_concat)
         };
         port.tls.unwrap_or_else(|| if has_key() { TlsUse::Required } else { TlsUse::Off })
     }
@@ -32,6 +33,8 @@ mod tests {
         let uses =
             |fabric: &FabricConfig| fabric.ports.iter().map(|port| fabric.tls_on(port)).collect::<Vec<_>>();
         assert_eq!(uses(&fabric), [TlsUse::Off; 3], "a secret for authentication is not a TLS key");
+        fabric.subsystems[1].host_keys[0].tls_concat = true;
+        assert_eq!(uses(&fabric), [TlsUse::Off, TlsUse::Required, TlsUse::Off], "one will come of it");
         fabric.subsystems[1].host_keys[0] = HostKeyConfig::tls("nqn.host", "/key".into());
         assert_eq!(uses(&fabric), [TlsUse::Off, TlsUse::Required, TlsUse::Off]);
         fabric.subsystems[1].ports.clear();

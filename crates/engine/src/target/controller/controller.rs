@@ -25,7 +25,7 @@ use crate::limits::{DISCOVERY_IDLE_MS_MAX, ERROR_LOG_ENTRIES, IO_QUEUES_MAX};
 use crate::ring::Moment;
 use crate::target::lock::lock;
 use crate::target::reservation::ReservationLog;
-use crate::target::served::{Host, NamespaceTable, Subsystem, ToldTime};
+use crate::target::served::{GeneratedKey, Host, NamespaceTable, Subsystem, ToldTime};
 use crate::target::telemetry::QueueMeters;
 
 /// A controller.
@@ -42,6 +42,8 @@ pub(crate) struct Controller {
     pub(crate) guest: Guest,
     /// How its host has authenticated, if it had to.
     pub(crate) proof: Option<Authenticated>,
+    /// The TLS key that has come out of its host's authentication, as long as it has not ended.
+    generated_key: Mutex<Option<Arc<GeneratedKey>>>,
     /// The namespaces its host sees.
     table: RwLock<Arc<NamespaceTable>>,
     ready: AtomicBool,
@@ -112,6 +114,7 @@ impl Controller {
             port,
             guest,
             proof,
+            generated_key: Mutex::default(),
             table,
             ready: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -152,7 +155,16 @@ impl Controller {
         // Second: a queue that finds the controller not ready must find that it has ended, and not refuse commands as if it
         // were merely disabled.
         self.ready.store(false, Ordering::Release);
+        if is_first {
+            *lock(&self.generated_key) = None;
+        }
         is_first
+    }
+
+    /// Lets this TLS key be accepted as long as the association lasts, instead of the one that it gives back.
+    pub(crate) fn hold_key(&self, key: Arc<GeneratedKey>) -> Option<Arc<GeneratedKey>> {
+        let mut held = lock(&self.generated_key);
+        if self.has_ended() { None } else { held.replace(key) }
     }
 
     /// When something was received from the host last.

@@ -12,6 +12,8 @@ pub(crate) struct Directory {
     pub(crate) config: FabricConfig,
     /// Whether connections are TLS, by the numbers of its ports. To find it looks at all hosts, and is not for a reactor.
     tls: Vec<(u16, TlsUse)>,
+    /// The ports at which a host comes in clear to get a TLS key.
+    concatenating: Vec<u16>,
     /// The run-time orders beside it.
     pub(crate) directives: Directives,
     /// The subsystems, in its order.
@@ -31,7 +33,12 @@ impl Directory {
         generation: u64,
     ) -> Self {
         let tls = config.ports.iter().map(|port| (port.id, config.tls_on(port))).collect();
-        Self { config, tls, directives, subsystems, own_discovery, generation }
+        let concatenates = |port: &&PortConfig| {
+            let here = config.subsystems.iter().filter(|subsystem| subsystem.is_on(port));
+            here.flat_map(|subsystem| &subsystem.host_keys).any(|key| key.tls_concat)
+        };
+        let concatenating = config.ports.iter().filter(concatenates).map(|port| port.id).collect();
+        Self { config, tls, concatenating, directives, subsystems, own_discovery, generation }
     }
 
     /// Nothing to be found.
@@ -42,6 +49,11 @@ impl Directory {
     /// Whether connections of the port with this number are TLS. Whoever comes by one that is gone finds nothing, in clear or not.
     pub(crate) fn tls_on(&self, port: u16) -> TlsUse {
         self.tls.iter().find(|(id, _)| *id == port).map_or(TlsUse::Off, |(_, tls)| *tls)
+    }
+
+    /// Whether a host may come to this port in clear to get a TLS key.
+    pub(crate) fn concatenates_on(&self, port: u16) -> bool {
+        self.concatenating.contains(&port)
     }
 
     /// The port with this number.

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::admission::{Quotas, Refusals, Rule};
 use super::controllers::{Controllers, NoController, holder};
 use super::directory::Directory;
+use super::generated_keys::GeneratedKeys;
 use super::target_config::TargetConfig;
 use crate::backend::Clusters;
 use crate::ring;
@@ -45,6 +46,8 @@ pub(crate) struct Fabric {
     failed_logins: FailedLoginSender,
     pub(crate) tls_record_limit: RecordLimit,
     pub(crate) tls_handshakes: TlsHandshakes,
+    /// The TLS keys that have come out of authentications.
+    pub(crate) generated_keys: GeneratedKeys,
     /// The ways to the threads that execute reservation commands, and that compute what hosts prove.
     pub(crate) reservation_jobs: WorkerJobs<Job>,
     pub(crate) authentication_jobs: WorkerJobs<AuthenticationJob>,
@@ -108,6 +111,7 @@ impl Fabric {
             failed_logins: FailedLoginSender::default(),
             tls_record_limit: config.tls_record_limit,
             tls_handshakes: TlsHandshakes::default(),
+            generated_keys: GeneratedKeys::default(),
             reservation_jobs: WorkerJobs::default(),
             authentication_jobs: WorkerJobs::default(),
             has_archive: archive.is_some(),

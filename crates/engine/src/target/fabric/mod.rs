@@ -4,6 +4,7 @@ mod admission;
 mod controllers;
 mod directory;
 mod fabric;
+mod generated_keys;
 mod psks;
 
 pub use admission::Quotas;

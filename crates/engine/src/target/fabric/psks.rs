@@ -1,19 +1,39 @@
 //! Which TLS keys a host may come with, by the names in its PSK identity. The names prove nothing: whoever asks sees by the
 //! binder which key the host has, and what connects then may be for these names alone.
 
+use std::sync::Arc;
+
 use nvme::discovery::DISCOVERY_NQN;
-use secure_channel::{ConfiguredPsk, Names};
+use secure_channel::{ConfiguredPsk, Names, PskIdentity};
 
 use super::directory::Directory;
 use super::fabric::Fabric;
 use crate::limits::TLS_KEYS_PER_HELLO_MAX;
 use crate::ring::Moment;
+use crate::target::served::GeneratedKey;
 
 impl Fabric {
     /// The keys that the host with these names may come with through this port, the present ones of a subsystem before its
     /// former ones.
     pub(crate) fn psks(&self, port: u16, names: &Names, now: Moment) -> Vec<ConfiguredPsk> {
         self.directory().psks(port, names, now)
+    }
+
+    /// The key with this identity, if its host may still come with it through this port.
+    pub(crate) fn generated_key(
+        &self,
+        port: u16,
+        identity: &PskIdentity,
+        now: Moment,
+    ) -> Option<Arc<GeneratedKey>> {
+        let (host, nqn) = (identity.names.host_nqn(), identity.names.subsystem_nqn());
+        let directory = self.directory();
+        let subsystem = directory.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)?;
+        let may_come = subsystem.is_on(directory.port(port)?) && subsystem.allows(host);
+        if !may_come || !subsystem.concatenates(host) {
+            return None;
+        }
+        self.generated_keys.find(identity, now)
     }
 }
 

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use authentication::Authenticated;
+use authentication::{Authenticated, Concatenation};
 use nvme::discovery::{Nqn, NqnError, decode_text};
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData, InvalidParameter};
 use nvme::{Status, SubmissionEntry};
-use secure_channel::Derivation;
+use secure_channel::{Derivation, Origin};
 use uuid::Uuid;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -23,8 +23,11 @@ use crate::target::controller::{Controller, Guest, Network, OpenQueue};
 use crate::target::fabric::{Fabric, NoController};
 use crate::target::io::{Commands, QueueIdentity};
 use crate::target::messaging::Address;
-use crate::target::served::{Host, Subsystem};
+use crate::target::served::{GeneratedKey, Host, Subsystem};
 use crate::target::telemetry::{Peculiarity, Seen};
+
+/// How a host has authenticated, with the identifier that it was promised for a controller.
+pub(super) type Proof = (Authenticated, Option<u16>);
 
 /// Who connects, and from where.
 pub(super) struct Caller<'a> {
@@ -38,7 +41,7 @@ pub(super) struct Caller<'a> {
     pub(super) fabric: &'a Arc<Fabric>,
     pub(super) now: Moment,
     /// How its host has authenticated, with the identifier that it was promised for a controller.
-    pub(super) proof: Option<(Authenticated, Option<u16>)>,
+    pub(super) proof: Option<Proof>,
 }
 
 /// What a connection has become.
@@ -47,8 +50,16 @@ pub(super) struct Connected {
     pub(super) controller_id: u16,
     pub(super) entries: u16,
     pub(super) has_flow_control: bool,
-    /// The subsystem and the host's name, where the host has to authenticate.
-    pub(super) wants_proof: Option<(Arc<Subsystem>, String)>,
+    /// What the host has to prove, or may anew, where it has to authenticate.
+    pub(super) wants_proof: Option<WantsProof>,
+}
+
+/// What a host has to prove.
+pub(super) struct WantsProof {
+    pub(super) subsystem: Arc<Subsystem>,
+    pub(super) host_nqn: String,
+    /// Whether a TLS key is to come of it.
+    pub(super) concatenation: Concatenation,
 }
 
 /// What a refused Connect is answered with.
@@ -145,7 +156,7 @@ fn log_refusal(refusal: &Refusal, data: &[u8], caller: &Caller<'_>) {
 }
 
 /// The identifier of the controller, what the connection is for, and who has to prove what for which subsystem.
-type Joined = (u16, Role, Option<(Arc<Subsystem>, String)>);
+type Joined = (u16, Role, Option<WantsProof>);
 
 fn join(
     entry: &SubmissionEntry,
@@ -155,6 +166,7 @@ fn join(
     seen: &mut Seen,
 ) -> Result<Joined, Refusal> {
     let names = check_names(connect, data, caller)?;
+    let key = generated_key(caller)?;
     let is_admin = connect.queue_id == 0;
     let entries_max = if is_admin { ADMIN_QUEUE_ENTRIES_MAX } else { QUEUE_ENTRIES_MAX };
     let known =
@@ -162,11 +174,14 @@ fn join(
     if connect.queue_size == 0 || connect.queue_size >= entries_max {
         return Err(InvalidParameter::QUEUE_SIZE.into());
     }
-    let wants_proof = names
-        .subsystem
-        .wants_proof(&names.host.nqn)
-        .then(|| (names.subsystem.clone(), names.host.nqn.clone()));
-    if wants_proof.is_some() && caller.proof.is_none() {
+    let wants_proof = names.subsystem.wants_proof(&names.host.nqn).then(|| WantsProof {
+        subsystem: names.subsystem.clone(),
+        host_nqn: names.host.nqn.clone(),
+        concatenation: concatenation(is_admin, key.is_some(), &names, caller),
+    });
+    // Who has a key that has come out of an authentication has proved its name by that.
+    let proof = caller.proof.or_else(|| key.as_ref().map(|key| (key.proof, None)));
+    if wants_proof.is_some() && proof.is_none() {
         // Nothing of the target is taken, and nothing of it shows, before the host has proved its name: whoever makes one up
         // must neither have its places nor be in its way.
         let promised = if is_admin { Some(caller.fabric.promise_id()?) } else { None };
@@ -175,10 +190,33 @@ fn join(
         return Ok((id, Role::Unproved(Box::new(unproved)), wants_proof));
     }
     let (id, role) = match known {
-        None => connect_admin(connect, names, caller, seen)?,
+        None => connect_admin(connect, names, (proof, key), caller, seen)?,
         Some(controller) => connect_io(connect, names, controller, caller, seen)?,
     };
     Ok((id, role, wants_proof))
+}
+
+/// The key that protects the stream, if it has come out of an authentication. It may have been replaced since the handshake, or
+/// its association may have ended.
+fn generated_key(caller: &Caller<'_>) -> Result<Option<Arc<GeneratedKey>>, Refusal> {
+    let Some(protection) = caller.protection else { return Ok(None) };
+    if protection.identity.origin != Origin::Generated {
+        return Ok(None);
+    }
+    let key = caller.fabric.generated_key(caller.port, &protection.identity, caller.now);
+    key.map(Some).ok_or_else(|| Status::CONNECT_INVALID_HOST.do_not_retry().into())
+}
+
+/// Whether a TLS key has to come out of the authentication on a queue. Where there is no TLS, none can be used.
+fn concatenation(is_admin: bool, has_key: bool, names: &Names, caller: &Caller<'_>) -> Concatenation {
+    if !is_admin || !names.subsystem.concatenates(&names.host.nqn) {
+        return Concatenation::None;
+    }
+    match caller.fabric.directory().tls_on(caller.port) {
+        TlsUse::Off => Concatenation::None,
+        _ if has_key => Concatenation::Replace,
+        _ => Concatenation::New,
+    }
 }
 
 fn check_admin(data: &ConnectData) -> Result<(), Refusal> {
@@ -202,6 +240,7 @@ fn find(names: &Names, data: &ConnectData, caller: &Caller<'_>) -> Result<Arc<Co
 fn connect_admin(
     connect: &Connect,
     names: Names,
+    (proof, key): (Option<Proof>, Option<Arc<GeneratedKey>>),
     caller: &Caller<'_>,
     seen: &mut Seen,
 ) -> Result<(u16, Role), Refusal> {
@@ -214,10 +253,10 @@ fn connect_admin(
         is_named: subsystem.names(&host.nqn),
     };
     let make = |instance| {
-        let of = (port, guest.clone(), caller.proof.map(|(proof, _)| proof));
+        let of = (port, guest.clone(), proof.map(|(proof, _)| proof));
         Controller::new(instance, subsystem.clone(), host.clone(), of, keep_alive_ms, now)
     };
-    let promised = caller.proof.and_then(|(_, promised)| promised);
+    let promised = proof.and_then(|(_, promised)| promised);
     let controller = caller.fabric.add_controller(&subsystem, &host, &guest, promised, make)?;
     tracing::info!(
         controller = controller.id,
@@ -226,6 +265,10 @@ fn connect_admin(
         authenticated = controller.proof.map(tracing::field::display),
         "a host connects"
     );
+    if let Some(key) = key {
+        caller.fabric.generated_keys.claim(&key);
+        let _ = controller.hold_key(key);
+    }
     let id = controller.id;
     controller.add_admin_queue(caller.address.serial, open_queue(connect, caller));
     seen.introduce(&controller.host.nqn);
@@ -337,16 +380,27 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
         caller.fabric.refusals.count_not_allowed();
         return Err(Status::CONNECT_INVALID_HOST.do_not_retry().into());
     }
-    check_protection(&subsystem, host, caller)?;
+    check_protection(&subsystem, host, connect.queue_id == 0, caller)?;
     Ok(Names { subsystem, host: Host { nqn: host.to_owned(), id: data.host_id }, unusual })
 }
 
 /// Checks that a stream that is TLS is used by whom its key is for, and for what; and that one in clear may be.
-fn check_protection(subsystem: &Subsystem, host: &str, caller: &Caller<'_>) -> Result<(), Refusal> {
+fn check_protection(
+    subsystem: &Subsystem,
+    host: &str,
+    is_admin: bool,
+    caller: &Caller<'_>,
+) -> Result<(), Refusal> {
     let Some(protection) = caller.protection else {
-        // A key may have been set since its first bytes came.
-        let is_required = caller.fabric.directory().tls_on(caller.port) == TlsUse::Required;
-        return if is_required { Err(Status::CONNECT_INVALID_HOST.do_not_retry().into()) } else { Ok(()) };
+        let may_be_clear = match caller.fabric.directory().tls_on(caller.port) {
+            // The admin queue gets a key, and becomes nothing before it comes back with that.
+            _ if is_admin && subsystem.concatenates(host) => true,
+            // A key may have been set since its first bytes came.
+            TlsUse::Required => false,
+            TlsUse::Allowed => !subsystem.concatenates(host),
+            TlsUse::Off => true,
+        };
+        return if may_be_clear { Ok(()) } else { Err(Status::CONNECT_INVALID_HOST.do_not_retry().into()) };
     };
     let names = &protection.identity.names;
     if names.host_nqn() != host {

@@ -10,20 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authentication::Authenticated;
-use nvme::authentication::required;
 use nvme::command::admin_opcode;
 use nvme::fabrics::{Connect, fabrics_type};
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 use secure_channel::RecordError;
 
-use super::connect::{self, Caller, Connected, Refused};
+use super::connect::{self, Caller, Connected, Refused, WantsProof};
 use super::host_authentication::HostAuthentication;
 use super::role::Role;
 use super::securing::Securing;
 use crate::limits::{
-    AUTHENTICATION_TIMEOUT_MS, CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, SEND_BATCH_BYTES,
-    WORK_BYTES_PER_TURN,
+    CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, SEND_BATCH_BYTES, WORK_BYTES_PER_TURN,
 };
 use crate::observation::Observation;
 use crate::ring::{Buffer, BufferPool, Moment, Ring, observe};
@@ -77,6 +75,8 @@ pub(super) struct Connection {
     is_draining: bool,
     /// A Disconnect that is answered when all that was under way has ended.
     disconnect: Option<u16>,
+    /// Its host has authenticated in clear to get a TLS key, and is to come back with it.
+    is_preparing: bool,
     /// What it has of its host's authentication, where that has to authenticate.
     authentication: Option<Box<HostAuthentication>>,
     /// What it is before it is known whether it is TLS, or while its handshake is under way.
@@ -103,6 +103,7 @@ impl Connection {
             is_dirty: false,
             is_draining: false,
             disconnect: None,
+            is_preparing: false,
             authentication: None,
             securing: Some(Box::default()),
             protection: None,
@@ -287,13 +288,11 @@ impl Connection {
         if HostAuthentication::is_meant(entry) && self.authentication.is_some() {
             return self.authenticate(entry, capsule.length, env);
         }
-        let Self { queue, role, seen, .. } = self;
+        let Self { queue, role, seen, is_preparing, .. } = self;
         match role {
-            Role::Unproved(_) => {
-                check_capsule(capsule.length)?;
-                let status = Status::AUTHENTICATION_REQUIRED.do_not_retry();
-                queue.reply(Reply::new(entry.command_id.get(), status, 0));
-                Ok(())
+            Role::Unproved(_) => self.ask_for_proof(entry, capsule.length),
+            Role::Admin(_) if *is_preparing && !proof::may_prepare(entry) => {
+                self.ask_for_proof(entry, capsule.length)
             }
             Role::Io(_) if capsule.length > IN_CAPSULE_LENGTH_MAX => {
                 Err(DecodeError::new(FatalError::TransferLimitExceeded, 0).into())
@@ -414,17 +413,20 @@ impl Connection {
         match self.try_connect(entry, data, None, env) {
             Ok(connected) => {
                 let is_proved = !matches!(connected.role, Role::Unproved(_));
-                let asked = if is_proved { 0 } else { required::AUTHENTICATION };
+                let asked = if is_proved { 0 } else { proof::asked(&connected) };
                 let answer = (entry.command_id.get(), u64::from(connected.controller_id) | asked);
                 self.role = connected.role;
                 self.is_queue = is_proved;
                 self.queue.connected(connected.entries, connected.has_flow_control, answer);
-                if let Some((subsystem, host_nqn)) = connected.wants_proof {
+                if let Some(WantsProof { subsystem, host_nqn, concatenation }) = connected.wants_proof {
                     let party = Party { host_nqn, network: Network::of(self.peer.ip()) };
-                    let held = HostAuthentication::new(subsystem, party, connected.entries);
+                    let held = HostAuthentication::new(subsystem, party, concatenation, connected.entries);
                     self.authentication = Some(Box::new(held));
-                    let within = time_to_prove(&Connect::decode(entry), connected.controller_id, env);
-                    self.queue.close_at(Some(env.now.after(within)));
+                    if !is_proved {
+                        let within =
+                            proof::time_to_prove(&Connect::decode(entry), connected.controller_id, env);
+                        self.queue.close_at(Some(env.now.after(within)));
+                    }
                 }
             }
             Err(refused) => {
@@ -583,13 +585,4 @@ impl Connection {
         self.end_before_keys_do();
         self.queue.take_received_since_look()
     }
-}
-
-/// How long a host may take to authenticate: its association's keep alive time-out, after which it is given up anyway. An I/O
-/// queue's Connect does not say it, and its controller knows it.
-fn time_to_prove(connect: &Connect, controller_id: u16, env: &Environment<'_>) -> Duration {
-    let controller = if connect.queue_id == 0 { None } else { env.fabric.controller(controller_id) };
-    let keep_alive_ms = controller.map_or(connect.keep_alive_ms, |controller| controller.keep_alive_ms());
-    let ms = if keep_alive_ms == 0 { AUTHENTICATION_TIMEOUT_MS } else { u64::from(keep_alive_ms) };
-    Duration::from_millis(ms.min(AUTHENTICATION_TIMEOUT_MS))
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use authentication::{ControllerSide, Fault, Progress};
+use authentication::{Concatenation, ControllerSide, ControllerTerms, Fault, GeneratedPsk, Progress};
 use nvme::authentication::Transfer;
 use nvme::fabrics::fabrics_type;
 use nvme::{Status, SubmissionEntry};
@@ -21,6 +21,8 @@ use crate::target::served::Subsystem;
 pub(super) struct HostAuthentication {
     subsystem: Arc<Subsystem>,
     party: Party,
+    /// Whether a TLS key is to come of it.
+    concatenation: Concatenation,
     intake: Intake,
     stage: Stage,
     /// What the worker's jobs look at to know whether somebody waits for them.
@@ -40,7 +42,8 @@ enum Stage {
 pub(super) enum Outcome {
     /// It goes on.
     Continues,
-    Authenticated(authentication::Authenticated),
+    /// It is done, and perhaps there is a TLS key.
+    Authenticated(authentication::Authenticated, Option<GeneratedPsk>),
     /// It has failed; the host may still fetch the reason.
     Failed(Fault),
     /// The host knows that it has failed.
@@ -49,16 +52,26 @@ pub(super) enum Outcome {
 
 impl HostAuthentication {
     /// Of a queue with this number of entries.
-    pub(super) fn new(subsystem: Arc<Subsystem>, party: Party, entries: u16) -> Self {
+    pub(super) fn new(
+        subsystem: Arc<Subsystem>,
+        party: Party,
+        concatenation: Concatenation,
+        entries: u16,
+    ) -> Self {
         // The numbers behind those that the queue's other commands have.
         let first = entries * QUEUE_OVERRUN_FACTOR as u16;
         let intake = Intake::beginning_at(first, 1);
-        Self { subsystem, party, intake, stage: Stage::Idle, waits: Arc::default() }
+        Self { subsystem, party, concatenation, intake, stage: Stage::Idle, waits: Arc::default() }
     }
 
     /// The host's name.
     pub(super) fn host_nqn(&self) -> &str {
         &self.party.host_nqn
+    }
+
+    /// Whether a TLS key is to come of it.
+    pub(super) const fn concatenation(&self) -> Concatenation {
+        self.concatenation
     }
 
     pub(super) fn subsystem_nqn(&self) -> &str {
@@ -160,7 +173,10 @@ impl HostAuthentication {
             Stage::Awaits(side) if !side.has_ended() => side,
             // The first message of an exchange, by what is asked of the host now.
             _ => match self.subsystem.terms(&self.party.host_nqn) {
-                Some(terms) => Box::new(ControllerSide::new(terms)),
+                Some(terms) => {
+                    let terms = ControllerTerms { concatenation: self.concatenation, ..terms };
+                    Box::new(ControllerSide::new(terms))
+                }
                 None => {
                     let status = Status::INVALID_FIELD.do_not_retry();
                     return Next::Reply(Reply::new(command_id, status, 0));
@@ -196,18 +212,19 @@ impl HostAuthentication {
         done: AuthenticationDone,
         pool: &mut BufferPool,
     ) -> (Next, usize, Outcome) {
-        let AuthenticationDone { command_id, side, progress, message } = done;
+        let AuthenticationDone { command_id, mut side, progress, message } = done;
         let Stage::Working(length) = std::mem::replace(&mut self.stage, Stage::Idle) else {
             return (Next::Nothing, 0, Outcome::Continues);
         };
         let has_ended = side.has_ended();
+        let psk = side.take_psk();
         if !has_ended {
             self.stage = Stage::Awaits(side);
         }
         let outcome = match progress {
             Progress::Continues if has_ended => Outcome::Over,
             Progress::Continues => Outcome::Continues,
-            Progress::Authenticated(how) => Outcome::Authenticated(how),
+            Progress::Authenticated(how) => Outcome::Authenticated(how, psk),
             Progress::Failed(fault) => Outcome::Failed(fault),
         };
         let Some(message) = message else {

@@ -27,6 +27,8 @@ struct Keys {
     hashes: Vec<Hash>,
     groups: Vec<Group>,
     tls: Accepted<ConfiguredPsk>,
+    /// Whether the host's TLS key comes out of its authentication.
+    concatenates: bool,
 }
 
 /// What is accepted of a host.
@@ -90,6 +92,7 @@ impl HostKeys {
                 hashes: or_all(&config.dhchap_hash, &Hash::ALL),
                 groups: or_all(&config.dhchap_dhgroup, &Group::PREFERRED),
                 tls: Accepted::read(config, config.tls_key_file.as_deref())?,
+                concatenates: config.tls_concat,
             };
             all.insert(config.host.clone(), keys);
         }
@@ -123,11 +126,16 @@ impl HostKeys {
         self.with_secret(host_nqn).is_some()
     }
 
+    /// Whether this host's TLS key comes out of its authentication.
+    pub(crate) fn concatenates(&self, host_nqn: &str) -> bool {
+        self.with_secret(host_nqn).is_some_and(|keys| keys.concatenates)
+    }
+
     fn with_secret(&self, host_nqn: &str) -> Option<&Keys> {
         self.0.get(host_nqn).filter(|keys| !keys.secrets.current.is_empty())
     }
 
-    /// What is asked of this host, if it has to authenticate.
+    /// What is asked of this host, if it has to authenticate; whether a TLS key is to come of it, the connection decides.
     pub(crate) fn terms(&self, host_nqn: &str, subsystem_nqn: &str, now: Moment) -> Option<ControllerTerms> {
         let keys = self.with_secret(host_nqn)?;
         Some(ControllerTerms {

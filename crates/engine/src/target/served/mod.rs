@@ -1,6 +1,7 @@
 //! What hosts find: subsystems, their namespaces, and what each host sees of them. No queue, no reactor.
 
 mod ana;
+mod generated_key;
 mod host;
 mod host_keys;
 mod lateness;
@@ -10,6 +11,7 @@ pub(crate) mod quiesce_time;
 mod subsystem;
 mod uncorrectable;
 
+pub(crate) use generated_key::GeneratedKey;
 pub(crate) use host::Host;
 pub(crate) use host_keys::HostKeys;
 pub(crate) use namespace::{ByteRange, Namespace, flags};

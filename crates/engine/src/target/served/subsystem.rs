@@ -103,6 +103,11 @@ impl Subsystem {
         self.state().keys.terms(host_nqn, &self.nqn, ring::now())
     }
 
+    /// Whether the TLS key of the host with this name comes out of its authentication.
+    pub(crate) fn concatenates(&self, host_nqn: &str) -> bool {
+        self.state().keys.concatenates(host_nqn)
+    }
+
     /// The TLS keys that are accepted of the host with this name, if it may connect.
     pub(crate) fn psks(&self, host_nqn: &str, now: Moment) -> Vec<ConfiguredPsk> {
         if self.allows(host_nqn) { self.state().keys.psks(host_nqn, now) } else { Vec::new() }

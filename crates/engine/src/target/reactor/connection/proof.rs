@@ -1,19 +1,57 @@
 //! How the host of a connection proves its name: its commands go to the exchange, and what that comes to changes the
 //! connection.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use authentication::{Authenticated, Fault};
-use nvme::SubmissionEntry;
+use authentication::{Authenticated, Fault, GeneratedPsk};
+use nvme::authentication::required;
+use nvme::command::admin_opcode;
+use nvme::fabrics::{Connect, fabrics_type};
+use nvme::identify::Cns;
+use nvme::{Status, SubmissionEntry};
+use secure_channel::Names;
 
 use super::{Connection, Environment};
-use crate::limits::AUTHENTICATION_FAILURE_LINGER_MS;
+use crate::limits::{AUTHENTICATION_FAILURE_LINGER_MS, AUTHENTICATION_TIMEOUT_MS, GENERATED_KEY_WAIT_MS};
 use crate::ring::Buffer;
 use crate::target::admin::check_capsule;
+use crate::target::io::Reply;
 use crate::target::messaging::{Asker, AuthenticationDone, FailedLogin};
 use crate::target::queue::Disconnect;
+use crate::target::reactor::connect::{Connected, WantsProof};
 use crate::target::reactor::host_authentication::Outcome;
 use crate::target::reactor::role::Role;
+use crate::target::served::GeneratedKey;
+
+/// What a host may do in clear that has authenticated to get a TLS key: Linux makes the controller ready before it comes back,
+/// and looks at it. It has no namespaces and no logs, and can change nothing of the target.
+pub(super) fn may_prepare(entry: &SubmissionEntry) -> bool {
+    match entry.opcode {
+        admin_opcode::FABRICS => {
+            matches!(entry.fabrics_type(), fabrics_type::PROPERTY_GET | fabrics_type::PROPERTY_SET)
+        }
+        admin_opcode::IDENTIFY => entry.cdw10.get() as u8 == Cns::CONTROLLER.0,
+        admin_opcode::KEEP_ALIVE => true,
+        _ => false,
+    }
+}
+
+/// What is asked of a host that has to authenticate, in the result of its Connect.
+pub(super) fn asked(connected: &Connected) -> u64 {
+    let concatenates = |wanted: &WantsProof| wanted.concatenation.generates();
+    let channel = connected.wants_proof.as_ref().is_some_and(concatenates);
+    required::AUTHENTICATION | if channel { required::SECURE_CHANNEL } else { 0 }
+}
+
+/// How long a host may take to authenticate: its association's keep alive time-out, after which it is given up anyway. An I/O
+/// queue's Connect does not say it, and its controller knows it.
+pub(super) fn time_to_prove(connect: &Connect, controller_id: u16, env: &Environment<'_>) -> Duration {
+    let controller = if connect.queue_id == 0 { None } else { env.fabric.controller(controller_id) };
+    let keep_alive_ms = controller.map_or(connect.keep_alive_ms, |controller| controller.keep_alive_ms());
+    let ms = if keep_alive_ms == 0 { AUTHENTICATION_TIMEOUT_MS } else { u64::from(keep_alive_ms) };
+    Duration::from_millis(ms.min(AUTHENTICATION_TIMEOUT_MS))
+}
 
 impl Connection {
     /// A command that carries authentication. Out of the way of those that carry blocks.
@@ -42,6 +80,18 @@ impl Connection {
         self.queue.take(next);
     }
 
+    /// Refuses a command of a host that has to prove its name first, or to come back with the TLS key that it has got.
+    pub(super) fn ask_for_proof(
+        &mut self,
+        entry: &SubmissionEntry,
+        data_length: usize,
+    ) -> Result<(), Disconnect> {
+        check_capsule(data_length)?;
+        let status = Status::AUTHENTICATION_REQUIRED.do_not_retry();
+        self.queue.reply(Reply::new(entry.command_id.get(), status, 0));
+        Ok(())
+    }
+
     fn asker(&self, command_id: u16, env: &Environment<'_>) -> Asker {
         let mailboxes = env.fabric.mailboxes().clone();
         Asker { mailboxes, address: self.address, command_id, peer: self.peer }
@@ -62,7 +112,7 @@ impl Connection {
         match outcome {
             Outcome::Continues => {}
             // Before the answer: the next command of the host may come on its heels.
-            Outcome::Authenticated(how) => self.is_proved(how, env),
+            Outcome::Authenticated(how, psk) => self.is_proved(how, psk, env),
             Outcome::Failed(fault) => {
                 self.refuse(&fault, env);
                 let linger = Duration::from_millis(AUTHENTICATION_FAILURE_LINGER_MS);
@@ -77,12 +127,21 @@ impl Connection {
     }
 
     /// The host is the one that it says it is: the connection becomes what it is for.
-    fn is_proved(&mut self, how: Authenticated, env: &mut Environment<'_>) {
+    fn is_proved(&mut self, how: Authenticated, psk: Option<GeneratedPsk>, env: &mut Environment<'_>) {
         let Authenticated { hash, group, is_bidirectional, .. } = how;
         let Some(held) = &self.authentication else { return };
         let (host, subsystem) = (held.host_nqn(), held.subsystem_nqn());
         tracing::debug!(%host, %subsystem, peer = %self.peer, %hash, %group, is_bidirectional, "a host has authenticated");
+        let has_key = match psk {
+            Some(psk) => self.keep_key(&psk, how, env),
+            None => false,
+        };
         if !matches!(self.role, Role::Unproved(_)) {
+            return;
+        }
+        if !has_key && self.authentication.as_ref().is_some_and(|held| held.concatenation().generates()) {
+            // No key could be made of it, without which it is of no use.
+            self.is_draining = true;
             return;
         }
         let Role::Unproved(unproved) = std::mem::replace(&mut self.role, Role::Left) else { return };
@@ -91,11 +150,28 @@ impl Connection {
             Ok(connected) => {
                 self.role = connected.role;
                 self.is_queue = true;
-                self.queue.close_at(None);
+                self.is_preparing = has_key;
+                let wait = Duration::from_millis(GENERATED_KEY_WAIT_MS);
+                self.queue.close_at(has_key.then(|| env.now.after(wait)));
             }
             // It was let in when it connected, and would not be now; the log says why.
             Err(_) => self.is_draining = true,
         }
+    }
+
+    /// A TLS key has come out of an authentication: the host comes back with it, or has it for its next connections.
+    fn keep_key(&self, psk: &GeneratedPsk, how: Authenticated, env: &Environment<'_>) -> bool {
+        let Some(held) = &self.authentication else { return false };
+        let Ok(names) = Names::new(held.host_nqn(), held.subsystem_nqn()) else { return false };
+        let Some(key) = GeneratedKey::new(&names, psk, how).map(Arc::new) else { return false };
+        env.fabric.generated_keys.keep(&key, env.now);
+        if let Role::Admin(commands) = &self.role {
+            env.fabric.generated_keys.claim(&key);
+            if let Some(before) = commands.controller.hold_key(key) {
+                env.fabric.generated_keys.retire(&before, env.now);
+            }
+        }
+        true
     }
 
     /// Says in the log who has failed to authenticate, and which side is wrong.

@@ -69,7 +69,8 @@ impl Connection {
     }
 
     fn came_in_clear(&mut self, env: &mut Environment<'_>) -> Result<NextTurn, Disconnect> {
-        if self.tls_use(env) != TlsUse::Required {
+        // What it may be is seen when it connects: nothing but a host that authenticates to get a TLS key.
+        if self.tls_use(env) != TlsUse::Required || env.fabric.directory().concatenates_on(self.port) {
             return self.settle_with(env);
         }
         self.securing = None;
