@@ -86,9 +86,11 @@ impl HostSide {
         }))
     }
 
-    /// Whether the controller's next message is its challenge, which costs public-key work.
-    pub const fn awaits_challenge(&self) -> bool {
+    /// Whether this message of the controller is its challenge, which costs public-key work.
+    pub fn costs_work(&self, bytes: &[u8]) -> bool {
+        let is_challenge = |message: &Message| matches!(message.body, Body::Challenge(_));
         matches!(self.state, State::AwaitsChallenge)
+            && Message::decode(bytes).as_ref().is_ok_and(is_challenge)
     }
 
     /// Takes a message of the controller.

@@ -94,6 +94,7 @@
 //! - [`Queue`] is one connection on the caller's own ring.
 
 mod authentication_worker;
+mod concat_key;
 mod controller;
 mod driver;
 mod error;
@@ -104,6 +105,7 @@ mod queue;
 mod tls_keys;
 mod volume;
 
+pub use concat_key::ConcatKey;
 pub use controller::{AdminReply, Controller, DiscoveryRecords, NamespaceInfo};
 pub use driver::{CommandQueues, Driver};
 pub use error::{InitiatorError, PeerMisbehaved};

@@ -10,7 +10,7 @@ use nvme::discovery::DISCOVERY_NQN;
 use nvme::fabrics::CONTROLLER_ID_ANY;
 use nvme::tcp::Digests;
 
-use super::{HostIdentity, TlsKeys};
+use super::{ConcatKey, HostIdentity, TlsKeys};
 use crate::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, CONNECT_TIMEOUT_MS};
 use crate::ring::Engine;
 use crate::transport::Transport;
@@ -53,6 +53,9 @@ pub struct ConnectOptions {
     pub secrets: Option<Arc<HostSecrets>>,
     /// The keys of this host, for connections that are TLS; in clear without them.
     pub tls: Option<Arc<TlsKeys>>,
+    /// Whether the key of the TLS connections comes out of the authentication by these secrets (secure channel concatenation).
+    /// Where they have an interval, it is replaced as often.
+    pub concat: bool,
     /// Local address to connect from.
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.
@@ -94,6 +97,7 @@ impl ConnectOptions {
             host: HostIdentity::of_this_machine(),
             secrets: None,
             tls: None,
+            concat: false,
             host_traddr: None,
             host_iface: None,
             io_queue_ports: Vec::new(),
@@ -115,6 +119,11 @@ impl ConnectOptions {
         Self { io_queues: 0, keep_alive_ms: 0, ..Self::new(address, DISCOVERY_NQN) }
     }
 
+    /// The place for the key that comes out of the authentication, if one is to.
+    pub(super) fn concat_key(&self) -> Option<Arc<ConcatKey>> {
+        self.concat.then(Arc::default)
+    }
+
     /// How the admin queue is opened.
     pub(super) fn admin_queue(&self) -> QueueOptions {
         QueueOptions {
@@ -123,6 +132,7 @@ impl ConnectOptions {
             congestion: self.congestion.clone(),
             secrets: self.secrets.clone(),
             tls: self.tls.clone(),
+            concat: None,
             host_traddr: self.host_traddr,
             host_iface: self.host_iface.clone(),
             source_ports: Vec::new(),
@@ -158,6 +168,8 @@ pub struct QueueOptions {
     pub secrets: Option<Arc<HostSecrets>>,
     /// The keys of this host, for connections that are TLS; in clear without them.
     pub tls: Option<Arc<TlsKeys>>,
+    /// The key that comes out of the authentication of the admin queue, instead of these; in clear until it is there.
+    pub concat: Option<Arc<ConcatKey>>,
     /// Local address to connect from.
     pub host_traddr: Option<IpAddr>,
     /// Local interface to connect through.

@@ -47,6 +47,7 @@ mod target_shrink;
 mod target_status;
 mod target_without_reservations;
 mod tls_between;
+mod tls_concat;
 mod tls_configuration;
 mod tls_hostile;
 mod transport;

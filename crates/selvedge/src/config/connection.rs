@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::initiator::{ConnectOptions, HostIdentity, HostSecrets, PathOptions, Volume};
 use engine::transport::Transport;
-use nvme::discovery::Nqn;
+use nvme::discovery::{DISCOVERY_NQN, Nqn};
 use nvme::tcp::Digests;
 
 use super::nvme_cli::{self, KnownHost, Meant};
@@ -27,6 +27,8 @@ pub(crate) struct Connection {
     keep_alive_ms: Option<u32>,
     secrets: Secrets,
     tls: Tls,
+    /// Whether a TLS key comes out of the authentication.
+    concat: bool,
 }
 
 /// The secrets of this host.
@@ -99,7 +101,8 @@ impl Connection {
             host,
             digests: Digests { header: flags.hdr_digest, data: flags.data_digest },
             keep_alive_ms,
-            tls,
+            tls: if flags.concat { Tls::Same(None) } else { tls },
+            concat: flags.concat,
             secrets: match known {
                 Some(known) => Secrets::Known(known),
                 None => Secrets::Same(secrets(flags)?),
@@ -185,6 +188,8 @@ impl Connection {
             digests: self.digests,
             secrets: self.secrets_for(&options.subsystem_nqn, self.address),
             tls: self.tls.keys_for(&options.subsystem_nqn, self.address),
+            // A discovery service authenticates nobody.
+            concat: self.concat && options.subsystem_nqn != DISCOVERY_NQN,
             ..options
         }
     }

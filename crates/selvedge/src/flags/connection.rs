@@ -82,6 +82,10 @@ pub(crate) struct ConnectionFlags {
     #[arg(long)]
     pub(crate) tls_compat: bool,
 
+    /// Make the key of TLS connections of the authentication, for a target that has tls_concat for this host
+    #[arg(long, requires = "host_secrets", conflicts_with_all = ["tls", "tls_key_file", "tls_identity", "tls_compat"])]
+    pub(crate) concat: bool,
+
     /// Keep alive time-out in seconds, 0 for none [default: 5, and 0 with a discovery service]
     #[arg(short = 'k', long, value_name = "SECONDS")]
     pub(crate) keep_alive_tmo: Option<u32>,

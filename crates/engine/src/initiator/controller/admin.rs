@@ -16,11 +16,11 @@ use nvme::{Status, SubmissionEntry};
 use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::driver::{Driver, QueueSet};
 use crate::initiator::queue::{Completion, Data, Queue};
-use crate::initiator::{ConnectOptions, InitiatorError};
+use crate::initiator::{ConcatKey, ConnectOptions, InitiatorError, QueueOptions};
 use crate::limits::{BUFFER_LENGTH_MAX, RECEIVE_LENGTH};
-use crate::ring::Bell;
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::thread::{self, JoinHandle};
+use crate::ring::{Bell, Engine};
 use crate::ring::{Buffer, Moment, Ring, RingOptions, Waker};
 
 /// Events that are kept for `Controller::events`; the oldest give way.
@@ -104,15 +104,17 @@ impl AdminThread {
     /// event, and when the connection has ended.
     pub(super) fn start(
         options: &ConnectOptions,
+        concat: Option<&Arc<ConcatKey>>,
         bell: Option<Arc<Bell>>,
     ) -> Result<(Self, u16), InitiatorError> {
         let (jobs, inbox) = channel();
         let (opened, outcome) = channel();
         let shared = Arc::new(Shared { bell, ..Shared::default() });
-        let (options, theirs) = (options.clone(), shared.clone());
+        let admin = QueueOptions { concat: concat.cloned(), ..options.admin_queue() };
+        let (engine, theirs) = (options.engine, shared.clone());
         let address = options.address;
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
-            let mut server = match Server::open(&options, inbox, theirs) {
+            let mut server = match Server::open(&admin, engine, inbox, theirs) {
                 Ok(server) => server,
                 Err(error) => {
                     let _ = opened.send(Err(error));
@@ -257,14 +259,15 @@ struct KeepAlive {
 impl Server {
     /// Connects, and waits until the queue is live.
     fn open(
-        options: &ConnectOptions,
+        options: &QueueOptions,
+        engine: Engine,
         inbox: Receiver<Job>,
         shared: Arc<Shared>,
     ) -> Result<Self, InitiatorError> {
-        let ring = Ring::new(RingOptions { engine: options.engine, poll_us_max: 0 });
+        let ring = Ring::new(RingOptions { engine, poll_us_max: 0 });
         let mut ring = ring.map_err(InitiatorError::system("no ring for the admin queue"))?;
         let mut queues = QueueSet::new(0, AuthenticationWorker::new(ring.waker()));
-        queues.open(&mut ring, &[options.admin_queue()])?;
+        queues.open(&mut ring, std::slice::from_ref(options))?;
         let mut server = Self {
             driver: Driver::new(ring, queues, SCRATCH_LENGTH),
             inbox,
@@ -273,14 +276,28 @@ impl Server {
             keep_alive: None,
             stopping: false,
         };
-        while !server.driver.queues().is_live() {
-            if let Some(error) = server.driver.queues().first_error() {
-                return Err(error.clone());
-            }
-            server.driver.flush();
-            server.turn();
+        server.until_live()?;
+        // A key has come out of the authentication in clear: from now on everything is TLS.
+        if options.concat.is_some() && !server.driver.queues().queues().iter().all(Queue::is_secure) {
+            let (queues, ring) = server.driver.parts();
+            queues.abandon(ring);
+            queues.clear();
+            queues.open(ring, std::slice::from_ref(options))?;
+            server.until_live()?;
         }
         Ok(server)
+    }
+
+    /// Waits until the queue is live.
+    fn until_live(&mut self) -> Result<(), InitiatorError> {
+        while !self.driver.queues().is_live() {
+            if let Some(error) = self.driver.queues().first_error() {
+                return Err(error.clone());
+            }
+            self.driver.flush();
+            self.turn();
+        }
+        Ok(())
     }
 
     fn controller_id(&self) -> u16 {

@@ -19,7 +19,7 @@ use zerocopy::FromBytes;
 
 use super::admin::{AdminReply, AdminThread};
 use super::bring_up::{BringUp, page_length_min};
-use crate::initiator::{ConnectOptions, InitiatorError, QueueOptions};
+use crate::initiator::{ConcatKey, ConnectOptions, InitiatorError, QueueOptions};
 use crate::limits::{
     ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX, IN_CAPSULE_LENGTH_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX,
 };
@@ -36,6 +36,8 @@ pub struct Controller(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: ConnectOptions,
+    /// The TLS key of all its queues that comes out of the authentication, if one does.
+    concat: Option<Arc<ConcatKey>>,
     admin: AdminThread,
     id: u16,
     capabilities: Capabilities,
@@ -62,7 +64,8 @@ impl Controller {
         options: ConnectOptions,
         bell: Option<Arc<Bell>>,
     ) -> Result<Controller, InitiatorError> {
-        let (admin, id) = AdminThread::start(&options, bell)?;
+        let concat = options.concat_key();
+        let (admin, id) = AdminThread::start(&options, concat.as_ref(), bell)?;
         let bring_up = BringUp { admin: &admin, address: options.address };
         let capabilities = Capabilities(bring_up.property(property::CAPABILITIES, true)?);
         let version = bring_up.property(property::VERSION, false)? as u32;
@@ -82,6 +85,7 @@ impl Controller {
             if is_io { bring_up.write_zeroes_length_max(capabilities)? } else { None };
         Ok(Controller(Arc::new(Inner {
             options,
+            concat,
             id,
             capabilities,
             version,
@@ -146,7 +150,7 @@ impl Controller {
 
     /// How I/O queue `queue_id` is opened, on any thread.
     pub fn queue_options(&self, queue_id: u16) -> QueueOptions {
-        let Inner { options, capabilities, identify, .. } = &*self.0;
+        let Inner { options, concat, capabilities, identify, .. } = &*self.0;
         let entries_max = capabilities.queue_entries_max().min(u32::from(QUEUE_ENTRIES_MAX)) as u16;
         let capsule = u64::from(identify.io_command_capsule_size.get()) * 16;
         // Data that does not begin right behind the entry is not known to anybody's capsules.
@@ -156,6 +160,7 @@ impl Controller {
         let source_ports = place.and_then(|place| options.io_queue_ports.get(place));
         QueueOptions {
             queue_id,
+            concat: concat.clone(),
             source_ports: source_ports.cloned().unwrap_or_default(),
             entries: options.queue_entries.clamp(2, entries_max.max(2)),
             controller_id: self.0.id,

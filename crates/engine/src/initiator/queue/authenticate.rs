@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use authentication::{Concatenation, Fault as Failed, Group, Hash, HostSide, HostStep, HostTerms};
+use authentication::{
+    Concatenation, Fault as Failed, GeneratedPsk, Group, Hash, HostSide, HostStep, HostTerms,
+};
 use nvme::authentication::{Transfer, required};
+use secure_channel::Names;
 
 use super::fault::Fault;
 use super::secure::Securing;
@@ -25,7 +28,7 @@ pub(super) enum Exchange {
     /// What the worker makes of it.
     Step(PendingStep<(Box<HostSide>, HostStep)>),
     /// That the controller has taken the last message.
-    Last(Result<(), Failed>),
+    Last(Result<Option<GeneratedPsk>, Failed>),
 }
 
 impl std::fmt::Debug for Exchange {
@@ -45,12 +48,25 @@ impl Queue {
             self.state = QueueState::Live;
             return Ok(());
         };
-        if result & required::SECURE_CHANNEL != 0 {
-            return Err(
-                self.failed("the target wants a TLS key to come out of it (secure channel concatenation)")
-            );
+        let wants_key = self.options.concat.is_some();
+        if result & required::SECURE_CHANNEL != 0 && !wants_key {
+            return Err(self.failed(
+                "the target wants a TLS key to come out of it (secure channel concatenation): connect with \
+                 --concat",
+            ));
         }
         if result & required::AUTHENTICATION == 0 {
+            if wants_key && self.secure.is_some() {
+                // The key shows that both know each other. The admin queue's comes out of its authentication anew.
+                self.is_proved();
+                return Ok(());
+            }
+            if wants_key {
+                return Err(self.failed(
+                    "no TLS key comes out of it, since the target does not ask this host for it: give the host a \
+                     secret there with tls_concat, or connect without --concat",
+                ));
+            }
             // Linux' target of 7.3 asks on the admin queue alone, where it has authenticated then.
             if secrets.controller_secret.is_some() && self.options.queue_id == 0 {
                 // It may be anybody who has the target's address.
@@ -74,7 +90,7 @@ impl Queue {
             controller_secret: secrets.controller_secret.clone(),
             hashes: Hash::ALL.to_vec(),
             groups: Group::ALL.to_vec(),
-            concatenation: Concatenation::None,
+            concatenation: self.concatenation(),
         };
         let side = HostSide::new(terms, ring::random() as u16);
         self.message = Some(side.offer());
@@ -82,10 +98,30 @@ impl Queue {
         self.send_message();
     }
 
+    /// Whether a TLS key is to come out of its authentication: that of the admin queue alone.
+    fn concatenation(&self) -> Concatenation {
+        match (&self.options.concat, &self.secure) {
+            (Some(_), None) if self.options.queue_id == 0 => Concatenation::New,
+            (Some(_), Some(_)) if self.options.queue_id == 0 => Concatenation::Replace,
+            _ => Concatenation::None,
+        }
+    }
+
+    /// Takes the TLS key that has come out of an authentication: the next connections have it.
+    fn has_key(&self, psk: Option<GeneratedPsk>) -> Result<(), Box<Fault>> {
+        let (Some(concat), Some(psk)) = (&self.options.concat, psk) else { return Ok(()) };
+        let names = Names::new(&self.options.host.nqn, &self.options.subsystem_nqn);
+        let names = names.map_err(|error| self.failed(error.to_string()))?;
+        concat.set(&names, &psk).map_err(|why| self.failed(why))
+    }
+
     /// Both are who they say they are.
     fn is_proved(&mut self) {
         self.state = QueueState::Live;
-        let interval = self.options.secrets.as_ref().and_then(|secrets| secrets.reauth_interval);
+        // With a key that comes out of it the admin queue alone authenticates.
+        let is_due = self.options.concat.is_none() || self.options.queue_id == 0;
+        let secrets = self.options.secrets.as_ref().filter(|_| is_due);
+        let interval = secrets.and_then(|secrets| secrets.reauth_interval);
         // Up to a tenth sooner, so that many queues that came together do not all come together again.
         let sooner = |interval: Duration| interval / 10 * (ring::random() % 1024) as u32 / 1024;
         self.exchange_at = interval.map(|interval| ring::now().after(interval - sooner(interval)));
@@ -126,7 +162,10 @@ impl Queue {
                 let message = completion.data.as_deref().unwrap_or_default();
                 return self.take_message(side, message);
             }
-            Some(Exchange::Last(Ok(()))) => self.is_proved(),
+            Some(Exchange::Last(Ok(psk))) => {
+                self.has_key(psk)?;
+                self.is_proved();
+            }
             Some(Exchange::Last(Err(fault))) => return Err(self.failed(fault.why)),
             other @ (Some(Exchange::Step(_)) | None) => self.exchange = other,
         }
@@ -134,8 +173,8 @@ impl Queue {
     }
 
     fn take_message(&mut self, mut side: Box<HostSide>, message: &[u8]) -> Result<(), Box<Fault>> {
-        if !side.awaits_challenge() {
-            // The other message costs a hash or two.
+        if !side.costs_work(message) {
+            // Other messages cost a hash or two. A refusal is taken at once, for the end of the connection may be behind it.
             let step = side.take(message, &mut ring::fill_random);
             return self.stepped(side, step);
         }
@@ -152,15 +191,16 @@ impl Queue {
     }
 
     /// Goes on after a step.
-    fn stepped(&mut self, side: Box<HostSide>, step: HostStep) -> Result<(), Box<Fault>> {
+    fn stepped(&mut self, mut side: Box<HostSide>, step: HostStep) -> Result<(), Box<Fault>> {
         let (exchange, message) = match step {
             HostStep::Exchange(message) => (Exchange::Sent(side), message),
             HostStep::Done(_, None) => {
                 self.exchange = None;
+                self.has_key(side.take_psk())?;
                 self.is_proved();
                 return Ok(());
             }
-            HostStep::Done(_, Some(message)) => (Exchange::Last(Ok(())), message),
+            HostStep::Done(_, Some(message)) => (Exchange::Last(Ok(side.take_psk())), message),
             HostStep::Failed(fault, None) => return Err(self.failed(fault.why)),
             HostStep::Failed(fault, Some(message)) => (Exchange::Last(Err(fault)), message),
         };

@@ -131,6 +131,11 @@ impl Queue {
         }
     }
 
+    /// Whether it is TLS.
+    pub const fn is_secure(&self) -> bool {
+        self.secure.is_some()
+    }
+
     /// Commands that are outstanding.
     pub const fn outstanding(&self) -> usize {
         self.slots.count() - self.slots.free()

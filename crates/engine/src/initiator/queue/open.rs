@@ -117,6 +117,18 @@ impl Queue {
             }
         }
         self.blocked = false;
+        if let Some(concat) = self.options.concat.clone() {
+            return match concat.get() {
+                Some(key) => self.begin_handshake_with(vec![key]),
+                None if self.options.queue_id == 0 => {
+                    self.initialize();
+                    Ok(())
+                }
+                None => {
+                    Err(self.tls_failed("the admin queue has no TLS key yet (secure channel concatenation)"))
+                }
+            };
+        }
         if let Some(keys) = self.options.tls.clone() {
             return self.begin_handshake(&keys);
         }
@@ -188,6 +200,12 @@ fn check(options: &QueueOptions) -> Result<(), InitiatorError> {
                 "the {what} NQN has to be 1 to {NQN_LENGTH_MAX} printable bytes: {nqn:?}"
             ));
         }
+    }
+    if options.concat.is_some() && (options.secrets.is_none() || options.tls.is_some()) {
+        return misuse(
+            "a TLS key that comes out of the authentication (concat) needs a secret, and no other key"
+                .to_owned(),
+        );
     }
     if options.command_timeout.is_zero() || options.connect_timeout.is_zero() {
         return misuse("a time-out of zero leaves no time for anything".to_owned());

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use nvme::tcp::Part;
-use secure_channel::{Alert, Names, Peer, RecordError, RecordLimit};
+use secure_channel::{Alert, Names, Peer, RecordError, RecordLimit, TlsPsk};
 use tls_handshake::{Established, Handshake, HandshakeError, Progress};
 
 use super::fault::Fault;
@@ -48,7 +48,7 @@ impl Step {
         Self { handshake: Some(handshake), outcome, output, rest: rest.to_vec() }
     }
 
-    fn first(keys: &[secure_channel::TlsPsk]) -> Self {
+    fn first(keys: &[TlsPsk]) -> Self {
         match Handshake::of_host(keys) {
             Ok(handshake) => Self::of(Box::new(handshake), &[]),
             Err(error) => Self { handshake: None, outcome: Err(error), output: Vec::new(), rest: Vec::new() },
@@ -59,9 +59,14 @@ impl Step {
 impl Queue {
     /// Begins the handshake of a stream that was just made.
     pub(super) fn begin_handshake(&mut self, keys: &TlsKeys) -> Result<(), Box<Fault>> {
-        self.state = QueueState::Securing;
         let names = Names::new(&self.options.host.nqn, &self.options.subsystem_nqn);
         let offers = names.and_then(|names| keys.offers(&names)).map_err(|error| self.tls_failed(error))?;
+        self.begin_handshake_with(offers)
+    }
+
+    /// The same with these keys.
+    pub(super) fn begin_handshake_with(&mut self, offers: Vec<TlsPsk>) -> Result<(), Box<Fault>> {
+        self.state = QueueState::Securing;
         self.step(move || Step::first(&offers))
     }
 
@@ -73,7 +78,7 @@ impl Queue {
         Ok(())
     }
 
-    fn tls_failed(&self, why: impl std::fmt::Display) -> Box<Fault> {
+    pub(super) fn tls_failed(&self, why: impl std::fmt::Display) -> Box<Fault> {
         let address = self.options.address;
         Fault::ended(InitiatorError::TlsFailed { address, why: why.to_string() })
     }

@@ -232,6 +232,7 @@ pub(crate) fn queue_options(address: SocketAddr) -> QueueOptions {
         address,
         secrets: None,
         tls: None,
+        concat: None,
         host_traddr: None,
         host_iface: None,
         source_ports: Vec::new(),
