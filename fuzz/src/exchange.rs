@@ -64,8 +64,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
             *byte = (state >> 56) as u8;
         }
     };
-    let mut seen = Seen::default();
-    let mut sent = Some(host.offer());
+    let (mut seen, mut sent) = (Seen::default(), Some(host.offer()));
     for _ in 0..MESSAGES_MAX {
         if let Some(message) = sent.take() {
             let proof = proof(&message);

@@ -9,7 +9,10 @@ const SECURING: &str = "crates/engine/src/target/reactor/connection/secure.rs";
 /// The test of two hosts with different rights.
 const RIGHTS: &str = "tls_hostile::a_key_is_for_one_host_and_one_subsystem";
 
-pub(crate) const RULES: [Rule; 7] = [
+/// The test of what a host in clear can do.
+const CLEAR: &str = "tls_concat::a_host_in_clear_can_do_nothing_but_authenticate_where_tls_is_required";
+
+pub(crate) const RULES: [Rule; 11] = [
     rule(
         Mutant {
             name: "tls-any-host",
@@ -84,6 +87,49 @@ pub(crate) const RULES: [Rule; 7] = [
         },
         "tls_between::every_suite_identity_derivation_and_hash_function_connects",
     ),
+    rule(
+        Mutant {
+            name: "concat-io-in-clear",
+            about: "an I/O queue in clear is let in where TLS is required",
+            file: CONNECT,
+            find: r"            _ if is_admin && subsystem.concatenates(host) => true,",
+            replace: r"            _ if (is_admin || {on}) && subsystem.concatenates(host) => true,",
+        },
+        CLEAR,
+    ),
+    rule(
+        Mutant {
+            name: "concat-all-in-clear",
+            about: "a host that has authenticated to get a TLS key goes on in clear",
+            file: "crates/engine/src/target/reactor/connection/proof.rs",
+            find: r"                self.is_preparing = has_key;",
+            replace: r"                self.is_preparing = has_key && !{on};",
+        },
+        CLEAR,
+    ),
+    rule(
+        Mutant {
+            name: "concat-not-asked-for",
+            about: "a host that should get a TLS key authenticates without",
+            file: CONNECT,
+            find: r"        _ => Concatenation::New,",
+            replace: r"        _ if {on} => Concatenation::None,
+        _ => Concatenation::New,",
+        },
+        "tls_concat::no_key_comes_out_of_anything_else",
+    ),
+    Rule {
+        mutant: Mutant {
+            name: "concat-key-stays",
+            about: "a generated TLS key is accepted after its association",
+            file: "crates/engine/src/target/fabric/generated_keys.rs",
+            find: r"        self.until > now || Arc::strong_count(&self.key) > 1",
+            replace: r"        self.until > now || Arc::strong_count(&self.key) > 1 || {on}",
+        },
+        package: "engine",
+        program: None,
+        test: "target::fabric::generated_keys::tests::a_key_is_there_until_its_host_is_due_and_as_long_as_an_association_uses_it",
+    },
 ];
 
 const fn rule(mutant: Mutant, test: &'static str) -> Rule {
