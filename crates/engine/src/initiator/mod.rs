@@ -115,5 +115,5 @@ pub use path::{
     ConnectionReport, IoPolicy, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths,
 };
 pub use queue::{Completion, Data, Ended, Lost, Queue, QueueState, Request};
-pub use tls_keys::TlsKeys;
+pub use tls_keys::{TakenOffer, TlsKeys};
 pub use volume::{AsyncVolume, LocalTask, LocalVolume, NamespaceName, Volume, VolumeOptions, VolumeTask};

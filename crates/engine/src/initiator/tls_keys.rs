@@ -1,5 +1,8 @@
 //! The TLS keys of a host, and which of them it offers a target by which identities.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use secure_channel::{
     ConfiguredPsk, Derivation, IdentityError, IdentityVersion, Names, RecordLimit, Suite, TlsPsk,
 };
@@ -19,13 +22,26 @@ pub struct TlsKeys {
     pub suite: Option<Suite>,
     /// Records after which keys are replaced, in either direction.
     pub renew_after: RecordLimit,
+    /// What the target takes of the offers, as its queues have found out.
+    pub taken: TakenOffer,
 }
+
+/// Which offer alone a target takes, from 1 on, where it did not take all of them together; 0 where it did, or nobody has tried.
+#[derive(Clone, Debug, Default)]
+pub struct TakenOffer(Arc<AtomicUsize>);
 
 impl TlsKeys {
     /// These keys, for whatever target.
     pub fn new(keys: Vec<ConfiguredPsk>) -> Self {
         let renew_after = RecordLimit::new(TLS_RENEW_AFTER_RECORDS).unwrap_or_default();
-        Self { keys, identity: None, derivation: None, suite: None, renew_after }
+        Self {
+            keys,
+            identity: None,
+            derivation: None,
+            suite: None,
+            renew_after,
+            taken: TakenOffer::default(),
+        }
     }
 
     /// The PSKs to offer for these names, the preferred one first, each with an identity of its own: a library takes no two of
@@ -62,6 +78,17 @@ impl TlsKeys {
             Some(error) if named.is_empty() => Err(error),
             _ => Ok(named),
         }
+    }
+
+    /// Which of the offers alone this target takes, if it is one that looks at the first alone. Linux' target and SPDK are: they
+    /// end the handshake where they do not know the first identity.
+    pub(super) fn taken_alone(&self) -> Option<usize> {
+        self.taken.0.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// The target has taken this offer alone, or all of them together.
+    pub(super) fn remember(&self, alone: Option<usize>) {
+        self.taken.0.store(alone.map_or(0, |place| place + 1), Ordering::Relaxed);
     }
 
     fn psk(

@@ -1,10 +1,12 @@
 //! Our own host and target with TLS over loopback, and hosts that have no key, or another one.
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::backend::BackendConfig;
@@ -14,7 +16,7 @@ use engine::target::{HostKeyConfig, NamespaceConfig, SubsystemConfig, Target, Tl
 use engine::transport::Transport;
 use nvme::log_page::LogPageId;
 use nvme::tcp::Digests;
-use secure_channel::{ConfiguredPsk, Derivation, Hash, IdentityVersion, RecordLimit, Suite};
+use secure_channel::{ConfiguredPsk, Derivation, FirstBytes, Hash, IdentityVersion, RecordLimit, Suite};
 
 use crate::raw_host::configure;
 
@@ -268,4 +270,57 @@ fn a_connection_that_is_reset_at_once_may_require_tls() {
     let reset = verify(ConnectOptions::new(address, NQN)).unwrap_err();
     assert!(reset.contains("it may require TLS"), "{reset}");
     target.join().unwrap();
+}
+
+/// Stands before a target, and lets those through whose first identity is of version 0. Of all others it closes the connection
+/// without a word, as Linux' target and SPDK do when they do not know the first identity. How many those were.
+fn picky(target: SocketAddr, closes: usize, passes: usize) -> (SocketAddr, JoinHandle<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let run = move || {
+        let (mut closed, mut passed) = (0, 0);
+        while passed < passes && closed <= closes {
+            let (mut host, _) = listener.accept().unwrap();
+            let mut hello = Vec::new();
+            let is_taken = loop {
+                let mut bytes = [0; 4096];
+                let length = host.read(&mut bytes).unwrap();
+                hello.extend_from_slice(&bytes[..length]);
+                match FirstBytes::of(&hello).unwrap() {
+                    FirstBytes::Incomplete => {}
+                    FirstBytes::InClear => panic!("it came in clear"),
+                    FirstBytes::Hello(hello) => {
+                        break hello.identities().next().unwrap().starts_with(b"NVMe0");
+                    }
+                }
+            };
+            if !is_taken {
+                closed += 1;
+                continue;
+            }
+            passed += 1;
+            let mut behind = TcpStream::connect(target).unwrap();
+            behind.write_all(&hello).unwrap();
+            for (mut from, mut to) in
+                [(host.try_clone().unwrap(), behind.try_clone().unwrap()), (behind, host)]
+            {
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+        closed
+    };
+    (address, std::thread::spawn(run))
+}
+
+#[test]
+fn a_target_that_looks_at_the_first_identity_alone_is_reached() {
+    let bed = Bed::new(Engine::IoUring, None, &psk(1, None));
+    // An admin queue and two for I/O: the first finds out what is taken, and the others begin with that.
+    let (address, proxy) = picky(bed.target.ports()[0], 2, 3);
+    let options = ConnectOptions { address, ..bed.options(HOST, NQN, Some(keys(1))) };
+    verify(options).unwrap();
+    assert_eq!(proxy.join().unwrap(), 2, "both identities, and the first alone");
 }

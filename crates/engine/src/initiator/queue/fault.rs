@@ -16,6 +16,8 @@ pub(super) enum Fault {
     Misbehaved { misbehaviour: PeerMisbehaved, error: FatalError, information: u32, header: [u8; 24] },
     /// A record that cannot be used.
     Record(RecordError),
+    /// The target did not take what was offered, and may take a part of it.
+    NotTaken(InitiatorError),
     /// There is nobody to tell.
     Ended(InitiatorError),
 }

@@ -58,6 +58,8 @@ pub struct Queue {
     socket: Option<Arc<Socket>>,
     /// The TLS handshake, while it is under way.
     securing: Option<secure::Securing>,
+    /// Which of its keys it offers alone, once the target has not taken all of them together.
+    offers_alone: Option<usize>,
     /// What seals and opens what goes over the socket, where it is not in clear.
     secure: Option<Box<SecureStream>>,
     /// Room for what is sealed, kept for the next time.

@@ -15,7 +15,8 @@ use super::{Completion, Data, Queue, QueueState, Request};
 use crate::initiator::authentication_worker::AuthenticationWorker;
 use crate::initiator::{InitiatorError, QueueOptions};
 use crate::limits::{BUFFER_LENGTH_MAX, QUEUE_ENTRIES_MAX};
-use crate::ring::{Buffer, Moment, Ring, tcp};
+use crate::ring::tcp::{self, PendingConnection};
+use crate::ring::{Buffer, Moment, Ring};
 use crate::transport::{ConnectionOptions, congestion};
 
 /// The longest NQN in bytes, without its ending NUL (Base 4.7).
@@ -40,23 +41,7 @@ impl Queue {
         worker: &AuthenticationWorker,
     ) -> Result<Queue, InitiatorError> {
         check(options)?;
-        let address = options.address;
-        let failed = |error| InitiatorError::Connect { address, error: Arc::new(error) };
-        let connection = ConnectionOptions {
-            transport: options.transport,
-            congestion: congestion::choice(options.congestion.as_deref()),
-            host_traddr: options.host_traddr,
-            host_iface: options.host_iface.as_deref(),
-            source_ports: &options.source_ports,
-            send_buffer: options.send_buffer,
-            receive_buffer: options.receive_buffer,
-        };
-        let pending = tcp::connect_start(address, &connection).map_err(failed)?;
-        ring.watch(&pending, token).map_err(failed)?;
-        if let Err(error) = ring.await_writable(&pending, token) {
-            ring.unwatch(&pending, token);
-            return Err(failed(error));
-        }
+        let pending = connect(ring, token, options)?;
         let slots = Slots::new(options.entries);
         let now = ring.now();
         Ok(Queue {
@@ -66,6 +51,7 @@ impl Queue {
             pending: Some(pending),
             socket: None,
             securing: None,
+            offers_alone: options.tls.as_ref().and_then(|keys| keys.taken_alone()),
             secure: None,
             sealed_space: None,
             is_worn: false,
@@ -187,6 +173,32 @@ impl Queue {
         self.controller_id = result as u16;
         self.prove(result)
     }
+}
+
+/// Begins to connect, where the ring reports with this token how far that is.
+pub(super) fn connect(
+    ring: &mut Ring,
+    token: u32,
+    options: &QueueOptions,
+) -> Result<PendingConnection, InitiatorError> {
+    let address = options.address;
+    let failed = |error| InitiatorError::Connect { address, error: Arc::new(error) };
+    let connection = ConnectionOptions {
+        transport: options.transport,
+        congestion: congestion::choice(options.congestion.as_deref()),
+        host_traddr: options.host_traddr,
+        host_iface: options.host_iface.as_deref(),
+        source_ports: &options.source_ports,
+        send_buffer: options.send_buffer,
+        receive_buffer: options.receive_buffer,
+    };
+    let pending = tcp::connect_start(address, &connection).map_err(failed)?;
+    ring.watch(&pending, token).map_err(failed)?;
+    if let Err(error) = ring.await_writable(&pending, token) {
+        ring.unwatch(&pending, token);
+        return Err(failed(error));
+    }
+    Ok(pending)
 }
 
 fn check(options: &QueueOptions) -> Result<(), InitiatorError> {

@@ -284,6 +284,8 @@ impl Queue {
         let address = self.options.address;
         let error = match fault {
             Fault::Ended(error) => error,
+            Fault::NotTaken(_) if self.offers_another(ring) => return,
+            Fault::NotTaken(error) => error,
             Fault::Record(error) => {
                 self.break_off(&error);
                 InitiatorError::ChannelBroken { address, error }

@@ -9,12 +9,13 @@ use secure_channel::{Alert, Names, Peer, RecordError, RecordLimit, TlsPsk};
 use tls_handshake::{Established, Handshake, HandshakeError, Progress};
 
 use super::fault::Fault;
+use super::open::connect;
 use super::receive::Received;
 use super::{Queue, QueueState};
 use crate::initiator::authentication_worker::{PendingStep, StepState};
 use crate::initiator::{InitiatorError, TlsKeys};
 use crate::limits::{HANDSHAKE_BYTES_MAX, SEND_PARTS_MAX};
-use crate::ring::{Buffer, SpanMut};
+use crate::ring::{Buffer, Ring, SpanMut};
 use crate::secure_stream::{Piece, SecureStream};
 
 /// What a queue's handshake waits for.
@@ -61,6 +62,8 @@ impl Queue {
     pub(super) fn begin_handshake(&mut self, keys: &TlsKeys) -> Result<(), Box<Fault>> {
         let names = Names::new(&self.options.host.nqn, &self.options.subsystem_nqn);
         let offers = names.and_then(|names| keys.offers(&names)).map_err(|error| self.tls_failed(error))?;
+        let alone = self.offers_alone.and_then(|place| offers.get(place).cloned());
+        let offers = alone.map_or(offers, |alone| vec![alone]);
         self.begin_handshake_with(offers)
     }
 
@@ -83,6 +86,40 @@ impl Queue {
         Fault::ended(InitiatorError::TlsFailed { address, why: why.to_string() })
     }
 
+    /// The handshake has failed in a way that says nothing about the other keys: Linux' target and SPDK look at the first
+    /// identity alone, and say no more than that when they do not know it.
+    fn not_taken(&self, error: &HandshakeError) -> Box<Fault> {
+        let failed = InitiatorError::TlsFailed { address: self.options.address, why: error.to_string() };
+        match error {
+            HandshakeError::Closed(_) | HandshakeError::Refused { alert: Alert::INTERNAL_ERROR, .. } => {
+                Box::new(Fault::NotTaken(failed))
+            }
+            _ => Fault::ended(failed),
+        }
+    }
+
+    /// Connects anew with the next key alone; whether there is one.
+    pub(super) fn offers_another(&mut self, ring: &mut Ring) -> bool {
+        let Some(keys) = self.options.tls.clone() else { return false };
+        let names = Names::new(&self.options.host.nqn, &self.options.subsystem_nqn);
+        let count = names.and_then(|names| keys.offers(&names)).map_or(0, |offers| offers.len());
+        let next = self.offers_alone.map_or(0, |place| place + 1);
+        if count < 2 || next >= count {
+            // The next queue begins with all of them again: the target may be another by then.
+            keys.remember(None);
+            return false;
+        }
+        if let Some(socket) = self.socket.take() {
+            ring.unwatch(&socket, self.token);
+        }
+        self.transmitter.clear(|_| ());
+        let Ok(pending) = connect(ring, self.token, &self.options) else { return false };
+        tracing::debug!(queue = self.options.queue_id, next, "TLS: offering one key alone");
+        (self.pending, self.state, self.blocked) = (Some(pending), QueueState::Connecting, true);
+        (self.securing, self.offers_alone, self.is_at_end) = (None, Some(next), false);
+        true
+    }
+
     /// Takes what the controller has sent of its handshake. While the worker is busy, it stays in the socket.
     pub(super) fn take_flight(&mut self) -> Result<(), Box<Fault>> {
         let Some(Securing::Bytes(_)) = &self.securing else { return Ok(()) };
@@ -99,7 +136,8 @@ impl Queue {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
                     let address = self.options.address;
-                    return Err(Fault::ended(InitiatorError::Broken { address, error: Arc::new(error) }));
+                    let broken = InitiatorError::Broken { address, error: Arc::new(error) };
+                    return Err(Box::new(Fault::NotTaken(broken)));
                 }
             }
         }
@@ -109,7 +147,7 @@ impl Queue {
         }
         let Some(Securing::Bytes(handshake)) = self.securing.take() else { return Ok(()) };
         if length == 0 {
-            return Err(self.tls_failed(handshake.closed()));
+            return Err(self.not_taken(&handshake.closed()));
         }
         flight.truncate(length);
         self.step(move || Step::of(handshake, &flight))
@@ -140,7 +178,7 @@ impl Queue {
             (Err(error), _) => {
                 self.transmitter.raw(&step.output);
                 let _ = self.send_all();
-                Err(self.tls_failed(error))
+                Err(self.not_taken(&error))
             }
         }
     }
@@ -156,6 +194,9 @@ impl Queue {
         secure.outbound.begin_behind(last, Buffer::zeroed);
         tracing::debug!(queue = self.options.queue_id, suite = %established.suite, group = established.group, "TLS");
         self.secure = Some(Box::new(secure));
+        if let Some(keys) = &self.options.tls {
+            keys.remember(self.offers_alone);
+        }
         // Records may have come with the handshake, or behind it.
         self.more = true;
         self.initialize();
