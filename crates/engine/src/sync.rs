@@ -1,10 +1,10 @@
 //! Atomics and locks of the places where threads meet without waiting for each other. They are the standard library's; in a
 //! build for it they are loom's, which plays every order in which the threads of a test may meet (`cargo xtask test races`).
 
-#[cfg(not(all(test, selvedge_loom)))]
+#[cfg(not(all(test, feature = "loom")))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
 
 use std::sync::PoisonError;
@@ -16,11 +16,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Threads are stopped for another one in the middle so often at most: faults that need more are not known, and each further
 /// one multiplies the orders.
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 const PREEMPTIONS_MAX: usize = 3;
 
 /// Plays every order of what happens in `scene`.
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 pub(crate) fn model(scene: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS_MAX);
@@ -28,15 +28,15 @@ pub(crate) fn model(scene: impl Fn() + Send + Sync + 'static) {
 }
 
 /// Where threads of a model write and read as they do in a buffer: loom reports two that are there at once.
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 pub(crate) struct Place(loom::cell::UnsafeCell<u64>);
 
 // SAFETY: whether threads use it one after the other is what models are about, and loom stops at the first that do not.
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 #[allow(unsafe_code)]
 unsafe impl Sync for Place {}
 
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 #[allow(unsafe_code)]
 impl Place {
     pub(crate) fn new() -> Self {

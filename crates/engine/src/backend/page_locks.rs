@@ -17,7 +17,7 @@ pub(super) type Word = AtomicU64;
 pub(super) const PAGES_PER_WORD: u64 = 8;
 /// Words of a memory's locks: its pages take turns with them, which costs two who use pages 1 GiB apart at the same moment
 /// another try. Models use a few pages, and loom keeps an account of each word.
-pub(super) const WORDS: usize = if cfg!(all(test, selvedge_loom)) { 1 } else { 1 << 15 };
+pub(super) const WORDS: usize = if cfg!(all(test, feature = "loom")) { 1 } else { 1 << 15 };
 const PAGES: u64 = WORDS as u64 * PAGES_PER_WORD;
 
 /// In a page's byte: somebody writes it.
@@ -146,10 +146,10 @@ impl Patience {
     }
 }
 
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 mod races;
 
-#[cfg(all(test, not(selvedge_loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32};
     use std::thread;

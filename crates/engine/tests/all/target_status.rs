@@ -288,7 +288,9 @@ fn a_refused_admin_connect_says_where_the_fault_is() {
         for name in ["nqn.2014-08.org.example:nobody", "", "no name", &long, bell] {
             let data = ConnectData::new([7; 16], CONTROLLER_ID_ANY, name, &options.host_nqn);
             refused(&try_connect(&target, &connect(0), &data), InvalidParameter::SUBSYSTEM_NQN, name);
-            let data = ConnectData::new([7; 16], CONTROLLER_ID_ANY, crate::raw_host::NQN, name);
+            // Of its own for each name: a host that has just gone may still be there.
+            let host_id = [1 + (name.len() % 200) as u8; 16];
+            let data = ConnectData::new(host_id, CONTROLLER_ID_ANY, crate::raw_host::NQN, name);
             let reply = try_connect(&target, &connect(0), &data);
             if name == long || name == bell {
                 refused(&reply, InvalidParameter::HOST_NQN, name);

@@ -16,7 +16,7 @@ use document_commands::{PLACEHOLDERS, commands, is_assignment, pages};
 const NQN: &str = "nqn.2026-01.org.example:disks";
 
 /// What cannot run here: a part of the command, and why.
-const NOT_RUN: [(&str, &str); 30] = [
+const NOT_RUN: [(&str, &str); 31] = [
     ("rbd", "needs a Ceph cluster: the suite ceph has one"),
     ("gateway", "needs a group of gateways: the suite ceph has one"),
     ("namespace snapshot", "is about images of Ceph"),
@@ -29,6 +29,7 @@ const NOT_RUN: [(&str, &str); 30] = [
     ("--verify-only", "needs the state of a run before: command_line has one"),
     ("--resume", "needs a sweep that was interrupted: sweep has one"),
     ("--sweep ", "needs a sweep that was made: sweep has one"),
+    ("--concat --rw", "needs a target that makes TLS keys: the engine's tests have one"),
     ("tune plan", "needs connections over a network card: the suite tune has them"),
     ("selvedge top --interval", "is a live view: top has tests of its screen"),
     ("selvedge top\n", "is a live view: top has tests of its screen"),

@@ -213,10 +213,10 @@ impl Drop for Away {
     }
 }
 
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 mod races;
 
-#[cfg(all(test, not(selvedge_loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::ring::{Buffer, Engine, Ring, RingOptions};

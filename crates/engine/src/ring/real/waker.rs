@@ -19,7 +19,7 @@ struct Inner {
     event: OwnedFd,
     pending: AtomicBool,
     /// What loom knows instead of the descriptor.
-    #[cfg(all(test, selvedge_loom))]
+    #[cfg(all(test, feature = "loom"))]
     written: loom::sync::Notify,
 }
 
@@ -29,7 +29,7 @@ impl Waker {
         let inner = Inner {
             event,
             pending: AtomicBool::new(false),
-            #[cfg(all(test, selvedge_loom))]
+            #[cfg(all(test, feature = "loom"))]
             written: loom::sync::Notify::new(),
         };
         Ok(Self(Arc::new(inner)))
@@ -40,7 +40,7 @@ impl Waker {
         if !self.0.pending.swap(true, Ordering::AcqRel) {
             // The counter has 64 bits, which as many writes as that do not fill in a process's life.
             let _ = rustix::io::write(&self.0.event, &1u64.to_ne_bytes());
-            #[cfg(all(test, selvedge_loom))]
+            #[cfg(all(test, feature = "loom"))]
             self.0.written.notify();
         }
     }
@@ -58,7 +58,7 @@ impl Waker {
     }
 
     /// Waits as a ring does that is notified of its descriptor: until it is written, or was since this was called last.
-    #[cfg(all(test, selvedge_loom))]
+    #[cfg(all(test, feature = "loom"))]
     pub(crate) fn sleep(&self) {
         self.0.written.wait();
         self.seen();
@@ -75,5 +75,5 @@ impl AsRawFd for Waker {
     }
 }
 
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 mod races;

@@ -113,5 +113,5 @@ impl Fence {
     }
 }
 
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 mod races;

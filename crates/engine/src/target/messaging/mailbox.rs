@@ -134,5 +134,5 @@ impl Mailbox {
     }
 }
 
-#[cfg(all(test, selvedge_loom))]
+#[cfg(all(test, feature = "loom"))]
 pub(crate) mod races;
