@@ -35,7 +35,7 @@ impl Concatenation {
     }
 
     /// Whether the hash function can be used with it: each of the two cipher suites of NVMe's TLS goes with one function, and
-    /// neither with SHA-512. Linux generates no key of it.
+    /// neither with SHA-512.
     pub const fn takes(self, hash: Hash) -> bool {
         !self.generates() || !matches!(hash, Hash::Sha512)
     }

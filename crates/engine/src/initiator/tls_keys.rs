@@ -33,7 +33,7 @@ pub struct TakenOffer(Arc<AtomicUsize>);
 impl TlsKeys {
     /// These keys, for whatever target.
     pub fn new(keys: Vec<ConfiguredPsk>) -> Self {
-        let renew_after = RecordLimit::new(TLS_RENEW_AFTER_RECORDS).unwrap_or_default();
+        let renew_after = Self::usual_renewal();
         Self {
             keys,
             identity: None,
@@ -42,6 +42,11 @@ impl TlsKeys {
             renew_after,
             taken: TakenOffer::default(),
         }
+    }
+
+    /// When keys are replaced unless somebody says otherwise: before the target ends the queue for them.
+    pub(super) fn usual_renewal() -> RecordLimit {
+        RecordLimit::new(TLS_RENEW_AFTER_RECORDS).unwrap_or_default()
     }
 
     /// The PSKs to offer for these names, the preferred one first, each with an identity of its own: a library takes no two of

@@ -63,22 +63,18 @@ impl Outbound {
         }
     }
 
-    /// Begins to seal into this space. What was sealed before has left.
-    pub(crate) fn begin(&mut self, space: impl FnOnce(usize) -> Buffer) -> Sealing<'_> {
-        if self.space.is_none() {
-            (self.left, self.end) = (0, 0);
-        }
-        let buffer = self.space.get_or_insert_with(|| space(SEALED_SPACE_BYTES));
+    /// Begins to seal into a space of the length that is asked for, which this number of bytes goes into, or as many as one
+    /// space takes. What was sealed before has left.
+    pub(crate) fn begin(&mut self, bytes: usize, space: impl FnOnce(usize) -> Buffer) -> Sealing<'_> {
+        debug_assert!(self.space.is_none(), "what was sealed before has not left");
+        let buffer = self.space.insert(space(space_for(bytes)));
+        (self.left, self.end) = (0, 0);
         let mut error = None;
-        // Behind it nothing opens with the key before, so it is made only where it has a place.
-        if let Some(asks_back) = self.update
-            && let Some(room) = buffer.get_mut(self.end..self.end + KEY_UPDATE_RECORD_BYTES)
-        {
+        if let Some(asks_back) = self.update.take() {
             match self.sealer.update(asks_back) {
                 Ok(record) => {
-                    room.copy_from_slice(&record);
-                    self.end += KEY_UPDATE_RECORD_BYTES;
-                    self.update = None;
+                    buffer[..KEY_UPDATE_RECORD_BYTES].copy_from_slice(&record);
+                    self.end = KEY_UPDATE_RECORD_BYTES;
                 }
                 Err(why) => error = Some(why),
             }
@@ -126,6 +122,14 @@ impl Outbound {
         }
         Ok(true)
     }
+}
+
+/// The space that this number of bytes takes, sealed, with a KeyUpdate before and an alert behind, up to the greatest. A
+/// completion now and then, as of a host that is idle, is not worth the greatest.
+const fn space_for(bytes: usize) -> usize {
+    let records = bytes / DATA_BYTES_MAX + 1;
+    let space = bytes + records * OVERHEAD_BYTES + KEY_UPDATE_RECORD_BYTES + ALERT_RECORD_BYTES;
+    if space < SEALED_SPACE_BYTES { space } else { SEALED_SPACE_BYTES }
 }
 
 impl fmt::Debug for Outbound {
@@ -227,5 +231,63 @@ impl Sealing<'_> {
             *self.end += ALERT_RECORD_BYTES;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secure_channel::{Opened, Opener, Peer, Suite};
+
+    use super::*;
+
+    /// Seals this number of bytes in pieces of this length, and opens them: how many were taken in the first space.
+    fn sealed(bytes: usize, piece: usize, is_last: bool) -> usize {
+        let secret = TrafficSecret::new(Suite::Aes128Gcm, &[7; 32]).unwrap();
+        let mut outbound = Outbound::new(&secret, RecordLimit::default());
+        outbound.update(false);
+        if is_last {
+            outbound.close_with(Alert::CLOSE_NOTIFY);
+        }
+        let data: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+        let mut sealing = outbound.begin(bytes, Buffer::zeroed);
+        let mut taken = 0;
+        for piece in data.chunks(piece) {
+            let came = sealing.push(piece);
+            taken += came;
+            if came < piece.len() {
+                break;
+            }
+        }
+        sealing.finish(taken == bytes).unwrap();
+        let (mut stream, mut opener) = (outbound.space.unwrap(), Opener::new(&secret, Peer::Host));
+        let (mut at, mut opened, mut has_ended) = (0, Vec::new(), false);
+        while at < outbound.end && !has_ended {
+            match opener.open(&mut stream[at..outbound.end]).unwrap() {
+                Opened::Data { record_bytes, data } => {
+                    opened.extend_from_slice(&stream[at + data.start..at + data.end]);
+                    at += record_bytes;
+                }
+                Opened::KeyUpdate { record_bytes, .. } => at += record_bytes,
+                Opened::Closed => has_ended = true,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((has_ended, opener.updates()), (is_last && taken == bytes, 1));
+        assert!(opened == data[..taken]);
+        taken
+    }
+
+    #[test]
+    fn what_is_queued_goes_into_one_space_up_to_the_greatest() {
+        const DATA: usize = DATA_BYTES_MAX;
+        for bytes in [1, 24, 4096, 4120, DATA - 1, DATA, DATA + 1, 2 * DATA, 3 * DATA + 4077, 15 * DATA - 1] {
+            for piece in [1 + bytes / 7, 4096, DATA, bytes] {
+                for is_last in [false, true] {
+                    assert_eq!(sealed(bytes, piece, is_last), bytes, "{bytes} in pieces of {piece}");
+                }
+            }
+        }
+        let taken = sealed(SEALED_SPACE_BYTES, SEALED_SPACE_BYTES, true);
+        assert!((15 * DATA..SEALED_SPACE_BYTES).contains(&taken), "{taken}");
     }
 }

@@ -14,7 +14,7 @@ use super::receive::Received;
 use super::{Queue, QueueState};
 use crate::initiator::authentication_worker::{PendingStep, StepState};
 use crate::initiator::{InitiatorError, TlsKeys};
-use crate::limits::{HANDSHAKE_BYTES_MAX, SEND_PARTS_MAX};
+use crate::limits::{HANDSHAKE_BYTES_MAX, SEALED_SPACE_BYTES, SEND_PARTS_MAX};
 use crate::ring::{Buffer, Ring, SpanMut};
 use crate::secure_stream::{Piece, SecureStream};
 
@@ -184,7 +184,7 @@ impl Queue {
     }
 
     fn renew_after(&self) -> RecordLimit {
-        self.options.tls.as_ref().map_or_else(RecordLimit::default, |keys| keys.renew_after)
+        self.options.tls.as_ref().map_or_else(TlsKeys::usual_renewal, |keys| keys.renew_after)
     }
 
     /// The handshake is complete: from now on everything is sealed, behind the last that the controller gets of it.
@@ -267,7 +267,9 @@ impl Queue {
         self.renew_keys();
         let Some(mut secure) = self.secure.take() else { return Ok(()) };
         let kept = self.sealed_space.take();
-        let mut sealing = secure.outbound.begin(|bytes| kept.unwrap_or_else(|| Buffer::zeroed(bytes)));
+        // It is kept for good, and has to do for the most.
+        let space = |_| kept.unwrap_or_else(|| Buffer::zeroed(SEALED_SPACE_BYTES));
+        let mut sealing = secure.outbound.begin(self.transmitter.length(), space);
         let mut is_full = false;
         while !is_full && !self.transmitter.is_empty() {
             let mut sealed = 0;

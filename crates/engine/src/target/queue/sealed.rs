@@ -95,7 +95,7 @@ impl<H: MemoryHolder> Queue<H> {
         let insists = self.patience.is_over(now);
         let (mut released, mut is_full) = (0, false);
         let Some(mut secure) = self.secure.take() else { return Ok(0) };
-        let mut sealing = secure.outbound.begin(|bytes| pool.take(bytes));
+        let mut sealing = secure.outbound.begin(self.transmitter.length(), |bytes| pool.take(bytes));
         while !is_full && !self.is_cut && !self.transmitter.is_empty() {
             let sealed;
             (sealed, is_full) = self.seal_parts(&mut sealing, insists);
