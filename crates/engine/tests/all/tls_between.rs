@@ -272,9 +272,13 @@ fn a_connection_that_is_reset_at_once_may_require_tls() {
     target.join().unwrap();
 }
 
-/// Stands before a target, and lets those through whose first identity is of version 0. Of all others it closes the connection
+/// Stands before a target, and lets those through whose first identity begins so. Of all others it closes the connection
 /// without a word, as Linux' target and SPDK do when they do not know the first identity. How many those were.
-fn picky(target: SocketAddr, closes: usize, passes: usize) -> (SocketAddr, JoinHandle<usize>) {
+fn picky(
+    target: SocketAddr,
+    first: &'static [u8],
+    (closes, passes): (usize, usize),
+) -> (SocketAddr, JoinHandle<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let run = move || {
@@ -290,7 +294,7 @@ fn picky(target: SocketAddr, closes: usize, passes: usize) -> (SocketAddr, JoinH
                     FirstBytes::Incomplete => {}
                     FirstBytes::InClear => panic!("it came in clear"),
                     FirstBytes::Hello(hello) => {
-                        break hello.identities().next().unwrap().starts_with(b"NVMe0");
+                        break hello.identities().next().unwrap().starts_with(first);
                     }
                 }
             };
@@ -319,8 +323,12 @@ fn picky(target: SocketAddr, closes: usize, passes: usize) -> (SocketAddr, JoinH
 fn a_target_that_looks_at_the_first_identity_alone_is_reached() {
     let bed = Bed::new(Engine::IoUring, None, &psk(1, None));
     // An admin queue and two for I/O: the first finds out what is taken, and the others begin with that.
-    let (address, proxy) = picky(bed.target.ports()[0], 2, 3);
+    let (address, proxy) = picky(bed.target.ports()[0], b"NVMe0", (2, 3));
     let options = ConnectOptions { address, ..bed.options(HOST, NQN, Some(keys(1))) };
-    verify(options).unwrap();
+    verify(options.clone()).unwrap();
     assert_eq!(proxy.join().unwrap(), 2, "both identities, and the first alone");
+    // What one target takes another one may not.
+    let (address, proxy) = picky(bed.target.ports()[0], b"NVMe1", (1, 3));
+    verify(ConnectOptions { address, ..options }).unwrap();
+    assert_eq!(proxy.join().unwrap(), 1, "the one that the first target took");
 }

@@ -60,6 +60,8 @@ pub struct Queue {
     securing: Option<secure::Securing>,
     /// Which of its keys it offers alone, once the target has not taken all of them together.
     offers_alone: Option<usize>,
+    /// Whether that is what another queue has found out, perhaps of another target.
+    has_recalled: bool,
     /// What seals and opens what goes over the socket, where it is not in clear.
     secure: Option<Box<SecureStream>>,
     /// Room for what is sealed, kept for the next time.

@@ -43,6 +43,7 @@ impl Queue {
         check(options)?;
         let pending = connect(ring, token, options)?;
         let slots = Slots::new(options.entries);
+        let taken_alone = options.tls.as_ref().and_then(|keys| keys.taken_alone());
         let now = ring.now();
         Ok(Queue {
             options: options.clone(),
@@ -51,7 +52,8 @@ impl Queue {
             pending: Some(pending),
             socket: None,
             securing: None,
-            offers_alone: options.tls.as_ref().and_then(|keys| keys.taken_alone()),
+            offers_alone: taken_alone,
+            has_recalled: taken_alone.is_some(),
             secure: None,
             sealed_space: None,
             is_worn: false,

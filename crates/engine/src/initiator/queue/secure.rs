@@ -98,13 +98,15 @@ impl Queue {
         }
     }
 
-    /// Connects anew with the next key alone; whether there is one.
+    /// Connects anew with all keys where it has begun with what another queue had found out, and then with the next one alone;
+    /// whether there is one.
     pub(super) fn offers_another(&mut self, ring: &mut Ring) -> bool {
         let Some(keys) = self.options.tls.clone() else { return false };
         let names = Names::new(&self.options.host.nqn, &self.options.subsystem_nqn);
         let count = names.and_then(|names| keys.offers(&names)).map_or(0, |offers| offers.len());
-        let next = self.offers_alone.map_or(0, |place| place + 1);
-        if count < 2 || next >= count {
+        let has_recalled = std::mem::take(&mut self.has_recalled);
+        let next = (!has_recalled).then(|| self.offers_alone.map_or(0, |place| place + 1));
+        if count < 2 || next.is_some_and(|next| next >= count) {
             // The next queue begins with all of them again: the target may be another by then.
             keys.remember(None);
             return false;
@@ -114,9 +116,9 @@ impl Queue {
         }
         self.transmitter.clear(|_| ());
         let Ok(pending) = connect(ring, self.token, &self.options) else { return false };
-        tracing::debug!(queue = self.options.queue_id, next, "TLS: offering one key alone");
+        tracing::debug!(queue = self.options.queue_id, next, "TLS: offering other keys");
         (self.pending, self.state, self.blocked) = (Some(pending), QueueState::Connecting, true);
-        (self.securing, self.offers_alone, self.is_at_end) = (None, Some(next), false);
+        (self.securing, self.offers_alone, self.is_at_end) = (None, next, false);
         true
     }
 
