@@ -182,7 +182,8 @@ fn behave(manner: Manner, host: &mut TcpStream, bytes: &[u8], ends: &AtomicBool)
 }
 
 fn is_slow(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
 /// Sends all of it; false when nobody takes it, or it is over.

@@ -90,7 +90,7 @@ impl Channel {
                 return Ok(Self { stream, established, waiting });
             }
             input.resize(4096, 0);
-            let bytes = stream.read(&mut input).unwrap_or_else(|error| panic!("{error}"));
+            let bytes = read_some(&mut stream, &mut input).unwrap_or_else(|error| panic!("{error}"));
             input.truncate(bytes);
             if bytes == 0 {
                 return Err(handshake.closed());
@@ -111,7 +111,7 @@ impl Channel {
             let record_bytes = match opener.open(&mut self.waiting).unwrap() {
                 Opened::Incomplete { .. } => {
                     let mut more = [0; 4096];
-                    let bytes = self.stream.read(&mut more).unwrap();
+                    let bytes = read_some(&mut self.stream, &mut more).unwrap();
                     assert!(bytes > 0, "the peer closed the connection after {text:?}");
                     self.waiting.extend_from_slice(&more[..bytes]);
                     0
@@ -378,4 +378,14 @@ fn gnutls_as_a_controller() {
     let channel = server.connect(&[key]);
     let channel = channel.unwrap_or_else(|error| panic!("{error}\n{}", server.running.end()));
     channel.exchange(Peer::Controller, "there and back\n", "there and back\n");
+}
+
+/// Reads what there is. A machine that is stopped and goes on ends a wait that has a limit before its time: it is waited again.
+fn read_some(stream: &mut impl Read, room: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(room) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
 }

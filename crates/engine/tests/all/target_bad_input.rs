@@ -1,12 +1,12 @@
 //! What no conforming host sends ends that connection alone, with the error the specification names for it.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
 use crate::raw_host::{
     Client, ENGINES, Give, Host, Kind, Options, PATIENCE, Random, SPACES, Space, TestTarget, assert_status,
-    eventually, pattern,
+    eventually, pattern, read_some,
 };
 use engine::limits::{ADMIN_IN_CAPSULE_LENGTH_MAX, CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX};
 use nvme::command::{admin_opcode, io_opcode};
@@ -528,7 +528,7 @@ fn dawdle(address: SocketAddr, what: &str) {
         {
             return;
         }
-        match client.stream.read(&mut [0; 64]) {
+        match read_some(&mut client.stream, &mut [0; 64]) {
             Ok(0) => return,
             Ok(_) => panic!("there is nothing to say to {what}"),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}

@@ -1,7 +1,7 @@
 //! Our own host and target with TLS over loopback, and hosts that have no key, or another one.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use nvme::log_page::LogPageId;
 use nvme::tcp::Digests;
 use secure_channel::{ConfiguredPsk, Derivation, FirstBytes, Hash, IdentityVersion, RecordLimit, Suite};
 
-use crate::raw_host::configure;
+use crate::raw_host::{configure, read_some};
 
 const NQN: &str = "nqn.2014-08.org.example:test";
 const OTHER_NQN: &str = "nqn.2014-08.org.example:second";
@@ -288,7 +288,7 @@ fn picky(
             let mut hello = Vec::new();
             let is_taken = loop {
                 let mut bytes = [0; 4096];
-                let length = host.read(&mut bytes).unwrap();
+                let length = read_some(&mut host, &mut bytes).unwrap();
                 hello.extend_from_slice(&bytes[..length]);
                 match FirstBytes::of(&hello).unwrap() {
                     FirstBytes::Incomplete => {}

@@ -21,7 +21,7 @@ use secure_channel::{
 use tls_handshake::{Handshake, HandshakeError, Progress};
 use zerocopy::IntoBytes as _;
 
-use crate::raw_host::configure;
+use crate::raw_host::{configure, read_some};
 
 const NQN: &str = "nqn.2014-08.org.example:both";
 const PRIVATE: &str = "nqn.2014-08.org.example:private";
@@ -94,7 +94,7 @@ impl Client {
                 });
             }
             bytes.resize(16 << 10, 0);
-            let length = stream.read(&mut bytes).unwrap();
+            let length = read_some(&mut stream, &mut bytes).unwrap();
             if length == 0 {
                 return Err(handshake.closed());
             }
@@ -130,7 +130,7 @@ impl Client {
             let record_bytes = match &opened {
                 Opened::Incomplete { .. } => {
                     let mut bytes = [0; 4096];
-                    let length = self.stream.read(&mut bytes).unwrap_or(0);
+                    let length = read_some(&mut self.stream, &mut bytes).unwrap_or(0);
                     if length == 0 {
                         return Ok(None);
                     }
@@ -272,7 +272,11 @@ fn a_record_that_cannot_be_opened_costs_its_own_connection() {
         let bytes = bytes(&mut client);
         client.stream.write_all(&bytes).unwrap();
         assert_eq!(client.opened(), Err(RecordError::Ended(alert)));
-        assert_eq!(client.stream.read(&mut [0]).unwrap_or(0), 0, "the stream ends behind the alert");
+        assert_eq!(
+            read_some(&mut client.stream, &mut [0]).unwrap_or(0),
+            0,
+            "the stream ends behind the alert"
+        );
     }
     let mut another = Client::connect(address, &psk(1, HOST, NQN)).unwrap();
     assert!(another.join(HOST, NQN).status().is_success());

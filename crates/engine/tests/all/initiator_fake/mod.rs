@@ -1,6 +1,6 @@
 //! A target that follows a script instead of a specification, and a host's loop around one queue.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ use nvme::tcp::{
     DataPdu, Digests, Event, Part, PduType, ReadyToTransfer, Receiver, Role, Transmitter, flags, negotiate,
 };
 use nvme::{CompletionEntry, Status, SubmissionEntry};
+
+use crate::raw_host::read_some;
 
 /// The target's end of one connection.
 pub(crate) struct Fake {
@@ -107,7 +109,7 @@ impl Fake {
 
     fn fill(&mut self) -> bool {
         let mut room = [0; 65536];
-        let received = self.stream.read(&mut room).unwrap_or(0);
+        let received = read_some(&mut self.stream, &mut room).unwrap_or(0);
         self.input.extend_from_slice(&room[..received]);
         received > 0
     }

@@ -343,7 +343,7 @@ impl Client {
     /// Receives more; false at the end of the stream.
     fn fill(&mut self) -> bool {
         let mut room = vec![0; 256 << 10];
-        let received = self.stream.read(&mut room).expect("something comes in time");
+        let received = read_some(&mut self.stream, &mut room).expect("something comes in time");
         self.input.extend_from_slice(&room[..received]);
         received > 0
     }
@@ -358,7 +358,7 @@ impl Client {
     pub(crate) fn wait_until_gone(&mut self) {
         let mut room = [0; 4096];
         loop {
-            match self.stream.read(&mut room) {
+            match read_some(&mut self.stream, &mut room) {
                 Ok(0) => return,
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
@@ -390,4 +390,14 @@ impl Client {
 
 fn reply(command_id: u16, status: Status, result: u64, head: Option<u16>, pending: Pending) -> Reply {
     Reply { command_id, status, result, head, data: pending.data, asked: pending.asked }
+}
+
+/// Reads what there is. A machine that is stopped and goes on ends a wait that has a limit before its time: it is waited again.
+pub(crate) fn read_some(stream: &mut impl Read, room: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(room) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
 }

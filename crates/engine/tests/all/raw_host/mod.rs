@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 #[allow(unused_imports, reason = "see above")]
-pub(crate) use client::{Client, Give, Reply, Termination};
+pub(crate) use client::{Client, Give, Reply, Termination, read_some};
 #[allow(unused_imports, reason = "see above")]
 pub(crate) use host::{Host, Options};
 

@@ -2,7 +2,7 @@
 //! from the target (CNTLID, TTAG) is put into its bytes as it is now.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use zerocopy::FromBytes;
 use super::format::{Change, Event, Recording};
 use super::masks::{self, Answered, masks};
 use super::wire::await_read;
+use crate::raw_host::read_some;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Byte of CNTLID in Connect's data, and of the queue identifier in its entry.
@@ -295,7 +296,7 @@ impl Line {
                 }
             }
             let mut room = [0; 65536];
-            match self.stream.read(&mut room) {
+            match read_some(&mut self.stream, &mut room) {
                 Ok(0) => return Ok(None),
                 Ok(received) => self.input.extend_from_slice(&room[..received]),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(None),
