@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use crate::command::Step;
 use crate::workspace;
@@ -52,10 +53,12 @@ pub(crate) fn make(root: &Path, work: &Path, args: &[&str]) -> Result<(), String
     Ok(())
 }
 
-/// Builds the program that the packages have, and the lab's, and gives the folder that they are in.
+/// Builds the program that the packages have, and the lab's, once, and gives the folder that they are in. Later suites do not
+/// look again whether they are new: packages may be under way in the same place.
 pub(crate) fn programs() -> Result<PathBuf, String> {
+    static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     let work = workspace::target_dir();
-    make(&workspace::root(), &work, &["--for-tests"])?;
+    BUILT.get_or_init(|| make(&workspace::root(), &work, &["--for-tests"])).clone()?;
     Ok(work.join("dist-work/programs"))
 }
 

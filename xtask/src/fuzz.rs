@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::command::{Finished, Process, Step};
+use crate::command::{Finished, Step};
 use crate::test::{Options, Outcome};
 use crate::{packages, usage_error, workspace};
 
@@ -168,21 +168,10 @@ const FLAGS: [&str; 9] = [
 /// Those of fuzzers that are not fast: they watch memory, and each comparison as a hint for new inputs.
 const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
 
-/// The suite's build, while suites run that wait for others most of their time.
-pub(crate) struct BuildAhead(Process);
-
-impl BuildAhead {
-    /// Begins it, where it can be. What goes wrong with it goes wrong in the suite again, which says so.
-    pub(crate) fn start() -> Option<Self> {
-        packages::ensure(&packages::FUZZ).ok()?;
-        println!("meanwhile the fuzzers are built");
-        Process::start(&build_step(&folder(false), false).in_background()).ok().map(Self)
-    }
-
-    /// Leaves what is not built yet to the suite, which needs not wait for others.
-    pub(crate) fn end(self) {
-        drop(self.0);
-    }
+/// What builds for the suite, where it can be built.
+pub(crate) fn suite_build_step() -> Option<Step> {
+    packages::ensure(&packages::FUZZ).ok()?;
+    Some(build_step(&folder(false), false))
 }
 
 /// Builds all of them with one command.

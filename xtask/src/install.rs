@@ -29,6 +29,13 @@ pub(crate) fn suite(options: &Options) -> Outcome {
     }
 }
 
+/// What builds for the suite, where it can be built: the packages, which are then made again of the same programs.
+pub(crate) fn build_step() -> Option<Step> {
+    packages::ensure(&packages::INSTALL).ok()?;
+    let xtask = std::env::current_exe().ok()?;
+    Some(Step::new(&xtask.display().to_string(), &["dist", "--earlier", VERSION_BEFORE]))
+}
+
 fn install(options: &Options) -> Result<String, String> {
     let alerts = workspace::root().join("packaging/prometheus");
     passes("promtool", &["check", "rules", "--lint-fatal", "selvedge.rules.yaml"], &alerts)?;

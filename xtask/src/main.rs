@@ -9,6 +9,7 @@ mod broken_rules;
 mod broken_secure_channel;
 mod broken_tls;
 mod broken_tls_handshake;
+mod builds_ahead;
 mod ceph;
 mod chaos;
 mod check;

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::builds_ahead::BuildsAhead;
 use crate::packages::{self, Package};
 use crate::{
     ceph, chaos, check, commands, fuzz, guest, install, pages, paths, races, simulate, tune, usage_error,
@@ -125,11 +126,6 @@ const SUITES: [Suite; 15] = [
     },
 ];
 
-/// From this suite on the processors have time to spare, because daemons and guests are waited for: what `fuzz` runs is built
-/// beside them, if it is to run.
-const FIRST_THAT_WAITS: &str = "ceph";
-const BUILT_MEANWHILE: &str = "fuzz";
-
 /// `cargo xtask test [SUITE]... [--list] [--keep]`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let mut options = Options { keep: false };
@@ -148,18 +144,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     let are_named = !names.is_empty();
     let is_chosen = |name: &str| !are_named || names.contains(&name);
     let mut table = Table { rows: Vec::new(), ci: workspace::is_ci() };
-    let mut build_ahead = None;
+    let mut builds_ahead = BuildsAhead::of(is_chosen);
     for suite in SUITES.iter().filter(|suite| is_chosen(suite.name)) {
         println!("\n== {}: {}", suite.name, suite.about);
         let started = Instant::now();
-        if suite.name == FIRST_THAT_WAITS && is_chosen(BUILT_MEANWHILE) {
-            build_ahead = fuzz::BuildAhead::start();
-        }
-        if suite.name == BUILT_MEANWHILE
-            && let Some(build) = build_ahead.take()
-        {
-            build.end();
-        }
+        builds_ahead.before(suite.name);
         let outcome = match packages::ensure(suite.packages) {
             Ok(()) => (suite.run)(&options),
             Err(reason) => Outcome::Skipped(reason),

@@ -1,0 +1,81 @@
+//! Builds of suites that come later, beside suites that wait for daemons and guests most of their time. What is built, and by
+//! which command, is the suites' own concern.
+
+use std::collections::VecDeque;
+
+use crate::command::{Process, Step};
+use crate::{fuzz, install};
+
+/// From this suite on the processors have time to spare.
+const FIRST_THAT_WAITS: &str = "ceph";
+
+/// A suite, and what builds for it.
+type Build = (&'static str, fn() -> Option<Step>);
+
+/// In the order in which they are needed.
+const ALL: [Build; 2] = [("install", install::build_step), ("fuzz", fuzz::suite_build_step)];
+
+/// The builds that are left, and the one that runs.
+pub(crate) struct BuildsAhead {
+    left: VecDeque<Build>,
+    running: Option<(&'static str, Process)>,
+    has_time: bool,
+}
+
+impl BuildsAhead {
+    /// Those of the suites that are to run.
+    pub(crate) fn of(is_chosen: impl Fn(&str) -> bool) -> Self {
+        let left = ALL.into_iter().filter(|(suite, _)| is_chosen(suite)).collect();
+        Self { left, running: None, has_time: false }
+    }
+
+    /// A suite begins. What builds for it ends, however far it is: the suite does the rest, which needs not give way, and says
+    /// what is wrong if it cannot be built.
+    pub(crate) fn before(&mut self, suite: &str) {
+        self.has_time |= suite == FIRST_THAT_WAITS;
+        self.left.retain(|(name, _)| *name != suite);
+        let is_over = |(name, process): &mut (&str, Process)| *name == suite || process.has_ended();
+        if self.running.as_mut().is_none_or(is_over) {
+            self.running = None;
+        }
+        if !self.has_time || self.running.is_some() {
+            return;
+        }
+        if let Some((name, step)) = self.left.pop_front() {
+            println!("meanwhile what `{name}` needs is built");
+            let process = step().and_then(|step| Process::start(&step.in_background()).ok());
+            self.running = process.map(|process| (name, process));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(builds: &BuildsAhead) -> (Vec<&str>, Option<&str>) {
+        (builds.left.iter().map(|(name, _)| *name).collect(), builds.running.as_ref().map(|(name, _)| *name))
+    }
+
+    #[test]
+    fn one_build_runs_at_a_time_until_its_suite_begins() {
+        let slow = || Some(Step::new("sleep", &["60"]));
+        let left = VecDeque::from([("a", slow as fn() -> _), ("b", slow), ("c", || None)]);
+        let mut builds = BuildsAhead { left, running: None, has_time: false };
+        builds.before("check");
+        assert_eq!(names(&builds), (vec!["a", "b", "c"], None), "the processors are busy");
+        builds.before(FIRST_THAT_WAITS);
+        assert_eq!(names(&builds), (vec!["b", "c"], Some("a")));
+        builds.before("other");
+        assert_eq!(names(&builds), (vec!["b", "c"], Some("a")));
+        builds.before("a");
+        assert_eq!(names(&builds), (vec!["c"], Some("b")));
+        builds.before("b");
+        assert_eq!(names(&builds), (vec![], None), "what cannot be built now is left to its suite");
+    }
+
+    #[test]
+    fn nothing_is_built_for_suites_that_do_not_run() {
+        assert_eq!(names(&BuildsAhead::of(|suite| suite == "fuzz")).0, ["fuzz"]);
+    }
+}
