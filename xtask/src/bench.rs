@@ -9,8 +9,10 @@ use crate::packages::{self, Package};
 use crate::{lab, workspace};
 
 /// Those without arguments.
-const PLAIN: [&str; 4] = ["idle", "storm", "limits", "overlap"];
-const NAMES: &str = "there are roofline, idle, storm, limits, overlap, peers, latency and ceph";
+const PLAIN: [&str; 5] = ["idle", "storm", "limits", "overlap", "tls"];
+/// Those whose connections can be TLS.
+const WITH_TLS: [&str; 2] = ["idle", "storm"];
+const NAMES: &str = "there are roofline, idle, storm, limits, overlap, tls, peers, latency and ceph";
 /// What those without a help text of their own say when they are asked for it; the lab's programs have one.
 const ROOFLINE_HELP: &str = "\
 Usage: cargo xtask bench roofline [OPTIONS]
@@ -43,8 +45,9 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Some((name, rest)) if name == "latency" => told(become_lab(name, rest, &packages::LATENCY)),
         Some((name, rest)) if name == "ceph" => told(ceph(rest)),
         Some((name, [])) if PLAIN.contains(&name.as_str()) => measure(name, &[]),
+        Some((name, tls)) if WITH_TLS.contains(&name.as_str()) && tls == ["--tls"] => measure(name, tls),
         Some((name, _)) if PLAIN.contains(&name.as_str()) => {
-            crate::usage_error(&format!("{name} takes no arguments"))
+            crate::usage_error(&format!("{name} does not take these arguments; {name} --help says which"))
         }
         Some((name, _)) => crate::usage_error(&format!("there is no measurement `{name}`; {NAMES}")),
         None => crate::usage_error(&format!("bench needs the name of a measurement; {NAMES}")),
@@ -55,6 +58,9 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 fn help(name: &str) -> String {
     match name {
         "roofline" => ROOFLINE_HELP.to_owned(),
+        name if WITH_TLS.contains(&name) => {
+            format!("Usage: cargo xtask bench {name} [--tls]\n\nWith --tls its connections are TLS.")
+        }
         name => format!("Usage: cargo xtask bench {name}\n\nIt takes no arguments."),
     }
 }

@@ -57,6 +57,7 @@ fn main() {
     // The rest of the ten seconds counts as well, with all queues there.
     std::thread::sleep(LIMIT.saturating_sub(took));
     let within = (reads.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64();
+    let ended = began + took;
     let live: usize = outcomes.iter().map(|outcome| outcome.live).sum();
     let refused: usize = outcomes.iter().map(|outcome| outcome.refused).sum();
     let unanswered: usize = outcomes.iter().map(|outcome| outcome.unanswered).sum();
@@ -78,7 +79,10 @@ fn main() {
     }
     println!("controllers left when all hosts but the reader are gone: {}", controllers() - 1);
     stop.store(true, Ordering::Relaxed);
-    reader.join().expect("the reader's thread");
+    let read = reader.join().expect("the reader's thread");
+    let p99_alone = p99(read.iter().filter(|(at, _)| *at < began));
+    let p99_during = p99(read.iter().filter(|(at, _)| (began..ended).contains(at)));
+    println!("steady reader, p99: {p99_alone:.0?} alone, {p99_during:.0?} while they connect");
     target.shutdown();
     if unanswered > 0 || took > LIMIT || within < 0.8 * alone {
         eprintln!("storm: not as it should be");
@@ -112,25 +116,36 @@ fn start_target(folder: &std::path::Path) -> Target {
     Target::start(&config).expect("the target starts")
 }
 
-/// Reads a block every `PACE`, and counts.
+/// Reads a block every `PACE`, and counts; it gives when it read, and how long that took.
 fn steady_reader(
     address: SocketAddr,
     reads: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
-) -> std::thread::JoinHandle<()> {
+) -> std::thread::JoinHandle<Vec<(Instant, Duration)>> {
     std::thread::spawn(move || {
+        let mut read = Vec::with_capacity(64 << 10);
         let controller = Controller::connect(options(address, STEADY)).expect("the reader connects");
         let namespace = Volume::on_controller(&controller, 1).expect("its namespace opens");
         let mut block = [0; 4096];
         let mut next = Instant::now();
         while !stop.load(Ordering::Relaxed) {
+            let began = Instant::now();
             namespace.read_at(0, &mut block).expect("a read");
+            read.push((began, began.elapsed()));
             reads.fetch_add(1, Ordering::Relaxed);
             // What was late is not made up for: a reader that was held up has lost those reads.
             next = (next + PACE).max(Instant::now());
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
+        read
     })
+}
+
+/// The time that one in a hundred of these took, or more.
+fn p99<'a>(read: impl Iterator<Item = &'a (Instant, Duration)>) -> Duration {
+    let mut times: Vec<Duration> = read.map(|(_, took)| *took).collect();
+    times.sort_unstable();
+    times.get(times.len() * 99 / 100).copied().unwrap_or_default()
 }
 
 fn rate(reads: &AtomicU64, time: Duration) -> f64 {

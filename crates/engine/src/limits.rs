@@ -76,10 +76,11 @@ pub const DISCOVERY_CONTROLLERS_MAX: usize = 256;
 /// Connections of one reactor: one host's 128 queues for each of 32 hosts.
 pub const CONNECTIONS_PER_REACTOR_MAX: usize = 4096;
 /// Connections of one reactor that have not become queues, which anybody can open: with more, the oldest of whoever has the most
-/// goes. A host needs some milliseconds to become a queue, so that even ten thousand strangers a second leave it the time.
-pub const HALF_OPEN_PER_REACTOR_MAX: usize = 512;
+/// goes. A host needs some milliseconds to become a queue, so that even ten thousand strangers a second leave it the time. All
+/// queues of 16 controllers may come at once when a target is back, and have a handshake before them.
+pub const HALF_OPEN_PER_REACTOR_MAX: usize = 2048;
 /// The same with those that are still on their way to the reactor; what is beyond is closed where it is accepted.
-pub const HALF_OPEN_ACCEPTED_MAX: usize = 4 * HALF_OPEN_PER_REACTOR_MAX;
+pub const HALF_OPEN_ACCEPTED_MAX: usize = 2 * HALF_OPEN_PER_REACTOR_MAX;
 /// Half-open connections that a reactor gives up when the process has no descriptor left.
 pub const HALF_OPEN_DROPPED_AT_ONCE: usize = 16;
 /// Paths of an initiator to one namespace.
@@ -174,7 +175,10 @@ pub const TLS_KEYS_OFFERED_MAX: usize = 8;
 pub const SECRET_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Steps of authentication that wait to be computed; with more, the oldest is given up: its host has waited longest, and comes
 /// again.
-pub const AUTHENTICATION_JOBS_MAX: usize = 1024;
+pub const AUTHENTICATION_JOBS_MAX: usize = 4096;
+/// TLS handshakes of a target that are under way, of hosts that have shown a key: the library holds 70 KB for each. Other hosts'
+/// hellos wait.
+pub const TLS_HANDSHAKES_MAX: usize = 1024;
 /// The same of one driver of an initiator: one of each queue of all paths, which is all that there can be.
 pub const HOST_AUTHENTICATION_JOBS_MAX: usize = PATHS_MAX * IO_QUEUES_MAX as usize;
 /// The longest that a host without a keep alive time-out may take to authenticate, in milliseconds (as Linux' target).

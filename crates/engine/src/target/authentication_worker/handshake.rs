@@ -1,6 +1,8 @@
 //! A step of a host's TLS handshake: which of its keys it has, and what it gets. Whatever it sends, its connection alone is
 //! concerned.
 
+use std::sync::Arc;
+
 use secure_channel::{ClientHello, Derivation, Names, Origin, PskIdentity, TlsPsk};
 use tls_handshake::{Handshake, HandshakeError, Progress};
 
@@ -9,11 +11,13 @@ use crate::secure_stream::Protection;
 use crate::target::fabric::Fabric;
 use crate::target::messaging::{HandshakeDone, HandshakeOutcome, HandshakeStep, PendingHandshake};
 
-/// Does a step.
-pub(super) fn step(step: HandshakeStep, fabric: &Fabric, now: Moment) -> HandshakeDone {
+/// Does a step. Of a handshake that begins, this is its place.
+pub(super) fn step(step: HandshakeStep, place: &Arc<()>, fabric: &Fabric, now: Moment) -> HandshakeDone {
     match step {
         HandshakeStep::Hello { hello, bytes, port } => match begin(&hello, port, fabric, now) {
-            Ok(pending) => go_on(pending, &bytes),
+            Ok((handshake, protection)) => {
+                go_on(Box::new(PendingHandshake { handshake, protection, _place: place.clone() }), &bytes)
+            }
             Err(error) => {
                 let output = error.alert().map_or_else(Vec::new, |alert| alert.in_clear().to_vec());
                 let names = said(&hello).next().map(|identity| identity.names);
@@ -30,7 +34,7 @@ fn begin(
     port: u16,
     fabric: &Fabric,
     now: Moment,
-) -> Result<Box<PendingHandshake>, HandshakeError> {
+) -> Result<(Handshake, Protection), HandshakeError> {
     let mut keys = candidates(hello, |names| fabric.psks(port, names, now));
     let generated = said(hello).filter(|identity| identity.origin == Origin::Generated);
     let generated = generated.filter_map(|identity| fabric.generated_key(port, &identity, now));
@@ -38,7 +42,7 @@ fn begin(
     let key = &keys[hello.choose(&keys)?];
     let protection =
         Protection { suite: key.suite(), identity: key.identity().clone(), derivation: key.derivation() };
-    Ok(Box::new(PendingHandshake { handshake: Handshake::of_controller(key)?, protection }))
+    Ok((Handshake::of_controller(key)?, protection))
 }
 
 /// The identities that the host says.

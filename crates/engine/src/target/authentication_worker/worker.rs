@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use authentication::{ControllerSide, Progress};
 
 use super::handshake;
-use crate::limits::AUTHENTICATION_JOBS_MAX;
+use crate::limits::{AUTHENTICATION_JOBS_MAX, TLS_HANDSHAKES_MAX};
 use crate::offenders::Offenders;
 use crate::ring::channel::{Receiver, sync_channel};
 use crate::ring::thread::{self, JoinHandle};
@@ -61,7 +62,12 @@ struct Queue {
     /// Where hosts' TLS keys are.
     fabric: Weak<Fabric>,
     offenders: Offenders<Party>,
+    /// Whoever has a place in it has a handshake under way.
+    handshakes: Arc<()>,
 }
+
+/// How long it takes to notice that a handshake has ended whose host was not heard of again, when there is place for no other.
+const PLACE_LOOK: Duration = Duration::from_millis(10);
 
 impl Queue {
     fn run(mut self, jobs: &Receiver<AuthenticationJob>) {
@@ -77,6 +83,7 @@ impl Queue {
             }
             let earliest = self.waiting.iter().map(|(due, _)| *due).min();
             let came = match earliest {
+                Some(due) if due <= now => jobs.recv_timeout(PLACE_LOOK),
                 Some(due) => jobs.recv_timeout(due.since(now)),
                 None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
@@ -103,7 +110,9 @@ impl Queue {
         self.waiting.retain(|(_, job)| job.is_wanted.strong_count() > 0);
         let mut crowds: HashMap<Network, usize> = HashMap::new();
         self.waiting.iter().for_each(|(_, job)| *crowds.entry(job.party.network).or_default() += 1);
-        let due = self.waiting.iter().enumerate().filter(|(_, (due, _))| *due <= now);
+        let is_full = Arc::strong_count(&self.handshakes) > TLS_HANDSHAKES_MAX;
+        let may_be_done = |job: &AuthenticationJob| !(is_full && job.work.takes_place());
+        let due = self.waiting.iter().enumerate().filter(|(_, (due, job))| *due <= now && may_be_done(job));
         let rank = |(at, (_, job)): &(usize, &(Moment, AuthenticationJob))| {
             (self.offenders.failures(&job.party), crowds.get(&job.party.network).copied(), Reverse(*at))
         };
@@ -122,7 +131,7 @@ impl Queue {
     /// A step of a TLS handshake.
     fn handshake(&mut self, (asker, party): (&Asker, &Party), step: HandshakeStep, now: Moment) {
         let Some(fabric) = self.fabric.upgrade() else { return };
-        let done = Box::new(handshake::step(step, &fabric, now));
+        let done = Box::new(handshake::step(step, &self.handshakes, &fabric, now));
         match &done.outcome {
             HandshakeOutcome::Continues(_) => {}
             HandshakeOutcome::Established { .. } => self.offenders.forgive(party),
@@ -160,15 +169,19 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use authentication::ControllerTerms;
+    use secure_channel::{ConfiguredPsk, Derivation, FirstBytes, IdentityVersion, Names, Suite};
+    use tls_handshake::Handshake;
 
     use super::*;
     use crate::limits::AUTHENTICATION_DELAY_MS;
 
     /// A job that is told from others by its command, of a host at an address that ends in this.
     fn job(command_id: u16, host: &str, address: u8, (step, waits): (Step, &Arc<()>)) -> AuthenticationJob {
+        job_of(command_id, (host, address), Work::Exchange(side(host), step), waits)
+    }
+
+    fn side(host: &str) -> Box<ControllerSide> {
         let terms = ControllerTerms {
             host_nqn: host.to_owned(),
             subsystem_nqn: "nqn.s".to_owned(),
@@ -178,6 +191,26 @@ mod tests {
             groups: Vec::new(),
             concatenation: authentication::Concatenation::None,
         };
+        Box::new(ControllerSide::new(terms))
+    }
+
+    /// The hello of a host that has a key.
+    fn hello() -> Work {
+        let names = Names::new("nqn.a", "nqn.s").unwrap();
+        let key = ConfiguredPsk::new(&[1; 32], None).unwrap().retained(&names, Derivation::ALL[0]);
+        let key = key.tls_psk(&names, Suite::ALL[0], IdentityVersion::One).unwrap();
+        let mut bytes = Vec::new();
+        Handshake::of_host(&[key]).unwrap().step(&mut &[][..], &mut bytes).unwrap();
+        let FirstBytes::Hello(hello) = FirstBytes::of(&bytes).unwrap() else { panic!("no hello") };
+        Work::Handshake(HandshakeStep::Hello { hello, bytes, port: 1 })
+    }
+
+    fn job_of(
+        command_id: u16,
+        (host, address): (&str, u8),
+        work: Work,
+        waits: &Arc<()>,
+    ) -> AuthenticationJob {
         AuthenticationJob {
             asker: Asker {
                 mailboxes: Arc::default(),
@@ -186,7 +219,7 @@ mod tests {
                 peer: ([10, 0, 0, address], 1).into(),
             },
             party: Party { host_nqn: host.to_owned(), network: Network::of([10, 0, 0, address].into()) },
-            work: Work::Exchange(Box::new(ControllerSide::new(terms)), step),
+            work,
             is_wanted: Arc::downgrade(waits),
         }
     }
@@ -217,6 +250,17 @@ mod tests {
         assert_eq!(order(&mut queue, Moment(due.0 - 1)), [3, 2], "its challenge is not due");
         queue.put(job(4, "nqn.other", 2, (Step::Give, &waits)));
         assert_eq!(order(&mut queue, due), [4, 1]);
+    }
+
+    #[test]
+    fn hellos_wait_while_handshakes_have_all_places() {
+        let (mut queue, waits) = (Queue::default(), Arc::default());
+        queue.put(job_of(1, ("nqn.a", 1), hello(), &waits));
+        queue.put(job(2, "nqn.a", 1, (Step::Give, &waits)));
+        let mut places = vec![queue.handshakes.clone(); TLS_HANDSHAKES_MAX];
+        assert_eq!(order(&mut queue, Moment(0)), [2]);
+        places.pop();
+        assert_eq!(order(&mut queue, Moment(0)), [1]);
     }
 
     #[test]

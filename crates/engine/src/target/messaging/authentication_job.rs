@@ -34,7 +34,12 @@ pub(crate) enum Work {
 impl Work {
     /// Whether it is what begins the work, and what a host that guesses has to wait for.
     pub(crate) const fn begins(&self) -> bool {
-        matches!(self, Self::Exchange(_, Step::Give) | Self::Handshake(HandshakeStep::Hello { .. }))
+        matches!(self, Self::Exchange(_, Step::Give)) || self.takes_place()
+    }
+
+    /// Whether a handshake of TLS is under way behind it, if the host has a key.
+    pub(crate) const fn takes_place(&self) -> bool {
+        matches!(self, Self::Handshake(HandshakeStep::Hello { .. }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! A step of a TLS handshake: what the authentication worker is to compute for a connection, and what it has.
 
 use std::fmt;
+use std::sync::Arc;
 
 use secure_channel::{ClientHello, Names};
 use tls_handshake::{Established, Handshake, HandshakeError};
@@ -12,6 +13,8 @@ pub(crate) struct PendingHandshake {
     pub(crate) handshake: Handshake,
     /// What will protect the stream.
     pub(crate) protection: Protection,
+    /// Its place among those that are under way, by which they are counted.
+    pub(crate) _place: Arc<()>,
 }
 
 /// One step.
