@@ -51,9 +51,9 @@ pub use messaging::{
 use reactor::{Listener, Reactor};
 pub use reactor::{ReactorMetrics, ReactorStatus};
 pub use report::{
-    CONTENT_TYPE, ControllerMetrics, ErrorMetrics, Measured, Metrics, NamespaceFailure, NamespaceMetrics,
-    NamespaceState, NamespaceStatus, OperationMetrics, PortStatus, StorageMetrics, SubsystemMetrics,
-    SubsystemStatus, TargetStatus,
+    CONTENT_TYPE, ControllerMetrics, ErrorMetrics, HostKeyAge, HostKeyKind, Measured, Metrics,
+    NamespaceFailure, NamespaceMetrics, NamespaceState, NamespaceStatus, OperationMetrics, PortStatus,
+    StorageMetrics, SubsystemMetrics, SubsystemStatus, TargetStatus,
 };
 use reservation_worker::ReservationWorker;
 pub use telemetry::{HandshakeKind, Histogram, Operation, Peculiarity, QueueMetrics};
@@ -282,6 +282,7 @@ impl Target {
             quotas: self.fabric.quotas(),
             refusals: self.fabric.refusals.read().into_iter().collect(),
             peculiarities: report::told(self.fabric.peculiarities.counts()),
+            host_keys: report::host_key_ages(&self.fabric),
         }
     }
 

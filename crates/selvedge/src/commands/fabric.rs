@@ -2,11 +2,12 @@
 //! running target.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chart::units;
 use engine::transport::Transport;
 use hyper::Method;
+use nvme::discovery::Nqn;
 use serde_json::{Map, Value, json};
 
 use super::ask::{cell, client, done, items, tell};
@@ -17,12 +18,13 @@ use crate::control::openapi;
 use crate::control::subsystems::HostKeyBody;
 use crate::failure::Failure;
 use crate::flags::control::{
-    ANA_STATES, AnaAction, ConnectedAction, HostAction, HostKeyFlags, ListenerAction, ReferralAction,
-    StatusFlags,
+    ANA_STATES, AnaAction, ConnectedAction, ControlFlags, HostAction, HostKeyFlags, ListenerAction,
+    ReferralAction, StatusFlags,
 };
 use crate::report;
 use crate::report::duration::duration;
 use crate::report::table::{Side, Table};
+use crate::report::utc;
 use crate::spec::absolute;
 use crate::spec::service::SERVICE_DEFAULT;
 
@@ -153,28 +155,42 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             let told = format!("host {host} need not authenticate to {nqn}, and has no TLS key for it");
             done(control, told, &json!({ "removed": host.as_str() }))
         }
-        HostAction::List { subsystem: nqn, control } => {
-            let json: Value = client(control)?.get(&format!("{}/hosts", subsystem(nqn)))?;
-            let mut text = String::new();
-            if json.get("allow_any_host") == Some(&Value::Bool(true)) {
-                text += "any host\n";
-            }
-            let has = |host: &Value, file: &str| {
-                let mut keys = items(&json, "host_keys").iter().filter(|key| key["host"] == *host);
-                keys.any(|key| key.get(file).is_some())
-            };
-            for host in items(&json, "hosts") {
-                text += host.as_str().unwrap_or_default();
-                text += if has(host, "dhchap_secret_file") { "  authenticates" } else { "" };
-                text += if has(host, "tls_key_file") { "  has a TLS key" } else { "" };
-                text += "\n";
-            }
-            if text.is_empty() {
-                text += "no host yet\n";
-            }
-            tell(control, text, &json)
-        }
+        HostAction::List { subsystem: nqn, control } => list_hosts(nqn, control),
     }
+}
+
+/// The hosts of a subsystem, each with what it shows who it is by.
+fn list_hosts(nqn: &Nqn, control: &ControlFlags) -> Result<(), Failure> {
+    let client = client(control)?;
+    let json: Value = client.get(&format!("{}/hosts", subsystem(nqn)))?;
+    let status: Value = client.get("/v1/status")?;
+    let mut text = String::new();
+    if json.get("allow_any_host") == Some(&Value::Bool(true)) {
+        text += "any host\n";
+    }
+    let has = |host: &Value, file: &str| {
+        let mut keys = items(&json, "host_keys").iter().filter(|key| key["host"] == *host);
+        keys.any(|key| key.get(file).is_some())
+    };
+    let age = |host: &Value, kind: &str| {
+        let mut keys = items(&status, "host_keys").iter().filter(|key| key["subsystem"] == nqn.as_str());
+        let key = keys.find(|key| key["host"] == *host && key["kind"] == kind);
+        key.and_then(|key| key["written_s"].as_u64()).map_or_else(String::new, written)
+    };
+    for host in items(&json, "hosts") {
+        text += host.as_str().unwrap_or_default();
+        if has(host, "dhchap_secret_file") {
+            text += &format!("  authenticates{}", age(host, "dhchap"));
+        }
+        if has(host, "tls_key_file") {
+            text += &format!("  has a TLS key{}", age(host, "tls"));
+        }
+        text += "\n";
+    }
+    if text.is_empty() {
+        text += "no host yet\n";
+    }
+    tell(control, text, &json)
 }
 
 impl HostKeyBody {
@@ -190,6 +206,18 @@ impl HostKeyBody {
             overlap_s: flags.overlap.map_or(0, |overlap| overlap.as_secs().min(u32::MAX.into()) as u32),
         }
     }
+}
+
+/// When a key was written, and how long ago that is.
+fn written(written_s: u64) -> String {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let days = now_s.saturating_sub(written_s) / 86_400;
+    let age = match days {
+        0 => "today".to_owned(),
+        1 => "yesterday".to_owned(),
+        days => format!("{days} days ago"),
+    };
+    format!(" ({age}, {})", utc::date(UNIX_EPOCH + Duration::from_secs(written_s)))
 }
 
 fn host_key(nqn: &str, host: &str) -> String {

@@ -42,6 +42,13 @@ pub(crate) fn ctime(seconds: u64) -> String {
     format!("{day} {month} {:2} {} {}", date.day, date.time(), date.year)
 }
 
+/// The day as RFC 3339 has it: `2026-11-22`.
+pub(crate) fn date(moment: SystemTime) -> String {
+    let mut text = text(moment);
+    text.truncate("2026-11-22".len());
+    text
+}
+
 /// As RFC 3339 has it: `2026-11-22T13:20:42Z`.
 pub(crate) fn text(moment: SystemTime) -> String {
     let date = Date::of(moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
@@ -64,6 +71,7 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00Z", "Mon Mar  1 00:00:00 2100"),
         ] {
             assert_eq!(text(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
+            assert_eq!(date(UNIX_EPOCH + Duration::from_secs(seconds)), expected[..10]);
             assert_eq!(ctime(seconds), short);
         }
     }

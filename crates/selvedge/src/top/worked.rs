@@ -88,6 +88,7 @@ pub(crate) fn metrics(started_s: u64, seconds: u64) -> Metrics {
         discovery_ended: 0,
         peculiarities: Vec::new(),
         tls_handshakes: Vec::new(),
+        host_keys: Vec::new(),
         congestion_changes: Vec::new(),
         namespaces_omitted: 0,
         queues_omitted: 0,
@@ -155,6 +156,7 @@ fn status(seconds: u64) -> TargetStatus {
         quotas: Quotas::default(),
         refusals: BTreeMap::default(),
         peculiarities: std::collections::BTreeMap::new(),
+        host_keys: Vec::new(),
     }
 }
 

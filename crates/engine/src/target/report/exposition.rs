@@ -326,6 +326,13 @@ impl Metrics {
                 &[("cipher", &cipher), ("identity", &identity), ("derivation", &kind.derivation.name())];
             text.sample(name, labels, count);
         }
+        let name = "selvedge_host_key_written_timestamp_seconds";
+        text.family(name, "gauge", "When the file of a host's secret or TLS key was written.");
+        for key in &self.host_keys {
+            let labels: Labels<'_> =
+                &[("subsystem", &key.subsystem), ("host", &key.host), ("kind", &key.kind.name())];
+            text.sample(name, labels, key.written_s);
+        }
     }
 
     fn write_controllers(&self, text: &mut Exposition) {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::host_key_age::{HostKeyAge, host_key_ages};
 use crate::backend::Backend;
 use crate::limits::{METRICS_NAMESPACES_MAX, METRICS_QUEUES_MAX};
 use crate::ring;
@@ -39,6 +40,8 @@ pub struct Metrics {
     pub peculiarities: Vec<(Peculiarity, u64)>,
     /// TLS handshakes that succeeded, by what they came to.
     pub tls_handshakes: Vec<(HandshakeKind, u64)>,
+    /// When the secrets and TLS keys of hosts were written.
+    pub host_keys: Vec<HostKeyAge>,
     /// How often the congestion control of a connection was changed to suit its path, by what it was changed to.
     pub congestion_changes: Vec<(&'static str, u64)>,
     /// Namespaces beyond `limits::METRICS_NAMESPACES_MAX`, of which nothing is told.
@@ -152,6 +155,7 @@ impl Metrics {
             discovery_ended: fabric.refusals.discovery_ended(),
             peculiarities: fabric.peculiarities.counts(),
             tls_handshakes: fabric.tls_handshakes.read(),
+            host_keys: host_key_ages(fabric),
             congestion_changes: congestion::changes(),
             namespaces_omitted: 0,
             queues_omitted: 0,

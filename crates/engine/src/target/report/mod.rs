@@ -1,11 +1,14 @@
 //! What a target reports: its status and metrics.
 
 mod exposition;
+mod host_key_age;
 mod measured;
 mod metrics;
 mod status;
 
 pub use exposition::CONTENT_TYPE;
+pub(crate) use host_key_age::host_key_ages;
+pub use host_key_age::{HostKeyAge, HostKeyKind};
 pub use measured::Measured;
 pub use metrics::{
     ControllerMetrics, ErrorMetrics, Metrics, NamespaceMetrics, OperationMetrics, StorageMetrics,

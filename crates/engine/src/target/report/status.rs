@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::host_key_age::HostKeyAge;
 use crate::backend::SyncFailure;
 use crate::ring::{self};
 use crate::target::config::{CommandQuiesce, Nguid, PortConfig};
@@ -36,6 +37,9 @@ pub struct TargetStatus {
     /// On how many connections hosts did something unusual that was accepted, by its name; without what nobody has done.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub peculiarities: BTreeMap<&'static str, u64>,
+    /// When the secrets and TLS keys of hosts were written, by subsystem; without any there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host_keys: Vec<HostKeyAge>,
 }
 
 /// What was counted, as it is reported.

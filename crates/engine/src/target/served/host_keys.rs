@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use authentication::{Concatenation, ControllerTerms, Group, Hash, Secret};
 use secure_channel::ConfiguredPsk;
@@ -38,12 +38,15 @@ struct Accepted<T> {
     current: Vec<T>,
     /// What it had before, and until when that is accepted.
     former: Vec<(T, Moment)>,
+    /// When its file was written.
+    written: Option<SystemTime>,
 }
 
 impl<T: Line + Clone + PartialEq> Accepted<T> {
     fn read(config: &HostKeyConfig, file: Option<&Path>) -> Result<Self, SecretFileError> {
         let current = file.map_or_else(|| Ok(Vec::new()), |file| read_for(config, file))?;
-        Ok(Self { current, former: Vec::new() })
+        let written = file.and_then(|file| std::fs::metadata(file).ok()?.modified().ok());
+        Ok(Self { current, former: Vec::new(), written })
     }
 
     /// Has what `before` accepts accepted until `until`, at most. Where nothing is asked for any longer, nothing is kept.
@@ -129,6 +132,11 @@ impl HostKeys {
     /// Whether this host's TLS key comes out of its authentication.
     pub(crate) fn concatenates(&self, host_nqn: &str) -> bool {
         self.with_secret(host_nqn).is_some_and(|keys| keys.concatenates)
+    }
+
+    /// When the files of this host's secret and TLS key were written, if it has them.
+    pub(crate) fn written(&self, host_nqn: &str) -> (Option<SystemTime>, Option<SystemTime>) {
+        self.0.get(host_nqn).map_or((None, None), |keys| (keys.secrets.written, keys.tls.written))
     }
 
     fn with_secret(&self, host_nqn: &str) -> Option<&Keys> {
@@ -218,6 +226,7 @@ mod tests {
         written(&folder, "nonsense", 0o600);
         let same = HostKeys::read(&configs, Some((&configs, &keys))).unwrap();
         assert_eq!(accepted(&same, 0), [secret(1)]);
+        assert_eq!(same.written(HOST), keys.written(HOST));
         let mut other = configs.clone();
         other[0].dhchap_hash = vec![Hash::Sha512];
         assert!(HostKeys::read(&other, Some((&configs, &keys))).is_err());

@@ -1,0 +1,62 @@
+//! When the files of hosts' secrets and TLS keys were written: how old the keys are that a rotation has not replaced.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::limits::HOST_KEYS_TOLD_MAX;
+use crate::target::fabric::Fabric;
+
+/// A host's secret or TLS key that comes from a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct HostKeyAge {
+    /// The subsystem's name.
+    pub subsystem: String,
+    /// The host's name.
+    pub host: String,
+    /// What it is.
+    pub kind: HostKeyKind,
+    /// When its file had been written at the time it was read, in seconds since 1970.
+    pub written_s: u64,
+}
+
+/// What a host shows who it is by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostKeyKind {
+    /// The secret of its authentication.
+    Dhchap,
+    /// Its TLS key.
+    Tls,
+}
+
+impl HostKeyKind {
+    /// Its name in JSON and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dhchap => "dhchap",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+/// Those of all subsystems, in the order of the configuration, up to `HOST_KEYS_TOLD_MAX`.
+pub(crate) fn host_key_ages(fabric: &Fabric) -> Vec<HostKeyAge> {
+    let directory = fabric.directory();
+    let mut ages = Vec::new();
+    for subsystem in &directory.subsystems {
+        let state = subsystem.state();
+        for host in state.config.host_keys.iter().map(|config| &config.host) {
+            let of = |kind, written: Option<SystemTime>| {
+                let written_s = written?.duration_since(UNIX_EPOCH).ok()?.as_secs();
+                Some(HostKeyAge { subsystem: subsystem.nqn.clone(), host: host.clone(), kind, written_s })
+            };
+            let (dhchap, tls) = state.keys.written(host);
+            ages.extend(of(HostKeyKind::Dhchap, dhchap).into_iter().chain(of(HostKeyKind::Tls, tls)));
+            if ages.len() >= HOST_KEYS_TOLD_MAX {
+                return ages;
+            }
+        }
+    }
+    ages
+}
