@@ -20,6 +20,7 @@ Usage: cargo xtask bench roofline [OPTIONS]
 Measure the target against bare sockets on this machine.
 
   --rw randread|randwrite  direction of the I/O [default: randread]
+  --tls                    all in TLS records, the bare servers' too, of the same AEAD
   --seconds S              length of each run [default: 1]
   --rounds N               runs of each case [default: 5]
   --only PART              only servers whose name has PART in it; PART|PART for several

@@ -14,10 +14,15 @@ use engine::ring::{Socket, Span, SpanMut};
 use io_uring::types::Fd;
 use io_uring::{IoUring, cqueue, opcode};
 
+use secure_channel::Peer;
+
 use crate::client::{ANSWER_HEADER, BATCH, BLOCK, Direction, REQUEST, send_all};
+use crate::sealed::Sealed;
 
 /// Bytes that are received in one call: what the target receives at most.
 const RECEIVE: usize = 256 << 10;
+/// Room behind them for what one call leaves of a request.
+const REST: usize = 520 << 10;
 
 /// How a server waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,7 +53,7 @@ pub(crate) struct BareServer {
 
 impl BareServer {
     pub(crate) fn start(
-        style: Style,
+        (style, is_tls): (Style, bool),
         cpu: usize,
         span: u64,
         connections: usize,
@@ -69,7 +74,7 @@ impl BareServer {
             for at in 0..span / BLOCK as u64 {
                 assert_eq!(memory.write(at * BLOCK as u64, &block), BLOCK, "nobody else uses it");
             }
-            let accept = |_| Stream::new(listener.accept().expect("a connection").0, direction);
+            let accept = |_| Stream::new(listener.accept().expect("a connection").0, direction, is_tls);
             let streams: Vec<Stream> = (0..connections).map(accept).collect();
             let before = core::thread_time();
             match style {
@@ -104,6 +109,7 @@ type Memory = engine::backend::Memory;
 
 struct Stream {
     socket: Socket,
+    sealed: Option<Sealed>,
     buffer: Vec<u8>,
     filled: usize,
     headers: Box<[[u8; ANSWER_HEADER]; BATCH]>,
@@ -111,11 +117,12 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(stream: TcpStream, direction: Direction) -> Self {
+    fn new(stream: TcpStream, direction: Direction, is_tls: bool) -> Self {
         stream.set_nodelay(true).expect("no delay");
         Self {
             socket: Socket::new(stream).expect("a socket"),
-            buffer: vec![0; RECEIVE],
+            sealed: is_tls.then(|| Sealed::bare(Peer::Host)),
+            buffer: vec![0; if is_tls { RECEIVE + REST } else { RECEIVE }],
             filled: 0,
             headers: Box::new([[0; ANSWER_HEADER]; BATCH]),
             direction,
@@ -124,20 +131,41 @@ impl Stream {
 
     /// Receives once and answers; false at the end of the stream.
     fn turn(&mut self, memory: &Memory) -> bool {
-        let filled = self.filled;
-        match self.socket.receive(&mut [SpanMut::new(&mut self.buffer[filled..])]) {
-            Ok(0) => false,
-            Ok(received) => {
-                self.filled += received;
-                self.answer_all(memory)
+        let Self { socket, sealed, buffer, filled, .. } = self;
+        let came = match sealed {
+            None => {
+                let came = socket.receive(&mut [SpanMut::new(&mut buffer[*filled..])]);
+                *filled += came.as_ref().copied().unwrap_or(0);
+                came
             }
+            Some(sealed) => {
+                let came = sealed.receive(socket);
+                sealed.deliver(|data| append(buffer, filled, data));
+                came
+            }
+        };
+        match came {
+            Ok(0) => false,
+            Ok(_) => self.answer_all(memory),
             Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    }
+
+    /// Takes what was received elsewhere.
+    fn put(&mut self, bytes: &[u8]) {
+        let Self { sealed, buffer, filled, .. } = self;
+        match sealed {
+            None => append(buffer, filled, bytes),
+            Some(sealed) => sealed.put(bytes, |data| append(buffer, filled, data)),
         }
     }
 
     fn answer_all(&mut self, memory: &Memory) -> bool {
         let length = self.direction.request();
         let whole = self.filled / length;
+        if self.sealed.is_some() {
+            return self.answer_sealed(length, whole, memory);
+        }
         for first in (0..whole).step_by(BATCH) {
             let count = (whole - first).min(BATCH);
             let requests = self.buffer[first * length..].chunks_exact(length).take(count);
@@ -171,6 +199,41 @@ impl Stream {
         self.filled -= whole * length;
         true
     }
+}
+
+impl Stream {
+    /// The same in records.
+    fn answer_sealed(&mut self, length: usize, whole: usize, memory: &Memory) -> bool {
+        let Self { socket, sealed: Some(sealed), buffer, headers, .. } = self else { return false };
+        let (at, header) = (self.direction.id_at(), &mut headers[0]);
+        for batch in buffer[..whole * length].chunks(BATCH * length) {
+            for request in batch.chunks_exact(length) {
+                header[at..at + 2].copy_from_slice(&request[10..12]);
+                sealed.push_slice(header);
+                let block = u64::from(u32::from_le_bytes(request[48..52].try_into().expect("four bytes")));
+                let start = block * BLOCK as u64;
+                match self.direction {
+                    Direction::Read => sealed.push(BLOCK, |from, room| {
+                        assert_eq!(memory.read(start + from as u64, room, true), room.len(), "it is there");
+                    }),
+                    Direction::Write => {
+                        assert_eq!(memory.write(start, &request[REQUEST..]), BLOCK, "nobody else uses it");
+                    }
+                }
+            }
+            if !sealed.send(socket) {
+                return false;
+            }
+        }
+        self.buffer.copy_within(whole * length..self.filled, 0);
+        self.filled -= whole * length;
+        true
+    }
+}
+
+fn append(buffer: &mut [u8], filled: &mut usize, bytes: &[u8]) {
+    buffer[*filled..][..bytes.len()].copy_from_slice(bytes);
+    *filled += bytes.len();
 }
 
 fn busy(mut streams: Vec<Stream>, memory: &Memory) {
@@ -232,9 +295,7 @@ fn uring(mut streams: Vec<Stream>, memory: &Memory) {
                 let length = entry.result().max(0) as usize;
                 let start = usize::from(buffer) * BUFFER_LENGTH;
                 let stream = &mut streams[at];
-                let filled = stream.filled;
-                stream.buffer[filled..filled + length].copy_from_slice(&buffers[start..start + length]);
-                stream.filled += length;
+                stream.put(&buffers[start..start + length]);
                 alive = stream.answer_all(memory);
                 provide(&mut ring, &mut buffers, buffer, 1);
             }

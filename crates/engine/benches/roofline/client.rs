@@ -2,7 +2,6 @@
 //! with 72 bytes for 24 + 4096, a write is 72 + 4096 bytes and has an answer of 24. Towards the target it opens the connection
 //! as NVMe/TCP wants it; from then on the bytes are alike.
 
-use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,10 @@ use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData, PropertyAccess, con
 use nvme::io::IoCommand;
 use nvme::tcp::{CapsuleCommand, CommonHeader, Initialize, PduType};
 use nvme::{SglDescriptor, SubmissionEntry};
+use secure_channel::Peer;
 use zerocopy::IntoBytes;
+
+use crate::sealed::{Line, Sealed};
 
 pub(crate) const REQUEST: usize = 72;
 pub(crate) const ANSWER_HEADER: usize = 24;
@@ -85,10 +87,12 @@ pub(crate) struct Run {
     pub(crate) blocks: u64,
     pub(crate) opening: Opening,
     pub(crate) direction: Direction,
+    pub(crate) is_tls: bool,
 }
 
 struct Stream {
     socket: Socket,
+    sealed: Option<Sealed>,
     /// Bytes of the answer that is coming in.
     partial: usize,
     /// The header of that answer, as far as it has come.
@@ -107,13 +111,15 @@ impl Run {
                 let connect = |_| {
                     let stream = TcpStream::connect(self.address).expect("the server listens");
                     stream.set_nodelay(true).expect("no delay");
-                    stream
+                    (stream, self.is_tls.then(|| Sealed::bare(Peer::Controller)))
                 };
                 (None, (0..self.connections).map(connect).collect::<Vec<_>>(), 1)
             }
             Opening::Nvme { nqn, nsid } => {
-                let (admin, queues) = open_controller(self.address, nqn, self.connections, 256);
-                (Some(admin), queues, nsid)
+                let (admin, queues) =
+                    open_controller((self.address, self.is_tls), nqn, self.connections, 256);
+                let queues = queues.into_iter().map(|line| (line.stream, line.sealed));
+                (Some(admin), queues.collect(), nsid)
             }
         };
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -142,7 +148,7 @@ impl Run {
 }
 
 impl Stream {
-    fn new(socket: TcpStream, nsid: u32, direction: Direction) -> Self {
+    fn new((socket, sealed): (TcpStream, Option<Sealed>), nsid: u32, direction: Direction) -> Self {
         let (start, blocks, force_unit_access) = (0, 1, false);
         let mut common = CommonHeader::new(PduType::CapsuleCommand, 0);
         let entry = match direction {
@@ -164,6 +170,7 @@ impl Stream {
         template.copy_from_slice(pdu.as_bytes());
         Self {
             socket: Socket::new(socket).expect("a socket"),
+            sealed,
             partial: 0,
             header: [0; ANSWER_HEADER],
             requests: Vec::with_capacity(256 * REQUEST),
@@ -183,6 +190,19 @@ impl Stream {
 
     fn send(&mut self) {
         static DATA: [u8; BLOCK] = [0x5a; BLOCK];
+        if let Some(sealed) = &mut self.sealed {
+            for requests in self.requests.chunks(BATCH * REQUEST) {
+                match self.direction {
+                    Direction::Read => sealed.push_slice(requests),
+                    Direction::Write => requests.chunks_exact(REQUEST).for_each(|request| {
+                        sealed.push_slice(request);
+                        sealed.push_slice(&DATA);
+                    }),
+                }
+                assert!(sealed.send(&self.socket), "the server is gone");
+            }
+            return self.requests.clear();
+        }
         for requests in self.requests.chunks(BATCH * REQUEST) {
             let mut spans = [Span::EMPTY; 2 * BATCH];
             let count = match self.direction {
@@ -204,35 +224,53 @@ impl Stream {
 
     /// Receives what has come, asks again for each answer that is whole, and counts those.
     fn turn(&mut self, buffer: &mut [u8], random: &mut u64, blocks: u64) -> u64 {
-        let received = match self.socket.receive(&mut [SpanMut::new(buffer)]) {
+        let mut answers = 0;
+        let came = match self.sealed.take() {
+            None => {
+                let came = self.socket.receive(&mut [SpanMut::new(buffer)]);
+                if let Ok(received) = came {
+                    self.take(&buffer[..received], &mut answers, random, blocks);
+                }
+                came
+            }
+            Some(mut sealed) => {
+                let came = sealed.receive(&self.socket);
+                sealed.deliver(|data| self.take(data, &mut answers, random, blocks));
+                self.sealed = Some(sealed);
+                came
+            }
+        };
+        match came {
             Ok(0) => panic!("the server ended the connection"),
-            Ok(received) => received,
+            Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return 0,
             Err(error) => panic!("the server is gone: {error}"),
-        };
-        let (mut at, mut answers) = (0, 0);
-        while at < received {
-            if self.partial < ANSWER_HEADER {
-                let taken = (ANSWER_HEADER - self.partial).min(received - at);
-                self.header[self.partial..self.partial + taken].copy_from_slice(&buffer[at..at + taken]);
-                self.partial += taken;
-                at += taken;
-                self.ask_again(&mut answers, random, blocks);
-                continue;
-            }
-            let taken = (self.direction.answer() - self.partial).min(received - at);
-            self.partial += taken;
-            at += taken;
-            self.ask_again(&mut answers, random, blocks);
         }
         if answers > 0 {
             self.send();
         }
         answers
     }
-}
 
-impl Stream {
+    /// Takes bytes of answers, and asks again for each that is whole.
+    fn take(&mut self, bytes: &[u8], answers: &mut u64, random: &mut u64, blocks: u64) {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.partial < ANSWER_HEADER {
+                let taken = (ANSWER_HEADER - self.partial).min(bytes.len() - at);
+                self.header[self.partial..self.partial + taken].copy_from_slice(&bytes[at..at + taken]);
+                self.partial += taken;
+                at += taken;
+                self.ask_again(answers, random, blocks);
+                continue;
+            }
+            let taken = (self.direction.answer() - self.partial).min(bytes.len() - at);
+            self.partial += taken;
+            at += taken;
+            self.ask_again(answers, random, blocks);
+        }
+    }
+
     /// Counts the answer if it is whole, and asks for the next one.
     fn ask_again(&mut self, answers: &mut u64, random: &mut u64, blocks: u64) {
         if self.partial == self.direction.answer() {
@@ -270,37 +308,42 @@ pub(crate) fn send_all(socket: &Socket, spans: &[Span<'_>]) -> bool {
     true
 }
 
-/// Opens an admin queue and `queues` I/O queues of `entries` entries without flow control, so that answers need no completion of their own.
+/// The name of the host.
+pub(crate) const HOST: &str = "nqn.2026-01.io.selvedge:roofline-client";
+
+/// Opens an admin queue and `queues` I/O queues of `entries` entries without flow control, so that answers need no completion of
+/// their own.
 pub(crate) fn open_controller(
-    address: SocketAddr,
+    to: (SocketAddr, bool),
     nqn: &str,
     queues: usize,
     entries: u16,
-) -> (TcpStream, Vec<TcpStream>) {
-    let mut admin = handshake(address);
+) -> (Line, Vec<Line>) {
+    let mut admin = initialize(to, nqn);
     let controller = connect(&mut admin, nqn, 0, CONTROLLER_ID_ANY, 32);
     let enable =
         configuration::ENABLE | configuration::SUBMISSION_ENTRY_SIZE | configuration::COMPLETION_ENTRY_SIZE;
     let access = PropertyAccess { offset: property::CONFIGURATION, wide: false, value: u64::from(enable) };
     command(&mut admin, access.encode_set(), &[]);
     let io = (1..=queues).map(|queue_id| {
-        let mut stream = handshake(address);
-        connect(&mut stream, nqn, queue_id as u16, controller, entries);
-        stream
+        let mut line = initialize(to, nqn);
+        connect(&mut line, nqn, queue_id as u16, controller, entries);
+        line
     });
     let io = io.collect();
     (admin, io)
 }
 
-fn handshake(address: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("the target listens");
+fn initialize((address, is_tls): (SocketAddr, bool), nqn: &str) -> Line {
+    let stream = TcpStream::connect(address).expect("the target listens");
     stream.set_nodelay(true).expect("no delay");
-    stream.write_all(Initialize::new(PduType::InitializeRequest, 0, 0).as_bytes()).expect("ICReq");
-    stream.read_exact(&mut [0; 128]).expect("ICResp");
-    stream
+    let mut line = Line::open(stream, is_tls, HOST, nqn);
+    line.write(Initialize::new(PduType::InitializeRequest, 0, 0).as_bytes());
+    line.read(&mut [0; 128]);
+    line
 }
 
-fn connect(stream: &mut TcpStream, nqn: &str, queue_id: u16, controller_id: u16, entries: u16) -> u16 {
+fn connect(line: &mut Line, nqn: &str, queue_id: u16, controller_id: u16, entries: u16) -> u16 {
     let connect = Connect {
         record_format: 0,
         queue_id,
@@ -308,26 +351,28 @@ fn connect(stream: &mut TcpStream, nqn: &str, queue_id: u16, controller_id: u16,
         attributes: Connect::DISABLE_FLOW_CONTROL,
         keep_alive_ms: 0,
     };
-    let data = ConnectData::new([7; 16], controller_id, nqn, "nqn.2026-01.io.selvedge:roofline-client");
-    command(stream, connect.encode(), data.as_bytes()) as u16
+    let data = ConnectData::new([7; 16], controller_id, nqn, HOST);
+    command(line, connect.encode(), data.as_bytes()) as u16
 }
 
 /// Sends a command with its data and waits for its completion: the result.
-fn command(stream: &mut TcpStream, entry: SubmissionEntry, data: &[u8]) -> u32 {
+fn command(line: &mut Line, entry: SubmissionEntry, data: &[u8]) -> u32 {
     let mut common = CommonHeader::new(PduType::CapsuleCommand, 0);
     common.pdu_length = ((REQUEST + data.len()) as u32).into();
     common.data_offset = if data.is_empty() { 0 } else { REQUEST as u8 };
-    stream.write_all(CapsuleCommand { common, entry }.as_bytes()).expect("a command");
-    stream.write_all(data).expect("its data");
+    line.write(CapsuleCommand { common, entry }.as_bytes());
+    if !data.is_empty() {
+        line.write(data);
+    }
     let mut response = [0; 24];
-    stream.read_exact(&mut response).expect("a completion");
+    line.read(&mut response);
     assert_eq!(u16::from_le_bytes([response[22], response[23]]), 0, "the target refuses a command");
     u32::from_le_bytes(response[8..12].try_into().expect("four bytes"))
 }
 
 /// Writes every block of a namespace of 4096-byte blocks once.
-pub(crate) fn fill(address: SocketAddr, nqn: &str, nsid: u32, span: u64) {
-    let (_admin, mut queues) = open_controller(address, nqn, 1, 256);
+pub(crate) fn fill(to: (SocketAddr, bool), nqn: &str, nsid: u32, span: u64) {
+    let (_admin, mut queues) = open_controller(to, nqn, 1, 256);
     let block: Vec<u8> = (0..BLOCK).map(|at| at as u8).collect();
     for start in 0..span / BLOCK as u64 {
         let mut entry = IoCommand::Write { start, blocks: 1, force_unit_access: false }.encode(nsid);

@@ -5,14 +5,18 @@ mod bare;
 mod client;
 mod pair;
 mod report;
+mod sealed;
 
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::ring::core;
 use engine::target::{
-    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+    FabricConfig, HostKeyConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
 };
 
 use bare::{BareServer, Style};
@@ -67,6 +71,7 @@ struct Options {
     rounds: usize,
     output: Option<std::path::PathBuf>,
     only: Option<String>,
+    is_tls: bool,
     /// What `lab peers` asks for.
     pair: Option<String>,
     cpus: Option<String>,
@@ -78,7 +83,7 @@ fn main() {
         Err(message) => {
             eprintln!("roofline: {message}");
             eprintln!(
-                "options: --rw randread|randwrite  --seconds S  --rounds N  --output DIR  --only PART-OF-A-NAME"
+                "options: --rw randread|randwrite  --tls  --seconds S  --rounds N  --output DIR  --only PART-OF-A-NAME"
             );
             std::process::exit(2);
         }
@@ -99,10 +104,12 @@ fn main() {
         eprintln!("roofline: it needs two processors, one for the server and one for the client");
         std::process::exit(1);
     };
-    let target = start_target(server_cpu);
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = start_target(server_cpu, options.is_tls.then_some(folder.path()));
     core::pin_to(client_cpu).expect("the client's processor");
-    fill(target.ports()[0]);
-    let mut report = Report::new(options.direction, &options.output, options.seconds);
+    // Every page is really there then, as it is for the bare servers.
+    client::fill((target.ports()[0], options.is_tls), NQN, 1, SPAN);
+    let mut report = Report::new((options.direction, options.is_tls), &options.output, options.seconds);
     for case in CASES {
         for round in 0..options.rounds {
             for server in SERVERS {
@@ -135,6 +142,7 @@ fn options() -> Result<Options, String> {
         rounds: 5,
         output: None,
         only: None,
+        is_tls: false,
         pair: None,
         cpus: None,
     };
@@ -142,6 +150,10 @@ fn options() -> Result<Options, String> {
     while let Some(word) = words.next() {
         // Cargo passes this one to every benchmark.
         if word == "--bench" {
+            continue;
+        }
+        if word == "--tls" {
+            options.is_tls = true;
             continue;
         }
         let value = words.next().ok_or(format!("{word} wants a value"))?;
@@ -165,15 +177,23 @@ fn options() -> Result<Options, String> {
     Ok(options)
 }
 
-fn start_target(cpu: usize) -> Target {
+/// With a folder for keys, its connections are TLS.
+fn start_target(cpu: usize, keys: Option<&Path>) -> Target {
     let namespace = |nsid, backend| NamespaceConfig::new(nsid, backend, 4096);
+    let mut subsystem = SubsystemConfig::new(NQN, "roofline", "Selvedge").with(vec![
+        namespace(1, BackendConfig::Memory { size: SPAN }),
+        namespace(2, BackendConfig::Null { size: SPAN }),
+    ]);
+    if let Some(folder) = keys {
+        let file = folder.join("key");
+        std::fs::write(&file, sealed::key().reveal().as_bytes()).expect("a file for the key");
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its mode");
+        subsystem.host_keys = vec![HostKeyConfig::tls(client::HOST, file)];
+    }
     let config = TargetConfig {
         fabric: FabricConfig {
             ports: vec![PortConfig::new(1, SocketAddr::from(([127, 0, 0, 1], 0)))],
-            subsystems: vec![SubsystemConfig::new(NQN, "roofline", "Selvedge").with(vec![
-                namespace(1, BackendConfig::Memory { size: SPAN }),
-                namespace(2, BackendConfig::Null { size: SPAN }),
-            ])],
+            subsystems: vec![subsystem],
             ..FabricConfig::default()
         },
         reactors: Reactors::Cpus(vec![cpu]),
@@ -182,19 +202,16 @@ fn start_target(cpu: usize) -> Target {
     Target::start(&config).expect("the target starts")
 }
 
-/// Writes the memory namespace full, so that every page is really there, as it is for the bare servers.
-fn fill(address: SocketAddr) {
-    client::fill(address, NQN, 1, SPAN);
-}
-
 fn measure(server: Server, case: Case, target: &Target, server_cpu: usize, options: &Options) -> f64 {
     let run = |address, opening| {
         let Case { connections, depth } = case;
-        Run { address, connections, depth, blocks: SPAN / 4096, opening, direction: options.direction }
+        let (direction, is_tls) = (options.direction, options.is_tls);
+        Run { address, connections, depth, blocks: SPAN / 4096, opening, direction, is_tls }
             .per_second(Duration::from_secs_f64(options.seconds))
     };
     match server {
         Server::Bare(style) => {
+            let style = (style, options.is_tls);
             let server = BareServer::start(style, server_cpu, SPAN, case.connections, options.direction);
             run(server.address(), Opening::None)
         }

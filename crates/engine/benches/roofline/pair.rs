@@ -31,7 +31,7 @@ pub(crate) fn run(what: &str, cpus: &str, seconds: f64) -> Result<String, String
     let (server_cpu, client_cpu) =
         cpus.split_once(',').ok_or(format!("--cpus {cpus}: not two processors"))?;
     let (server_cpu, client_cpu) = (number(server_cpu)?, number(client_cpu)?);
-    let server = BareServer::start(Style::Busy, server_cpu, SPAN, connections, direction);
+    let server = BareServer::start((Style::Busy, false), server_cpu, SPAN, connections, direction);
     core::pin_to(client_cpu).map_err(|error| error.to_string())?;
     let before = core::thread_time();
     let run = Run {
@@ -41,6 +41,7 @@ pub(crate) fn run(what: &str, cpus: &str, seconds: f64) -> Result<String, String
         blocks: SPAN / BLOCK as u64,
         opening: Opening::None,
         direction,
+        is_tls: false,
     };
     let iops = run.per_second(Duration::from_secs_f64(seconds));
     let client_s = core::thread_time().saturating_sub(before).as_secs_f64();

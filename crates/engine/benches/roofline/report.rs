@@ -22,14 +22,19 @@ type Figure = fn(&Report, &str, (usize, usize)) -> f64;
 
 pub(crate) struct Report {
     direction: Direction,
+    is_tls: bool,
     samples: Vec<Sample>,
     output: Option<PathBuf>,
     seconds: f64,
 }
 
 impl Report {
-    pub(crate) fn new(direction: Direction, output: &Option<PathBuf>, seconds: f64) -> Self {
-        Self { direction, samples: Vec::new(), output: output.clone(), seconds }
+    pub(crate) fn new(
+        (direction, is_tls): (Direction, bool),
+        output: &Option<PathBuf>,
+        seconds: f64,
+    ) -> Self {
+        Self { direction, is_tls, samples: Vec::new(), output: output.clone(), seconds }
     }
 
     pub(crate) fn add(&mut self, sample: Sample) {
@@ -54,8 +59,9 @@ impl Report {
             }
         }
         println!(
-            "4 KiB random {}s of 256 MiB, thousands per second, median of rounds of {} s",
+            "4 KiB random {}s of 256 MiB{}, thousands per second, median of rounds of {} s",
             self.word(),
+            if self.is_tls { " by TLS" } else { "" },
             self.seconds
         );
         print!("{:<18}", "connections x QD");
@@ -120,12 +126,14 @@ impl Report {
             })
             .collect();
         let document = json!({
-            "benchmark": "roofline", "rw": self.direction.word(), "machine": machine(), "seconds": self.seconds,
+            "benchmark": "roofline", "rw": self.direction.word(), "tls": self.is_tls, "machine": machine(), "seconds": self.seconds,
             "ratios": ratios, "samples": samples,
         });
-        let name = match self.direction {
-            Direction::Read => "roofline",
-            Direction::Write => "roofline-writes",
+        let name = match (self.direction, self.is_tls) {
+            (Direction::Read, false) => "roofline",
+            (Direction::Write, false) => "roofline-writes",
+            (Direction::Read, true) => "roofline-tls",
+            (Direction::Write, true) => "roofline-tls-writes",
         };
         let path = output.join(format!("{name}.json"));
         let text = serde_json::to_string_pretty(&document).expect("the document is plain");
