@@ -12,7 +12,7 @@ use crate::flags::tune::AdviseFlags;
 use crate::report;
 use crate::sweep::journal::Journal;
 use crate::sweep::summary::Summary;
-use crate::tune::advice::{Case, Measured, Path, Recommendations};
+use crate::tune::advice::{Case, Measured, Path, Recommendations, tls};
 
 /// Times that a target is connected to, for its round trip.
 const PROBES: u32 = 3;
@@ -53,6 +53,7 @@ pub(super) fn run(flags: &AdviseFlags) -> Result<(), Failure> {
         receive_buffer: sysctl("tcp_rmem"),
         send_buffer: sysctl("tcp_wmem"),
         governor: machine.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").ok(),
+        seal_ns: machine.is_live().then(|| tls::seal_ns(flags.bs.0)).flatten(),
     };
     report::print_as(flags.output.output_format, &Recommendations::of(&case))
 }

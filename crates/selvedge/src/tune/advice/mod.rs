@@ -5,6 +5,7 @@ mod network;
 mod queues;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -36,6 +37,8 @@ pub(crate) struct Case<'a> {
     pub(crate) send_buffer: String,
     /// How the processors' frequency is governed, where it is.
     pub(crate) governor: Option<String>,
+    /// Time that sealing a command's data takes, where it was timed.
+    pub(crate) seal_ns: Option<f64>,
 }
 
 /// A way to the target.
@@ -112,6 +115,7 @@ impl Recommendations {
         recommendations.extend(network::packets(case));
         recommendations.extend(network::buffers(case));
         recommendations.extend(network::processors(case));
+        recommendations.extend(tls::tls(case));
         Self { paths: case.paths.clone(), recommendations, commands: load.commands(case) }
     }
 }

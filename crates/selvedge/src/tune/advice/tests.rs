@@ -19,6 +19,7 @@ fn case<'a>(topology: &'a Topology, interface: &str, rtt_us: u64) -> Case<'a> {
         receive_buffer: "4096\t131072\t6291456\n".to_owned(),
         send_buffer: "4096\t16384\t4194304\n".to_owned(),
         governor: Some("powersave\n".to_owned()),
+        seal_ns: None,
     }
 }
 
@@ -91,4 +92,29 @@ fn a_long_way_needs_windows_and_buffers() {
     long.congestion_available = "reno cubic".to_owned();
     let all = Recommendations::of(&long);
     assert_eq!(value(&all, "congestion").unwrap().command.as_deref(), Some("modprobe tcp_bbr"));
+}
+
+#[test]
+fn tls_takes_as_many_queues_as_sealing_takes_processors() {
+    let topology = sample::topology("cpu72-queues32").unwrap();
+    let mut case = case(&topology, "eth0", 50);
+    let tls = |case: &Case<'_>| value(&Recommendations::of(case), "I/O queues at least, with TLS").cloned();
+    assert_eq!(tls(&case), None, "a recording seals nothing");
+    // 4096 bytes in 1 us are 4.1 GB/s, of which 100 Gbit/s are three times as many and a bit.
+    case.seal_ns = Some(1000.0);
+    let advice = tls(&case).unwrap();
+    assert_eq!(advice.value, "4");
+    assert!(advice.why.contains("for each 4 KiB"), "{advice:?}");
+    // Both ways by one interface are one link.
+    case.paths.push(case.paths[0].clone());
+    assert_eq!(tls(&case).unwrap().value, "4");
+    case.paths.iter_mut().for_each(|path| path.interface = "none".to_owned());
+    assert!(tls(&case).unwrap().value.contains("not known"));
+}
+
+#[test]
+fn sealing_is_timed_for_any_block() {
+    for bytes in [512, 4 << 10, 1 << 20] {
+        assert!(tls::seal_ns(bytes).is_some_and(|time| time.is_finite() && time > 0.0), "{bytes}");
+    }
 }
