@@ -150,8 +150,9 @@ pub const WRITE_DELAY_MARGIN_MS: u32 = 500;
 pub const REOPEN_PATIENCE_MS: u64 = 5_000;
 /// Requests of hosts that wait for the administration; a host whose request finds no room may ask again.
 pub const HOST_REQUESTS_MAX: usize = 64;
-/// Failed logins that wait for whoever keeps account of them; more are counted, and nobody waits.
-pub const FAILED_LOGINS_MAX: usize = 256;
+/// Failed logins, and as many refused Connects, that wait for whoever keeps account of them; more are counted, and nobody
+/// waits.
+pub const REFUSED_HOSTS_MAX: usize = 256;
 /// Reservation commands that wait for the reservation worker; a host whose command finds no room may send it again.
 pub const RESERVATION_JOBS_MAX: usize = 1024;
 /// Reservation notifications that wait for one host to read them: as many as their log page can count (NALP).

@@ -45,8 +45,8 @@ pub use identity::{FORMER_NQN, MACHINE_ID_FILE, MachineId, NamespaceIdentities, 
 pub use image::AbsentNamespace;
 use lock::lock;
 pub use messaging::{
-    AskingHost, FailedLogin, FailedLogins, HostRequest, HostRequests, LostController, PeerReset, PeerResets,
-    PendingRequest, Pulse, TakeReset, TargetEnded,
+    AskingHost, HostRequest, HostRequests, LostController, PeerReset, PeerResets, PendingRequest, Pulse,
+    RefusedHost, RefusedHosts, TakeReset, TargetEnded,
 };
 use reactor::{Listener, Reactor};
 pub use reactor::{ReactorMetrics, ReactorStatus};
@@ -332,8 +332,13 @@ impl Target {
     }
 
     /// Hosts that do not prove who they are, from now on; whoever takes them is called when there are some. One can take them.
-    pub fn failed_logins(&self) -> Option<FailedLogins> {
+    pub fn failed_logins(&self) -> Option<RefusedHosts> {
         self.fabric.take_failed_logins()
+    }
+
+    /// The same for hosts whose Connect is refused.
+    pub fn refused_connects(&self) -> Option<RefusedHosts> {
+        self.fabric.take_refused_connects()
     }
 
     /// Processor time all reactors have used.

@@ -138,6 +138,40 @@ fn strangers_from_one_network_take_no_more_than_its_quota() {
     assert_eq!(queue.read(MEMORY, 0, 1).status, Status::SUCCESS, "a named host comes in from there, too");
 }
 
+#[test]
+fn whose_connect_is_refused_is_reported_with_the_reason() {
+    const LOCKED: &str = "nqn.2014-08.org.example:locked";
+    const STRANGER: &str = "nqn.2014-08.org.example:stranger";
+    let target = TestTarget::start_with(ENGINES[0], |config| {
+        config.quotas = Quotas { controllers_per_host: 1, ..Quotas::default() };
+        let mut locked = SubsystemConfig::new(LOCKED, "L", "test");
+        locked.hosts = vec![NAMED_NQN.to_owned()];
+        locked.allow_any_host = false;
+        config.fabric.subsystems.push(locked);
+    });
+    let refused = target.target().refused_connects().expect("nobody has them yet");
+    assert!(target.target().refused_connects().is_none(), "one can take them");
+    let at = |nqn: &str, options: Options| Options { subsystem_nqn: nqn.to_owned(), ..options };
+    let (_one, status) = try_admin(&target, &options(STRANGER, 1));
+    assert_eq!((status, refused.take()), (Status::SUCCESS, (Vec::new(), 0)));
+    for (options, subsystem, reason) in [
+        (options(STRANGER, 1), crate::raw_host::NQN, "the host has as many controllers as one host may have"),
+        (options(NAMED_NQN, 1), crate::raw_host::NQN, "is in use by nqn.2014-08.org.example:stranger"),
+        (at(LOCKED, options(STRANGER, 1)), LOCKED, "the host is not on the subsystem's list"),
+        (at("nqn.none", options(STRANGER, 1)), "nqn.none", "there is no such subsystem on this port"),
+    ] {
+        let (_client, status) = try_admin(&target, &options);
+        assert!(!status.is_success(), "{reason}");
+        let (told, omitted) = refused.take();
+        let [told] = &told[..] else { panic!("{reason}: {told:?}") };
+        assert_eq!((told.host.as_ref(), omitted), (Some(&options.host_nqn), 0), "{reason}");
+        assert_eq!(told.subsystem.as_deref(), Some(subsystem), "{reason}");
+        assert!(told.reason.contains(reason), "{reason}: {}", told.reason);
+        assert!(told.address.ip().is_loopback(), "{reason}: {}", told.address);
+    }
+    assert_eq!(target.target().failed_logins().expect("nobody has them yet").take(), (Vec::new(), 0));
+}
+
 /// A copy of the first `size` bytes of the namespace behind themselves, whose list is the data.
 fn long_copy(size: u64) -> (IoCommand, Vec<u8>) {
     let block = u64::from(MEMORY.block);

@@ -206,6 +206,7 @@ fn a_key_is_for_one_host_and_one_subsystem() {
     assert_eq!(join((1, HOST, NQN), HOST, NQN).0, Status::SUCCESS);
     assert_eq!(join((2, OTHER, NQN), OTHER, NQN).0, Status::SUCCESS);
     let refused = |field| (Status::CONNECT_INVALID_PARAMETERS, field);
+    let reported = target.refused_connects().unwrap();
     // Each of them under the other's name, and where only the first may be.
     assert_eq!(join((2, OTHER, NQN), HOST, NQN), refused(InvalidParameter::HOST_NQN));
     assert_eq!(join((1, HOST, NQN), OTHER, NQN), refused(InvalidParameter::HOST_NQN));
@@ -214,6 +215,9 @@ fn a_key_is_for_one_host_and_one_subsystem() {
     assert_eq!(join((2, OTHER, NQN), OTHER, DISCOVERY_NQN), refused(InvalidParameter::SUBSYSTEM_NQN));
     assert_eq!(join((2, OTHER, DISCOVERY_NQN), OTHER, DISCOVERY_NQN).0, Status::SUCCESS);
     assert_eq!(join((2, OTHER, DISCOVERY_NQN), OTHER, NQN), refused(InvalidParameter::SUBSYSTEM_NQN));
+    let (reported, _) = reported.take();
+    let said = |reason: &str| reported.iter().filter(|told| told.reason.contains(reason)).count();
+    assert_eq!((reported.len(), said("another host's"), said("for another subsystem")), (6, 2, 3));
     // A key of another, and one for what its host may not use.
     for (byte, host, nqn) in [(1, OTHER, NQN), (2, OTHER, PRIVATE), (9, HOST, NQN)] {
         let error = Client::connect(address, &psk(byte, host, nqn)).err().unwrap();
@@ -296,9 +300,12 @@ fn whatever_comes_first_is_answered_in_its_own_language() {
         let _ = stream.read_to_end(&mut answer);
         answer
     };
+    let reported = target.refused_connects().unwrap();
     // A host in clear has a termination request.
     let clear = Initialize::new(PduType::InitializeRequest, 0, 0);
     assert_eq!(answer(clear.as_bytes())[0], PduType::ControllerTerminate as u8);
+    let (reported, _) = reported.take();
+    assert!(reported[0].host.is_none() && reported[0].reason.contains("without TLS"), "{reported:?}");
     // What looks like TLS and is wrong has an alert.
     assert_eq!(answer(&[22, 3, 1, 0, 4, 2, 0, 0, 0]), Alert::UNEXPECTED_MESSAGE.in_clear());
     assert_eq!(answer(&[22, 3, 1, 255, 255]), Alert::DECODE_ERROR.in_clear());

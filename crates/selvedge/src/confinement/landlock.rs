@@ -131,6 +131,8 @@ pub(crate) fn folder_of(path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+
     use super::*;
 
     #[test]
@@ -151,6 +153,32 @@ mod tests {
         assert!(writing().contains(AccessFs::MakeReg | AccessFs::Truncate | AccessFs::IoctlDev));
         assert!(!reading(&needs).contains(AccessFs::Execute));
         assert!(!making_sockets().intersects(AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::MakeReg));
+    }
+
+    #[test]
+    fn a_thread_opens_what_is_listed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = ["listed", "read", "outside"].map(|name| {
+            let path = folder.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            std::fs::write(path.join("disk"), "").unwrap();
+            path
+        });
+        let [listed, read, _] = folders.clone();
+        let (paths, read) = (vec![listed], vec![read]);
+        let needs = Needs { extent: Extent::Listed, paths, read, ..Needs::default() };
+        // This thread alone: the others run other tests.
+        let tried = std::thread::spawn(move || {
+            restrict(&needs)?;
+            let opens = |path: &Path, write| {
+                OpenOptions::new().read(true).write(write).open(path.join("disk")).is_ok()
+            };
+            Ok::<_, String>(folders.map(|path| [opens(&path, false), opens(&path, true)]))
+        });
+        match tried.join().unwrap() {
+            Ok(opened) => assert_eq!(opened, [[true, true], [true, false], [false, false]]),
+            Err(reason) => prerequisite::missing(format!("Landlock: {reason}")),
+        }
     }
 
     #[test]

@@ -520,3 +520,27 @@ fn who_changed_what_is_recorded_and_who_did_not_come_in() {
     let verified = super::audit::verify(&[house.folder.path().join("audit.jsonl")], None).unwrap();
     assert_eq!((verified.records, verified.last), (5, 4));
 }
+
+#[test]
+fn what_cannot_be_recorded_is_refused() {
+    let house = House::with_tokens("");
+    let path = format!("/v1/subsystems/{MINE}/namespaces/1");
+    let set = |iops: u64| {
+        let body = json!({ "qos": { "iops": iops } }).to_string();
+        house.ask("PATCH", &path, Some(&token("admin")), &body)
+    };
+    let served = || house.target.config().subsystems[0].namespaces[0].qos.iops;
+    let log = house.folder.path().join("audit.jsonl");
+    assert_eq!(set(100).status, 200);
+    // A folder in the file's place cannot be written, whoever tries.
+    std::fs::rename(&log, log.with_extension("1")).unwrap();
+    std::fs::create_dir(&log).unwrap();
+    assert_eq!(set(200).status, 200, "nobody knows yet");
+    let refused = set(300);
+    assert_eq!((refused.status, served()), (507, Some(200)), "{}", refused.body);
+    assert!(refused.body.contains("the audit log cannot be written"), "{}", refused.body);
+    std::fs::remove_dir(&log).unwrap();
+    assert_eq!((set(300).status, served()), (200, Some(300)));
+    let events: Vec<Value> = house.recorded().iter().map(|record| record["event"].clone()).collect();
+    assert_eq!(events, [json!("gap"), json!("change")]);
+}

@@ -14,8 +14,8 @@ use engine::backend::BackendConfig;
 use engine::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX};
 use engine::ring::Vital;
 use engine::target::{
-    AskingHost, Denial, FabricConfig, FailedLogin, FailedLogins, HostRequest, HostRequests, KnownHost,
-    NamespaceConfig, NamespaceOwned, StorageConfig, SubsystemConfig, Target, Visibility,
+    AskingHost, Denial, FabricConfig, HostRequest, HostRequests, KnownHost, NamespaceConfig, NamespaceOwned,
+    RefusedHost, RefusedHosts, StorageConfig, SubsystemConfig, Target, Visibility,
 };
 use nvme::Status;
 use serde_json::Value;
@@ -41,14 +41,15 @@ impl HostDesk {
         administration: Arc<Administration>,
     ) -> Result<Option<Self>, Failure> {
         let Some(requests) = target.host_requests() else { return Ok(None) };
-        let logins = target.failed_logins();
+        let refused =
+            [(Kind::FailedLogin, target.failed_logins()), (Kind::RefusedConnect, target.refused_connects())];
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("host-requests".to_owned()).spawn({
             let stop = stop.clone();
             move || {
                 // Without it every host that asks for something waits forever.
                 let _vital = Vital::begin();
-                answer_all(&requests, logins.as_ref(), &administration, &stop);
+                answer_all(&requests, &refused, &administration, &stop);
             }
         });
         let thread = thread.map_err(|error| Failure::failed(format!("cannot answer hosts: {error}")))?;
@@ -68,7 +69,7 @@ impl Drop for HostDesk {
 
 fn answer_all(
     requests: &HostRequests,
-    logins: Option<&FailedLogins>,
+    refused: &[(Kind, Option<RefusedHosts>)],
     administration: &Administration,
     stop: &AtomicBool,
 ) {
@@ -85,20 +86,20 @@ fn answer_all(
             Ok(None) => {}
             Err(_) => return,
         }
-        logins.into_iter().for_each(|logins| record_logins(logins, administration.audit()));
+        for (kind, hosts) in refused {
+            hosts.iter().for_each(|hosts| record_refused(*kind, hosts, administration.audit()));
+        }
     }
 }
 
-/// Records hosts that did not prove who they are.
-fn record_logins(logins: &FailedLogins, audit: &AuditLog) {
-    let (logins, mut omitted) = logins.take();
-    for FailedLogin { host, subsystem, address, reason } in logins {
-        let who = Identity::Host { nqn: host, host_id: None };
-        audit.write(Event {
-            what: Some(format!("connect to {subsystem}")),
-            omitted: std::mem::take(&mut omitted),
-            ..Event::failed_login(who, address, reason)
-        });
+/// Records hosts that did not come in.
+fn record_refused(kind: Kind, hosts: &RefusedHosts, audit: &AuditLog) {
+    let (hosts, mut omitted) = hosts.take();
+    for RefusedHost { host, subsystem, address, reason } in hosts {
+        let who = host.map_or(Identity::Nobody, |nqn| Identity::Host { nqn, host_id: None });
+        let what = subsystem.map_or_else(|| "connect".to_owned(), |nqn| format!("connect to {nqn}"));
+        let event = Event::failed_login(who, address, reason);
+        audit.write(Event { kind, what: Some(what), omitted: std::mem::take(&mut omitted), ..event });
     }
 }
 

@@ -48,8 +48,8 @@ pub(super) const PEM_BYTES_MAX: u64 = 1 << 20;
 pub(super) const AUDIT_LINE_BYTES_MAX: u64 = 256 << 10;
 /// Bytes of a request, and of what it changed, that a line of the audit log has: larger ones are told by their size.
 pub(super) const AUDIT_PART_BYTES_MAX: usize = 64 << 10;
-/// Strangers, hosts and administrators, each, that are refused and have a line of the audit log in a minute: a crowd of them
-/// must not fill a disk.
+/// Failed logins, refused Connects, and hosts and administrators that are refused something, each, that have a line of the audit
+/// log in a minute: a crowd of them must not fill a disk.
 pub(super) const REFUSED_PER_MINUTE_MAX: u32 = 60;
 /// Bytes of a token file: nobody types more, and it might be the wrong file.
 pub(super) const TOKEN_BYTES_MAX: u64 = 4096;

@@ -431,13 +431,14 @@ fn what_hosts_change_and_who_does_not_prove_itself_is_recorded() {
     let both = [a.id(), b.id()];
     assert_status(a.attach(nsid, &both), Status::SUCCESS, "A shows it to B");
     assert_ne!(b.delete(nsid), Status::SUCCESS);
-    let identify = |serving: &Serving, key: &str| {
+    let identify = |serving: &Serving, nqn: &str, key: &str| {
         let port = serving.address.port().to_string();
         let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(["identify", "-a", "127.0.0.1", "-s", &port, "-n", NQN, "-q", "nqn.proves", "-S", key]);
+        command.args(["identify", "-a", "127.0.0.1", "-s", &port, "-n", nqn, "-q", "nqn.proves", "-S", key]);
         command.output().unwrap().status.success()
     };
-    assert!(!identify(&serving, &wrong) && identify(&serving, &right));
+    assert!(!identify(&serving, NQN, &wrong) && identify(&serving, NQN, &right));
+    assert!(!identify(&serving, "nqn.none", &right));
     serving.administer(&["namespace", "set", NQN, &nsid.to_string(), "--iops", "500"]);
     let file = serving.folder.path().join("state/audit.jsonl");
     let records = || -> Vec<serde_json::Value> {
@@ -445,7 +446,8 @@ fn what_hosts_change_and_who_does_not_prove_itself_is_recorded() {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     // Who failed is recorded by a thread that looks now and then.
-    let is_there = || records().iter().any(|record| record["event"] == "failed_login");
+    let has = |event: &str| records().iter().any(|record| record["event"] == event);
+    let is_there = || has("failed_login") && has("refused_connect");
     assert!((0..600).any(|_| is_there() || {
         std::thread::sleep(Duration::from_millis(20));
         false
@@ -463,6 +465,8 @@ fn what_hosts_change_and_who_does_not_prove_itself_is_recorded() {
     find("change", &name(1), "namespace_added");
     find("refused", &name(2), "belongs to");
     find("failed_login", "nqn.proves", "secret");
+    find("refused_connect", "nqn.proves", "connect to nqn.none");
+    find("refused_connect", "nqn.proves", "there is no such subsystem");
     find("change", "\"uid\":", "qos.iops");
     serving.restart();
     let state = serving.folder.path().join("state");

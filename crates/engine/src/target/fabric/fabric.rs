@@ -27,8 +27,8 @@ use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, AuthenticationJob, CrossReset, FailedLogin, FailedLoginSender, FailedLogins, Fenced, Job,
-    Mailboxes, Message, PeerResets, PendingRequest, Then, WorkerJobs,
+    Address, AuthenticationJob, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets, PendingRequest,
+    RefusedHost, RefusedHostSender, RefusedHosts, Then, WorkerJobs,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -43,7 +43,8 @@ pub(crate) struct Fabric {
     pub(crate) refusals: Refusals,
     mailboxes: Arc<Mailboxes>,
     requests: OnceLock<SyncSender<Option<PendingRequest>>>,
-    failed_logins: FailedLoginSender,
+    failed_logins: RefusedHostSender,
+    refused_connects: RefusedHostSender,
     pub(crate) tls_record_limit: RecordLimit,
     pub(crate) tls_handshakes: TlsHandshakes,
     /// The TLS keys that have come out of authentications.
@@ -108,7 +109,8 @@ impl Fabric {
             refusals: Refusals::default(),
             mailboxes: Arc::default(),
             requests: OnceLock::new(),
-            failed_logins: FailedLoginSender::default(),
+            failed_logins: RefusedHostSender::default(),
+            refused_connects: RefusedHostSender::default(),
             tls_record_limit: config.tls_record_limit,
             tls_handshakes: TlsHandshakes::default(),
             generated_keys: GeneratedKeys::default(),
@@ -241,14 +243,27 @@ impl Fabric {
     }
 
     /// Hosts that do not prove who they are, once.
-    pub(crate) fn take_failed_logins(&self) -> Option<FailedLogins> {
+    pub(crate) fn take_failed_logins(&self) -> Option<RefusedHosts> {
         self.failed_logins.take()
+    }
+
+    /// Hosts whose Connect is refused, once.
+    pub(crate) fn take_refused_connects(&self) -> Option<RefusedHosts> {
+        self.refused_connects.take()
     }
 
     /// Reports a host that did not prove who it is, if somebody wants to know.
     #[cold]
-    pub(crate) fn tell_failed_login(&self, login: impl FnOnce() -> FailedLogin) {
-        if self.failed_logins.tell(login) {
+    pub(crate) fn tell_failed_login(&self, host: impl FnOnce() -> RefusedHost) {
+        if self.failed_logins.tell(host) {
+            self.call_administration();
+        }
+    }
+
+    /// Reports a host that is not let in for another reason. A crowd of these does not keep the others from being reported.
+    #[cold]
+    pub(crate) fn tell_refused_connect(&self, host: impl FnOnce() -> RefusedHost) {
+        if self.refused_connects.tell(host) {
             self.call_administration();
         }
     }

@@ -22,7 +22,7 @@ use crate::target::config::TlsUse;
 use crate::target::controller::{Controller, Guest, Network, OpenQueue};
 use crate::target::fabric::{Fabric, NoController};
 use crate::target::io::{Commands, QueueIdentity};
-use crate::target::messaging::Address;
+use crate::target::messaging::{Address, RefusedHost};
 use crate::target::served::{GeneratedKey, Host, Subsystem};
 use crate::target::telemetry::{Peculiarity, Seen};
 
@@ -92,30 +92,52 @@ pub(super) fn connect(
             wants_proof,
         }),
         Err(refusal) => {
-            log_refusal(&refusal, data, caller);
+            tell_refusal(&refusal, data, caller);
             let result = u64::from(refusal.parameter.map_or(0, InvalidParameter::encode));
             Err(Refused { status: refusal.status, result })
         }
     }
 }
 
-/// Why a Connect is refused: the status, where the fault is, and the rule where that says more.
+/// Why a Connect is refused: the status, where the fault is, and what says more, for the log.
 struct Refusal {
     status: Status,
     parameter: Option<InvalidParameter>,
     rule: Option<NoController>,
+    why: Option<&'static str>,
+}
+
+impl Refusal {
+    /// The same, with why in words.
+    fn because(self, why: &'static str) -> Self {
+        Self { why: Some(why), ..self }
+    }
+
+    /// Why, as whoever keeps account of it reads it.
+    fn reason(&self, host_id: Uuid) -> String {
+        let status = self.status;
+        match (&self.rule, self.why, self.parameter) {
+            (Some(NoController::HostIdTaken(holder)), _, _) => {
+                format!("{status}: HOSTID {host_id} is in use by {holder}")
+            }
+            (Some(NoController::NoPlace(rule)), _, _) => format!("{status}: {rule}"),
+            (None, Some(why), _) => format!("{status}: {why}"),
+            (None, None, Some(parameter)) => format!("{status}: {}", parameter.name()),
+            (None, None, None) => status.to_string(),
+        }
+    }
 }
 
 impl From<InvalidParameter> for Refusal {
     fn from(parameter: InvalidParameter) -> Self {
         let status = Status::CONNECT_INVALID_PARAMETERS.do_not_retry();
-        Self { status, parameter: Some(parameter), rule: None }
+        Self { status, parameter: Some(parameter), rule: None, why: None }
     }
 }
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Self { status, parameter: None, rule: None }
+        Self { status, parameter: None, rule: None, why: None }
     }
 }
 
@@ -129,19 +151,23 @@ impl From<NoController> for Refusal {
     }
 }
 
-/// Says in the log who was refused, for what, and by which rule. An identifier that two hosts have is somebody's mistake, to
-/// be put right.
-fn log_refusal(refusal: &Refusal, data: &[u8], caller: &Caller<'_>) {
-    let data = ConnectData::read_from_bytes(data).ok();
-    let name = |bytes: &[u8; 256]| Nqn::decode(bytes).map_or("?".to_owned(), |name| name.to_string());
-    let host = data.as_ref().map(|data| name(&data.host_nqn));
-    let subsystem = data.as_ref().map(|data| name(&data.subsystem_nqn));
+/// Says in the log who was refused, for what, and by which rule, and reports it. An identifier that two hosts have is somebody's
+/// mistake, to be put right.
+fn tell_refusal(refusal: &Refusal, data: &[u8], caller: &Caller<'_>) {
+    let data = ConnectData::read_from_prefix(data).ok().map(|(data, _)| data);
+    let name = |bytes: &[u8; 256]| Nqn::decode(bytes).ok().map(|name| name.to_string());
+    let host = data.as_ref().and_then(|data| name(&data.host_nqn));
+    let subsystem = data.as_ref().and_then(|data| name(&data.subsystem_nqn));
+    let id = data.map_or(Uuid::nil(), |data| Uuid::from_bytes(data.host_id));
     let address = caller.peer;
-    let (status, field) = (refusal.status, refusal.parameter.map(InvalidParameter::name));
+    caller.fabric.tell_refused_connect(|| {
+        let (host, subsystem) = (host.clone(), subsystem.clone());
+        RefusedHost { host, subsystem, address, reason: refusal.reason(id) }
+    });
+    let (status, field, why) = (refusal.status, refusal.parameter.map(InvalidParameter::name), refusal.why);
     match &refusal.rule {
-        None => tracing::info!(%address, host, subsystem, %status, field, "Refused a Connect"),
+        None => tracing::info!(%address, host, subsystem, %status, field, why, "Refused a Connect"),
         Some(NoController::HostIdTaken(holder)) => {
-            let id = data.map_or(Uuid::nil(), |data| Uuid::from_bytes(data.host_id));
             tracing::warn!(
                 %address, host, subsystem, %status, "Refused a Connect: HOSTID {id} is in use by {holder}"
             );
@@ -375,10 +401,11 @@ fn check_names(connect: &Connect, data: &ConnectData, caller: &Caller<'_>) -> Re
         .filter(|subsystem| {
             caller.fabric.directory().port(caller.port).is_some_and(|port| subsystem.is_on(port))
         })
-        .ok_or(InvalidParameter::SUBSYSTEM_NQN)?;
+        .ok_or(InvalidParameter::SUBSYSTEM_NQN)
+        .map_err(|parameter| Refusal::from(parameter).because("there is no such subsystem on this port"))?;
     if !subsystem.allows(host) {
         caller.fabric.refusals.count_not_allowed();
-        return Err(Status::CONNECT_INVALID_HOST.do_not_retry().into());
+        return Err(invalid_host("the host is not on the subsystem's list"));
     }
     check_protection(&subsystem, host, connect.queue_id == 0, caller)?;
     Ok(Names { subsystem, host: Host { nqn: host.to_owned(), id: data.host_id }, unusual })
@@ -400,15 +427,22 @@ fn check_protection(
             TlsUse::Allowed => !subsystem.concatenates(host),
             TlsUse::Off => true,
         };
-        return if may_be_clear { Ok(()) } else { Err(Status::CONNECT_INVALID_HOST.do_not_retry().into()) };
+        return if may_be_clear { Ok(()) } else { Err(invalid_host("the host has to use TLS here")) };
     };
     let names = &protection.identity.names;
     if names.host_nqn() != host {
-        return Err(InvalidParameter::HOST_NQN.into());
+        return Err(Refusal::from(InvalidParameter::HOST_NQN).because("the TLS key is another host's"));
     }
     // Either name of the discovery subsystem stands for both.
     let is_meant = names.subsystem_nqn() == subsystem.nqn
         || subsystem.is_discovery
             && caller.fabric.find(names.subsystem_nqn()).is_some_and(|meant| meant.is_discovery);
-    if is_meant { Ok(()) } else { Err(InvalidParameter::SUBSYSTEM_NQN.into()) }
+    if is_meant {
+        return Ok(());
+    }
+    Err(Refusal::from(InvalidParameter::SUBSYSTEM_NQN).because("the TLS key is for another subsystem"))
+}
+
+fn invalid_host(why: &'static str) -> Refusal {
+    Refusal::from(Status::CONNECT_INVALID_HOST.do_not_retry()).because(why)
 }

@@ -57,6 +57,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Crowds {
     strangers: Crowd,
+    connects: Crowd,
     hosts: Crowd,
     administrators: Crowd,
 }
@@ -74,6 +75,7 @@ impl Crowds {
     fn of(&mut self, event: &Event) -> Option<&mut Crowd> {
         match (event.kind, &event.who) {
             (Kind::FailedLogin, _) => Some(&mut self.strangers),
+            (Kind::RefusedConnect, _) => Some(&mut self.connects),
             (Kind::Refused, Some(Identity::Host { .. })) => Some(&mut self.hosts),
             (Kind::Refused, _) => Some(&mut self.administrators),
             _ => None,
@@ -411,13 +413,15 @@ mod tests {
         let refused = |kind, who: &Identity| Event { kind, who: Some(who.clone()), ..Event::default() };
         (0..1000).for_each(|_| log.write(refused(Kind::FailedLogin, &Identity::Nobody)));
         assert_eq!(text().lines().count(), most);
-        (0..1000).for_each(|_| log.write(refused(Kind::Refused, &host)));
+        (0..1000).for_each(|_| log.write(refused(Kind::RefusedConnect, &host)));
         assert_eq!(text().lines().count(), 2 * most);
-        (0..1000).for_each(|_| log.write(refused(Kind::Refused, &Identity::Token("a".to_owned()))));
+        (0..1000).for_each(|_| log.write(refused(Kind::Refused, &host)));
         assert_eq!(text().lines().count(), 3 * most);
+        (0..1000).for_each(|_| log.write(refused(Kind::Refused, &Identity::Token("a".to_owned()))));
+        assert_eq!(text().lines().count(), 4 * most);
         // Each that is done is recorded, whoever does it.
         (0..2 * most).for_each(|_| log.write(refused(Kind::Change, &host)));
-        assert_eq!(text().lines().count(), 5 * most);
+        assert_eq!(text().lines().count(), 6 * most);
         log.lock().crowds.strangers.since = None;
         log.write(Event { omitted: 5, ..refused(Kind::FailedLogin, &Identity::Nobody) });
         let omitted = 1000 - most + 5;

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Refused,
     /// Somebody did not come in.
     FailedLogin,
+    /// A host was not let in, for another reason than that it did not prove who it is.
+    RefusedConnect,
     /// Records are missing before this one.
     Gap,
 }

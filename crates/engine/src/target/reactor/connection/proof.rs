@@ -17,7 +17,7 @@ use crate::limits::{AUTHENTICATION_FAILURE_LINGER_MS, AUTHENTICATION_TIMEOUT_MS,
 use crate::ring::Buffer;
 use crate::target::admin::check_capsule;
 use crate::target::io::Reply;
-use crate::target::messaging::{Asker, AuthenticationDone, FailedLogin};
+use crate::target::messaging::{Asker, AuthenticationDone, RefusedHost};
 use crate::target::queue::Disconnect;
 use crate::target::reactor::connect::{Connected, WantsProof};
 use crate::target::reactor::host_authentication::Outcome;
@@ -181,9 +181,9 @@ impl Connection {
         if let Some(times) = env.fabric.refusals.count_unproved() {
             tracing::warn!(%address, host, subsystem, times, "Refused a host that did not authenticate: {fault}");
         }
-        env.fabric.tell_failed_login(|| FailedLogin {
-            host: host.to_owned(),
-            subsystem: subsystem.to_owned(),
+        env.fabric.tell_failed_login(|| RefusedHost {
+            host: Some(host.to_owned()),
+            subsystem: Some(subsystem.to_owned()),
             address,
             reason: fault.to_string(),
         });

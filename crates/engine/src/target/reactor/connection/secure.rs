@@ -13,7 +13,7 @@ use crate::secure_stream::SecureStream;
 use crate::target::config::TlsUse;
 use crate::target::controller::Network;
 use crate::target::messaging::{
-    Asker, AuthenticationJob, FailedLogin, HandshakeDone, HandshakeOutcome, HandshakeStep, Party, Work,
+    Asker, AuthenticationJob, HandshakeDone, HandshakeOutcome, HandshakeStep, Party, RefusedHost, Work,
 };
 use crate::target::queue::{Disconnect, Received};
 use crate::target::reactor::role::Role;
@@ -78,6 +78,7 @@ impl Connection {
             let port = self.port;
             tracing::warn!(peer = %self.peer, port, times, "Refused a host without TLS, which this port requires: connect with --tls");
         }
+        self.tell_refused("it came without TLS, which the port requires", env);
         // A host that does not speak TLS does not understand an alert.
         let error = DecodeError::new(FatalError::PduSequence, 0);
         Ok(self.terminate(&error, &[], env))
@@ -96,6 +97,7 @@ impl Connection {
                 tracing::warn!(peer = %self.peer, port, times, "Refused a host with TLS, which this port does not have: give the \
                     host a TLS key here, or connect without --tls");
             }
+            self.tell_refused("it came with TLS, which the port does not have", env);
             self.hang_up(&Alert::HANDSHAKE_FAILURE.in_clear(), env);
             return Ok(NextTurn::Again);
         }
@@ -161,16 +163,26 @@ impl Connection {
 
     /// Says in the log who has failed, and which side is wrong.
     fn refuse_handshake(&self, error: &HandshakeError, names: Option<&Names>, env: &Environment<'_>) {
-        let (host, subsystem) = names.map_or(("?", "?"), |names| (names.host_nqn(), names.subsystem_nqn()));
+        let (host, subsystem) = (names.map(Names::host_nqn), names.map(Names::subsystem_nqn));
         let (address, port) = (self.peer, self.port);
         if let Some(times) = env.fabric.refusals.count_handshake() {
             tracing::warn!(%address, port, host, subsystem, times, "Refused a TLS handshake: {error}");
         }
-        env.fabric.tell_failed_login(|| FailedLogin {
-            host: host.to_owned(),
-            subsystem: subsystem.to_owned(),
+        env.fabric.tell_failed_login(|| RefusedHost {
+            host: host.map(str::to_owned),
+            subsystem: subsystem.map(str::to_owned),
             address,
             reason: error.to_string(),
+        });
+    }
+
+    /// Reports a host that did not come far enough to say who it is.
+    fn tell_refused(&self, reason: &str, env: &Environment<'_>) {
+        env.fabric.tell_refused_connect(|| RefusedHost {
+            host: None,
+            subsystem: None,
+            address: self.peer,
+            reason: reason.to_owned(),
         });
     }
 
