@@ -132,7 +132,8 @@ fn set_now(socket: impl AsFd, name: &str) -> io::Result<()> {
         let reason = match error {
             Errno::NOENT => format!("this kernel does not have it; it has: {}", list(AVAILABLE)),
             Errno::PERM => format!(
-                "only root may use it; all may use: {} (sysctl net.ipv4.tcp_allowed_congestion_control)",
+                "it takes CAP_NET_ADMIN, which `serve` keeps only where it starts with such a port; all may use: {} \
+                 (sysctl net.ipv4.tcp_allowed_congestion_control)",
                 list(ALLOWED)
             ),
             _ => format!("{error}; the kernel has: {}", list(AVAILABLE)),

@@ -273,6 +273,37 @@ fn read_metrics(port: u16) -> String {
     answer
 }
 
+/// A congestion control that this kernel has and not every user may choose.
+fn restricted_congestion() -> Option<String> {
+    let list = |name: &str| {
+        std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}_congestion_control")).ok()
+    };
+    let (available, allowed) = (list("available")?, list("allowed")?);
+    let is_allowed = |name: &str| allowed.split_whitespace().any(|allowed| allowed == name);
+    available.split_whitespace().find(|name| !is_allowed(name)).map(str::to_owned)
+}
+
+#[test]
+fn what_sets_a_congestion_control_is_kept_where_a_port_starts_with_one_that_takes_it() {
+    let Some(name) = restricted_congestion().filter(|_| is_root()) else {
+        return missing("root, and a congestion control that not every user may choose");
+    };
+    let disk = ["--namespace", "null:1m"];
+    for (more, is_kept) in [(&[][..], false), (&["--congestion", &name][..], true)] {
+        let folder = folder(None);
+        let serving = Serving::start(folder.path(), &[&disk[..], more].concat());
+        let (_, kept) = serving.confinement("capabilities");
+        assert_eq!(kept.contains("net_admin"), is_kept, "{kept}");
+        let (port, service) = ("127.0.0.1", free_port().to_string());
+        let added = serving.run(&["listener", "add", port, "--trsvcid", &service, "--congestion", &name]);
+        let text = stderr(&added);
+        assert_eq!(added.status.success(), is_kept, "{text}");
+        if !is_kept {
+            assert!(text.contains("CAP_NET_ADMIN") && text.contains("tcp_allowed_congestion"), "{text}");
+        }
+    }
+}
+
 /// All that a target does, with everything given up.
 fn serves_confined(engine: &str) {
     let folder = folder(None);
