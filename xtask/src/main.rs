@@ -4,6 +4,7 @@
 mod bench;
 mod book;
 mod broken;
+mod broken_administration;
 mod broken_authentication;
 mod broken_rules;
 mod broken_secure_channel;

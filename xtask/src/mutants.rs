@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::broken::{BETWEEN, MUTANTS, Mutant};
+use crate::broken_administration;
 use crate::broken_authentication;
 use crate::broken_rules::{RULES, Rule};
 use crate::broken_secure_channel;
@@ -87,7 +88,8 @@ fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
 fn rules() -> impl Iterator<Item = &'static Rule> {
     let of_tls =
         broken_secure_channel::RULES.iter().chain(&broken_tls_handshake::RULES).chain(&broken_tls::RULES);
-    RULES.iter().chain(&broken_authentication::RULES).chain(of_tls)
+    let of_administration = &broken_administration::RULES;
+    RULES.iter().chain(&broken_authentication::RULES).chain(of_administration).chain(of_tls)
 }
 
 fn fates(names: &[String]) -> Result<Vec<Fate>, String> {
