@@ -5,6 +5,7 @@ pub mod config;
 pub mod connection;
 pub mod control;
 pub mod exchange;
+pub mod handshake;
 pub mod hostile;
 pub mod machine;
 pub mod nvmet;

@@ -24,7 +24,7 @@ const fn target(name: &'static str, about: &'static str, length_max: u32, has_wo
     Target { name, about, length_max, has_words }
 }
 
-const TARGETS: [Target; 12] = [
+const TARGETS: [Target; 13] = [
     target("receive_target", "any bytes at the target's end of a connection, cut anywhere", 512, false),
     target("receive_host", "any bytes at the initiator's end of a connection, cut anywhere", 512, false),
     target("connection", "whole connections of several hosts to a living target", 1024, false),
@@ -35,6 +35,12 @@ const TARGETS: [Target; 12] = [
     target("machine", "a recorded machine of any text", 16384, false),
     target("exchange", "hosts and controllers that authenticate, with somebody on the way", 4096, false),
     target("client_hello", "what hosts of TLS say first, and keys and identities of any text", 4096, false),
+    target(
+        "handshake",
+        "whole TLS handshakes of hosts and controllers, with somebody on the way",
+        1024,
+        false,
+    ),
     target("record", "TLS' records, with somebody on the way, or of a peer that has the key", 4096, false),
     target("control_api", "requests made from the control API's own description", 1024, false),
 ];

@@ -1,0 +1,7 @@
+//! Whole TLS handshakes, with somebody on the way.
+#![no_main]
+
+use fuzz::handshake;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| handshake::check(bytes));
