@@ -20,12 +20,12 @@ pub enum Concatenation {
 }
 
 impl Concatenation {
-    /// How it is written in messages.
+    /// How it is written in messages. 1 (SC) is obsolete, and was never a key's.
     pub const fn id(self) -> u8 {
         match self {
             Self::None => 0,
-            Self::New => 1,
-            Self::Replace => 2,
+            Self::New => 2,
+            Self::Replace => 3,
         }
     }
 

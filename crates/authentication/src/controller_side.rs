@@ -273,6 +273,7 @@ impl ControllerSide {
 /// Why a host cannot have what it asks for (SC_C).
 const fn mismatch(ours: Concatenation, theirs: u8) -> &'static str {
     match (ours, theirs) {
+        (_, 1) => "the host wants a secure channel by a way (SC) that the specification no longer has",
         (Concatenation::None, _) => {
             "the host wants a TLS key (secure channel concatenation), which the target does not make here"
         }

@@ -122,6 +122,25 @@ fn what_one_side_alone_wants_is_a_mismatch() {
     }
 }
 
+/// The numbers are those of libnvme's `enum nvmf_auth_sc_c`, in the byte where Linux has them.
+#[test]
+fn offers_are_written_as_other_programs_write_them() {
+    for (concatenation, id) in
+        [(Concatenation::None, 0), (Concatenation::New, 2), (Concatenation::Replace, 3)]
+    {
+        let (controller, host) = with(|controller, host| {
+            (controller.concatenation, host.concatenation) = (concatenation, concatenation);
+        });
+        let mut offer = HostSide::new(host, 1).offer();
+        assert_eq!(offer[6], id, "{concatenation:?}");
+        offer[6] = 1;
+        let crate::Progress::Failed(fault) = ControllerSide::new(controller).take(&offer) else {
+            panic!("it was taken");
+        };
+        assert!(fault.reason == Failure::CONCATENATION && fault.why.contains("no longer has"), "{fault}");
+    }
+}
+
 #[test]
 fn no_key_is_given_to_a_host_with_a_wrong_secret() {
     let ends = honest(with(|_, host| host.secret = secret(None, 32, &mut Chance(1))));
@@ -209,16 +228,16 @@ const OTHERS: [(Hash, [&str; 3]); 2] = [
         Hash::Sha256,
         [
             "9145f54f51271cb238dc98f5c6cc046025db6b25eeda7e8be75a738d94685a58",
-            "fa72c6e3a496f812ca2236a924400f4c89edfa726472965537b6e62dabf92882",
-            "10c7f33de60d87972e9e9b60f86a5e6c0d22d21c0bff5f80c7cde195692e9c70",
+            "9a2c9aa7e6d8c592794da944b5159d8751191fd2fc70ad519c89b93ddf669359",
+            "652c0eedcb5b6ea55ae7b2b07741fd1bd0fb9eede68c962c7b862f14fc7545d6",
         ],
     ),
     (
         Hash::Sha384,
         [
             "e54ef984540be03a82c38ef26b255141c027b0fd2304f99a9906f896c063c9d6",
-            "4d03c8d8bb547848cbe5c7c40fb363c93ed38e2135bda41a1597559ac235541e",
-            "39eb19d967a7d2f515e675390a3c06af9120ddc0c6c436fab79c48f5bf3f5c3e",
+            "a779f8dc55534e7b5ee3cb3d0420f881aba6e96eb6932fe11daaec4e3fb2defd",
+            "35298c00b21713ce303d2d7729bfa51d874e9489f647832d9588a493696e79e4",
         ],
     ),
 ];
