@@ -14,8 +14,10 @@ use engine::initiator::{
     ConnectOptions, Controller, Data, HostIdentity, HostSecrets, PathOptions, TlsKeys, Volume,
 };
 use engine::ring::{Buffer, Engine, fill_random};
-use engine::target::{HostKeyConfig, NamespaceConfig, SubsystemConfig, Target, TlsUse};
+use engine::target::{HostKeyConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target, TlsUse};
 use nvme::authentication::Transfer;
+use nvme::discovery::tcp_security;
+use nvme::discovery::transport_requirements::{SECURE_CHANNEL_NOT_REQUIRED, SECURE_CHANNEL_NOT_SPECIFIED};
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, PropertyAccess, property};
 use nvme::io::IoCommand;
 use nvme::{Status, SubmissionEntry};
@@ -66,6 +68,16 @@ fn start(folder: &Path, change: impl FnOnce(&mut HostKeyConfig), tls: Option<Tls
 }
 
 impl Bed {
+    /// What discovery by the last port tells a host of TLS at the subsystem's first one.
+    fn discovered(&self, host: &str) -> (u8, u8) {
+        let address = *self.target.ports().last().unwrap();
+        let options =
+            ConnectOptions { host: HostIdentity::from_nqn(host), ..ConnectOptions::discovery(address) };
+        let log = Controller::connect(options).unwrap().discovery_log().unwrap();
+        let entry = log.entries.iter().find(|entry| entry.nqn().is_ok_and(|nqn| nqn.to_string() == NQN));
+        entry.map(|entry| (entry.tcp_security(), entry.secure_channel())).unwrap()
+    }
+
     fn new(change: impl FnOnce(&mut HostKeyConfig)) -> Self {
         Self::with(change, None)
     }
@@ -179,6 +191,18 @@ fn a_target_that_makes_no_key_says_so() {
     // And where TLS is allowed, the other host has to use it.
     bed.connect(OTHER, 2, None).unwrap();
     verify(ConnectOptions { concat: false, ..bed.options(OTHER, 2, None) }).unwrap_err();
+    assert_eq!(bed.discovered(HOST), (tcp_security::NONE, SECURE_CHANNEL_NOT_SPECIFIED));
+    assert_eq!(bed.discovered(OTHER), (tcp_security::TLS_1_3, SECURE_CHANNEL_NOT_REQUIRED));
+}
+
+#[test]
+fn discovery_tells_a_host_to_have_a_key_made_where_tls_is_required_too() {
+    let bed = Bed::with(|_| {}, Some(TlsUse::Required));
+    let mut wanted = bed.target.config();
+    let clear = PortConfig { tls: Some(TlsUse::Off), ..PortConfig::new(9, ([127, 0, 0, 1], 0).into()) };
+    wanted.ports.push(clear);
+    bed.target.apply(&wanted).unwrap();
+    assert_eq!(bed.discovered(HOST), (tcp_security::TLS_1_3, SECURE_CHANNEL_NOT_REQUIRED));
 }
 
 #[test]

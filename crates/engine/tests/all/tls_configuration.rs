@@ -54,9 +54,10 @@ fn each_host_learns_where_tls_is_required() {
     let seen = |entries: &[(&str, u16, TlsUse)]| -> Vec<(String, u16, Option<TlsUse>)> {
         entries.iter().map(|(nqn, port, tls)| ((*nqn).to_owned(), *port, Some(*tls))).collect()
     };
-    let (allowed, off) = (TlsUse::Allowed, TlsUse::Off);
+    let (required, off) = (TlsUse::Required, TlsUse::Off);
     let of_open = |tls| [(OPEN, 1, tls), (OPEN, 3, off)];
-    let of_keyed = |tls| [(KEYED, 1, tls), (KEYED, 2, allowed), (KEYED, 3, off)];
+    // What lets hosts in both ways tells each its own.
+    let of_keyed = |tls| [(KEYED, 1, tls), (KEYED, 2, tls), (KEYED, 3, off)];
     let before = log(address, WITHOUT);
     assert_eq!(before.1, seen(&of_open(off)));
     assert_eq!(log(address, WITH_KEY).1, seen(&[&of_keyed(off)[..], &of_open(off)].concat()));
@@ -66,9 +67,8 @@ fn each_host_learns_where_tls_is_required() {
     assert_eq!(changes[0], Change::PortTlsChanged { port: 1 });
     // A key of one host has all of them come by TLS to that port.
     let after = log(address, WITHOUT);
-    assert_eq!(after.1, seen(&of_open(TlsUse::Required)));
+    assert_eq!(after.1, seen(&of_open(required)));
     assert_eq!(after.0, before.0 + 1, "hosts that watch the log read it anew");
-    let required = TlsUse::Required;
     assert_eq!(log(address, WITH_KEY).1, seen(&[&of_keyed(required)[..], &of_open(required)].concat()));
     // What is wrong with a key changes nothing.
     wanted.subsystems[0].host_keys[0].tls_key_file = Some(folder.path().join("missing"));

@@ -87,9 +87,11 @@ impl Place<'_> {
         directory: &Directory,
         reached: Option<IpAddr>,
     ) -> DiscoveryEntry {
+        let host = controller.host.nqn.as_str();
         let entry = |kind, nqn: &Nqn, port: &PortConfig| {
             let mut entry = entry(kind, nqn, port, reached);
-            match directory.tls_on(port.id) {
+            let subsystem = if let Self::Subsystem(subsystem, _) = self { Some(*subsystem) } else { None };
+            match tls_for(host, subsystem, directory, port.id) {
                 TlsUse::Required => entry.set_tls(true),
                 TlsUse::Allowed => entry.set_tls(false),
                 TlsUse::Off => {}
@@ -111,6 +113,25 @@ impl Place<'_> {
         };
         // Names were checked when they were configured.
         entry.unwrap_or_default()
+    }
+}
+
+/// How this host is to connect to a subsystem, or to this service, by a port: by TLS, in clear, or in clear at first to get a key
+/// (secure channel concatenation). nvme-cli does what the entry says: it takes a key of its own where TLS is required, has one
+/// made where TLS is possible (from 2.16 on; before that it wants a key in both cases), and connects in clear without TLS. So a
+/// port that lets hosts in both ways tells each its own.
+fn tls_for(host: &str, subsystem: Option<&Subsystem>, directory: &Directory, port: u16) -> TlsUse {
+    match directory.tls_on(port) {
+        TlsUse::Off => TlsUse::Off,
+        _ if subsystem.is_some_and(|subsystem| subsystem.concatenates(host)) => TlsUse::Allowed,
+        TlsUse::Required => TlsUse::Required,
+        TlsUse::Allowed => {
+            let nqn = subsystem.map_or(DISCOVERY_NQN, |subsystem| subsystem.nqn.as_str());
+            match directory.has_tls_key(port, host, nqn) {
+                true => TlsUse::Required,
+                false => TlsUse::Off,
+            }
+        }
     }
 }
 

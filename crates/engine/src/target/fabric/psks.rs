@@ -9,7 +9,7 @@ use secure_channel::{ConfiguredPsk, Names, PskIdentity};
 use super::directory::Directory;
 use super::fabric::Fabric;
 use crate::limits::TLS_KEYS_PER_HELLO_MAX;
-use crate::ring::Moment;
+use crate::ring::{self, Moment};
 use crate::target::served::GeneratedKey;
 
 impl Fabric {
@@ -38,6 +38,11 @@ impl Fabric {
 }
 
 impl Directory {
+    /// Whether this host has a TLS key for what has this name, by which it may come through this port.
+    pub(crate) fn has_tls_key(&self, port: u16, host: &str, nqn: &str) -> bool {
+        Names::new(host, nqn).is_ok_and(|names| !self.psks(port, &names, ring::now()).is_empty())
+    }
+
     fn psks(&self, port: u16, names: &Names, now: Moment) -> Vec<ConfiguredPsk> {
         let Some(port) = self.port(port) else { return Vec::new() };
         let nqn = names.subsystem_nqn();
