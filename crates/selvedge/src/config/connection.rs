@@ -27,7 +27,7 @@ pub(crate) struct Connection {
     keep_alive_ms: Option<u32>,
     secrets: Secrets,
     tls: Tls,
-    /// Whether a TLS key comes out of the authentication.
+    /// Whether a TLS key comes out of the authentication, whatever a file says.
     concat: bool,
 }
 
@@ -168,6 +168,7 @@ impl Connection {
             host_iface: way.host_iface.clone(),
             secrets: self.secrets_for(nqn.as_str(), way.address),
             tls: self.tls.keys_for(nqn.as_str(), way.address),
+            concat: self.concatenates(nqn.as_str(), way.address),
             ..self.subsystem(nqn)
         };
         self.ways.iter().map(path).collect()
@@ -188,10 +189,18 @@ impl Connection {
             digests: self.digests,
             secrets: self.secrets_for(&options.subsystem_nqn, self.address),
             tls: self.tls.keys_for(&options.subsystem_nqn, self.address),
-            // A discovery service authenticates nobody.
-            concat: self.concat && options.subsystem_nqn != DISCOVERY_NQN,
+            concat: self.concatenates(&options.subsystem_nqn, self.address),
             ..options
         }
+    }
+
+    fn concatenates(&self, nqn: &str, address: SocketAddr) -> bool {
+        // A key that is named takes the place of what the file says of TLS. A discovery service authenticates nobody.
+        let by_file = match &self.tls {
+            Tls::Known(host) => host.concatenates(nqn, address),
+            Tls::Same(_) => false,
+        };
+        (self.concat || by_file) && nqn != DISCOVERY_NQN
     }
 
     fn secrets_for(&self, nqn: &str, address: SocketAddr) -> Option<Arc<HostSecrets>> {

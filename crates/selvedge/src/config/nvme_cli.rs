@@ -59,6 +59,8 @@ struct Port {
     tls: Option<bool>,
     tls_key: Option<Hidden>,
     tls_key_identity: Option<String>,
+    #[serde(default)]
+    concat: bool,
 }
 
 /// The object that libnvme's schema has round the list that libnvme writes.
@@ -92,6 +94,8 @@ struct KnownPort {
     secret: Option<Secret>,
     controller_secret: Option<Secret>,
     tls: KnownTls,
+    /// Whether the TLS key comes out of the authentication.
+    concat: bool,
 }
 
 /// What a port says of TLS.
@@ -203,16 +207,24 @@ impl KnownHost {
             .subsystems
             .iter()
             .flat_map(|subsystem| subsystem.ports.iter().map(move |port| (subsystem, port)));
-        let mut meant =
-            ports.filter(|(_, port)| port.address.is_none_or(|address| addresses.contains(&address)));
-        let without = meant.find(|(_, port)| self.is_tls(&port.tls) && port.tls.key.is_none());
-        without.map_or(Ok(()), |(subsystem, _)| {
-            Err(format!(
-                "subsystem {} is to be reached by TLS, and there is no tls_key for it: keys of the kernel's keyring \
-                 cannot be used here; name a file with --tls-key-file",
-                subsystem.nqn
-            ))
-        })
+        let meant = ports.filter(|(_, port)| port.address.is_none_or(|address| addresses.contains(&address)));
+        for (subsystem, port) in meant {
+            let has_secret = [&port.secret, &subsystem.secret, &self.secret].into_iter().any(Option::is_some);
+            if port.concat && !has_secret {
+                return Err(format!(
+                    "subsystem {} has concat, and no dhchap_key of which a TLS key can be made",
+                    subsystem.nqn
+                ));
+            }
+            if !port.concat && self.is_tls(&port.tls) && port.tls.key.is_none() {
+                return Err(format!(
+                    "subsystem {} is to be reached by TLS, and there is no tls_key for it: keys of the kernel's \
+                     keyring cannot be used here; name a file with --tls-key-file",
+                    subsystem.nqn
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn is_tls(&self, tls: &KnownTls) -> bool {
@@ -222,7 +234,10 @@ impl KnownHost {
     /// Its TLS keys for a subsystem at this address, if connections to it are TLS. The discovery service takes those of all
     /// subsystems there.
     pub(super) fn tls_keys(&self, nqn: &str, address: SocketAddr) -> Option<TlsKeys> {
-        let subsystem = self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn);
+        if self.concatenates(nqn, address) {
+            return None;
+        }
+        let subsystem = self.subsystem(nqn);
         let ports: Vec<&KnownPort> = match subsystem {
             Some(subsystem) => subsystem.port(address).into_iter().collect(),
             None if nqn == DISCOVERY_NQN => {
@@ -252,9 +267,18 @@ impl KnownHost {
         })
     }
 
+    /// Whether the TLS key for a subsystem at this address comes out of the authentication.
+    pub(super) fn concatenates(&self, nqn: &str, address: SocketAddr) -> bool {
+        self.subsystem(nqn).and_then(|subsystem| subsystem.port(address)).is_some_and(|port| port.concat)
+    }
+
+    fn subsystem(&self, nqn: &str) -> Option<&KnownSubsystem> {
+        self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)
+    }
+
     /// Its secrets for a subsystem at this address: the port's before the subsystem's before the host's.
     pub(super) fn secrets(&self, nqn: &str, address: SocketAddr) -> Option<Arc<HostSecrets>> {
-        let subsystem = self.subsystems.iter().find(|subsystem| subsystem.nqn == nqn);
+        let subsystem = self.subsystem(nqn);
         let port = subsystem.and_then(|subsystem| subsystem.port(address));
         let of_port = port.and_then(|port| port.secret.as_ref());
         let of_subsystem = subsystem.and_then(|subsystem| subsystem.secret.as_ref());
@@ -293,11 +317,15 @@ impl KnownPort {
         };
         // A name is not looked up: a file of many would be slow to read where one name is not known.
         let ip = port.traddr.as_ref().and_then(|traddr| traddr.parse::<IpAddr>().ok());
+        if port.concat && port.tls == Some(true) {
+            return Err(format!("{place} has both tls and concat"));
+        }
         Ok(Self {
             address: ip.map(|ip| SocketAddr::new(ip, service)),
             secret: secret(&port.dhchap_key, &format!("{place}.dhchap_key"))?,
             controller_secret: secret(&port.dhchap_ctrl_key, &format!("{place}.dhchap_ctrl_key"))?,
             tls: KnownTls::of(port, place)?,
+            concat: port.concat,
         })
     }
 }

@@ -164,3 +164,27 @@ fn tls_without_a_key_is_refused_and_no_key_is_shown() {
     assert!(plain.unwrap_err().contains("it has no tls_key"));
     assert!(read_text(&port(r#""tls":true"#), &meant(None, &[address("10.0.0.9:4420")])).is_ok());
 }
+
+#[test]
+fn a_port_with_concat_has_its_tls_key_made_of_the_secret() {
+    let (first, second) = (address("10.0.0.1:4420"), address("10.0.0.2:4420"));
+    let (key, text) = (psk(1).reveal().to_string(), secret(2).reveal().to_string());
+    let port = |traddr: &str, more: &str| format!(r#"{{"transport":"tcp","traddr":"{traddr}",{more}}}"#);
+    let made = format!(r#""concat":true,"dhchap_key":"{text}""#);
+    let text =
+        with_ports(&[port("10.0.0.1", &made), port("10.0.0.2", &format!(r#""tls_key":"{key}""#))].join(","));
+    for is_required in [false, true] {
+        let tls = TlsChoice { is_required, ..TlsChoice::default() };
+        let host = read_text(&text, &Meant { tls, ..meant(None, &[first, second]) }).unwrap();
+        assert!(host.concatenates("nqn.a", first) && !host.concatenates("nqn.a", second));
+        assert!(!host.concatenates("nqn.b", first) && !host.concatenates(DISCOVERY_NQN, first));
+        assert!(host.tls_keys("nqn.a", first).is_none(), "no other key is offered there");
+        assert_eq!(host.tls_keys("nqn.a", second).unwrap().keys, [psk(1)]);
+    }
+    let wrong =
+        |more: &str| read_text(&with_ports(&port("10.0.0.1", more)), &meant(None, &[first])).unwrap_err();
+    assert!(wrong(r#""concat":true"#).contains("nqn.a has concat, and no dhchap_key"));
+    assert!(wrong(&format!(r#"{made},"tls":true"#)).contains("ports[0] has both tls and concat"));
+    let elsewhere = with_ports(&port("10.0.0.1", r#""concat":true"#));
+    assert!(read_text(&elsewhere, &meant(None, &[second])).is_ok(), "it is not looked at here");
+}
