@@ -4,10 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use engine::limits::ANA_GROUPS_MAX;
-use engine::target::{FabricConfig, GroupState, PortConfig, ReferralConfig};
+use engine::target::{FabricConfig, GroupState, PortConfig, ReferralConfig, TlsUse};
 use serde::Deserialize as _;
 
 use super::{KnownPort, KnownReferral, Object, Reader, join, text};
+
+/// What is said where there is no secure channel, or none is asked for.
+const PLAIN: &[&str] = &["not specified", "not required", "none", ""];
+/// How the kernel calls the secure channel.
+const TLS: &str = "tls1.3";
 
 impl Reader {
     pub(super) fn port(&mut self, path: &str, port: &Object, fabric: &mut FabricConfig) {
@@ -23,7 +28,7 @@ impl Reader {
         self.only(port, path, &["addr", "ana_groups", "param", "portid", "referrals", "subsystems"]);
         let address_path = join(path, "addr");
         let address = self.object(port, path, "addr");
-        let Some(address) = self.address(&address_path, &address) else { return };
+        let Some((address, tls)) = self.address(&address_path, &address) else { return };
         let Some(id) = text(port, "portid").and_then(|id| id.parse().ok()).filter(|id: &u16| *id > 0) else {
             return self.lose(&join(path, "portid"), "port numbers are 1 to 65535 here");
         };
@@ -36,21 +41,18 @@ impl Reader {
         for (path, referral) in self.list(port, path, "referrals") {
             self.referral(&path, &referral, id);
         }
-        fabric.ports.push(PortConfig::new(id, address));
+        fabric.ports.push(PortConfig { tls, ..PortConfig::new(id, address) });
         self.ports.push(KnownPort { path: path.to_owned(), id, subsystems, ana });
     }
 
-    /// Where the kernel listens in the clear, on TCP. Every other port is left out.
-    fn address(&mut self, path: &str, address: &Object) -> Option<SocketAddr> {
+    /// Where the kernel listens, on TCP, and what it says of TLS there. Every other port is left out.
+    fn address(&mut self, path: &str, address: &Object) -> Option<(SocketAddr, Option<TlsUse>)> {
         let kind = text(address, "trtype").unwrap_or_default();
         if kind != "tcp" {
             self.lose(&join(path, "trtype"), format!("`{kind}`: only tcp is served"));
             return None;
         }
         self.only(address, path, &["adrfam", "traddr", "treq", "trsvcid", "trtype", "tsas"]);
-        if !self.is_plain(path, address) {
-            return None;
-        }
         let service = text(address, "trsvcid").and_then(|service| service.parse().ok());
         let Some(service) = service.filter(|service: &u16| *service > 0) else {
             self.lose(&join(path, "trsvcid"), "it is not a TCP port");
@@ -63,17 +65,48 @@ impl Reader {
         };
         let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
         let what = format!("{ip} is not such an address");
-        self.expect(address, path, "adrfam", &[family, ""], &what).then(|| SocketAddr::new(ip, service))
+        if !self.expect(address, path, "adrfam", &[family, ""], &what) {
+            return None;
+        }
+        let tls = self.tls(path, address)?;
+        self.warn_of_keys(path, tls);
+        Some((SocketAddr::new(ip, service), tls))
     }
 
-    /// Whether an address is one without a secure channel, which is named otherwise: what hosts were to reach through
-    /// one must not be served in the clear.
+    /// What an address says of a secure channel, unless it says what there is not: what hosts were to reach through one must
+    /// not be served in the clear.
+    fn tls(&mut self, path: &str, address: &Object) -> Option<Option<TlsUse>> {
+        let what = "there is nothing like it here, and in the clear it is not served";
+        let requirement = self.expect(address, path, "treq", &[PLAIN, &["required"]].concat(), what);
+        let security = self.expect(address, path, "tsas", &[PLAIN, &[TLS]].concat(), what);
+        let says = |name, value| text(address, name).is_some_and(|text| text == value);
+        (requirement && security).then(|| match says("tsas", TLS) {
+            // The kernel lets hosts in the clear in where it says so alone.
+            true if says("treq", "not required") => Some(TlsUse::Allowed),
+            true => Some(TlsUse::Required),
+            false => says("treq", "required").then_some(TlsUse::Required),
+        })
+    }
+
+    /// Keys are in the kernel's keyring, which is not saved.
+    fn warn_of_keys(&mut self, path: &str, tls: Option<TlsUse>) {
+        let without = match tls {
+            Some(TlsUse::Required) => "nobody gets in here without one",
+            Some(TlsUse::Allowed) => "without one a host gets in in the clear alone",
+            Some(TlsUse::Off) | None => return,
+        };
+        let what = format!(
+            "its hosts' TLS keys are not in such a file: give each its NVMeTLSkey-1:... by a tls_key_file (`selvedge \
+             host set-key`); {without}"
+        );
+        self.warn(path, what);
+    }
+
+    /// Whether a referral's address is one without a secure channel, which is named otherwise.
     fn is_plain(&mut self, path: &str, address: &Object) -> bool {
-        let plain = ["not specified", "not required", "none", ""];
-        let what =
-            "keys of TLS are not in such a file: add the port yourself, and its hosts with a tls_key_file";
-        let treq = self.expect(address, path, "treq", &plain, what);
-        let tsas = self.expect(address, path, "tsas", &plain, what);
+        let what = "a referral says nothing of TLS here: add it yourself, if its hosts know by themselves";
+        let treq = self.expect(address, path, "treq", PLAIN, what);
+        let tsas = self.expect(address, path, "tsas", PLAIN, what);
         treq && tsas
     }
 

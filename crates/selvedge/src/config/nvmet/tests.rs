@@ -130,16 +130,34 @@ fn a_group_has_the_states_that_the_kernel_gives_it() {
 
 #[test]
 fn a_secure_channel_is_never_served_in_the_clear() {
-    let (treq, tsas) = ("\"treq\": \"required\"", "\"treq\": \"not required\", \"tsas\": \"tls1.3\"");
-    for (new, path) in [(treq, "ports[0].addr.treq"), (tsas, "ports[0].addr.tsas")] {
-        let fabric = imported("\"treq\": \"not specified\"", new, &[path, "subsystems[1]"]);
+    let old = "\"treq\": \"not specified\"";
+    for (treq, tsas, tls) in [
+        ("required", "tls1.3", Some(TlsUse::Required)),
+        ("not required", "tls1.3", Some(TlsUse::Allowed)),
+        ("not specified", "tls1.3", Some(TlsUse::Required)),
+        ("required", "none", Some(TlsUse::Required)),
+        ("not required", "none", None),
+        ("not specified", "", None),
+    ] {
+        let text = changed(old, &format!("\"treq\": \"{treq}\", \"tsas\": \"{tsas}\""));
+        let Imported { fabric, losses, warnings } = read(&text).unwrap();
+        assert_eq!(losses, [], "{treq}, {tsas}");
+        assert_eq!(fabric.ports[0].tls, tls, "{treq}, {tsas}");
+        let warned = warnings.iter().filter(|warning| warning.what.contains("tls_key_file"));
+        let places: Vec<&str> = warned.map(|warning| warning.path.as_str()).collect();
+        assert_eq!(places, if tls.is_some() { vec!["ports[0].addr"] } else { vec![] }, "{treq}, {tsas}");
+    }
+    for (new, path) in [
+        ("\"treq\": \"wanted\"", "ports[0].addr.treq"),
+        ("\"treq\": \"required\", \"tsas\": \"tls1.4\"", "ports[0].addr.tsas"),
+    ] {
+        let fabric = imported(old, new, &[path, "subsystems[1]"]);
         assert_eq!(port_numbers(&fabric), [2], "{new}");
         assert_eq!((fabric.subsystems.len(), fabric.referrals.len()), (1, 0), "{new}");
     }
     let addr = "\"traddr\": \"192.0.2.9\"";
-    let referral = format!("{addr}, {treq}");
+    let referral = format!("{addr}, \"treq\": \"required\"");
     assert_eq!(imported(addr, &referral, &["ports[0].referrals[0].addr.treq"]).referrals, []);
-    imported("\"treq\": \"not specified\"", "\"treq\": \"not specified\", \"tsas\": \"none\"", &[]);
 }
 
 #[test]
