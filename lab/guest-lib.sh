@@ -140,13 +140,15 @@ nvmet_namespace() {
     echo 1 >"$namespace/enable"
 }
 
-# nvmet_port ADDRESS PORT NQN [TSAS]: one TCP port that offers one subsystem, by TLS where TSAS is tls1.3.
+# nvmet_port ADDRESS PORT NQN [TSAS [TREQ]]: one TCP port that offers one subsystem, by TLS where TSAS is tls1.3, and in clear
+# too where TREQ is `not required`.
 nvmet_port() {
     local port=$nvmet/ports/1
     mkdir -p "$port"
     echo tcp >"$port/addr_trtype"
     # Behind the transport, which resets it.
     [[ -z ${4:-} ]] || echo "$4" >"$port/addr_tsas"
+    [[ -z ${5:-} ]] || echo "$5" >"$port/addr_treq"
     echo ipv4 >"$port/addr_adrfam"
     echo "$1" >"$port/addr_traddr"
     echo "$2" >"$port/addr_trsvcid"

@@ -111,7 +111,7 @@ qemu_arguments() {
         -machine q35,usb=off -accel tcg,thread=multi,tb-size=256 -cpu Westmere
         -smp "$processors" -m "$memory_mib"
         -kernel "$guest/vmlinux" -initrd "$scratch/initramfs"
-        -append 'console=ttyS0 panic=-1 quiet loglevel=4 tsc=reliable mitigations=off nvme_core.multipath=Y'
+        -append 'console=ttyS0 panic=-1 quiet loglevel=4 tsc=reliable no_timer_check mitigations=off nvme_core.multipath=Y'
         -device virtio-rng-pci
         -netdev "$(network)" -device virtio-net-pci,netdev=net0,romfile=
     )
