@@ -3,7 +3,7 @@
 //! connection is tried in memory. Where blocks are is its user's to know.
 //!
 //! A connection begins with a [`Handshake`], in which the client chooses an [`Export`] and the form of replies. What follows are
-//! requests, each answered by a head and the data that goes behind it.
+//! [`Request`]s, each answered by a [`Head`] that [`Replies`] makes, and the data that goes behind it.
 //!
 //! ```
 //! use nbd::{Export, Handshake, Step};
@@ -29,9 +29,13 @@ mod export_option;
 mod fields;
 mod handshake;
 pub mod limits;
+mod reply;
+mod request;
 #[cfg(test)]
 mod tests;
 
 pub use error::{Errno, ProtocolError};
 pub use export::Export;
 pub use handshake::{Handshake, Headers, Session, Step};
+pub use reply::{HEAD_BYTES_MAX, Head, Replies};
+pub use request::{Command, REQUEST_BYTES_MAX, Request};

@@ -1,6 +1,7 @@
 //! Connections in memory: a client's bytes, and what the server makes of them.
 
 mod handshake;
+mod requests;
 
 use crate::Export;
 
