@@ -1,0 +1,79 @@
+//! A namespace that is offered: its paths, and what clients are told of it.
+
+use std::sync::Arc;
+
+use engine::initiator::{Controller, Paths};
+use nbd::Export;
+use nbd::limits::{BLOCK_BYTES_MAX, STRING_BYTES_MAX};
+use nvme::identify::bits::optional_nvm_commands::{DATASET_MANAGEMENT, WRITE_ZEROES};
+use thiserror::Error;
+
+/// What requests should be multiples of: pages, whatever the blocks are.
+const PREFERRED_BYTES: u32 = 4096;
+
+/// A namespace, and the name by which clients ask for it.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    /// By which clients ask for it; no name is the first disk's.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// The way to it.
+    pub paths: Arc<Paths>,
+    /// Nothing shall be written, whatever the namespace permits.
+    pub is_read_only: bool,
+}
+
+/// Why a namespace cannot be offered.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DiskError {
+    /// Its blocks are not what a disk's can be.
+    #[error(
+        "namespace {nsid} has blocks of {block_bytes} bytes and {metadata_bytes} of metadata; NBD clients can use those \
+             without metadata and of at most {BLOCK_BYTES_MAX} bytes"
+    )]
+    Blocks {
+        /// Which namespace.
+        nsid: u32,
+        /// Bytes of a block.
+        block_bytes: u32,
+        /// Bytes of its metadata.
+        metadata_bytes: u16,
+    },
+    /// Its name or description is too long for the protocol.
+    #[error("a name or description has more than {STRING_BYTES_MAX} bytes")]
+    Name,
+}
+
+impl Disk {
+    /// What a client that comes now is told.
+    ///
+    /// # Errors
+    /// When it cannot be a disk.
+    pub fn export(&self) -> Result<Export, DiskError> {
+        let info = self.paths.namespace();
+        let (nsid, block_bytes, metadata_bytes) = (info.nsid, info.block_size, info.metadata_bytes);
+        if metadata_bytes > 0 || block_bytes > BLOCK_BYTES_MAX || !block_bytes.is_power_of_two() {
+            return Err(DiskError::Blocks { nsid, block_bytes, metadata_bytes });
+        }
+        if self.name.len() > STRING_BYTES_MAX || self.description.len() > STRING_BYTES_MAX {
+            return Err(DiskError::Name);
+        }
+        let controllers = self.paths.controllers();
+        // While there is no path, what one had is not known; a command that the next one does not have is refused then.
+        let all_have = |command: u16| {
+            let has = |one: &Controller| one.identify().optional_nvm_commands.get() & command != 0;
+            !controllers.is_empty() && controllers.iter().all(has)
+        };
+        Ok(Export {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            size: self.paths.size_bytes(),
+            block_bytes,
+            preferred_block_bytes: block_bytes.max(PREFERRED_BYTES),
+            is_read_only: self.is_read_only || info.is_write_protected,
+            can_trim: all_have(DATASET_MANAGEMENT),
+            can_write_zeroes: all_have(WRITE_ZEROES),
+        })
+    }
+}

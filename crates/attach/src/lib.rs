@@ -1,0 +1,21 @@
+//! Namespaces as disks for programs that know no NVMe. A server gives them to NBD clients, on a Unix socket or TCP, over the
+//! initiator's paths: a path that is lost, or a target that is away for a while, is nothing that clients see but time.
+//!
+//! Each thread of a server has a ring, queues on every path and some clients. A request goes to a queue on the thread that
+//! received it, and its reply is sent from there: nothing is allocated, locked or shared per request. Data of a read is sent
+//! from the buffer that the target's answer came into; data of a write is received into the buffer that is sent on, but for
+//! what came in one piece with its request.
+//!
+//! A client pays for what it does itself: its requests, its buffers and its unread replies are limited
+//! ([`limits`]), and one that breaks the protocol loses its connection.
+
+mod disk;
+mod input;
+pub mod limits;
+mod listener;
+mod output;
+mod requests;
+mod status;
+
+pub use disk::{Disk, DiskError};
+pub use listener::Listener;

@@ -1,0 +1,125 @@
+//! What a client is to be sent: answers of the handshake, then replies with their data, in order.
+
+use std::collections::VecDeque;
+use std::io;
+
+use engine::limits::SEND_PARTS_MAX;
+use engine::ring::{Buffer, BufferPool, Socket, Span};
+use nbd::Head;
+
+/// A reply, or more data of the one before.
+struct Part {
+    head: Option<Head>,
+    data: Option<Buffer>,
+}
+
+impl Part {
+    fn head(&self) -> &[u8] {
+        self.head.as_deref().unwrap_or_default()
+    }
+
+    fn data(&self) -> &[u8] {
+        self.data.as_deref().unwrap_or_default()
+    }
+
+    fn len(&self) -> usize {
+        self.head().len() + self.data().len()
+    }
+}
+
+/// All that has not been sent.
+#[derive(Default)]
+pub(crate) struct Output {
+    /// Answers of the handshake.
+    pub(crate) text: Vec<u8>,
+    text_sent: usize,
+    parts: VecDeque<Part>,
+    /// Bytes of the first part that have been sent.
+    part_sent: usize,
+}
+
+impl Output {
+    /// Adds a reply, or data of the reply before.
+    pub(crate) fn put(&mut self, head: Option<Head>, data: Option<Buffer>) {
+        self.parts.push_back(Part { head, data });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.text.is_empty()
+    }
+
+    /// Sends as much as there is room for, and says whether it was all. The buffers go back to the pool, and `freed` is what they
+    /// could hold.
+    pub(crate) fn send(
+        &mut self,
+        socket: &Socket,
+        pool: &mut BufferPool,
+        freed: &mut usize,
+    ) -> io::Result<bool> {
+        while !self.is_empty() {
+            let mut spans = [Span::EMPTY; SEND_PARTS_MAX];
+            let count = self.spans(&mut spans);
+            match socket.send(&spans[..count]) {
+                Ok(sent) => self.sent(sent, pool, freed),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The first bytes that are to be sent, and in how many spans they are.
+    fn spans<'a>(&'a self, spans: &mut [Span<'a>; SEND_PARTS_MAX]) -> usize {
+        let mut count = 0;
+        let mut add = |bytes: &'a [u8]| {
+            if !bytes.is_empty() {
+                spans[count] = Span::new(bytes);
+                count += 1;
+            }
+            count + 2 <= SEND_PARTS_MAX
+        };
+        add(&self.text[self.text_sent..]);
+        let mut skip = self.part_sent;
+        for part in &self.parts {
+            let head = part.head();
+            let of_head = skip.min(head.len());
+            add(&head[of_head..]);
+            if !add(&part.data()[skip - of_head..]) {
+                break;
+            }
+            skip = 0;
+        }
+        count
+    }
+
+    fn sent(&mut self, mut count: usize, pool: &mut BufferPool, freed: &mut usize) {
+        let of_text = count.min(self.text.len() - self.text_sent);
+        self.text_sent += of_text;
+        count -= of_text;
+        if self.text_sent == self.text.len() {
+            self.text.clear();
+            self.text_sent = 0;
+        }
+        self.part_sent += count;
+        while let Some(part) = self.parts.front()
+            && self.part_sent >= part.len()
+        {
+            self.part_sent -= part.len();
+            if let Some(Part { data: Some(buffer), .. }) = self.parts.pop_front() {
+                *freed += buffer.capacity();
+                pool.give(buffer);
+            }
+        }
+    }
+
+    /// Drops all of it.
+    pub(crate) fn clear(&mut self, pool: &mut BufferPool) {
+        self.text = Vec::new();
+        (self.text_sent, self.part_sent) = (0, 0);
+        self.parts.drain(..).filter_map(|part| part.data).for_each(|buffer| pool.give(buffer));
+    }
+}
