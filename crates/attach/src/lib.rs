@@ -1,4 +1,4 @@
-//! Namespaces as disks for programs that know no NVMe. A server gives them to NBD clients, on a Unix socket or TCP, over the
+//! Namespaces as disks for programs that know no NVMe. A [`Server`] gives them to NBD clients, on a Unix socket or TCP, over the
 //! initiator's paths: a path that is lost, or a target that is away for a while, is nothing that clients see but time.
 //!
 //! Each thread of a server has a ring, queues on every path and some clients. A request goes to a queue on the thread that
@@ -9,13 +9,19 @@
 //! A client pays for what it does itself: its requests, its buffers and its unread replies are limited
 //! ([`limits`]), and one that breaks the protocol loses its connection.
 
+mod client;
+mod commands;
 mod disk;
 mod input;
 pub mod limits;
 mod listener;
 mod output;
 mod requests;
+mod server;
 mod status;
+mod storage;
+mod worker;
 
 pub use disk::{Disk, DiskError};
 pub use listener::Listener;
+pub use server::{Server, ServerOptions, Tally};

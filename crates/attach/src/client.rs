@@ -1,0 +1,323 @@
+//! A client: its connection, from the handshake to its end, and how much of it is worked on at a time. What becomes of its
+//! requests is in `commands`.
+
+use std::collections::VecDeque;
+use std::io;
+
+use engine::ring::{Buffer, Readiness, Ring, Socket};
+use nbd::limits::HANDSHAKE_OUTPUT_BYTES_MAX;
+use nbd::{Command, Handshake, ProtocolError, Replies, Session, Step};
+
+use crate::input::{Input, Received};
+use crate::limits::{
+    CLIENT_BUFFER_BYTES_MAX, CLIENT_COMMANDS_MAX, CLIENT_REPLIES_MAX, CLIENT_REQUESTS_MAX, RECEIVES_PER_TURN,
+};
+use crate::output::Output;
+use crate::storage::Storage;
+
+/// How far a connection is.
+enum Phase {
+    Handshake(Handshake),
+    Transmission(Session),
+    /// It sends no more; what it has asked for is still answered.
+    Ending,
+    /// It is gone; what was sent for it to a target still ends.
+    Gone,
+}
+
+/// What of a request is being received.
+pub(crate) enum Incoming {
+    /// Nothing: a header comes next.
+    Nothing,
+    /// Data of a request that was refused.
+    Refused { left: u32 },
+    /// Data of the write at this place, of which this much has no buffer yet.
+    Data { place: usize, left: u32, buffer: Option<Buffer>, filled: usize },
+}
+
+/// Why no more is taken of what a client has sent.
+enum Needs {
+    Bytes,
+    /// Something of what it has under way has to end first.
+    Room,
+}
+
+pub(crate) struct Client {
+    pub(crate) place: usize,
+    /// Who it is, for the log.
+    peer: String,
+    /// `None` once it is closed.
+    socket: Option<Socket>,
+    phase: Phase,
+    input: Input,
+    pub(crate) incoming: Incoming,
+    pub(crate) output: Output,
+    /// Requests that commands are still to be made of.
+    pub(crate) listed: VecDeque<usize>,
+    pub(crate) requests: usize,
+    pub(crate) commands: usize,
+    pub(crate) held_bytes: usize,
+    is_readable: bool,
+    /// Its end has been seen, which only reading shows.
+    has_end: bool,
+    awaits_writable: bool,
+    /// What it sends is not taken until something of what it has under way has ended.
+    needs_room: bool,
+}
+
+impl Client {
+    pub(crate) fn new(place: usize, socket: Socket, peer: String) -> Self {
+        let handshake = Handshake::default();
+        let mut output = Output::default();
+        handshake.greet(&mut output.text);
+        Self {
+            place,
+            peer,
+            socket: Some(socket),
+            phase: Phase::Handshake(handshake),
+            input: Input::new(),
+            incoming: Incoming::Nothing,
+            output,
+            listed: VecDeque::new(),
+            requests: 0,
+            commands: 0,
+            held_bytes: 0,
+            is_readable: true,
+            has_end: false,
+            awaits_writable: false,
+            needs_room: false,
+        }
+    }
+
+    /// Its socket, to be closed.
+    pub(crate) const fn take_socket(&mut self) -> Option<Socket> {
+        self.socket.take()
+    }
+
+    pub(crate) const fn is_in_handshake(&self) -> bool {
+        matches!(self.phase, Phase::Handshake(_))
+    }
+
+    pub(crate) const fn is_gone(&self) -> bool {
+        matches!(self.phase, Phase::Gone)
+    }
+
+    /// Whether nothing of it is left.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.is_gone() && self.requests == 0
+    }
+
+    /// An event of its socket.
+    pub(crate) const fn ready(&mut self, readiness: Readiness) {
+        self.is_readable |= readiness.readable;
+        self.has_end |= readiness.ended;
+        if readiness.writable {
+            self.awaits_writable = false;
+        }
+    }
+
+    /// Takes what it sends, as much as there is room for, and makes commands of it. Whether it wants another turn.
+    pub(crate) fn serve(&mut self, storage: &mut Storage) -> bool {
+        let mut receives = RECEIVES_PER_TURN;
+        self.issue(storage);
+        loop {
+            let needs = self.take(storage);
+            self.issue(storage);
+            self.needs_room = matches!(needs, Ok(Needs::Room));
+            match needs {
+                Ok(Needs::Room) => return false,
+                Ok(Needs::Bytes) if !self.is_readable => return false,
+                Ok(Needs::Bytes) if receives == 0 => return true,
+                Ok(Needs::Bytes) => {
+                    receives -= 1;
+                    self.receive(storage);
+                }
+                Err(error) => {
+                    tracing::warn!(client = self.peer, %error, "NBD client breaks the protocol; closing the connection");
+                    self.leave(storage);
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, storage: &mut Storage) {
+        let Some(socket) = &self.socket else { return };
+        let (rest, rest_alone) = match &mut self.incoming {
+            Incoming::Data { buffer: Some(buffer), filled, left, .. } => (&mut buffer[*filled..], *left > 0),
+            _ => (Default::default(), false),
+        };
+        match self.input.receive(socket, rest, rest_alone) {
+            Ok((received, count)) => {
+                if let Incoming::Data { filled, .. } = &mut self.incoming {
+                    *filled += count;
+                }
+                match received {
+                    Received::Some => {}
+                    Received::All => self.is_readable = self.has_end,
+                    Received::Nothing => self.is_readable = false,
+                    Received::End => self.end(storage),
+                }
+            }
+            Err(error) => {
+                tracing::debug!(client = self.peer, %error, "NBD client lost");
+                self.leave(storage);
+            }
+        }
+    }
+
+    /// Takes what has been received, as far as there is room.
+    fn take(&mut self, storage: &mut Storage) -> Result<Needs, ProtocolError> {
+        loop {
+            match (&mut self.phase, &mut self.incoming) {
+                (Phase::Ending | Phase::Gone, _) => return Ok(Needs::Room),
+                (Phase::Handshake(handshake), _) => {
+                    let step = handshake.step(self.input.bytes(), &storage.exports, &mut self.output.text)?;
+                    match step {
+                        // So much is to be sent that no more is answered.
+                        Step::NeedsMore if self.output.text.len() > HANDSHAKE_OUTPUT_BYTES_MAX => {
+                            return Ok(Needs::Room);
+                        }
+                        Step::NeedsMore => return Ok(Needs::Bytes),
+                        Step::Took(count) => drop(self.input.take(count)),
+                        Step::Chosen(count, session) => {
+                            self.input.take(count);
+                            self.phase = Phase::Transmission(session);
+                        }
+                        Step::Ended => self.end(storage),
+                    }
+                }
+                (Phase::Transmission(_), Incoming::Refused { left }) => {
+                    *left -= self.input.take(*left as usize) as u32;
+                    if *left > 0 {
+                        return Ok(Needs::Bytes);
+                    }
+                    self.incoming = Incoming::Nothing;
+                }
+                (Phase::Transmission(_), Incoming::Data { .. }) => {
+                    if let Some(needs) = self.take_data(storage) {
+                        return Ok(needs);
+                    }
+                }
+                (Phase::Transmission(session), Incoming::Nothing) => {
+                    let session = *session;
+                    if self.has_enough() {
+                        return Ok(Needs::Room);
+                    }
+                    let Some((count, request)) = nbd::Request::read(self.input.bytes(), session.headers)?
+                    else {
+                        return Ok(Needs::Bytes);
+                    };
+                    self.input.take(count);
+                    self.request(&request, &session, storage);
+                }
+            }
+        }
+    }
+
+    /// Whether it has as many requests under way, or replies to read, as it may have.
+    fn has_enough(&self) -> bool {
+        self.requests >= CLIENT_REQUESTS_MAX
+            || self.commands >= CLIENT_COMMANDS_MAX
+            || self.output.len() >= CLIENT_REPLIES_MAX
+            || self.held_bytes >= CLIENT_BUFFER_BYTES_MAX
+    }
+
+    /// A request whose data, if it has some, comes next.
+    fn request(&mut self, request: &nbd::Request, session: &Session, storage: &mut Storage) {
+        let replies = Replies { headers: session.headers, cookie: request.cookie, offset: request.offset };
+        let export = &storage.exports[session.export];
+        let size = storage.disks[session.export].size_bytes();
+        storage.tally.requests += 1;
+        match request.command(session, export, size) {
+            Ok(Command::Disconnect) => self.end(storage),
+            Ok(Command::Cache) => self.output.put(Some(replies.done()), None),
+            Ok(Command::BlockStatus) => {
+                let head = replies.allocated(request.length, export.block_bytes);
+                self.output.put(Some(head), None);
+            }
+            Ok(command) => return self.begin(command, request, replies, session.export, storage),
+            Err(error) => {
+                storage.tally.errors += 1;
+                self.output.put(Some(replies.failed(error)), None);
+            }
+        }
+        if request.payload_bytes > 0 {
+            self.incoming = Incoming::Refused { left: request.payload_bytes };
+        }
+    }
+
+    /// Fills the buffer of a write, and sends it when it is full. Says what it needs to go on.
+    fn take_data(&mut self, storage: &mut Storage) -> Option<Needs> {
+        let Incoming::Data { place, left, buffer, filled } = &mut self.incoming else { return None };
+        let place = *place;
+        let Some(space) = buffer else {
+            return match self.data_buffer(place, storage) {
+                true => None,
+                false => Some(Needs::Room),
+            };
+        };
+        *filled += self.input.copy(&mut space[*filled..]);
+        if *filled < space.len() {
+            return Some(Needs::Bytes);
+        }
+        // Other clients may have taken the room that there was when the buffer was.
+        if !storage.has_room_for(place) {
+            return Some(Needs::Room);
+        }
+        let is_last = *left == 0;
+        let full = buffer.take();
+        if is_last {
+            self.incoming = Incoming::Nothing;
+        }
+        if let Some(full) = full {
+            self.write(place, full, is_last, storage);
+        }
+        None
+    }
+
+    /// Sends what there is to send. Whether it wants another turn, because there was no room for more before.
+    pub(crate) fn send(&mut self, storage: &mut Storage, ring: &mut Ring) -> bool {
+        let Some(socket) = self.socket.as_ref().filter(|_| !self.awaits_writable && !self.is_gone()) else {
+            return false;
+        };
+        let (before, mut freed) = (self.output.len() + self.output.text.len(), 0);
+        let sent = self.output.send(socket, &mut storage.pool, &mut freed);
+        self.held_bytes -= freed;
+        match sent {
+            Ok(true) if matches!(self.phase, Phase::Ending) && self.requests == 0 => self.leave(storage),
+            Ok(true) => {}
+            Ok(false) => match ring.await_writable(socket, self.place as u32) {
+                Ok(()) => self.awaits_writable = true,
+                Err(error) => self.lost(&error, storage),
+            },
+            Err(error) => self.lost(&error, storage),
+        }
+        self.needs_room && !self.is_gone() && self.output.len() + self.output.text.len() < before
+    }
+
+    fn lost(&mut self, error: &io::Error, storage: &mut Storage) {
+        tracing::debug!(client = self.peer, %error, "NBD client lost");
+        self.leave(storage);
+    }
+
+    /// It sends no more.
+    pub(crate) fn end(&mut self, storage: &mut Storage) {
+        if !self.is_gone() {
+            self.phase = Phase::Ending;
+            self.drop_incoming(storage);
+        }
+    }
+
+    /// It reads no more either. What is left is what a target has under way for it.
+    pub(crate) fn leave(&mut self, storage: &mut Storage) {
+        if self.is_gone() {
+            return;
+        }
+        tracing::debug!(client = self.peer, "NBD client disconnected");
+        self.phase = Phase::Gone;
+        self.output.clear(&mut storage.pool);
+        self.drop_incoming(storage);
+        self.give_up(storage);
+    }
+}

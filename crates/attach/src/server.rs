@@ -1,0 +1,145 @@
+//! An NBD server: its threads, and how they begin and end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::{Builder, JoinHandle};
+
+use engine::initiator::Controller;
+use engine::ring::{Ring, RingOptions, Waker};
+use nbd::Export;
+
+use crate::disk::Disk;
+use crate::listener::Listener;
+use crate::worker::{Colleague, Plan, Worker};
+
+/// How a server works.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerOptions {
+    /// Threads; each client is served by one of them. There are no more than the controllers have granted I/O queues.
+    pub threads: u16,
+    /// What carries their I/O.
+    pub ring: RingOptions,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self { threads: 1, ring: RingOptions::default() }
+    }
+}
+
+/// What a server has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Clients that have connected.
+    pub clients: u64,
+    /// Requests they have sent.
+    pub requests: u64,
+    /// Those of them that were answered with an error.
+    pub errors: u64,
+}
+
+/// A server that runs. Dropping it ends it as `stop` does.
+#[derive(Debug)]
+pub struct Server {
+    stopping: Arc<AtomicBool>,
+    threads: Vec<(Waker, JoinHandle<Tally>)>,
+    exports: Vec<Export>,
+}
+
+impl Server {
+    /// Serves disks to whoever connects to the listeners.
+    ///
+    /// # Errors
+    /// When a namespace cannot be a disk, or the system gives no ring or thread.
+    pub fn start(disks: Vec<Disk>, listeners: Vec<Listener>, options: ServerOptions) -> io::Result<Self> {
+        let of = |disk: Disk| disk.export().map(|export| (disk, export)).map_err(io::Error::other);
+        let disks = disks.into_iter().map(of).collect::<io::Result<Vec<_>>>()?;
+        let controllers = disks.iter().flat_map(|(disk, _)| disk.paths.controllers());
+        let granted = controllers.map(|controller: Controller| controller.io_queues()).min().unwrap_or(1);
+        let count = options.threads.min(granted).max(1);
+        let exports = disks.iter().map(|(_, export)| export.clone()).collect();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let mut server = Self { stopping: stopping.clone(), threads: Vec::new(), exports };
+        let (mut colleagues, mut listeners) = (Vec::new(), Some(listeners));
+        // The first comes last: it knows all others.
+        for number in (0..count).rev() {
+            let (sender, arrivals) = channel();
+            let plan = Plan { disks: disks.clone(), number, count, stopping: stopping.clone(), arrivals };
+            let (listeners, others) = match number {
+                0 => (listeners.take().unwrap_or_default(), std::mem::take(&mut colleagues)),
+                _ => (Vec::new(), Vec::new()),
+            };
+            let (waker, thread) = start_thread(plan, listeners, others, options.ring)?;
+            colleagues.push(Colleague { arrivals: sender, waker: waker.clone() });
+            server.threads.push((waker, thread));
+        }
+        Ok(server)
+    }
+
+    /// What clients are told of the disks that it began with.
+    pub fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+
+    /// Threads that serve.
+    pub const fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Whether a thread has ended though nobody asked for it.
+    pub fn has_failed(&self) -> bool {
+        self.threads.iter().any(|(_, thread)| thread.is_finished())
+    }
+
+    /// Takes no more clients and no more requests, answers those that have come, within `limits::END_TIMEOUT_MS`, and ends.
+    pub fn stop(mut self) -> Tally {
+        self.end()
+    }
+
+    fn end(&mut self) -> Tally {
+        self.stopping.store(true, Ordering::Release);
+        self.threads.iter().for_each(|(waker, _)| waker.wake());
+        let tallies = self.threads.drain(..).filter_map(|(_, thread)| thread.join().ok());
+        tallies.fold(Tally::default(), |sum, one| Tally {
+            clients: sum.clients + one.clients,
+            requests: sum.requests + one.requests,
+            errors: sum.errors + one.errors,
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Starts a thread, and waits until it has its ring and listens.
+fn start_thread(
+    plan: Plan,
+    listeners: Vec<Listener>,
+    colleagues: Vec<Colleague>,
+    ring: RingOptions,
+) -> io::Result<(Waker, JoinHandle<Tally>)> {
+    let (opened, outcome) = channel();
+    let thread = Builder::new().name(format!("nbd-{}", plan.number)).spawn(move || {
+        let worker = Ring::new(ring).and_then(|ring| {
+            let waker = ring.waker();
+            Worker::open(ring, plan, listeners, colleagues).map(|worker| (waker, worker))
+        });
+        match worker {
+            Ok((waker, worker)) => {
+                let _ = opened.send(Ok(waker));
+                worker.run()
+            }
+            Err(error) => {
+                let _ = opened.send(Err(error));
+                Tally::default()
+            }
+        }
+    })?;
+    let ended = |_| Err(io::Error::other("its thread ended at once"));
+    outcome.recv().unwrap_or_else(ended).map(|waker| (waker, thread))
+}

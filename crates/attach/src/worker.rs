@@ -1,0 +1,292 @@
+//! A thread that serves clients: its loop round the ring, the queues and the connections.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use engine::limits::RECEIVE_LENGTH;
+use engine::ring::{Event, Moment, Ring, Socket, Waker};
+use nbd::Export;
+
+use crate::client::Client;
+use crate::disk::Disk;
+use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_TIMEOUT_MS};
+use crate::listener::Listener;
+use crate::server::Tally;
+use crate::storage::Storage;
+
+/// A client on its way to its thread, and who it is.
+pub(crate) type Arrival = (Socket, String);
+
+/// Another thread, to which clients are given.
+pub(crate) struct Colleague {
+    pub(crate) arrivals: Sender<Arrival>,
+    pub(crate) waker: Waker,
+}
+
+/// What a thread is made of.
+pub(crate) struct Plan {
+    pub(crate) disks: Vec<(Disk, Export)>,
+    pub(crate) number: u16,
+    pub(crate) count: u16,
+    pub(crate) stopping: Arc<AtomicBool>,
+    pub(crate) arrivals: Receiver<Arrival>,
+}
+
+pub(crate) struct Worker {
+    ring: Ring,
+    storage: Storage,
+    clients: Vec<Option<Client>>,
+    /// Clients that something has happened to, by place, each once.
+    active: Vec<usize>,
+    is_active: [bool; CLIENTS_PER_THREAD_MAX],
+    listeners: Vec<Listener>,
+    colleagues: Vec<Colleague>,
+    next_thread: usize,
+    /// Listeners may have more connections than were taken.
+    accept_again: bool,
+    arrivals: Receiver<Arrival>,
+    stopping: Arc<AtomicBool>,
+    /// When it ends whatever is under way, once it shall end.
+    end_at: Option<Moment>,
+    events: Vec<Event>,
+    scratch: Vec<u8>,
+}
+
+/// Sockets of clients have the tokens from 0 on, those that listen the next, and queues all others.
+const LISTENER_TOKEN: u32 = CLIENTS_PER_THREAD_MAX as u32;
+const QUEUE_TOKEN: u32 = 2 * LISTENER_TOKEN;
+
+impl Worker {
+    /// A thread with its queues. The first of all threads listens, and gives clients to the others in turn.
+    pub(crate) fn open(
+        mut ring: Ring,
+        plan: Plan,
+        listeners: Vec<Listener>,
+        colleagues: Vec<Colleague>,
+    ) -> io::Result<Self> {
+        for (token, listener) in (LISTENER_TOKEN..QUEUE_TOKEN).zip(&listeners) {
+            listener.prepare()?;
+            ring.watch(listener, token)?;
+        }
+        let storage = Storage::open(&mut ring, &plan.disks, QUEUE_TOKEN, plan.number, plan.count);
+        Ok(Self {
+            ring,
+            storage,
+            clients: Vec::new(),
+            active: Vec::with_capacity(CLIENTS_PER_THREAD_MAX),
+            is_active: [false; CLIENTS_PER_THREAD_MAX],
+            listeners,
+            colleagues,
+            next_thread: 0,
+            accept_again: false,
+            arrivals: plan.arrivals,
+            stopping: plan.stopping,
+            end_at: None,
+            events: Vec::with_capacity(256),
+            scratch: vec![0; RECEIVE_LENGTH],
+        })
+    }
+
+    /// Serves until it shall end, and nothing is under way any longer.
+    pub(crate) fn run(mut self) -> Tally {
+        while !self.is_done() {
+            self.storage.flush(&mut self.ring);
+            if let Err(error) = self.turn() {
+                tracing::error!(%error, "the ring of an NBD server's thread failed; closing its connections");
+                break;
+            }
+        }
+        self.storage.close(&mut self.ring);
+        for (place, client) in self.clients.iter_mut().enumerate() {
+            if let Some(socket) = client.as_mut().and_then(Client::take_socket) {
+                self.ring.unwatch(&socket, place as u32);
+            }
+        }
+        self.storage.tally
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        let timeout = self.timeout();
+        self.ring.wait(timeout, &mut events)?;
+        let now = self.ring.now();
+        self.storage.take_in(&mut self.ring, &mut self.scratch, &events, now);
+        while let Some((place, piece, ended)) = self.storage.pop() {
+            let client = self.storage.requests.get(place).map(|request| request.client);
+            if let Some(client) = client {
+                self.activate(client);
+                if let Some(client) = &mut self.clients[client] {
+                    client.ended(place, piece, ended, &mut self.storage);
+                }
+            }
+        }
+        if std::mem::take(&mut self.accept_again) {
+            (0..self.listeners.len()).for_each(|at| self.accept(at));
+        }
+        for event in &events {
+            if let Event::Ready { token, readiness } = event {
+                match self.clients.get_mut(*token as usize) {
+                    Some(Some(client)) => {
+                        client.ready(*readiness);
+                        self.activate(*token as usize);
+                    }
+                    _ if (LISTENER_TOKEN..QUEUE_TOKEN).contains(token) => {
+                        self.accept((*token - LISTENER_TOKEN) as usize);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.events = events;
+        while let Ok((socket, peer)) = self.arrivals.try_recv() {
+            self.take_client(socket, peer);
+        }
+        if self.storage.has_room_again() {
+            (0..self.clients.len()).for_each(|place| self.activate(place));
+        }
+        self.serve();
+        Ok(())
+    }
+
+    fn timeout(&mut self) -> Option<Duration> {
+        if !self.active.is_empty() || self.accept_again || self.storage.has_more() {
+            return Some(Duration::ZERO);
+        }
+        let now = self.ring.now();
+        let deadline = self.storage.next_deadline().into_iter().chain(self.end_at).min();
+        deadline.map(|deadline| deadline.since(now))
+    }
+
+    /// Marks a client to be served in this turn.
+    fn activate(&mut self, place: usize) {
+        if !self.is_active[place] {
+            self.is_active[place] = true;
+            self.active.push(place);
+        }
+    }
+
+    /// Gives each client its turn that something has happened to. Those that want another one get it in the next round.
+    fn serve(&mut self) {
+        let count = self.active.len();
+        for at in 0..count {
+            let place = self.active[at];
+            self.is_active[place] = false;
+            let Some(client) = &mut self.clients[place] else { continue };
+            let wants_more = client.serve(&mut self.storage);
+            let has_room = client.send(&mut self.storage, &mut self.ring);
+            if client.is_gone() {
+                self.part(place);
+            } else if wants_more || has_room {
+                self.activate(place);
+            }
+        }
+        self.active.drain(..count);
+    }
+
+    /// Closes the connection of a client that is gone; its place is free when nothing of it is under way.
+    fn part(&mut self, place: usize) {
+        let Some(client) = &mut self.clients[place] else { return };
+        if let Some(socket) = client.take_socket() {
+            self.ring.unwatch(&socket, place as u32);
+        }
+        if client.is_over() {
+            self.clients[place] = None;
+        }
+    }
+
+    /// Takes the connections that wait.
+    fn accept(&mut self, at: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listener) = self.listeners.get(at) else { return };
+            match listener.accept() {
+                Ok((socket, peer)) => self.assign(socket, peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept an NBD client; the next one is tried");
+                    return;
+                }
+            }
+        }
+        // An edge was reported once, and there may be more.
+        self.accept_again = true;
+    }
+
+    /// Gives a client to the thread whose turn it is.
+    fn assign(&mut self, socket: Socket, peer: String) {
+        let thread = self.next_thread;
+        self.next_thread = (thread + 1) % (self.colleagues.len() + 1);
+        match thread.checked_sub(1) {
+            None => self.take_client(socket, peer),
+            Some(other) => {
+                let Colleague { arrivals, waker } = &self.colleagues[other];
+                // A thread that is gone takes none, which closes the connection.
+                let _ = arrivals.send((socket, peer));
+                waker.wake();
+            }
+        }
+    }
+
+    fn take_client(&mut self, socket: Socket, peer: String) {
+        let Some(place) = self.free_place() else {
+            tracing::warn!(
+                client = peer,
+                "refusing an NBD client: {CLIENTS_PER_THREAD_MAX} are connected to this thread"
+            );
+            return;
+        };
+        if let Err(error) = self.ring.watch(&socket, place as u32) {
+            tracing::warn!(client = peer, %error, "cannot watch the connection of an NBD client; closing it");
+            return;
+        }
+        self.storage.renew_exports();
+        self.storage.tally.clients += 1;
+        tracing::debug!(client = peer, "NBD client connected");
+        self.clients[place] = Some(Client::new(place, socket, peer));
+        self.activate(place);
+    }
+
+    /// A place for another client. Where all are taken, one that has not chosen an export goes.
+    fn free_place(&mut self) -> Option<usize> {
+        if let Some(place) = self.clients.iter().position(Option::is_none) {
+            return Some(place);
+        }
+        if self.clients.len() < CLIENTS_PER_THREAD_MAX {
+            self.clients.push(None);
+            return Some(self.clients.len() - 1);
+        }
+        let is_idle = |client: &Option<Client>| client.as_ref().is_some_and(Client::is_in_handshake);
+        let place = self.clients.iter().position(is_idle)?;
+        if let Some(client) = &mut self.clients[place] {
+            client.leave(&mut self.storage);
+        }
+        self.part(place);
+        self.clients[place].is_none().then_some(place)
+    }
+
+    /// Whether the thread may end. Once it shall, clients send no more, and what they have sent is answered.
+    fn is_done(&mut self) -> bool {
+        if !self.stopping.load(Ordering::Acquire) {
+            return false;
+        }
+        if self.end_at.is_none() {
+            self.end_at = Some(self.ring.now().after(Duration::from_millis(END_TIMEOUT_MS)));
+            for (token, listener) in (LISTENER_TOKEN..).zip(&self.listeners) {
+                self.ring.unwatch(listener, token);
+            }
+            self.listeners.clear();
+            for place in 0..self.clients.len() {
+                if let Some(client) = &mut self.clients[place] {
+                    client.end(&mut self.storage);
+                    self.activate(place);
+                }
+            }
+        }
+        let is_late = self.end_at.is_some_and(|end_at| self.ring.now() >= end_at);
+        is_late || self.clients.iter().all(Option::is_none)
+    }
+}
