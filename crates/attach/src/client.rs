@@ -61,7 +61,7 @@ pub(crate) struct Client {
     /// Its end has been seen, which only reading shows.
     has_end: bool,
     awaits_writable: bool,
-    /// What it sends is not taken until something of what it has under way has ended.
+    /// What it sends is not taken, or not made into commands, until something of what it has under way has ended.
     needs_room: bool,
 }
 
@@ -123,7 +123,7 @@ impl Client {
         loop {
             let needs = self.take(storage);
             self.issue(storage);
-            self.needs_room = matches!(needs, Ok(Needs::Room));
+            self.needs_room = matches!(needs, Ok(Needs::Room)) || !self.listed.is_empty();
             match needs {
                 Ok(Needs::Room) => return false,
                 Ok(Needs::Bytes) if !self.is_readable => return false,

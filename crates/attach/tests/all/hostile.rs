@@ -1,0 +1,78 @@
+//! Clients that lie, stop or vanish: they pay themselves.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use attach::limits::CLIENTS_PER_THREAD_MAX;
+
+use crate::client::{Form, READ, WRITE};
+use crate::world::{Plan, World};
+
+#[test]
+fn who_breaks_the_protocol_loses_the_connection_and_nobody_else() {
+    let world = World::new(&Plan::default());
+    let mut good = world.stranger().go("1", Form::Structured);
+    let too_long = [b"\0\0\0\x03IHAVEOPT\0\0\0\x07", &u32::MAX.to_be_bytes()[..]].concat();
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4], &too_long] {
+        let mut bad = world.stranger();
+        bad.stream.write_all(bytes).expect("it can be sent");
+        assert!(bad.is_closed());
+    }
+    let mut no_request = world.stranger().go("1", Form::Simple);
+    no_request.stream.write_all(&[0; 28]).expect("it can be sent");
+    assert!(no_request.is_closed());
+    let mut too_much = world.stranger().go("1", Form::Extended);
+    too_much.send(WRITE, 0, (0, 1 << 40), &[]);
+    assert!(too_much.is_closed());
+    assert_eq!(good.read(0, 4096, 0), [0; 4096]);
+}
+
+#[test]
+fn who_vanishes_in_the_middle_of_a_write_has_written_nothing_of_that_block() {
+    let world = World::new(&Plan::default());
+    let mut good = world.stranger().go("1", Form::Structured);
+    for sent in [0, 1, 4095] {
+        let mut client = world.stranger().go("1", Form::Simple);
+        client.send(WRITE, 0, (0, 4096), &[9; 4096][..sent]);
+        drop(client);
+        assert_eq!(good.read(0, 4096, 0), [0; 4096]);
+    }
+    // With reads outstanding, and their answers under way.
+    let mut client = world.stranger().go("1", Form::Simple);
+    for _ in 0..64 {
+        client.send(READ, 0, (0, 1 << 20), &[]);
+    }
+    drop(client);
+    assert_eq!(good.write(0, &[1; 4096], 0), 0);
+    assert_eq!(good.read(0, 4096, 0), [1; 4096]);
+}
+
+#[test]
+fn who_reads_no_answers_is_not_served_and_others_are() {
+    let world = World::new(&Plan::default());
+    let mut lazy = world.stranger().go("1", Form::Simple);
+    lazy.stream.set_write_timeout(Some(Duration::from_millis(200))).expect("it can have one");
+    let request = [&0x2560_9513u32.to_be_bytes()[..], &[0; 20], &(1u32 << 20).to_be_bytes()].concat();
+    // A server without limits would take all of these, and keep their gigabytes.
+    let mut taken = 0usize;
+    while taken < 100_000 && lazy.stream.write_all(&request).is_ok() {
+        taken += 1;
+    }
+    assert!(taken < 100_000, "the server stops to receive");
+    let mut good = world.stranger().go("1", Form::Structured);
+    for at in 0..64 {
+        assert_eq!(good.write(at * 4096, &[at as u8; 4096], 0), 0);
+        assert_eq!(good.read(at * 4096, 4096, 0), [at as u8; 4096]);
+    }
+}
+
+#[test]
+fn strangers_do_not_keep_clients_out() {
+    let world = World::new(&Plan::default());
+    let mut good = world.stranger().go("1", Form::Simple);
+    let strangers: Vec<_> = (0..CLIENTS_PER_THREAD_MAX + 8).map(|_| world.stranger()).collect();
+    let mut late = world.stranger().go("1", Form::Simple);
+    assert_eq!(late.read(0, 4096, 0), [0; 4096]);
+    assert_eq!(good.read(0, 4096, 0), [0; 4096]);
+    drop(strangers);
+}

@@ -1,0 +1,85 @@
+//! A server from its beginning to its end, and what happens below it meanwhile.
+
+use engine::initiator::PathState;
+
+use crate::client::{Form, READ, WRITE};
+use crate::world::{Plan, SIZE, World};
+
+#[test]
+fn each_namespace_has_its_name() {
+    let world = World::new(&Plan::default());
+    let mut first = world.stranger().go("", Form::Simple);
+    let mut second = world.stranger().go("2", Form::Simple);
+    assert_eq!((first.write(0, &[1; 4096], 0), second.write(0, &[2; 4096], 0)), (0, 0));
+    assert_eq!(world.stranger().go("1", Form::Simple).read(0, 4096, 0), [1; 4096]);
+    assert_eq!(second.read(0, 4096, 0), [2; 4096]);
+}
+
+#[test]
+fn threads_share_the_clients() {
+    let world = World::new(&Plan { threads: 2, ..Plan::default() });
+    assert_eq!(world.server.as_ref().expect("it runs").threads(), 2);
+    let mut clients: Vec<_> = (0..6).map(|_| world.stranger().go("1", Form::Structured)).collect();
+    for (at, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.write(at as u64 * 4096, &[at as u8 + 1; 4096], 0), 0);
+    }
+    for (at, client) in clients.iter_mut().rev().enumerate() {
+        assert_eq!(client.read(at as u64 * 4096, 4096, 0), [at as u8 + 1; 4096]);
+    }
+}
+
+#[test]
+fn a_path_that_is_lost_is_nothing_that_clients_see() {
+    let world = World::new(&Plan::default());
+    let mut client = world.stranger().go("1", Form::Structured);
+    let both = world.target.config();
+    let mut one = both.clone();
+    one.ports.remove(0);
+    for round in 0..4u8 {
+        let config = if round % 2 == 0 { &one } else { &both };
+        for at in 0..32 {
+            client.send(WRITE, 0, (at * 4096, 4096), &[round; 4096]);
+        }
+        world.target.apply(config).expect("it can be changed");
+        for _ in 0..32 {
+            let chunk = client.chunk(0);
+            assert_eq!((chunk.is_last, chunk.error), (true, 0));
+        }
+        for at in 0..32 {
+            assert_eq!(client.read(at * 4096, 4096, 0), [round; 4096]);
+        }
+    }
+    assert!(world.paths[0].status().iter().any(|path| path.state == PathState::Live));
+}
+
+#[test]
+fn a_client_that_comes_after_a_change_of_size_is_told_it() {
+    let world = World::new(&Plan::default());
+    let mut before = world.stranger().go("1", Form::Simple);
+    let mut config = world.target.config();
+    let size = 2 * SIZE;
+    config.subsystems[0].namespaces[0].backend = engine::backend::BackendConfig::Memory { size };
+    world.target.apply(&config).expect("it can be changed");
+    while world.paths[0].size_bytes() != size {
+        std::thread::yield_now();
+    }
+    // One that has been there may use what there is.
+    assert_eq!(before.write(size - 4096, &[4; 4096], 0), 0);
+    assert_eq!(world.stranger().go("1", Form::Extended).read(size - 4096, 4096, 0), [4; 4096]);
+}
+
+#[test]
+fn the_end_answers_what_has_come_and_closes_all() {
+    let mut world = World::new(&Plan { threads: 2, ..Plan::default() });
+    let mut clients: Vec<_> = (0..3).map(|_| world.stranger().go("1", Form::Simple)).collect();
+    for client in &mut clients {
+        assert_eq!(client.read(0, 4096, 0), [0; 4096]);
+        // The last is not all sent, and never will be.
+        client.send(READ, 0, (0, 4096), &[]);
+        client.send(WRITE, 0, (0, 8192), &[1; 4096]);
+    }
+    let tally = world.server.take().expect("it runs").stop();
+    assert_eq!(tally.clients, 3);
+    assert!(clients.iter_mut().all(crate::client::Client::is_closed));
+    assert!(!world.is_listening());
+}

@@ -1,0 +1,94 @@
+//! A target with namespaces of memory, and a server of NBD clients over it.
+
+use std::net::SocketAddr;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use attach::{Disk, Listener, Server, ServerOptions};
+use engine::backend::BackendConfig;
+use engine::initiator::{ConnectOptions, PathOptions, Paths};
+use engine::target::{
+    FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+};
+
+use crate::client::Client;
+
+pub(crate) const NQN: &str = "nqn.2014-08.org.example:disk";
+pub(crate) const SIZE: u64 = 80 << 20;
+
+/// What a server is to be like.
+pub(crate) struct Plan {
+    pub(crate) block_bytes: u32,
+    pub(crate) is_read_only: bool,
+    pub(crate) threads: u16,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { block_bytes: 4096, is_read_only: false, threads: 1 }
+    }
+}
+
+pub(crate) struct World {
+    // Dropped in this order: the server, then what it stands on.
+    pub(crate) server: Option<Server>,
+    pub(crate) paths: Vec<Arc<Paths>>,
+    pub(crate) target: Target,
+    socket: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let namespaces = [1, 2].map(|nsid| {
+            let memory = BackendConfig::Memory { size: SIZE / u64::from(nsid) };
+            let mut namespace = NamespaceConfig::new(nsid, memory, plan.block_bytes);
+            namespace.uuid = Some(uuid::Uuid::from_u128(nsid.into()));
+            namespace
+        });
+        let ports: Vec<_> = (1..=2).map(|id| PortConfig::new(id, ([127, 0, 0, 1], 0).into())).collect();
+        let subsystems = vec![SubsystemConfig::new(NQN, "serial", "model").with(namespaces.to_vec())];
+        let fabric = FabricConfig { ports, subsystems, ..FabricConfig::default() };
+        let target =
+            Target::start(&TargetConfig { fabric, reactors: Reactors::Count(1), ..TargetConfig::default() })
+                .expect("a target");
+        let paths: Vec<_> = [1, 2].map(|nsid| connect(&target.ports(), nsid, plan.threads)).into();
+        let disks = paths.iter().enumerate().map(|(at, paths)| Disk {
+            name: (at + 1).to_string(),
+            description: String::new(),
+            paths: paths.clone(),
+            is_read_only: plan.is_read_only,
+        });
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("nbd");
+        let listener = Listener::Unix(UnixListener::bind(&socket).expect("a socket"));
+        let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
+        let server = Server::start(disks.collect(), vec![listener], options).expect("a server");
+        Self { server: Some(server), paths, target, socket, _folder: folder }
+    }
+
+    /// Whether clients can connect.
+    pub(crate) fn is_listening(&self) -> bool {
+        UnixStream::connect(&self.socket).is_ok()
+    }
+
+    /// A client that has said nothing yet.
+    pub(crate) fn stranger(&self) -> Client {
+        Client::connect(&self.socket)
+    }
+}
+
+fn connect(addresses: &[SocketAddr], nsid: u32, threads: u16) -> Arc<Paths> {
+    let path = |address: &SocketAddr| ConnectOptions {
+        io_queues: threads,
+        queue_entries: 32,
+        ..ConnectOptions::new(*address, NQN)
+    };
+    let options = PathOptions {
+        reconnect_delay: Duration::from_millis(100),
+        ..PathOptions::new(addresses.iter().map(path).collect(), nsid)
+    };
+    Arc::new(Paths::connect(options).expect("paths"))
+}
