@@ -20,7 +20,9 @@ enum Issued {
     All,
     /// It has as many as one request may have.
     Enough,
-    /// Its client has, or the disk.
+    /// Its client has no buffers for it.
+    NoBuffers,
+    /// Its client has as many as it may have, or the disk.
     Full,
 }
 
@@ -64,11 +66,23 @@ impl Client {
 
     /// Makes commands of requests, as long as there is room for them.
     pub(crate) fn issue(&mut self, storage: &mut Storage) {
+        let mut may_begin = true;
         for _ in 0..self.listed.len() {
             let Some(place) = self.listed.pop_front() else { return };
+            // Behind one that waits for buffers none begins that would take them first. Those that have begun go on: they have
+            // the buffers that it waits for.
+            let has_begun = storage.requests.get(place).is_some_and(|request| request.issued > 0);
+            if !may_begin && !has_begun {
+                self.listed.push_back(place);
+                continue;
+            }
             match self.issue_of(place, storage) {
                 Issued::All => self.delist(place, storage),
                 Issued::Enough => self.listed.push_back(place),
+                Issued::NoBuffers => {
+                    may_begin = false;
+                    self.listed.push_back(place);
+                }
                 Issued::Full => {
                     self.listed.push_front(place);
                     return;
@@ -88,7 +102,7 @@ impl Client {
             if self.commands >= CLIENT_COMMANDS_MAX || !storage.has_room(disk) {
                 return Issued::Full;
             }
-            let Some(data) = self.data(place, length, storage) else { return Issued::Full };
+            let Some(data) = self.data(place, length, storage) else { return Issued::NoBuffers };
             let Some(request) = storage.requests.get(place) else { return Issued::All };
             request.issued += length;
             request.commands += 1;
