@@ -54,7 +54,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         setting.ask_to_write("this workload", &[Range { offset: workload.offset, length: workload.size }])?;
     }
     // Undone when the run is over, and its connections with it.
-    let _machine = paths::prepare_machine(flags)?;
+    let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
     let auto = auto::find(&setting, flags, &workload)?;
     let queues = setting.queues(&workload, auto.as_ref().map(|auto| auto.settled));
     let placements = setting.place(queues);

@@ -176,6 +176,11 @@ pub(crate) struct BenchFlags {
     #[command(flatten)]
     pub(crate) paths: PathFlags,
 
+    /// Send a write whose answer was lost again at once. UNSAFE: the first one may still come, and undo a newer write;
+    /// it is here to show just that
+    #[arg(long, help_heading = "Path options, as nvme-cli and the Linux kernel have them")]
+    pub(crate) no_quiesce: bool,
+
     #[command(flatten)]
     pub(crate) workload: WorkloadFlags,
 
@@ -209,7 +214,8 @@ pub(crate) struct PathFlags {
     #[arg(short = 'c', long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) reconnect_delay: Option<u32>,
 
-    /// Seconds after which a lost path is given up, -1 for never [default: 600, and 0 for one path without -c]
+    /// Seconds after which a lost path is given up, -1 for never [default: 600; of bench with
+    /// one path and without -c, 0]
     #[arg(short = 'l', long, value_name = "SECONDS", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(i32).range(-1..))]
     pub(crate) ctrl_loss_tmo: Option<i32>,
@@ -227,11 +233,6 @@ pub(crate) struct PathFlags {
     /// With -t mptcp: set the addresses and limits that MPTCP needs with `ip mptcp`, as root, and undo it at the end
     #[arg(long)]
     pub(crate) configure_mptcp: bool,
-
-    /// Send a write whose answer was lost again at once. UNSAFE: the first one may still come, and undo a newer write;
-    /// it is here to show just that
-    #[arg(long)]
-    pub(crate) no_quiesce: bool,
 }
 
 /// The workload.

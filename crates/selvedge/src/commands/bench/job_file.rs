@@ -90,7 +90,7 @@ pub(super) fn run(flags: &BenchFlags, path: &Path) -> Result<(), Failure> {
     let setting = Setting::new(flags, &stop)?;
     let planned = plan(&file, &setting, &flags.workload, &shown)?;
     // Undone when the runs are over, and their connections with them.
-    let _machine = paths::prepare_machine(flags)?;
+    let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
     check(&planned, &setting)?;
     let writing = planned.iter().map(|planned| &planned.workload).filter(|workload| workload.writes());
     let ranges = writing.map(|workload| Range { offset: workload.offset, length: workload.size });

@@ -10,44 +10,63 @@ use crate::bench::matching::Placements;
 use crate::config::connection::Connection;
 use crate::config::workload::Queues;
 use crate::failure::Failure;
-use crate::flags::bench::BenchFlags;
-use crate::flags::connection::Transport;
+use crate::flags::bench::{BenchFlags, PathFlags};
+use crate::flags::connection::{ConnectionFlags, Transport};
 use crate::mptcp::{Applied, MptcpPlan};
+
+/// What is wanted of the paths to a namespace.
+pub(in crate::commands) struct PathsAsked<'a> {
+    pub(in crate::commands) flags: &'a PathFlags,
+    pub(in crate::commands) nsid: u32,
+    /// Whether a path that is lost is connected again.
+    pub(in crate::commands) is_kept: bool,
+    /// Whether a write whose answer was lost waits until its old controller can write no more.
+    pub(in crate::commands) quiesce: bool,
+}
+
+impl<'a> PathsAsked<'a> {
+    /// Those of a benchmark.
+    pub(in crate::commands) fn of(flags: &'a BenchFlags) -> Self {
+        let is_kept = flags.connection.traddr.len() > 1
+            || flags.paths.reconnect_delay.is_some()
+            || flags.paths.ctrl_loss_tmo.is_some();
+        Self { flags: &flags.paths, nsid: flags.nsid, is_kept, quiesce: !flags.no_quiesce }
+    }
+}
 
 /// How the paths are connected and kept.
 pub(in crate::commands) fn options(
-    flags: &BenchFlags,
+    asked: &PathsAsked<'_>,
     (connection, nqn): (&Connection, &Nqn),
     queues: Queues,
     engine: Engine,
     placements: Option<&Placements>,
 ) -> Result<PathOptions, Failure> {
+    let PathsAsked { flags, nsid, is_kept, quiesce } = *asked;
     let path = |(at, options): (usize, ConnectOptions)| ConnectOptions {
         io_queue_ports: placements.map(|placed| placed.ports(at)).unwrap_or_default(),
         io_queues: queues.count,
         queue_entries: queues.entries,
-        congestion: flags.paths.congestion.clone(),
+        congestion: flags.congestion.clone(),
         engine,
         ..options
     };
     let paths: Vec<ConnectOptions> = connection.paths(nqn).into_iter().enumerate().map(path).collect();
-    let is_kept =
-        paths.len() > 1 || flags.paths.reconnect_delay.is_some() || flags.paths.ctrl_loss_tmo.is_some();
     let mut options = if is_kept {
-        PathOptions::new(paths, flags.nsid)
+        PathOptions::new(paths, nsid)
     } else {
         // A single connection that is lost ends the run, as long as nobody says otherwise.
-        PathOptions { controller_loss: Some(Duration::ZERO), ..PathOptions::new(paths, flags.nsid) }
+        PathOptions { controller_loss: Some(Duration::ZERO), ..PathOptions::new(paths, nsid) }
     };
-    options.policy = flags.paths.iopolicy;
-    options.quiesce = !flags.paths.no_quiesce;
-    if let Some(seconds) = flags.paths.reconnect_delay {
+    options.policy = flags.iopolicy;
+    options.quiesce = quiesce;
+    if let Some(seconds) = flags.reconnect_delay {
         options.reconnect_delay = Duration::from_secs(seconds.into());
     }
-    if let Some(seconds) = flags.paths.ctrl_loss_tmo {
+    if let Some(seconds) = flags.ctrl_loss_tmo {
         options.controller_loss = at_most(seconds);
     }
-    options.fast_io_fail = flags.paths.fast_io_fail_tmo.and_then(at_most);
+    options.fast_io_fail = flags.fast_io_fail_tmo.and_then(at_most);
     if is_kept && options.paths.iter().any(|path| path.keep_alive_ms == 0) {
         return Err(Failure::usage(
             "--keep-alive-tmo 0 does not go with several paths or reconnecting: without a keep alive, a lost controller \
@@ -58,15 +77,18 @@ pub(in crate::commands) fn options(
 }
 
 /// Sets what MPTCP needs on this machine, if that was asked for, and else says what is missing.
-pub(in crate::commands) fn prepare_machine(flags: &BenchFlags) -> Result<Option<Applied>, Failure> {
-    if flags.connection.transport != Transport::Mptcp {
-        return if flags.paths.configure_mptcp {
+pub(in crate::commands) fn prepare_machine(
+    connection: &ConnectionFlags,
+    paths: &PathFlags,
+) -> Result<Option<Applied>, Failure> {
+    if connection.transport != Transport::Mptcp {
+        return if paths.configure_mptcp {
             Err(Failure::usage("--configure-mptcp goes with -t mptcp"))
         } else {
             Ok(None)
         };
     }
-    if flags.paths.configure_mptcp {
+    if paths.configure_mptcp {
         let applied = MptcpPlan::for_host()?.apply()?;
         applied.lines().iter().for_each(|line| eprintln!("set for this run: {line}"));
         return Ok(Some(applied));
@@ -94,7 +116,7 @@ mod tests {
         let flags = BenchFlags::of(&format!("-n nqn.a --rw randread {arguments}"));
         let connection = Connection::new(&flags.connection)?;
         options(
-            &flags,
+            &PathsAsked::of(&flags),
             (&connection, &Nqn::new("nqn.a").unwrap()),
             Queues { count: 2, entries: 64 },
             Engine::Automatic,

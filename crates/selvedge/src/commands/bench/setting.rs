@@ -8,7 +8,7 @@ use engine::ring::RingOptions;
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
-use super::paths;
+use super::paths::{self, PathsAsked};
 use crate::bench::matching::{Matching, Placements};
 use crate::bench::run::Outcome;
 use crate::commands::consent::{self, Range};
@@ -86,7 +86,8 @@ impl<'a> Setting<'a> {
         placements: Option<&Placements>,
     ) -> Result<Arc<Paths>, Failure> {
         let place = (&self.connection, &self.nqn);
-        let options = paths::options(self.flags, place, queues, self.ring.engine, placements)?;
+        let options =
+            paths::options(&PathsAsked::of(self.flags), place, queues, self.ring.engine, placements)?;
         Paths::connect(options).map(Arc::new).map_err(Failure::failed)
     }
 

@@ -7,7 +7,8 @@ use engine::initiator::{Controller, NamespaceInfo, Paths, Volume};
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
-use crate::commands::bench::{fit, paths};
+use crate::commands::bench::fit;
+use crate::commands::bench::paths::{self, PathsAsked};
 use crate::commands::discover;
 use crate::commands::identify::ControllerReport;
 use crate::config::connection::Connection;
@@ -43,7 +44,8 @@ impl Ground {
         let connection = Connection::new(&bench.connection)?;
         let nqn = discover::subsystem(&connection, bench.nqn.as_ref())?;
         let queues = Queues { count: 1, entries: 32 };
-        let options = paths::options(&bench, (&connection, &nqn), queues, bench.engine.into(), None)?;
+        let options =
+            paths::options(&PathsAsked::of(&bench), (&connection, &nqn), queues, bench.engine.into(), None)?;
         let found = Paths::connect(options).map_err(Failure::failed)?;
         let (controllers, namespace) = (found.controllers(), found.namespace());
         for point in &points {
@@ -59,7 +61,8 @@ impl Ground {
         let points = plan.points();
         let flags = points.iter().filter_map(|point| plan.bench_flags(point, Some(1)).ok());
         let over_mptcp = flags.into_iter().find(|flags| flags.connection.transport == Transport::Mptcp);
-        paths::prepare_machine(over_mptcp.as_ref().unwrap_or(&self.flags))
+        let flags = over_mptcp.as_ref().unwrap_or(&self.flags);
+        paths::prepare_machine(&flags.connection, &flags.paths)
     }
 
     /// What a report says of where it was made.
