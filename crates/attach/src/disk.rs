@@ -1,4 +1,4 @@
-//! A namespace that is offered: its paths, and what clients are told of it.
+//! A namespace that is offered: its paths, and what clients learn about it.
 
 use std::sync::Arc;
 

@@ -78,7 +78,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What clients are told of the disks that it began with.
+    /// The disks as clients saw them at the beginning.
     pub fn exports(&self) -> &[Export] {
         &self.exports
     }

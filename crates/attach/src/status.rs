@@ -3,7 +3,7 @@
 use nbd::Errno;
 use nvme::Status;
 
-/// What a client is told of a command that ended with this status.
+/// The error for a command that ended with this status.
 pub(crate) fn errno(status: Status) -> Errno {
     match status.without_flags() {
         Status::CAPACITY_EXCEEDED => Errno::NoSpace,

@@ -46,7 +46,7 @@ impl DiskQueues {
 /// Everything but the clients.
 pub(crate) struct Storage {
     pub(crate) disks: Vec<DiskQueues>,
-    /// What clients that come now are told of the disks.
+    /// The disks as clients see them that come now.
     pub(crate) exports: Vec<Export>,
     pub(crate) requests: Requests,
     pub(crate) pool: BufferPool,
@@ -85,7 +85,7 @@ impl Storage {
     /// Looks at the disks again, for a client that has come.
     pub(crate) fn renew_exports(&mut self) {
         for (export, opened) in self.exports.iter_mut().zip(&self.disks) {
-            // One that cannot be a disk any more is refused by its target.
+            // One that has become unusable is refused by its target.
             if let Ok(now) = opened.disk.export() {
                 *export = Export { block_bytes: export.block_bytes, ..now };
             }

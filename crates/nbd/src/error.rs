@@ -1,4 +1,4 @@
-//! What goes wrong: errors that a client is told of, and those that end its connection.
+//! What goes wrong: errors that a reply reports, and those that end its connection.
 
 use thiserror::Error;
 

@@ -1,6 +1,7 @@
 //! The commands, one file each: what a person asked for, done with the engine and told by the reports.
 
 mod ask;
+mod attach;
 mod audit;
 mod bench;
 pub(crate) mod complete;
@@ -39,6 +40,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Discover(flags) => discover::run(flags),
         Command::Identify(flags) => identify::run(flags),
         Command::List(flags) => list::run(flags),
+        Command::Attach(flags) => attach::run(flags),
         Command::Bench(flags) => bench::run(flags),
         Command::Sweep(flags) => sweep::run(flags),
         Command::Report(flags) => report::run(flags),

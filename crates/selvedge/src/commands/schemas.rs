@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::{demo, discover, identify, import, key, list, serve, token, top, tune};
+use super::{attach, demo, discover, identify, import, key, list, serve, token, top, tune};
 use crate::control::audit::Verified;
 use crate::report::bench::BenchReport;
 use crate::tune::advice::Recommendations;
@@ -15,8 +15,9 @@ use crate::tune::{PlanReport, Survey};
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 21] {
+pub(super) fn all() -> [(String, Value); 22] {
     [
+        of::<attach::Attached>("attach"),
         of::<Verified>("audit verify"),
         of::<BenchReport>("bench"),
         of::<demo::Facts>("demo"),

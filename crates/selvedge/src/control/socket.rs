@@ -179,7 +179,10 @@ impl Listening {
 
 /// Makes the socket in a folder of its own first, so that nobody else can connect before its mode says so, and moves it
 /// to its place, over what a process that died left there.
-fn listen(path: &Path, is_open_to_others: bool) -> io::Result<(UnixListener, SocketFile)> {
+///
+/// # Errors
+/// `AddrInUse` when a process listens there, `AlreadyExists` when there is a file but not a socket, or the system's.
+pub(crate) fn listen(path: &Path, is_open_to_others: bool) -> io::Result<(UnixListener, SocketFile)> {
     let path = std::path::absolute(path)?;
     match fs::symlink_metadata(&path) {
         Ok(file) if !file.file_type().is_socket() => {

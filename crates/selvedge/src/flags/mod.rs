@@ -1,6 +1,7 @@
 //! What can be typed: the commands and their flags, with the help that explains them. Relations between flags are
 //! checked in `config`, which turns them into values that commands use.
 
+pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod config;
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     Identify(look::IdentifyFlags),
     /// List the namespaces of one subsystem, or of all that a target shows
     List(look::ListFlags),
+    /// Give namespaces to other programs as disks, over NBD
+    Attach(Box<attach::AttachFlags>),
     /// Measure a namespace with fio's options, or prove that it keeps its data
     Bench(Box<bench::BenchFlags>),
     /// Measure many combinations of bench's options, and report them with pictures and in words

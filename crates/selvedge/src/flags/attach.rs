@@ -1,0 +1,136 @@
+//! The flags of `attach`: the connection and path options of `bench`, and where the disk shall be.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use nvme::discovery::Nqn;
+
+use super::bench::PathFlags;
+use super::connection::ConnectionFlags;
+use super::{EngineFlag, OutputFlags};
+
+/// Where NBD clients connect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NbdPlace {
+    /// A Unix socket in the runtime directory, named after the namespace.
+    #[default]
+    Default,
+    /// This Unix socket.
+    Unix(PathBuf),
+    /// This address.
+    Tcp(SocketAddr),
+}
+
+impl FromStr for NbdPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("write unix: and the path of a socket".to_owned()),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Tcp).map_err(|_| {
+                format!(
+                    "`{text}` is not a place for NBD clients: write unix:PATH, or ADDR:PORT with an IP address"
+                )
+            }),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Clients:
+  An NBD client opens a namespace by the name that is its number; without a name
+  it gets the first. The URI that is printed says all of it. Requests have to be
+  whole blocks of the namespace; clients learn the block size when they connect.
+
+Paths:
+  All addresses are paths to one disk. While none is there, requests wait, as
+  long as --ctrl-loss-tmo and --fast_io_fail_tmo say; then they fail.
+
+Examples:
+  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd
+  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nsid 1,2 --nbd 127.0.0.1:10809")]
+pub(crate) struct AttachFlags {
+    /// NQN of the subsystem [default: the only one that the target shows]
+    #[arg(short = 'n', long, value_name = "NQN")]
+    pub(crate) nqn: Option<Nqn>,
+
+    /// Namespaces to attach, each a disk
+    #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
+    pub(crate) nsid: Vec<u32>,
+
+    /// Serve NBD clients: on the Unix socket unix:PATH, or on ADDR:PORT, without encryption [default: a socket in the
+    /// runtime directory]
+    #[arg(long, value_name = "PLACE", num_args = 0..=1, required = true, default_missing_value = "")]
+    #[arg(value_parser = place, help_heading = "Disk")]
+    pub(crate) nbd: NbdPlace,
+
+    /// Let clients read only
+    #[arg(long, help_heading = "Disk")]
+    pub(crate) read_only: bool,
+
+    /// Threads that serve clients, each with an I/O queue on every path; a client is served by one of them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    #[arg(help_heading = "Disk")]
+    pub(crate) threads: u16,
+
+    /// Entries of each queue
+    #[arg(short = 'Q', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(2..=1024))]
+    #[arg(help_heading = "Disk")]
+    pub(crate) queue_size: u16,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionFlags,
+
+    #[command(flatten)]
+    pub(crate) paths: PathFlags,
+
+    /// What carries this side's I/O
+    #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = "This program's own options")]
+    pub(crate) engine: EngineFlag,
+
+    /// Longest time a thread polls before sleeping, in microseconds; 0 never polls [default: 50]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    #[arg(help_heading = "This program's own options")]
+    pub(crate) poll_us: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
+
+fn place(text: &str) -> Result<NbdPlace, String> {
+    if text.is_empty() { Ok(NbdPlace::Default) } else { text.parse() }
+}
+
+#[cfg(test)]
+impl AttachFlags {
+    /// The flags in `arguments`, for tests.
+    pub(crate) fn of(arguments: &str) -> Self {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Only {
+            #[command(flatten)]
+            flags: AttachFlags,
+        }
+        Only::parse_from(std::iter::once("test").chain(arguments.split_whitespace())).flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_socket_an_address_or_left_out() {
+        let nbd = |arguments: &str| AttachFlags::of(&format!("-a 127.0.0.1 {arguments}")).nbd;
+        assert_eq!(nbd("--nbd"), NbdPlace::Default);
+        assert_eq!(nbd("--nbd unix:a.nbd"), NbdPlace::Unix("a.nbd".into()));
+        assert_eq!(nbd("--nbd [::1]:10809"), NbdPlace::Tcp("[::1]:10809".parse().unwrap()));
+        for wrong in ["unix:", "a.nbd", "localhost:1", "1.2.3.4"] {
+            assert!(wrong.parse::<NbdPlace>().is_err(), "{wrong}");
+        }
+    }
+}

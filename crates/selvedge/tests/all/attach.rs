@@ -1,0 +1,166 @@
+//! `selvedge attach` as a process: what it prints, where it listens, how it ends, and what it says where it cannot begin.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::serving::{NQN, stderr};
+
+#[allow(dead_code, reason = "the rest is for the API's tests")]
+#[path = "../../src/control/schema_tests.rs"]
+mod schema_tests;
+
+/// A process that is killed when the test is over.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn program(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+/// A target with two namespaces, and its port.
+fn target(folder: &Path) -> (Running, String) {
+    let words = ["serve", "-s", "0", "-n", NQN, "--control", "none", "--reactors", "1"];
+    let mut command = program(folder, &words);
+    command.args(["--namespace", "memory:1m", "--namespace", "memory:2m"]).stdout(Stdio::piped());
+    let mut target = Running(command.spawn().expect("the program runs"));
+    let mut lines = BufReader::new(target.0.stdout.take().expect("a pipe")).lines();
+    let first = lines.next().expect("it says where it listens").expect("text");
+    (target, first.rsplit_once(':').expect("a port").1.to_owned())
+}
+
+fn arguments<'a>(port: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["attach", "-a", "127.0.0.1", "-s", port, "-n", NQN][..], more].concat()
+}
+
+/// The process, and what it says once clients can connect.
+fn attach(folder: &Path, port: &str, more: &[&str]) -> (Running, Value) {
+    let mut command = program(folder, &arguments(port, more));
+    let mut attached =
+        Running(command.args(["-o", "json"]).stdout(Stdio::piped()).spawn().expect("the program runs"));
+    let mut text = String::new();
+    for line in BufReader::new(attached.0.stdout.take().expect("a pipe")).lines() {
+        text += &line.expect("text");
+        if let Ok(value) = serde_json::from_str(&text) {
+            return (attached, value);
+        }
+    }
+    panic!("it ended with {:?} after `{text}`", attached.0.wait());
+}
+
+fn refused(folder: &Path, port: &str, more: &[&str]) -> Output {
+    program(folder, &arguments(port, more)).output().expect("the program runs")
+}
+
+/// Ends it, and says with which status it did.
+fn end(mut attached: Running, signal: Signal) -> Option<i32> {
+    kill_process(Pid::from_child(&attached.0), signal).expect("it runs");
+    attached.0.wait().expect("it ends").code()
+}
+
+fn greets(socket: &Path) -> bool {
+    let mut greeting = [0; 18];
+    let mut stream = UnixStream::connect(socket).expect("it listens");
+    stream.read_exact(&mut greeting).expect("it says something");
+    greeting.starts_with(b"NBDMAGICIHAVEOPT")
+}
+
+#[test]
+fn it_says_where_clients_connect_and_cleans_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let socket = folder.path().join("a disk.nbd");
+    for signal in [Signal::TERM, Signal::INT] {
+        let (attached, told) =
+            attach(folder.path(), &port, &["--nsid", "1,2", "--nbd", "unix:a disk.nbd"]);
+        assert_eq!(told["nbd"], format!("unix:{}", socket.display()));
+        assert_eq!((&told["disks"][0]["size_bytes"], &told["disks"][1]["size_bytes"]), (&(1 << 20).into(), &(2 << 20).into()));
+        let uri = told["disks"][1]["uri"].as_str().expect("a URI");
+        assert!(uri.starts_with("nbd+unix:///2?socket=/") && uri.ends_with("/a%20disk.nbd"), "{uri}");
+        assert!(greets(&socket));
+        let schema = schema(folder.path());
+        assert_eq!(schema_tests::mistake(&schema, &schema, &told, "attach"), None, "{told}");
+        assert_eq!(end(attached, signal), Some(0));
+        assert!(!socket.exists(), "the socket's file stays after {signal:?}");
+    }
+}
+
+fn schema(folder: &Path) -> Value {
+    let made = program(folder, &["generate", "--output", "generated"]).output().expect("the program runs");
+    assert!(made.status.success());
+    let text = std::fs::read_to_string(folder.join("generated/schema/attach.json")).expect("a schema");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn what_is_in_the_way_is_said_in_a_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let (first, _) = attach(folder.path(), &port, &["--nbd", "unix:a.nbd"]);
+    let taken = refused(folder.path(), &port, &["--nbd", "unix:a.nbd"]);
+    assert_eq!(taken.status.code(), Some(1));
+    assert!(stderr(&taken).contains("another process listens on a.nbd"), "{}", stderr(&taken));
+    assert!(greets(&folder.path().join("a.nbd")), "the first is not disturbed");
+    // What a killed one leaves is replaced.
+    drop(first);
+    assert!(folder.path().join("a.nbd").exists());
+    let (second, _) = attach(folder.path(), &port, &["--nbd", "unix:a.nbd"]);
+    assert_eq!(end(second, Signal::TERM), Some(0));
+    std::fs::write(folder.path().join("file"), "precious").expect("it is written");
+    let file = refused(folder.path(), &port, &["--nbd", "unix:file"]);
+    assert!(stderr(&file).contains("is a file and not a socket"), "{}", stderr(&file));
+    for (more, status, words) in [
+        (&["--nbd", "file"][..], 2, "unix:PATH"),
+        (&["--nsid", "1,1", "--nbd", "unix:b.nbd"], 2, "named twice"),
+        (&["--nsid", "7", "--nbd", "unix:b.nbd"], 1, "7"),
+    ] {
+        let output = refused(folder.path(), &port, more);
+        assert_eq!(output.status.code(), Some(status), "{more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(words) && output.stdout.is_empty(), "{}", stderr(&output));
+        assert!(!folder.path().join("b.nbd").exists());
+    }
+}
+
+#[test]
+fn a_socket_that_nobody_named_has_the_namespace_s_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let mut command = program(folder.path(), &arguments(&port, &["-o", "json", "--nbd"]));
+    command.env("RUNTIME_DIRECTORY", folder.path()).stdout(Stdio::piped());
+    let mut attached = Running(command.spawn().expect("the program runs"));
+    let mut text = String::new();
+    let lines = BufReader::new(attached.0.stdout.take().expect("a pipe")).lines();
+    let told: Value = lines
+        .map(|line| line.expect("text"))
+        .find_map(|line| {
+            text += &line;
+            serde_json::from_str(&text).ok()
+        })
+        .expect("it says where it listens");
+    let socket = PathBuf::from(told["nbd"].as_str().and_then(|nbd| nbd.strip_prefix("unix:")).expect("a path"));
+    assert_eq!(socket.parent(), Some(folder.path()));
+    assert!(socket.extension().is_some_and(|extension| extension == "nbd") && greets(&socket));
+    assert_eq!(end(attached, Signal::TERM), Some(0));
+}
+
+#[test]
+fn it_ends_when_all_paths_have_been_given_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (target, port) = target(folder.path());
+    let (mut attached, _) = attach(folder.path(), &port, &["--nbd", "unix:a.nbd", "-c", "1", "-l", "1"]);
+    drop(target);
+    assert_eq!(attached.0.wait().expect("it ends").code(), Some(1));
+    assert!(!folder.path().join("a.nbd").exists());
+}
