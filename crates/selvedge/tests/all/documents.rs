@@ -110,7 +110,13 @@ if [ -z "$SERVES" ]; then
         sleep 0.05
     done
     status=0
-    timeout 40 sh -c "$TYPED" || status=$?
+    case $TYPED in
+    *'selvedge attach'*)
+        timeout --signal=TERM --kill-after=10 2 sh -c "$TYPED" >attached || test $? = 124
+        grep -q '^nbd' attached || status=1
+        ;;
+    *) timeout 40 sh -c "$TYPED" || status=$? ;;
+    esac
     kill $served
     wait $served || true
     exit $status
