@@ -1,6 +1,7 @@
 //! The project's chores behind one command, `cargo xtask`: it dispatches and explains, and keeps out
 //! every chore itself.
 
+mod attach;
 mod bench;
 mod book;
 mod broken;

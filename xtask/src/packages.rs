@@ -32,6 +32,14 @@ pub(crate) const UNIT: [Package; 9] = [
     Package { name: "gnutls-bin", evidence: "gnutls-serv" },
 ];
 
+/// Others' NBD clients.
+pub(crate) const ATTACH: [Package; 4] = [
+    Package { name: "qemu-utils", evidence: "qemu-io" },
+    Package { name: "libnbd-bin", evidence: "nbdcopy" },
+    Package { name: "python3-libnbd", evidence: "nbdsh" },
+    Package { name: "diffutils", evidence: "cmp" },
+];
+
 /// What building and running the guest takes.
 pub(crate) const GUEST: [Package; 9] = [
     Package { name: "qemu-system-x86", evidence: "qemu-system-x86_64" },

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::builds_ahead::BuildsAhead;
 use crate::packages::{self, Package};
 use crate::{
-    ceph, chaos, check, commands, fuzz, guest, install, pages, paths, races, simulate, tune, usage_error,
-    workspace,
+    attach, ceph, chaos, check, commands, fuzz, guest, install, pages, paths, races, simulate, tune,
+    usage_error, workspace,
 };
 
 /// How a suite ended, with what there is to say about it.
@@ -33,7 +33,7 @@ struct Suite {
 }
 
 /// In the order in which they run: what fails soonest comes first.
-const SUITES: [Suite; 15] = [
+const SUITES: [Suite; 16] = [
     Suite {
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
@@ -99,6 +99,12 @@ const SUITES: [Suite; 15] = [
         about: "every nvme-cli command, with a second host and live changes, in two guests",
         packages: &packages::GUEST,
         run: commands::run,
+    },
+    Suite {
+        name: "attach",
+        about: "QEMU's and libnbd's programs on namespaces that `selvedge attach` gives them",
+        packages: &packages::ATTACH,
+        run: attach::run,
     },
     Suite {
         name: "paths",

@@ -1,0 +1,168 @@
+//! The `attach` suite: others' NBD clients on namespaces of our target. What our own clients can be told without others is
+//! tried by the crate's tests.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::command::{Process, Step};
+use crate::guest::{Scratch, Target};
+use crate::test::{Options, Outcome};
+use crate::workspace;
+
+const NQN: &str = "nqn.2026-01.io.selvedge:attach";
+const START_LIMIT: Duration = Duration::from_secs(20);
+const END_LIMIT: Duration = Duration::from_secs(20);
+/// Each client takes seconds.
+const CLIENT_LIMIT_S: u64 = 60;
+
+/// What each client does, as a shell says it: `$DISK` and `$SMALL` are the URIs of a disk with blocks of 4096 bytes and of one
+/// with blocks of 512, `$F` the folder.
+const CLIENTS: [(&str, &str); 8] = [
+    (
+        "nbdinfo",
+        "nbdinfo \"$DISK\" | tee $F/info && grep -q 'block_size_minimum: 4096' $F/info &&
+         grep -q 'can_multi_conn: true' $F/info && grep -q 'can_fast_zero: true' $F/info &&
+         nbdinfo --size \"$SMALL\" | grep -qx 134217728 && nbdinfo --map \"$DISK\" | grep -q data &&
+         nbdinfo --list \"$DISK\" | grep -c '^export=' | grep -qx 2",
+    ),
+    ("nbdcopy, in", "nbdcopy --connections=4 --flush $F/image.raw \"$DISK\""),
+    ("nbdcopy, out", "nbdcopy \"$DISK\" $F/out.raw && cmp $F/image.raw $F/out.raw"),
+    (
+        "qemu-img, in",
+        "qemu-img convert -f raw -O qcow2 $F/image.raw $F/image.qcow2 &&
+         qemu-img convert -n -f qcow2 -O raw $F/image.qcow2 \"$SMALL\"",
+    ),
+    (
+        "qemu-img, out",
+        "qemu-img compare -f raw -F raw $F/image.raw \"$SMALL\" &&
+         qemu-img convert -f raw -O raw \"$SMALL\" $F/out.raw && cmp $F/image.raw $F/out.raw",
+    ),
+    (
+        "qemu-io",
+        "qemu-io -f raw -c 'write -P 7 0 1M' -c 'aio_write -P 8 -f 4M 40M' -c aio_flush -c 'write -z 8k 64k' \\
+           -c 'write -z -u 4M 4k' -c 'discard 6M 8M' -c flush -c 'read -P 7 0 8k' -c 'read -P 0 8k 64k' \\
+           -c 'read -P 7 72k 900k' -c 'read -P 0 4M 4k' -c 'read -P 8 14M 30M' \"$DISK\" | tee $F/io &&
+         ! grep -qi 'failed\\|error' $F/io",
+    ),
+    (
+        "nbdsh",
+        "nbdsh -u \"$SMALL\" -c '
+h.set_strict_mode(0)
+buf = bytes(range(256)) * 2
+for command in (nbd.CMD_FLAG_FUA, 0):
+    h.pwrite(buf, 512, command)
+    assert h.pread(512, 512) == buf
+for wrong in (lambda: h.pread(512, 1), lambda: h.pread(512, h.get_size()), lambda: h.pwrite(buf, h.get_size())):
+    try:
+        wrong()
+    except nbd.Error:
+        pass
+    else:
+        raise Exception(\"it was not refused\")
+h.zero(512, 512)
+assert h.pread(512, 512) == bytes(512)
+h.trim(1 << 20, 1 << 20)
+h.flush()
+assert h.get_structured_replies_negotiated()
+'",
+    ),
+    (
+        "two connections and a flush",
+        "nbdsh -c '
+import os
+hs = [nbd.NBD(), nbd.NBD()]
+for h in hs:
+    h.connect_uri(os.environ[\"DISK\"])
+cookies = [hs[0].aio_pwrite(nbd.Buffer.from_bytearray(bytearray([5]) * 4096), at * 4096) for at in range(64)]
+while hs[0].aio_in_flight():
+    hs[0].poll(-1)
+    while hs[0].aio_peek_command_completed() > 0:
+        assert hs[0].aio_command_completed(hs[0].aio_peek_command_completed())
+hs[1].flush()
+assert hs[1].pread(64 * 4096, 0) == bytes([5]) * 64 * 4096
+'",
+    ),
+];
+
+/// Runs all clients, also when one has failed.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let prepared =
+        workspace::program().and_then(|program| Ok((program, Scratch::new("attach", options.keep)?)));
+    let (program, scratch) = match prepared {
+        Ok(prepared) => prepared,
+        Err(reason) => return Outcome::Failed(reason),
+    };
+    match serve_and_try(&program, &scratch.path) {
+        Ok(count) => Outcome::Passed(format!("{count} clients")),
+        Err(reason) => Outcome::Failed(reason),
+    }
+}
+
+fn serve_and_try(program: &str, scratch: &Path) -> Result<usize, String> {
+    let mut target = target(program, scratch)?;
+    let port = target.port.clone();
+    let socket = scratch.join("disk.nbd");
+    // One that was killed leaves its socket, and the next one takes its place.
+    let mut killed = attach(program, &port, &socket)?;
+    killed.kill()?;
+    if !socket.exists() {
+        return Err("whoever is killed removes nothing; is the socket elsewhere?".to_owned());
+    }
+    let mut attached = attach(program, &port, &socket)?;
+    let outcome = clients(&socket, scratch);
+    attached.terminate();
+    let is_clean = attached.wait(END_LIMIT, false).is_some_and(|status| status.success());
+    if outcome.is_err() || !is_clean {
+        println!("-- what attach said:\n{}--", attached.output());
+    }
+    target.stop()?;
+    outcome?;
+    match (is_clean, socket.exists()) {
+        (true, false) => Ok(CLIENTS.len()),
+        (false, _) => Err("attach did not end well on SIGTERM".to_owned()),
+        (true, true) => Err("attach left its socket".to_owned()),
+    }
+}
+
+fn target(program: &str, scratch: &Path) -> Result<Target, String> {
+    let text = format!(
+        "[[port]]\nid = 1\naddress = \"127.0.0.1\"\nservice = 0\n[[subsystem]]\nnqn = \"{NQN}\"\nallow_any_host = true\n\
+         [[subsystem.namespace]]\nnsid = 1\nfile = \"{0}/namespace-1\"\nsize = \"128m\"\nblock = 4096\n\
+         [[subsystem.namespace]]\nnsid = 2\nfile = \"{0}/namespace-2\"\nsize = \"128m\"\nblock = 512\n",
+        scratch.display()
+    );
+    let file = scratch.join("target.toml");
+    std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let control = format!("unix:{}", scratch.join("control.sock").display());
+    Target::start_with(program, &["serve", "-c", &file.display().to_string(), "--control", &control])
+}
+
+fn attach(program: &str, port: &str, socket: &Path) -> Result<Process, String> {
+    let place = format!("unix:{}", socket.display());
+    let args = ["attach", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--nsid", "1,2", "--nbd", &place];
+    println!("$ {program} {}", args.join(" "));
+    let started = Process::start(&Step::new(program, &args));
+    let mut process = started.map_err(|error| format!("{program} does not start: {error}"))?;
+    match process.wait_for_line("nbd+unix:///2", START_LIMIT) {
+        Ok(_) => Ok(process),
+        Err(reason) => Err(format!("attach: {reason}\n{}", process.output())),
+    }
+}
+
+fn clients(socket: &Path, scratch: &Path) -> Result<(), String> {
+    let uri = |name: &str| format!("nbd+unix:///{name}?socket={}", socket.display());
+    let folder = scratch.display().to_string();
+    // Data, a hole, and data at the end.
+    let image = "truncate -s 128M $F/image.raw && for at in 0 30 31 96 127; do
+        dd if=/dev/urandom of=$F/image.raw bs=1M count=1 seek=$at conv=notrunc status=none; done";
+    let mut failed = Vec::new();
+    for (name, script) in [("an image", image)].into_iter().chain(CLIENTS) {
+        println!("-- {name}");
+        let step = Step::new("sh", &["-c", script]).limit_s(CLIENT_LIMIT_S);
+        let step = step.env("DISK", &uri("1")).env("SMALL", &uri("2")).env("F", &folder);
+        if !step.run().passed {
+            failed.push(name);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join(", ")) }
+}
