@@ -8,6 +8,7 @@ pub mod exchange;
 pub mod handshake;
 pub mod hostile;
 pub mod machine;
+pub mod nbd;
 pub mod nvmet;
 pub mod parsers;
 pub mod receive;
