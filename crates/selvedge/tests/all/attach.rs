@@ -10,10 +10,6 @@ use serde_json::Value;
 
 use crate::serving::{NQN, stderr};
 
-#[allow(dead_code, reason = "the rest is for the API's tests")]
-#[path = "../../src/control/schema_tests.rs"]
-mod schema_tests;
-
 /// A process that is killed when the test is over.
 struct Running(Child);
 
@@ -83,15 +79,17 @@ fn it_says_where_clients_connect_and_cleans_up() {
     let (_target, port) = target(folder.path());
     let socket = folder.path().join("a disk.nbd");
     for signal in [Signal::TERM, Signal::INT] {
-        let (attached, told) =
-            attach(folder.path(), &port, &["--nsid", "1,2", "--nbd", "unix:a disk.nbd"]);
+        let (attached, told) = attach(folder.path(), &port, &["--nsid", "1,2", "--nbd", "unix:a disk.nbd"]);
         assert_eq!(told["nbd"], format!("unix:{}", socket.display()));
-        assert_eq!((&told["disks"][0]["size_bytes"], &told["disks"][1]["size_bytes"]), (&(1 << 20).into(), &(2 << 20).into()));
+        assert_eq!(
+            (&told["disks"][0]["size_bytes"], &told["disks"][1]["size_bytes"]),
+            (&(1 << 20).into(), &(2 << 20).into())
+        );
         let uri = told["disks"][1]["uri"].as_str().expect("a URI");
         assert!(uri.starts_with("nbd+unix:///2?socket=/") && uri.ends_with("/a%20disk.nbd"), "{uri}");
         assert!(greets(&socket));
         let schema = schema(folder.path());
-        assert_eq!(schema_tests::mistake(&schema, &schema, &told, "attach"), None, "{told}");
+        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &told, "attach"), None, "{told}");
         assert_eq!(end(attached, signal), Some(0));
         assert!(!socket.exists(), "the socket's file stays after {signal:?}");
     }
@@ -149,7 +147,8 @@ fn a_socket_that_nobody_named_has_the_namespace_s_name() {
             serde_json::from_str(&text).ok()
         })
         .expect("it says where it listens");
-    let socket = PathBuf::from(told["nbd"].as_str().and_then(|nbd| nbd.strip_prefix("unix:")).expect("a path"));
+    let socket =
+        PathBuf::from(told["nbd"].as_str().and_then(|nbd| nbd.strip_prefix("unix:")).expect("a path"));
     assert_eq!(socket.parent(), Some(folder.path()));
     assert!(socket.extension().is_some_and(|extension| extension == "nbd") && greets(&socket));
     assert_eq!(end(attached, Signal::TERM), Some(0));

@@ -6,10 +6,6 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::serving::{NQN, json, stderr};
 
-#[allow(dead_code, reason = "the rest is for the API's tests")]
-#[path = "../../src/control/schema_tests.rs"]
-mod schema_tests;
-
 fn run_in(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).output().expect("the program runs")
@@ -219,7 +215,7 @@ fn every_command_prints_json_and_nothing_else() {
         let printed = json(&run_in(folder.path(), &words));
         if let Some(schema) = schema(&name) {
             checked.push(name.clone());
-            assert_eq!(schema_tests::mistake(&schema, &schema, &printed, &name), None, "{printed}");
+            assert_eq!(crate::schema_tests::mistake(&schema, &schema, &printed, &name), None, "{printed}");
         }
         count += 1;
     }

@@ -30,6 +30,9 @@ mod raw_host;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]
 #[path = "../../../engine/tests/all/reservation_party/mod.rs"]
 mod reservation_party;
+#[allow(dead_code, reason = "the rest is for the API's tests")]
+#[path = "../../src/control/schema_tests.rs"]
+mod schema_tests;
 mod service;
 mod serving;
 mod sweep;

@@ -1,6 +1,7 @@
 //! Saved configurations of the kernel's target, and what becomes of them.
 
 use engine::backend::BackendConfig;
+use engine::target::TlsUse;
 use uuid::Uuid;
 
 use super::*;
