@@ -74,7 +74,7 @@ impl Bed {
         let options =
             ConnectOptions { host: HostIdentity::from_nqn(host), ..ConnectOptions::discovery(address) };
         let log = Controller::connect(options).unwrap().discovery_log().unwrap();
-        let entry = log.entries.iter().find(|entry| entry.nqn().is_ok_and(|nqn| nqn.to_string() == NQN));
+        let entry = log.entries.iter().find(|entry| entry.nqn().is_ok_and(|nqn| nqn == NQN));
         entry.map(|entry| (entry.tcp_security(), entry.secure_channel())).unwrap()
     }
 
