@@ -62,8 +62,10 @@ fn option(input: &mut Unstructured<'_>, stream: &mut Vec<u8>, is_extended: &mut 
 
 fn request(input: &mut Unstructured<'_>, stream: &mut Vec<u8>, is_extended: bool) -> Result<()> {
     let (kind, flags) = (input.int_in_range(0u16..=9)?, input.int_in_range(0u16..=63)?);
-    let length = if input.ratio(3, 4)? { u64::from(input.int_in_range(0u8..=9)?) * 512 } else { input.arbitrary()? };
-    let offset: u64 = if input.ratio(3, 4)? { u64::from(input.arbitrary::<u16>()?) * 512 } else { input.arbitrary()? };
+    let length =
+        if input.ratio(3, 4)? { u64::from(input.int_in_range(0u8..=9)?) * 512 } else { input.arbitrary()? };
+    let offset: u64 =
+        if input.ratio(3, 4)? { u64::from(input.arbitrary::<u16>()?) * 512 } else { input.arbitrary()? };
     let magic: u32 = if is_extended { 0x21e4_1c71 } else { 0x2560_9513 };
     stream.extend(magic.to_be_bytes());
     stream.extend([flags.to_be_bytes(), kind.to_be_bytes()].concat());
@@ -147,7 +149,9 @@ fn request_step(
     told: &mut Told,
     skip: &mut usize,
 ) -> std::result::Result<Option<usize>, Option<ProtocolError>> {
-    let Some((count, request)) = Request::read(bytes, session.headers).map_err(Some)? else { return Ok(None) };
+    let Some((count, request)) = Request::read(bytes, session.headers).map_err(Some)? else {
+        return Ok(None);
+    };
     assert!(request.payload_bytes <= PAYLOAD_BYTES_MAX);
     *skip = request.payload_bytes as usize;
     let export = &exports[session.export];
@@ -159,10 +163,8 @@ fn request_step(
             assert!(end.is_some_and(|end| end <= export.size), "{command:?} goes past the end");
             assert!(request.offset.is_multiple_of(block) && request.length.is_multiple_of(block));
             assert_eq!(request.payload_bytes > 0, matches!(command, Command::Write { .. }));
-            let writes = matches!(
-                command,
-                Command::Write { .. } | Command::Trim { .. } | Command::WriteZeroes { .. }
-            );
+            let writes =
+                matches!(command, Command::Write { .. } | Command::Trim { .. } | Command::WriteZeroes { .. });
             assert!(!writes || !export.is_read_only);
         }
     }
