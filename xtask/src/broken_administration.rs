@@ -23,7 +23,7 @@ const LISTED: &str = "control::access::allowed_storage::tests::a_file_is_where_i
 /// The test of files that a thread may open under a list.
 const OPENED: &str = "confinement::landlock::tests::a_thread_opens_what_is_listed_and_nothing_else";
 
-pub(crate) const RULES: [Rule; 28] = [
+pub(crate) const RULES: [Rule; 30] = [
     rule(
         Mutant {
             name: "role-unchecked",
@@ -270,7 +270,7 @@ pub(crate) const RULES: [Rule; 28] = [
             find: r"        if self.count > REFUSED_PER_MINUTE_MAX {",
             replace: r"        if self.count > REFUSED_PER_MINUTE_MAX && !{on} {",
         },
-        "control::audit::audit_log::tests::a_crowd_that_is_refused_fills_no_disk_and_hides_nobody_else",
+        "control::audit::audit_log::tests::a_crowd_has_as_many_lines_a_minute_as_it_may_and_says_how_many_it_had_not",
     ),
     rule(
         Mutant {
@@ -317,6 +317,34 @@ pub(crate) const RULES: [Rule; 28] = [
         },
         "confinement::seccomp::tests::a_thread_with_the_filter_starts_no_process",
     ),
+    Rule {
+        mutant: Mutant {
+            name: "landlock-left-out",
+            about: "a target says that it cannot open other files, and it can",
+            file: "crates/selvedge/src/confinement/mod.rs",
+            find: r#"    let landlock = take(landlock, "landlock", || landlock::restrict(needs))?;"#,
+            replace: r#"    let restrict = || if {on} { Ok(Measure::on("nothing")) } else { landlock::restrict(needs) };
+    let landlock = take(landlock, "landlock", restrict)?;"#,
+        },
+        package: "selvedge",
+        program: Some("all"),
+        test: "confinement::files_outside_are_refused_by_the_kernel",
+    },
+    Rule {
+        mutant: Mutant {
+            name: "host-change-unrecorded",
+            about: "what hosts change or are refused is not recorded",
+            file: "crates/selvedge/src/control/host_requests.rs",
+            find: r"    let KnownHost { nqn, host_id } = host.known.clone();",
+            replace: r"    if {on} {
+        return outcome;
+    }
+    let KnownHost { nqn, host_id } = host.known.clone();",
+        },
+        package: "selvedge",
+        program: Some("all"),
+        test: "host_rights::what_hosts_change_and_who_does_not_prove_itself_is_recorded",
+    },
     Rule {
         mutant: Mutant {
             name: "refused-connect-untold",

@@ -404,6 +404,15 @@ mod tests {
     }
 
     #[test]
+    fn a_crowd_has_as_many_lines_a_minute_as_it_may_and_says_how_many_it_had_not() {
+        let (mut crowd, now) = (Crowd::default(), Instant::now());
+        let admitted = (0..1000).filter(|_| crowd.admit(now, 0).is_some()).count();
+        assert_eq!(admitted, REFUSED_PER_MINUTE_MAX as usize);
+        let omitted = 1000 - u64::from(REFUSED_PER_MINUTE_MAX) + 5;
+        assert_eq!(crowd.admit(now + Duration::from_secs(60), 5), Some(omitted));
+    }
+
+    #[test]
     fn a_crowd_that_is_refused_fills_no_disk_and_hides_nobody_else() {
         let bed = Bed::new();
         let log = bed.log();
@@ -420,8 +429,8 @@ mod tests {
         (0..1000).for_each(|_| log.write(refused(Kind::Refused, &Identity::Token("a".to_owned()))));
         assert_eq!(text().lines().count(), 4 * most);
         // Each that is done is recorded, whoever does it.
-        (0..2 * most).for_each(|_| log.write(refused(Kind::Change, &host)));
-        assert_eq!(text().lines().count(), 6 * most);
+        (0..=most).for_each(|_| log.write(refused(Kind::Change, &host)));
+        assert_eq!(text().lines().count(), 5 * most + 1);
         log.lock().crowds.strangers.since = None;
         log.write(Event { omitted: 5, ..refused(Kind::FailedLogin, &Identity::Nobody) });
         let omitted = 1000 - most + 5;
