@@ -1,11 +1,12 @@
 //! Exchanges out of which a TLS key comes: both sides have the same one, and nobody has one otherwise.
 
-use nvme::authentication::{Body, Failure, Message};
+use nvme::authentication::{Body, Failure, Message, Negotiate};
 
 use super::{Chance, HOST, HOST_SECRET, SUBSYSTEM, between, secret, usual};
 use crate::response::{Question, Role};
 use crate::{
-    Concatenation, ControllerSide, ControllerTerms, GeneratedPsk, Group, Hash, HostSide, HostTerms, Secret,
+    Concatenation, ControllerSide, ControllerTerms, GeneratedPsk, Group, Hash, HostSide, HostTerms, Progress,
+    Secret,
 };
 
 const GROUPS: [Group; 4] = [Group::Ffdhe2048, Group::Secp256r1, Group::MlKem768, Group::Secp384r1MlKem1024];
@@ -83,6 +84,16 @@ fn no_key_comes_of_the_null_group_or_of_sha512() {
     assert!(ends.0.is_err() && ends.1.is_err());
     let ends = honest(with(|controller, _| controller.hashes = vec![Hash::Sha512]));
     assert!(ends.0.unwrap_err().contains("none of the hash functions") && ends.1.is_err());
+    // A host that offers it all the same.
+    let (controller, _) = with(|controller, _| controller.groups = vec![Group::Null]);
+    let offer = Negotiate {
+        concatenation: Concatenation::New.id(),
+        hashes: vec![Hash::Sha256.id()],
+        groups: vec![Group::Null.id()],
+    };
+    let message = Message { transaction: 1, body: Body::Negotiate(offer) }.encode();
+    let progress = ControllerSide::new(controller).take(&message);
+    assert!(matches!(progress, Progress::Failed(fault) if fault.reason == Failure::GROUP));
     // A controller that chooses it all the same: it was not offered.
     let (_, host) = with(|_, host| host.groups = vec![Group::Null, Group::Ffdhe2048]);
     let challenge = nvme::authentication::Challenge {
