@@ -270,7 +270,7 @@ impl Way {
                 passed.splice(at..end, written);
             }
             8 => passed = [injected(input)?, passed].concat(),
-            9 => passed.extend(injected(input)?.repeat(input.int_in_range(1..=1000)?)),
+            9 => passed.extend(injected(input)?.repeat(input.int_in_range(1..=64)?)),
             10 => passed = reframed(input, sent)?,
             _ => {}
         }
@@ -282,8 +282,13 @@ impl Way {
 fn injected(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let length = input.int_in_range(0..=input.len().min(64))?;
     let bytes = input.bytes(length)?;
-    if one_in(input, 3)? {
-        return Ok(bytes.to_vec());
+    match input.int_in_range(0..=5)? {
+        1 | 2 => return Ok(bytes.to_vec()),
+        // What comes of these is nothing, as often as they come; and the beginning of a message of 64 KiB.
+        3 => return Ok(vec![20, 3, 3, 0, 1, 1]),
+        4 => return Ok([&[22, 3, 3, 0x40, 0][..], &[0; 0x4000]].concat()),
+        5 => return Ok(vec![22, 3, 3, 0, 6, *input.choose(&[1, 8])?, 0, 0xff, 0xf0, 3, 3]),
+        _ => {}
     }
     let kind = *input.choose(&[22, 20, 21, 23])?;
     Ok([&[kind, 3, 3, 0, bytes.len() as u8][..], bytes].concat())
