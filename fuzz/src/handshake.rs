@@ -284,7 +284,7 @@ fn injected(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let bytes = input.bytes(length)?;
     match input.int_in_range(0..=5)? {
         1 | 2 => return Ok(bytes.to_vec()),
-        // What comes of these is nothing, as often as they come; and the beginning of a message of 64 KiB.
+        // Nothing comes of these, however many there are; and the beginning of a message of 64 KiB.
         3 => return Ok(vec![20, 3, 3, 0, 1, 1]),
         4 => return Ok([&[22, 3, 3, 0x40, 0][..], &[0; 0x4000]].concat()),
         5 => return Ok(vec![22, 3, 3, 0, 6, *input.choose(&[1, 8])?, 0, 0xff, 0xf0, 3, 3]),
