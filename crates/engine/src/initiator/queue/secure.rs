@@ -18,6 +18,10 @@ use crate::limits::{HANDSHAKE_BYTES_MAX, SEALED_SPACE_BYTES, SEND_PARTS_MAX};
 use crate::ring::{Buffer, Ring, SpanMut};
 use crate::secure_stream::{Piece, SecureStream};
 
+/// What else it can be where a controller that had to authenticate was to make the key: Linux' tells nobody that it has none.
+const NO_KEY_BOTH_WAYS: &str = "; Linux' target (7.3.4) makes no TLS key where it has to authenticate too, and logs `failed to \
+     generate PSK`: connect without the controller's secret (-C)";
+
 /// What a queue's handshake waits for.
 pub(super) enum Securing {
     /// What the worker makes of what has come.
@@ -89,7 +93,11 @@ impl Queue {
     /// The handshake has failed in a way that says nothing about the other keys: Linux' target and SPDK look at the first
     /// identity alone, and say no more than that when they do not know it.
     fn not_taken(&self, error: &HandshakeError) -> Box<Fault> {
-        let failed = InitiatorError::TlsFailed { address: self.options.address, why: error.to_string() };
+        let has_asked =
+            self.options.secrets.as_ref().is_some_and(|secrets| secrets.controller_secret.is_some());
+        let hint = if self.options.concat.is_some() && has_asked { NO_KEY_BOTH_WAYS } else { "" };
+        let why = format!("{error}{hint}");
+        let failed = InitiatorError::TlsFailed { address: self.options.address, why };
         match error {
             HandshakeError::Closed(_) | HandshakeError::Refused { alert: Alert::INTERNAL_ERROR, .. } => {
                 Box::new(Fault::NotTaken(failed))
