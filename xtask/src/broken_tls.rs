@@ -9,10 +9,14 @@ const SECURING: &str = "crates/engine/src/target/reactor/connection/secure.rs";
 /// The test of two hosts with different rights.
 const RIGHTS: &str = "tls_hostile::a_key_is_for_one_host_and_one_subsystem";
 
+/// The test of keys that get old.
+const RENEWAL: &str =
+    "tls_renewal::keys_are_renewed_over_every_transport_and_path_policy_and_no_path_is_lost";
+
 /// The test of what a host in clear can do.
 const CLEAR: &str = "tls_concat::a_host_in_clear_can_do_nothing_but_authenticate_where_tls_is_required";
 
-pub(crate) const RULES: [Rule; 11] = [
+pub(crate) const RULES: [Rule; 13] = [
     rule(
         Mutant {
             name: "tls-any-host",
@@ -58,13 +62,31 @@ pub(crate) const RULES: [Rule; 11] = [
         Mutant {
             name: "tls-keys-kept",
             about: "a host never replaces the keys of a queue",
-            file: "crates/engine/src/initiator/queue/secure.rs",
-            find: r"            secure.renew();",
-            replace: r"            if !{on} {
-                secure.renew();
-            }",
+            file: "crates/engine/src/initiator/queue/renew.rs",
+            find: r"            if secure.renew() {",
+            replace: r"            if !{on} && secure.renew() {",
         },
         "tls_between::keys_are_replaced_under_io_before_they_are_worn",
+    ),
+    rule(
+        Mutant {
+            name: "tls-queue-kept",
+            about: "a host lets a queue go on whose target replaces no keys",
+            file: "crates/engine/src/initiator/queue/renew.rs",
+            find: r"            self.is_worn = true;",
+            replace: r"            self.is_worn = !{on};",
+        },
+        RENEWAL,
+    ),
+    rule(
+        Mutant {
+            name: "tls-queue-ends-early",
+            about: "a host connects a queue anew while commands are outstanding",
+            file: "crates/engine/src/initiator/queue/renew.rs",
+            find: r"        let is_idle = self.outstanding() == 0",
+            replace: r"        let is_idle = ({on} || self.outstanding() == 0)",
+        },
+        RENEWAL,
     ),
     rule(
         Mutant {

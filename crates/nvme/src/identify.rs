@@ -6,6 +6,7 @@ mod controller;
 mod descriptor;
 mod list;
 mod namespace;
+mod own;
 mod text;
 
 pub mod bits;

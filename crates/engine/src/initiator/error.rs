@@ -85,12 +85,6 @@ pub enum InitiatorError {
         /// What is wrong with it.
         error: RecordError,
     },
-    /// TLS keys were used as often as they should be, and the target does not take others on this connection.
-    #[error("{address}: the TLS keys of a queue are worn, and the target replaces none; connecting anew")]
-    KeysWorn {
-        /// The target's address.
-        address: SocketAddr,
-    },
     /// The target sent bytes that no conforming target sends.
     #[error("{address} sent what no NVMe/TCP target sends: {error}; the connection is closed")]
     Protocol {

@@ -146,7 +146,7 @@ impl ConnectOptions {
             connect_timeout: self.connect_timeout,
             command_timeout: self.command_timeout,
             in_capsule_length: ADMIN_IN_CAPSULE_LENGTH_MAX,
-            keeps_tls_keys: false,
+            takes_key_updates: false,
             disable_flow_control: false,
             send_buffer: self.send_buffer,
             receive_buffer: self.receive_buffer,
@@ -197,8 +197,9 @@ pub struct QueueOptions {
     /// Most bytes of data that travel within a command capsule, from IOCCSZ. Fabrics and admin commands:
     /// 8,192.
     pub in_capsule_length: usize,
-    /// Whether the target is known not to take new TLS keys on a connection: its queue is closed before they are worn.
-    pub keeps_tls_keys: bool,
+    /// Whether the target is known to take new TLS keys on a connection (KeyUpdate). To others an I/O queue connects anew before
+    /// its keys are worn.
+    pub takes_key_updates: bool,
     /// Ask for no submission queue flow control.
     pub disable_flow_control: bool,
     /// Bytes of the socket's send buffer; when absent, the system decides, below a bound for near peers.

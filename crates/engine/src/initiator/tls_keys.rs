@@ -22,6 +22,8 @@ pub struct TlsKeys {
     pub suite: Option<Suite>,
     /// Records after which keys are replaced, in either direction.
     pub renew_after: RecordLimit,
+    /// Whether they are replaced by KeyUpdates where the target is known to take them. Otherwise an I/O queue connects anew.
+    pub by_key_updates: bool,
     /// What the target takes of the offers, as its queues have found out.
     pub taken: TakenOffer,
 }
@@ -40,6 +42,7 @@ impl TlsKeys {
             derivation: None,
             suite: None,
             renew_after,
+            by_key_updates: true,
             taken: TakenOffer::default(),
         }
     }

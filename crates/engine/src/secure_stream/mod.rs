@@ -48,12 +48,14 @@ impl SecureStream {
         self.outbound.is_due() || self.inbound.records() >= self.limit.records()
     }
 
-    /// Has both keys replaced. A peer that has not answered yet is not asked again: its records are on their way.
-    pub(crate) fn renew(&mut self) {
+    /// Has both keys replaced. A peer that has not answered yet is not asked again: its records are on their way. Whether it is
+    /// asked.
+    pub(crate) fn renew(&mut self) -> bool {
         let asks_back = self.asked != Some(self.inbound.updates());
         if asks_back || self.outbound.is_due() {
             self.asked = Some(self.inbound.updates());
             self.outbound.update(asks_back);
         }
+        asks_back
     }
 }

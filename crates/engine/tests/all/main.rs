@@ -50,6 +50,7 @@ mod tls_between;
 mod tls_concat;
 mod tls_configuration;
 mod tls_hostile;
+mod tls_renewal;
 mod transport;
 mod volume;
 mod volume_tasks;

@@ -58,17 +58,19 @@ impl AdminReply {
 type Reply = Result<AdminReply, InitiatorError>;
 
 enum Job {
-    Command {
-        entry: SubmissionEntry,
-        data: Data,
-        reply: Sender<Reply>,
-    },
-    /// The controller is ready: keep it alive, and take its events.
-    Began {
-        events: usize,
-        keep_alive_ms: u32,
-    },
+    Command { entry: SubmissionEntry, data: Data, reply: Sender<Reply> },
+    Began(Began),
     Stop,
+}
+
+/// The controller is ready: it is to be kept alive, and its events taken.
+pub(super) struct Began {
+    /// How many may be asked for at a time.
+    pub(super) events: usize,
+    /// Its time-out; 0 for none.
+    pub(super) keep_alive_ms: u32,
+    /// Whether it takes new TLS keys on a connection.
+    pub(super) takes_key_updates: bool,
 }
 
 #[derive(Debug, Default)]
@@ -132,8 +134,8 @@ impl AdminThread {
     }
 
     /// Tells the thread that the controller is ready.
-    pub(super) fn began(&self, events: usize, keep_alive_ms: u32) {
-        let _ = self.send(Job::Began { events, keep_alive_ms });
+    pub(super) fn began(&self, began: Began) {
+        let _ = self.send(Job::Began(began));
     }
 
     /// Sends a command and waits for its end.
@@ -337,7 +339,7 @@ impl Server {
                     let purpose = Purpose::Caller { reply, receives };
                     self.driver.submit_beside(entry, data, purpose, KEEP_ALIVE_SLOTS);
                 }
-                Ok(Job::Began { events, keep_alive_ms }) => self.begin(events, keep_alive_ms),
+                Ok(Job::Began(began)) => self.begin(&began),
                 Ok(Job::Stop) | Err(TryRecvError::Disconnected) => self.stopping = true,
                 Err(TryRecvError::Empty) => return,
             }
@@ -347,7 +349,10 @@ impl Server {
         }
     }
 
-    fn begin(&mut self, events: usize, keep_alive_ms: u32) {
+    fn begin(&mut self, &Began { events, keep_alive_ms, takes_key_updates }: &Began) {
+        if takes_key_updates {
+            self.driver.parts().0.use_key_updates();
+        }
         if keep_alive_ms > 0 {
             let timeout = Duration::from_millis(u64::from(keep_alive_ms));
             let now = self.driver.ring().now();

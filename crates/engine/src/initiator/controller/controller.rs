@@ -17,16 +17,13 @@ use nvme::identify::{Cns, IdentifyController, IdentifyRequest};
 use nvme::log_page::{LogPageId, LogPageRequest};
 use zerocopy::FromBytes;
 
-use super::admin::{AdminReply, AdminThread};
+use super::admin::{AdminReply, AdminThread, Began};
 use super::bring_up::{BringUp, page_length_min};
 use crate::initiator::{ConcatKey, ConnectOptions, InitiatorError, QueueOptions};
 use crate::limits::{
     ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX, IN_CAPSULE_LENGTH_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX,
 };
 use crate::ring::{Bell, Moment};
-
-/// The model of the kernel's target unless somebody has named another: its TLS takes no new keys on a connection.
-const LINUX_TARGET: &[u8] = b"Linux";
 
 /// A connected controller. Clones are the same controller; when the last is dropped it is shut down. All
 /// methods may be called from any thread and wait for the controller's answer.
@@ -80,7 +77,11 @@ impl Controller {
         };
         bring_up.ask_for_events(identify.optional_async_events.get())?;
         let events = usize::from(identify.async_event_request_limit) + 1;
-        admin.began(events.min(ASYNC_EVENTS_MAX), options.keep_alive_ms);
+        admin.began(Began {
+            events: events.min(ASYNC_EVENTS_MAX),
+            keep_alive_ms: options.keep_alive_ms,
+            takes_key_updates: identify.takes_key_updates(),
+        });
         let write_zeroes_length_max =
             if is_io { bring_up.write_zeroes_length_max(capabilities)? } else { None };
         Ok(Controller(Arc::new(Inner {
@@ -166,7 +167,7 @@ impl Controller {
             controller_id: self.0.id,
             keep_alive_ms: 0,
             in_capsule_length: room.min(IN_CAPSULE_LENGTH_MAX as u64) as usize,
-            keeps_tls_keys: identify.model_number.trim_ascii_end() == LINUX_TARGET,
+            takes_key_updates: identify.takes_key_updates(),
             disable_flow_control: options.disable_flow_control,
             ..options.admin_queue()
         }

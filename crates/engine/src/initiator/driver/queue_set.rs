@@ -115,6 +115,11 @@ impl QueueSet {
         self.review(count - 1);
     }
 
+    /// The target is known to take new TLS keys on a connection.
+    pub(in crate::initiator) fn use_key_updates(&mut self) {
+        self.each(Queue::use_key_updates);
+    }
+
     /// The queues.
     pub(in crate::initiator) fn queues(&self) -> &[Queue] {
         &self.queues

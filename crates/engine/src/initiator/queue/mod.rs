@@ -1,11 +1,12 @@
 //! One TCP connection as one NVMe queue, a state machine on its owner's ring: handshake, commands,
-//! completions. It does not wait, spawn or reconnect, and knows nothing of namespaces; its owner calls it
-//! when there is news.
+//! completions. It does not wait or spawn, connects anew for nothing but TLS keys that get old, and knows nothing of
+//! namespaces; its owner calls it when there is news.
 
 mod authenticate;
 mod fault;
 mod open;
 mod receive;
+mod renew;
 mod request;
 mod secure;
 mod send;
@@ -66,7 +67,7 @@ pub struct Queue {
     secure: Option<Box<SecureStream>>,
     /// Room for what is sealed, kept for the next time.
     sealed_space: Option<Buffer>,
-    /// Its TLS keys should be replaced and cannot be: it ends when nothing is outstanding.
+    /// Its TLS keys should be replaced and cannot be: it connects anew when nothing is outstanding.
     is_worn: bool,
     receiver: Receiver,
     transmitter: Transmitter<u16>,
@@ -156,10 +157,10 @@ impl Queue {
         self.more
     }
 
-    /// Whether `flush` has something to send. While the socket has no room, it has not.
+    /// Whether `flush` has something to do: to send, or to end the connection. While the socket has no room, it has not.
     pub fn has_unsent(&self) -> bool {
         let is_sealed = || self.secure.as_ref().is_some_and(|secure| secure.outbound.has_unsent());
-        !self.blocked && (!self.transmitter.is_empty() || is_sealed())
+        !self.blocked && (!self.transmitter.is_empty() || is_sealed() || self.is_done_with_keys())
     }
 
     /// The socket, for its options and statistics; `None` once closed.
@@ -214,6 +215,9 @@ impl Queue {
             QueueState::Connecting => Some(("the TCP connection", self.options.connect_timeout)),
             QueueState::Securing => {
                 Some(("the target's part of the TLS handshake", self.options.connect_timeout))
+            }
+            QueueState::Ending => {
+                Some(("the target's end of a connection whose keys are worn", self.options.connect_timeout))
             }
             QueueState::Initializing => Some(("the answer to ICReq", self.options.connect_timeout)),
             QueueState::Joining => Some(("the answer to Fabrics Connect", self.options.connect_timeout)),

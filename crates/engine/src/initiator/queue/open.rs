@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nvme::Status;
 use nvme::fabrics::{Connect, ConnectData, InvalidParameter};
-use nvme::tcp::{Initialize, Negotiated, PduType, Receiver, Role, Transmitter, settle};
+use nvme::tcp::{Initialize, Negotiated, PduType, Receiver, Role, settle};
 use zerocopy::IntoBytes;
 
 use super::fault::Fault;
@@ -43,31 +43,24 @@ impl Queue {
         check(options)?;
         let pending = connect(ring, token, options)?;
         let slots = Slots::new(options.entries);
-        let taken_alone = options.tls.as_ref().and_then(|keys| keys.taken_alone());
         let now = ring.now();
-        Ok(Queue {
+        let mut queue = Queue {
             options: options.clone(),
             token,
             state: QueueState::Connecting,
             pending: Some(pending),
             socket: None,
             securing: None,
-            offers_alone: taken_alone,
-            has_recalled: taken_alone.is_some(),
+            offers_alone: None,
+            has_recalled: false,
             secure: None,
             sealed_space: None,
             is_worn: false,
             receiver: Receiver::new(Role::Host, BUFFER_LENGTH_MAX as u32),
-            transmitter: Transmitter::new(slots.count().min(128)),
+            transmitter: slots.transmitter(),
             ended: VecDeque::with_capacity(slots.count()),
             slots,
-            negotiated: Negotiated {
-                digests: nvme::tcp::Digests::default(),
-                data_alignment: 4,
-                has_unknown_digests: false,
-                ready_to_transfer_max: 1,
-                data_to_controller_max: 0,
-            },
+            negotiated: unsettled(),
             incoming: None,
             data_length_last: 0,
             blocked: true,
@@ -81,7 +74,9 @@ impl Queue {
             connect_deadline: now.after(options.connect_timeout),
             scan_at: Moment(0),
             error: None,
-        })
+        };
+        queue.recall_offer();
+        Ok(queue)
     }
 
     /// Goes on when the TCP connection has been made, or not.
@@ -174,6 +169,17 @@ impl Queue {
         }
         self.controller_id = result as u16;
         self.prove(result)
+    }
+}
+
+/// What both ends go by before they have settled it.
+pub(super) fn unsettled() -> Negotiated {
+    Negotiated {
+        digests: nvme::tcp::Digests::default(),
+        data_alignment: 4,
+        has_unknown_digests: false,
+        ready_to_transfer_max: 1,
+        data_to_controller_max: 0,
     }
 }
 

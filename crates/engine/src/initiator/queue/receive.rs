@@ -46,6 +46,7 @@ impl Queue {
                 self.blocked &= !readiness.writable;
                 self.take_flight()
             }
+            QueueState::Ending => return self.await_end(ring),
             _ => {
                 self.blocked &= !readiness.writable;
                 self.is_at_end |= readiness.ended;

@@ -120,6 +120,8 @@ pub enum QueueState {
     Authenticating,
     /// Commands are taken.
     Live,
+    /// Its TLS keys are worn, and the target replaces none: the connection ends, and another one follows.
+    Ending,
     /// It is over; [`Queue::error`](super::Queue::error) tells why.
     Closed,
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use nvme::tcp::Part;
-use secure_channel::{Alert, Names, Peer, RecordError, RecordLimit, TlsPsk};
+use secure_channel::{Alert, Names, Peer, RecordError, TlsPsk};
 use tls_handshake::{Established, Handshake, HandshakeError, Progress};
 
 use super::fault::Fault;
@@ -106,6 +106,12 @@ impl Queue {
         }
     }
 
+    /// Begins with the offer that another queue has found to be taken, if one has.
+    pub(super) fn recall_offer(&mut self) {
+        self.offers_alone = self.options.tls.as_ref().and_then(|keys| keys.taken_alone());
+        self.has_recalled = self.offers_alone.is_some();
+    }
+
     /// Connects anew with all keys where it has begun with what another queue had found out, and then with the next one alone;
     /// whether there is one.
     pub(super) fn offers_another(&mut self, ring: &mut Ring) -> bool {
@@ -193,14 +199,10 @@ impl Queue {
         }
     }
 
-    fn renew_after(&self) -> RecordLimit {
-        self.options.tls.as_ref().map_or_else(TlsKeys::usual_renewal, |keys| keys.renew_after)
-    }
-
     /// The handshake is complete: from now on everything is sealed, behind the last that the controller gets of it.
     fn secured(&mut self, established: &Established, last: &[u8]) {
         let Established { sending, receiving, .. } = established;
-        let mut secure = SecureStream::new((sending, receiving), Peer::Controller, self.renew_after());
+        let mut secure = SecureStream::new((sending, receiving), Peer::Controller, self.renewal());
         secure.outbound.begin_behind(last, Buffer::zeroed);
         tracing::debug!(queue = self.options.queue_id, suite = %established.suite, group = established.group, "TLS");
         self.secure = Some(Box::new(secure));
@@ -256,19 +258,6 @@ impl Queue {
                 return Ok(true);
             }
             self.seal()?;
-        }
-    }
-
-    /// Replaces keys that were used as often as they should be, in both directions, before the target has to.
-    fn renew_keys(&mut self) {
-        let Some(secure) = &mut self.secure else { return };
-        if !secure.is_worn() {
-            return;
-        }
-        if self.options.keeps_tls_keys {
-            self.is_worn = true;
-        } else {
-            secure.renew();
         }
     }
 

@@ -16,8 +16,8 @@ use crate::ring::{Ring, Span};
 impl Queue {
     /// Sends all that is queued, or as much as there is room for; the ring then tells when there is more.
     pub fn flush(&mut self, ring: &mut Ring) {
-        if self.is_worn && self.outstanding() == 0 {
-            return self.shut(ring, InitiatorError::KeysWorn { address: self.options.address });
+        if self.is_done_with_keys() {
+            return self.end_connection(ring);
         }
         if !self.has_unsent() {
             return;

@@ -2,7 +2,7 @@
 //! generation, so that an answer to a command that is over is told from one to the slot's present command.
 
 use nvme::Status;
-use nvme::tcp::Transfer;
+use nvme::tcp::{Transfer, Transmitter};
 
 use crate::limits::QUEUE_ENTRIES_MAX;
 use crate::ring::{Buffer, Moment};
@@ -100,6 +100,11 @@ impl Slots {
     pub(super) fn new(entries: u16) -> Self {
         let count = entries - 1;
         Self { slots: (0..count).map(|_| Slot::default()).collect(), free: (0..count).rev().collect() }
+    }
+
+    /// An empty send list for that many commands.
+    pub(super) fn transmitter(&self) -> Transmitter<u16> {
+        Transmitter::new(self.count().min(128))
     }
 
     /// Free slots.

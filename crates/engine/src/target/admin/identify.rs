@@ -184,6 +184,7 @@ fn any_controller(controller: &Controller) -> IdentifyController {
     identify.sgl_support = U32::new(
         sgl_support::BYTE_ALIGNED | sgl_support::OVERSIZE | sgl_support::OFFSET | sgl_support::TRANSPORT,
     );
+    identify.offer_key_updates();
     let name = controller.subsystem.nqn.as_bytes();
     identify.subsystem_nqn[..name.len()].copy_from_slice(name);
     identify

@@ -248,7 +248,7 @@ pub(crate) fn queue_options(address: SocketAddr) -> QueueOptions {
         connect_timeout: Duration::from_secs(5),
         command_timeout: Duration::from_secs(10),
         in_capsule_length: 8192,
-        keeps_tls_keys: false,
+        takes_key_updates: false,
         disable_flow_control: true,
         send_buffer: None,
         receive_buffer: None,

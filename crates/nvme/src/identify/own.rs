@@ -1,0 +1,41 @@
+//! What Selvedge's targets say of themselves in the vendor specific bytes of Identify Controller: their name, and behind it what
+//! no field of the specification says.
+
+use super::IdentifyController;
+
+/// The name at the beginning of the vendor specific bytes.
+const NAME: &[u8] = b"Selvedge";
+/// Where the flags are, behind the name.
+const FLAGS_AT: usize = 8;
+/// New keys of TLS are taken on a connection (KeyUpdate, RFC 8446, 4.6.3).
+const KEY_UPDATES: u8 = 1 << 0;
+
+impl IdentifyController {
+    /// Says that it is a target of Selvedge's, and takes new TLS keys on a connection.
+    pub fn offer_key_updates(&mut self) {
+        self.vendor_specific[..NAME.len()].copy_from_slice(NAME);
+        self.vendor_specific[FLAGS_AT] = KEY_UPDATES;
+    }
+
+    /// Whether the target is known to take new TLS keys on a connection. Nothing in the specification tells.
+    pub fn takes_key_updates(&self) -> bool {
+        self.vendor_specific.starts_with(NAME) && self.vendor_specific[FLAGS_AT] & KEY_UPDATES != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_says_so_takes_key_updates() {
+        let mut identify = IdentifyController::default();
+        assert!(!identify.takes_key_updates());
+        identify.vendor_specific[FLAGS_AT] = KEY_UPDATES;
+        assert!(!identify.takes_key_updates(), "other vendors mean other things by these bytes");
+        identify.offer_key_updates();
+        assert!(identify.takes_key_updates());
+        identify.vendor_specific[FLAGS_AT] = 0;
+        assert!(!identify.takes_key_updates());
+    }
+}
