@@ -44,7 +44,9 @@ fn key() -> ConfiguredPsk {
 /// A host's part of TLS.
 pub(crate) fn tls_of_host(plan: &Plan) -> Option<Arc<TlsKeys>> {
     let renew_after = RecordLimit::new(RENEW_AFTER_RECORDS).unwrap_or_default();
-    is_tls(plan).then(|| Arc::new(TlsKeys { renew_after, ..TlsKeys::new(vec![key()]) }))
+    // In every other one of them as towards a target that takes no new keys on a connection: its queues connect anew.
+    let by_key_updates = plan.seed % 8 == 2;
+    is_tls(plan).then(|| Arc::new(TlsKeys { renew_after, by_key_updates, ..TlsKeys::new(vec![key()]) }))
 }
 
 /// What a port has of it. Visitors come without: they may, since strangers are what they are.
