@@ -148,6 +148,7 @@ impl<'a> Demo<'a> {
             tls_key_file: None,
             tls_identity: None,
             tls_compat: false,
+            tls_record_limit: None,
             concat: false,
             config: None,
             reauth_interval: None,

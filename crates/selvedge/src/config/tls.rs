@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::initiator::TlsKeys;
-use secure_channel::{ConfiguredPsk, Derivation, IdentityVersion};
+use secure_channel::{ConfiguredPsk, Derivation, IdentityVersion, RecordLimit};
 
 use super::nvme_cli::KnownHost;
 use crate::flags::connection::ConnectionFlags;
@@ -26,6 +26,7 @@ pub(super) struct TlsChoice {
     pub(super) is_required: bool,
     pub(super) identity: Option<IdentityVersion>,
     pub(super) derivation: Option<Derivation>,
+    pub(super) record_limit: Option<RecordLimit>,
 }
 
 impl TlsChoice {
@@ -35,12 +36,15 @@ impl TlsChoice {
             is_required: flags.tls,
             identity: flags.tls_identity.map(version),
             derivation: flags.tls_compat.then_some(Derivation::Compat),
+            record_limit: flags.tls_record_limit,
         }
     }
 
     /// These keys, offered as the flags say.
     pub(super) fn keys(self, keys: Vec<ConfiguredPsk>) -> TlsKeys {
-        TlsKeys { identity: self.identity, derivation: self.derivation, ..TlsKeys::new(keys) }
+        let keys = TlsKeys::new(keys);
+        let renew_after = self.record_limit.unwrap_or(keys.renew_after);
+        TlsKeys { identity: self.identity, derivation: self.derivation, renew_after, ..keys }
     }
 }
 
@@ -50,10 +54,15 @@ impl Tls {
         match (&flags.tls_key_file, known) {
             (Some(file), _) => Ok(Self::Same(Some(Arc::new(choice.keys(secret::read_all(file)?))))),
             (None, Some(known)) => Ok(Self::Known(known.clone())),
-            (None, None) if flags.tls || flags.tls_compat || flags.tls_identity.is_some() => Err(
-                "TLS needs a key: name its file with --tls-key-file, or a config.json that has it with -J"
-                    .to_owned(),
-            ),
+            (None, None)
+                if flags.tls
+                    || flags.tls_compat
+                    || flags.tls_identity.is_some()
+                    || flags.tls_record_limit.is_some() =>
+            {
+                Err("TLS needs a key: name its file with --tls-key-file, or a config.json that has it with -J"
+                    .to_owned())
+            }
             (None, None) => Ok(Self::Same(None)),
         }
     }
@@ -90,7 +99,9 @@ mod tests {
         let keys = tls(&more).unwrap().keys_for("nqn.a", address).unwrap();
         assert_eq!((keys.identity, keys.derivation), (Some(IdentityVersion::Zero), Some(Derivation::Compat)));
         assert!(tls("").unwrap().keys_for("nqn.a", address).is_none());
-        for without in ["--tls", "--tls-compat", "--tls-identity 1"] {
+        let limited = tls(&format!("--tls-key-file {} --tls-record-limit 500", file.display()));
+        assert_eq!(limited.unwrap().keys_for("nqn.a", address).unwrap().renew_after.records(), 500);
+        for without in ["--tls", "--tls-compat", "--tls-identity 1", "--tls-record-limit 500"] {
             assert!(tls(without).unwrap_err().contains("--tls-key-file"), "{without}");
         }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();

@@ -6,6 +6,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use engine::units::parse_time;
 use nvme::discovery::Nqn;
+use secure_channel::RecordLimit;
+
+use super::tls_use::record_limit;
 
 /// The transports there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -82,8 +85,14 @@ pub(crate) struct ConnectionFlags {
     #[arg(long)]
     pub(crate) tls_compat: bool,
 
+    /// Records after which the keys of a TLS connection are replaced: on the connection where the target takes that, as
+    /// Selvedge's do, and otherwise by another connection of the same queue [default: 8388608]
+    #[arg(long, value_name = "N", value_parser = record_limit)]
+    pub(crate) tls_record_limit: Option<RecordLimit>,
+
     /// Make the key of TLS connections of the authentication, for a target that has tls_concat for this host
-    #[arg(long, requires = "host_secrets", conflicts_with_all = ["tls", "tls_key_file", "tls_identity", "tls_compat"])]
+    #[arg(long, requires = "host_secrets", conflicts_with_all = ["tls", "tls_key_file", "tls_identity", "tls_compat",
+        "tls_record_limit"])]
     pub(crate) concat: bool,
 
     /// Keep alive time-out in seconds, 0 for none [default: 5, and 0 with a discovery service]

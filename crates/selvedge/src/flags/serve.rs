@@ -10,7 +10,7 @@ use secure_channel::RecordLimit;
 use super::confinement::ConfinementFlags;
 use super::connection::Transport;
 use super::subsystem::QuiesceFlag;
-use super::tls_use::TlsUse;
+use super::tls_use::{TlsUse, record_limit};
 use super::{EngineFlag, OutputFlags};
 use crate::log::LogFormat;
 use crate::spec::audit_place::AuditPlace;
@@ -222,11 +222,6 @@ pub(crate) struct ServeFlags {
 
     #[command(flatten)]
     pub(crate) output: OutputFlags,
-}
-
-fn record_limit(text: &str) -> Result<RecordLimit, String> {
-    let limit = text.parse().ok().and_then(RecordLimit::new);
-    limit.ok_or_else(|| format!("`{text}` is not a number of records that one key may seal"))
 }
 
 /// Where a target is administered, and by whom.
