@@ -307,6 +307,22 @@ keys_are_tried_one_by_one() {
     visit selvedge /tmp/theirs-1 0
 }
 
+# The kernel's target replaces no keys either. One queue of our host after the other ends when nothing is outstanding, and
+# connects anew to the same controller: a path that was lost would fail the run.
+keys_get_old_towards_nvmet() {
+    local anew
+    insert selvedge /tmp/ours-1 1 "$THEIRS"
+    dmesg -C
+    "$selvedge" bench -a 127.0.0.1 -s "$NVMET" -n "$THEIRS" -q "$host" --tls-key-file /tmp/ours-1 --tls-identity 1 -k 60 \
+        --tls-record-limit 200 --rw randrw --size 4m --numjobs 2 --iodepth 8 --runtime 15 --verify --destroy-data "$@" \
+        2>/tmp/visit.log || { tail -n 40 /tmp/visit.log; dmesg; return 1; }
+    dmesg
+    anew=$(grep -c 'the queue connects anew' /tmp/visit.log)
+    echo "measured: $anew queues connected anew"
+    ((anew >= 4))
+    (($(dmesg | grep -c 'nvmet: creat.*controller') == 1))
+}
+
 nvmet_has_no_suite_2() {
     insert selvedge /tmp/ours-2 1 "$THEIRS"
     visit_fails 'closed the connection during the TLS handshake' 'unhandled error -55' --tls-key-file /tmp/ours-2
@@ -350,6 +366,8 @@ done
 check 'ours to nvmet, what our host offers by default' visit selvedge /tmp/ours-1 1
 check 'ours to nvmet, both digests' visit selvedge /tmp/ours-1 1 -g -G
 check 'ours to nvmet, one key after the other' keys_are_tried_one_by_one
+check 'ours to nvmet, keys get old' keys_get_old_towards_nvmet
+check 'ours to nvmet, keys get old, both digests' keys_get_old_towards_nvmet -g -G
 check 'nvmet has suite 2 by GnuTLS'\'' rules alone' nvmet_has_no_suite_2
 insert selvedge /tmp/ours-1 0 "$THEIRS"
 check 'nvmet refuses a wrong key' visit_fails 'TLS handshake' 'failed' --tls-key-file /tmp/theirs-1 --tls-identity 0
