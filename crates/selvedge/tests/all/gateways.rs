@@ -149,17 +149,23 @@ fn what_cannot_be_is_said_in_one_line() {
     }
 }
 
-/// Makes a secret, as the content of this file.
-fn make_secret(file: &Path) {
+/// Makes a secret, or a TLS key, as the content of this file.
+fn make_secret(file: &Path, is_tls: bool) {
     let _ = std::fs::remove_file(file);
     let mut make = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    make.args(["key", "generate", "--output"]).arg(file).stdout(Stdio::null());
-    assert!(make.status().expect("the program runs").success());
+    make.args(["key", "generate", "--output"]).arg(file).args(is_tls.then_some("--tls"));
+    assert!(make.stdout(Stdio::null()).status().expect("the program runs").success());
 }
 
 #[test]
 #[ignore = "it takes a cluster: the suite ceph has one"]
-fn gateways_read_their_files_of_secrets_when_one_is_told() {
+fn gateways_read_their_files_of_secrets_and_keys_when_one_is_told() {
+    for is_tls in [false, true] {
+        read_their_files_when_one_is_told(is_tls);
+    }
+}
+
+fn read_their_files_when_one_is_told(is_tls: bool) {
     let conf = std::env::var_os("SELVEDGE_CEPH_CONF").expect("SELVEDGE_CEPH_CONF names a cluster");
     let folder = tempfile::tempdir().unwrap();
     let group = format!("rbd/test-{},conf={}", uuid::Uuid::new_v4(), conf.to_string_lossy());
@@ -172,7 +178,8 @@ fn gateways_read_their_files_of_secrets_when_one_is_told() {
     let host = "nqn.2026-01.io.selvedge:host";
     let set = |gateway: &Gateway, more: &[&str]| {
         let file = served.to_str().unwrap();
-        gateway.run(&[&["host", "set-key", NQN, host, "--dhchap-secret-file", file], more].concat());
+        let flag = if is_tls { "--tls-key-file" } else { "--dhchap-secret-file" };
+        gateway.run(&[&["host", "set-key", NQN, host, flag, file], more].concat());
     };
     let port = |gateway: &Gateway| {
         let status = gateway.run(&["status"]);
@@ -182,7 +189,8 @@ fn gateways_read_their_files_of_secrets_when_one_is_told() {
     let ports = [&a, &b].map(port);
     let accepts = |port: &str, secret: &Path| {
         let mut look = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        look.args(["identify", "-a", "127.0.0.1", "-s", port, "-n", NQN, "-q", host, "-S"]).arg(secret);
+        look.args(["identify", "-a", "127.0.0.1", "-s", port, "-n", NQN, "-q", host]);
+        look.arg(if is_tls { "--tls-key-file" } else { "--dhchap-secret-file" }).arg(secret);
         look.stdin(Stdio::null()).output().expect("the program runs").status.success()
     };
     // The file has another name when it is asked with, since the served one changes.
@@ -193,17 +201,69 @@ fn gateways_read_their_files_of_secrets_when_one_is_told() {
             std::thread::sleep(Duration::from_millis(50));
         }
     };
-    make_secret(&served);
+    make_secret(&served, is_tls);
     set(&a, &[]);
     wait_for(&|port| accepts(port, &served));
     std::fs::rename(&served, &former).unwrap();
-    make_secret(&served);
+    make_secret(&served, is_tls);
     set(&b, &["--overlap", "10m"]);
     wait_for(&|port| accepts(port, &served));
     assert!(ports.iter().all(|port| accepts(port, &former)), "the overlap counts for all");
     // Without an overlap the second is refused at once, by both.
     std::fs::rename(&served, &former).unwrap();
-    make_secret(&served);
+    make_secret(&served, is_tls);
     set(&b, &[]);
     wait_for(&|port| accepts(port, &served) && !accepts(port, &former));
+}
+
+#[test]
+#[ignore = "it takes a cluster: the suite ceph has one"]
+fn a_host_with_a_tls_key_goes_on_with_the_other_gateway() {
+    let conf = std::env::var_os("SELVEDGE_CEPH_CONF").expect("SELVEDGE_CEPH_CONF names a cluster");
+    let folder = tempfile::tempdir().unwrap();
+    let group = format!("rbd/test-{},conf={}", uuid::Uuid::new_v4(), conf.to_string_lossy());
+    let a = Gateway::start(folder.path(), &group, "a");
+    a.wait_for_groups(&[1]);
+    let b = Gateway::start(folder.path(), &group, "b");
+    b.wait_for_groups(&[2]);
+    let (key, host) = (folder.path().join("key"), "nqn.2026-01.io.selvedge:host");
+    make_secret(&key, true);
+    a.run(&["subsystem", "add", NQN]);
+    a.run(&["namespace", "add", NQN, "null:1m"]);
+    a.run(&["host", "allow", NQN, host]);
+    a.run(&["host", "set-key", NQN, host, "--tls-key-file", key.to_str().unwrap()]);
+    b.wait_for_namespaces(1);
+    let address = |gateway: &Gateway| {
+        gateway.run(&["status"])["ports"][0]["address"].as_str().expect("an address").to_owned()
+    };
+    let addresses = [&a, &b].map(address);
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+        command.args(arguments).args(["-n", NQN, "-q", host]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    // Both require TLS by now, which no gateway was told.
+    let end = Instant::now() + PATIENCE;
+    for address in &addresses {
+        let mut look = command(&["identify", "-a", address]);
+        loop {
+            let output = look.output().expect("it runs");
+            let refused = String::from_utf8_lossy(&output.stderr).contains("it may require TLS");
+            if refused {
+                break;
+            }
+            assert!(Instant::now() < end, "{address} lets a host in without its key: {output:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let both = addresses.join(",");
+    let mut bench = command(&["bench", "-a", &both, "--rw", "randrw", "--runtime", "15", "-i", "2"]);
+    bench.args(["--iodepth", "8", "--tls-record-limit", "500", "-c", "1", "--destroy-data"]);
+    let bench = bench.arg("--tls-key-file").arg(&key).spawn().expect("it runs");
+    std::thread::sleep(Duration::from_secs(4));
+    a.end("-KILL");
+    b.wait_for_groups(&[1, 2]);
+    let output = bench.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
