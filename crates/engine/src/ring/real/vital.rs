@@ -40,9 +40,12 @@ impl Vital {
                 if is_vital {
                     end_soon();
                 }
+                if is_vital {
+                    // First: what comes behind it looks up names, and may take all of the time.
+                    tell(info);
+                }
                 usual(info);
                 if is_vital {
-                    tell(info);
                     abort();
                 }
             }));
