@@ -117,16 +117,15 @@ mod tests {
     fn what_cannot_be_taken_over_is_left_out_only_if_asked() {
         let folder = tempfile::tempdir().unwrap();
         let (file, target) = (folder.path().join("nvmet.json"), folder.path().join("target.toml"));
-        let port = |id: u16, tsas: &str| {
+        let port = |id: u16, kind: &str| {
             format!(
-                r#"{{"portid": {id}, "addr": {{"trtype": "tcp", "traddr": "127.0.0.{id}", "trsvcid": "4420",
-                "tsas": "{tsas}"}}, "subsystems": ["nqn.nvmet:a"]}}"#
+                r#"{{"portid": {id}, "addr": {{"trtype": "{kind}", "traddr": "127.0.0.{id}", "trsvcid": "4420"}}, "subsystems": ["nqn.nvmet:a"]}}"#
             )
         };
         let saved = format!(
             r#"{{"ports": [{}, {}], "subsystems": [{{"nqn": "nqn.nvmet:a", "attr": {{"allow_any_host": "1"}}}}]}}"#,
-            port(1, "none"),
-            port(2, "tls1.3")
+            port(1, "tcp"),
+            port(2, "rdma")
         );
         fs::write(&file, saved).unwrap();
         let import = |partial| {
