@@ -190,6 +190,10 @@ fn build(tree: &Path) -> Result<PathBuf, String> {
     built.map(PathBuf::from).map_err(|_| "the mutants do not build".to_owned())
 }
 
+/// The version of the workspace's crates, and that of those which are broken.
+const VERSION: &str = concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"");
+const VERSION_OF_TREE: &str = concat!("version = \"", env!("CARGO_PKG_VERSION"), "-mutants\"");
+
 /// Copies the tree, and breaks it in all ways at once, each behind its switch.
 fn make_tree() -> Result<PathBuf, String> {
     let tree = workspace::target_dir().join("mutants/tree");
@@ -197,6 +201,11 @@ fn make_tree() -> Result<PathBuf, String> {
         copy(&workspace::root().join(part), &tree.join(part))?;
     }
     edit(&tree.join("Cargo.toml"), |text| {
+        // Crates of the same version and place would be taken for each other in a folder that both trees build in.
+        let text = text.replacen(VERSION, VERSION_OF_TREE, 1);
+        if !text.contains(VERSION_OF_TREE) {
+            return Err("the workspace has another version than mutants know".to_owned());
+        }
         let members = text.find("members = ").zip(text.find("default-members"));
         let (from, to) = members.ok_or("the workspace has no members")?;
         let mut text = text.to_owned();
