@@ -102,10 +102,13 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Builds programs, and gives the folder that they are in until the next build. Proc macros and build scripts are the same
-    /// for both linkages, and built once.
+    /// Builds programs, and gives the folder that they are in until the next build.
     fn cargo_build(&self, packages: &[&str], linkage: Linkage) -> Result<PathBuf, String> {
-        let output = self.work.join("target");
+        // Cargo would put what it builds with other flags in the place of the former.
+        let output = self.work.join(match linkage {
+            Linkage::Dynamic => "target",
+            Linkage::Static => "target-static",
+        });
         let mut cargo = self.offline_cargo("build");
         cargo.args(["--release", "--target", TARGET, "--quiet"]).arg("--target-dir").arg(&output);
         for package in packages {

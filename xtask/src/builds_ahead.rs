@@ -1,44 +1,43 @@
-//! Builds of suites that come later, beside suites that wait for daemons and guests most of their time. What is built, and by
+//! Builds of suites that come later, beside suites that wait for sockets, daemons and guests much of their time. What is built, and by
 //! which command, is the suites' own concern.
 
 use std::collections::VecDeque;
 
 use crate::command::{Process, Step};
-use crate::{fuzz, install};
+use crate::{fuzz, install, simulate};
 
-/// From this suite on the processors have time to spare.
-const FIRST_THAT_WAITS: &str = "ceph";
+/// Beside these the processors have time to spare; others build themselves.
+const WAITING: [&str; 8] = ["unit", "ceph", "kernel", "attach", "commands", "paths", "install", "chaos"];
 
 /// A suite, and what builds for it.
 type Build = (&'static str, fn() -> Option<Step>);
 
 /// In the order in which they are needed.
-const ALL: [Build; 2] = [("install", install::build_step), ("fuzz", fuzz::suite_build_step)];
+const ALL: [Build; 3] =
+    [("simulate", simulate::build_step), ("install", install::build_step), ("fuzz", fuzz::suite_build_step)];
 
 /// The builds that are left, and the one that runs.
 pub(crate) struct BuildsAhead {
     left: VecDeque<Build>,
     running: Option<(&'static str, Process)>,
-    has_time: bool,
 }
 
 impl BuildsAhead {
     /// Those of the suites that are to run.
     pub(crate) fn of(is_chosen: impl Fn(&str) -> bool) -> Self {
         let left = ALL.into_iter().filter(|(suite, _)| is_chosen(suite)).collect();
-        Self { left, running: None, has_time: false }
+        Self { left, running: None }
     }
 
     /// A suite begins. What builds for it ends, however far it is: the suite does the rest, which needs not give way, and says
     /// what is wrong if it cannot be built.
     pub(crate) fn before(&mut self, suite: &str) {
-        self.has_time |= suite == FIRST_THAT_WAITS;
         self.left.retain(|(name, _)| *name != suite);
         let is_over = |(name, process): &mut (&str, Process)| *name == suite || process.has_ended();
         if self.running.as_mut().is_none_or(is_over) {
             self.running = None;
         }
-        if !self.has_time || self.running.is_some() {
+        if !WAITING.contains(&suite) || self.running.is_some() {
             return;
         }
         if let Some((name, step)) = self.left.pop_front() {
@@ -60,17 +59,19 @@ mod tests {
     #[test]
     fn one_build_runs_at_a_time_until_its_suite_begins() {
         let slow = || Some(Step::new("sleep", &["60"]));
-        let left = VecDeque::from([("a", slow as fn() -> _), ("b", slow), ("c", || None)]);
-        let mut builds = BuildsAhead { left, running: None, has_time: false };
+        let left = VecDeque::from([("simulate", slow as fn() -> _), ("paths", slow), ("chaos", || None)]);
+        let mut builds = BuildsAhead { left, running: None };
         builds.before("check");
-        assert_eq!(names(&builds), (vec!["a", "b", "c"], None), "the processors are busy");
-        builds.before(FIRST_THAT_WAITS);
-        assert_eq!(names(&builds), (vec!["b", "c"], Some("a")));
-        builds.before("other");
-        assert_eq!(names(&builds), (vec!["b", "c"], Some("a")));
-        builds.before("a");
-        assert_eq!(names(&builds), (vec!["c"], Some("b")));
-        builds.before("b");
+        assert_eq!(names(&builds), (vec!["simulate", "paths", "chaos"], None), "the processors are busy");
+        builds.before("unit");
+        assert_eq!(names(&builds), (vec!["paths", "chaos"], Some("simulate")));
+        builds.before("simulate");
+        assert_eq!(names(&builds), (vec!["paths", "chaos"], None), "it is built by its suite");
+        builds.before("kernel");
+        assert_eq!(names(&builds), (vec!["chaos"], Some("paths")));
+        builds.before("races");
+        assert_eq!(names(&builds), (vec!["chaos"], Some("paths")));
+        builds.before("paths");
         assert_eq!(names(&builds), (vec![], None), "what cannot be built now is left to its suite");
     }
 

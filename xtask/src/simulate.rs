@@ -34,9 +34,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 
 /// The `simulate` suite: the simulation's own tests, and a fixed number of seeds.
 pub(crate) fn suite(_: &Options) -> Outcome {
-    let manifest = workspace::root().join("simulate/Cargo.toml").display().to_string();
-    let tests = ["test", "--release", "--manifest-path", &manifest];
-    if !workspace::cargo(&tests).env("CARGO_TARGET_DIR", &target_dir()).limit_s(1200).run().passed {
+    if !own_tests(&[]).run().passed {
         return Outcome::Failed("the simulation's own tests fail".to_owned());
     }
     let program = match build(&workspace::root(), "scenes") {
@@ -49,6 +47,18 @@ pub(crate) fn suite(_: &Options) -> Outcome {
         return Outcome::Failed("a seed fails".to_owned());
     }
     Outcome::Passed(format!("{SUITE_SEEDS} seeds"))
+}
+
+/// The simulation's own tests, with more words for cargo.
+fn own_tests(more: &[&str]) -> Step {
+    let manifest = workspace::root().join("simulate/Cargo.toml").display().to_string();
+    let words = ["test", "--release", "--manifest-path", &manifest];
+    workspace::cargo(&[&words, more].concat()).env("CARGO_TARGET_DIR", &target_dir()).limit_s(1200)
+}
+
+/// What builds for the suite.
+pub(crate) fn build_step() -> Option<Step> {
+    Some(own_tests(&["--no-run"]))
 }
 
 /// The `mutants` suite.
