@@ -202,13 +202,12 @@ fn make_tree() -> Result<PathBuf, String> {
     }
     edit(&tree.join("Cargo.toml"), |text| {
         // Crates of the same version and place would be taken for each other in a folder that both trees build in.
-        let text = text.replacen(VERSION, VERSION_OF_TREE, 1);
+        let mut text = text.replacen(VERSION, VERSION_OF_TREE, 1);
         if !text.contains(VERSION_OF_TREE) {
             return Err("the workspace has another version than mutants know".to_owned());
         }
         let members = text.find("members = ").zip(text.find("default-members"));
         let (from, to) = members.ok_or("the workspace has no members")?;
-        let mut text = text.to_owned();
         text.replace_range(from..to, "members = [\"crates/*\"]\n");
         Ok(text
             .lines()
