@@ -182,6 +182,10 @@ pub const AUTHENTICATION_JOBS_MAX: usize = 4096;
 /// TLS handshakes of a target that are under way, of hosts that have shown a key: the library holds 70 KB for each. Other hosts'
 /// hellos wait.
 pub const TLS_HANDSHAKES_MAX: usize = 1024;
+/// Those beyond, for hosts from networks that have few under way: a crowd from one network must not keep all others waiting.
+pub const TLS_HANDSHAKES_RESERVE: usize = 256;
+/// How many are few.
+pub const TLS_HANDSHAKES_FEW: usize = 16;
 /// The same of one driver of an initiator: one of each queue of all paths, which is all that there can be.
 pub const HOST_AUTHENTICATION_JOBS_MAX: usize = PATHS_MAX * IO_QUEUES_MAX as usize;
 /// The longest that a host without a keep alive time-out may take to authenticate, in milliseconds (as Linux' target).

@@ -39,8 +39,6 @@ impl Vital {
                 let is_vital = DEPTH.try_with(Cell::get).is_ok_and(|depth| depth > 0);
                 if is_vital {
                     end_soon();
-                }
-                if is_vital {
                     // First: what comes behind it looks up names, and may take all of the time.
                     tell(info);
                 }

@@ -1,6 +1,7 @@
 //! The thread that computes what hosts and controllers prove to each other.
 
 mod handshake;
+mod handshake_places;
 mod worker;
 
 pub(crate) use worker::AuthenticationWorker;

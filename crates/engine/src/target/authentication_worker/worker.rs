@@ -13,7 +13,8 @@ use std::time::Duration;
 use authentication::{ControllerSide, Progress};
 
 use super::handshake;
-use crate::limits::{AUTHENTICATION_JOBS_MAX, TLS_HANDSHAKES_MAX};
+use super::handshake_places::HandshakePlaces;
+use crate::limits::AUTHENTICATION_JOBS_MAX;
 use crate::offenders::Offenders;
 use crate::ring::channel::{Receiver, sync_channel};
 use crate::ring::thread::{self, JoinHandle};
@@ -62,8 +63,7 @@ struct Queue {
     /// Where hosts' TLS keys are.
     fabric: Weak<Fabric>,
     offenders: Offenders<Party>,
-    /// Whoever has a place in it has a handshake under way.
-    handshakes: Arc<()>,
+    handshakes: HandshakePlaces,
 }
 
 /// How long it takes to notice that a handshake has ended whose host was not heard of again, when there is place for no other.
@@ -110,8 +110,9 @@ impl Queue {
         self.waiting.retain(|(_, job)| job.is_wanted.strong_count() > 0);
         let mut crowds: HashMap<Network, usize> = HashMap::new();
         self.waiting.iter().for_each(|(_, job)| *crowds.entry(job.party.network).or_default() += 1);
-        let is_full = Arc::strong_count(&self.handshakes) > TLS_HANDSHAKES_MAX;
-        let may_be_done = |job: &AuthenticationJob| !(is_full && job.work.takes_place());
+        let under_way = self.handshakes.taken();
+        let has_room = |job: &AuthenticationJob| self.handshakes.has_room(job.party.network, under_way);
+        let may_be_done = |job: &AuthenticationJob| !job.work.takes_place() || has_room(job);
         let due = self.waiting.iter().enumerate().filter(|(_, (due, job))| *due <= now && may_be_done(job));
         let rank = |(at, (_, job)): &(usize, &(Moment, AuthenticationJob))| {
             (self.offenders.failures(&job.party), crowds.get(&job.party.network).copied(), Reverse(*at))
@@ -131,7 +132,8 @@ impl Queue {
     /// A step of a TLS handshake.
     fn handshake(&mut self, (asker, party): (&Asker, &Party), step: HandshakeStep, now: Moment) {
         let Some(fabric) = self.fabric.upgrade() else { return };
-        let done = Box::new(handshake::step(step, &self.handshakes, &fabric, now));
+        let place = self.handshakes.take(party.network);
+        let done = Box::new(handshake::step(step, place, &fabric, now));
         match &done.outcome {
             HandshakeOutcome::Continues(_) => {}
             HandshakeOutcome::Established { .. } => self.offenders.forgive(party),
@@ -174,7 +176,7 @@ mod tests {
     use tls_handshake::Handshake;
 
     use super::*;
-    use crate::limits::AUTHENTICATION_DELAY_MS;
+    use crate::limits::{AUTHENTICATION_DELAY_MS, TLS_HANDSHAKES_MAX};
 
     /// A job that is told from others by its command, of a host at an address that ends in this.
     fn job(command_id: u16, host: &str, address: u8, (step, waits): (Step, &Arc<()>)) -> AuthenticationJob {
@@ -257,7 +259,8 @@ mod tests {
         let (mut queue, waits) = (Queue::default(), Arc::default());
         queue.put(job_of(1, ("nqn.a", 1), hello(), &waits));
         queue.put(job(2, "nqn.a", 1, (Step::Give, &waits)));
-        let mut places = vec![queue.handshakes.clone(); TLS_HANDSHAKES_MAX];
+        let network = Network::of([10, 0, 0, 1].into());
+        let mut places: Vec<_> = (0..TLS_HANDSHAKES_MAX).map(|_| queue.handshakes.take(network)).collect();
         assert_eq!(order(&mut queue, Moment(0)), [2]);
         places.pop();
         assert_eq!(order(&mut queue, Moment(0)), [1]);
