@@ -17,7 +17,7 @@ impl HandshakePlaces {
         self.0.values().map(taken).sum()
     }
 
-    /// Whether there is one for a host of this network when so many are taken: where one network has taken all, others with few
+    /// Whether there is one for a host of this network when this number is taken: where one network has taken all, others with few
     /// still get theirs.
     pub(super) fn has_room(&self, network: Network, all: usize) -> bool {
         let few = || self.0.get(&network).map_or(0, taken) < TLS_HANDSHAKES_FEW;

@@ -262,6 +262,8 @@ mod tests {
         let network = Network::of([10, 0, 0, 1].into());
         let mut places: Vec<_> = (0..TLS_HANDSHAKES_MAX).map(|_| queue.handshakes.take(network)).collect();
         assert_eq!(order(&mut queue, Moment(0)), [2]);
+        queue.put(job_of(3, ("nqn.b", 2), hello(), &waits));
+        assert_eq!(order(&mut queue, Moment(0)), [3], "a host from elsewhere does not wait for a crowd");
         places.pop();
         assert_eq!(order(&mut queue, Moment(0)), [1]);
     }
