@@ -94,16 +94,23 @@ impl Drop for Gateway {
     }
 }
 
-#[test]
-#[ignore = "it takes a cluster: the suite ceph has one"]
-fn gateways_follow_each_other_and_stand_in_for_each_other() {
+/// Two gateways of a group of their own in the cluster that the environment names, and the folder with all that is theirs.
+fn pair() -> (tempfile::TempDir, String, [Gateway; 2]) {
     let conf = std::env::var_os("SELVEDGE_CEPH_CONF").expect("SELVEDGE_CEPH_CONF names a cluster");
     let folder = tempfile::tempdir().unwrap();
     let group = format!("rbd/test-{},conf={}", uuid::Uuid::new_v4(), conf.to_string_lossy());
-    let a = Gateway::start(folder.path(), &group, "a");
-    a.wait_for_groups(&[1]);
-    let b = Gateway::start(folder.path(), &group, "b");
-    b.wait_for_groups(&[2]);
+    let gateways = [("a", 1), ("b", 2)].map(|(name, number)| {
+        let gateway = Gateway::start(folder.path(), &group, name);
+        gateway.wait_for_groups(&[number]);
+        gateway
+    });
+    (folder, group, gateways)
+}
+
+#[test]
+#[ignore = "it takes a cluster: the suite ceph has one"]
+fn gateways_follow_each_other_and_stand_in_for_each_other() {
+    let (folder, group, [a, b]) = pair();
     a.wait_for_groups(&[1]);
     a.run(&["subsystem", "add", NQN, "--allow-any-host"]);
     for _ in 0..2 {
@@ -166,13 +173,7 @@ fn gateways_read_their_files_of_secrets_and_keys_when_one_is_told() {
 }
 
 fn read_their_files_when_one_is_told(is_tls: bool) {
-    let conf = std::env::var_os("SELVEDGE_CEPH_CONF").expect("SELVEDGE_CEPH_CONF names a cluster");
-    let folder = tempfile::tempdir().unwrap();
-    let group = format!("rbd/test-{},conf={}", uuid::Uuid::new_v4(), conf.to_string_lossy());
-    let a = Gateway::start(folder.path(), &group, "a");
-    a.wait_for_groups(&[1]);
-    let b = Gateway::start(folder.path(), &group, "b");
-    b.wait_for_groups(&[2]);
+    let (folder, _, [a, b]) = pair();
     a.run(&["subsystem", "add", NQN, "--allow-any-host"]);
     let [served, former] = ["served", "former"].map(|name| folder.path().join(name));
     let host = "nqn.2026-01.io.selvedge:host";
@@ -219,13 +220,7 @@ fn read_their_files_when_one_is_told(is_tls: bool) {
 #[test]
 #[ignore = "it takes a cluster: the suite ceph has one"]
 fn a_host_with_a_tls_key_goes_on_with_the_other_gateway() {
-    let conf = std::env::var_os("SELVEDGE_CEPH_CONF").expect("SELVEDGE_CEPH_CONF names a cluster");
-    let folder = tempfile::tempdir().unwrap();
-    let group = format!("rbd/test-{},conf={}", uuid::Uuid::new_v4(), conf.to_string_lossy());
-    let a = Gateway::start(folder.path(), &group, "a");
-    a.wait_for_groups(&[1]);
-    let b = Gateway::start(folder.path(), &group, "b");
-    b.wait_for_groups(&[2]);
+    let (folder, _, [a, b]) = pair();
     let (key, host) = (folder.path().join("key"), "nqn.2026-01.io.selvedge:host");
     make_secret(&key, true);
     a.run(&["subsystem", "add", NQN]);
