@@ -37,11 +37,12 @@ pub(crate) struct Builder<'a> {
     root: &'a Path,
     work: PathBuf,
     release: &'a Release,
+    is_quick: bool,
 }
 
 impl<'a> Builder<'a> {
-    pub(crate) fn new(root: &'a Path, work: &Path, release: &'a Release) -> Self {
-        Self { root, work: work.join("dist-work"), release }
+    pub(crate) fn new(root: &'a Path, work: &Path, release: &'a Release, is_quick: bool) -> Self {
+        Self { root, work: work.join("dist-work"), release, is_quick }
     }
 
     /// Where the sources of all crates are.
@@ -104,38 +105,42 @@ impl<'a> Builder<'a> {
 
     /// Builds programs, and gives the folder that they are in until the next build.
     fn cargo_build(&self, packages: &[&str], linkage: Linkage) -> Result<PathBuf, String> {
-        // Cargo would put what it builds with other flags in the place of the former.
-        let output = self.work.join(match linkage {
-            Linkage::Dynamic => "target",
-            Linkage::Static => "target-static",
-        });
-        let mut cargo = self.offline_cargo("build");
+        let output = self.work.join("target");
+        // How the C library gets in is the linker's business, which the program alone meets: all crates are shared.
+        let command = match linkage {
+            Linkage::Dynamic => "build",
+            Linkage::Static => "rustc",
+        };
+        let mut cargo = self.offline_cargo(command);
         cargo.args(["--release", "--target", TARGET, "--quiet"]).arg("--target-dir").arg(&output);
         for package in packages {
             cargo.args(["--package", package]);
         }
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", self.flags(linkage).join("\u{1f}"));
+        if linkage == Linkage::Static {
+            cargo.args(["--bin", "selvedge", "--", "-Ctarget-feature=+crt-static"]);
+        }
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", self.flags().join("\u{1f}"));
         cargo.env("SELVEDGE_COMMIT", &self.release.commit).env("CARGO_INCREMENTAL", "0");
+        if self.is_quick {
+            // Each program would be optimized as a whole, for minutes.
+            cargo.env("CARGO_PROFILE_RELEASE_LTO", "off");
+        }
         run::shown(&mut cargo)?;
         Ok(output.join(TARGET).join("release"))
     }
 
-    fn flags(&self, linkage: Linkage) -> Vec<String> {
+    fn flags(&self) -> [String; 5] {
         let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
-        let mut flags = vec![
+        [
             remap(self.root, "/selvedge"),
             remap(&self.work, "/selvedge/target"),
             remap(&self.vendored(), "/crates"),
             // The linker of some systems leaves it out.
             "-Clink-arg=-Wl,--build-id=sha1".to_owned(),
-        ];
-        if linkage == Linkage::Static {
-            flags.push("-Ctarget-feature=+crt-static".to_owned());
             // Random numbers by a system call: a static program does not find its C library's function for them, and opens a
             // device instead that a root folder of its own does not have.
-            flags.push("--cfg=getrandom_backend=\"linux_getrandom\"".to_owned());
-        }
-        flags
+            "--cfg=getrandom_backend=\"linux_getrandom\"".to_owned(),
+        ]
     }
 
     fn strip(&self, built: &Path, folder: &Path) -> Result<Program, String> {

@@ -31,8 +31,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+pub use version::Linkage;
+
 /// Reads what was typed, does it, and says how it ended.
-pub fn run() -> ExitCode {
+pub fn run(linkage: Linkage) -> ExitCode {
+    version::start(linkage);
     commands::complete::answer();
     let flags = match flags::Flags::try_parse() {
         Ok(flags) => flags,

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use selvedge::Linkage;
+
 fn main() -> ExitCode {
-    selvedge::run()
+    // Asked here, because crates are built once for both.
+    selvedge::run(if cfg!(target_feature = "crt-static") { Linkage::Static } else { Linkage::Dynamic })
 }

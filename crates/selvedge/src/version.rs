@@ -1,5 +1,26 @@
 //! What this program is: its version, the commit it was made from, and what is in it.
 
+use std::sync::OnceLock;
+
+/// How the C library got into the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linkage {
+    /// The machine's own is loaded.
+    Dynamic,
+    /// It is inside, so that nothing is needed of the machine.
+    Static,
+}
+
+static LINKAGE: OnceLock<Linkage> = OnceLock::new();
+
+/// To be said before anything else is asked of the program.
+pub(crate) fn start(linkage: Linkage) {
+    if LINKAGE.set(linkage).is_ok() && linkage == Linkage::Static {
+        // A C library inside the program cannot load others: it crashes on the way.
+        engine::ceph::leave_out("a static program cannot load them; install the deb or rpm package");
+    }
+}
+
 /// The commit, where whoever built it has said it: packages do.
 const COMMIT: Option<&str> = option_env!("SELVEDGE_COMMIT");
 
@@ -8,10 +29,9 @@ pub(crate) const NUMBER: &str = env!("CARGO_PKG_VERSION");
 
 /// What `--version` prints after the program's name.
 pub(crate) fn long() -> String {
-    let (libc, ceph) = if cfg!(target_feature = "crt-static") {
-        ("in the program", "not in this build; the deb and rpm packages have it")
-    } else {
-        ("the machine's", "by librados2 and librbd1, where they are installed")
+    let (libc, ceph) = match LINKAGE.get() {
+        Some(Linkage::Static) => ("in the program", "not in this build; the deb and rpm packages have it"),
+        _ => ("the machine's", "by librados2 and librbd1, where they are installed"),
     };
     format!(
         "{}\ncommit: {}\nmachine: {} {}\nI/O: io_uring, epoll\nC library: {libc}\nCeph: {ceph}\nlicence: {}",

@@ -195,14 +195,16 @@ pub(super) struct Libraries {
     pub(super) rbd: Rbd,
 }
 
+static LOADED: OnceLock<Result<Libraries, String>> = OnceLock::new();
+
+/// Has nobody load them from here on, and says why to who asks.
+pub(super) fn leave_out(reason: &str) {
+    drop(LOADED.set(Err(reason.to_owned())));
+}
+
 /// Both libraries, loaded when first asked for.
 pub(super) fn libraries() -> Result<&'static Libraries, CephError> {
-    static LOADED: OnceLock<Result<Libraries, String>> = OnceLock::new();
     let load = || {
-        // A C library inside the program cannot load others: it crashes on the way.
-        if cfg!(target_feature = "crt-static") {
-            return Err("a static program cannot load them; install the deb or rpm package".to_owned());
-        }
         let rados = load(&RADOS_NAMES)?;
         let rbd = load(&RBD_NAMES)?;
         let missing = |error: libloading::Error| format!("too old, 16.2 or later is needed: {error}");
@@ -239,7 +241,8 @@ pub(super) fn are_installed() -> bool {
     };
     let chosen = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let chosen = chosen.split(':').filter(|folder| !folder.is_empty());
-    !cfg!(target_feature = "crt-static") && FOLDERS.into_iter().chain(chosen).any(within)
+    let is_left_out = LOADED.get().is_some_and(Result::is_err);
+    !is_left_out && FOLDERS.into_iter().chain(chosen).any(within)
 }
 
 /// The versions of librados and librbd.

@@ -32,6 +32,11 @@ pub fn library_versions() -> Result<String, CephError> {
     Ok(format!("librados {rados}, librbd {rbd}"))
 }
 
+/// Has a program do without librados and librbd: who asks for them is told the reason. It is for the start, before anybody asks.
+pub fn leave_out(reason: &str) {
+    library::leave_out(reason);
+}
+
 /// Whether librados is in one of the folders where libraries are. It is not loaded for that.
 pub fn is_installed() -> bool {
     library::are_installed()
