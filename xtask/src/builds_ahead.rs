@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::command::{Process, Step};
-use crate::{fuzz, install, simulate};
+use crate::{dist, fuzz_build};
 
 /// Beside these the processors have time to spare; others build themselves.
 const WAITING: [&str; 8] = ["unit", "ceph", "kernel", "attach", "commands", "paths", "install", "chaos"];
@@ -13,8 +13,7 @@ const WAITING: [&str; 8] = ["unit", "ceph", "kernel", "attach", "commands", "pat
 type Build = (&'static str, fn() -> Option<Step>);
 
 /// In the order in which they are needed.
-const ALL: [Build; 3] =
-    [("simulate", simulate::build_step), ("install", install::build_step), ("fuzz", fuzz::suite_build_step)];
+const ALL: [Build; 2] = [("demo", dist::programs_step), ("fuzz", fuzz_build::suite_step)];
 
 /// The builds that are left, and the one that runs.
 pub(crate) struct BuildsAhead {

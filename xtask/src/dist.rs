@@ -12,7 +12,7 @@ use crate::workspace;
 const MAKE_LIMIT_S: u64 = 3600;
 const BUILD_LIMIT_S: u64 = 900;
 
-/// `cargo xtask dist [--output DIR] [--earlier VERSION] [--for-tests] [--twice]`.
+/// `cargo xtask dist [--output DIR] [--earlier VERSION] [--quick] [--for-tests] [--twice]`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args.as_slice() {
@@ -27,6 +27,12 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What builds the programs of `programs`.
+pub(crate) fn programs_step() -> Option<Step> {
+    let xtask = std::env::current_exe().ok()?;
+    Some(Step::new(&xtask.display().to_string(), &["dist", "--for-tests"]))
 }
 
 /// Makes the packages of the checkout in `root`. What is built stays below `work`, packages in `work`/dist where `args`
@@ -53,7 +59,7 @@ pub(crate) fn make(root: &Path, work: &Path, args: &[&str]) -> Result<(), String
     Ok(())
 }
 
-/// Builds the program that the packages have, and the lab's, once, and gives the folder that they are in. Later suites do not
+/// Builds the program that the suite's packages have, and the lab's, once, and gives the folder that they are in. Later suites do not
 /// look again whether they are new: packages may be under way in the same place.
 pub(crate) fn programs() -> Result<PathBuf, String> {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();

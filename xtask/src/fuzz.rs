@@ -1,12 +1,12 @@
-//! The fuzzers: their list, how they are built and run, and what is said of one that has found something. What they
-//! hold the code to is the `fuzz` folder's own.
+//! The fuzzers: their list, how they are run, and what is said of one that has found something. How they are built is
+//! `fuzz_build`'s, what they hold the code to the `fuzz` folder's own.
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::command::{Finished, Step};
+use crate::fuzz_build::{FuzzBuild, Watch};
 use crate::test::{Options, Outcome};
 use crate::{packages, usage_error, workspace};
 
@@ -50,8 +50,6 @@ const TARGETS: [Target; 14] = [
 const SECONDS: u64 = 60;
 /// In the suite there is less.
 const SUITE_SECONDS: u64 = 15;
-/// The build takes some minutes, and the more the busier the machine's neighbours are: this is when it hangs.
-const BUILD_LIMIT_S: u64 = 3600;
 /// One input may take this long, of which the slowest are a few dozen that wait for a silent target.
 const INPUT_LIMIT_S: u64 = 120;
 /// Memory that no fuzzer needs: a finding of its own.
@@ -69,7 +67,7 @@ enum Extent {
 struct Wanted {
     names: Vec<String>,
     extent: Extent,
-    is_fast: bool,
+    watch: Watch,
 }
 
 /// `cargo xtask fuzz [TARGET]... [--seconds N | --runs N] [--fast] [--list]`.
@@ -100,16 +98,16 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 
 /// Every fuzzer on what it has kept, and then on chance for a while.
 pub(crate) fn suite(_: &Options) -> Outcome {
-    let wanted = Wanted { names: Vec::new(), extent: Extent::Seconds(SUITE_SECONDS), is_fast: false };
+    let wanted = Wanted { names: Vec::new(), extent: Extent::Seconds(SUITE_SECONDS), watch: Watch::Own };
     fuzz(&wanted).map_or_else(|outcome| outcome, Outcome::Passed)
 }
 
 fn parse(args: &[String]) -> Result<Wanted, String> {
-    let mut wanted = Wanted { names: Vec::new(), extent: Extent::Seconds(SECONDS), is_fast: false };
+    let mut wanted = Wanted { names: Vec::new(), extent: Extent::Seconds(SECONDS), watch: Watch::All };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--fast" => wanted.is_fast = true,
+            "--fast" => wanted.watch = Watch::Edges,
             "--seconds" | "--runs" => {
                 let number = args.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
                 let number = number.ok_or_else(|| format!("{arg} needs a number"))?;
@@ -124,7 +122,7 @@ fn parse(args: &[String]) -> Result<Wanted, String> {
 
 /// Builds the fuzzers and runs those that are wanted, as many at a time as there are processors.
 fn fuzz(wanted: &Wanted) -> Result<String, Outcome> {
-    let build = build(wanted.is_fast)?;
+    let build = FuzzBuild::make(wanted.watch).map_err(Outcome::Failed)?;
     let chosen: Vec<&Target> = TARGETS
         .iter()
         .filter(|target| wanted.names.is_empty() || wanted.names.iter().any(|name| name == target.name))
@@ -152,70 +150,8 @@ fn fuzz(wanted: &Wanted) -> Result<String, Outcome> {
     Ok(format!("{executions} executions of {} fuzzers", chosen.len()))
 }
 
-/// Where the programs are.
-struct Build {
-    folder: PathBuf,
-    programs: PathBuf,
-}
-
-/// What has the compiler count which edges of the code an input reaches, and where comparisons were near, as cargo-fuzz asks
-/// for it. Asserts hold here as in tests.
-const FLAGS: [&str; 9] = [
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-stack-depth",
-    // Branches that become arithmetic would not be seen.
-    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
-    "--cfg=fuzzing",
-    "-Cdebug-assertions",
-    "-Ccodegen-units=16",
-];
-/// Those of fuzzers that are not fast: they watch memory, and each comparison as a hint for new inputs.
-const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
-
-/// What builds for the suite, where it can be built.
-pub(crate) fn suite_build_step() -> Option<Step> {
-    packages::ensure(&packages::FUZZ).ok()?;
-    Some(build_step(&folder(false), false))
-}
-
-/// Builds all of them with one command.
-fn build(is_fast: bool) -> Result<Build, Outcome> {
-    let folder = folder(is_fast);
-    if !build_step(&folder, is_fast).run().passed {
-        return Err(Outcome::Failed("the fuzzers do not build".to_owned()));
-    }
-    Ok(Build { programs: folder.join(triple()).join("release"), folder })
-}
-
-fn folder(is_fast: bool) -> PathBuf {
-    workspace::target_dir().join(if is_fast { "fuzz-fast" } else { "fuzz" })
-}
-
-fn triple() -> String {
-    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
-}
-
-/// The command. Fast fuzzers are to try as many inputs as they can.
-fn build_step(folder: &Path, is_fast: bool) -> Step {
-    let place = folder.display().to_string();
-    let manifest = workspace::root().join("fuzz/Cargo.toml").display().to_string();
-    let triple = triple();
-    // The flags are for what runs on the target alone: build scripts and macros, which the compiler loads, have none of them.
-    let words = ["build", "--release", "--bins", "--manifest-path", &manifest, "--target", &triple];
-    let watching = if is_fast { &[][..] } else { &WATCHING_FLAGS };
-    let flags: Vec<&str> = FLAGS.iter().chain(watching).copied().collect();
-    // The sanitizer's switch is not stable, and the compiler is: a fresh machine has no other.
-    workspace::cargo(&[&words[..], &["--target-dir", &place]].concat())
-        .env("CARGO_ENCODED_RUSTFLAGS", &flags.join("\u{1f}"))
-        .env("RUSTC_BOOTSTRAP", "1")
-        .limit_s(BUILD_LIMIT_S)
-}
-
 /// Runs one fuzzer: how many inputs it tried, or its name when it has found something.
-fn run_one(build: &Build, target: &Target, extent: Extent) -> Result<u64, &'static str> {
+fn run_one(build: &FuzzBuild, target: &Target, extent: Extent) -> Result<u64, &'static str> {
     let fuzz = workspace::root().join("fuzz");
     let kept = fuzz.join("corpus").join(target.name);
     // What is new stays beside what is built: only what somebody has looked at belongs to the project.
@@ -334,8 +270,8 @@ mod tests {
         let parse = |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let wanted = parse("config --runs 7 --fast").unwrap();
         assert_eq!(
-            (wanted.extent, wanted.is_fast, &*wanted.names),
-            (Extent::Runs(7), true, &["config".into()][..])
+            (wanted.extent, wanted.watch, &*wanted.names),
+            (Extent::Runs(7), Watch::Edges, &["config".into()][..])
         );
         assert_eq!(parse("").unwrap().extent, Extent::Seconds(SECONDS));
         for wrong in ["--runs", "--seconds x", "--seconds 0", "nothing"] {

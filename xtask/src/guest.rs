@@ -4,6 +4,8 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cleanup::Cleanup;
@@ -38,21 +40,43 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Ok(scratch) => scratch,
         Err(reason) => return Outcome::Failed(reason),
     };
-    let results = [
-        ("kernel as initiator", kernel_as_initiator(&program, &scratch.path)),
-        ("kernel as target", kernel_as_target(&program, &scratch.path)),
-        ("kernel seen by the tuner", inside(&program, &scratch.path, &["--processors", "4"], "tune")),
-        ("two default targets", inside(&program, &scratch.path, &["--cards", "3"], "two-targets")),
-        ("a disk that fails", inside(&program, &scratch.path, &[], "failed-sync")),
-        ("authentication", inside(&program, &scratch.path, &[], "authentication")),
-        ("TLS", inside(&program, &scratch.path, &[], "tls")),
+    let scratch = &scratch.path;
+    let jobs: Vec<Job> = vec![
+        ("kernel as initiator", Box::new(|| kernel_as_initiator(&program, scratch))),
+        ("kernel as target", Box::new(|| kernel_as_target(&program, scratch))),
+        ("kernel seen by the tuner", Box::new(|| inside(&program, scratch, &["--processors", "4"], "tune"))),
+        ("two default targets", Box::new(|| inside(&program, scratch, &["--cards", "3"], "two-targets"))),
+        ("a disk that fails", Box::new(|| inside(&program, scratch, &[], "failed-sync"))),
+        ("authentication", Box::new(|| inside(&program, scratch, &[], "authentication"))),
+        ("TLS", Box::new(|| inside(&program, scratch, &[], "tls"))),
     ];
-    let failed: Vec<String> = results
-        .iter()
-        .filter_map(|(name, result)| result.as_ref().err().map(|reason| format!("{name}: {reason}")))
-        .collect();
+    side_by_side(&jobs)
+}
+
+/// What a guest is for, and what is done with it.
+pub(crate) type Job<'a> = (&'static str, Box<dyn Fn() -> Result<(), String> + Sync + 'a>);
+
+/// Does all of them, as many at a time as there are processors: a guest waits for its devices and timers much of its time.
+pub(crate) fn side_by_side(jobs: &[Job]) -> Outcome {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    std::thread::scope(|scope| {
+        for _ in 0..lanes {
+            scope.spawn(|| {
+                while let Some((name, job)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(reason) = job() {
+                        failed
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(format!("{name}: {reason}"));
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failed.is_empty() {
-        let names: Vec<&str> = results.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = jobs.iter().map(|(name, _)| *name).collect();
         Outcome::Passed(names.join(", "))
     } else {
         Outcome::Failed(failed.join("; "))

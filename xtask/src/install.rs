@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::command::Step;
-use crate::guest::Scratch;
+use crate::guest::{Job, Scratch, side_by_side};
 use crate::test::{Options, Outcome};
 use crate::{dist, packages, workspace};
 
@@ -29,13 +29,6 @@ pub(crate) fn suite(options: &Options) -> Outcome {
     }
 }
 
-/// What builds for the suite, where it can be built: the packages, which are then made again of the same programs.
-pub(crate) fn build_step() -> Option<Step> {
-    packages::ensure(&packages::INSTALL).ok()?;
-    let xtask = std::env::current_exe().ok()?;
-    Some(Step::new(&xtask.display().to_string(), &["dist", "--earlier", VERSION_BEFORE]))
-}
-
 fn install(options: &Options) -> Result<String, String> {
     let alerts = workspace::root().join("packaging/prometheus");
     passes("promtool", &["check", "rules", "--lint-fatal", "selvedge.rules.yaml"], &alerts)?;
@@ -43,7 +36,7 @@ fn install(options: &Options) -> Result<String, String> {
     let scratch = Scratch::new("install", options.keep)?;
     let work = workspace::target_dir();
     let made = work.join("dist");
-    dist::make(&workspace::root(), &work, &["--earlier", VERSION_BEFORE])?;
+    dist::make(&workspace::root(), &work, &["--quick", "--earlier", VERSION_BEFORE])?;
     passes("sha256sum", &["--check", "--quiet", "--strict", "SHA256SUMS"], &made)?;
     for package in files(&made, ".deb")? {
         passes(
@@ -62,19 +55,16 @@ fn install(options: &Options) -> Result<String, String> {
     }
     run_in_an_empty_root(&one(&made, "-x86_64-linux.tar.gz")?, &scratch.path)?;
     let (now, former) = (scratch.path.join("now.deb"), scratch.path.join("before.deb"));
-    copy(&one_named(&made, "selvedge_", ".deb")?, &now)?;
-    copy(&one_named(&made.join("earlier"), "selvedge_", ".deb")?, &former)?;
-    let mut failed = Vec::new();
-    for suite in SUITES {
-        if let Err(reason) = in_guest(suite, &now, &former) {
-            failed.push(format!("{suite}: {reason}"));
+    let (now, former) = (&now, &former);
+    copy(&one_named(&made, "selvedge_", ".deb")?, now)?;
+    copy(&one_named(&made.join("earlier"), "selvedge_", ".deb")?, former)?;
+    let job = |suite| -> Job { (suite, Box::new(move || in_guest(suite, now, former))) };
+    match side_by_side(&SUITES.map(job)) {
+        Outcome::Passed(names) => {
+            let mib = bytes as f64 / f64::from(1 << 20);
+            Ok(format!("{names}, lintian, image of {mib:.1} MiB"))
         }
-    }
-    if failed.is_empty() {
-        let mib = bytes as f64 / f64::from(1 << 20);
-        Ok(format!("{}, lintian, image of {mib:.1} MiB", SUITES.join(", ")))
-    } else {
-        Err(failed.join("; "))
+        Outcome::Failed(reason) | Outcome::Skipped(reason) => Err(reason),
     }
 }
 

@@ -22,6 +22,7 @@ mod conversation;
 mod dist;
 mod english;
 mod fuzz;
+mod fuzz_build;
 mod gateways;
 mod graph;
 mod guest;
@@ -34,6 +35,7 @@ mod mutants;
 mod packages;
 mod pages;
 mod paths;
+mod processor_time;
 mod races;
 mod regions;
 mod simulate;
@@ -76,6 +78,9 @@ cargo xtask bench idle                  what connected queues cost while nobody 
 cargo xtask bench overlap               the share of its time in which target and host work";
 
 fn main() -> ExitCode {
+    if fuzz_build::is_compiler() {
+        return fuzz_build::compile(&std::env::args_os().skip(1).collect::<Vec<_>>());
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let Some((chore, rest)) = args.split_first() else {
         return usage_error("no chore given");

@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 
 /// The `simulate` suite: the simulation's own tests, and a fixed number of seeds.
 pub(crate) fn suite(_: &Options) -> Outcome {
-    if !own_tests(&[]).run().passed {
+    if !own_tests().run().passed {
         return Outcome::Failed("the simulation's own tests fail".to_owned());
     }
     let program = match build(&workspace::root(), "scenes") {
@@ -49,16 +49,11 @@ pub(crate) fn suite(_: &Options) -> Outcome {
     Outcome::Passed(format!("{SUITE_SEEDS} seeds"))
 }
 
-/// The simulation's own tests, with more words for cargo.
-fn own_tests(more: &[&str]) -> Step {
+/// The simulation's own tests.
+fn own_tests() -> Step {
     let manifest = workspace::root().join("simulate/Cargo.toml").display().to_string();
-    let words = ["test", "--release", "--manifest-path", &manifest];
-    workspace::cargo(&[&words, more].concat()).env("CARGO_TARGET_DIR", &target_dir()).limit_s(1200)
-}
-
-/// What builds for the suite.
-pub(crate) fn build_step() -> Option<Step> {
-    Some(own_tests(&["--no-run"]))
+    let words = ["test", "--manifest-path", &manifest];
+    workspace::cargo(&words).env("CARGO_TARGET_DIR", &target_dir()).limit_s(1200)
 }
 
 /// The `mutants` suite.
@@ -69,22 +64,25 @@ pub(crate) fn mutants_suite(_: &Options) -> Outcome {
     }
 }
 
+/// What is built already for other tests is not built again.
 fn target_dir() -> String {
-    workspace::target_dir().join("simulate").display().to_string()
+    workspace::target_dir().display().to_string()
 }
 
 /// Builds the simulation of a tree, and keeps it under a name of its own: what it is built of is shared.
 pub(crate) fn build(tree: &Path, name: &str) -> Result<String, String> {
     let manifest = tree.join("simulate/Cargo.toml").display().to_string();
-    let build = workspace::cargo(&["build", "--release", "--manifest-path", &manifest])
+    let build = workspace::cargo(&["build", "--manifest-path", &manifest])
         .env("CARGO_TARGET_DIR", &target_dir())
         .limit_s(1200)
         .run();
     if !build.passed {
         return Err("the simulation does not build".to_owned());
     }
-    let program = format!("{}/{name}", target_dir());
-    std::fs::copy(format!("{}/release/simulate", target_dir()), &program)
-        .map_err(|error| format!("{program}: {error}"))?;
-    Ok(program)
+    let folder = workspace::target_dir().join("simulate");
+    let program = folder.join(name);
+    let copied = std::fs::create_dir_all(&folder)
+        .and_then(|()| std::fs::copy(workspace::target_dir().join("debug/simulate"), &program));
+    copied.map_err(|error| format!("{}: {error}", program.display()))?;
+    Ok(program.display().to_string())
 }

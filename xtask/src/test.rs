@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::builds_ahead::BuildsAhead;
 use crate::packages::{self, Package};
+use crate::processor_time::ProcessorTime;
 use crate::{
     attach, ceph, chaos, check, commands, fuzz, guest, install, pages, paths, races, simulate, tune,
     usage_error, workspace,
@@ -153,13 +154,13 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     let mut builds_ahead = BuildsAhead::of(is_chosen);
     for suite in SUITES.iter().filter(|suite| is_chosen(suite.name)) {
         println!("\n== {}: {}", suite.name, suite.about);
-        let started = Instant::now();
+        let (started, before) = (Instant::now(), ProcessorTime::now());
         builds_ahead.before(suite.name);
         let outcome = match packages::ensure(suite.packages) {
             Ok(()) => (suite.run)(&options),
             Err(reason) => Outcome::Skipped(reason),
         };
-        table.add(suite.name, outcome, started.elapsed());
+        table.add(suite.name, outcome, started.elapsed(), before.and_then(ProcessorTime::busy_percent));
     }
     print!("\n{}", table.text());
     if table.count("failed") == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -214,6 +215,7 @@ struct Row {
     name: &'static str,
     result: &'static str,
     elapsed: Duration,
+    busy_percent: Option<u64>,
     note: String,
 }
 
@@ -224,7 +226,7 @@ struct Table {
 }
 
 impl Table {
-    fn add(&mut self, name: &'static str, outcome: Outcome, elapsed: Duration) {
+    fn add(&mut self, name: &'static str, outcome: Outcome, elapsed: Duration, busy_percent: Option<u64>) {
         let (result, note) = match outcome {
             Outcome::Passed(note) => ("passed", note),
             Outcome::Failed(reason) => ("failed", reason),
@@ -233,7 +235,7 @@ impl Table {
             }
             Outcome::Skipped(reason) => ("skipped", reason),
         };
-        self.rows.push(Row { name, result, elapsed, note });
+        self.rows.push(Row { name, result, elapsed, busy_percent, note });
     }
 
     fn count(&self, result: &str) -> usize {
@@ -241,10 +243,11 @@ impl Table {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{:8} {:8} {:>8}\n", "suite", "result", "seconds");
+        let mut text = format!("{:8} {:8} {:>8} {:>5}\n", "suite", "result", "seconds", "busy");
         for row in &self.rows {
             let seconds = row.elapsed.as_secs_f64();
-            let line = format!("{:8} {:8} {seconds:8.1}  {}", row.name, row.result, row.note);
+            let busy = row.busy_percent.map_or_else(|| "?".to_owned(), |percent| format!("{percent}%"));
+            let line = format!("{:8} {:8} {seconds:8.1} {busy:>5}  {}", row.name, row.result, row.note);
             text.push_str(line.trim_end());
             text.push('\n');
         }
@@ -260,8 +263,8 @@ mod tests {
 
     fn table(ci: bool) -> Table {
         let mut table = Table { rows: Vec::new(), ci };
-        table.add("a", Outcome::Passed(String::new()), Duration::from_secs(1));
-        table.add("b", Outcome::Skipped("no root".into()), Duration::ZERO);
+        table.add("a", Outcome::Passed(String::new()), Duration::from_secs(1), Some(70));
+        table.add("b", Outcome::Skipped("no root".into()), Duration::ZERO, None);
         table
     }
 
