@@ -17,7 +17,7 @@ const CLIENT_LIMIT_S: u64 = 60;
 
 /// What each client does, as a shell says it: `$DISK` and `$SMALL` are the URIs of a disk with blocks of 4096 bytes and of one
 /// with blocks of 512, `$F` the folder.
-const CLIENTS: [(&str, &str); 8] = [
+const CLIENTS: [(&str, &str); 9] = [
     (
         "nbdinfo",
         "nbdinfo \"$DISK\" | tee $F/info && grep -q 'block_size_minimum: 4096' $F/info &&
@@ -65,6 +65,11 @@ h.trim(1 << 20, 1 << 20)
 h.flush()
 assert h.get_structured_replies_negotiated()
 '",
+    ),
+    (
+        "fio, requests of many sizes",
+        "fio --name=verified --ioengine=nbd --uri=\"$DISK\" --rw=randrw --bsrange=4k-64k --iodepth=16 --size=64m \
+           --verify=crc32c --verify_state_save=0 --fsync=64",
     ),
     (
         "two connections and a flush",
