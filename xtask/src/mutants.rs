@@ -20,6 +20,13 @@ use crate::{simulate, workspace};
 
 /// Seeds after which a mutant counts as not caught.
 const SEEDS_MAX: u64 = 20_000;
+/// Where to look first for what thousands of seeds do not meet. Other seeds meet it when the simulation has changed.
+const MET_BY: [(&str, u64); 4] = [
+    ("ended-controller-answers", 4643),
+    ("shutdown-keeps-its-failure", 4134),
+    ("quiesce-too-short", 4049),
+    ("cross-reset-does-not-wait", 2239),
+];
 /// Time after which one does, in seconds.
 const TIME_MAX_S: u64 = 900;
 /// Time that a test may take, in seconds.
@@ -116,7 +123,8 @@ fn fates(names: &[String]) -> Result<Vec<Fate>, String> {
                     Some(program) => program,
                     None => program.insert(build(&tree)?),
                 };
-                search(program, at + 1)?
+                let met_by = MET_BY.iter().find(|(name, _)| *name == mutant.name);
+                search(program, at + 1, met_by.map_or(0, |(_, seed)| *seed))?
             }
         };
         let elapsed_s = began.elapsed().as_secs_f64();
@@ -140,15 +148,17 @@ fn table(fates: &[Fate]) -> String {
     text
 }
 
-/// Plays scenes with a mutant until one fails, which has to go well without it: how many it took, and what it said.
-fn search(program: &Path, number: usize) -> Result<Option<(String, String)>, String> {
-    let caught = play(program, number, 0..SEEDS_MAX)?;
-    let Some((seeds, found)) = caught else { return Ok(None) };
-    // What fails without the mutant, too, is not the mutant's doing.
-    if let Some((_, found)) = play(program, 0, seeds - 1..seeds)? {
-        return Err(format!("seed {} fails without any mutant: {found}", seeds - 1));
+/// Plays scenes with a mutant until one fails, which has to go well without it: the seed after it, and what it said.
+fn search(program: &Path, number: usize, first: u64) -> Result<Option<(String, String)>, String> {
+    for seeds in [first..first + 1, 0..SEEDS_MAX] {
+        let Some((end, found)) = play(program, number, seeds)? else { continue };
+        // What fails without the mutant, too, is not the mutant's doing.
+        if let Some((_, found)) = play(program, 0, end - 1..end)? {
+            return Err(format!("seed {} fails without any mutant: {found}", end - 1));
+        }
+        return Ok(Some((end.to_string(), found)));
     }
-    Ok(Some((seeds.to_string(), found)))
+    Ok(None)
 }
 
 /// Looks whether a test fails with a mutant and passes without it.
@@ -295,5 +305,6 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), all().count(), "a name is used twice");
+        assert!(MET_BY.iter().all(|(name, _)| names.contains(name)), "a seed is of no mutant");
     }
 }
