@@ -220,7 +220,8 @@ end_writing() {
     wait "$writer" || status=$?
     cat /tmp/fio.log /tmp/target.log
     dmesg | tail -n 30
-    controller_is live
+    # Its keys may have been worn a moment ago.
+    wait_ms 20000 'the controller is live' controller_is live
     disconnect "$OURS"
     return "$status"
 }
