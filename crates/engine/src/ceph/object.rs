@@ -2,7 +2,7 @@
 //! What the pairs mean is others' business, and so is who may change them: a change says what it relies on.
 
 use std::collections::BTreeMap;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::ptr;
 use std::sync::Arc;
@@ -73,15 +73,48 @@ impl Object {
     /// # Errors
     /// When the cluster does not answer in time or refuses, or there are more than `limits::CEPH_PAIRS_MAX`.
     pub fn pairs(&self, prefix: &str) -> Result<Option<Pairs>, CephError> {
-        let prefix = text(prefix)?;
-        let mut read = Read::new(self.rados());
-        read.begin(&prefix);
-        let code = read.operate(self.pool.handle(), &self.name);
-        match answer(code).and_then(|_| answer(read.outcome)) {
-            Ok(_) if read.more != 0 => {
+        match self.part(c"", &text(prefix)?)? {
+            Some((_, true)) => {
                 Err(self.failed("reading", io::Error::other("it has more pairs than anything of ours")))
             }
-            Ok(_) => Ok(Some(read.pairs())),
+            part => Ok(part.map(|(pairs, _)| pairs)),
+        }
+    }
+
+    /// All its pairs, for objects that others make and that may have more than one read gives. They are read in parts, so
+    /// that they may be of several moments: who minds that looks for what tells one from another.
+    ///
+    /// # Errors
+    /// When the cluster does not answer in time or refuses, or there are more than `pairs_max`.
+    pub fn all_pairs(&self, pairs_max: usize) -> Result<Option<Pairs>, CephError> {
+        let mut all = Pairs::new();
+        loop {
+            let after = text(all.last_key_value().map_or("", |(key, _)| key))?;
+            let Some((part, more)) = self.part(&after, c"")? else { return Ok(None) };
+            let is_at_end = part.is_empty();
+            all.extend(part);
+            if all.len() > pairs_max {
+                let error = io::Error::other(format!("it has more than {pairs_max} pairs"));
+                return Err(self.failed("reading", error));
+            }
+            match (more, is_at_end) {
+                (false, _) => return Ok(Some(all)),
+                (true, false) => {}
+                (true, true) => {
+                    let error = io::Error::other("the cluster speaks of more pairs, and shows none");
+                    return Err(self.failed("reading", error));
+                }
+            }
+        }
+    }
+
+    /// Its pairs after a key, as many as one read gives, and whether there are more.
+    fn part(&self, after: &CStr, prefix: &CStr) -> Result<Option<(Pairs, bool)>, CephError> {
+        let mut read = Read::new(self.rados());
+        read.begin(after, prefix);
+        let code = read.operate(self.pool.handle(), &self.name);
+        match answer(code).and_then(|_| answer(read.outcome)) {
+            Ok(_) => Ok(Some((read.pairs(), read.more != 0))),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(error) => Err(self.failed("reading", error)),
         }
@@ -175,13 +208,13 @@ impl Read {
         Box::new(Self { rados, operation, pairs: ptr::null_mut(), more: 0, outcome: 0 })
     }
 
-    fn begin(&mut self, prefix: &CString) {
+    fn begin(&mut self, after: &CStr, prefix: &CStr) {
         // SAFETY: the strings end with 0 and are copied; what is written to lies in a box that outlives the operation.
         #[allow(unsafe_code)]
         unsafe {
             (self.rados.read_op_omap_get_vals2)(
                 self.operation,
-                c"".as_ptr(),
+                after.as_ptr(),
                 prefix.as_ptr(),
                 CEPH_PAIRS_MAX,
                 &raw mut self.pairs,

@@ -52,6 +52,22 @@ fn a_change_happens_whole_or_not_at_all() {
 
 #[test]
 #[ignore = "it takes a cluster: the suite ceph has one"]
+fn more_pairs_than_one_read_gives_are_read_in_parts() {
+    let object = object("many");
+    assert_eq!(object.all_pairs(10).unwrap(), None, "there is no such object");
+    let many: Pairs = (0..2_500).map(|number| (format!("{number:04}"), vec![1; number % 5])).collect();
+    let all: Vec<_> = many.clone().into_iter().collect();
+    for part in all.chunks(500) {
+        let set = part.iter().cloned().collect();
+        assert!(object.change(&ObjectChange { set, ..ObjectChange::default() }).unwrap());
+    }
+    assert!(object.pairs("").unwrap_err().to_string().contains("more pairs"));
+    assert_eq!(object.all_pairs(2_500).unwrap().unwrap(), many);
+    assert!(object.all_pairs(2_499).unwrap_err().to_string().contains("more than 2499 pairs"));
+}
+
+#[test]
+#[ignore = "it takes a cluster: the suite ceph has one"]
 fn what_relies_on_nothing_makes_the_object() {
     let object = object("plain");
     let beat = ObjectChange { set: pairs(&[("a", "1")]), ..ObjectChange::default() };
