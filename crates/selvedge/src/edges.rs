@@ -6,6 +6,7 @@ use std::path::Path;
 use engine::target::FabricConfig;
 use serde_json::Value;
 
+use crate::config::ceph_nvmeof::{self, Choice, EncryptionKey, saved};
 use crate::config::{nvmet, target_dump, target_file};
 use crate::control::openapi;
 use crate::fio;
@@ -35,6 +36,26 @@ pub fn write_target(fabric: &FabricConfig) -> Result<String, String> {
 /// When it is none, or becomes one that contradicts itself.
 pub fn import_nvmet(text: &str) -> Result<(FabricConfig, Vec<String>), String> {
     let imported = nvmet::read(text)?;
+    Ok((imported.fabric, imported.losses.iter().map(ToString::to_string).collect()))
+}
+
+/// Reads the saved state of a ceph-nvmeof group, in the place of this gateway, with its secrets encrypted with this key: the
+/// configuration it becomes, and a line for each thing that is lost.
+///
+/// # Errors
+/// When it is none, or becomes one that contradicts itself.
+pub fn import_ceph_nvmeof(
+    text: &str,
+    gateway: Option<&str>,
+    encryption_key: Option<&str>,
+) -> Result<(FabricConfig, Vec<String>), String> {
+    let choice = Choice {
+        gateway: gateway.map(str::to_owned),
+        encryption_key: encryption_key.map(EncryptionKey::read).transpose()?,
+        secret_dir: Some("/secrets".into()),
+        ..Choice::default()
+    };
+    let imported = ceph_nvmeof::read(&saved::read(text)?, &choice)?;
     Ok((imported.fabric, imported.losses.iter().map(ToString::to_string).collect()))
 }
 

@@ -1,0 +1,121 @@
+//! What Ceph's own NVMe-oF gateways (ceph-nvmeof) keep of their group in an object of the cluster, made into a configuration of
+//! ours. What cannot be kept is named with its key in that object; whether the rest is wanted is for the caller to say.
+
+mod encryption;
+mod entry;
+mod host;
+mod listener;
+mod namespace;
+pub(crate) mod saved;
+mod secrets;
+mod subsystem;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use engine::ceph::Pairs;
+use engine::target::FabricConfig;
+
+pub(crate) use self::encryption::{EncryptionKey, KEY_FILE_BYTES_MAX};
+use self::entry::Entry;
+pub(crate) use self::secrets::SecretFile;
+use self::secrets::SecretFiles;
+
+/// Pairs of a group: ten times what its gateways allow (4,096 namespaces, each with limits and hosts).
+pub(crate) const PAIRS_MAX: usize = 100_000;
+/// The key that counts the changes of all others.
+pub(crate) const VERSION_KEY: &str = "omap_version";
+
+/// Something to be said of a value, and the key it is kept by.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Remark {
+    key: String,
+    what: String,
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", shown(&self.key), shown(&self.what))
+    }
+}
+
+/// A text that others wrote, as part of one line.
+fn shown(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+/// What the state does not tell.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    /// Whose place the target takes, of the group's gateways.
+    pub(crate) gateway: Option<String>,
+    /// What the group's secrets are encrypted with.
+    pub(crate) encryption_key: Option<EncryptionKey>,
+    /// Where files of secrets are to be.
+    pub(crate) secret_dir: Option<PathBuf>,
+    /// The cluster's configuration, and the user: what images are opened with.
+    pub(crate) conf: Option<PathBuf>,
+    pub(crate) id: Option<String>,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(crate) struct Imported {
+    pub(crate) fabric: FabricConfig,
+    /// Files that the configuration names, which are not written yet.
+    pub(crate) secrets: Vec<SecretFile>,
+    /// What cannot be kept.
+    pub(crate) losses: Vec<Remark>,
+    /// What is kept, and is to be looked at nevertheless.
+    pub(crate) warnings: Vec<Remark>,
+}
+
+/// Reads the state of a group.
+pub(crate) fn read(pairs: &Pairs, choice: &Choice) -> Result<Imported, String> {
+    if !pairs.contains_key(VERSION_KEY) {
+        return Err(format!("this is not the state of a ceph-nvmeof group: it has no {VERSION_KEY}"));
+    }
+    let mut reader = Reader { choice, losses: Vec::new(), warnings: Vec::new(), secrets: SecretFiles::new() };
+    let state = reader.state(pairs);
+    let ports = reader.ports(&state)?;
+    let mut fabric = FabricConfig::default();
+    for entry in &state.subsystems {
+        if let Some(subsystem) = reader.subsystem(entry, &state, &ports) {
+            fabric.subsystems.push(subsystem);
+        }
+    }
+    fabric.ports = reader.served(ports, &mut fabric.subsystems);
+    fabric.check().map_err(|error| shown(&error.to_string()))?;
+    let Reader { losses, warnings, secrets, .. } = reader;
+    let mut secrets = secrets.files();
+    // Those of hosts that are left out are nobody's.
+    let keys = || fabric.subsystems.iter().flat_map(|subsystem| &subsystem.host_keys);
+    secrets.retain(|secret| keys().any(|key| key.files().any(|(_, path)| path == secret.path)));
+    if choice.secret_dir.is_none() && !secrets.is_empty() {
+        let count = secrets.len();
+        return Err(format!(
+            "there are {count} secrets and TLS keys: --secret-dir DIR says where their files go"
+        ));
+    }
+    Ok(Imported { fabric, secrets, losses, warnings })
+}
+
+struct Reader<'a> {
+    choice: &'a Choice,
+    losses: Vec<Remark>,
+    warnings: Vec<Remark>,
+    secrets: SecretFiles,
+}
+
+impl Reader<'_> {
+    fn lose(&mut self, entry: &Entry, what: impl Into<String>) {
+        self.losses.push(Remark { key: entry.key.clone(), what: what.into() });
+    }
+
+    fn warn(&mut self, entry: &Entry, what: impl Into<String>) {
+        self.warnings.push(Remark { key: entry.key.clone(), what: what.into() });
+    }
+}
+
+#[cfg(test)]
+mod tests;
