@@ -1,8 +1,11 @@
 //! `selvedge import`: another target's configuration as a target.toml, and what of it cannot be taken over.
 
+mod ceph_nvmeof;
+
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::target::FabricConfig;
 use schemars::JsonSchema;
@@ -11,7 +14,7 @@ use serde::Serialize;
 use crate::config::{nvmet, target_dump};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
-use crate::flags::config::ImportSource;
+use crate::flags::import::{ImportResultFlags, ImportSource};
 use crate::report;
 
 /// Bytes of a saved configuration: far more than a kernel has subsystems for.
@@ -19,39 +22,73 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// Does what was typed.
 pub(super) fn run(source: &ImportSource) -> Result<(), Failure> {
-    let ImportSource::Nvmet { file, partial, output, force, output_format } = source;
-    let text = read(file)?;
-    let imported =
-        nvmet::read(&text).map_err(|what| Failure::usage(format!("{}: {what}", file.display())))?;
-    for loss in &imported.losses {
-        eprintln!("selvedge: {}: {loss}", file.display());
+    match source {
+        ImportSource::Nvmet { file, result } => {
+            let place = file.display().to_string();
+            let read =
+                nvmet::read(&read(file)?).map_err(|what| Failure::usage(format!("{place}: {what}")))?;
+            let found = Found::new(place, read.fabric, &read.losses, &read.warnings);
+            found.checked(result)?.finish(result)
+        }
+        ImportSource::CephNvmeof(flags) => ceph_nvmeof::run(flags),
     }
-    for warning in &imported.warnings {
-        eprintln!("selvedge: {}: warning: {warning}", file.display());
+}
+
+/// What was read, with what is to be said of it.
+struct Found {
+    /// Where it was read from.
+    place: String,
+    fabric: FabricConfig,
+    /// Files of secrets that were written for it.
+    secret_files: Vec<PathBuf>,
+    losses: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Found {
+    fn new(place: String, fabric: FabricConfig, losses: &[impl Display], warnings: &[impl Display]) -> Self {
+        let losses = losses.iter().map(ToString::to_string).collect();
+        let warnings = warnings.iter().map(ToString::to_string).collect();
+        Self { place, fabric, secret_files: Vec::new(), losses, warnings }
     }
-    if !imported.losses.is_empty() && !partial {
-        return Err(Failure::failed(format!(
-            "nothing is imported: {} of {} cannot be taken over; --partial takes over the rest",
-            imported.losses.len(),
-            file.display()
-        )));
+
+    /// Says what cannot be kept, and sees whether the rest is wanted and can be written.
+    fn checked(self, flags: &ImportResultFlags) -> Result<Self, Failure> {
+        let Self { place, losses, warnings, .. } = &self;
+        for loss in losses {
+            eprintln!("selvedge: {place}: {loss}");
+        }
+        for warning in warnings {
+            eprintln!("selvedge: {place}: warning: {warning}");
+        }
+        if !losses.is_empty() && !flags.partial {
+            let count = losses.len();
+            return Err(Failure::failed(format!(
+                "nothing is imported: {count} of {place} cannot be taken over; --partial takes over the rest"
+            )));
+        }
+        if self.fabric.ports.is_empty() || self.fabric.subsystems.is_empty() {
+            return Err(Failure::failed(format!("{place} has nothing that can be served")));
+        }
+        Ok(self)
     }
-    if imported.fabric.ports.is_empty() || imported.fabric.subsystems.is_empty() {
-        return Err(Failure::failed(format!("{} has nothing that can be served", file.display())));
-    }
-    let text = target_dump::write(&imported.fabric)?;
-    if let Some(path) = output {
-        write(path, &text, *force)?;
-    }
-    match (output_format, output) {
-        (OutputFormat::Normal, None) => report::print_exactly(text),
-        (OutputFormat::Normal, Some(_)) => Ok(()),
-        (OutputFormat::Json, output) => report::print_json(&Told {
-            output: output.as_deref(),
-            losses: imported.losses.iter().map(ToString::to_string).collect(),
-            warnings: imported.warnings.iter().map(ToString::to_string).collect(),
-            config: &imported.fabric,
-        }),
+
+    fn finish(&self, flags: &ImportResultFlags) -> Result<(), Failure> {
+        let text = target_dump::write(&self.fabric)?;
+        if let Some(path) = &flags.output {
+            write(path, &text, flags.force)?;
+        }
+        match (flags.output_format, &flags.output) {
+            (OutputFormat::Normal, None) => report::print_exactly(text),
+            (OutputFormat::Normal, Some(_)) => Ok(()),
+            (OutputFormat::Json, output) => report::print_json(&Told {
+                output: output.as_deref(),
+                secret_files: &self.secret_files,
+                losses: &self.losses,
+                warnings: &self.warnings,
+                config: &self.fabric,
+            }),
+        }
     }
 }
 
@@ -60,16 +97,18 @@ pub(super) fn run(source: &ImportSource) -> Result<(), Failure> {
 pub(super) struct Told<'a> {
     /// The file that was written.
     output: Option<&'a Path>,
+    /// The files of secrets that the configuration names, which were written as well.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    secret_files: &'a [PathBuf],
     /// What could not be taken over.
-    losses: Vec<String>,
-    warnings: Vec<String>,
+    losses: &'a [String],
+    warnings: &'a [String],
     /// The configuration, as `config check -o json` prints it.
     config: &'a FabricConfig,
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let wrong =
-        |error: &dyn std::fmt::Display| Failure::usage(format!("{} cannot be read: {error}", path.display()));
+    let wrong = |error: &dyn Display| Failure::usage(format!("{} cannot be read: {error}", path.display()));
     let mut bytes = Vec::new();
     // A pipe says nothing of its length beforehand.
     File::open(path)
@@ -88,11 +127,13 @@ fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let options = if force { options.create(true).truncate(true) } else { options.create_new(true) };
     let written = options.write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            Failure::failed(format!("{} is there already: --force replaces it", path.display()))
-        }
+        io::ErrorKind::AlreadyExists => is_there(path),
         _ => Failure::failed(format!("{} cannot be written: {error}", path.display())),
     })
+}
+
+fn is_there(path: &Path) -> Failure {
+    Failure::failed(format!("{} is there already: --force replaces it", path.display()))
 }
 
 #[cfg(test)]
@@ -131,10 +172,12 @@ mod tests {
         let import = |partial| {
             run(&ImportSource::Nvmet {
                 file: file.clone(),
-                partial,
-                output: Some(target.clone()),
-                force: false,
-                output_format: OutputFormat::Normal,
+                result: ImportResultFlags {
+                    partial,
+                    output: Some(target.clone()),
+                    force: false,
+                    output_format: OutputFormat::Normal,
+                },
             })
         };
         assert!(matches!(import(false), Err(Failure::Failed(_))));

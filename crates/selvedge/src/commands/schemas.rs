@@ -15,7 +15,7 @@ use crate::tune::{PlanReport, Survey};
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 22] {
+pub(super) fn all() -> [(String, Value); 23] {
     [
         of::<attach::Attached>("attach"),
         of::<Verified>("audit verify"),
@@ -23,6 +23,7 @@ pub(super) fn all() -> [(String, Value); 22] {
         of::<demo::Facts>("demo"),
         of::<discover::Log>("discover"),
         of::<identify::Identity>("identify"),
+        of::<import::Told<'_>>("import ceph-nvmeof"),
         of::<import::Told<'_>>("import nvmet"),
         of::<key::Shown>("key check"),
         of::<key::Shown>("key generate"),

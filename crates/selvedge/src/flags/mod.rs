@@ -9,6 +9,7 @@ mod confinement;
 pub(crate) mod connection;
 pub(crate) mod control;
 pub(crate) mod image;
+pub(crate) mod import;
 pub(crate) mod key;
 pub(crate) mod look;
 pub(crate) mod report;
@@ -101,7 +102,7 @@ pub(crate) enum Command {
     /// Check, compare, apply or print whole configurations
     Config(config::ConfigFlags),
     /// Make a target.toml of another target's configuration
-    Import(config::ImportFlags),
+    Import(import::ImportFlags),
     /// Print the control API's OpenAPI document
     Openapi(control::OpenapiFlags),
     /// Write man pages and completions, for packages

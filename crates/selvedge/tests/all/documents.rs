@@ -16,7 +16,7 @@ use document_commands::{PLACEHOLDERS, commands, is_assignment, pages};
 const NQN: &str = "nqn.2026-01.org.example:disks";
 
 /// What cannot run here: a part of the command, and why.
-const NOT_RUN: [(&str, &str); 31] = [
+const NOT_RUN: [(&str, &str); 32] = [
     ("rbd", "needs a Ceph cluster: the suite ceph has one"),
     ("gateway", "needs a group of gateways: the suite ceph has one"),
     ("namespace snapshot", "is about images of Ceph"),
@@ -43,6 +43,7 @@ const NOT_RUN: [(&str, &str); 31] = [
     ("selvedge report", "needs a sweep that was made: sweep has one"),
     ("selvedge compare", "needs two sweeps that were made: sweep has them"),
     ("import nvmet", "needs a file of nvmetcli: its own tests have some"),
+    ("import ceph-nvmeof", "needs the state of a group: its own tests have one"),
     ("audit verify", "needs a log: host_rights has one"),
     ("--configure-mptcp", "changes the machine's addresses: the suite paths has a network for it"),
     ("--insert", "needs the kernel's module nvme-keyring: tls_keys has a keyring"),

@@ -1,6 +1,7 @@
 //! `-o json` where it once meant something else or was missing: what it prints is JSON, and it writes no file.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -36,6 +37,64 @@ fn an_import_prints_json_and_writes_where_output_says() {
     assert!(folder.path().join("target.toml").exists());
 }
 
+/// The state of a ceph-nvmeof group, and the key that its secrets are encrypted with.
+fn write_state(folder: &Path) {
+    let state = include_str!("../../src/config/ceph_nvmeof/recorded/state.json");
+    std::fs::write(folder.join("state.json"), state).expect("it can be written");
+    let mut options = std::fs::OpenOptions::new();
+    let key = options.mode(0o600).write(true).create_new(true).open(folder.join("encryption.pem"));
+    let text = include_str!("../../src/config/ceph_nvmeof/recorded/encryption.pem");
+    key.expect("a new file").write_all(text.as_bytes()).expect("it can be written");
+}
+
+/// What other programs have written, for all commands that read such.
+fn write_others(folder: &Path) {
+    write_state(folder);
+    let others = [("saved", SAVED), ("fio.json", include_str!("../../src/fio/fio-3.33.json"))];
+    for (name, text) in others {
+        std::fs::write(folder.join(name), text).expect("it can be written");
+    }
+}
+
+#[test]
+fn an_import_of_a_group_writes_its_secrets() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write_state(folder.path());
+    let words = "import ceph-nvmeof state.json --gateway node-a --encryption-key encryption.pem -o json";
+    let words: Vec<&str> = words.split(' ').collect();
+    let refused = run_in(folder.path(), &words);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("--secret-dir"), "{}", stderr(&refused));
+    let words = [&words[..], &["--secret-dir", "secrets", "--output", "target.toml"]].concat();
+    let told = json(&run_in(folder.path(), &words));
+    let written = told["secret_files"].as_array().expect("a list").clone();
+    assert_eq!(written.len(), 5, "{told}");
+    for file in &written {
+        let path = Path::new(file.as_str().expect("a path"));
+        let metadata = path.metadata().expect("it is there");
+        assert_eq!(metadata.mode() & 0o777, 0o600, "{file}");
+        let key =
+            json(&run_in(folder.path(), &["key", "check", file.as_str().expect("a path"), "-o", "json"]));
+        assert_eq!(key["is_tls_key"], file.as_str().is_some_and(|name| name.ends_with(".tls.key")), "{file}");
+    }
+    let checked = run_in(folder.path(), &["config", "check", "target.toml"]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    // The same once more: the target.toml may have been changed by hand, and so may a secret.
+    let again = run_in(folder.path(), &words);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(stderr(&again).contains("target.toml is there already"), "{}", stderr(&again));
+    std::fs::remove_file(folder.path().join("target.toml")).expect("it is there");
+    assert!(run_in(folder.path(), &words).status.success(), "files with the same secrets stay");
+    std::fs::remove_file(folder.path().join("target.toml")).expect("it is there");
+    let first = Path::new(written[0].as_str().expect("a path"));
+    std::fs::write(first, "another").expect("it can be written");
+    let again = run_in(folder.path(), &words);
+    assert!(stderr(&again).contains("--force replaces it"), "{}", stderr(&again));
+    assert!(!folder.path().join("target.toml").exists());
+    assert!(run_in(folder.path(), &[&words[..], &["--force"]].concat()).status.success());
+    assert_ne!(std::fs::read_to_string(first).expect("it is there"), "another");
+}
+
 #[test]
 fn the_api_and_a_plan_are_json() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -53,6 +112,7 @@ fn a_refusal_is_text_and_prints_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     for arguments in [
         &["import", "nvmet", "missing", "-o", "json"][..],
+        &["import", "ceph-nvmeof", "missing", "-o", "json"],
         &["discover", "-a", "127.0.0.1", "-s", "1", "-o", "json"],
         &["bench", "-a", "127.0.0.1", "-s", "1", "-n", "nqn.a", "--rw", "read", "-o", "json"],
         &["report", "missing", "-o", "json"],
@@ -125,6 +185,9 @@ fn arguments(name: &str, port: &str) -> Option<String> {
         "tune apply" => format!("{recorded} --dry-run"),
         "tune advise" => format!("-a 127.0.0.1 -s {port}"),
         "config check" | "config diff" | "config apply" => "target.toml".to_owned(),
+        "import ceph-nvmeof" => {
+            "state.json --gateway node-a --encryption-key encryption.pem --secret-dir secrets".to_owned()
+        }
         "import nvmet" => "saved".to_owned(),
         _ => String::new(),
     })
@@ -185,8 +248,7 @@ fn every_command_prints_json_and_nothing_else() {
     }
     let kept = ["token", "create", "kept", "--role", "read", "--control-access", "access.toml"];
     assert!(run_in(folder.path(), &kept).status.success());
-    std::fs::write(place("saved"), SAVED).expect("it is written");
-    std::fs::write(place("fio.json"), include_str!("../../src/fio/fio-3.33.json")).expect("it is written");
+    write_others(folder.path());
     let (_target, port) = serve(folder.path());
     let control = ["--control", "unix:control.sock"];
     let (mut count, mut removed, mut checked) = (0, Vec::new(), Vec::new());
@@ -234,6 +296,7 @@ fn every_command_prints_json_and_nothing_else() {
         "tune apply",
         "tune advise",
         "import nvmet",
+        "import ceph-nvmeof",
     ];
     assert_eq!(checked, [&["discover", "identify", "list", "bench"][..], &described].concat());
     // The subsystem itself last of all.
