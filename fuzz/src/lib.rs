@@ -1,5 +1,6 @@
 //! What the fuzzers hold the code to. The fuzz targets themselves are one line each; what is fuzzed is in the crates.
 
+pub mod ceph_nvmeof;
 pub mod client_hello;
 pub mod config;
 pub mod connection;

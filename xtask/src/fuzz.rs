@@ -24,7 +24,7 @@ const fn target(name: &'static str, about: &'static str, length_max: u32, has_wo
     Target { name, about, length_max, has_words }
 }
 
-const TARGETS: [Target; 14] = [
+const TARGETS: [Target; 15] = [
     target("receive_target", "any bytes at the target's end of a connection, cut anywhere", 512, false),
     target("receive_host", "any bytes at the initiator's end of a connection, cut anywhere", 512, false),
     target("connection", "whole connections of several hosts to a living target", 1024, false),
@@ -32,6 +32,7 @@ const TARGETS: [Target; 14] = [
     target("hostile_controller", "the initiator against a target that lies", 256, false),
     target("config", "a target.toml of any text", 2048, true),
     target("nvmet_import", "what nvmetcli is said to have saved", 2048, true),
+    target("ceph_nvmeof_import", "what is said to be the state of a ceph-nvmeof group", 16384, true),
     target("machine", "a recorded machine of any text", 16384, false),
     target("exchange", "hosts and controllers that authenticate, with somebody on the way", 4096, false),
     target("client_hello", "what hosts of TLS say first, and keys and identities of any text", 4096, false),
