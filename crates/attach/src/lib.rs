@@ -20,6 +20,7 @@ mod requests;
 mod server;
 mod status;
 mod storage;
+mod vhost_user;
 mod worker;
 
 pub use disk::{Disk, DiskError};

@@ -27,7 +27,35 @@ pub const ACCEPTS_PER_TURN: usize = 32;
 /// keep it for as long as a path may come back.
 pub const END_TIMEOUT_MS: u64 = 5_000;
 
+/// Virtqueues of one vhost-user front end: QEMU asks for one for each processor of its guest, and starts no guest that gets
+/// fewer.
+pub const VRINGS_MAX: usize = 64;
+/// Entries of one virtqueue, which is the most that QEMU gives one.
+pub const VRING_ENTRIES_MAX: u16 = 1024;
+/// Sockets for vhost-user front ends, one for each namespace.
+pub const FRONT_ENDS_MAX: usize = 64;
+/// Segments of data of one virtio request. With one of its header and one of its status they fit a virtqueue of 128 entries.
+pub const SEGMENTS_MAX: usize = 126;
+/// Bytes of data of one virtio request: all segments of a driver that keeps to what it is told.
+pub const VRING_REQUEST_BYTES_MAX: u64 = SEGMENTS_MAX as u64 * PIECE_BYTES;
+/// Requests that are taken from one virtqueue before others have their turn.
+pub const REQUESTS_PER_TURN: usize = 256;
+/// Commands that a target has not answered, of requests of one virtqueue.
+pub const VRING_COMMANDS_MAX: usize = 256;
+/// Bytes of buffers for the data of commands of one virtqueue; data waits in the guest's memory until there is one.
+pub const VRING_BUFFER_BYTES_MAX: usize = 8 << 20;
+/// Ranges of one discard.
+pub const DISCARD_RANGES_MAX: usize = 32;
+/// Parts of its memory that one front end shares: as many as vhost-user's messages can name by ADD_MEM_REG in QEMU.
+pub const MEMORY_REGIONS_MAX: usize = 509;
+/// Mappings of front ends' memory in a process: one front end that has all it may, and many that have a few.
+pub const WATCHED_MAPPINGS_MAX: usize = 2048;
+
 const _: () = {
+    assert!(WATCHED_MAPPINGS_MAX > 2 * MEMORY_REGIONS_MAX);
+    assert!(VRING_COMMANDS_MAX < THREAD_COMMANDS_MAX);
+    assert!(VRING_BUFFER_BYTES_MAX >= engine::limits::BUFFER_LENGTH_MAX);
+    assert!(DISCARD_RANGES_MAX * 16 <= 4096);
     assert!(CLIENT_COMMANDS_MAX < THREAD_COMMANDS_MAX);
     assert!(CLIENT_BUFFER_BYTES_MAX >= 2 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
     assert!(INPUT_BYTES > 16 + nbd::limits::OPTION_BYTES_MAX && INPUT_BYTES > nbd::REQUEST_BYTES_MAX);

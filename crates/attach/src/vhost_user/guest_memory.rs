@@ -1,0 +1,126 @@
+//! The memory that a front end shares: where the guest sees it, and where the front end does. Its owner may cut it short at any
+//! time, which fails what uses it then.
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use vhost::vhost_user::message::VhostUserMemoryRegion;
+use vm_memory::{
+    Address as _, GuestAddress, GuestMemoryBackend as _, GuestMemoryMmap, GuestMemoryRegion as _,
+    GuestRegionMmap,
+};
+
+use super::lost_memory::Watched;
+use crate::limits::MEMORY_REGIONS_MAX;
+
+/// Where a region is for its front end.
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    front_end: u64,
+    guest: u64,
+    size: u64,
+}
+
+/// Memory as the guest sees it.
+#[derive(Debug)]
+pub(super) struct Memory {
+    // Dropped before the memory.
+    watched: Vec<Arc<Watched>>,
+    regions: GuestMemoryMmap<()>,
+}
+
+/// All that a front end has shared.
+#[derive(Debug, Default)]
+pub(super) struct GuestMemory {
+    pub(super) memory: Option<Arc<Memory>>,
+    mappings: Vec<Mapping>,
+}
+
+impl Memory {
+    /// Whether nothing of it was lost. What was read before this is asked was there.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.watched.iter().any(|watched| watched.is_lost())
+    }
+}
+
+impl Deref for Memory {
+    type Target = GuestMemoryMmap<()>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.regions
+    }
+}
+
+impl GuestMemory {
+    /// These regions instead of all others.
+    pub(super) fn replace(&mut self, regions: &[VhostUserMemoryRegion], files: Vec<File>) -> io::Result<()> {
+        let mapped = regions.iter().zip(files).map(map).collect::<io::Result<Vec<_>>>()?;
+        let (mut mapped, watched): (Vec<_>, _) = mapped.into_iter().unzip();
+        mapped.sort_by_key(|region| region.start_addr());
+        let regions_mapped = GuestMemoryMmap::from_arc_regions(mapped).map_err(io::Error::other)?;
+        self.mappings = regions.iter().map(Mapping::of).collect();
+        self.memory = Some(Arc::new(Memory { watched, regions: regions_mapped }));
+        Ok(())
+    }
+
+    /// One region more.
+    pub(super) fn add(&mut self, region: &VhostUserMemoryRegion, file: File) -> io::Result<()> {
+        if self.mappings.len() >= MEMORY_REGIONS_MAX {
+            return Err(io::Error::other("too many regions of memory"));
+        }
+        let (mapped, watch) = map((region, file))?;
+        let (regions, mut watched) = match &self.memory {
+            Some(memory) => (memory.insert_region(mapped), memory.watched.clone()),
+            None => (GuestMemoryMmap::from_arc_regions(vec![mapped]), Vec::new()),
+        };
+        watched.push(watch);
+        self.memory = Some(Arc::new(Memory { watched, regions: regions.map_err(io::Error::other)? }));
+        self.mappings.push(Mapping::of(region));
+        Ok(())
+    }
+
+    /// One region less.
+    pub(super) fn remove(&mut self, region: &VhostUserMemoryRegion) -> io::Result<()> {
+        let memory = self.memory.as_ref().ok_or_else(|| io::Error::other("there is no memory"))?;
+        let (regions, _) = memory
+            .remove_region(GuestAddress(region.guest_phys_addr), region.memory_size)
+            .map_err(io::Error::other)?;
+        let is_left = |watched: &&Arc<Watched>| regions.iter().any(|region| watched.is_of(region.as_ptr()));
+        let watched = memory.watched.iter().filter(is_left).cloned().collect();
+        self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
+        self.memory = (regions.num_regions() > 0).then(|| Arc::new(Memory { watched, regions }));
+        Ok(())
+    }
+
+    /// Where the guest sees what the front end has at `address`.
+    pub(super) fn guest_address(&self, address: u64) -> io::Result<GuestAddress> {
+        let within = |mapping: &&Mapping| {
+            address.checked_sub(mapping.front_end).is_some_and(|offset| offset < mapping.size)
+        };
+        let mapping = self.mappings.iter().find(within);
+        let mapping =
+            mapping.ok_or_else(|| io::Error::other("a virtqueue is not in the memory that is shared"))?;
+        GuestAddress(mapping.guest)
+            .checked_add(address - mapping.front_end)
+            .ok_or_else(|| io::Error::other("a virtqueue is past the end of all memory"))
+    }
+}
+
+impl Mapping {
+    const fn of(region: &VhostUserMemoryRegion) -> Self {
+        Self { front_end: region.user_addr, guest: region.guest_phys_addr, size: region.memory_size }
+    }
+}
+
+type Mapped = (Arc<GuestRegionMmap<()>>, Arc<Watched>);
+
+fn map((region, file): (&VhostUserMemoryRegion, File)) -> io::Result<Mapped> {
+    let mapped = region.mmap_region(file).map_err(io::Error::other)?;
+    let watched = Watched::new(mapped.as_ptr(), mapped.size())?;
+    match GuestRegionMmap::new(mapped, GuestAddress(region.guest_phys_addr)) {
+        Some(mapped) => Ok((Arc::new(mapped), Arc::new(watched))),
+        None => Err(io::Error::other("a region of memory is past the end of all memory")),
+    }
+}

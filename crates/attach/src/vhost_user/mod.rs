@@ -1,0 +1,14 @@
+//! Namespaces as vhost-user-blk devices: a hypervisor shares its guest's memory, and the guest's driver puts requests into
+//! virtqueues there.
+//!
+//! A thread for each socket hears its front end, and threads with a ring each serve virtqueues: they are woken by a guest's
+//! kicks, copy the data of writes out of its memory into the buffers that are sent, and that of reads from the buffers that
+//! the target's answers came into.
+//!
+//! A guest and its hypervisor are not trusted. What they say is checked where it comes in; a request that makes no sense
+//! fails, and one whose rings make no sense loses its connection. Nothing of it reaches other front ends.
+
+mod chain;
+mod descriptor;
+mod guest_memory;
+mod lost_memory;
