@@ -10,5 +10,8 @@
 
 mod chain;
 mod descriptor;
+mod device;
 mod guest_memory;
+mod inflight;
 mod lost_memory;
+mod work;
