@@ -1,0 +1,77 @@
+//! Requests of guests that are not answered yet.
+
+use super::chain::Chain;
+use super::work::{Failed, Work};
+
+/// A request.
+pub(super) struct Request {
+    /// The place of the virtqueue that it came by.
+    pub(super) vring: usize,
+    /// The descriptor that it begins with.
+    pub(super) head: u16,
+    pub(super) chain: Chain,
+    pub(super) work: Work,
+    /// Bytes of one command; the last may have fewer.
+    pub(super) piece_bytes: u64,
+    /// Bytes that have been made into commands.
+    pub(super) issued: u64,
+    /// Commands that are under way.
+    pub(super) commands: usize,
+    /// Why it fails; no more commands are made then.
+    pub(super) error: Option<Failed>,
+}
+
+impl Request {
+    /// Where the next command begins within the request, and its length; `None` when there are no more.
+    pub(super) fn next_piece(&self) -> Option<(u64, u64)> {
+        let left = self.work.length - self.issued;
+        (left > 0 && self.error.is_none()).then(|| (self.issued, left.min(self.piece_bytes)))
+    }
+
+    /// Whether all that was to be done is done, or will not be.
+    pub(super) fn is_over(&self) -> bool {
+        self.commands == 0 && self.next_piece().is_none()
+    }
+}
+
+/// All requests of a thread, by their places. Room for lists of buffers is used again.
+#[derive(Default)]
+pub(super) struct Requests {
+    places: Vec<Option<Request>>,
+    free: Vec<usize>,
+    spare: Vec<Chain>,
+}
+
+impl Requests {
+    /// Room for a list of buffers.
+    pub(super) fn room(&mut self) -> Chain {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    pub(super) fn give_room(&mut self, chain: Chain) {
+        self.spare.push(chain);
+    }
+
+    pub(super) fn add(&mut self, request: Request) -> usize {
+        match self.free.pop() {
+            Some(place) => {
+                self.places[place] = Some(request);
+                place
+            }
+            None => {
+                self.places.push(Some(request));
+                self.places.len() - 1
+            }
+        }
+    }
+
+    pub(super) fn get(&mut self, place: usize) -> Option<&mut Request> {
+        self.places.get_mut(place)?.as_mut()
+    }
+
+    pub(super) fn take(&mut self, place: usize) -> Option<Request> {
+        let request = self.places.get_mut(place)?.take()?;
+        self.free.push(place);
+        Some(request)
+    }
+}

@@ -1,0 +1,190 @@
+//! One virtqueue as the thread that serves it has it: its rings in the guest's memory, what of it is under way, and how the
+//! guest is told what is done.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use virtio_queue::{Error, Queue, QueueOwnedT as _, QueueT as _};
+use vm_memory::{GuestAddress, GuestMemoryMmap};
+
+use super::chain::{BadChain, Chain};
+use super::guest_memory::Memory;
+use super::inflight::InflightQueue;
+
+/// Where a ring was when it was stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stopped {
+    pub(super) next_avail: u16,
+}
+
+/// What a virtqueue is made of.
+pub(super) struct Plan {
+    pub(super) queue: Queue,
+    pub(super) memory: Arc<Memory>,
+    /// What is under way, for whoever serves it when we are dead.
+    pub(super) inflight: Option<InflightQueue>,
+    /// Requests that were under way when somebody died who served it before, by the descriptors that they begin with.
+    pub(super) again: VecDeque<u16>,
+    pub(super) kick: Arc<OwnedFd>,
+    pub(super) call: Option<Arc<OwnedFd>>,
+    pub(super) front_end: usize,
+    /// The connection of the front end, which ends when it breaks its rings.
+    pub(super) connection: Arc<UnixStream>,
+}
+
+pub(super) struct Vring {
+    queue: Queue,
+    pub(super) memory: Arc<Memory>,
+    inflight: Option<InflightQueue>,
+    again: VecDeque<u16>,
+    pub(super) kick: Arc<OwnedFd>,
+    pub(super) call: Option<Arc<OwnedFd>>,
+    pub(super) front_end: usize,
+    connection: Arc<UnixStream>,
+    /// Requests that commands are still to be made of.
+    pub(super) listed: VecDeque<usize>,
+    pub(super) requests: usize,
+    pub(super) commands: usize,
+    pub(super) held_bytes: usize,
+    /// Something was put into the used ring that the guest has not been told of.
+    has_used: bool,
+    /// No more is taken; who asked is told when nothing is under way.
+    pub(super) stopping: Option<Sender<Stopped>>,
+    is_closed: bool,
+    /// The guest is gone: it is told of nothing, and no more commands are made for it.
+    pub(super) is_abandoned: bool,
+}
+
+/// What a ring has next.
+pub(super) enum Next {
+    /// A request, by the descriptor that it begins with, and whether its list can be used.
+    Request(u16, Result<(), BadChain>),
+    Nothing,
+}
+
+impl Vring {
+    pub(super) fn new(plan: Plan) -> Self {
+        let Plan { queue, memory, inflight, again, kick, call, front_end, connection } = plan;
+        Self {
+            queue,
+            memory,
+            inflight,
+            again,
+            kick,
+            call,
+            front_end,
+            connection,
+            listed: VecDeque::new(),
+            requests: 0,
+            commands: 0,
+            held_bytes: 0,
+            has_used: false,
+            stopping: None,
+            is_closed: false,
+            is_abandoned: false,
+        }
+    }
+
+    /// Whether more requests may be taken; a guest may have as many under way as its ring has entries.
+    pub(super) fn may_take(&self) -> bool {
+        !self.is_closed && self.requests < usize::from(self.queue.size())
+    }
+
+    /// Takes no more; where it is abandoned, the guest is told of nothing that still ends.
+    pub(super) const fn close(&mut self, is_abandoned: bool) {
+        self.is_closed = true;
+        self.is_abandoned |= is_abandoned;
+    }
+
+    pub(super) fn stopped(&self) -> Stopped {
+        Stopped { next_avail: self.queue.next_avail() }
+    }
+
+    /// The next request, whose buffers go to `chain`. Where there is none, the guest is asked to tell of the next one.
+    pub(super) fn next(&mut self, chain: &mut Chain) -> Next {
+        match self.try_next(chain) {
+            Ok(next) => next,
+            Err(error) => {
+                self.fail(&error);
+                Next::Nothing
+            }
+        }
+    }
+
+    fn try_next(&mut self, chain: &mut Chain) -> Result<Next, Error> {
+        let table = (GuestAddress(self.queue.desc_table()), self.queue.size());
+        if let Some(head) = self.again.pop_front() {
+            return Ok(Next::Request(head, chain.take(&self.memory, table, head)));
+        }
+        let memory: &GuestMemoryMmap = &self.memory;
+        loop {
+            let descriptors = self.queue.iter(memory)?.next();
+            if let Some(head) = descriptors.map(|descriptors| descriptors.head_index()) {
+                if let Some(inflight) = &mut self.inflight {
+                    inflight.begin(head);
+                }
+                return Ok(Next::Request(head, chain.take(&self.memory, table, head)));
+            }
+            if !self.queue.enable_notification(memory)? {
+                return Ok(Next::Nothing);
+            }
+        }
+    }
+
+    /// The guest need not tell of requests: they are looked for.
+    pub(super) fn begin_taking(&mut self) {
+        let memory: &GuestMemoryMmap = &self.memory;
+        if let Err(error) = self.queue.disable_notification(memory) {
+            self.fail(&error);
+        }
+    }
+
+    /// Gives a request back to the guest, of which `length` bytes were filled.
+    pub(super) fn used(&mut self, head: u16, length: u32) {
+        if self.is_abandoned {
+            return;
+        }
+        let memory: &GuestMemoryMmap = &self.memory;
+        if let Some(inflight) = &mut self.inflight {
+            inflight.before_used(head);
+        }
+        let added = self.queue.add_used(memory, head, length);
+        if let Some(inflight) = &mut self.inflight {
+            inflight.after_used(head, self.queue.next_used());
+        }
+        match added {
+            Ok(()) => self.has_used = true,
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Tells the guest what is done, if it wants to know.
+    pub(super) fn signal(&mut self) {
+        if !std::mem::take(&mut self.has_used) {
+            return;
+        }
+        let memory: &GuestMemoryMmap = &self.memory;
+        match (self.queue.needs_notification(memory), &self.call) {
+            (Ok(true), Some(call)) => {
+                // Full is told as well; it does not wait, which was seen to when it came.
+                let _ = rustix::io::write(call, &1u64.to_ne_bytes());
+            }
+            (Ok(_), _) => {}
+            (Err(error), _) => self.fail(&error),
+        }
+    }
+
+    /// The rings cannot be used: the connection of the front end ends, and with it its virtqueues.
+    pub(super) fn fail(&mut self, error: &dyn Display) {
+        if !self.is_abandoned {
+            tracing::warn!(%error, "a vhost-user front end's virtqueue is broken; closing the connection");
+        }
+        self.close(true);
+        let _ = self.connection.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,263 @@
+//! A thread that serves virtqueues: its loop round the ring, the queues of all namespaces and the virtqueues.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use engine::initiator::Paths;
+use engine::limits::RECEIVE_LENGTH;
+use engine::ring::{Event, Moment, Ring, Waker};
+
+use super::device::Device;
+use super::guest_memory::Memory;
+use super::namespace::Namespace;
+use super::service::Service;
+use super::vring::{self, Stopped, Vring};
+use crate::limits::{END_TIMEOUT_MS, VRINGS_MAX};
+use crate::server::Tally;
+
+/// What the thread that hears a front end wants of one that serves its virtqueues. A virtqueue is named by its place: that of
+/// its front end among all, times `VRINGS_MAX`, and its number.
+pub(super) enum Order {
+    /// A virtqueue begins.
+    Start(usize, Box<vring::Plan>),
+    /// A virtqueue ends; who asks is told when nothing of it is under way. Where its front end is gone (`true`), the guest
+    /// is told of nothing.
+    Stop(usize, bool, Sender<Stopped>),
+    /// Where the guest is told what is done.
+    Call(usize, Option<Arc<OwnedFd>>),
+    /// The memory of a front end has changed.
+    Memory(usize, Arc<Memory>),
+}
+
+/// A thread, as those that hear front ends know it.
+#[derive(Clone)]
+pub(super) struct Hand {
+    pub(super) orders: Sender<Order>,
+    pub(super) waker: Waker,
+}
+
+impl Hand {
+    /// Gives an order. A thread that is gone takes none.
+    pub(super) fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+        self.waker.wake();
+    }
+}
+
+/// What a thread is made of.
+pub(super) struct Plan {
+    pub(super) disks: Vec<(Arc<Paths>, Device)>,
+    pub(super) number: u16,
+    pub(super) count: u16,
+    pub(super) stopping: Arc<AtomicBool>,
+    pub(super) orders: Receiver<Order>,
+}
+
+pub(super) struct Worker {
+    ring: Ring,
+    service: Service,
+    /// By their places, which are the tokens of their kicks.
+    vrings: Vec<Option<Vring>>,
+    /// Virtqueues that something has happened to, by place, each once.
+    active: Vec<usize>,
+    is_active: Vec<bool>,
+    orders: Receiver<Order>,
+    stopping: Arc<AtomicBool>,
+    /// When it ends whatever is under way, once it shall end.
+    end_at: Option<Moment>,
+    events: Vec<Event>,
+    scratch: Vec<u8>,
+}
+
+impl Worker {
+    pub(super) fn open(mut ring: Ring, plan: Plan) -> Self {
+        let places = plan.disks.len() * VRINGS_MAX;
+        let (number, count) = (plan.number, plan.count);
+        let open = |(at, (paths, device)): (usize, &(Arc<Paths>, Device))| {
+            Namespace::open((paths, device), &mut ring, (places as u32, at), (number, count))
+        };
+        let namespaces = plan.disks.iter().enumerate().map(open).collect();
+        Self {
+            service: Service::new(namespaces),
+            ring,
+            vrings: (0..places).map(|_| None).collect(),
+            active: Vec::with_capacity(places),
+            is_active: vec![false; places],
+            orders: plan.orders,
+            stopping: plan.stopping,
+            end_at: None,
+            events: Vec::with_capacity(256),
+            scratch: vec![0; RECEIVE_LENGTH],
+        }
+    }
+
+    /// Serves until it shall end, and nothing is under way any longer.
+    pub(super) fn run(mut self) -> Tally {
+        while !self.is_done() {
+            self.service.namespaces.iter_mut().for_each(|namespace| namespace.flush(&mut self.ring));
+            if let Err(error) = self.turn() {
+                tracing::error!(%error, "the ring of a vhost-user thread failed; closing its virtqueues");
+                break;
+            }
+        }
+        for (place, vring) in self.vrings.iter().enumerate() {
+            if let Some(vring) = vring {
+                self.ring.unwatch(&vring.kick, place as u32);
+            }
+        }
+        self.service.namespaces.iter_mut().for_each(|namespace| namespace.close(&mut self.ring));
+        self.service.tally
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        let timeout = self.timeout();
+        self.ring.wait(timeout, &mut events)?;
+        let now = self.ring.now();
+        for namespace in &mut self.service.namespaces {
+            namespace.take_in(&mut self.ring, &mut self.scratch, &events, now);
+        }
+        self.take_ended();
+        // Before kicks: one that follows an order finds it carried out.
+        while let Ok(order) = self.orders.try_recv() {
+            self.carry_out(order);
+        }
+        for event in &events {
+            if let Event::Ready { token, .. } = event
+                && self.vrings.get(*token as usize).is_some_and(Option::is_some)
+            {
+                self.activate(*token as usize);
+            }
+        }
+        self.events = events;
+        let has_room = self.service.namespaces.iter().any(Namespace::has_room);
+        if self.service.is_short_of_room && has_room {
+            self.service.is_short_of_room = false;
+            (0..self.vrings.len()).for_each(|place| self.activate(place));
+        }
+        self.serve();
+        Ok(())
+    }
+
+    fn take_ended(&mut self) {
+        for at in 0..self.service.namespaces.len() {
+            while let Some(ended) = self.service.namespaces[at].pop() {
+                let user = ended.user();
+                let (request, piece) = ((user >> 32) as usize, user & u64::from(u32::MAX));
+                let Some(place) = self.service.requests.get(request).map(|request| request.vring) else {
+                    continue;
+                };
+                self.activate(place);
+                if let Some(vring) = &mut self.vrings[place] {
+                    self.service.ended(request, piece, ended, vring);
+                }
+            }
+        }
+    }
+
+    fn timeout(&mut self) -> Option<Duration> {
+        let namespaces = &self.service.namespaces;
+        if !self.active.is_empty() || namespaces.iter().any(Namespace::has_more) {
+            return Some(Duration::ZERO);
+        }
+        let now = self.ring.now();
+        let deadlines = namespaces.iter().filter_map(Namespace::next_deadline);
+        deadlines.chain(self.end_at).min().map(|deadline| deadline.since(now))
+    }
+
+    /// Marks a virtqueue to be served in this turn.
+    fn activate(&mut self, place: usize) {
+        if !self.is_active[place] {
+            self.is_active[place] = true;
+            self.active.push(place);
+        }
+    }
+
+    /// Gives each virtqueue its turn that something has happened to. Those that want another one get it in the next round.
+    fn serve(&mut self) {
+        let count = self.active.len();
+        for at in 0..count {
+            let place = self.active[at];
+            self.is_active[place] = false;
+            let Some(vring) = &mut self.vrings[place] else { continue };
+            let wants_more = self.service.serve(place, vring);
+            vring.signal();
+            if wants_more {
+                self.activate(place);
+            }
+            self.end_if_stopped(place);
+        }
+        self.active.drain(..count);
+    }
+
+    /// Lets a virtqueue go that shall stop, and of which nothing is under way.
+    fn end_if_stopped(&mut self, place: usize) {
+        let Some(vring) = &self.vrings[place] else { return };
+        if vring.stopping.is_none() || vring.requests > 0 {
+            return;
+        }
+        self.ring.unwatch(&vring.kick, place as u32);
+        if let Some(vring) = self.vrings[place].take()
+            && let Some(asker) = &vring.stopping
+        {
+            let _ = asker.send(vring.stopped());
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Start(place, plan) => {
+                let mut vring = Vring::new(*plan);
+                match self.ring.watch(&vring.kick, place as u32) {
+                    Ok(()) => self.vrings[place] = Some(vring),
+                    Err(error) => vring.fail(&error),
+                }
+                self.activate(place);
+            }
+            Order::Stop(place, is_abandoned, asker) => match &mut self.vrings[place] {
+                Some(vring) => {
+                    vring.close(is_abandoned);
+                    vring.stopping = Some(asker);
+                    self.activate(place);
+                }
+                None => {
+                    let _ = asker.send(Stopped::default());
+                }
+            },
+            Order::Call(place, call) => {
+                if let Some(vring) = &mut self.vrings[place] {
+                    vring.call = call;
+                }
+            }
+            Order::Memory(front_end, memory) => {
+                let vrings = self.vrings.iter_mut().flatten();
+                for vring in vrings.filter(|vring| vring.front_end == front_end) {
+                    vring.memory = memory.clone();
+                }
+            }
+        }
+    }
+
+    /// Whether the thread may end. Once it shall, no requests are taken, and those that were are answered.
+    fn is_done(&mut self) -> bool {
+        if !self.stopping.load(Ordering::Acquire) {
+            return false;
+        }
+        if self.end_at.is_none() {
+            self.end_at = Some(self.ring.now().after(Duration::from_millis(END_TIMEOUT_MS)));
+            for place in 0..self.vrings.len() {
+                if let Some(vring) = &mut self.vrings[place] {
+                    vring.close(false);
+                    self.activate(place);
+                }
+            }
+        }
+        let is_late = self.end_at.is_some_and(|end_at| self.ring.now() >= end_at);
+        is_late || self.vrings.iter().flatten().all(|vring| vring.requests == 0)
+    }
+}
