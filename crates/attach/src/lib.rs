@@ -26,3 +26,4 @@ mod worker;
 pub use disk::{Disk, DiskError};
 pub use listener::Listener;
 pub use server::{Server, ServerOptions, Tally};
+pub use vhost_user::VhostUserServer;

@@ -11,12 +11,17 @@
 mod chain;
 mod descriptor;
 mod device;
+mod door;
 mod guest_memory;
 mod inflight;
 mod lost_memory;
 mod namespace;
 mod requests;
+mod server;
 mod service;
+mod session;
 mod vring;
 mod work;
 mod worker;
+
+pub use server::VhostUserServer;

@@ -1,0 +1,144 @@
+//! A vhost-user server: its threads, and how they begin and end.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use engine::initiator::Controller;
+use engine::ring::{Ring, RingOptions};
+use nbd::Export;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::device::Device;
+use super::door::Door;
+use super::worker::{Hand, Plan, Worker};
+use crate::disk::Disk;
+use crate::limits::FRONT_ENDS_MAX;
+use crate::server::{ServerOptions, Tally};
+
+/// A server of vhost-user front ends that runs. Dropping it ends it as `stop` does.
+#[derive(Debug)]
+pub struct VhostUserServer {
+    stopping: Arc<AtomicBool>,
+    end: Arc<OwnedFd>,
+    connections: Vec<Arc<Mutex<Option<Arc<UnixStream>>>>>,
+    workers: Vec<(engine::ring::Waker, JoinHandle<Tally>)>,
+    doors: Vec<JoinHandle<u64>>,
+    exports: Vec<Export>,
+}
+
+impl VhostUserServer {
+    /// Serves each disk to the front ends that connect to its socket, one after the other.
+    ///
+    /// # Errors
+    /// When a namespace cannot be a disk, there are more than `limits::FRONT_ENDS_MAX`, or the system gives no ring or thread.
+    pub fn start(disks: Vec<(Disk, UnixListener)>, options: ServerOptions) -> io::Result<Self> {
+        if disks.len() > FRONT_ENDS_MAX {
+            return Err(io::Error::other(format!("there are more than {FRONT_ENDS_MAX} namespaces")));
+        }
+        let device = |(disk, _): &(Disk, UnixListener)| Device::of(disk).map_err(io::Error::other);
+        let devices = disks.iter().map(device).collect::<io::Result<Vec<_>>>()?;
+        let controllers = disks.iter().flat_map(|(disk, _)| disk.paths.controllers());
+        let granted = controllers.map(|controller: Controller| controller.io_queues()).min().unwrap_or(1);
+        let count = options.threads.min(granted).max(1);
+        let mut server = Self {
+            stopping: Arc::default(),
+            end: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+            connections: Vec::new(),
+            workers: Vec::new(),
+            doors: Vec::new(),
+            exports: devices.iter().map(|device| device.export.clone()).collect(),
+        };
+        let known: Vec<_> = disks.iter().map(|(disk, _)| disk.paths.clone()).zip(devices).collect();
+        let mut hands = Vec::new();
+        for number in 0..count {
+            let (sender, orders) = channel();
+            let plan =
+                Plan { disks: known.clone(), number, count, stopping: server.stopping.clone(), orders };
+            let (waker, thread) = start_worker(plan, options.ring)?;
+            hands.push(Hand { orders: sender, waker: waker.clone() });
+            server.workers.push((waker, thread));
+        }
+        let hands: Arc<[Hand]> = hands.into();
+        for (front_end, (disk, listener)) in disks.into_iter().enumerate() {
+            listener.set_nonblocking(true)?;
+            let connection = Arc::<Mutex<_>>::default();
+            server.connections.push(connection.clone());
+            let (stopping, end) = (server.stopping.clone(), server.end.clone());
+            let door = Door { front_end, disk, listener, hands: hands.clone(), stopping, end, connection };
+            let thread = Builder::new().name(format!("vhost-{front_end}"));
+            server.doors.push(thread.spawn(move || door.run())?);
+        }
+        Ok(server)
+    }
+
+    /// The disks as they were at the beginning.
+    pub fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+
+    /// Threads that serve virtqueues.
+    pub const fn threads(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Whether a thread has ended though nobody asked for it.
+    pub fn has_failed(&self) -> bool {
+        self.workers.iter().any(|(_, thread)| thread.is_finished())
+            || self.doors.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Takes no more front ends and no more requests, answers those that have come, within `limits::END_TIMEOUT_MS`, and ends.
+    pub fn stop(mut self) -> Tally {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Tally {
+        self.stopping.store(true, Ordering::Release);
+        let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
+        self.workers.iter().for_each(|(waker, _)| waker.wake());
+        // Guests are told what is done before their front ends see the end.
+        let tallies = self.workers.drain(..).filter_map(|(_, thread)| thread.join().ok());
+        let mut sum = tallies.fold(Tally::default(), |sum, one| Tally {
+            clients: 0,
+            requests: sum.requests + one.requests,
+            errors: sum.errors + one.errors,
+        });
+        for connection in &self.connections {
+            if let Some(stream) = &*connection.lock().unwrap_or_else(PoisonError::into_inner) {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+        sum.clients = self.doors.drain(..).filter_map(|door| door.join().ok()).sum();
+        sum
+    }
+}
+
+impl Drop for VhostUserServer {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// Starts a thread, and waits until it has its ring.
+fn start_worker(plan: Plan, options: RingOptions) -> io::Result<(engine::ring::Waker, JoinHandle<Tally>)> {
+    let (opened, outcome) = channel();
+    let thread =
+        Builder::new().name(format!("vrings-{}", plan.number)).spawn(move || match Ring::new(options) {
+            Ok(ring) => {
+                let _ = opened.send(Ok(ring.waker()));
+                Worker::open(ring, plan).run()
+            }
+            Err(error) => {
+                let _ = opened.send(Err(error));
+                Tally::default()
+            }
+        })?;
+    let ended = |_| Err(io::Error::other("its thread ended at once"));
+    outcome.recv().unwrap_or_else(ended).map(|waker| (waker, thread))
+}

@@ -1,0 +1,383 @@
+//! What one front end says, from its connection to its end, and what the threads that serve its virtqueues are told of it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use vhost::vhost_user::message::{
+    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
+    VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
+    VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
+};
+use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
+use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
+use virtio_queue::{Queue, QueueT as _};
+use vm_memory::GuestMemoryMmap;
+
+use super::descriptor;
+use super::device::{Device, PROTOCOL_FEATURES};
+use super::guest_memory::GuestMemory;
+use super::inflight::InflightRegion;
+use super::vring;
+use super::worker::{Hand, Order};
+use crate::limits::{MEMORY_REGIONS_MAX, VRING_ENTRIES_MAX, VRINGS_MAX};
+
+/// What is not offered, and asked for nevertheless.
+const NOT_OFFERED: Error = Error::InvalidOperation("it was not offered");
+
+/// A virtqueue, as the front end has described it.
+#[derive(Clone, Debug, Default)]
+struct VringSettings {
+    entries: u16,
+    /// Its tables, by the addresses of the front end.
+    tables: Option<Tables>,
+    next_avail: u16,
+    kick: Option<Arc<OwnedFd>>,
+    call: Option<Arc<OwnedFd>>,
+    is_enabled: bool,
+    is_running: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tables {
+    descriptors: u64,
+    available: u64,
+    used: u64,
+}
+
+/// A front end that is connected.
+pub(super) struct Session {
+    /// Its place among all front ends.
+    front_end: usize,
+    device: Device,
+    /// The threads. Virtqueues are given to them in turn.
+    hands: Arc<[Hand]>,
+    connection: Arc<UnixStream>,
+    memory: GuestMemory,
+    /// What is under way, in memory that the front end keeps.
+    inflight: Option<InflightRegion>,
+    features: u64,
+    vrings: Vec<VringSettings>,
+}
+
+impl Session {
+    pub(super) fn new(
+        front_end: usize,
+        device: Device,
+        hands: Arc<[Hand]>,
+        connection: Arc<UnixStream>,
+    ) -> Self {
+        let vrings = vec![VringSettings::default(); VRINGS_MAX];
+        let memory = GuestMemory::default();
+        Self { front_end, device, hands, connection, memory, inflight: None, features: 0, vrings }
+    }
+
+    fn hand(&self, index: usize) -> &Hand {
+        &self.hands[(self.front_end + index) % self.hands.len()]
+    }
+
+    const fn place(&self, index: usize) -> usize {
+        self.front_end * VRINGS_MAX + index
+    }
+
+    fn vring(&mut self, index: u32) -> Result<&mut VringSettings> {
+        self.vrings.get_mut(index as usize).ok_or(Error::InvalidParam)
+    }
+
+    /// Begins a virtqueue of which all is known that it needs, and that is enabled.
+    fn start(&mut self, index: usize) -> Result<()> {
+        let vring = &self.vrings[index];
+        let (Some(tables), Some(kick), Some(memory)) = (vring.tables, &vring.kick, &self.memory.memory)
+        else {
+            return Ok(());
+        };
+        if vring.is_running || !vring.is_enabled || vring.entries == 0 {
+            return Ok(());
+        }
+        let invalid =
+            |error: virtio_queue::Error| Error::ReqHandlerError(io::Error::other(error.to_string()));
+        let address = |address| self.memory.guest_address(address).map_err(Error::ReqHandlerError);
+        let regions: &GuestMemoryMmap = memory;
+        let mut queue = Queue::new(VRING_ENTRIES_MAX).map_err(invalid)?;
+        queue.try_set_size(vring.entries).map_err(invalid)?;
+        queue.try_set_desc_table_address(address(tables.descriptors)?).map_err(invalid)?;
+        queue.try_set_avail_ring_address(address(tables.available)?).map_err(invalid)?;
+        queue.try_set_used_ring_address(address(tables.used)?).map_err(invalid)?;
+        queue.set_event_idx(self.features & 1 << VIRTIO_RING_F_EVENT_IDX != 0);
+        queue.set_ready(true);
+        if !queue.is_valid(regions) {
+            return Err(Error::ReqHandlerError(io::Error::other(
+                "a virtqueue is not in the memory that is shared",
+            )));
+        }
+        queue.set_next_avail(vring.next_avail);
+        // Only the guest's memory has it.
+        let used = queue.used_idx(regions, std::sync::atomic::Ordering::Acquire).map_err(invalid)?;
+        queue.set_next_used(used.0);
+        let inflight = self.inflight.as_ref().and_then(|region| region.vring(index, vring.entries));
+        let (inflight, again) = match inflight {
+            Some(mut inflight) => {
+                let again = inflight.recover(used.0);
+                if let Some(again) = &again {
+                    queue.set_next_avail(used.0.wrapping_add(again.len() as u16));
+                }
+                (Some(inflight), again.unwrap_or_default())
+            }
+            None => (None, VecDeque::new()),
+        };
+        let plan = vring::Plan {
+            queue,
+            memory: memory.clone(),
+            inflight,
+            again,
+            kick: kick.clone(),
+            call: vring.call.clone(),
+            front_end: self.front_end,
+            connection: self.connection.clone(),
+        };
+        self.hand(index).order(Order::Start(self.place(index), Box::new(plan)));
+        self.vrings[index].is_running = true;
+        Ok(())
+    }
+
+    /// Stops a virtqueue, and waits until nothing of it is under way.
+    fn stop(&mut self, index: usize, is_abandoned: bool) {
+        if !std::mem::take(&mut self.vrings[index].is_running) {
+            return;
+        }
+        let (asker, answer) = channel();
+        self.hand(index).order(Order::Stop(self.place(index), is_abandoned, asker));
+        // A thread that has ended has nothing under way either.
+        if let Ok(stopped) = answer.recv() {
+            self.vrings[index].next_avail = stopped.next_avail;
+        }
+    }
+
+    /// The front end is gone: stops all its virtqueues. What its guest has asked for ends before another front end comes, as
+    /// it could otherwise take effect after what that asks for.
+    pub(super) fn end(&mut self, is_abandoned: bool) {
+        let running: Vec<_> = (0..self.vrings.len()).filter(|index| self.vrings[*index].is_running).collect();
+        let (asker, answers) = channel();
+        for index in running {
+            self.vrings[index].is_running = false;
+            self.hand(index).order(Order::Stop(self.place(index), is_abandoned, asker.clone()));
+        }
+        drop(asker);
+        while answers.recv().is_ok() {}
+    }
+
+    fn tell_memory(&self) {
+        let Some(memory) = &self.memory.memory else { return };
+        for hand in self.hands.iter() {
+            hand.order(Order::Memory(self.front_end, memory.clone()));
+        }
+    }
+}
+
+impl VhostUserBackendReqHandlerMut for Session {
+    fn set_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_owner(&mut self) -> Result<()> {
+        self.reset_device()
+    }
+
+    fn reset_device(&mut self) -> Result<()> {
+        self.end(false);
+        self.features = 0;
+        self.vrings.iter_mut().for_each(|vring| *vring = VringSettings::default());
+        Ok(())
+    }
+
+    fn get_features(&mut self) -> Result<u64> {
+        Ok(self.device.features())
+    }
+
+    fn set_features(&mut self, features: u64) -> Result<()> {
+        if features & !self.device.features() != 0 {
+            return Err(Error::InvalidParam);
+        }
+        self.features = features;
+        // A front end that does not know how to enable virtqueues has them enabled.
+        if features & PROTOCOL_FEATURES == 0 {
+            for index in 0..self.vrings.len() {
+                self.vrings[index].is_enabled = true;
+                self.start(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_mem_table(
+        &mut self,
+        regions: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+        _postcopy: Option<bool>,
+    ) -> Result<Option<Vec<u64>>> {
+        self.memory.replace(regions, files).map_err(Error::ReqHandlerError)?;
+        self.tell_memory();
+        Ok(None)
+    }
+
+    fn set_vring_num(&mut self, index: u32, entries: u32) -> Result<()> {
+        if entries == 0 || entries > u32::from(VRING_ENTRIES_MAX) || !entries.is_power_of_two() {
+            return Err(Error::InvalidParam);
+        }
+        self.vring(index)?.entries = entries as u16;
+        Ok(())
+    }
+
+    fn set_vring_addr(
+        &mut self,
+        index: u32,
+        _flags: VhostUserVringAddrFlags,
+        descriptors: u64,
+        used: u64,
+        available: u64,
+        _log: u64,
+    ) -> Result<()> {
+        self.vring(index)?.tables = Some(Tables { descriptors, available, used });
+        Ok(())
+    }
+
+    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
+        self.vring(index)?.next_avail = base as u16;
+        Ok(())
+    }
+
+    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
+        self.vring(index)?;
+        self.stop(index as usize, false);
+        let vring = self.vring(index)?;
+        (vring.kick, vring.call) = (None, None);
+        Ok(VhostUserVringState::new(index, vring.next_avail.into()))
+    }
+
+    fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        self.vring(index.into())?;
+        let file =
+            file.ok_or(Error::InvalidOperation("a virtqueue without kicks would have to be polled"))?;
+        let kick = descriptor::event(file).map_err(Error::ReqHandlerError)?;
+        self.stop(index.into(), false);
+        self.vring(index.into())?.kick = Some(Arc::new(kick));
+        self.start(index.into())
+    }
+
+    fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        let call = file.map(descriptor::event).transpose().map_err(Error::ReqHandlerError)?.map(Arc::new);
+        self.vring(index.into())?.call = call.clone();
+        if self.vring(index.into())?.is_running {
+            self.hand(index.into()).order(Order::Call(self.place(index.into()), call));
+        }
+        Ok(())
+    }
+
+    fn set_vring_err(&mut self, index: u8, _file: Option<File>) -> Result<()> {
+        // Errors end the connection, which tells more.
+        self.vring(index.into()).map(|_| ())
+    }
+
+    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+        Ok(VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::REPLY_ACK
+            | VhostUserProtocolFeatures::RESET_DEVICE
+            | VhostUserProtocolFeatures::INFLIGHT_SHMFD
+            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS)
+    }
+
+    fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_queue_num(&mut self) -> Result<u64> {
+        Ok(VRINGS_MAX as u64)
+    }
+
+    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
+        self.vring(index)?.is_enabled = enable;
+        match enable {
+            true => self.start(index as usize),
+            false => {
+                self.stop(index as usize, false);
+                Ok(())
+            }
+        }
+    }
+
+    fn get_config(&mut self, offset: u32, size: u32, _flags: VhostUserConfigFlags) -> Result<Vec<u8>> {
+        Ok(self.device.config(offset, size))
+    }
+
+    fn set_config(&mut self, _offset: u32, _bytes: &[u8], _flags: VhostUserConfigFlags) -> Result<()> {
+        // The one field that a driver may write is the cache's, which it is not offered.
+        Err(NOT_OFFERED)
+    }
+
+    fn set_gpu_socket(&mut self, _gpu: GpuBackend) -> Result<()> {
+        Err(NOT_OFFERED)
+    }
+
+    fn get_shared_object(&mut self, _object: VhostUserSharedMsg) -> Result<File> {
+        Err(NOT_OFFERED)
+    }
+
+    fn get_inflight_fd(&mut self, asked: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        let bytes = InflightRegion::bytes(asked.num_queues, asked.queue_size).ok_or(Error::InvalidParam)?;
+        let file = InflightRegion::file(bytes).map_err(Error::ReqHandlerError)?;
+        Ok((VhostUserInflight::new(bytes, 0, asked.num_queues, asked.queue_size), file))
+    }
+
+    fn set_inflight_fd(&mut self, told: &VhostUserInflight, file: File) -> Result<()> {
+        let region = InflightRegion::map(told, file).map_err(Error::ReqHandlerError)?;
+        self.inflight = Some(region);
+        Ok(())
+    }
+
+    fn get_max_mem_slots(&mut self) -> Result<u64> {
+        Ok(MEMORY_REGIONS_MAX as u64)
+    }
+
+    fn add_mem_region(
+        &mut self,
+        region: &VhostUserSingleMemoryRegion,
+        file: File,
+        _postcopy: Option<bool>,
+    ) -> Result<Option<u64>> {
+        self.memory.add(region, file).map_err(Error::ReqHandlerError)?;
+        self.tell_memory();
+        Ok(None)
+    }
+
+    fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
+        self.memory.remove(region).map_err(Error::ReqHandlerError)?;
+        self.tell_memory();
+        Ok(())
+    }
+
+    fn set_device_state_fd(
+        &mut self,
+        _direction: VhostTransferStateDirection,
+        _phase: VhostTransferStatePhase,
+        _file: File,
+    ) -> Result<Option<File>> {
+        Err(NOT_OFFERED)
+    }
+
+    fn check_device_state(&mut self) -> Result<()> {
+        Err(NOT_OFFERED)
+    }
+
+    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
+        Err(NOT_OFFERED)
+    }
+
+    fn set_log_base(&mut self, _log: &VhostUserLog, _file: File) -> Result<()> {
+        Err(NOT_OFFERED)
+    }
+}
