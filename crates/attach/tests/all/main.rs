@@ -1,7 +1,10 @@
-//! A server over a target, both in this process, and clients that write NBD by hand.
+//! A server over a target, both in this process; clients that write NBD by hand, and guests that fill virtqueues so.
 
 mod client;
 mod data;
+mod guest;
 mod hostile;
 mod life;
+mod vhost_user;
+mod vhost_user_hostile;
 mod world;

@@ -1,4 +1,4 @@
-//! A target with namespaces of memory, and a server of NBD clients over it.
+//! A target with namespaces of memory, and a server of NBD clients or of vhost-user front ends over it.
 
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use attach::{Disk, Listener, Server, ServerOptions};
+use attach::{Disk, Listener, Server, ServerOptions, VhostUserServer};
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, PathOptions, Paths};
 use engine::target::{
@@ -42,30 +42,14 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let namespaces = [1, 2].map(|nsid| {
-            let memory = BackendConfig::Memory { size: SIZE / u64::from(nsid) };
-            let mut namespace = NamespaceConfig::new(nsid, memory, plan.block_bytes);
-            namespace.uuid = Some(uuid::Uuid::from_u128(nsid.into()));
-            namespace
-        });
-        let ports: Vec<_> = (1..=2).map(|id| PortConfig::new(id, ([127, 0, 0, 1], 0).into())).collect();
-        let subsystems = vec![SubsystemConfig::new(NQN, "serial", "model").with(namespaces.to_vec())];
-        let fabric = FabricConfig { ports, subsystems, ..FabricConfig::default() };
-        let target =
-            Target::start(&TargetConfig { fabric, reactors: Reactors::Count(1), ..TargetConfig::default() })
-                .expect("a target");
-        let paths: Vec<_> = [1, 2].map(|nsid| connect(&target.ports(), nsid, plan.threads)).into();
-        let disks = paths.iter().enumerate().map(|(at, paths)| Disk {
-            name: (at + 1).to_string(),
-            description: String::new(),
-            paths: paths.clone(),
-            is_read_only: plan.is_read_only,
-        });
+        let target = target(plan);
+        let disks = disks(&target, plan);
+        let paths = disks.iter().map(|disk| disk.paths.clone()).collect();
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("nbd");
         let listener = Listener::Unix(UnixListener::bind(&socket).expect("a socket"));
         let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
-        let server = Server::start(disks.collect(), vec![listener], options).expect("a server");
+        let server = Server::start(disks, vec![listener], options).expect("a server");
         Self { server: Some(server), paths, target, socket, _folder: folder }
     }
 
@@ -78,6 +62,51 @@ impl World {
     pub(crate) fn stranger(&self) -> Client {
         Client::connect(&self.socket)
     }
+}
+
+/// The same with a socket for vhost-user front ends for each namespace.
+pub(crate) struct VhostWorld {
+    pub(crate) server: Option<VhostUserServer>,
+    pub(crate) sockets: Vec<PathBuf>,
+    pub(crate) _target: Target,
+    _folder: tempfile::TempDir,
+}
+
+impl VhostWorld {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let target = target(plan);
+        let folder = tempfile::tempdir().expect("a folder");
+        let sockets: Vec<_> = ["first", "second"].map(|name| folder.path().join(name)).into();
+        let listeners = sockets.iter().map(|socket| UnixListener::bind(socket).expect("a socket"));
+        let disks = disks(&target, plan).into_iter().zip(listeners).collect();
+        let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
+        let server = VhostUserServer::start(disks, options).expect("a server");
+        Self { server: Some(server), sockets, _target: target, _folder: folder }
+    }
+}
+
+fn target(plan: &Plan) -> Target {
+    let namespaces = [1, 2].map(|nsid| {
+        let memory = BackendConfig::Memory { size: SIZE / u64::from(nsid) };
+        let mut namespace = NamespaceConfig::new(nsid, memory, plan.block_bytes);
+        namespace.uuid = Some(uuid::Uuid::from_u128(nsid.into()));
+        namespace
+    });
+    let ports: Vec<_> = (1..=2).map(|id| PortConfig::new(id, ([127, 0, 0, 1], 0).into())).collect();
+    let subsystems = vec![SubsystemConfig::new(NQN, "serial", "model").with(namespaces.to_vec())];
+    let fabric = FabricConfig { ports, subsystems, ..FabricConfig::default() };
+    Target::start(&TargetConfig { fabric, reactors: Reactors::Count(1), ..TargetConfig::default() })
+        .expect("a target")
+}
+
+fn disks(target: &Target, plan: &Plan) -> Vec<Disk> {
+    let disk = |nsid: u32| Disk {
+        name: nsid.to_string(),
+        description: String::new(),
+        paths: connect(&target.ports(), nsid, plan.threads),
+        is_read_only: plan.is_read_only,
+    };
+    [1, 2].map(disk).into()
 }
 
 fn connect(addresses: &[SocketAddr], nsid: u32, threads: u16) -> Arc<Paths> {
