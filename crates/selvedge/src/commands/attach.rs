@@ -1,5 +1,7 @@
 //! `selvedge attach`: namespaces as disks for programs that know no NVMe, in the foreground until a signal ends it.
 
+mod vhost_user;
+
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -33,22 +35,45 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Connects, serves, and ends.
 pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
+    vhost_user::check(flags)?;
     let connection = Connection::new(&flags.connection)?;
     eprintln!("connecting to {}", connection.addresses());
     let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;
     let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
     let disks = disks(flags, &connection, &nqn)?;
-    let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-    let place = Place::open(&flags.nbd, &nqn, &all_paths[0].namespace())?;
     let ring = RingOptions {
         engine: flags.engine.into(),
         poll_us_max: flags.poll_us.unwrap_or(RingOptions::default().poll_us_max),
     };
+    let options = ServerOptions { threads: flags.threads, ring };
+    let attached = Attached::new(&nqn, &connection);
+    match &flags.nbd {
+        Some(place) => {
+            let place = Place::open(place, &nqn, &disks[0].paths.namespace())?;
+            serve_clients(flags, (place, disks), attached, options, &stop)
+        }
+        None => vhost_user::serve(flags, disks, attached, options, &stop),
+    }
+}
+
+/// Serves NBD clients until a signal comes.
+fn serve_clients(
+    flags: &AttachFlags,
+    (place, disks): (Place, Vec<Disk>),
+    attached: Attached,
+    options: ServerOptions,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
     let (socket, listener, address) = place.parts();
-    let server = Server::start(disks, vec![listener], ServerOptions { threads: flags.threads, ring });
+    let server = Server::start(disks, vec![listener], options);
     let server = server.map_err(|error| Failure::failed(format!("cannot serve NBD clients: {error}")))?;
-    report::print_as(flags.output.output_format, &Attached::new(&nqn, &connection, &server, &address))?;
-    let outcome = watch(&stop, &server, &all_paths);
+    report::print_as(flags.output.output_format, &attached.with_clients(&server, &address))?;
+    let has_failed = || {
+        let said = "a thread of the NBD server has ended; see the log";
+        server.has_failed().then(|| said.to_owned())
+    };
+    let outcome = watch(stop, &all_paths, has_failed);
     let tally = server.stop();
     drop(socket);
     if matches!(flags.output.output_format, OutputFormat::Normal) {
@@ -76,11 +101,15 @@ fn disks(flags: &AttachFlags, connection: &Connection, nqn: &Nqn) -> Result<Vec<
 }
 
 /// Waits for a signal, or until nothing is left to serve.
-fn watch(stop: &Stop, server: &Server, all_paths: &[Arc<Paths>]) -> Result<(), Failure> {
+fn watch(
+    stop: &Stop,
+    all_paths: &[Arc<Paths>],
+    has_failed: impl Fn() -> Option<String>,
+) -> Result<(), Failure> {
     while !stop.is_asked() {
         std::thread::sleep(LOOK_INTERVAL);
-        if server.has_failed() {
-            return Err(Failure::failed("a thread of the NBD server has ended; see the log"));
+        if let Some(reason) = has_failed() {
+            return Err(Failure::failed(reason));
         }
         let is_dead = |paths: &Arc<Paths>| paths.status().iter().all(|path| path.state == PathState::Dead);
         if all_paths.iter().all(is_dead) {
@@ -220,9 +249,10 @@ pub(super) struct Attached {
     nqn: String,
     /// Where the target is: one address, or several separated by commas.
     addresses: String,
-    /// Where clients connect: `unix:PATH`, or an address and a port.
-    nbd: String,
-    /// Threads that serve clients.
+    /// Where NBD clients connect: `unix:PATH`, or an address and a port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nbd: Option<String>,
+    /// Threads that serve the disks.
     threads: usize,
     disks: Vec<AttachedDisk>,
 }
@@ -231,29 +261,44 @@ pub(super) struct Attached {
 #[derive(Serialize, schemars::JsonSchema)]
 struct AttachedDisk {
     nsid: u32,
-    /// By which clients open it.
-    uri: String,
+    /// By which NBD clients open it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri: Option<String>,
+    /// Where vhost-user front ends connect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket: Option<PathBuf>,
     size_bytes: u64,
     block_bytes: u32,
     read_only: bool,
 }
 
 impl Attached {
-    fn new(nqn: &Nqn, connection: &Connection, server: &Server, address: &Address) -> Self {
+    fn new(nqn: &Nqn, connection: &Connection) -> Self {
+        let (nqn, addresses) = (nqn.to_string(), connection.addresses());
+        Self { nqn, addresses, nbd: None, threads: 0, disks: Vec::new() }
+    }
+
+    fn with_clients(mut self, server: &Server, address: &Address) -> Self {
         let disk = |export: &nbd::Export| AttachedDisk {
             nsid: export.name.parse().unwrap_or_default(),
-            uri: address.uri(&export.name),
+            uri: Some(address.uri(&export.name)),
+            socket: None,
             size_bytes: export.size,
             block_bytes: export.block_bytes,
             read_only: export.is_read_only,
         };
-        Self {
-            nqn: nqn.to_string(),
-            addresses: connection.addresses(),
-            nbd: address.to_string(),
-            threads: server.threads(),
-            disks: server.exports().iter().map(disk).collect(),
-        }
+        self.nbd = Some(address.to_string());
+        self.threads = server.threads();
+        self.disks = server.exports().iter().map(disk).collect();
+        self
+    }
+}
+
+impl AttachedDisk {
+    /// What programs open.
+    fn place(&self) -> String {
+        let socket = self.socket.as_ref().map(|socket| format!("vhost-user socket {}", socket.display()));
+        socket.or_else(|| self.uri.clone()).unwrap_or_default()
     }
 }
 
@@ -268,7 +313,7 @@ impl fmt::Display for Attached {
                 self.nqn,
                 Size(disk.size_bytes),
                 disk.block_bytes,
-                disk.uri
+                disk.place()
             )?;
         }
         Ok(())

@@ -45,13 +45,19 @@ impl FromStr for NbdPlace {
   it gets the first. The URI that is printed says all of it. Requests have to be
   whole blocks of the namespace; clients learn the block size when they connect.
 
+Virtual machines:
+  --vhost-user makes a socket for QEMU's vhost-user-blk-pci, cloud-hypervisor's
+  --disk vhost_user=true, and others. One front end is served at a time; the
+  next is served when it has gone. The guest's memory has to be shared.
+
 Paths:
   All addresses are paths to one disk. While none is there, requests wait, as
   long as --ctrl-loss-tmo and --fast_io_fail_tmo say; then they fail.
 
 Examples:
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd
-  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nsid 1,2 --nbd 127.0.0.1:10809")]
+  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nsid 1,2 --nbd 127.0.0.1:10809
+  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --vhost-user disk.vhost")]
 pub(crate) struct AttachFlags {
     /// NQN of the subsystem [default: the only one that the target shows]
     #[arg(short = 'n', long, value_name = "NQN")]
@@ -64,15 +70,20 @@ pub(crate) struct AttachFlags {
 
     /// Serve NBD clients: on the Unix socket unix:PATH, or on ADDR:PORT, without encryption [default: a socket in the
     /// runtime directory]
-    #[arg(long, value_name = "PLACE", num_args = 0..=1, required = true, default_missing_value = "")]
-    #[arg(value_parser = place, help_heading = "Disk")]
-    pub(crate) nbd: NbdPlace,
+    #[arg(long, value_name = "PLACE", num_args = 0..=1, default_missing_value = "", value_parser = place)]
+    #[arg(required_unless_present = "vhost_user", conflicts_with = "vhost_user", help_heading = "Disk")]
+    pub(crate) nbd: Option<NbdPlace>,
 
-    /// Let clients read only
+    /// Serve a virtual machine monitor (QEMU, cloud-hypervisor) on this Unix socket, as a vhost-user-blk device; given once for
+    /// each namespace
+    #[arg(long, value_name = "PATH", help_heading = "Disk")]
+    pub(crate) vhost_user: Vec<PathBuf>,
+
+    /// Let clients and virtual machines read only
     #[arg(long, help_heading = "Disk")]
     pub(crate) read_only: bool,
 
-    /// Threads that serve clients, each with an I/O queue on every path; a client is served by one of them
+    /// Threads that serve disks, each with an I/O queue on every path; an NBD client or a virtqueue is served by one of them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
     #[arg(help_heading = "Disk")]
     pub(crate) threads: u16,
@@ -126,9 +137,10 @@ mod tests {
     #[test]
     fn a_place_is_a_socket_an_address_or_left_out() {
         let nbd = |arguments: &str| AttachFlags::of(&format!("-a 127.0.0.1 {arguments}")).nbd;
-        assert_eq!(nbd("--nbd"), NbdPlace::Default);
-        assert_eq!(nbd("--nbd unix:a.nbd"), NbdPlace::Unix("a.nbd".into()));
-        assert_eq!(nbd("--nbd [::1]:10809"), NbdPlace::Tcp("[::1]:10809".parse().unwrap()));
+        assert_eq!(nbd("--nbd"), Some(NbdPlace::Default));
+        assert_eq!(nbd("--nbd unix:a.nbd"), Some(NbdPlace::Unix("a.nbd".into())));
+        assert_eq!(nbd("--nbd [::1]:10809"), Some(NbdPlace::Tcp("[::1]:10809".parse().unwrap())));
+        assert_eq!(nbd("--vhost-user a --vhost-user b"), None);
         for wrong in ["unix:", "a.nbd", "localhost:1", "1.2.3.4"] {
             assert!(wrong.parse::<NbdPlace>().is_err(), "{wrong}");
         }

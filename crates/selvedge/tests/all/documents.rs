@@ -114,7 +114,7 @@ if [ -z "$SERVES" ]; then
     case $TYPED in
     *'selvedge attach'*)
         timeout --signal=TERM --kill-after=10 2 sh -c "$TYPED" >attached || test $? = 124
-        grep -q '^nbd' attached || status=1
+        grep -Eq '^(nbd|vhost-user)' attached || status=1
         ;;
     *) timeout 40 sh -c "$TYPED" || status=$? ;;
     esac

@@ -1,0 +1,112 @@
+//! Namespaces as vhost-user-blk devices, each on a socket of its own.
+
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use attach::{Disk, ServerOptions, Tally, VhostUserServer};
+use chart::units;
+use engine::initiator::Paths;
+
+use super::{Attached, AttachedDisk, watch};
+use crate::control::socket::{self, SocketFile};
+use crate::failure::Failure;
+use crate::flags::OutputFormat;
+use crate::flags::attach::AttachFlags;
+use crate::report;
+use crate::stop::Stop;
+
+/// A socket, before anybody listens.
+struct Place {
+    listener: UnixListener,
+    file: SocketFile,
+    path: PathBuf,
+}
+
+/// Whether there is a socket for each namespace.
+pub(super) fn check(flags: &AttachFlags) -> Result<(), Failure> {
+    match (flags.vhost_user.len(), flags.nsid.len()) {
+        (0, _) => Ok(()),
+        (sockets, namespaces) if sockets == namespaces => Ok(()),
+        (sockets, namespaces) => Err(Failure::usage(format!(
+            "{} for {}: write --vhost-user PATH once for each namespace",
+            units::plural(sockets as u64, "socket"),
+            units::plural(namespaces as u64, "namespace")
+        ))),
+    }
+}
+
+/// Serves front ends until a signal comes. `attached` is what is printed, but for the disks.
+pub(super) fn serve(
+    flags: &AttachFlags,
+    disks: Vec<Disk>,
+    mut attached: Attached,
+    options: ServerOptions,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
+    let places = flags.vhost_user.iter().map(|path| Place::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let (mut files, mut sockets, mut listened) = (Vec::new(), Vec::new(), Vec::new());
+    for (disk, Place { listener, file, path }) in disks.into_iter().zip(places) {
+        files.push(file);
+        sockets.push(path);
+        listened.push((disk, listener));
+    }
+    let server = VhostUserServer::start(listened, options);
+    let server =
+        server.map_err(|error| Failure::failed(format!("cannot serve vhost-user front ends: {error}")))?;
+    attached.threads = server.threads();
+    attached.disks =
+        server.exports().iter().zip(sockets).map(|(export, socket)| disk(export, socket)).collect();
+    report::print_as(flags.output.output_format, &attached)?;
+    let has_failed = || {
+        let said = "a thread of the vhost-user server has ended; see the log";
+        server.has_failed().then(|| said.to_owned())
+    };
+    let outcome = watch(stop, &all_paths, has_failed);
+    let tally = server.stop();
+    drop(files);
+    if matches!(flags.output.output_format, OutputFormat::Normal) {
+        eprintln!("{}", told(&tally));
+    }
+    outcome
+}
+
+fn disk(export: &nbd::Export, socket: PathBuf) -> AttachedDisk {
+    AttachedDisk {
+        nsid: export.name.parse().unwrap_or_default(),
+        uri: None,
+        socket: Some(socket),
+        size_bytes: export.size,
+        block_bytes: export.block_bytes,
+        read_only: export.is_read_only,
+    }
+}
+
+fn told(tally: &Tally) -> String {
+    let Tally { clients, requests, errors } = *tally;
+    format!(
+        "detached after {} of {}, {} answered with an error",
+        units::plural(requests, "request"),
+        units::plural(clients, "front end"),
+        units::grouped(errors)
+    )
+}
+
+impl Place {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let path = std::path::absolute(path).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+        let (listener, file) = socket::listen(&path, false).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Failure::failed(format!(
+                "another process listens on {shown}: end it, or choose another place with --vhost-user PATH"
+            )),
+            io::ErrorKind::AlreadyExists => Failure::failed(format!(
+                "{shown} is a file and not a socket: remove it, or choose another place with --vhost-user PATH"
+            )),
+            _ => Failure::failed(format!("the socket {shown} cannot be made: {error}")),
+        })?;
+        Ok(Self { listener, file, path })
+    }
+}
