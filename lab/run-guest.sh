@@ -10,6 +10,7 @@
 #   --forward H:G       connect port H of this machine's loopback to port G of the guest (repeatable)
 #   --file PATH         put a file beside the job, under /job (repeatable)
 #   --cards N           N more network cards, all on one wire that leads nowhere else (default 0)
+#   --vhost-user PATH   a disk that whoever listens on this socket serves, with a queue for each processor (repeatable)
 #   --console PATH      keep the guest's console there
 #
 # The job's output and standard input are this script's own, and its exit status becomes ours; 124 says
@@ -23,7 +24,7 @@ guest=${SELVEDGE_LAB_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/selvedge-lab}/guest${S
 [[ ${SELVEDGE_LAB_KERNEL:-trixie} != trixie ]] || guest=${guest%-trixie}
 
 timeout_s=180 memory_mib=2048 processors=2 cards=0 shell='' console_copy=''
-forwards=() files=()
+forwards=() files=() sockets=()
 qemu_pid='' scratch=''
 
 die() { printf 'run-guest.sh: %s\n' "$*" >&2; exit 2; }
@@ -46,6 +47,7 @@ parse() {
             --forward) forwards+=("${2:?}"); shift 2 ;;
             --file) files+=("${2:?}"); shift 2 ;;
             --cards) cards=${2:?}; shift 2 ;;
+            --vhost-user) sockets+=("${2:?}"); shift 2 ;;
             --console) console_copy=${2:?}; shift 2 ;;
             --shell) shell=yes; shift ;;
             -*) usage ;;
@@ -104,6 +106,22 @@ add_cards() {
     done
 }
 
+# Whoever serves them reads and writes the guest's memory, which has to be shared for it.
+add_disks() {
+    local number
+    ((${#sockets[@]})) || return 0
+    qemu+=(
+        -object "memory-backend-memfd,id=memory,size=${memory_mib}M,share=on"
+        -machine memory-backend=memory
+    )
+    for number in "${!sockets[@]}"; do
+        qemu+=(
+            -chardev "socket,id=disk$number,path=${sockets[number]},reconnect=1"
+            -device "vhost-user-blk-pci,chardev=disk$number"
+        )
+    done
+}
+
 # No KVM on purpose: the emulated processor boots the same on every machine, nested or not.
 qemu_arguments() {
     qemu=(
@@ -116,6 +134,7 @@ qemu_arguments() {
         -netdev "$(network)" -device virtio-net-pci,netdev=net0,romfile=
     )
     add_cards
+    add_disks
     [[ -z $shell ]] || return 0
     qemu+=(
         -serial "file:$scratch/console" -device virtio-serial-pci

@@ -1,5 +1,5 @@
-//! The `attach` suite: others' NBD clients on namespaces of our target. What our own clients can be told without others is
-//! tried by the crate's tests.
+//! The `attach` suite: others' NBD clients and a virtual machine on namespaces of our target. What our own clients and guests
+//! can be told without others is tried by the crate's tests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use crate::command::{Process, Step};
 use crate::guest::{Scratch, Target};
 use crate::test::{Options, Outcome};
-use crate::workspace;
+use crate::{attach_guest, workspace};
 
-const NQN: &str = "nqn.2026-01.io.selvedge:attach";
+pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:attach";
 const START_LIMIT: Duration = Duration::from_secs(20);
 const END_LIMIT: Duration = Duration::from_secs(20);
 /// Each client takes seconds.
@@ -97,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Err(reason) => return Outcome::Failed(reason),
     };
     match serve_and_try(&program, &scratch.path) {
-        Ok(count) => Outcome::Passed(format!("{count} clients")),
+        Ok(count) => Outcome::Passed(format!("{count} clients, a virtual machine")),
         Err(reason) => Outcome::Failed(reason),
     }
 }
@@ -119,8 +119,10 @@ fn serve_and_try(program: &str, scratch: &Path) -> Result<usize, String> {
     if outcome.is_err() || !is_clean {
         println!("-- what attach said:\n{}--", attached.output());
     }
+    let guest = attach_guest::run(program, &port, scratch);
     target.stop()?;
     outcome?;
+    guest?;
     match (is_clean, socket.exists()) {
         (true, false) => Ok(CLIENTS.len()),
         (false, _) => Err("attach did not end well on SIGTERM".to_owned()),
@@ -131,9 +133,11 @@ fn serve_and_try(program: &str, scratch: &Path) -> Result<usize, String> {
 fn target(program: &str, scratch: &Path) -> Result<Target, String> {
     let text = format!(
         "[[port]]\nid = 1\naddress = \"127.0.0.1\"\nservice = 0\n[[subsystem]]\nnqn = \"{NQN}\"\nallow_any_host = true\n\
-         [[subsystem.namespace]]\nnsid = 1\nfile = \"{0}/namespace-1\"\nsize = \"128m\"\nblock = 4096\n\
-         [[subsystem.namespace]]\nnsid = 2\nfile = \"{0}/namespace-2\"\nsize = \"128m\"\nblock = 512\n",
-        scratch.display()
+         [[subsystem.namespace]]\nnsid = 1\nfile = \"{0}/namespace-1\"\nsize = \"128m\"\nblock = 4096\nuuid = \"{1}\"\n\
+         [[subsystem.namespace]]\nnsid = 2\nfile = \"{0}/namespace-2\"\nsize = \"128m\"\nblock = 512\nuuid = \"{2}\"\n",
+        scratch.display(),
+        attach_guest::UUIDS[0],
+        attach_guest::UUIDS[1]
     );
     let file = scratch.join("target.toml");
     std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
