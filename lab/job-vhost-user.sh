@@ -33,8 +33,8 @@ make_and_mount() {
 }
 
 fio_verifies() {
-    fio --name=verify --filename=/mnt/fio --size=6m --rw=randwrite --ioengine=libaio --direct=1 \
-        --iodepth=32 --numjobs=2 --offset_increment=3m --io_size=3m --bssplit=4k/60:16k/25:128k/15 --verify=crc32c \
+    fio --name=verify --filename=/mnt/fio --size=3m --rw=randwrite --ioengine=libaio --direct=1 \
+        --iodepth=32 --numjobs=2 --offset_increment=3m --bssplit=4k/60:16k/25:128k/15 --verify=crc32c \
         --do_verify=1 --verify_fatal=1
 }
 

@@ -95,6 +95,42 @@ fn it_says_where_clients_connect_and_cleans_up() {
     }
 }
 
+#[test]
+fn sockets_for_virtual_machines_are_their_owners_and_go_at_the_end() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let both = ["--nsid", "1,2", "--vhost-user", "a.vhost", "--vhost-user", "b.vhost"];
+    for signal in [Signal::TERM, Signal::INT, Signal::KILL, Signal::TERM] {
+        let (attached, told) = attach(folder.path(), &port, &both);
+        let sockets = ["a.vhost", "b.vhost"].map(|name| folder.path().join(name));
+        for (disk, socket) in sockets.iter().enumerate() {
+            assert_eq!(told["disks"][disk]["socket"], socket.display().to_string());
+            let mode = std::fs::metadata(socket).expect("a socket").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            // One that says nothing, and is gone.
+            drop(UnixStream::connect(socket).expect("it listens"));
+        }
+        assert!(told.get("nbd").is_none() && told["disks"][0].get("uri").is_none(), "{told}");
+        let schema = schema(folder.path());
+        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &told, "attach"), None, "{told}");
+        let taken = refused(folder.path(), &port, &["--vhost-user", "a.vhost"]);
+        assert!(stderr(&taken).contains("another process listens on a.vhost"), "{}", stderr(&taken));
+        let status = if signal == Signal::KILL { None } else { Some(0) };
+        assert_eq!(end(attached, signal), status);
+        assert!(sockets.iter().all(|socket| socket.exists() == (signal == Signal::KILL)), "{signal:?}");
+    }
+    for (more, words) in [
+        (&["--nsid", "1,2", "--vhost-user", "c"][..], "once for each namespace"),
+        (&["--vhost-user", "c", "--vhost-user", "d"], "once for each namespace"),
+        (&["--vhost-user", "c", "--nbd"], "cannot be used with"),
+    ] {
+        let output = refused(folder.path(), &port, more);
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+}
+
 fn schema(folder: &Path) -> Value {
     let made = program(folder, &["generate", "--output", "generated"]).output().expect("the program runs");
     assert!(made.status.success());
