@@ -12,7 +12,7 @@ use vm_memory::{
     GuestRegionMmap,
 };
 
-use super::lost_memory::Watched;
+use super::lost_memory::{Watched, check_length};
 use crate::limits::MEMORY_REGIONS_MAX;
 
 /// Where a region is for its front end.
@@ -117,6 +117,7 @@ impl Mapping {
 type Mapped = (Arc<GuestRegionMmap<()>>, Arc<Watched>);
 
 fn map((region, file): (&VhostUserMemoryRegion, File)) -> io::Result<Mapped> {
+    check_length(&file, region.mmap_offset, region.memory_size)?;
     let mapped = region.mmap_region(file).map_err(io::Error::other)?;
     let watched = Watched::new(mapped.as_ptr(), mapped.size())?;
     match GuestRegionMmap::new(mapped, GuestAddress(region.guest_phys_addr)) {

@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use vhost::vhost_user::message::VhostUserInflight;
 use vm_memory::{Bytes as _, FileOffset, MmapRegion, VolatileMemory as _};
 
-use super::lost_memory::Watched;
+use super::lost_memory::{Watched, check_length};
 use crate::limits::{VRING_ENTRIES_MAX, VRINGS_MAX};
 
 /// Of the specification's layout for split virtqueues (vhost-user, inflight I/O tracking): a header, and a state for each
@@ -81,6 +81,7 @@ impl InflightRegion {
         let bytes = Self::bytes(told.num_queues, told.queue_size).filter(|bytes| *bytes <= told.mmap_size);
         let bytes = bytes
             .ok_or_else(|| io::Error::other("the in-flight region has another size than its virtqueues"))?;
+        check_length(&file, told.mmap_offset, bytes)?;
         let memory = MmapRegion::from_file(FileOffset::new(file, told.mmap_offset), bytes as usize);
         let memory = memory.map_err(io::Error::other)?;
         let mapping = Arc::new(Mapping { _watched: Watched::new(memory.as_ptr(), memory.size())?, memory });

@@ -1,6 +1,7 @@
 //! Memory whose file its owner cuts short: touching it raises SIGBUS, which would end the process and with it every other
 //! front end. What is lost becomes memory of our own that holds zeroes, and is known to be lost.
 
+use std::fs::File;
 use std::io;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,6 +24,15 @@ static PLACES: [Place; WATCHED_MAPPINGS_MAX] = [const {
         is_lost: AtomicBool::new(false),
     }
 }; WATCHED_MAPPINGS_MAX];
+
+/// Whether a file has all that is to be mapped of it, at present.
+pub(super) fn check_length(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let end = offset.checked_add(length);
+    if end.is_some_and(|end| file.metadata().is_ok_and(|file| file.len() >= end)) {
+        return Ok(());
+    }
+    Err(io::Error::other("a file of shared memory is shorter than what is to be shared of it"))
+}
 
 /// A mapping that is watched. It has to be dropped before the mapping is.
 #[derive(Debug)]

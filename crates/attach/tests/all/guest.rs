@@ -16,7 +16,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 pub(crate) const MEMORY_BYTES: u64 = 64 << 20;
 /// Where the front end has the guest's memory, which nobody looks at.
-const HERE: u64 = 0x7000_0000_0000;
+pub(crate) const HERE: u64 = 0x7000_0000_0000;
 /// Each virtqueue's tables are in a part of their own.
 const RING_BYTES: u64 = 64 << 10;
 const AVAILABLE: u64 = 16 << 10;

@@ -162,7 +162,7 @@ fn requests_may_be_cut_anywhere_and_listed_elsewhere() {
     assert_eq!(guest.does(blk::VIRTIO_BLK_T_IN, 16, (DATA, 8192)), (OK, 8193));
     assert!(guest.bytes(DATA, 8192) == data);
     assert_eq!(guest.does(blk::VIRTIO_BLK_T_GET_ID, 0, (DATA, 20)), (OK, 21));
-    assert_eq!(guest.bytes(DATA, 20), b"00000000000000000000");
+    assert_eq!(guest.bytes(DATA, 20), b"00000001000000000000");
 }
 
 #[test]

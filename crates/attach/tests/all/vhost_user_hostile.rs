@@ -8,7 +8,9 @@ use vhost::vhost_user::VhostUserFrontend as _;
 use virtio_bindings::virtio_blk as blk;
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::guest::{DATA, ENTRIES, Guest, INDIRECT, MEMORY_BYTES, NEXT, WRITE, ring_base, table_addresses};
+use crate::guest::{
+    DATA, ENTRIES, Guest, HERE, INDIRECT, MEMORY_BYTES, NEXT, WRITE, ring_base, table_addresses,
+};
 use crate::world::{Plan, VhostWorld};
 
 const IO_ERROR: u8 = blk::VIRTIO_BLK_S_IOERR as u8;
@@ -149,7 +151,8 @@ fn virtqueues_outside_of_memory_are_refused() {
     for (tables, entries) in [
         (table_addresses(0, 0), ENTRIES),
         (table_addresses(0, u64::MAX - (256 << 10)), ENTRIES),
-        (table_addresses(1023, 0x7000_0000_0000), 1024),
+        (table_addresses(1023, HERE + (40 << 10)), 1024),
+        (table_addresses(0, HERE + 1), ENTRIES),
     ] {
         let guest = Guest::stranger(&world.sockets[0], 0);
         let mut front_end = guest.front_end.clone();

@@ -89,7 +89,7 @@ fn target(plan: &Plan) -> Target {
     let namespaces = [1, 2].map(|nsid| {
         let memory = BackendConfig::Memory { size: SIZE / u64::from(nsid) };
         let mut namespace = NamespaceConfig::new(nsid, memory, plan.block_bytes);
-        namespace.uuid = Some(uuid::Uuid::from_u128(nsid.into()));
+        namespace.uuid = Some(uuid::Uuid::from_u128(u128::from(nsid) << 96));
         namespace
     });
     let ports: Vec<_> = (1..=2).map(|id| PortConfig::new(id, ([127, 0, 0, 1], 0).into())).collect();
