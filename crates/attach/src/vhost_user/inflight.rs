@@ -62,7 +62,7 @@ const fn vring_bytes(entries: u16) -> usize {
 }
 
 impl InflightRegion {
-    /// Bytes for so many virtqueues; `None` for more than there can be.
+    /// Bytes for this many virtqueues; `None` for more than there can be.
     pub(super) fn bytes(vrings: u16, entries: u16) -> Option<u64> {
         let is_allowed =
             (1..=VRINGS_MAX).contains(&usize::from(vrings)) && (1..=VRING_ENTRIES_MAX).contains(&entries);

@@ -5,8 +5,8 @@
 //! kicks, copy the data of writes out of its memory into the buffers that are sent, and that of reads from the buffers that
 //! the target's answers came into.
 //!
-//! A guest and its hypervisor are not trusted. What they say is checked where it comes in; a request that makes no sense
-//! fails, and one whose rings make no sense loses its connection. Nothing of it reaches other front ends.
+//! A guest and its hypervisor are not trusted. What they say is checked where it comes in; a request that is invalid
+//! fails, and one whose rings are invalid loses its connection. Nothing of it reaches other front ends.
 
 mod chain;
 mod descriptor;

@@ -1,4 +1,4 @@
-//! What one front end says, from its connection to its end, and what the threads that serve its virtqueues are told of it.
+//! What one front end says, from its connection to its end, and what the threads that serve its virtqueues are told then.
 
 use std::collections::VecDeque;
 use std::fs::File;

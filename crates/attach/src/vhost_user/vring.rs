@@ -51,12 +51,12 @@ pub(super) struct Vring {
     pub(super) requests: usize,
     pub(super) commands: usize,
     pub(super) held_bytes: usize,
-    /// Something was put into the used ring that the guest has not been told of.
+    /// Something was put into the used ring that the guest has not been notified of.
     has_used: bool,
     /// No more is taken; who asked is told when nothing is under way.
     pub(super) stopping: Option<Sender<Stopped>>,
     is_closed: bool,
-    /// The guest is gone: it is told of nothing, and no more commands are made for it.
+    /// The guest is gone: it is notified of nothing, and no more commands are made for it.
     pub(super) is_abandoned: bool,
 }
 
@@ -95,7 +95,7 @@ impl Vring {
         !self.is_closed && self.requests < usize::from(self.queue.size())
     }
 
-    /// Takes no more; where it is abandoned, the guest is told of nothing that still ends.
+    /// Takes no more; where it is abandoned, the guest is not notified of what still ends.
     pub(super) const fn close(&mut self, is_abandoned: bool) {
         self.is_closed = true;
         self.is_abandoned |= is_abandoned;
@@ -105,7 +105,7 @@ impl Vring {
         Stopped { next_avail: self.queue.next_avail() }
     }
 
-    /// The next request, whose buffers go to `chain`. Where there is none, the guest is asked to tell of the next one.
+    /// The next request, whose buffers go to `chain`. Where there is none, the guest is asked to announce the next one.
     pub(super) fn next(&mut self, chain: &mut Chain) -> Next {
         match self.try_next(chain) {
             Ok(next) => next,
@@ -136,7 +136,7 @@ impl Vring {
         }
     }
 
-    /// The guest need not tell of requests: they are looked for.
+    /// The guest need not announce requests: they are looked for.
     pub(super) fn begin_taking(&mut self) {
         let memory: &GuestMemoryMmap = &self.memory;
         if let Err(error) = self.queue.disable_notification(memory) {

@@ -186,7 +186,7 @@ impl Kind {
     }
 }
 
-/// What the guest is told of a command that ended with this status.
+/// What the guest gets for a command that ended with this status.
 pub(super) fn failed(status: Status) -> Failed {
     match status.without_flags() {
         Status::INVALID_OPCODE => UNSUPPORTED,

@@ -25,7 +25,7 @@ pub(super) enum Order {
     /// A virtqueue begins.
     Start(usize, Box<vring::Plan>),
     /// A virtqueue ends; who asks is told when nothing of it is under way. Where its front end is gone (`true`), the guest
-    /// is told of nothing.
+    /// is notified of nothing.
     Stop(usize, bool, Sender<Stopped>),
     /// Where the guest is told what is done.
     Call(usize, Option<Arc<OwnedFd>>),

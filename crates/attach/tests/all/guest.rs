@@ -146,12 +146,12 @@ impl Guest {
     pub(crate) fn try_used(&mut self, ring: usize, limit: Duration) -> Option<(u32, u32)> {
         let end = Instant::now() + limit;
         let base = ring_base(ring) + USED;
-        // It wants to be told of the next one (used_event).
+        // It wants to be notified of the next one (used_event).
         let next = self.rings[ring].next_used;
         let event = GuestAddress(ring_base(ring) + AVAILABLE + 4 + u64::from(ENTRIES) * 2);
         self.memory.store(next, event, Ordering::SeqCst).expect("a ring");
         while self.memory.load::<u16>(GuestAddress(base + 2), Ordering::Acquire).expect("a ring") == next {
-            // What is not there yet, it is told of.
+            // What is not there yet is announced.
             while self.rings[ring].call.read().is_err() {
                 if Instant::now() > end {
                     return None;
