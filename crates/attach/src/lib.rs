@@ -1,5 +1,6 @@
 //! Namespaces as disks for programs that know no NVMe. A [`Server`] gives them to NBD clients, on a Unix socket or TCP, over the
-//! initiator's paths: a path that is lost, or a target that is away for a while, is nothing that clients see but time.
+//! initiator's paths: a path that is lost, or a target that is away for a while, is nothing that clients see but time. A
+//! [`VhostUserServer`] gives them to virtual machines, as virtio block devices.
 //!
 //! Each thread of a server has a ring, queues on every path and some clients. A request goes to a queue on the thread that
 //! received it, and its reply is sent from there: nothing is allocated, locked or shared per request. Data of a read is sent
