@@ -132,7 +132,7 @@ impl Service {
             request.commands += 1;
             vring.commands += 1;
             vring.held_bytes += capacity;
-            let user = (at as u64) << 32 | done / request.piece_bytes;
+            let user = ((at as u64) << 32) | (done / request.piece_bytes);
             self.namespaces[vring.front_end].submit(kind, (offset + done, length), data, user);
         }
     }

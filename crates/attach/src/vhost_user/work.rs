@@ -96,7 +96,10 @@ impl Work {
             VIRTIO_BLK_T_GET_ID => return Err(IO_ERROR),
             VIRTIO_BLK_T_DISCARD if device.export.can_trim => {
                 let count = given / size_of::<Range>() as u64;
-                if count == 0 || count > DISCARD_RANGES_MAX as u64 || given % size_of::<Range>() as u64 != 0 {
+                if count == 0
+                    || count > DISCARD_RANGES_MAX as u64
+                    || !given.is_multiple_of(size_of::<Range>() as u64)
+                {
                     return Err(IO_ERROR);
                 }
                 whole(Kind::Discard { ranges: count as u16 })

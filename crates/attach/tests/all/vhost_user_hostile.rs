@@ -47,13 +47,16 @@ fn data_outside_of_memory_fails_its_request_alone() {
     assert!(guest.is_served());
 }
 
+/// Where a descriptor lies, and its address, length, flags and successor.
+type Placed = (u64, (u64, u32, u16, u16));
+
 #[test]
 fn chains_that_no_driver_makes_are_given_back() {
     let world = VhostWorld::new(&Plan::default());
     let mut guest = Guest::new(&world.sockets[0], 1);
     let (head, status) = header(&guest, blk::VIRTIO_BLK_T_IN, 0);
     let table = ring_base(0) + (60 << 10);
-    let chains: [&[(u64, (u64, u32, u16, u16))]; 9] = [
+    let chains: [&[Placed]; 9] = [
         // Endless: to itself, round two, and round all.
         &[(0, (head, 16, NEXT, 0))],
         &[(0, (head, 16, NEXT, 1)), (16, (DATA, 16, NEXT, 0))],
