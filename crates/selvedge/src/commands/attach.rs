@@ -5,9 +5,11 @@ mod vhost_user;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use attach::{Disk, Listener, Server, ServerOptions, Tally};
 use chart::units;
@@ -32,6 +34,9 @@ use crate::stop::Stop;
 /// How often it is looked whether there is anything left to serve, and whether a signal has come.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// A process that was killed still listens until the kernel has ended its ring: it is waited for so long.
+const KILLED_FOR: Duration = Duration::from_secs(1);
+
 /// Connects, serves, and ends.
 pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
@@ -54,6 +59,31 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
         }
         None => vhost_user::serve(flags, disks, attached, options, &stop),
     }
+}
+
+/// Listens on a Unix socket for its owner alone. `option` is what chooses another place.
+fn listen(path: &Path, option: &str) -> Result<(UnixListener, SocketFile, PathBuf), Failure> {
+    let shown = path.display();
+    let path = std::path::absolute(path).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+    let until = Instant::now() + KILLED_FOR;
+    let listened = loop {
+        match socket::listen(&path, false) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                thread::sleep(KILLED_FOR / 20);
+            }
+            listened => break listened,
+        }
+    };
+    let (listener, file) = listened.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::failed(format!(
+            "another process listens on {shown}: end it, or choose another place with {option}"
+        )),
+        io::ErrorKind::AlreadyExists => Failure::failed(format!(
+            "{shown} is a file and not a socket: remove it, or choose another place with {option}"
+        )),
+        _ => Failure::failed(format!("the socket {shown} cannot be made: {error}")),
+    })?;
+    Ok((listener, file, path))
 }
 
 /// Serves NBD clients until a signal comes.
@@ -133,7 +163,7 @@ fn told(tally: &Tally) -> String {
 
 /// Where clients connect, before anybody listens.
 enum Place {
-    Unix { listener: std::os::unix::net::UnixListener, file: SocketFile, path: PathBuf },
+    Unix { listener: UnixListener, file: SocketFile, path: PathBuf },
     Tcp { listener: TcpListener, address: SocketAddr },
 }
 
@@ -152,17 +182,7 @@ impl Place {
     }
 
     fn unix(path: &Path) -> Result<Self, Failure> {
-        let shown = path.display();
-        let path = std::path::absolute(path).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-        let (listener, file) = socket::listen(&path, false).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => Failure::failed(format!(
-                "another process listens on {shown}: end it, or choose another place with --nbd unix:PATH"
-            )),
-            io::ErrorKind::AlreadyExists => Failure::failed(format!(
-                "{shown} is a file and not a socket: remove it, or choose another place with --nbd unix:PATH"
-            )),
-            _ => Failure::failed(format!("the socket {shown} cannot be made: {error}")),
-        })?;
+        let (listener, file, path) = listen(path, "--nbd unix:PATH")?;
         Ok(Self::Unix { listener, file, path })
     }
 

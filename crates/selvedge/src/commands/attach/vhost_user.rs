@@ -1,6 +1,5 @@
 //! Namespaces as vhost-user-blk devices, each on a socket of its own.
 
-use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,8 +8,8 @@ use attach::{Disk, ServerOptions, Tally, VhostUserServer};
 use chart::units;
 use engine::initiator::Paths;
 
-use super::{Attached, AttachedDisk, watch};
-use crate::control::socket::{self, SocketFile};
+use super::{Attached, AttachedDisk, listen, watch};
+use crate::control::socket::SocketFile;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::AttachFlags;
@@ -96,17 +95,7 @@ fn told(tally: &Tally) -> String {
 
 impl Place {
     fn open(path: &Path) -> Result<Self, Failure> {
-        let shown = path.display();
-        let path = std::path::absolute(path).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-        let (listener, file) = socket::listen(&path, false).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => Failure::failed(format!(
-                "another process listens on {shown}: end it, or choose another place with --vhost-user PATH"
-            )),
-            io::ErrorKind::AlreadyExists => Failure::failed(format!(
-                "{shown} is a file and not a socket: remove it, or choose another place with --vhost-user PATH"
-            )),
-            _ => Failure::failed(format!("the socket {shown} cannot be made: {error}")),
-        })?;
+        let (listener, file, path) = listen(path, "--vhost-user PATH")?;
         Ok(Self { listener, file, path })
     }
 }
