@@ -34,7 +34,7 @@ use crate::stop::Stop;
 /// How often it is looked whether there is anything left to serve, and whether a signal has come.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A process that was killed still listens until the kernel has ended its ring: it is waited for so long.
+/// A process that was killed still listens until the kernel has ended its ring: this is how long it is waited for.
 const KILLED_FOR: Duration = Duration::from_secs(1);
 
 /// Connects, serves, and ends.
