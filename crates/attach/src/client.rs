@@ -227,7 +227,7 @@ impl Client {
     fn request(&mut self, request: &nbd::Request, session: &Session, storage: &mut Storage) {
         let replies = Replies { headers: session.headers, cookie: request.cookie, offset: request.offset };
         let export = &storage.exports[session.export];
-        let size = storage.disks[session.export].size_bytes();
+        let size = storage.size_bytes(session.export);
         storage.tally.requests += 1;
         match request.command(session, export, size) {
             Ok(Command::Disconnect) => self.end(storage),

@@ -48,7 +48,7 @@ impl Client {
             work,
             replies,
             length,
-            piece_bytes: storage.disks[disk].piece_bytes(work),
+            piece_bytes: storage.piece_bytes(disk, work),
             issued: 0,
             commands: 0,
             error: None,

@@ -29,8 +29,8 @@ pub struct Disk {
 pub enum DiskError {
     /// Its blocks are not what a disk's can be.
     #[error(
-        "namespace {nsid} has blocks of {block_bytes} bytes and {metadata_bytes} of metadata; NBD clients can use those \
-             without metadata and of at most {BLOCK_BYTES_MAX} bytes"
+        "namespace {nsid} has blocks of {block_bytes} bytes and {metadata_bytes} of metadata; a disk can have those without \
+             metadata and of at most {BLOCK_BYTES_MAX} bytes"
     )]
     Blocks {
         /// Which namespace.

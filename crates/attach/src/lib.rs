@@ -13,14 +13,17 @@
 mod client;
 mod commands;
 mod disk;
+mod disk_queues;
 mod input;
 pub mod limits;
 mod listener;
 mod output;
+mod places;
 mod requests;
 mod server;
 mod status;
 mod storage;
+mod turns;
 mod vhost_user;
 mod worker;
 

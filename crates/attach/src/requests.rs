@@ -4,6 +4,8 @@ use engine::ring::Buffer;
 use nbd::{Command, Errno, Replies};
 use nvme::io::IoCommand;
 
+use crate::places::Places;
+
 /// What the commands of a request do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
@@ -97,8 +99,7 @@ impl Request {
 /// All requests of a thread, by their places.
 #[derive(Default)]
 pub(crate) struct Requests {
-    places: Vec<Option<Request>>,
-    free: Vec<usize>,
+    places: Places<Request>,
     /// Room for data that waits, of requests that are over.
     spare: Vec<Vec<Option<Buffer>>>,
 }
@@ -110,27 +111,16 @@ impl Requests {
     }
 
     pub(crate) fn add(&mut self, request: Request) -> usize {
-        match self.free.pop() {
-            Some(place) => {
-                self.places[place] = Some(request);
-                place
-            }
-            None => {
-                self.places.push(Some(request));
-                self.places.len() - 1
-            }
-        }
+        self.places.add(request)
     }
 
     pub(crate) fn get(&mut self, place: usize) -> Option<&mut Request> {
-        self.places.get_mut(place)?.as_mut()
+        self.places.get(place)
     }
 
     /// Takes one out that is over. Its room is used again, once its buffers have been taken.
     pub(crate) fn take(&mut self, place: usize) -> Option<Request> {
-        let request = self.places.get_mut(place)?.take()?;
-        self.free.push(place);
-        Some(request)
+        self.places.take(place)
     }
 
     /// Takes room back that a request had.

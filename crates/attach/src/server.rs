@@ -40,6 +40,25 @@ pub struct Tally {
     pub errors: u64,
 }
 
+impl std::iter::Sum for Tally {
+    fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
+        tallies.fold(Self::default(), |sum, one| Self {
+            clients: sum.clients + one.clients,
+            requests: sum.requests + one.requests,
+            errors: sum.errors + one.errors,
+        })
+    }
+}
+
+impl ServerOptions {
+    /// Threads, of which each has a queue on every path.
+    pub(crate) fn threads_for<'a>(&self, disks: impl Iterator<Item = &'a Disk>) -> u16 {
+        let controllers = disks.flat_map(|disk| disk.paths.controllers());
+        let granted = controllers.map(|controller: Controller| controller.io_queues()).min().unwrap_or(1);
+        self.threads.min(granted).max(1)
+    }
+}
+
 /// A server that runs. Dropping it ends it as `stop` does.
 #[derive(Debug)]
 pub struct Server {
@@ -56,9 +75,7 @@ impl Server {
     pub fn start(disks: Vec<Disk>, listeners: Vec<Listener>, options: ServerOptions) -> io::Result<Self> {
         let of = |disk: Disk| disk.export().map(|export| (disk, export)).map_err(io::Error::other);
         let disks = disks.into_iter().map(of).collect::<io::Result<Vec<_>>>()?;
-        let controllers = disks.iter().flat_map(|(disk, _)| disk.paths.controllers());
-        let granted = controllers.map(|controller: Controller| controller.io_queues()).min().unwrap_or(1);
-        let count = options.threads.min(granted).max(1);
+        let count = options.threads_for(disks.iter().map(|(disk, _)| disk));
         let exports = disks.iter().map(|(_, export)| export.clone()).collect();
         let stopping = Arc::new(AtomicBool::new(false));
         let mut server = Self { stopping: stopping.clone(), threads: Vec::new(), exports };
@@ -71,7 +88,11 @@ impl Server {
                 0 => (listeners.take().unwrap_or_default(), std::mem::take(&mut colleagues)),
                 _ => (Vec::new(), Vec::new()),
             };
-            let (waker, thread) = start_thread(plan, listeners, others, options.ring)?;
+            let open = |ring| {
+                let worker = Worker::open(ring, plan, listeners, others)?;
+                Ok(|| worker.run())
+            };
+            let (waker, thread) = start_thread(format!("nbd-{number}"), options.ring, open)?;
             colleagues.push(Colleague { arrivals: sender, waker: waker.clone() });
             server.threads.push((waker, thread));
         }
@@ -101,12 +122,7 @@ impl Server {
     fn end(&mut self) -> Tally {
         self.stopping.store(true, Ordering::Release);
         self.threads.iter().for_each(|(waker, _)| waker.wake());
-        let tallies = self.threads.drain(..).filter_map(|(_, thread)| thread.join().ok());
-        tallies.fold(Tally::default(), |sum, one| Tally {
-            clients: sum.clients + one.clients,
-            requests: sum.requests + one.requests,
-            errors: sum.errors + one.errors,
-        })
+        self.threads.drain(..).filter_map(|(_, thread)| thread.join().ok()).sum()
     }
 }
 
@@ -116,23 +132,22 @@ impl Drop for Server {
     }
 }
 
-/// Starts a thread, and waits until it has its ring and listens.
-fn start_thread(
-    plan: Plan,
-    listeners: Vec<Listener>,
-    colleagues: Vec<Colleague>,
+/// Starts a thread, and waits until it has its ring and what `open` makes of that, which it runs to its end.
+pub(crate) fn start_thread<Serve: FnOnce() -> Tally>(
+    name: String,
     ring: RingOptions,
+    open: impl FnOnce(Ring) -> io::Result<Serve> + Send + 'static,
 ) -> io::Result<(Waker, JoinHandle<Tally>)> {
     let (opened, outcome) = channel();
-    let thread = Builder::new().name(format!("nbd-{}", plan.number)).spawn(move || {
-        let worker = Ring::new(ring).and_then(|ring| {
+    let thread = Builder::new().name(name).spawn(move || {
+        let begun = Ring::new(ring).and_then(|ring| {
             let waker = ring.waker();
-            Worker::open(ring, plan, listeners, colleagues).map(|worker| (waker, worker))
+            open(ring).map(|serve| (waker, serve))
         });
-        match worker {
-            Ok((waker, worker)) => {
+        match begun {
+            Ok((waker, serve)) => {
                 let _ = opened.send(Ok(waker));
-                worker.run()
+                serve()
             }
             Err(error) => {
                 let _ = opened.send(Err(error));

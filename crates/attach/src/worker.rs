@@ -16,6 +16,7 @@ use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_TIMEOUT_MS};
 use crate::listener::Listener;
 use crate::server::Tally;
 use crate::storage::Storage;
+use crate::turns::Turns;
 
 /// A client on its way to its thread, and who it is.
 pub(crate) type Arrival = (Socket, String);
@@ -39,9 +40,8 @@ pub(crate) struct Worker {
     ring: Ring,
     storage: Storage,
     clients: Vec<Option<Client>>,
-    /// Clients that something has happened to, by place, each once.
-    active: Vec<usize>,
-    is_active: [bool; CLIENTS_PER_THREAD_MAX],
+    /// Of clients, by place.
+    turns: Turns,
     listeners: Vec<Listener>,
     colleagues: Vec<Colleague>,
     next_thread: usize,
@@ -76,8 +76,7 @@ impl Worker {
             ring,
             storage,
             clients: Vec::new(),
-            active: Vec::with_capacity(CLIENTS_PER_THREAD_MAX),
-            is_active: [false; CLIENTS_PER_THREAD_MAX],
+            turns: Turns::new(CLIENTS_PER_THREAD_MAX),
             listeners,
             colleagues,
             next_thread: 0,
@@ -118,7 +117,7 @@ impl Worker {
         while let Some((place, piece, ended)) = self.storage.pop() {
             let client = self.storage.requests.get(place).map(|request| request.client);
             if let Some(client) = client {
-                self.activate(client);
+                self.turns.add(client);
                 if let Some(client) = &mut self.clients[client] {
                     client.ended(place, piece, ended, &mut self.storage);
                 }
@@ -132,7 +131,7 @@ impl Worker {
                 match self.clients.get_mut(*token as usize) {
                     Some(Some(client)) => {
                         client.ready(*readiness);
-                        self.activate(*token as usize);
+                        self.turns.add(*token as usize);
                     }
                     _ if (LISTENER_TOKEN..QUEUE_TOKEN).contains(token) => {
                         self.accept((*token - LISTENER_TOKEN) as usize);
@@ -146,14 +145,14 @@ impl Worker {
             self.take_client(socket, peer);
         }
         if self.storage.has_room_again() {
-            (0..self.clients.len()).for_each(|place| self.activate(place));
+            (0..self.clients.len()).for_each(|place| self.turns.add(place));
         }
         self.serve();
         Ok(())
     }
 
     fn timeout(&mut self) -> Option<Duration> {
-        if !self.active.is_empty() || self.accept_again || self.storage.has_more() {
+        if !self.turns.is_empty() || self.accept_again || self.storage.has_more() {
             return Some(Duration::ZERO);
         }
         let now = self.ring.now();
@@ -161,30 +160,21 @@ impl Worker {
         deadline.map(|deadline| deadline.since(now))
     }
 
-    /// Marks a client to be served in this turn.
-    fn activate(&mut self, place: usize) {
-        if !self.is_active[place] {
-            self.is_active[place] = true;
-            self.active.push(place);
-        }
-    }
-
     /// Gives each client its turn that something has happened to. Those that want another one get it in the next round.
     fn serve(&mut self) {
-        let count = self.active.len();
+        let count = self.turns.count();
         for at in 0..count {
-            let place = self.active[at];
-            self.is_active[place] = false;
+            let place = self.turns.begin(at);
             let Some(client) = &mut self.clients[place] else { continue };
             let wants_more = client.serve(&mut self.storage);
             let has_room = client.send(&mut self.storage, &mut self.ring);
             if client.is_gone() {
                 self.part(place);
             } else if wants_more || has_room {
-                self.activate(place);
+                self.turns.add(place);
             }
         }
-        self.active.drain(..count);
+        self.turns.end(count);
     }
 
     /// Closes the connection of a client that is gone; its place is free when nothing of it is under way.
@@ -247,7 +237,7 @@ impl Worker {
         self.storage.tally.clients += 1;
         tracing::debug!(client = peer, "NBD client connected");
         self.clients[place] = Some(Client::new(place, socket, peer));
-        self.activate(place);
+        self.turns.add(place);
     }
 
     /// A place for another client. Where all are taken, one that has not chosen an export goes.
@@ -282,7 +272,7 @@ impl Worker {
             for place in 0..self.clients.len() {
                 if let Some(client) = &mut self.clients[place] {
                     client.end(&mut self.storage);
-                    self.activate(place);
+                    self.turns.add(place);
                 }
             }
         }

@@ -11,8 +11,9 @@ use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRE
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes};
 
-use super::work::{BLOCKS_MAX, SECTOR_BYTES};
+use super::work::SECTOR_BYTES;
 use crate::disk::{Disk, DiskError};
+use crate::disk_queues::BLOCKS_MAX;
 use crate::limits::{DISCARD_RANGES_MAX, PIECE_BYTES, SEGMENTS_MAX, VRINGS_MAX};
 
 /// Characters of a serial number (VIRTIO_BLK_ID_BYTES).

@@ -1,59 +1,39 @@
-//! A namespace as one thread has it: queues on all its paths, and the commands that they take.
+//! A namespace as one thread serves it to guests.
 
 use std::sync::Arc;
 
-use engine::initiator::{CommandQueues, Data, Ended, PathQueues, Paths, Request};
-use engine::ring::{Event, Moment, Ring};
+use engine::initiator::{Data, Paths};
+use engine::ring::Ring;
 use nvme::io::DatasetRange;
 
 use super::device::Device;
-use super::work::{BLOCKS_MAX, Kind};
-use crate::limits::{PIECE_BYTES, THREAD_COMMANDS_MAX};
-
-/// Tokens of the queues of one namespace.
-const TOKENS: u32 = (engine::limits::PATHS_MAX * engine::limits::IO_QUEUES_MAX as usize) as u32;
+use super::work::Kind;
+use crate::disk_queues::DiskQueues;
 
 pub(super) struct Namespace {
     pub(super) device: Device,
-    paths: Arc<Paths>,
-    nsid: u32,
-    block_bytes: u64,
-    queues: PathQueues,
+    pub(super) queues: DiskQueues,
 }
 
 impl Namespace {
-    /// The share of thread `number` of `count`; the namespace at `at` of all.
+    /// The share of thread `number` of `count`, with tokens from `token` on.
     pub(super) fn open(
-        (paths, device): (&Arc<Paths>, &Device),
+        (paths, device): &(Arc<Paths>, Device),
         ring: &mut Ring,
-        (token, at): (u32, usize),
+        token: u32,
         (number, count): (u16, u16),
     ) -> Self {
-        let token = token + at as u32 * TOKENS;
-        let queues = PathQueues::open(paths, ring, token, number, count, THREAD_COMMANDS_MAX);
-        let block_bytes = device.export.block_bytes.into();
-        Self {
-            device: device.clone(),
-            paths: paths.clone(),
-            nsid: paths.namespace().nsid,
-            block_bytes,
-            queues,
-        }
-    }
-
-    pub(super) fn size_bytes(&self) -> u64 {
-        self.paths.size_bytes()
+        let queues = DiskQueues::open((paths, device.export.block_bytes), ring, token, (number, count));
+        Self { device: device.clone(), queues }
     }
 
     /// Bytes of one command that does this, in whole blocks.
     pub(super) fn piece_bytes(&self, kind: Kind) -> u64 {
-        let most = match kind {
-            Kind::Read | Kind::Write => PIECE_BYTES.min(self.paths.transfer_length_max() as u64),
-            Kind::Zeroes { .. } => self.paths.write_zeroes_length_max(),
-            Kind::Flush | Kind::Discard { .. } | Kind::Serial => return 1,
-        };
-        let most = most.min(BLOCKS_MAX * self.block_bytes);
-        (most - most % self.block_bytes).max(self.block_bytes)
+        match kind {
+            Kind::Read | Kind::Write => self.queues.data_bytes_max(),
+            Kind::Zeroes { .. } => self.queues.zeroes_bytes_max(),
+            Kind::Flush | Kind::Discard { .. } | Kind::Serial => 1,
+        }
     }
 
     /// Bytes of the data of a command of `length` bytes of work.
@@ -65,44 +45,8 @@ impl Namespace {
         }
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.queues.free_slots() > 0
-    }
-
     /// Sends the command for `length` bytes at `offset`, for which there is room.
-    pub(super) fn submit(&mut self, kind: Kind, (offset, length): (u64, u64), data: Data, user: u64) {
-        let (start, blocks) = (offset / self.block_bytes, (length / self.block_bytes) as u32);
-        let entry = kind.command(start, blocks).encode(self.nsid);
-        let submitted = self.queues.submit(Request { entry, data, user });
-        // Its slots are this thread's alone, and one was free.
-        debug_assert!(submitted.is_ok(), "a namespace that has room takes a command");
-        if submitted.is_err() {
-            tracing::error!(user, "a command found no slot, and is not sent");
-        }
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Ended> {
-        self.queues.pop()
-    }
-
-    pub(super) fn take_in(&mut self, ring: &mut Ring, scratch: &mut [u8], events: &[Event], now: Moment) {
-        self.queues.on_events(ring, scratch, events, now);
-        self.queues.turn(ring, now);
-    }
-
-    pub(super) fn flush(&mut self, ring: &mut Ring) {
-        self.queues.flush(ring);
-    }
-
-    pub(super) fn has_more(&self) -> bool {
-        self.queues.has_more()
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<Moment> {
-        self.queues.next_deadline()
-    }
-
-    pub(super) fn close(&mut self, ring: &mut Ring) {
-        self.queues.close(ring);
+    pub(super) fn submit(&mut self, kind: Kind, place: (u64, u64), data: Data, user: u64) {
+        self.queues.submit(|start, blocks| kind.command(start, blocks), place, data, user);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::chain::Chain;
 use super::work::{Failed, Work};
+use crate::places::Places;
 
 /// A request.
 pub(super) struct Request {
@@ -37,8 +38,7 @@ impl Request {
 /// All requests of a thread, by their places. Room for lists of buffers is used again.
 #[derive(Default)]
 pub(super) struct Requests {
-    places: Vec<Option<Request>>,
-    free: Vec<usize>,
+    places: Places<Request>,
     spare: Vec<Chain>,
 }
 
@@ -53,25 +53,14 @@ impl Requests {
     }
 
     pub(super) fn add(&mut self, request: Request) -> usize {
-        match self.free.pop() {
-            Some(place) => {
-                self.places[place] = Some(request);
-                place
-            }
-            None => {
-                self.places.push(Some(request));
-                self.places.len() - 1
-            }
-        }
+        self.places.add(request)
     }
 
     pub(super) fn get(&mut self, place: usize) -> Option<&mut Request> {
-        self.places.get_mut(place)?.as_mut()
+        self.places.get(place)
     }
 
     pub(super) fn take(&mut self, place: usize) -> Option<Request> {
-        let request = self.places.get_mut(place)?.take()?;
-        self.free.push(place);
-        Some(request)
+        self.places.take(place)
     }
 }

@@ -9,8 +9,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use engine::initiator::Controller;
-use engine::ring::{Ring, RingOptions};
+use engine::ring::Waker;
 use nbd::Export;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -19,7 +18,7 @@ use super::door::Door;
 use super::worker::{Hand, Plan, Worker};
 use crate::disk::Disk;
 use crate::limits::FRONT_ENDS_MAX;
-use crate::server::{ServerOptions, Tally};
+use crate::server::{ServerOptions, Tally, start_thread};
 
 /// A server of vhost-user front ends that runs. Dropping it ends it as `stop` does.
 #[derive(Debug)]
@@ -27,7 +26,7 @@ pub struct VhostUserServer {
     stopping: Arc<AtomicBool>,
     end: Arc<OwnedFd>,
     connections: Vec<Arc<Mutex<Option<Arc<UnixStream>>>>>,
-    workers: Vec<(engine::ring::Waker, JoinHandle<Tally>)>,
+    workers: Vec<(Waker, JoinHandle<Tally>)>,
     doors: Vec<JoinHandle<u64>>,
     exports: Vec<Export>,
 }
@@ -43,9 +42,7 @@ impl VhostUserServer {
         }
         let device = |(disk, _): &(Disk, UnixListener)| Device::of(disk).map_err(io::Error::other);
         let devices = disks.iter().map(device).collect::<io::Result<Vec<_>>>()?;
-        let controllers = disks.iter().flat_map(|(disk, _)| disk.paths.controllers());
-        let granted = controllers.map(|controller: Controller| controller.io_queues()).min().unwrap_or(1);
-        let count = options.threads.min(granted).max(1);
+        let count = options.threads_for(disks.iter().map(|(disk, _)| disk));
         let mut server = Self {
             stopping: Arc::default(),
             end: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
@@ -60,7 +57,11 @@ impl VhostUserServer {
             let (sender, orders) = channel();
             let plan =
                 Plan { disks: known.clone(), number, count, stopping: server.stopping.clone(), orders };
-            let (waker, thread) = start_worker(plan, options.ring)?;
+            let open = |ring| {
+                let worker = Worker::open(ring, plan);
+                Ok(|| worker.run())
+            };
+            let (waker, thread) = start_thread(format!("vrings-{number}"), options.ring, open)?;
             hands.push(Hand { orders: sender, waker: waker.clone() });
             server.workers.push((waker, thread));
         }
@@ -103,12 +104,7 @@ impl VhostUserServer {
         let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
         self.workers.iter().for_each(|(waker, _)| waker.wake());
         // Guests are told what is done before their front ends see the end.
-        let tallies = self.workers.drain(..).filter_map(|(_, thread)| thread.join().ok());
-        let mut sum = tallies.fold(Tally::default(), |sum, one| Tally {
-            clients: 0,
-            requests: sum.requests + one.requests,
-            errors: sum.errors + one.errors,
-        });
+        let mut sum: Tally = self.workers.drain(..).filter_map(|(_, thread)| thread.join().ok()).sum();
         for connection in &self.connections {
             if let Some(stream) = &*connection.lock().unwrap_or_else(PoisonError::into_inner) {
                 let _ = stream.shutdown(Shutdown::Both);
@@ -123,22 +119,4 @@ impl Drop for VhostUserServer {
     fn drop(&mut self) {
         self.finish();
     }
-}
-
-/// Starts a thread, and waits until it has its ring.
-fn start_worker(plan: Plan, options: RingOptions) -> io::Result<(engine::ring::Waker, JoinHandle<Tally>)> {
-    let (opened, outcome) = channel();
-    let thread =
-        Builder::new().name(format!("vrings-{}", plan.number)).spawn(move || match Ring::new(options) {
-            Ok(ring) => {
-                let _ = opened.send(Ok(ring.waker()));
-                Worker::open(ring, plan).run()
-            }
-            Err(error) => {
-                let _ = opened.send(Err(error));
-                Tally::default()
-            }
-        })?;
-    let ended = |_| Err(io::Error::other("its thread ended at once"));
-    outcome.recv().unwrap_or_else(ended).map(|waker| (waker, thread))
 }

@@ -65,7 +65,7 @@ impl Service {
                 continue;
             }
             let (work, error) =
-                match Work::of(&chain, &vring.memory, &namespace.device, namespace.size_bytes()) {
+                match Work::of(&chain, &vring.memory, &namespace.device, namespace.queues.size_bytes()) {
                     Ok(work) => (work, None),
                     Err(error) => (Work { kind: Kind::Serial, offset: 0, length: 1 }, Some(error)),
                 };
@@ -109,7 +109,7 @@ impl Service {
                 return true;
             }
             let namespace = &self.namespaces[vring.front_end];
-            if !namespace.has_room() {
+            if !namespace.queues.has_room() {
                 self.is_short_of_room = true;
                 return false;
             }
@@ -157,7 +157,7 @@ impl Service {
             Kind::Discard { .. } => {
                 let mut buffer = self.pool.take(length);
                 let namespace = &self.namespaces[vring.front_end];
-                let size = namespace.size_bytes();
+                let size = namespace.queues.size_bytes();
                 (Work::ranges(chain, &vring.memory, &namespace.device, size, &mut buffer), buffer)
             }
             Kind::Flush | Kind::Zeroes { .. } | Kind::Serial => return Ok(Data::None),

@@ -16,8 +16,6 @@ use crate::limits::{DISCARD_RANGES_MAX, VRING_REQUEST_BYTES_MAX};
 
 /// What requests count in.
 pub(super) const SECTOR_BYTES: u64 = 512;
-/// Blocks of one command (NLB is 0's based and 16 bits wide).
-pub(super) const BLOCKS_MAX: u64 = 1 << 16;
 /// The driver would like the blocks deallocated (VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP).
 const FLAG_UNMAP: u32 = 1;
 

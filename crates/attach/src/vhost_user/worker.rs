@@ -16,8 +16,10 @@ use super::guest_memory::Memory;
 use super::namespace::Namespace;
 use super::service::Service;
 use super::vring::{self, Stopped, Vring};
+use crate::disk_queues::DiskQueues;
 use crate::limits::{END_TIMEOUT_MS, VRINGS_MAX};
 use crate::server::Tally;
+use crate::turns::Turns;
 
 /// What the thread that hears a front end wants of one that serves its virtqueues. A virtqueue is named by its place: that of
 /// its front end among all, times `VRINGS_MAX`, and its number.
@@ -62,9 +64,8 @@ pub(super) struct Worker {
     service: Service,
     /// By their places, which are the tokens of their kicks.
     vrings: Vec<Option<Vring>>,
-    /// Virtqueues that something has happened to, by place, each once.
-    active: Vec<usize>,
-    is_active: Vec<bool>,
+    /// Of virtqueues, by place.
+    turns: Turns,
     orders: Receiver<Order>,
     stopping: Arc<AtomicBool>,
     /// When it ends whatever is under way, once it shall end.
@@ -77,16 +78,14 @@ impl Worker {
     pub(super) fn open(mut ring: Ring, plan: Plan) -> Self {
         let places = plan.disks.len() * VRINGS_MAX;
         let (number, count) = (plan.number, plan.count);
-        let open = |(at, (paths, device)): (usize, &(Arc<Paths>, Device))| {
-            Namespace::open((paths, device), &mut ring, (places as u32, at), (number, count))
-        };
-        let namespaces = plan.disks.iter().enumerate().map(open).collect();
+        let tokens = (places as u32..).step_by(DiskQueues::TOKENS as usize);
+        let open = |(known, token)| Namespace::open(known, &mut ring, token, (number, count));
+        let namespaces = plan.disks.iter().zip(tokens).map(open).collect();
         Self {
             service: Service::new(namespaces),
             ring,
             vrings: (0..places).map(|_| None).collect(),
-            active: Vec::with_capacity(places),
-            is_active: vec![false; places],
+            turns: Turns::new(places),
             orders: plan.orders,
             stopping: plan.stopping,
             end_at: None,
@@ -98,7 +97,7 @@ impl Worker {
     /// Serves until it shall end, and nothing is under way any longer.
     pub(super) fn run(mut self) -> Tally {
         while !self.is_done() {
-            self.service.namespaces.iter_mut().for_each(|namespace| namespace.flush(&mut self.ring));
+            self.service.namespaces.iter_mut().for_each(|namespace| namespace.queues.flush(&mut self.ring));
             if let Err(error) = self.turn() {
                 tracing::error!(%error, "the ring of a vhost-user thread failed; closing its virtqueues");
                 break;
@@ -109,7 +108,7 @@ impl Worker {
                 self.ring.unwatch(&vring.kick, place as u32);
             }
         }
-        self.service.namespaces.iter_mut().for_each(|namespace| namespace.close(&mut self.ring));
+        self.service.namespaces.iter_mut().for_each(|namespace| namespace.queues.close(&mut self.ring));
         self.service.tally
     }
 
@@ -120,7 +119,7 @@ impl Worker {
         self.ring.wait(timeout, &mut events)?;
         let now = self.ring.now();
         for namespace in &mut self.service.namespaces {
-            namespace.take_in(&mut self.ring, &mut self.scratch, &events, now);
+            namespace.queues.take_in(&mut self.ring, &mut self.scratch, &events, now);
         }
         self.take_ended();
         // Before kicks: one that follows an order finds it carried out.
@@ -131,14 +130,14 @@ impl Worker {
             if let Event::Ready { token, .. } = event
                 && self.vrings.get(*token as usize).is_some_and(Option::is_some)
             {
-                self.activate(*token as usize);
+                self.turns.add(*token as usize);
             }
         }
         self.events = events;
-        let has_room = self.service.namespaces.iter().any(Namespace::has_room);
+        let has_room = self.service.namespaces.iter().any(|namespace| namespace.queues.has_room());
         if self.service.is_short_of_room && has_room {
             self.service.is_short_of_room = false;
-            (0..self.vrings.len()).for_each(|place| self.activate(place));
+            (0..self.vrings.len()).for_each(|place| self.turns.add(place));
         }
         self.serve();
         Ok(())
@@ -146,13 +145,13 @@ impl Worker {
 
     fn take_ended(&mut self) {
         for at in 0..self.service.namespaces.len() {
-            while let Some(ended) = self.service.namespaces[at].pop() {
+            while let Some(ended) = self.service.namespaces[at].queues.pop() {
                 let user = ended.user();
                 let (request, piece) = ((user >> 32) as usize, user & u64::from(u32::MAX));
                 let Some(place) = self.service.requests.get(request).map(|request| request.vring) else {
                     continue;
                 };
-                self.activate(place);
+                self.turns.add(place);
                 if let Some(vring) = &mut self.vrings[place] {
                     self.service.ended(request, piece, ended, vring);
                 }
@@ -162,37 +161,28 @@ impl Worker {
 
     fn timeout(&mut self) -> Option<Duration> {
         let namespaces = &self.service.namespaces;
-        if !self.active.is_empty() || namespaces.iter().any(Namespace::has_more) {
+        if !self.turns.is_empty() || namespaces.iter().any(|namespace| namespace.queues.has_more()) {
             return Some(Duration::ZERO);
         }
         let now = self.ring.now();
-        let deadlines = namespaces.iter().filter_map(Namespace::next_deadline);
+        let deadlines = namespaces.iter().filter_map(|namespace| namespace.queues.next_deadline());
         deadlines.chain(self.end_at).min().map(|deadline| deadline.since(now))
-    }
-
-    /// Marks a virtqueue to be served in this turn.
-    fn activate(&mut self, place: usize) {
-        if !self.is_active[place] {
-            self.is_active[place] = true;
-            self.active.push(place);
-        }
     }
 
     /// Gives each virtqueue its turn that something has happened to. Those that want another one get it in the next round.
     fn serve(&mut self) {
-        let count = self.active.len();
+        let count = self.turns.count();
         for at in 0..count {
-            let place = self.active[at];
-            self.is_active[place] = false;
+            let place = self.turns.begin(at);
             let Some(vring) = &mut self.vrings[place] else { continue };
             let wants_more = self.service.serve(place, vring);
             vring.signal();
             if wants_more {
-                self.activate(place);
+                self.turns.add(place);
             }
             self.end_if_stopped(place);
         }
-        self.active.drain(..count);
+        self.turns.end(count);
     }
 
     /// Lets a virtqueue go that shall stop, and of which nothing is under way.
@@ -217,13 +207,13 @@ impl Worker {
                     Ok(()) => self.vrings[place] = Some(vring),
                     Err(error) => vring.fail(&error),
                 }
-                self.activate(place);
+                self.turns.add(place);
             }
             Order::Stop(place, is_abandoned, asker) => match &mut self.vrings[place] {
                 Some(vring) => {
                     vring.close(is_abandoned);
                     vring.stopping = Some(asker);
-                    self.activate(place);
+                    self.turns.add(place);
                 }
                 None => {
                     let _ = asker.send(Stopped::default());
@@ -253,7 +243,7 @@ impl Worker {
             for place in 0..self.vrings.len() {
                 if let Some(vring) = &mut self.vrings[place] {
                     vring.close(false);
-                    self.activate(place);
+                    self.turns.add(place);
                 }
             }
         }
