@@ -6,6 +6,7 @@
 mod tls_key;
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -26,6 +27,8 @@ const QUEUES: u16 = 127;
 /// All have to be served or refused by then.
 const LIMIT: Duration = Duration::from_secs(10);
 const ALONE: Duration = Duration::from_secs(4);
+/// About as long as hosts with TLS take.
+const COMPUTED: Duration = Duration::from_millis(1500);
 /// The priority that gives way to all others.
 const LOWEST_PRIORITY: i32 = 19;
 /// The reader asks so often, whatever else happens: a rate that this machine keeps easily.
@@ -41,6 +44,9 @@ fn main() {
 
     std::thread::sleep(Duration::from_millis(500));
     let alone = rate(&reads, ALONE);
+    let computing_since = Instant::now();
+    compute();
+    let computing = computing_since..Instant::now();
     let before = reads.load(Ordering::Relaxed);
     let began = Instant::now();
     let leave = Arc::new(AtomicBool::new(false));
@@ -80,14 +86,21 @@ fn main() {
     println!("controllers left when all hosts but the reader are gone: {}", controllers() - 1);
     stop.store(true, Ordering::Relaxed);
     let read = reader.join().expect("the reader's thread");
-    let p99_alone = p99(read.iter().filter(|(at, _)| *at < began));
-    let p99_during = p99(read.iter().filter(|(at, _)| (began..ended).contains(at)));
-    println!("steady reader, p99: {p99_alone:.0?} alone, {p99_during:.0?} while they connect");
+    tell_p99(&read, &computing, &(began..ended));
     target.shutdown();
     if unanswered > 0 || took > LIMIT || within < 0.8 * alone {
         eprintln!("storm: not as it should be");
         std::process::exit(1);
     }
+}
+
+fn tell_p99(read: &[(Instant, Duration)], computing: &Range<Instant>, connecting: &Range<Instant>) {
+    let alone = p99(read.iter().filter(|(at, _)| *at < computing.start));
+    let beside = p99(read.iter().filter(|(at, _)| computing.contains(at)));
+    let during = p99(read.iter().filter(|(at, _)| connecting.contains(at)));
+    println!("steady reader, p99:");
+    println!("  {alone:.0?} alone, {beside:.0?} beside as many threads that only compute");
+    println!("  {during:.0?} while they connect");
 }
 
 fn options(address: SocketAddr, nqn: &str) -> ConnectOptions {
@@ -148,6 +161,29 @@ fn p99<'a>(read: impl Iterator<Item = &'a (Instant, Duration)>) -> Duration {
     times.get(times.len() * 99 / 100).copied().unwrap_or_default()
 }
 
+/// What as many threads of hosts do to the reader by their mere presence on this machine's processors.
+fn compute() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let thread = |_| {
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            give_way();
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        })
+    };
+    let threads: Vec<_> = (0..CONTROLLERS).map(thread).collect();
+    std::thread::sleep(COMPUTED);
+    stop.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+}
+
+/// Hosts are other machines; here they must not take the processors from the target and the reader.
+fn give_way() {
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), LOWEST_PRIORITY);
+}
+
 fn rate(reads: &AtomicU64, time: Duration) -> f64 {
     let (before, began) = (reads.load(Ordering::Relaxed), Instant::now());
     std::thread::sleep(time);
@@ -163,8 +199,7 @@ struct Outcome {
 
 /// Opens one host's controller and queues, tells what became of them, and keeps them until `leave`.
 fn connect_all(address: SocketAddr, report: &Sender<Outcome>, leave: &AtomicBool) {
-    // These hosts are other machines; here they must not take the processors from the target and the reader.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), LOWEST_PRIORITY);
+    give_way();
     let deadline = Instant::now() + LIMIT;
     let options = ConnectOptions { io_queues: QUEUES, ..options(address, STORMED) };
     let Ok(controller) = Controller::connect(options) else {
