@@ -1,6 +1,6 @@
-//! Namespaces as disks for programs that know no NVMe. A [`Server`] gives them to NBD clients, on a Unix socket or TCP, over the
-//! initiator's paths: a path that is lost, or a target that is away for a while, is nothing that clients see but time. A
-//! [`VhostUserServer`] gives them to virtual machines, as virtio block devices.
+//! Namespaces as disks for programs that know no NVMe. A [`Server`] gives them to NBD clients, on a Unix socket or TCP, a
+//! [`VhostUserServer`] to virtual machines, as virtio block devices, and a [`ublk::Device`] to the kernel as a block device, over
+//! the initiator's paths: a path that is lost, or a target that is away for a while, is nothing that they see but time.
 //!
 //! Each thread of a server has a ring, queues on every path and some clients. A request goes to a queue on the thread that
 //! received it, and its reply is sent from there: nothing is allocated, locked or shared per request. Data of a read is sent
@@ -24,6 +24,7 @@ mod server;
 mod status;
 mod storage;
 mod turns;
+pub mod ublk;
 mod vhost_user;
 mod worker;
 

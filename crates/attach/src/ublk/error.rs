@@ -1,0 +1,53 @@
+//! Why a namespace cannot be a block device.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::disk::DiskError;
+
+/// Why a namespace cannot be a block device.
+#[derive(Debug, Error)]
+pub enum DeviceError {
+    /// The kernel has no driver.
+    #[error("the kernel's ublk driver is not loaded: run `modprobe ublk_drv` (Linux 6.5 or later)")]
+    NoDriver,
+    /// The user may not.
+    #[error("/dev/ublk-control cannot be used: {0}; block devices need root")]
+    Forbidden(io::Error),
+    /// The kernel's driver is too old.
+    #[error("the kernel's ublk driver cannot copy data by calls (UBLK_F_USER_COPY): Linux 6.5 or later can")]
+    TooOld,
+    /// The kernel gives no ring.
+    #[error("ublk needs io_uring, which the system refuses: {0}")]
+    NoRing(io::Error),
+    /// The driver has refused a command.
+    #[error("the kernel's ublk driver refused to {what}: {error}")]
+    Refused {
+        /// What it was to do.
+        what: &'static str,
+        /// Why it did not.
+        error: io::Error,
+    },
+    /// The namespace cannot be a disk.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Its blocks are not what a block device can have.
+    #[error(
+        "namespace {nsid} has blocks of {block_bytes} bytes; a block device can have those of 512 to 4096"
+    )]
+    Blocks {
+        /// Which namespace.
+        nsid: u32,
+        /// Bytes of a block.
+        block_bytes: u32,
+    },
+    /// The system has given no thread, file or memory.
+    #[error("{what}: {error}")]
+    System {
+        /// What was to be had.
+        what: String,
+        /// Why it was not.
+        error: io::Error,
+    },
+}
