@@ -1,0 +1,147 @@
+//! `/dev/ublk-control`: what the driver is told about devices, one command at a time.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::io::Errno;
+use zerocopy::{FromBytes as _, IntoBytes as _};
+
+use super::driver::{ANY_DEVICE, ControlCommand, DeviceInfo, NO_QUEUE, PARAMETERS_BYTES, Parameters, order};
+use super::error::DeviceError;
+
+const PATH: &str = "/dev/ublk-control";
+/// Bytes of the greatest structure that goes with a command.
+const SPACE_BYTES: usize = 128;
+
+/// Words that the kernel reads and writes while a command is under way.
+type Space = Box<[u64; SPACE_BYTES / 8]>;
+
+pub(super) struct Control {
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    file: File,
+    /// Taken out only where the kernel may never be done with it.
+    space: Option<Space>,
+    is_under_way: bool,
+}
+
+impl Control {
+    pub(super) fn open() -> Result<Self, DeviceError> {
+        let file = File::options().read(true).write(true).open(PATH);
+        let file = file.map_err(|error| match Errno::from_io_error(&error) {
+            // Or a node that somebody has made, without a driver behind it.
+            Some(Errno::NOENT | Errno::NXIO | Errno::NODEV) => DeviceError::NoDriver,
+            _ => DeviceError::Forbidden(error),
+        })?;
+        let ring = IoUring::builder().build(2).map_err(DeviceError::NoRing)?;
+        Ok(Self { ring, file, space: Some(Box::default()), is_under_way: false })
+    }
+
+    /// What the driver can do: bits of `driver::feature`.
+    pub(super) fn features(&mut self) -> Result<u64, DeviceError> {
+        let mut features = 0_u64;
+        match self.execute((order::GET_FEATURES, ANY_DEVICE), 0, features.as_mut_bytes()) {
+            Ok(()) => Ok(features),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(DeviceError::Forbidden(error))
+            }
+            // Drivers that do not know the question are older than all that is needed.
+            Err(_) => Err(DeviceError::TooOld),
+        }
+    }
+
+    /// Makes a device; the driver writes into `info` what it has made of it.
+    pub(super) fn add(&mut self, info: &mut DeviceInfo) -> Result<(), DeviceError> {
+        let mut bytes = [0; size_of::<DeviceInfo>()];
+        bytes.copy_from_slice(info.as_bytes());
+        let added = self.execute((order::ADD_DEVICE, info.device), 0, &mut bytes);
+        added.map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => DeviceError::Forbidden(error),
+            _ => DeviceError::Refused { what: "add a device", error },
+        })?;
+        if let Ok(added) = DeviceInfo::read_from_bytes(&bytes) {
+            *info = added;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_parameters(&mut self, device: u32, parameters: &Parameters) -> Result<(), DeviceError> {
+        let mut bytes = [0; PARAMETERS_BYTES as usize];
+        bytes.copy_from_slice(&parameters.as_bytes()[..PARAMETERS_BYTES as usize]);
+        self.execute((order::SET_PARAMETERS, device), 0, &mut bytes)
+            .map_err(|error| DeviceError::Refused { what: "set the device's parameters", error })
+    }
+
+    /// Begins a command that brings no structure along; `wait` says how it ended.
+    pub(super) fn begin(&mut self, (command, device): (u32, u32), data: u64) -> io::Result<()> {
+        self.push(command, &ControlCommand { device, queue: NO_QUEUE, data, ..ControlCommand::default() })
+    }
+
+    /// Waits for the end of the command that was begun, not longer than `limit`; `None` when it is still under way then.
+    pub(super) fn wait(&mut self, limit: Option<Duration>) -> Option<io::Result<()>> {
+        loop {
+            if let Some(entry) = self.ring.completion().next() {
+                self.is_under_way = false;
+                let result = entry.result();
+                return Some(if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) });
+            }
+            let waited = match limit {
+                None => self.ring.submit_and_wait(1),
+                Some(limit) => {
+                    let timespec = Timespec::from(limit);
+                    self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec))
+                }
+            };
+            let Err(error) = waited else { continue };
+            match Errno::from_io_error(&error) {
+                Some(Errno::INTR) => {}
+                Some(Errno::TIME) => return None,
+                _ => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// Carries a command out whose structure is `bytes`, which hold the driver's afterwards.
+    fn execute(&mut self, (command, device): (u32, u32), data: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let Some(space) = &mut self.space else { return Err(io::ErrorKind::ResourceBusy.into()) };
+        space.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
+        let address = space.as_ptr().expose_provenance() as u64;
+        let length = bytes.len() as u16;
+        let what = ControlCommand { device, queue: NO_QUEUE, length, address, data, ..Default::default() };
+        self.push(command, &what)?;
+        let ended = self.wait(None).unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
+        if let (false, Some(space)) = (self.is_under_way, &self.space) {
+            bytes.copy_from_slice(&space.as_bytes()[..bytes.len()]);
+        }
+        ended
+    }
+
+    fn push(&mut self, command: u32, what: &ControlCommand) -> io::Result<()> {
+        if self.is_under_way {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        let mut bytes = [0; 80];
+        bytes[..size_of::<ControlCommand>()].copy_from_slice(what.as_bytes());
+        let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), command).cmd(bytes).build();
+        // SAFETY: the command is in the entry itself. The only memory that it names is `space`, which stays where it is until
+        // the command has ended, and for ever where its end was not seen.
+        #[allow(unsafe_code)]
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.map_err(io::Error::other)?;
+        self.is_under_way = true;
+        Ok(())
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        if self.is_under_way
+            && let Some(space) = self.space.take()
+        {
+            Box::leak(space);
+        }
+    }
+}
