@@ -26,6 +26,12 @@ pub const ACCEPTS_PER_TURN: usize = 32;
 /// How long requests that were received may take when a server ends, in milliseconds; where no path is left they would
 /// keep it for as long as a path may come back.
 pub const END_TIMEOUT_MS: u64 = 5_000;
+/// Requests of one queue of a block device: as many as an I/O queue may have entries. Each may hold `PIECE_BYTES`.
+pub const DEVICE_DEPTH_MAX: u16 = 1024;
+/// How long the kernel may read the partitions of a new block device, in milliseconds, before those reads fail.
+pub const DEVICE_START_TIMEOUT_MS: u64 = 30_000;
+/// How long the file of a new block device may take to appear, in milliseconds.
+pub const NODE_TIMEOUT_MS: u64 = 5_000;
 
 /// Virtqueues of one vhost-user front end: QEMU asks for one for each processor of its guest, and starts no guest that gets
 /// fewer.

@@ -1,15 +1,23 @@
-//! Block devices of this machine, `/dev/ublkbN`, by the kernel's driver `ublk_drv`.
+//! Block devices of this machine, `/dev/ublkbN`, by the kernel's driver `ublk_drv`: a thread for each queue of the device takes
+//! its requests and answers them over the initiator's paths.
+//!
+//! The driver is told what to do by commands of io_uring: about devices at `/dev/ublk-control` (`control`), about requests at
+//! `/dev/ublkcN` (`request_ring`). What a request is about lies in memory that is shared with the kernel (`descriptors`), its
+//! data is read from and written to `/dev/ublkcN`.
 
 mod control;
 mod descriptors;
+mod device;
 mod driver;
 mod errno;
 mod error;
 mod geometry;
 mod memory_pressure;
+mod queue;
 mod request;
 mod request_ring;
 
+pub use device::{Device, DeviceOptions, DeviceTally};
 pub use error::DeviceError;
 pub use geometry::Geometry;
 pub use memory_pressure::bear_memory_pressure;

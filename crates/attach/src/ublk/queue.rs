@@ -1,0 +1,248 @@
+//! A queue of the device and the thread that serves it: each request is one command over the initiator's paths.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use engine::initiator::{CommandQueues, Data, Ended, PathQueues, Paths, Request as QueueRequest};
+use engine::limits::RECEIVE_LENGTH;
+use engine::ring::{Buffer, BufferPool, Event, Moment, Ring};
+use nvme::io::DatasetRange;
+use rustix::io::Errno;
+use zerocopy::IntoBytes as _;
+use zerocopy::little_endian::{U32, U64};
+
+use super::descriptors::Descriptors;
+use super::device::DeviceTally;
+use super::driver::data_offset;
+use super::errno::errno;
+use super::geometry::Geometry;
+use super::request::{Request, Work};
+use super::request_ring::RequestRing;
+
+/// What a queue is made of.
+pub(super) struct Plan {
+    pub(super) device: Arc<File>,
+    pub(super) paths: Arc<Paths>,
+    pub(super) geometry: Geometry,
+    pub(super) number: u16,
+    pub(super) count: u16,
+    pub(super) depth: u16,
+    /// All that is under way, and all that comes, fails from now on.
+    pub(super) gives_up: Arc<AtomicBool>,
+}
+
+pub(super) struct Queue {
+    /// Before the ring that watches it.
+    requests: RequestRing,
+    descriptors: Descriptors,
+    ring: Ring,
+    queues: PathQueues,
+    pool: BufferPool,
+    plan: Plan,
+    /// The requests that are under way, by their tags.
+    under_way: Vec<Option<Request>>,
+    /// Tags that the driver may have a request for.
+    live: usize,
+    is_closed: bool,
+    events: Vec<Event>,
+    scratch: Vec<u8>,
+    tally: DeviceTally,
+}
+
+/// The ring of requests has this token, the initiator's queues all from the next on.
+const REQUESTS_TOKEN: u32 = 0;
+const QUEUE_TOKEN: u32 = 1;
+
+impl Queue {
+    /// A queue for the calling thread, which has asked for the first requests.
+    pub(super) fn open(mut ring: Ring, plan: Plan) -> io::Result<Self> {
+        let Plan { number, count, depth, .. } = plan;
+        let descriptors = Descriptors::map(&plan.device, number, depth)?;
+        let mut requests = RequestRing::new(plan.device.clone(), number, depth)?;
+        ring.watch(&requests, REQUESTS_TOKEN)?;
+        (0..depth).try_for_each(|tag| requests.fetch(tag))?;
+        requests.submit()?;
+        let queues = PathQueues::open(&plan.paths, &mut ring, QUEUE_TOKEN, number, count, depth.into());
+        Ok(Self {
+            requests,
+            descriptors,
+            ring,
+            queues,
+            pool: BufferPool::new(),
+            under_way: vec![None; depth.into()],
+            live: depth.into(),
+            is_closed: false,
+            events: Vec::with_capacity(256),
+            scratch: vec![0; RECEIVE_LENGTH],
+            tally: DeviceTally::default(),
+            plan,
+        })
+    }
+
+    /// Serves until the driver has no more requests.
+    pub(super) fn run(mut self) -> DeviceTally {
+        while self.live > 0 {
+            if let Err(error) = self.turn() {
+                tracing::error!(%error, queue = self.plan.number, "a queue of a block device failed");
+                break;
+            }
+        }
+        self.close();
+        self.ring.unwatch(&self.requests, REQUESTS_TOKEN);
+        self.tally
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        self.requests.submit()?;
+        if !self.is_closed {
+            self.queues.flush(&mut self.ring);
+        }
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        let timeout = self.timeout();
+        self.ring.wait(timeout, &mut events)?;
+        let now = self.ring.now();
+        if self.plan.gives_up.load(Ordering::Acquire) {
+            self.close();
+        }
+        if !self.is_closed {
+            self.queues.on_events(&mut self.ring, &mut self.scratch, &events, now);
+            self.queues.turn(&mut self.ring, now);
+        }
+        self.events = events;
+        while let Some(ended) = self.queues.pop() {
+            self.ended(ended)?;
+        }
+        while let Some((tag, result)) = self.requests.pop() {
+            if result == 0 {
+                self.begin(tag)?;
+            } else {
+                self.live -= 1;
+                if result != -Errno::NODEV.raw_os_error() {
+                    let error = io::Error::from_raw_os_error(-result);
+                    tracing::error!(%error, tag, "the kernel's ublk driver gives no more requests");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn timeout(&mut self) -> Option<Duration> {
+        if self.is_closed {
+            return None;
+        }
+        if self.queues.has_more() {
+            return Some(Duration::ZERO);
+        }
+        let now = self.ring.now();
+        self.queues.next_deadline().map(|deadline: Moment| deadline.since(now))
+    }
+
+    /// What is under way comes back as lost.
+    fn close(&mut self) {
+        if !self.is_closed {
+            self.is_closed = true;
+            self.queues.close(&mut self.ring);
+        }
+    }
+
+    /// A request has come.
+    fn begin(&mut self, tag: u16) -> io::Result<()> {
+        self.tally.requests += 1;
+        match self.send(tag) {
+            Ok(()) => Ok(()),
+            Err(error) => self.answer(tag, Err(error)),
+        }
+    }
+
+    /// Gives the request's command to the queues.
+    fn send(&mut self, tag: u16) -> Result<(), Errno> {
+        if self.is_closed {
+            return Err(Errno::IO);
+        }
+        let descriptor = self.descriptors.get(tag).ok_or(Errno::INVAL)?;
+        let request = Request::of(&descriptor, &self.plan.geometry)?;
+        let data = self.data(tag, &request)?;
+        let entry = request.command().encode(self.plan.geometry.nsid);
+        let place = self.under_way.get_mut(usize::from(tag)).ok_or(Errno::INVAL)?;
+        *place = Some(request);
+        let submitted = self.queues.submit(QueueRequest { entry, data, user: tag.into() });
+        // There are as many slots as tags.
+        submitted.map_err(|_| Errno::IO)
+    }
+
+    /// What goes with the command.
+    fn data(&mut self, tag: u16, request: &Request) -> Result<Data, Errno> {
+        match request.work {
+            Work::Read => Ok(Data::Receive(self.pool.take(request.length as usize))),
+            Work::Write { .. } => {
+                let mut buffer = self.pool.take(request.length as usize);
+                let read = self.plan.device.read_exact_at(&mut buffer, data_offset(self.plan.number, tag));
+                match read {
+                    Ok(()) => Ok(Data::Send(buffer)),
+                    Err(error) => {
+                        self.pool.give(buffer);
+                        Err(self.not_copied(&error))
+                    }
+                }
+            }
+            Work::Discard => {
+                let range = DatasetRange {
+                    start: U64::new(request.start),
+                    blocks: U32::new(request.blocks),
+                    ..Default::default()
+                };
+                let mut buffer = self.pool.take(size_of::<DatasetRange>());
+                buffer.copy_from_slice(range.as_bytes());
+                Ok(Data::Send(buffer))
+            }
+            Work::Flush | Work::WriteZeroes { .. } => Ok(Data::None),
+        }
+    }
+
+    fn not_copied(&self, error: &io::Error) -> Errno {
+        tracing::error!(%error, queue = self.plan.number, "the data of a request cannot be copied");
+        Errno::IO
+    }
+
+    /// A command has ended.
+    fn ended(&mut self, ended: Ended) -> io::Result<()> {
+        let tag = ended.user() as u16;
+        let (data, mut result) = match ended.answer() {
+            Ok(completion) if completion.status.is_success() => (completion.data, Ok(())),
+            Ok(completion) => (completion.data, Err(errno(completion.status))),
+            Err(lost) => (lost.data, Err(Errno::IO)),
+        };
+        let request = self.under_way.get_mut(usize::from(tag)).and_then(Option::take);
+        let Some(request) = request else { return Ok(()) };
+        if let (Work::Read, Ok(())) = (request.work, result) {
+            result = self.hand_over(tag, data.as_ref());
+        }
+        data.into_iter().for_each(|buffer| self.pool.give(buffer));
+        self.answer(tag, result.map(|()| request.length))
+    }
+
+    /// Gives the data of a read to whoever asked for it.
+    fn hand_over(&self, tag: u16, data: Option<&Buffer>) -> Result<(), Errno> {
+        // Each end brings back the buffer of its command.
+        let buffer = data.ok_or(Errno::IO)?;
+        let written = self.plan.device.write_all_at(buffer, data_offset(self.plan.number, tag));
+        written.map_err(|error| self.not_copied(&error))
+    }
+
+    fn answer(&mut self, tag: u16, result: Result<u64, Errno>) -> io::Result<()> {
+        let number = match result {
+            // Only data has a length; the driver ends anything else as a whole.
+            Ok(length) => i32::try_from(length).unwrap_or(0),
+            Err(error) => {
+                self.tally.errors += 1;
+                -error.raw_os_error()
+            }
+        };
+        self.requests.commit(tag, number)
+    }
+}
