@@ -17,6 +17,7 @@ use super::driver::{ANY_DEVICE, DeviceInfo, REQUEST_BYTES_MAX, feature, order};
 use super::error::DeviceError;
 use super::geometry::Geometry;
 use super::queue::{Plan, Queue};
+use super::tally::DeviceTally;
 use crate::disk::Disk;
 use crate::limits::{
     DEVICE_DEPTH_MAX, DEVICE_START_TIMEOUT_MS, END_TIMEOUT_MS, NODE_TIMEOUT_MS, PIECE_BYTES,
@@ -36,15 +37,6 @@ pub struct DeviceOptions {
     pub depth: u16,
     /// What carries their I/O.
     pub ring: RingOptions,
-}
-
-/// What a device has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeviceTally {
-    /// Requests of the block layer.
-    pub requests: u64,
-    /// Those of them that were answered with an error.
-    pub errors: u64,
 }
 
 /// A block device that is there. Dropping it takes it away as `stop` does.

@@ -16,8 +16,10 @@ mod memory_pressure;
 mod queue;
 mod request;
 mod request_ring;
+mod tally;
 
-pub use device::{Device, DeviceOptions, DeviceTally};
+pub use device::{Device, DeviceOptions};
 pub use error::DeviceError;
 pub use geometry::Geometry;
 pub use memory_pressure::bear_memory_pressure;
+pub use tally::DeviceTally;

@@ -16,12 +16,12 @@ use zerocopy::IntoBytes as _;
 use zerocopy::little_endian::{U32, U64};
 
 use super::descriptors::Descriptors;
-use super::device::DeviceTally;
 use super::driver::data_offset;
 use super::errno::errno;
 use super::geometry::Geometry;
 use super::request::{Request, Work};
 use super::request_ring::RequestRing;
+use super::tally::DeviceTally;
 
 /// What a queue is made of.
 pub(super) struct Plan {
