@@ -22,11 +22,12 @@ readonly PROGRAM_PACKAGES=(
 )
 
 # These and the modules they depend on. The virtio ones carry the guest's own devices; brd, null_blk and
-# loop are what nvmet exports; the checksums are what header and data digests need; tcp_diag is whom `ss` and
-# `selvedge tune show` ask for connections; tls seals the kernel's queues, and the ciphers are what it does so with.
+# loop are what nvmet exports; ublk_drv is whom `selvedge attach --ublk` serves; the checksums are what header
+# and data digests need; tcp_diag is whom `ss` and `selvedge tune show` ask for connections; tls seals the
+# kernel's queues, and the ciphers are what it does so with.
 readonly MODULES=(
     virtio_pci virtio_net virtio_console virtio_rng virtio_blk
-    nvme-fabrics nvme-tcp nvmet nvmet-tcp brd null_blk loop ext4 configfs
+    nvme-fabrics nvme-tcp nvmet nvmet-tcp brd null_blk loop ublk_drv ext4 configfs
     crc32c_generic crc32c-intel tcp_diag
     tls nvme-keyring aesni-intel gcm ghash-clmulni-intel
 )

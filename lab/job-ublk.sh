@@ -1,0 +1,254 @@
+# Namespaces of our target as block devices, without the kernel's NVMe/TCP: what the block layer is told, data by every kind of
+# request, file systems under a target that is killed, and what is left when a device goes.
+#
+#   job-ublk.sh PROGRAM
+#
+# PROGRAM is the program's name beside this job. Both ends are in the guest, on its loopback.
+. /guest-lib.sh
+
+readonly NQN=nqn.2026-01.io.selvedge:ublk PORT=4420
+readonly LARGE=/dev/ublkb0 SMALL=/dev/ublkb1 DISK=/tmp/disk
+
+cp "/job/$1" /tmp/selvedge
+selvedge=/tmp/selvedge
+
+# The target may be killed: what it has answered is in files.
+write_configuration() {
+    # By it a disk is the same one after a restart.
+    echo 5e17ed9e00004000800000000000000a >/etc/machine-id
+    cat >/tmp/target.toml <<TOML
+[[port]]
+address = "127.0.0.1:$PORT"
+[[subsystem]]
+nqn = "$NQN"
+allow_any_host = true
+[[subsystem.namespace]]
+nsid = 1
+file = "$DISK"
+size = "160m"
+block = 4096
+[[subsystem.namespace]]
+nsid = 2
+memory = "48m"
+block = 512
+TOML
+}
+
+target_serves() {
+    [[ -e /tmp/target.toml ]] || write_configuration
+    : >/tmp/target.log
+    "$selvedge" serve -c /tmp/target.toml --control unix:/tmp/control.sock >/tmp/target.log 2>&1 &
+    echo $! >/tmp/target.pid
+    wait_ms 120000 'our target listens' grep -q "listening on 127.0.0.1:$PORT" /tmp/target.log
+}
+
+kill_target() {
+    kill -KILL "$(cat /tmp/target.pid)"
+    wait_ms 30000 'our target is dead' is_gone /tmp/target.pid
+}
+
+is_gone() { ! kill -0 "$(cat "$1")" 2>/dev/null; }
+
+# attach OPTION...: and the devices are there. The time-outs are long because this processor is emulated.
+attach() {
+    : >/tmp/attach.log
+    "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" -k 60 --reconnect-delay 1 --ublk "$@" >/tmp/attach.log 2>&1 &
+    echo $! >/tmp/attach.pid
+    wait_ms 120000 'the devices are attached' grep -q '^/dev/ublkb' /tmp/attach.log || { cat /tmp/attach.log; return 1; }
+    cat /tmp/attach.log
+}
+
+# detach SIGNAL: the process ends well, within some seconds, and leaves nothing.
+detach() {
+    local pid limit
+    pid=$(cat /tmp/attach.pid)
+    kill "-$1" "$pid"
+    wait_ms 60000 'attach ends' is_gone /tmp/attach.pid || { cat "/proc/$pid/task"/*/stack; return 1; }
+    cat /tmp/attach.log
+    grep -q '^detached after' /tmp/attach.log
+    nothing_is_left
+}
+
+nothing_is_left() {
+    ls /dev/ublk*
+    [[ $(echo /dev/ublk*) == /dev/ublk-control ]]
+    ! compgen -G '/sys/block/ublkb*'
+}
+
+# refuses WORDS COMMAND...: one line says why.
+refuses() {
+    local words=$1 status=0
+    shift
+    "$@" >/tmp/refused 2>&1 || status=$?
+    cat /tmp/refused
+    ((status == 1))
+    grep -q "$words" /tmp/refused
+    (($(wc -l </tmp/refused) == 1))
+}
+
+says_that_the_driver_is_missing() {
+    [[ ! -e /dev/ublk-control ]]
+    refuses 'modprobe ublk_drv' "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" --ublk
+}
+
+says_that_root_is_needed() {
+    modprobe ublk_drv
+    wait_ms 30000 'the driver is there' test -e /dev/ublk-control
+    refuses 'need root' setpriv --reuid 1000 --regid 1000 --clear-groups \
+        "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" --ublk
+}
+
+# setting DISK NAME VALUE: what the block layer knows.
+setting() {
+    local value
+    read -r value <"/sys/block/${1##*/}/queue/$2"
+    echo "$1 $2 is $value"
+    [[ $value == "$3" ]]
+}
+
+block_layer_is_told() {
+    local queues=("/sys/block/${LARGE##*/}/mq"/*)
+    setting "$LARGE" logical_block_size 4096
+    setting "$SMALL" logical_block_size 512
+    setting "$LARGE" max_hw_sectors_kb 256
+    setting "$LARGE" write_cache 'write back'
+    setting "$LARGE" fua 1
+    setting "$LARGE" discard_granularity 4096
+    [[ $(blockdev --getsize64 "$LARGE") == $((160 << 20)) ]]
+    [[ $(blockdev --getsize64 "$SMALL") == $((48 << 20)) ]]
+    grep . "/sys/block/${LARGE##*/}/queue"/{discard,write_zeroes}_max_bytes
+    (($(cat "/sys/block/${LARGE##*/}/queue/discard_max_bytes") > 0))
+    (($(cat "/sys/block/${LARGE##*/}/queue/write_zeroes_max_bytes") > 0))
+    echo "${#queues[@]} queues"
+    ((${#queues[@]} == $(nproc)))
+}
+
+# fio's own verification, with every block's place and number in it.
+fio_verifies() {
+    local filename=$1 size=$2
+    shift 2
+    fio --name=v --filename="$filename" --size="$size" --rw=randwrite --bsrange=4k-64k --ioengine=libaio --direct=1 \
+        --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7 "$@"
+}
+
+bytes_come_back() {
+    local disk=$1
+    dd if=/dev/urandom of=/tmp/image bs=1M count=6 status=none
+    # Larger than one request may be, at an odd place, durable.
+    dd if=/tmp/image of="$disk" bs=3M seek=1 oflag=direct,dsync status=none
+    echo 3 >/proc/sys/vm/drop_caches
+    dd if="$disk" bs=3M skip=1 count=2 iflag=direct status=none | cmp - /tmp/image
+}
+
+allocated() { stat -c %b "$DISK"; }
+
+# With leave to deallocate, and without.
+zeroes_are_written() {
+    local before
+    before=$(allocated)
+    fallocate --punch-hole --offset 3M --length 1M "$LARGE"
+    echo "allocated $before, then $(allocated)"
+    ((before - $(allocated) >= 2048))
+    blkdiscard --zeroout --offset 4M --length 1M "$LARGE"
+    dd if="$LARGE" bs=1M skip=3 count=2 iflag=direct status=none | cmp - <(head -c 2M /dev/zero)
+    dd if="$LARGE" bs=1M skip=5 count=1 iflag=direct status=none | cmp - <(tail -c 4M /tmp/image | head -c 1M)
+}
+
+discards_reach_the_target() {
+    local before
+    dd if=/tmp/image of="$LARGE" bs=1M oflag=direct status=none
+    before=$(allocated)
+    blkdiscard --offset 0 --length 6M "$LARGE"
+    echo "allocated $before, then $(allocated)"
+    ((before - $(allocated) >= 6 * 2048))
+}
+
+file_system_is_made() {
+    mkfs.ext4 -q "$LARGE"
+    mkdir -p /mnt/disk
+    mount "$LARGE" /mnt/disk
+}
+
+trims_reach_the_target() {
+    local before
+    sync
+    before=$(allocated)
+    rm -f /mnt/disk/*.*
+    sync
+    fstrim -v /mnt/disk
+    echo "allocated $before, then $(allocated)"
+    ((before - $(allocated) >= 8 * 2048))
+}
+
+file_system_is_whole() {
+    umount /mnt/disk
+    e2fsck -fn "$LARGE"
+}
+
+# The kernel sees time pass and nothing else.
+target_is_killed_under_writes() {
+    local writer round
+    fio_verifies /mnt/disk/killed.fio 8m --time_based --runtime=15 --verify_backlog=64 --fsync=32 >/tmp/fio.log 2>&1 &
+    writer=$!
+    for round in 1 2 3; do
+        sleep 3
+        kill_target
+        sleep 1
+        target_serves
+    done
+    wait "$writer" || { cat /tmp/fio.log /tmp/attach.log; return 1; }
+    grep -q 'err= 0' /tmp/fio.log
+}
+
+cannot_be_written() {
+    attach --nsid 1 --read-only
+    [[ $(blockdev --getro "$LARGE") == 1 ]]
+    ! dd if=/dev/zero of="$LARGE" bs=4k count=1 oflag=direct
+    dd if="$LARGE" of=/dev/null bs=64k count=4 iflag=direct
+    detach INT
+}
+
+comes_and_goes() {
+    local round
+    for round in {1..5}; do
+        attach --nsid 1,2 --threads 1 -Q 8
+        fio_verifies "$SMALL" 1m
+        detach TERM
+    done
+}
+
+# Paths are gone, and stay so: what the kernel still writes while the device goes fails, and it goes.
+ends_without_a_target() {
+    attach --nsid 2
+    kill_target
+    dd if=/dev/zero of=/dev/ublkb0 bs=64k count=2 conv=fsync 2>/tmp/dd.log &
+    sleep 2
+    detach INT
+    wait $! || true
+    cat /tmp/dd.log
+}
+
+no_nvme_tcp() { ! grep -q '^nvme_tcp ' /proc/modules; }
+
+check 'our target serves' target_serves
+check 'no driver is one line' says_that_the_driver_is_missing
+check 'no right is one line' says_that_root_is_needed
+check 'two namespaces become devices' attach --nsid 1,2
+check 'the block layer is told what they are' block_layer_is_told
+check 'bytes come back, blocks of 4096' bytes_come_back "$LARGE"
+check 'bytes come back, blocks of 512' bytes_come_back "$SMALL"
+check 'zeroes are written' zeroes_are_written
+check 'discards reach the target' discards_reach_the_target
+check 'fio verifies, blocks of 512' fio_verifies "$SMALL" 4m --bsrange=512-64k
+check 'ext4 is made' file_system_is_made
+check 'fio verifies on ext4' fio_verifies /mnt/disk/data.fio 12m --fsync=64
+check 'fstrim reaches the target' trims_reach_the_target
+check 'our target is killed under writes' target_is_killed_under_writes
+check 'ext4 is whole' file_system_is_whole
+check 'SIGINT leaves nothing' detach INT
+check 'a device for reading' cannot_be_written
+check 'devices come and go' comes_and_goes
+check 'no NVMe/TCP of the kernel' no_nvme_tcp
+check 'the kernel says nothing' kernel_log_is_clean
+check 'it ends without a target' ends_without_a_target
+finish_checks
