@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use nvme::discovery::Nqn;
 
 use super::bench::PathFlags;
@@ -40,7 +40,12 @@ impl FromStr for NbdPlace {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Clients:
+#[command(after_help = "Block devices:
+  --ublk makes each namespace a block device of this machine, /dev/ublkbN, and
+  prints its name. The kernel's driver has to be loaded (modprobe ublk_drv, Linux
+  6.5 or later), and root is needed. Unmount before you end it.
+
+Clients:
   An NBD client opens a namespace by the name that is its number; without a name
   it gets the first. The URI that is printed says all of it. Requests have to be
   whole blocks of the namespace; clients learn the block size when they connect.
@@ -55,9 +60,11 @@ Paths:
   long as --ctrl-loss-tmo and --fast_io_fail_tmo say; then they fail.
 
 Examples:
+  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --ublk
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nsid 1,2 --nbd 127.0.0.1:10809
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --vhost-user disk.vhost")]
+#[command(group = ArgGroup::new("disk").required(true).args(["ublk", "nbd", "vhost_user"]))]
 pub(crate) struct AttachFlags {
     /// NQN of the subsystem [default: the only one that the target shows]
     #[arg(short = 'n', long, value_name = "NQN")]
@@ -68,10 +75,14 @@ pub(crate) struct AttachFlags {
     #[arg(value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
     pub(crate) nsid: Vec<u32>,
 
+    /// Make each namespace a block device of this machine, /dev/ublkbN; needs root and the kernel's ublk driver
+    #[arg(long, help_heading = "Disk")]
+    pub(crate) ublk: bool,
+
     /// Serve NBD clients: on the Unix socket unix:PATH, or on ADDR:PORT, without encryption [default: a socket in the
     /// runtime directory]
     #[arg(long, value_name = "PLACE", num_args = 0..=1, default_missing_value = "", value_parser = place)]
-    #[arg(required_unless_present = "vhost_user", conflicts_with = "vhost_user", help_heading = "Disk")]
+    #[arg(help_heading = "Disk")]
     pub(crate) nbd: Option<NbdPlace>,
 
     /// Serve a virtual machine monitor (QEMU, cloud-hypervisor) on this Unix socket, as a vhost-user-blk device; given once for
@@ -79,16 +90,17 @@ pub(crate) struct AttachFlags {
     #[arg(long, value_name = "PATH", help_heading = "Disk")]
     pub(crate) vhost_user: Vec<PathBuf>,
 
-    /// Let clients and virtual machines read only
+    /// Let nobody write
     #[arg(long, help_heading = "Disk")]
     pub(crate) read_only: bool,
 
-    /// Threads that serve disks, each with an I/O queue on every path; an NBD client or a virtqueue is served by one of them
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    /// Threads that serve disks, each with an I/O queue on every path: an NBD client or a virtqueue is served by one of them, and
+    /// a block device has a queue for each [default: the number of processors for a block device, else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
     #[arg(help_heading = "Disk")]
-    pub(crate) threads: u16,
+    pub(crate) threads: Option<u16>,
 
-    /// Entries of each queue
+    /// Entries of each queue, and of those of a block device
     #[arg(short = 'Q', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(2..=1024))]
     #[arg(help_heading = "Disk")]
     pub(crate) queue_size: u16,
@@ -141,6 +153,7 @@ mod tests {
         assert_eq!(nbd("--nbd unix:a.nbd"), Some(NbdPlace::Unix("a.nbd".into())));
         assert_eq!(nbd("--nbd [::1]:10809"), Some(NbdPlace::Tcp("[::1]:10809".parse().unwrap())));
         assert_eq!(nbd("--vhost-user a --vhost-user b"), None);
+        assert_eq!(nbd("--ublk"), None);
         for wrong in ["unix:", "a.nbd", "localhost:1", "1.2.3.4"] {
             assert!(wrong.parse::<NbdPlace>().is_err(), "{wrong}");
         }

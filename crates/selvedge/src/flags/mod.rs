@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Identify(look::IdentifyFlags),
     /// List the namespaces of one subsystem, or of all that a target shows
     List(look::ListFlags),
-    /// Give namespaces to other programs as disks, over NBD
+    /// Give namespaces to other programs as disks: block devices of this machine, over NBD, or to virtual machines
     Attach(Box<attach::AttachFlags>),
     /// Measure a namespace with fio's options, or prove that it keeps its data
     Bench(Box<bench::BenchFlags>),

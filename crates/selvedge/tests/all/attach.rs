@@ -138,6 +138,22 @@ fn schema(folder: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
+/// What a device does is tried in a guest, since few machines have the driver.
+#[test]
+fn a_block_device_without_a_driver_is_refused_in_a_line() {
+    if Path::new("/dev/ublk-control").exists() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    // Nobody listens there: the driver is looked for first.
+    let refused = refused(folder.path(), "1", &["--ublk"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("modprobe ublk_drv") && said.lines().count() == 1, "{said}");
+    let both = self::refused(folder.path(), "1", &["--ublk", "--nbd"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
 #[test]
 fn what_is_in_the_way_is_said_in_a_line() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -112,6 +112,11 @@ if [ -z "$SERVES" ]; then
     done
     status=0
     case $TYPED in
+    *'selvedge attach'*--ublk*)
+        # The kernel may have no driver for block devices, and says so then.
+        timeout --signal=TERM --kill-after=10 5 sh -c "$TYPED" >attached 2>refused || test $? = 124 -o ! -e /dev/ublk-control
+        grep -q '^/dev/ublkb' attached || grep -q 'modprobe ublk_drv' refused || status=1
+        ;;
     *'selvedge attach'*)
         timeout --signal=TERM --kill-after=10 2 sh -c "$TYPED" >attached || test $? = 124
         grep -Eq '^(nbd|vhost-user)' attached || status=1

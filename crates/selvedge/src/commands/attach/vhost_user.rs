@@ -4,14 +4,13 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use attach::{Disk, ServerOptions, Tally, VhostUserServer};
+use attach::{Disk, Tally, VhostUserServer};
 use chart::units;
 use engine::initiator::Paths;
 
-use super::{Attached, AttachedDisk, listen, watch};
+use super::{AttachedDisk, Attaching, listen, watch};
 use crate::control::socket::SocketFile;
 use crate::failure::Failure;
-use crate::flags::OutputFormat;
 use crate::flags::attach::AttachFlags;
 use crate::report;
 use crate::stop::Stop;
@@ -36,29 +35,24 @@ pub(super) fn check(flags: &AttachFlags) -> Result<(), Failure> {
     }
 }
 
-/// Serves front ends until a signal comes. `attached` is what is printed, but for the disks.
-pub(super) fn serve(
-    flags: &AttachFlags,
-    disks: Vec<Disk>,
-    mut attached: Attached,
-    options: ServerOptions,
-    stop: &Stop,
-) -> Result<(), Failure> {
+/// Serves front ends until a signal comes.
+pub(super) fn serve(attaching: &Attaching<'_>, disks: Vec<Disk>, stop: &Stop) -> Result<(), Failure> {
     let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-    let places = flags.vhost_user.iter().map(|path| Place::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let places = attaching.flags.vhost_user.iter().map(|path| Place::open(path));
+    let places = places.collect::<Result<Vec<_>, _>>()?;
     let (mut files, mut sockets, mut listened) = (Vec::new(), Vec::new(), Vec::new());
     for (disk, Place { listener, file, path }) in disks.into_iter().zip(places) {
         files.push(file);
         sockets.push(path);
         listened.push((disk, listener));
     }
-    let server = VhostUserServer::start(listened, options);
+    let server = VhostUserServer::start(listened, attaching.server_options());
     let server =
         server.map_err(|error| Failure::failed(format!("cannot serve vhost-user front ends: {error}")))?;
-    attached.threads = server.threads();
+    let mut attached = attaching.attached(server.threads());
     attached.disks =
         server.exports().iter().zip(sockets).map(|(export, socket)| disk(export, socket)).collect();
-    report::print_as(flags.output.output_format, &attached)?;
+    report::print_as(attaching.flags.output.output_format, &attached)?;
     let has_failed = || {
         let said = "a thread of the vhost-user server has ended; see the log";
         server.has_failed().then(|| said.to_owned())
@@ -66,7 +60,7 @@ pub(super) fn serve(
     let outcome = watch(stop, &all_paths, has_failed);
     let tally = server.stop();
     drop(files);
-    if matches!(flags.output.output_format, OutputFormat::Normal) {
+    if attaching.is_told() {
         eprintln!("{}", told(&tally));
     }
     outcome
@@ -76,6 +70,7 @@ fn disk(export: &nbd::Export, socket: PathBuf) -> AttachedDisk {
     AttachedDisk {
         nsid: export.name.parse().unwrap_or_default(),
         uri: None,
+        device: None,
         socket: Some(socket),
         size_bytes: export.size,
         block_bytes: export.block_bytes,

@@ -1,0 +1,151 @@
+//! Where NBD clients connect, and by which URI.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use attach::Listener;
+use engine::initiator::NamespaceInfo;
+use nvme::discovery::Nqn;
+use uuid::Uuid;
+
+use super::listen;
+use crate::control::socket::{self, SocketFile};
+use crate::failure::Failure;
+use crate::flags::attach::NbdPlace;
+
+/// Where clients connect, before anybody listens.
+pub(super) enum Place {
+    Unix { listener: UnixListener, file: SocketFile, path: PathBuf },
+    Tcp { listener: TcpListener, address: SocketAddr },
+}
+
+impl Place {
+    pub(super) fn open(asked: &NbdPlace, nqn: &Nqn, namespace: &NamespaceInfo) -> Result<Self, Failure> {
+        match asked {
+            NbdPlace::Unix(path) => Self::unix(path),
+            NbdPlace::Tcp(address) => Self::tcp(*address),
+            NbdPlace::Default => {
+                let folder = socket::make_default_folder().ok_or_else(|| {
+                    Failure::usage("there is no runtime directory ($XDG_RUNTIME_DIR): choose a place with --nbd unix:PATH")
+                })?;
+                Self::unix(&folder.join(socket_name(nqn, namespace)))
+            }
+        }
+    }
+
+    fn unix(path: &Path) -> Result<Self, Failure> {
+        let (listener, file, path) = listen(path, "--nbd unix:PATH")?;
+        Ok(Self::Unix { listener, file, path })
+    }
+
+    fn tcp(address: SocketAddr) -> Result<Self, Failure> {
+        let listen = || {
+            let listener = TcpListener::bind(address)?;
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        };
+        let (listener, address) = listen().map_err(|error: io::Error| {
+            Failure::failed(format!("cannot listen on {address}: {error}; choose another place with --nbd"))
+        })?;
+        if !address.ip().is_loopback() {
+            eprintln!(
+                "selvedge: whoever reaches {address} can use the disk: NBD has no encryption or login here"
+            );
+        }
+        Ok(Self::Tcp { listener, address })
+    }
+
+    /// The file of the socket, if there is one, what listens, and its address for clients.
+    pub(super) fn parts(self) -> (Option<SocketFile>, Listener, Address) {
+        match self {
+            Self::Unix { listener, file, path } => {
+                (Some(file), Listener::Unix(listener), Address::Unix(path))
+            }
+            Self::Tcp { listener, address } => (None, Listener::Tcp(listener), Address::Tcp(address)),
+        }
+    }
+}
+
+/// The name of a socket whose place nobody chose: that of the namespace, wherever it is found.
+fn socket_name(nqn: &Nqn, namespace: &NamespaceInfo) -> String {
+    let id = namespace.uuid.or(namespace.nguid).map(Uuid::from_bytes);
+    let id = id.unwrap_or_else(|| {
+        let name = format!("{nqn} {}", namespace.nsid);
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes())
+    });
+    // Sockets that end with .sock are those of targets.
+    format!("{id}.nbd")
+}
+
+/// Where clients connect.
+pub(super) enum Address {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+impl Address {
+    /// What clients open a disk by (doc/uri.md of the NBD project).
+    pub(super) fn uri(&self, name: &str) -> String {
+        match self {
+            Self::Unix(path) => format!("nbd+unix:///{name}?socket={}", escaped(&path.to_string_lossy())),
+            Self::Tcp(address) => format!("nbd://{address}/{name}"),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// A path in a URI's query.
+fn escaped(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'~' => text.push(byte.into()),
+            _ if byte.is_ascii_alphanumeric() => text.push(byte.into()),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_what_clients_read() {
+        assert_eq!(
+            Address::Unix("/run/a b/ü.nbd".into()).uri("1"),
+            "nbd+unix:///1?socket=/run/a%20b/%C3%BC.nbd"
+        );
+        assert_eq!(Address::Tcp("[::1]:10809".parse().unwrap()).uri("2"), "nbd://[::1]:10809/2");
+    }
+
+    #[test]
+    fn a_socket_of_a_living_process_and_a_file_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.nbd");
+        let living = Place::unix(&path).unwrap();
+        let refused = Place::unix(&path).err().and_then(|failure| failure.line()).unwrap();
+        assert!(refused.contains("another process listens") && refused.contains("--nbd"), "{refused}");
+        drop(living);
+        assert!(!path.exists());
+        // As a process that was killed leaves it.
+        drop(UnixListener::bind(&path).unwrap());
+        drop(Place::unix(&path).unwrap());
+        std::fs::write(&path, "precious").unwrap();
+        let refused = Place::unix(&path).err().and_then(|failure| failure.line()).unwrap();
+        assert!(refused.contains("not a socket"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    }
+}
