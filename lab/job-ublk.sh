@@ -133,7 +133,7 @@ fio_verifies() {
 
 bytes_come_back() {
     local disk=$1
-    dd if=/dev/urandom of=/tmp/image bs=1M count=6 status=none
+    [[ -e /tmp/image ]] || dd if=/dev/urandom of=/tmp/image bs=1M count=6 status=none
     # Larger than one request may be, at an odd place, durable.
     dd if=/tmp/image of="$disk" bs=3M seek=1 oflag=direct,dsync status=none
     echo 3 >/proc/sys/vm/drop_caches

@@ -127,7 +127,7 @@ impl Control {
         bytes[..size_of::<ControlCommand>()].copy_from_slice(what.as_bytes());
         let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), command).cmd(bytes).build();
         // SAFETY: the command is in the entry itself. The only memory that it names is `space`, which stays where it is until
-        // the command has ended, and for ever where its end was not seen.
+        // the command has ended, and forever where its end was not seen.
         #[allow(unsafe_code)]
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.map_err(io::Error::other)?;

@@ -45,9 +45,9 @@ pub enum DeviceError {
     /// The system has given no thread, file or memory.
     #[error("{what}: {error}")]
     System {
-        /// What was to be had.
+        /// What was asked for.
         what: String,
-        /// Why it was not.
+        /// Why it was not given.
         error: io::Error,
     },
 }

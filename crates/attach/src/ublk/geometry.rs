@@ -20,7 +20,7 @@ const OPTIMAL_BYTES: u32 = 4096;
 /// The driver has no greater blocks.
 const BLOCK_BYTES_MAX: u32 = 4096;
 
-/// What the block layer is told of a namespace.
+/// A namespace as the block layer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Which namespace.

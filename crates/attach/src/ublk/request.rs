@@ -28,7 +28,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The request that a descriptor tells of.
+    /// The request of a descriptor.
     ///
     /// # Errors
     /// What the block layer is answered, where it cannot be done.
