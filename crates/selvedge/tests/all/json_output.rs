@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::serving::{NQN, json, stderr};
 
-fn run_in(folder: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn run_in(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).output().expect("the program runs")
 }
@@ -38,7 +38,7 @@ fn an_import_prints_json_and_writes_where_output_says() {
 }
 
 /// The state of a ceph-nvmeof group, and the key that its secrets are encrypted with.
-fn write_state(folder: &Path) {
+pub(crate) fn write_state(folder: &Path) {
     let state = include_str!("../../src/config/ceph_nvmeof/recorded/state.json");
     std::fs::write(folder.join("state.json"), state).expect("it can be written");
     let mut options = std::fs::OpenOptions::new();

@@ -19,6 +19,7 @@ mod host_messages;
 mod host_rights;
 mod host_secrets;
 mod identity;
+mod imported;
 mod job_file;
 mod json_output;
 mod log;
