@@ -16,6 +16,7 @@ mod gateways;
 mod ground;
 mod idle;
 mod images;
+mod imports;
 mod lifetimes;
 mod ports;
 mod refusals;

@@ -7,8 +7,8 @@ use std::path::Path;
 use super::config::Shape;
 use super::ground::Ground;
 use super::{
-    administration, commands, content, cuts, failures, fencing, gateways, idle, images, lifetimes, refusals,
-    restarts,
+    administration, commands, content, cuts, failures, fencing, gateways, idle, images, imports, lifetimes,
+    refusals, restarts,
 };
 use crate::answer::has_failed;
 
@@ -16,7 +16,7 @@ use crate::answer::has_failed;
 type Check = (&'static str, fn(&mut Ground) -> Result<(), String>);
 
 /// On one OSD in memory, where who connects needs a key.
-const SMALL: [Check; 46] = [
+const SMALL: [Check; 47] = [
     ("what is written is exported", content::written_is_exported),
     ("what is imported is read", content::imported_is_read),
     ("verified writes over two queues are exported", content::verified_is_exported),
@@ -49,6 +49,7 @@ const SMALL: [Check; 46] = [
     ("the program changes sizes of images", administration::sizes_are_changed),
     ("a clone is what was there, with its snapshot and without", administration::clones_are_what_was_there),
     ("administration goes on while a cluster is silent", administration::a_silent_cluster_keeps_nobody),
+    ("a group of ceph-nvmeof is imported from its pool, and served", imports::a_group_is_imported),
     ("a monitor that is away is not noticed by writes", failures::monitor_is_away),
     ("no library", refusals::no_library),
     ("no such pool", refusals::no_such_pool),

@@ -1,5 +1,5 @@
 //! Hosts at a target that has taken the place of a ceph-nvmeof gateway: they come with the keys that they had, and find what
-//! they were shown. The images are memory here; `suite ceph` reads real ones.
+//! they were shown. The images are memory here; the suite `ceph` has real ones.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
