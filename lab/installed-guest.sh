@@ -2,11 +2,13 @@
 # A whole Debian with systemd, under QEMU's own processor emulation, in which packages are installed and reboots are real.
 #
 #   installed-guest.sh build SUITE
-#   installed-guest.sh run SUITE JOB [FILE]...
+#   installed-guest.sh disk SUITE
+#   installed-guest.sh run [--drive DRIVE | --vhost-user SOCKET] SUITE JOB [FILE]...
 #
 # SUITE is bookworm or trixie. `run` starts a fresh copy, and runs JOB in it at the end of each boot, with the number of the
 # boot as its argument and the FILEs beside it, below /job. A job that prints the line `again` is run again after a reboot;
 # its exit status otherwise becomes ours. 124 says that a boot did not end in time, 125 that it ended without a status.
+# With --drive (QEMU's -drive) or --vhost-user the guest's disk is elsewhere, and a copy of the file that `disk` names.
 # Building takes root and mmdebstrap; the result is kept, and made again when this script changes.
 set -euo pipefail
 
@@ -18,7 +20,7 @@ readonly BOOTS_MAX=6
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lab=${SELVEDGE_LAB_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/selvedge-lab}
 export PATH=$PATH:/usr/sbin:/sbin
-scratch='' qemu_pid=''
+scratch='' qemu_pid='' drive='' socket=''
 
 die() { printf 'installed-guest.sh: %s\n' "$*" >&2; exit 2; }
 usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
@@ -100,14 +102,17 @@ build() {
     scratch=''
 }
 
-# boot: one boot, its console in $scratch/console.
+# boot: one boot, its console in $scratch/console. The disk is the first one, wherever it is.
 boot() {
-    qemu-system-x86_64 -accel tcg,thread=multi -cpu Westmere -smp 2 -m 1024 -display none -no-reboot -nodefaults \
+    local disk=(-drive "$drive,if=none,id=disk" -device virtio-blk-pci,drive=disk,addr=0x4)
+    [[ -z $socket ]] ||
+        disk=(-chardev "socket,id=disk,path=$socket" -device vhost-user-blk-pci,chardev=disk,num-queues=2,addr=0x4)
+    qemu-system-x86_64 -accel tcg,thread=multi -cpu Westmere -smp 2 -display none -no-reboot -nodefaults \
+        -object memory-backend-memfd,id=memory,size=1024M,share=on -m 1024 -machine pc,memory-backend=memory \
         -serial "file:$scratch/console" -kernel "$base/vmlinuz" -initrd "$base/initrd" \
-        -append "root=/dev/vda rw console=ttyS0 quiet mitigations=off panic=-1" \
-        -drive "file=$scratch/disk,if=virtio,format=qcow2,cache=unsafe" \
-        -drive "file=$scratch/job.img,if=virtio,format=raw,readonly=on" \
-        -device virtio-rng-pci &
+        -append "root=/dev/vda rw console=ttyS0 quiet mitigations=off panic=-1" "${disk[@]}" \
+        -drive "file=$scratch/job.img,if=none,id=job,format=raw,readonly=on" -device virtio-blk-pci,drive=job,addr=0x5 \
+        -device virtio-rng-pci,addr=0x6 &
     qemu_pid=$!
     local waited=0
     while kill -0 "$qemu_pid" 2>/dev/null; do
@@ -119,13 +124,21 @@ boot() {
 }
 
 run() {
+    case $1 in
+        --drive) drive=$2; shift 2 ;;
+        --vhost-user) socket=$2; shift 2 ;;
+    esac
+    (($# >= 2)) || usage
     local suite=$1 job=$2 count status
     shift 2
     base=$lab/installed-$suite
     [[ -s $base/disk ]] || die "the guest is not built: installed-guest.sh build $suite"
     [[ -f $job ]] || job=$here/job-$job.sh
     scratch=$(mktemp -d -p "${TMPDIR:-/tmp}")
-    qemu-img create -q -f qcow2 -b "$base/disk" -F raw "$scratch/disk"
+    if [[ -z $drive$socket ]]; then
+        qemu-img create -q -f qcow2 -b "$base/disk" -F raw "$scratch/disk"
+        drive="file=$scratch/disk,format=qcow2,cache=unsafe"
+    fi
     mkdir "$scratch/job"
     cp "$job" "$scratch/job/job.sh"
     cp "$here/guest-lib.sh" "$scratch/job/"
@@ -146,6 +159,7 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM
 case ${1:-} in
     build) [[ $# == 2 ]] || usage; build "$2" ;;
+    disk) [[ $# == 2 ]] || usage; echo "$lab/installed-$2/disk" ;;
     run) (($# >= 3)) || usage; shift; run "$@" ;;
     *) usage ;;
 esac

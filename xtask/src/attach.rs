@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::command::{Process, Step};
 use crate::guest::{Scratch, Target};
 use crate::test::{Options, Outcome};
-use crate::{attach_guest, workspace};
+use crate::{attach_boot, attach_guest, workspace};
 
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:attach";
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -96,8 +96,9 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Ok(prepared) => prepared,
         Err(reason) => return Outcome::Failed(reason),
     };
-    match serve_and_try(&program, &scratch.path) {
-        Ok(count) => Outcome::Passed(format!("{count} clients, a virtual machine")),
+    match serve_and_try(&program, &scratch.path).and_then(|count| attach_boot::run(&program).map(|()| count))
+    {
+        Ok(count) => Outcome::Passed(format!("{count} clients, three virtual machines")),
         Err(reason) => Outcome::Failed(reason),
     }
 }

@@ -2,6 +2,7 @@
 //! every chore itself.
 
 mod attach;
+mod attach_boot;
 mod attach_guest;
 mod bench;
 mod book;
