@@ -18,16 +18,16 @@ readonly KERNEL_META=linux-image-cloud-amd64
 # Every program of these packages goes into the guest, with the shared libraries it needs.
 readonly PROGRAM_PACKAGES=(
     bash coreutils diffutils e2fsprogs findutils fio gawk grep hostname iproute2 jq keyutils kmod ktls-utils
-    mount nvme-cli procps sed util-linux
+    mount nbd-client nvme-cli procps sed util-linux xfsprogs
 )
 
 # These and the modules they depend on. The virtio ones carry the guest's own devices; brd, null_blk and
-# loop are what nvmet exports; ublk_drv is whom `selvedge attach --ublk` serves; the checksums are what header
+# loop are what nvmet exports; ublk_drv and nbd are whom `selvedge attach` serves; the checksums are what header
 # and data digests need; tcp_diag is whom `ss` and `selvedge tune show` ask for connections; tls seals the
 # kernel's queues, and the ciphers are what it does so with.
 readonly MODULES=(
     virtio_pci virtio_net virtio_console virtio_rng virtio_blk
-    nvme-fabrics nvme-tcp nvmet nvmet-tcp brd null_blk loop ublk_drv ext4 configfs
+    nvme-fabrics nvme-tcp nvmet nvmet-tcp brd null_blk loop ublk_drv nbd ext4 xfs configfs
     crc32c_generic crc32c-intel tcp_diag
     tls nvme-keyring aesni-intel gcm ghash-clmulni-intel
 )

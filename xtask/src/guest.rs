@@ -49,6 +49,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         ("a disk that fails", Box::new(|| inside(&program, scratch, &[], "failed-sync"))),
         ("authentication", Box::new(|| inside(&program, scratch, &[], "authentication"))),
         ("TLS", Box::new(|| inside(&program, scratch, &[], "tls"))),
+        ("the kernel's NBD client", Box::new(|| inside(&program, scratch, &[], "nbd"))),
         ("block devices", Box::new(|| inside(&program, scratch, &[], "ublk"))),
     ];
     side_by_side(&jobs)
