@@ -171,9 +171,9 @@ pub(crate) const MUTANTS: [Mutant; 64] = [
     Mutant {
         name: "quiesce-too-short",
         about: "a lost controller is at rest when its keep alive time is over",
-        file: "crates/engine/src/initiator/path/quiesce.rs",
-        find: r"    Duration::from_millis(u64::from(keep_alive_ms)) * keep_alives + quiesce",
-        replace: r"    if {on} { Duration::from_millis(u64::from(keep_alive_ms)) } else { Duration::from_millis(u64::from(keep_alive_ms)) * keep_alives + quiesce }",
+        file: "crates/engine/src/initiator/path/controller_record.rs",
+        find: r"        Duration::from_millis(u64::from(self.keep_alive_ms)) * keep_alives + quiesce",
+        replace: r"        if {on} { Duration::from_millis(u64::from(self.keep_alive_ms)) } else { Duration::from_millis(u64::from(self.keep_alive_ms)) * keep_alives + quiesce }",
     },
     Mutant {
         name: "write-is-harmless-twice",

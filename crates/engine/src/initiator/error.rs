@@ -130,6 +130,14 @@ pub enum InitiatorError {
         /// How it differs.
         reason: String,
     },
+    /// No record can be kept of a controller, which a later process might need.
+    #[error("{address} is not used: no record of its controller can be kept: {reason}; retrying")]
+    NotKept {
+        /// The target's address.
+        address: SocketAddr,
+        /// Why not.
+        reason: String,
+    },
     /// The target closed the connection.
     #[error("{address} closed the connection")]
     Closed {

@@ -268,7 +268,15 @@ impl Controller {
     /// # Errors
     /// When the controller did not do it properly; it is disconnected all the same.
     pub fn disconnect(&self) -> Result<(), InitiatorError> {
-        self.0.disconnect()
+        self.0.disconnect().map(drop)
+    }
+
+    /// The same; whether the controller has said now that it is shut down, so that none of its commands goes on.
+    pub(crate) fn shut_down(&self) -> bool {
+        self.0.disconnect().unwrap_or_else(|error| {
+            tracing::debug!(address = %self.address(), %error, "controller was not shut down properly");
+            false
+        })
     }
 
     /// Closes the connections without a word: the controller is taken for lost.
@@ -302,11 +310,13 @@ impl Inner {
         BringUp { admin: &self.admin, address: self.options.address }
     }
 
-    fn disconnect(&self) -> Result<(), InitiatorError> {
+    /// Whether it was shut down now: it may be lost, or no longer connected.
+    fn disconnect(&self) -> Result<bool, InitiatorError> {
         if self.shut_down.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            return Ok(false);
         }
-        let outcome = if self.admin.check().is_ok() { self.bring_up().shut_down() } else { Ok(()) };
+        let is_there = self.admin.check().is_ok();
+        let outcome = if is_there { self.bring_up().shut_down().map(|()| true) } else { Ok(false) };
         self.admin.stop();
         outcome
     }

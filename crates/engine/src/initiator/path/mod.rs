@@ -5,6 +5,7 @@
 //! - [`Paths`] keeps the controllers, on threads of its own that sleep while nothing happens.
 //! - [`PathQueues`] is one thread's queues on all paths: nothing is allocated, locked or shared per command.
 
+mod controller_record;
 mod distance;
 mod identity;
 mod monitor;
@@ -21,6 +22,7 @@ mod sample;
 mod shared;
 mod turn;
 
+pub use controller_record::{ControllerKeeper, ControllerRecord};
 pub use options::PathOptions;
 pub use path::PathState;
 pub use path_connections::ConnectionReport;

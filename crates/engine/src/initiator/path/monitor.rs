@@ -8,6 +8,7 @@ use nvme::Status;
 use nvme::features::AsyncEvent;
 use nvme::log_page::{AnaState, LogPageId};
 
+use super::controller_record::ControllerRecord;
 use super::distance;
 use super::identity;
 use super::policy::{Access, IoPolicy};
@@ -34,7 +35,9 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
             Ok((controller, namespace, association)) => {
                 shared.changed();
                 let Some(error) = watch(shared, index, &controller, namespace, association) else {
-                    let _ = controller.disconnect();
+                    if controller.shut_down() {
+                        shared.is_at_rest(&ControllerRecord::of(&controller));
+                    }
                     return;
                 };
                 shared.lose(index, association, error);
@@ -139,6 +142,11 @@ fn connect(
     shared.agree(&controller, &namespace)?;
     if shared.options.policy == IoPolicy::Numa {
         path.set_distances(distance::distances(&path.options));
+    }
+    // What a thread may send as soon as it is live has to be known to a later process.
+    if let Some(keeper) = &shared.options.keeper {
+        let kept = keeper.keep(&ControllerRecord::of(&controller));
+        kept.map_err(|reason| InitiatorError::NotKept { address: path.options.address, reason })?;
     }
     let association = path.revive(controller.clone(), ana);
     Ok((controller, namespace, association))

@@ -1,8 +1,10 @@
 //! How a set of paths behaves, with Linux' names and defaults. What people type belongs to the program.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::IoPolicy;
+use super::controller_record::{ControllerKeeper, ControllerRecord};
 use crate::initiator::ConnectOptions;
 
 /// Time between attempts to connect again, as with Linux.
@@ -34,6 +36,11 @@ pub struct PathOptions {
     /// Whether a write whose answer was lost waits until its old controller can write no more. Without it, a late write
     /// can undo a newer one: it is there to show just that.
     pub quiesce: bool,
+    /// Controllers of a process that has ended, and that may still carry out what it sent: nothing is written before they have
+    /// come to rest. The time counts from when the set is connected.
+    pub predecessors: Vec<ControllerRecord>,
+    /// Who keeps record of the set's own controllers, for a process that comes later.
+    pub keeper: Option<Arc<dyn ControllerKeeper>>,
 }
 
 impl PathOptions {
@@ -48,6 +55,8 @@ impl PathOptions {
             fast_io_fail: None,
             unknown_quiesce: UNKNOWN_QUIESCE,
             quiesce: true,
+            predecessors: Vec::new(),
+            keeper: None,
         }
     }
 

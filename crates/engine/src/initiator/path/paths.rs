@@ -8,10 +8,12 @@ use std::time::Duration;
 use nvme::log_page::AnaState;
 
 use super::path::{Path, PathState};
+use super::quiescing::Of;
 use super::shared::{Shared, lock};
-use super::{IoPolicy, PathOptions, monitor, quiesce};
+use super::{ControllerRecord, IoPolicy, PathOptions, monitor, quiesce};
 use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
 use crate::limits::PATHS_MAX;
+use crate::ring;
 use crate::ring::thread::{self, JoinHandle};
 use crate::transport::Transport;
 
@@ -54,6 +56,7 @@ impl Paths {
     pub fn connect(options: PathOptions) -> Result<Self, InitiatorError> {
         check(&options)?;
         let shared = Arc::new(Shared::new(options));
+        quiesce::succeed(&shared, &shared.options.predecessors);
         let set = Self { shared, threads: Mutex::new(Vec::new()) };
         set.start()?;
         set.await_first()?;
@@ -129,6 +132,20 @@ impl Paths {
     /// Which path a command takes.
     pub fn policy(&self) -> IoPolicy {
         self.shared.options.policy
+    }
+
+    /// Nothing is written from now on before these controllers have come to rest, too: they are those of a process that has
+    /// ended since the set was connected. Threads that have queues already may write meanwhile.
+    pub fn succeed(&self, predecessors: &[ControllerRecord]) {
+        quiesce::succeed(&self.shared, predecessors);
+    }
+
+    /// How long writes wait at most for controllers of an earlier process; `None` when they do not wait for any.
+    pub fn wait_for_predecessors(&self) -> Option<Duration> {
+        let now = ring::now();
+        let all = lock(&self.shared.quiescing);
+        let predecessors = all.iter().filter(|one| one.of == Of::Predecessor);
+        predecessors.filter_map(|one| one.left(now)).max()
     }
 
     /// The controllers of the live paths.

@@ -46,6 +46,8 @@ struct Command {
 enum Until {
     /// Its answer was lost with this association of a path, which has to come to rest.
     AtRest(usize, u64),
+    /// The controllers of an earlier process have to come to rest.
+    PredecessorsAtRest,
     /// This time.
     Moment(Moment),
 }
@@ -69,6 +71,8 @@ pub struct PathQueues {
     /// Commands that are held, or sent again later.
     resting: Vec<(u32, Until)>,
     ended: VecDeque<Ended>,
+    /// What changes the namespace waits for controllers of an earlier process.
+    is_held: bool,
     /// There is no path that commands may wait for.
     failed: Option<Arc<InitiatorError>>,
     clock: Moment,
@@ -126,6 +130,7 @@ impl PathQueues {
             waiting: VecDeque::with_capacity(depth),
             resting: Vec::new(),
             ended: VecDeque::with_capacity(depth),
+            is_held: shared.waits_for_predecessors(),
             failed: None,
             clock: ring.now(),
             transfer_length_min: usize::MAX,
@@ -288,6 +293,7 @@ impl PathQueues {
         resting.retain(|(place, until)| {
             let goes_on = match *until {
                 Until::AtRest(path, association) => shared.paths[path].is_at_rest(association),
+                Until::PredecessorsAtRest => !shared.waits_for_predecessors(),
                 Until::Moment(moment) => now >= moment,
             };
             if goes_on {
@@ -424,7 +430,9 @@ impl CommandQueues for PathQueues {
             length: length as u32,
             ..Command::default()
         };
-        if self.waiting.is_empty() {
+        if self.is_held && !retry::is_harmless_twice(entry.opcode) {
+            self.resting.push((place, Until::PredecessorsAtRest));
+        } else if self.waiting.is_empty() {
             self.dispatch_or_wait(place);
         } else {
             self.waiting.push_back(place);
@@ -473,6 +481,7 @@ impl CommandQueues for PathQueues {
         let generation = self.shared.generation();
         if generation != self.generation {
             self.generation = generation;
+            self.is_held = self.shared.waits_for_predecessors();
             self.follow(ring, now);
             let widths = self.connections.iter().map(PathConnections::transfer_length_max);
             self.transfer_length_min = widths.min().unwrap_or(usize::MAX);

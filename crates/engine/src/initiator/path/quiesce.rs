@@ -1,16 +1,17 @@
 //! Bringing lost controllers to rest: a write whose answer was lost may still be at work in its old controller, and must
 //! not be sent again before it can no longer take effect. Either another controller resets the old one (Cross-Controller
-//! Reset, TP8028), or its keep alive and command quiesce times (TP4129) have passed. What waits for it is known to
-//! `PathQueues`.
+//! Reset, TP8028), or its keep alive and command quiesce times (TP4129) have passed. The same is done for the controllers of
+//! an earlier process. What waits for it is known to `PathQueues`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use nvme::Status;
 use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
-use nvme::identify::bits::controller_attributes::TRAFFIC_BASED_KEEP_ALIVE;
 use nvme::log_page::{CROSS_RESET_REMOVE_COMPLETED, CrossResetLog, CrossResetStatus, LogPageId};
 
-use super::quiescing::Quiescing;
+use super::controller_record::ControllerRecord;
+use super::quiescing::{Of, Quiescing};
 use super::shared::{Shared, lock};
 use crate::initiator::{Controller, InitiatorError};
 use crate::ring::{self, Moment};
@@ -26,44 +27,31 @@ const LOG_LENGTH: usize = 4096;
 pub(super) fn begin(shared: &Shared, path: usize, association: u64, controller: &Controller) {
     if !shared.options.quiesce {
         shared.paths[path].lay_to_rest(association);
+        shared.is_at_rest(&ControllerRecord::of(controller));
         shared.changed();
         return;
     }
-    let identify = controller.identify();
-    let instance = ControllerInstance {
-        controller_id: controller.id(),
-        uniquifier: identify.instance_uniquifier,
-        random_number: identify.instance_random_number.get(),
-    };
-    let time = time(
-        shared.paths[path].options.keep_alive_ms,
-        identify.controller_attributes.get() & TRAFFIC_BASED_KEEP_ALIVE != 0,
-        identify.command_quiesce_time_ms.get(),
-        shared.options.unknown_quiesce,
-    );
-    let quiescing = Quiescing {
-        path,
-        association,
-        instance,
-        time,
-        left_at: None,
-        asked: Vec::new(),
-        resetting: Vec::new(),
-        asked_at: ring::now(),
-        read_at: ring::now(),
-    };
-    // On the list before the bell: the thread that wakes must find it.
-    lock(&shared.quiescing).push(quiescing);
-    shared.bell.ring();
+    add(shared, Of::Path(path, association), ControllerRecord::of(controller));
 }
 
-/// How long a controller that has lost its host may still have its commands take effect (Base 9.6): its keep alive timer
-/// has to run out, which it may notice as late as one more time-out, or two where any command restarts the timer; and
-/// then its commands have to come to rest.
-fn time(keep_alive_ms: u32, traffic_based: bool, quiesce_ms: u16, unknown: Duration) -> Duration {
-    let keep_alives = if traffic_based { 3 } else { 2 };
-    let quiesce = if quiesce_ms == 0 { unknown } else { Duration::from_millis(quiesce_ms.into()) };
-    Duration::from_millis(u64::from(keep_alive_ms)) * keep_alives + quiesce
+/// Begins with controllers of an earlier process, which has ended.
+pub(super) fn succeed(shared: &Shared, predecessors: &[ControllerRecord]) {
+    if shared.options.quiesce {
+        predecessors.iter().for_each(|record| add(shared, Of::Predecessor, record.clone()));
+    }
+}
+
+fn add(shared: &Shared, of: Of, record: ControllerRecord) {
+    let (host, unknown) = (&shared.options.paths[0], shared.options.unknown_quiesce);
+    let quiescing = Quiescing::new(of, record, host, unknown, ring::now());
+    let mut all = lock(&shared.quiescing);
+    if of == Of::Predecessor {
+        shared.hold_for_predecessors(true);
+    }
+    // On the list before the bell: the thread that wakes must find it.
+    all.push(quiescing);
+    drop(all);
+    if of == Of::Predecessor { shared.changed() } else { shared.bell.ring() }
 }
 
 /// Brings what is lost to rest, until the set ends.
@@ -88,28 +76,32 @@ pub(super) fn serve(shared: &Arc<Shared>) {
 /// only this thread takes any away.
 fn attend(shared: &Arc<Shared>, at: usize) -> Option<Duration> {
     let now = ring::now();
-    let (path, association, instance) = {
+    let (of, address, instance) = {
         let mut all = lock(&shared.quiescing);
         let one = all.get_mut(at)?;
         // The time counts from when the last thread has closed its queues: until then this host may still have commands sent.
-        if one.left_at.is_none() && shared.paths[one.path].is_left(one.association) {
+        if let Of::Path(path, association) = one.of
+            && one.left_at.is_none()
+            && shared.paths[path].is_left(association)
+        {
             one.left_at = Some(now);
         }
         // It may still have to wait for an older one of its path, and there is nothing to be done for it meanwhile.
         if one.is_over(now) {
             return None;
         }
-        (one.path, one.association, one.instance)
+        one.forget_the_busy(now);
+        (one.of, one.record.address, one.record.instance())
     };
     // A helper is asked before the logs are followed: one that only seems to reset costs a second, not the whole time.
     if lock(&shared.quiescing)[at].may_ask(now)
-        && let Some((helper, of, controller)) = helper_for(shared, at)
+        && let Some((helper, of_helper, controller)) = helper_for(shared, at)
     {
         // Recorded before it is asked: the reset may succeed, and its log entry be read and removed by the thread that received
         // the event, before the reply is looked at here.
         {
             let mut all = lock(&shared.quiescing);
-            all[at].resetting.push((helper, of));
+            all[at].resetting.push((helper, of_helper));
             all[at].asked_at = now;
         }
         let outcome = ask(&controller, instance);
@@ -117,10 +109,11 @@ fn attend(shared: &Arc<Shared>, at: usize) -> Option<Duration> {
         let one = &mut all[at];
         match outcome {
             Ok(true) => {
-                tracing::info!(address = %shared.paths[path].options.address, association, "a lost controller is gone");
-                (one.time, one.left_at) = (Duration::ZERO, Some(now));
+                tracing::info!(%address, ?of, "a lost controller is gone");
+                one.has_ended(now);
             }
             Ok(false) => one.asked_at = ring::now(),
+            Err(error) if is_busy(&error) => one.ask_again(helper, ring::now()),
             Err(error) => {
                 tracing::info!(address = %controller.address(), %error, "no cross-controller reset");
                 one.give_up(helper);
@@ -132,9 +125,20 @@ fn attend(shared: &Arc<Shared>, at: usize) -> Option<Duration> {
         follow(shared, at, now);
         return Some(LOG_INTERVAL);
     }
-    let all = lock(&shared.quiescing);
-    let one = &all[at];
-    one.left_at.map(|left_at| left_at.after(one.time).since(now))
+    lock(&shared.quiescing)[at].wait(now)
+}
+
+/// Whether a controller may take the reset later: it has as many in progress as it can, or is at this one still. Where the
+/// lost controller has gone, that answers only when its last commands have ended.
+fn is_busy(error: &InitiatorError) -> bool {
+    match error {
+        InitiatorError::TimedOut { .. } => true,
+        InitiatorError::CommandFailed { status, .. } => matches!(
+            status.without_flags(),
+            Status::CROSS_CONTROLLER_RESET_IN_PROGRESS | Status::CROSS_CONTROLLER_RESET_LIMIT_EXCEEDED
+        ),
+        _ => false,
+    }
 }
 
 /// Looks how far the resets have come that paths were asked for.
@@ -164,7 +168,7 @@ fn follow(shared: &Arc<Shared>, at: usize, now: Moment) {
 fn helper_for(shared: &Arc<Shared>, at: usize) -> Option<(usize, u64, Controller)> {
     let asked = {
         let all = lock(&shared.quiescing);
-        [&all[at].asked[..], &all[at].resetting].concat()
+        [&all[at].asked[..], &all[at].busy, &all[at].resetting].concat()
     };
     shared.paths.iter().enumerate().find_map(|(index, path)| {
         let details = path.details();
@@ -201,12 +205,9 @@ pub(super) fn read_log(
     for entry in &log.entries {
         let named = (entry.impacted_controller_id.get(), entry.uniquifier);
         let of = all.iter_mut().filter(|one| one.resetting.iter().any(|(path, _)| *path == helper));
-        for one in of.filter(|one| (one.instance.controller_id, one.instance.uniquifier) == named) {
+        for one in of.filter(|one| (one.record.controller_id, one.record.uniquifier) == named) {
             match entry.status() {
-                Some(CrossResetStatus::Successful) => {
-                    one.time = Duration::ZERO;
-                    one.left_at = Some(now);
-                }
+                Some(CrossResetStatus::Successful) => one.has_ended(now),
                 Some(CrossResetStatus::InProgress) => {}
                 _ => one.give_up(helper),
             }
@@ -222,32 +223,29 @@ pub(super) fn read_log(
 fn finish(shared: &Shared) {
     let now = ring::now();
     let mut all = lock(&shared.quiescing);
-    let before = all.len();
     for (index, path) in shared.paths.iter().enumerate() {
-        let of_path = all.iter().filter(|one| one.path == index);
-        let blocked = of_path.clone().filter(|one| !one.is_over(now)).map(|one| one.association).min();
-        let rested = of_path.filter(|one| one.is_over(now)).map(|one| one.association);
+        let of_path = all.iter().filter_map(|one| match one.of {
+            Of::Path(of, association) if of == index => Some((association, one.is_over(now))),
+            _ => None,
+        });
+        let blocked =
+            of_path.clone().filter(|(_, is_over)| !is_over).map(|(association, _)| association).min();
+        let rested = of_path.filter(|(_, is_over)| *is_over).map(|(association, _)| association);
         if let Some(rested) = rested.filter(|rested| blocked.is_none_or(|blocked| *rested < blocked)).max() {
             path.lay_to_rest(rested);
         }
     }
-    all.retain(|one| !shared.paths[one.path].is_at_rest(one.association));
-    let after = all.len();
-    drop(all);
-    if after < before {
-        shared.changed();
+    let is_at_rest = |one: &mut Quiescing| match one.of {
+        Of::Path(path, association) => shared.paths[path].is_at_rest(association),
+        Of::Predecessor => one.is_over(now),
+    };
+    let rested: Vec<Quiescing> = all.extract_if(.., is_at_rest).collect();
+    if !all.iter().any(|one| one.of == Of::Predecessor) {
+        shared.hold_for_predecessors(false);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_follows_the_keep_alive_and_what_the_controller_promises() {
-        let unknown = Duration::from_secs(30);
-        assert_eq!(time(5000, false, 2000, unknown), Duration::from_secs(12));
-        assert_eq!(time(5000, true, 2000, unknown), Duration::from_secs(17));
-        assert_eq!(time(1000, true, 0, unknown), Duration::from_secs(33));
+    drop(all);
+    if !rested.is_empty() {
+        shared.changed();
+        rested.iter().for_each(|one| shared.is_at_rest(&one.record));
     }
 }

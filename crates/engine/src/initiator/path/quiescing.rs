@@ -1,26 +1,41 @@
-//! A lost association that has not come to rest: until when its commands may take effect, and who was asked to reset its
-//! controller. How it is brought to rest is in `quiesce`.
+//! A controller that is lost and has not come to rest: until when its commands may take effect, and who was asked to reset
+//! it. How it is brought to rest is in `quiesce`.
 
 use std::time::Duration;
 
-use nvme::cross_reset::ControllerInstance;
-
+use super::controller_record::ControllerRecord;
+use crate::initiator::ConnectOptions;
 use crate::ring::Moment;
 
 /// A controller that resets another one may only seem to: then one more is asked, so long after the last.
 const NEXT_HELPER: Duration = Duration::from_secs(1);
+/// Time after which those are asked again that had no time for it.
+const BUSY_TIME: Duration = Duration::from_secs(1);
 
-/// A lost association that has not come to rest.
+/// Whose a lost controller was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// This path's: this association of it.
+    Path(usize, u64),
+    /// A process's that was before this one.
+    Predecessor,
+}
+
+/// A lost controller that has not come to rest.
 #[derive(Debug)]
 pub(super) struct Quiescing {
-    pub(super) path: usize,
-    pub(super) association: u64,
-    pub(super) instance: ControllerInstance,
-    /// Time after which it is at rest by itself, counted from when nobody here uses it any longer.
-    pub(super) time: Duration,
+    pub(super) of: Of,
+    pub(super) record: ControllerRecord,
+    /// Whether this host may have it reset.
+    is_resettable: bool,
+    /// Time after which it is at rest by itself, counted from when nobody uses it any longer.
+    time: Duration,
     pub(super) left_at: Option<Moment>,
     /// Associations of paths that were asked to reset it, without success.
     pub(super) asked: Vec<(usize, u64)>,
+    /// Those that may do so later, and when one was asked last.
+    pub(super) busy: Vec<(usize, u64)>,
+    busy_at: Moment,
     /// Associations of paths that are resetting it.
     pub(super) resetting: Vec<(usize, u64)>,
     /// When the last of them was asked, and when their logs were read last.
@@ -29,15 +44,67 @@ pub(super) struct Quiescing {
 }
 
 impl Quiescing {
+    /// One that is lost at `now`, to a host that connects like this. A process that has ended uses its controllers no longer.
+    pub(super) fn new(
+        of: Of,
+        record: ControllerRecord,
+        host: &ConnectOptions,
+        unknown: Duration,
+        now: Moment,
+    ) -> Self {
+        Self {
+            is_resettable: record.is_resettable_by(host),
+            time: record.quiesce_time(unknown),
+            left_at: (of == Of::Predecessor).then_some(now),
+            of,
+            record,
+            asked: Vec::new(),
+            busy: Vec::new(),
+            busy_at: now,
+            resetting: Vec::new(),
+            asked_at: now,
+            read_at: now,
+        }
+    }
+
+    /// Its commands have ended.
+    pub(super) fn has_ended(&mut self, now: Moment) {
+        (self.time, self.left_at) = (Duration::ZERO, Some(now));
+    }
+
     /// Whether its commands can take effect no more.
     pub(super) fn is_over(&self, now: Moment) -> bool {
         self.left_at.is_some_and(|left_at| now >= left_at.after(self.time))
     }
 
+    /// How long to wait before there is something to be done for it; `None` when it waits for others.
+    pub(super) fn wait(&self, now: Moment) -> Option<Duration> {
+        let again = (!self.busy.is_empty()).then(|| self.busy_at.after(BUSY_TIME).since(now));
+        self.left(now).into_iter().chain(again).min()
+    }
+
+    /// How long they still may at most; `None` while somebody uses it.
+    pub(super) fn left(&self, now: Moment) -> Option<Duration> {
+        self.left_at.map(|left_at| left_at.after(self.time).since(now))
+    }
+
     /// Whether to ask a controller for its reset, if there is one.
     pub(super) fn may_ask(&self, now: Moment) -> bool {
         let is_due = self.resetting.is_empty() || now.since(self.asked_at) >= NEXT_HELPER;
-        is_due && self.instance.random_number != 0
+        is_due && self.is_resettable
+    }
+
+    /// A path does not reset it now, and is asked again.
+    pub(super) fn ask_again(&mut self, helper: usize, now: Moment) {
+        self.busy.extend(self.resetting.extract_if(.., |(path, _)| *path == helper));
+        self.busy_at = now;
+    }
+
+    /// Those that had no time may have some now.
+    pub(super) fn forget_the_busy(&mut self, now: Moment) {
+        if now.since(self.busy_at) >= BUSY_TIME {
+            self.busy.clear();
+        }
     }
 
     /// A path no longer resets it, and is not asked again.

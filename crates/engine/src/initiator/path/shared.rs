@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::PathOptions;
+use super::controller_record::ControllerRecord;
 use super::identity::{Identity, Witness};
 use super::path::Path;
 use super::quiescing::Quiescing;
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     /// Taken while a path is looked at that is to join the others.
     pub(super) joining: Turns,
     pub(super) quiescing: Mutex<Vec<Quiescing>>,
+    /// Whether commands of an earlier process may still take effect.
+    waits_for_predecessors: AtomicBool,
 }
 
 impl Shared {
@@ -70,6 +73,7 @@ impl Shared {
             write_zeroes_length_max: AtomicU64::new(u64::MAX),
             joining: Turns::new(bell),
             quiescing: Mutex::new(Vec::new()),
+            waits_for_predecessors: AtomicBool::new(false),
         }
     }
 
@@ -215,6 +219,23 @@ impl Shared {
         }
         path.details().is_recognized = true;
         Ok(())
+    }
+
+    /// Whether what changes the namespace has to wait for controllers of an earlier process.
+    pub(super) fn waits_for_predecessors(&self) -> bool {
+        self.waits_for_predecessors.load(Ordering::Acquire)
+    }
+
+    /// Whether it has to from now on. Whoever calls this has locked what is not at rest, and tells of the change afterwards.
+    pub(super) fn hold_for_predecessors(&self, holds: bool) {
+        self.waits_for_predecessors.store(holds, Ordering::Release);
+    }
+
+    /// Nothing that was sent to a controller can take effect any more.
+    pub(super) fn is_at_rest(&self, controller: &ControllerRecord) {
+        if let Some(keeper) = &self.options.keeper {
+            keeper.at_rest(controller);
+        }
     }
 
     /// Whether commands may wait for some path.

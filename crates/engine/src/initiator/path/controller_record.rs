@@ -1,0 +1,146 @@
+//! What has to be known of a controller to bring it to rest, here or in a later process, and who keeps it. When a controller
+//! is at rest is found out in `quiesce`.
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use nvme::cross_reset::ControllerInstance;
+use nvme::identify::bits::controller_attributes::TRAFFIC_BASED_KEEP_ALIVE;
+use uuid::Uuid;
+
+use crate::initiator::{ConnectOptions, Controller};
+
+/// A controller that a set of paths has or had: what another one needs to know to bring it to rest.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ControllerRecord {
+    /// Where the target listens.
+    pub address: SocketAddr,
+    /// The subsystem.
+    pub subsystem_nqn: String,
+    /// Name of the host whose it is (HOSTNQN).
+    pub host_nqn: String,
+    /// Identifier of that host (HOSTID).
+    pub host_id: Uuid,
+    /// Its identifier (CNTLID).
+    pub controller_id: u16,
+    /// How many controllers have had this identifier (CIU).
+    pub uniquifier: u8,
+    /// Its random number (CIRN); 0 where the target has none, or it is not known: then it comes to rest by time alone.
+    pub random_number: u64,
+    /// The keep alive time-out that it was asked for, in milliseconds.
+    pub keep_alive_ms: u32,
+    /// Whether any command restarts its keep alive timer (TBKAS).
+    pub traffic_based_keep_alive: bool,
+    /// In how many milliseconds its last commands end (CQT); 0 where it does not say.
+    pub command_quiesce_ms: u16,
+}
+
+/// Keeps what a set of paths tells of its controllers, so that a later process finds those that are not at rest. It is called
+/// by the threads that keep the paths, never by one that has queues, and may take its time.
+pub trait ControllerKeeper: Debug + Send + Sync {
+    /// A controller is connected. Nothing is written through it before this has returned.
+    ///
+    /// # Errors
+    /// Why it cannot be kept: the controller is not used then, and the path is tried again later.
+    fn keep(&self, controller: &ControllerRecord) -> Result<(), String>;
+
+    /// Nothing that was sent to the controller can take effect any more: one that was given to `keep`, or a predecessor.
+    fn at_rest(&self, controller: &ControllerRecord);
+}
+
+impl ControllerRecord {
+    /// That of a controller which is connected.
+    pub(super) fn of(controller: &Controller) -> Self {
+        let (options, identify) = (controller.options(), controller.identify());
+        Self {
+            address: options.address,
+            subsystem_nqn: options.subsystem_nqn.clone(),
+            host_nqn: options.host.nqn.clone(),
+            host_id: Uuid::from_bytes(options.host.id),
+            controller_id: controller.id(),
+            uniquifier: identify.instance_uniquifier,
+            random_number: identify.instance_random_number.get(),
+            keep_alive_ms: options.keep_alive_ms,
+            traffic_based_keep_alive: identify.controller_attributes.get() & TRAFFIC_BASED_KEEP_ALIVE != 0,
+            command_quiesce_ms: identify.command_quiesce_time_ms.get(),
+        }
+    }
+
+    /// Which life of which controller it is.
+    pub(super) const fn instance(&self) -> ControllerInstance {
+        ControllerInstance {
+            controller_id: self.controller_id,
+            uniquifier: self.uniquifier,
+            random_number: self.random_number,
+        }
+    }
+
+    /// Whether whoever connects like this may have it reset: others' controllers are refused.
+    pub(super) fn is_resettable_by(&self, options: &ConnectOptions) -> bool {
+        self.random_number != 0
+            && self.subsystem_nqn == options.subsystem_nqn
+            && self.host_nqn == options.host.nqn
+            && self.host_id.as_bytes() == &options.host.id
+    }
+
+    /// How long the controller may still have its commands take effect when it has lost its host (Base 9.6): its keep alive
+    /// timer has to run out, which it may notice as late as one more time-out, or two where any command restarts the timer; and
+    /// then its commands have to come to rest, in the time `unknown` where it does not say in which.
+    pub(super) fn quiesce_time(&self, unknown: Duration) -> Duration {
+        let keep_alives = if self.traffic_based_keep_alive { 3 } else { 2 };
+        let quiesce = match self.command_quiesce_ms {
+            0 => unknown,
+            ms => Duration::from_millis(ms.into()),
+        };
+        Duration::from_millis(u64::from(self.keep_alive_ms)) * keep_alives + quiesce
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::initiator::HostIdentity;
+
+    fn record() -> ControllerRecord {
+        ControllerRecord {
+            address: ([127, 0, 0, 1], 4420).into(),
+            subsystem_nqn: "nqn.2014-08.org.example:a".to_owned(),
+            host_nqn: "nqn.2014-08.org.example:host".to_owned(),
+            host_id: Uuid::from_u128(7),
+            controller_id: 1,
+            uniquifier: 2,
+            random_number: 3,
+            keep_alive_ms: 5000,
+            traffic_based_keep_alive: false,
+            command_quiesce_ms: 2000,
+        }
+    }
+
+    #[test]
+    fn the_time_follows_the_keep_alive_and_what_the_controller_promises() {
+        let time = |keep_alive_ms, traffic_based_keep_alive, command_quiesce_ms| {
+            ControllerRecord { keep_alive_ms, traffic_based_keep_alive, command_quiesce_ms, ..record() }
+                .quiesce_time(Duration::from_secs(30))
+        };
+        assert_eq!(time(5000, false, 2000), Duration::from_secs(12));
+        assert_eq!(time(5000, true, 2000), Duration::from_secs(17));
+        assert_eq!(time(1000, true, 0), Duration::from_secs(33));
+    }
+
+    #[test]
+    fn only_its_own_host_has_a_controller_reset() {
+        let own = ConnectOptions {
+            host: HostIdentity { nqn: record().host_nqn, id: *record().host_id.as_bytes() },
+            ..ConnectOptions::new(record().address, record().subsystem_nqn)
+        };
+        assert!(record().is_resettable_by(&own));
+        assert!(!ControllerRecord { random_number: 0, ..record() }.is_resettable_by(&own));
+        let host = |nqn: &str, id| HostIdentity { nqn: nqn.to_owned(), id };
+        for host in [host(&own.host.nqn, [1; 16]), host("nqn.2014-08.org.example:other", own.host.id)] {
+            assert!(!record().is_resettable_by(&ConnectOptions { host, ..own.clone() }));
+        }
+        let elsewhere = ConnectOptions { subsystem_nqn: "nqn.2014-08.org.example:b".to_owned(), ..own };
+        assert!(!record().is_resettable_by(&elsewhere));
+    }
+}
