@@ -12,6 +12,7 @@ mod initiator_join;
 mod initiator_paths;
 mod initiator_peers;
 mod initiator_queue;
+mod initiator_successor;
 mod no_io_uring;
 mod paths_lab;
 mod prometheus_text;
