@@ -240,6 +240,14 @@ impl Replacement<'_> {
         self.folder.sync()
     }
 
+    /// Opens it, to lock it before it is found under its name.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(&self) -> Result<File, PrivateFileError> {
+        self.folder.open_file(self.new_name(), OFlags::RDONLY, "open")
+    }
+
     fn new_name(&self) -> String {
         format!("{}{NEW_SUFFIX}", self.name)
     }
