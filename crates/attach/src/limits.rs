@@ -56,6 +56,11 @@ pub const DISCARD_RANGES_MAX: usize = 32;
 pub const MEMORY_REGIONS_MAX: usize = 509;
 /// Mappings of front ends' memory in a process: one front end that has all it may, and many that have a few.
 pub const WATCHED_MAPPINGS_MAX: usize = 2048;
+/// Controllers of one namespace that a process keeps record of for the next one: those of all its paths, and those that are
+/// lost and not at rest. A path that is lost again and again waits for some to come to rest.
+pub const CONTROLLERS_KEPT_MAX: usize = 1024;
+/// Bytes of the file of these records: each has two names of at most 223 bytes, of which JSON may make six times as many.
+pub const CONTROLLERS_FILE_BYTES_MAX: u64 = 4 << 20;
 
 const _: () = {
     assert!(WATCHED_MAPPINGS_MAX > 2 * MEMORY_REGIONS_MAX);

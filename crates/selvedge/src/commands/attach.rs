@@ -1,5 +1,6 @@
 //! `selvedge attach`: namespaces as disks for programs that know no NVMe, in the foreground until a signal ends it.
 
+mod controllers;
 mod nbd;
 mod ublk;
 mod vhost_user;
@@ -20,6 +21,7 @@ use engine::ring::RingOptions;
 use nvme::discovery::Nqn;
 use serde::Serialize;
 
+use self::controllers::{AllControllers, WaitNotice};
 use self::nbd::{Address, Place};
 use super::bench::paths::{self, PathsAsked};
 use super::discover;
@@ -51,7 +53,8 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;
     let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
     let threads = flags.threads.unwrap_or_else(|| if flags.ublk { ublk::processors() } else { 1 });
-    let attaching = Attaching { flags, connection: &connection, nqn: &nqn, threads };
+    let controllers = AllControllers::new();
+    let attaching = Attaching { flags, connection: &connection, nqn: &nqn, threads, controllers };
     let disks = attaching.disks()?;
     match &flags.nbd {
         Some(place) => attaching.serve_clients(place, disks, &stop),
@@ -66,12 +69,13 @@ struct Attaching<'a> {
     connection: &'a Connection,
     nqn: &'a Nqn,
     threads: u16,
+    controllers: AllControllers,
 }
 
 impl Attaching<'_> {
     /// The namespaces, each by paths of its own.
     fn disks(&self) -> Result<Vec<Disk>, Failure> {
-        let Self { flags, connection, nqn, threads } = *self;
+        let Self { flags, connection, nqn, threads, ref controllers } = *self;
         let queues = Queues { count: threads, entries: flags.queue_size };
         let mut disks: Vec<Disk> = Vec::with_capacity(flags.nsid.len());
         for nsid in &flags.nsid {
@@ -81,7 +85,7 @@ impl Attaching<'_> {
             }
             let asked = PathsAsked { flags: &flags.paths, nsid: *nsid, is_kept: true, quiesce: true };
             let options = paths::options(&asked, (connection, nqn), queues, flags.engine.into(), None)?;
-            let paths = Paths::connect(options).map(Arc::new).map_err(Failure::failed)?;
+            let paths = controllers.connect(options)?;
             let description = format!("namespace {nsid} of {nqn}");
             disks.push(Disk { name, description, paths, is_read_only: flags.read_only });
         }
@@ -106,6 +110,7 @@ impl Attaching<'_> {
     fn serve_clients(&self, place: &NbdPlace, disks: Vec<Disk>, stop: &Stop) -> Result<(), Failure> {
         let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
         let place = Place::open(place, self.nqn, &all_paths[0].namespace())?;
+        self.controllers.look_again();
         let (socket, listener, address) = place.parts();
         let server = Server::start(disks, vec![listener], self.server_options());
         let server = server.map_err(|error| Failure::failed(format!("cannot serve NBD clients: {error}")))?;
@@ -162,8 +167,10 @@ fn watch(
     all_paths: &[Arc<Paths>],
     has_failed: impl Fn() -> Option<String>,
 ) -> Result<(), Failure> {
+    let mut notice = WaitNotice::new();
     while !stop.is_asked() {
         std::thread::sleep(LOOK_INTERVAL);
+        notice.look(all_paths);
         if let Some(reason) = has_failed() {
             return Err(Failure::failed(reason));
         }

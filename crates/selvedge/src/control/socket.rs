@@ -17,6 +17,9 @@ use crate::spec::endpoint::Endpoint;
 
 /// Where sockets are by default for root, and for services.
 const SYSTEM_FOLDER: &str = "/run/selvedge";
+/// Where root keeps what a later process has to find. The other folder may be a target's that runs as another user, and is
+/// removed with all that is in it when that stops.
+const KEPT_FOLDER: &str = "/run/selvedge-attach";
 
 /// What says where a process may keep its sockets.
 struct Surroundings {
@@ -55,6 +58,12 @@ impl Surroundings {
 /// session's.
 fn default_folder() -> Option<PathBuf> {
     Surroundings::here().folders().into_iter().next()
+}
+
+/// The folder of what a process keeps for one that comes after it was killed, if there can be one.
+pub(crate) fn kept_folder() -> Option<PathBuf> {
+    let folder = default_folder()?;
+    Some(if folder == Path::new(SYSTEM_FOLDER) { KEPT_FOLDER.into() } else { folder })
 }
 
 /// All folders where targets may be found whose sockets' places nobody chose.

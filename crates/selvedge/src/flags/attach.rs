@@ -57,7 +57,8 @@ Virtual machines:
 
 Paths:
   All addresses are paths to one disk. While none is there, requests wait, as
-  long as --ctrl-loss-tmo and --fast_io_fail_tmo say; then they fail.
+  long as --ctrl-loss-tmo and --fast_io_fail_tmo say; then they fail. After an
+  attach process that was killed, writes wait until its own have ended.
 
 Examples:
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --ublk

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::serving::{NQN, stderr};
 
 /// A process that is killed when the test is over.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -20,9 +20,11 @@ impl Drop for Running {
     }
 }
 
-fn program(folder: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn program(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    // What it keeps for later processes is not to be found by those of other tests.
+    command.env("RUNTIME_DIRECTORY", folder);
     command
 }
 
@@ -61,7 +63,7 @@ fn refused(folder: &Path, port: &str, more: &[&str]) -> Output {
 }
 
 /// Ends it, and says with which status it did.
-fn end(mut attached: Running, signal: Signal) -> Option<i32> {
+pub(crate) fn end(mut attached: Running, signal: Signal) -> Option<i32> {
     kill_process(Pid::from_child(&attached.0), signal).expect("it runs");
     attached.0.wait().expect("it ends").code()
 }

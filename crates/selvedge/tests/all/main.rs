@@ -4,6 +4,7 @@
 mod absent_disk;
 mod administration;
 mod attach;
+mod attach_killed;
 #[allow(dead_code, reason = "the rest is for the engine's tests")]
 #[path = "../../../engine/tests/all/bad_disks/mod.rs"]
 mod bad_disks;

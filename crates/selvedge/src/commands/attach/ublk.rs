@@ -35,6 +35,7 @@ pub(super) fn serve(attaching: &Attaching<'_>, disks: &[Disk], stop: &Stop) -> R
     let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
     let (queues, depth) = (attaching.threads, attaching.flags.queue_size);
     let options = DeviceOptions { queues, depth, ring: attaching.ring() };
+    attaching.controllers.look_again();
     let devices = disks.iter().map(|disk| Device::start(disk, options)).collect::<Result<Vec<_>, _>>();
     let devices = devices.map_err(Failure::failed)?;
     let threads = devices.iter().map(Device::queues).sum();

@@ -46,6 +46,7 @@ pub(super) fn serve(attaching: &Attaching<'_>, disks: Vec<Disk>, stop: &Stop) ->
         sockets.push(path);
         listened.push((disk, listener));
     }
+    attaching.controllers.look_again();
     let server = VhostUserServer::start(listened, attaching.server_options());
     let server =
         server.map_err(|error| Failure::failed(format!("cannot serve vhost-user front ends: {error}")))?;

@@ -1,0 +1,521 @@
+//! The controllers that this process has of a namespace, in a file that the next `attach` of the same namespace finds when
+//! this one was killed: what this one had sent must not undo what the next one writes. A lock on the file says whether its
+//! process lives. How controllers are brought to rest is the engine's.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use attach::limits::{CONTROLLERS_FILE_BYTES_MAX, CONTROLLERS_KEPT_MAX};
+use chart::units;
+use engine::initiator::{ControllerKeeper, ControllerRecord, PathOptions, Paths};
+use engine::limits::KEEP_ALIVE_MS_USUAL;
+use private_folder::{PrivateFolder, open_own};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::control::socket;
+use crate::failure::Failure;
+
+/// What the names of the files end with.
+const SUFFIX: &str = ".controllers";
+/// The files' format.
+const VERSION: u32 = 1;
+/// A process that has just been killed holds its lock for a moment longer than its sockets.
+const KILLED_FOR: Duration = Duration::from_millis(50);
+/// Whoever waits for longer than this is told.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
+
+/// What is in a file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Content {
+    version: u32,
+    /// For people; the lock says whether it lives.
+    pid: u32,
+    subsystem_nqn: String,
+    nsid: u32,
+    controllers: Vec<ControllerRecord>,
+}
+
+/// Those of all namespaces that this process attaches.
+#[derive(Debug)]
+pub(super) struct AllControllers {
+    /// Where the files are.
+    folder: Option<PathBuf>,
+    all: RefCell<Vec<(Arc<Controllers>, Arc<Paths>)>>,
+}
+
+impl AllControllers {
+    /// None yet. Where there is no place for files, a line says so.
+    pub(super) fn new() -> Self {
+        let folder = socket::kept_folder()
+            .ok_or_else(|| "there is no runtime directory ($XDG_RUNTIME_DIR)".to_owned());
+        let folder = folder.and_then(|folder| match PrivateFolder::make(&folder) {
+            Ok(_) => Ok(folder),
+            Err(error) => Err(error.to_string()),
+        });
+        let folder = folder.map_err(|reason| {
+            eprintln!(
+                "selvedge: {reason}: if this process is killed, the next one does not know of writes that may still be carried \
+                 out"
+            );
+        });
+        Self { folder: folder.ok(), all: RefCell::default() }
+    }
+
+    /// Connects the paths to a namespace. Nothing is written over them before what killed processes had sent is at rest.
+    pub(super) fn connect(&self, mut options: PathOptions) -> Result<Arc<Paths>, Failure> {
+        let controllers = self.folder.clone().zip(options.paths.first()).map(|(folder, path)| {
+            Arc::new(Controllers::in_folder(folder, &path.subsystem_nqn, options.nsid, path.keep_alive_ms))
+        });
+        if let Some(controllers) = &controllers {
+            options.predecessors = controllers.predecessors();
+            options.keeper = Some(controllers.clone());
+        }
+        let paths = Paths::connect(options).map(Arc::new).map_err(Failure::failed)?;
+        self.all.borrow_mut().extend(controllers.map(|controllers| (controllers, paths.clone())));
+        Ok(paths)
+    }
+
+    /// Looks for processes that have been killed since: the one that had the place of this one has ended only now.
+    pub(super) fn look_again(&self) {
+        for (controllers, paths) in &*self.all.borrow() {
+            paths.succeed(&controllers.predecessors());
+        }
+    }
+}
+
+/// The controllers of one attached namespace: this process's own, and those of processes that were killed.
+#[derive(Debug)]
+pub(super) struct Controllers {
+    folder: PathBuf,
+    namespace: Namespace,
+    /// The name of the own file.
+    name: String,
+    state: Mutex<State>,
+}
+
+/// A namespace, by which its files are named. Its UUID is known only when it is too late to look for files.
+#[derive(Debug)]
+struct Namespace {
+    subsystem_nqn: String,
+    nsid: u32,
+    prefix: String,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    own: Vec<ControllerRecord>,
+    /// The own file, locked. Several, where it is not known which one is in place.
+    files: Vec<File>,
+    left: Vec<Left>,
+}
+
+/// The file of a process that was killed, with those of its controllers that are not at rest.
+#[derive(Debug)]
+struct Left {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+    controllers: Vec<ControllerRecord>,
+    /// Why it is not known what is in it.
+    problem: Option<String>,
+    /// Locked together with whoever else waits for it.
+    _file: Option<File>,
+}
+
+impl Controllers {
+    /// For a namespace whose controllers get this keep alive time-out.
+    fn in_folder(folder: PathBuf, subsystem_nqn: &str, nsid: u32, keep_alive_ms: u32) -> Self {
+        let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{subsystem_nqn} {nsid}").as_bytes());
+        let prefix = format!("{id}.");
+        let random = Uuid::new_v4().simple().to_string();
+        // The time-out is in the name for those who cannot read the content.
+        let name = format!("{prefix}{keep_alive_ms}.{}{SUFFIX}", &random[..12]);
+        let namespace = Namespace { subsystem_nqn: subsystem_nqn.to_owned(), nsid, prefix };
+        Self { folder, namespace, name, state: Mutex::default() }
+    }
+
+    /// Controllers of processes that were killed, as far as they were not found before.
+    pub(super) fn predecessors(&self) -> Vec<ControllerRecord> {
+        let mut state = self.state();
+        let until = Instant::now() + KILLED_FOR;
+        let found = loop {
+            let (found, living) = self.look(&state.left);
+            if living == 0 || Instant::now() >= until {
+                break found;
+            }
+            std::thread::sleep(KILLED_FOR / 10);
+        };
+        let mut all = Vec::new();
+        for left in found {
+            if let Some(problem) = &left.problem {
+                eprintln!(
+                    "selvedge: {} {problem}: its process was killed, and writes wait for the longest time that may take \
+                     (remove the file and start again if nothing of that process can still be carried out)",
+                    left.path.display()
+                );
+            }
+            all.extend(left.controllers.iter().cloned());
+            if left.controllers.is_empty() {
+                left.remove();
+            } else {
+                state.left.push(left);
+            }
+        }
+        all
+    }
+
+    /// The files of processes that were killed, and how many are of living ones.
+    fn look(&self, known: &[Left]) -> (Vec<Left>, usize) {
+        let (mut found, mut living) = (Vec::new(), 0);
+        let Ok(entries) = fs::read_dir(&self.folder) else { return (found, living) };
+        for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+            if !name.starts_with(&self.namespace.prefix) || !name.ends_with(SUFFIX) || name == self.name {
+                continue;
+            }
+            match Left::open(self.folder.join(&name), &self.namespace) {
+                Some(left) if known.iter().any(|known| known.identity == left.identity) => {}
+                Some(left) => found.push(left),
+                None => living += 1,
+            }
+        }
+        (found, living)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts what is there of the own controllers into the file.
+    fn write(&self, state: &mut State) -> Result<(), String> {
+        let failed = |error: &dyn std::error::Error| error.to_string();
+        // Somebody may have removed the folder meanwhile.
+        let folder = PrivateFolder::make(&self.folder).map_err(|error| failed(&error))?;
+        if state.own.is_empty() {
+            folder.remove(&self.name).map_err(|error| failed(&error))?;
+            state.files.clear();
+            return Ok(());
+        }
+        let content = Content {
+            version: VERSION,
+            pid: std::process::id(),
+            subsystem_nqn: self.namespace.subsystem_nqn.clone(),
+            nsid: self.namespace.nsid,
+            controllers: state.own.clone(),
+        };
+        let bytes = serde_json::to_vec(&content).map_err(|error| failed(&error))?;
+        let replacement = folder.prepare(&self.name, &bytes).map_err(|error| failed(&error))?;
+        let file = replacement.open().map_err(|error| failed(&error))?;
+        // Before it has its name, so that nobody takes this process for dead.
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(&error))?;
+        match replacement.commit() {
+            Ok(()) => state.files = vec![file],
+            Err(error) => {
+                state.files.push(file);
+                return Err(failed(&error));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ControllerKeeper for Controllers {
+    fn keep(&self, controller: &ControllerRecord) -> Result<(), String> {
+        let mut state = self.state();
+        if state.own.len() >= CONTROLLERS_KEPT_MAX {
+            return Err(format!("{CONTROLLERS_KEPT_MAX} controllers have not come to rest"));
+        }
+        state.own.push(controller.clone());
+        let written = self.write(&mut state);
+        if written.is_err() {
+            state.own.pop();
+        }
+        written
+    }
+
+    fn at_rest(&self, controller: &ControllerRecord) {
+        let mut state = self.state();
+        if let Some(at) = state.own.iter().position(|own| own == controller) {
+            state.own.swap_remove(at);
+            // A file that says too much makes somebody wait who need not.
+            if let Err(reason) = self.write(&mut state) {
+                tracing::warn!(
+                    reason,
+                    "a file of controllers is out of date: a later attach may wait in vain"
+                );
+            }
+            return;
+        }
+        let position = |left: &Left| left.controllers.iter().position(|of| of == controller);
+        let found = state.left.iter().enumerate().find_map(|(at, left)| Some((at, position(left)?)));
+        let Some((file, at)) = found else { return };
+        state.left[file].controllers.swap_remove(at);
+        if state.left[file].controllers.is_empty() {
+            state.left.swap_remove(file).remove();
+        }
+    }
+}
+
+impl Left {
+    /// Opens the file of a process; `None` while that lives, or when it has just ended in order.
+    fn open(path: PathBuf, namespace: &Namespace) -> Option<Self> {
+        let identity = fs::symlink_metadata(&path).map(|found| (found.dev(), found.ino())).ok()?;
+        let file = match open_own(&path) {
+            Ok(file) => file,
+            Err(error) if error.is_missing() => return None,
+            Err(error) => {
+                return Some(Self::unreadable(path, identity, None, format!("cannot be read: {error}")));
+            }
+        };
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return None,
+            Err(error) => {
+                return Some(Self::unreadable(
+                    path,
+                    identity,
+                    Some(file),
+                    format!("cannot be locked: {error}"),
+                ));
+            }
+        }
+        // A living process puts a new file in the place of the one that it lets go.
+        let is = |found: std::io::Result<fs::Metadata>| {
+            found.is_ok_and(|found| (found.dev(), found.ino()) == identity)
+        };
+        if !is(file.metadata()) || !is(fs::symlink_metadata(&path)) {
+            return None;
+        }
+        match controllers(&file, namespace) {
+            Ok(controllers) => Some(Self { path, identity, controllers, problem: None, _file: Some(file) }),
+            Err(reason) => Some(Self::unreadable(path, identity, Some(file), reason)),
+        }
+    }
+
+    /// Nobody knows what is in it: it stands for a controller that takes as long as one can.
+    fn unreadable(path: PathBuf, identity: (u64, u64), file: Option<File>, problem: String) -> Self {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let keep_alive_ms = name.split('.').nth(1).and_then(|text| text.parse().ok());
+        let controller = unknown(keep_alive_ms.unwrap_or(KEEP_ALIVE_MS_USUAL));
+        Self { path, identity, controllers: vec![controller], problem: Some(problem), _file: file }
+    }
+
+    /// All are at rest.
+    fn remove(self) {
+        let found = fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "a file of controllers that are at rest cannot be removed");
+        }
+    }
+}
+
+fn controllers(file: &File, namespace: &Namespace) -> Result<Vec<ControllerRecord>, String> {
+    let mut bytes = Vec::new();
+    let read = file.take(CONTROLLERS_FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > CONTROLLERS_FILE_BYTES_MAX {
+        return Err(format!("has more than {CONTROLLERS_FILE_BYTES_MAX} bytes"));
+    }
+    let content: Content = serde_json::from_slice(&bytes).map_err(|error| format!("is invalid: {error}"))?;
+    if content.version != VERSION {
+        return Err(format!("is of version {}, not {VERSION}", content.version));
+    }
+    if content.subsystem_nqn != namespace.subsystem_nqn || content.nsid != namespace.nsid {
+        return Err(format!("is about namespace {} of {}", content.nsid, content.subsystem_nqn));
+    }
+    // Without a keep alive a controller would never end by itself, and none is made so.
+    if content.controllers.len() > CONTROLLERS_KEPT_MAX
+        || content.controllers.iter().any(|one| one.keep_alive_ms == 0)
+    {
+        return Err("has controllers that no attach has".to_owned());
+    }
+    Ok(content.controllers)
+}
+
+/// A controller of which no more than its keep alive time-out is known.
+fn unknown(keep_alive_ms: u32) -> ControllerRecord {
+    ControllerRecord {
+        address: ([0, 0, 0, 0], 0).into(),
+        subsystem_nqn: String::new(),
+        host_nqn: String::new(),
+        host_id: Uuid::nil(),
+        controller_id: 0,
+        uniquifier: 0,
+        random_number: 0,
+        keep_alive_ms,
+        traffic_based_keep_alive: true,
+        command_quiesce_ms: u16::MAX,
+    }
+}
+
+/// Tells people that writes wait, if they do for long.
+#[derive(Debug)]
+pub(super) struct WaitNotice {
+    since: Instant,
+    is_told: bool,
+}
+
+impl WaitNotice {
+    pub(super) fn new() -> Self {
+        Self { since: Instant::now(), is_told: false }
+    }
+
+    /// Looks how it is.
+    pub(super) fn look(&mut self, all_paths: &[Arc<Paths>]) {
+        let wait = all_paths.iter().filter_map(|paths| paths.wait_for_predecessors()).max();
+        match wait {
+            Some(wait) if !self.is_told && self.since.elapsed() >= TOLD_AFTER => {
+                self.is_told = true;
+                eprintln!(
+                    "selvedge: an attach process of this disk was killed; writes wait until what it had sent can no longer be \
+                     carried out, for {} at most",
+                    units::plural(wait.as_secs() + 1, "second")
+                );
+            }
+            None if self.is_told => {
+                self.is_told = false;
+                eprintln!("selvedge: writes go on");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    use super::*;
+
+    const NQN: &str = "nqn.2014-08.org.example:disk";
+
+    fn record(controller_id: u16) -> ControllerRecord {
+        ControllerRecord {
+            address: ([127, 0, 0, 1], 4420).into(),
+            subsystem_nqn: NQN.to_owned(),
+            host_nqn: "nqn.2014-08.org.example:host".to_owned(),
+            host_id: Uuid::from_u128(1),
+            controller_id,
+            random_number: u64::MAX - u64::from(controller_id),
+            command_quiesce_ms: 500,
+            ..unknown(5000)
+        }
+    }
+
+    fn controllers(folder: &Path) -> Controllers {
+        Controllers::in_folder(folder.to_owned(), NQN, 1, 5000)
+    }
+
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+
+    #[test]
+    fn a_living_process_keeps_its_file_to_itself_and_an_orderly_one_leaves_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (controllers(folder.path()), controllers(folder.path()));
+        assert!(files(folder.path()).is_empty(), "there is nothing to say yet");
+        one.keep(&record(1)).unwrap();
+        other.keep(&record(2)).unwrap();
+        one.keep(&record(3)).unwrap();
+        let all = files(folder.path());
+        assert_eq!(all.len(), 2);
+        for path in &all {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert!(one.predecessors().is_empty() && controllers(folder.path()).predecessors().is_empty());
+        for id in [1, 3] {
+            one.at_rest(&record(id));
+        }
+        assert_eq!(files(folder.path()).len(), 1);
+        other.at_rest(&record(2));
+        assert!(files(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn what_a_killed_process_leaves_is_there_until_all_of_it_is_at_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let killed = controllers(folder.path());
+        killed.keep(&record(1)).unwrap();
+        killed.keep(&record(2)).unwrap();
+        drop(killed);
+        let elsewhere = Controllers::in_folder(folder.path().to_owned(), NQN, 2, 5000);
+        assert!(elsewhere.predecessors().is_empty(), "it had another namespace");
+        // Two that come after it wait both, and neither counts on the other.
+        let next = [(); 2].map(|()| controllers(folder.path()));
+        for one in &next {
+            assert_eq!(one.predecessors(), [record(1), record(2)]);
+            assert!(one.predecessors().is_empty(), "it is found once");
+            one.keep(&record(7)).unwrap();
+        }
+        next[0].at_rest(&record(1));
+        drop(next);
+        // They have been killed as well.
+        let last = controllers(folder.path());
+        let found = last.predecessors();
+        assert_eq!(found.len(), 4, "{found:?}");
+        found.iter().for_each(|record| last.at_rest(record));
+        assert!(files(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_read_stands_for_the_longest_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let killed = controllers(folder.path());
+        killed.keep(&record(1)).unwrap();
+        drop(killed);
+        let path = files(folder.path()).remove(0);
+        let good = fs::read_to_string(&path).unwrap();
+        let bad = [
+            String::new(),
+            good[..good.len() / 2].to_owned(),
+            good.replace("\"version\":1", "\"version\":2"),
+            good.replace("\"nsid\":1", "\"nsid\":2"),
+            good.replace("\"keep_alive_ms\":5000", "\"keep_alive_ms\":0"),
+            good.replace("\"random_number\":", "\"random_number\":-"),
+            " ".repeat(CONTROLLERS_FILE_BYTES_MAX as usize + 1),
+        ];
+        for text in bad {
+            assert_ne!(text, good);
+            fs::write(&path, text).unwrap();
+            let next = controllers(folder.path());
+            assert_eq!(next.predecessors(), [unknown(5000)]);
+            next.at_rest(&unknown(5000));
+            assert!(!path.exists());
+        }
+        // Nor does anything but a file say that there was nothing.
+        let nameless =
+            folder.path().join(format!("{}x{SUFFIX}", controllers(folder.path()).namespace.prefix));
+        fs::create_dir(&nameless).unwrap();
+        assert_eq!(controllers(folder.path()).predecessors(), [unknown(KEEP_ALIVE_MS_USUAL)]);
+        fs::remove_dir(&nameless).unwrap();
+        fs::write(&path, good).unwrap();
+        assert_eq!(controllers(folder.path()).predecessors(), [record(1)]);
+    }
+
+    #[test]
+    fn a_controller_that_cannot_be_kept_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = controllers(folder.path());
+        own.keep(&record(1)).unwrap();
+        fs::remove_dir_all(folder.path()).unwrap();
+        own.keep(&record(2)).expect("a folder that is gone is made again");
+        fs::remove_dir_all(folder.path()).unwrap();
+        fs::write(folder.path(), "a file").unwrap();
+        assert!(own.keep(&record(3)).unwrap_err().contains("folder"));
+        fs::remove_file(folder.path()).unwrap();
+        own.at_rest(&record(1));
+        drop(own);
+        assert_eq!(controllers(folder.path()).predecessors(), [record(2)], "what was refused is not there");
+    }
+}
