@@ -117,7 +117,7 @@ fn late_write(finds_the_file: bool) -> (u8, String) {
         std::fs::create_dir(&path).expect("a folder");
         path
     });
-    let file = format!("file:{}:1m,shared_storage=yes", folder.path().join("blocks").display());
+    let file = format!("file:{},size=1m,shared_storage=yes", folder.path().join("blocks").display());
     let slow = Serving::start(&format!("{file},write_delay_ms={DELAY_MS}"));
     let fast = Serving::start(&file);
     Attached::start(folder.path(), &first, &slow, &["-k", "1"]).kill_while_writing(1);
@@ -160,7 +160,7 @@ fn a_late_write_of_a_killed_process_undoes_nothing() {
 fn a_target_that_resets_controllers_is_waited_for_no_longer_than_it_takes() {
     let folder = tempfile::tempdir().expect("a folder");
     let blocks = folder.path().join("blocks");
-    let target = Serving::start(&format!("file:{}:1m,write_delay_ms={DELAY_MS}", blocks.display()));
+    let target = Serving::start(&format!("file:{},size=1m,write_delay_ms={DELAY_MS}", blocks.display()));
     let mut byte = 0;
     for _ in 0..2 {
         byte += 1;

@@ -36,7 +36,7 @@ pub struct ControllerRecord {
     pub command_quiesce_ms: u16,
 }
 
-/// Keeps what a set of paths tells of its controllers, so that a later process finds those that are not at rest. It is called
+/// Keeps what a set of paths reports of its controllers, so that a later process finds those that are not at rest. It is called
 /// by the threads that keep the paths, never by one that has queues, and may take its time.
 pub trait ControllerKeeper: Debug + Send + Sync {
     /// A controller is connected. Nothing is written through it before this has returned.
@@ -45,7 +45,7 @@ pub trait ControllerKeeper: Debug + Send + Sync {
     /// Why it cannot be kept: the controller is not used then, and the path is tried again later.
     fn keep(&self, controller: &ControllerRecord) -> Result<(), String>;
 
-    /// Nothing that was sent to the controller can take effect any more: one that was given to `keep`, or a predecessor.
+    /// Nothing that was sent to the controller can take effect now: one that was given to `keep`, or a predecessor.
     fn at_rest(&self, controller: &ControllerRecord);
 }
 

@@ -226,12 +226,12 @@ impl Shared {
         self.waits_for_predecessors.load(Ordering::Acquire)
     }
 
-    /// Whether it has to from now on. Whoever calls this has locked what is not at rest, and tells of the change afterwards.
+    /// Whether it has to from now on. Whoever calls this has locked what is not at rest, and reports the change afterwards.
     pub(super) fn hold_for_predecessors(&self, holds: bool) {
         self.waits_for_predecessors.store(holds, Ordering::Release);
     }
 
-    /// Nothing that was sent to a controller can take effect any more.
+    /// Nothing that was sent to a controller can take effect now.
     pub(super) fn is_at_rest(&self, controller: &ControllerRecord) {
         if let Some(keeper) = &self.options.keeper {
             keeper.at_rest(controller);

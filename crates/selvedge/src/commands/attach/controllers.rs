@@ -248,7 +248,7 @@ impl ControllerKeeper for Controllers {
             if let Err(reason) = self.write(&mut state) {
                 tracing::warn!(
                     reason,
-                    "a file of controllers is out of date: a later attach may wait in vain"
+                    "a file of controllers is out of date: a later attach may wait although it need not"
                 );
             }
             return;
