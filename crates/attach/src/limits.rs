@@ -30,6 +30,9 @@ pub const END_TIMEOUT_MS: u64 = 5_000;
 pub const DEVICE_DEPTH_MAX: u16 = 1024;
 /// How long the kernel may read the partitions of a new block device, in milliseconds, before those reads fail.
 pub const DEVICE_START_TIMEOUT_MS: u64 = 30_000;
+/// How long the kernel may take to see that the process of a block device is gone, in milliseconds. Where all tags of a queue were
+/// under way, it looks once in 30 s.
+pub const RECOVERY_TIMEOUT_MS: u64 = 90_000;
 /// How long the file of a new block device may take to appear, in milliseconds.
 pub const NODE_TIMEOUT_MS: u64 = 5_000;
 

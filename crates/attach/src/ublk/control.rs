@@ -75,6 +75,27 @@ impl Control {
             .map_err(|error| DeviceError::Refused { what: "set the device's parameters", error })
     }
 
+    /// What the driver says of a device.
+    pub(super) fn info(&mut self, device: u32) -> io::Result<DeviceInfo> {
+        let mut info = DeviceInfo::default();
+        self.execute((order::GET_DEVICE_INFO, device), 0, info.as_mut_bytes())?;
+        Ok(info)
+    }
+
+    /// What the block layer was told of a device.
+    pub(super) fn parameters(&mut self, device: u32) -> io::Result<Parameters> {
+        let mut parameters = Parameters { length: PARAMETERS_BYTES, ..Parameters::default() };
+        let bytes = &mut parameters.as_mut_bytes()[..PARAMETERS_BYTES as usize];
+        self.execute((order::GET_PARAMETERS, device), 0, bytes)?;
+        Ok(parameters)
+    }
+
+    /// Carries a command out that brings no structure along and ends at once.
+    pub(super) fn order(&mut self, what: (u32, u32), data: u64) -> io::Result<()> {
+        self.begin(what, data)?;
+        self.wait(None).unwrap_or(Ok(()))
+    }
+
     /// Begins a command that brings no structure along; `wait` says how it ended.
     pub(super) fn begin(&mut self, (command, device): (u32, u32), data: u64) -> io::Result<()> {
         self.push(command, &ControlCommand { device, queue: NO_QUEUE, data, ..ControlCommand::default() })

@@ -1,30 +1,36 @@
-//! A block device: how it is made, what serves it, and how it goes.
+//! A block device: how it is made or taken over, what serves it, and how it goes.
 
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::thread::{Builder, JoinHandle};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use engine::initiator::Controller;
-use engine::ring::{Ring, RingOptions, Waker};
+use engine::ring::RingOptions;
+use rustix::io::Errno;
 
 use super::control::Control;
-use super::driver::{ANY_DEVICE, DeviceInfo, REQUEST_BYTES_MAX, feature, order};
+use super::driver::{ANY_DEVICE, DeviceInfo, REQUEST_BYTES_MAX, SECTOR_BYTES, feature, order, state};
 use super::error::DeviceError;
 use super::geometry::Geometry;
-use super::queue::{Plan, Queue};
+use super::queue::{Orders, Plan};
+use super::queue_thread::QueueThread;
 use super::tally::DeviceTally;
+use super::write_back::write_back;
 use crate::disk::Disk;
 use crate::limits::{
     DEVICE_DEPTH_MAX, DEVICE_START_TIMEOUT_MS, END_TIMEOUT_MS, NODE_TIMEOUT_MS, PIECE_BYTES,
+    RECOVERY_TIMEOUT_MS,
 };
 
-/// How often it is looked whether the device's file has been made.
+/// How often it is looked whether the device's file has been made, or its last process has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What is used where the driver has it.
+const WANTED: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE | feature::UPDATE_SIZE;
 
 const _: () = assert!(PIECE_BYTES <= REQUEST_BYTES_MAX);
 
@@ -39,16 +45,37 @@ pub struct DeviceOptions {
     pub ring: RingOptions,
 }
 
-/// A block device that is there. Dropping it takes it away as `stop` does.
+/// Which device: its number, which another one may have later, and a mark that no other one has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceId {
+    /// The number of `/dev/ublkbN`.
+    pub number: u32,
+    /// What its first process has drawn for it.
+    pub mark: u64,
+}
+
+/// A block device. Dropping it takes it away as `stop` does, unless it is another process's that was not taken over yet.
 pub struct Device {
     control: Control,
-    number: u32,
+    disk: Disk,
+    info: DeviceInfo,
+    ring: RingOptions,
     geometry: Geometry,
     /// `/dev/ublkcN`; the driver keeps the device for as long as it is open.
     file: Option<Arc<File>>,
-    threads: Vec<(Waker, JoinHandle<DeviceTally>)>,
-    gives_up: Arc<AtomicBool>,
-    is_there: bool,
+    threads: Vec<QueueThread>,
+    orders: Arc<Orders>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It has a number, and is not there yet.
+    Added,
+    /// It waits for a process, and this one has changed nothing yet that the next one could not.
+    Adopted,
+    Served,
+    Gone,
 }
 
 impl Device {
@@ -57,58 +84,106 @@ impl Device {
     /// # Errors
     /// When not.
     pub fn check() -> Result<(), DeviceError> {
-        usable(&mut Control::open()?)
+        usable(&mut Control::open()?).map(drop)
     }
 
-    /// Makes a namespace a block device.
+    /// Gets a number for a namespace's block device, which is there when it has been started.
     ///
     /// # Errors
     /// When the namespace cannot be one, or the system refuses.
-    pub fn start(disk: &Disk, options: DeviceOptions) -> Result<Self, DeviceError> {
+    pub fn add(disk: &Disk, mark: u64, options: DeviceOptions) -> Result<Self, DeviceError> {
         let geometry = Geometry::of(disk)?;
         let mut control = Control::open()?;
-        usable(&mut control)?;
-        let granted = disk.paths.controllers().iter().map(Controller::io_queues).min().unwrap_or(1);
+        let features = usable(&mut control)?;
         let mut info = DeviceInfo {
             // The driver makes no more than there are processors.
-            queues: options.queues.min(granted).max(1),
+            queues: options.queues.min(granted(disk)).max(1),
             depth: options.depth.clamp(1, DEVICE_DEPTH_MAX),
             request_bytes_max: PIECE_BYTES as u32,
             device: ANY_DEVICE,
             server: -1,
-            flags: feature::USER_COPY | feature::IOCTL_ENCODED,
+            flags: feature::USER_COPY | feature::IOCTL_ENCODED | (features & WANTED),
+            mark,
             ..DeviceInfo::default()
         };
         control.add(&mut info)?;
-        let mut device = Self {
-            control,
-            number: info.device,
-            geometry,
-            file: None,
-            threads: Vec::new(),
-            gives_up: Arc::default(),
-            is_there: true,
-        };
+        let mut device = Self::new(control, disk, (info, options.ring), geometry, Stage::Added);
         if info.flags & feature::USER_COPY == 0 {
             return Err(DeviceError::TooOld);
         }
         device.control.set_parameters(info.device, &geometry.parameters())?;
-        let file = Arc::new(device.open_file()?);
-        device.file = Some(file.clone());
-        for number in 0..info.queues {
-            let (paths, gives_up) = (disk.paths.clone(), device.gives_up.clone());
-            let (count, depth) = (info.queues, info.depth);
-            let plan = Plan { device: file.clone(), paths, geometry, number, count, depth, gives_up };
-            device.threads.push(start_thread(plan, options.ring).map_err(system("a thread of the device"))?);
+        Ok(device)
+    }
+
+    /// Looks at the block device that a process has left which is gone. It is taken over when it is started.
+    ///
+    /// # Errors
+    /// When it is no longer there, or the namespace is not what it was.
+    pub fn adopt(disk: &Disk, id: DeviceId, ring: RingOptions) -> Result<Self, DeviceError> {
+        let gone = DeviceError::Gone { number: id.number };
+        let mut control = Control::open()?;
+        let Ok(info) = control.info(id.number) else { return Err(gone) };
+        if info.mark != id.mark || info.state == state::DEAD || info.flags & feature::USER_RECOVERY == 0 {
+            return Err(gone);
+        }
+        let told = control.parameters(id.number);
+        let told =
+            told.map_err(|error| DeviceError::Refused { what: "tell the device's parameters", error })?;
+        let geometry = Geometry::of(disk)?.behind(&told)?;
+        match granted(disk) {
+            granted if granted < info.queues => Err(DeviceError::Queues { granted, queues: info.queues }),
+            _ => Ok(Self::new(control, disk, (info, ring), geometry, Stage::Adopted)),
+        }
+    }
+
+    fn new(
+        control: Control,
+        disk: &Disk,
+        (info, ring): (DeviceInfo, RingOptions),
+        geometry: Geometry,
+        stage: Stage,
+    ) -> Self {
+        let (disk, orders) = (disk.clone(), Arc::default());
+        Self { control, disk, info, ring, geometry, file: None, threads: Vec::new(), orders, stage }
+    }
+
+    /// The device appears, or goes on. Where its last process has not ended, that is waited for until `is_enough`.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn start(&mut self, is_enough: &dyn Fn() -> bool) -> Result<(), DeviceError> {
+        let is_adopted = self.stage == Stage::Adopted;
+        if is_adopted {
+            self.claim(is_enough)?;
+        }
+        let file = Arc::new(self.open_file()?);
+        self.file = Some(file.clone());
+        for number in 0..self.info.queues {
+            let (paths, orders) = (self.disk.paths.clone(), self.orders.clone());
+            let (count, depth) = (self.info.queues, self.info.depth);
+            let geometry = self.geometry;
+            let plan = Plan { device: file.clone(), paths, geometry, number, count, depth, orders };
+            let thread = QueueThread::start(plan, self.ring).map_err(system("a thread of the device"))?;
+            self.threads.push(thread);
         }
         drop(file);
-        device.begin_service()?;
-        Ok(device)
+        // All at once: Linux 6.12 cannot begin anew where a process ends after some of its queues have asked for requests.
+        self.threads.iter().for_each(QueueThread::begin);
+        self.threads.iter().try_for_each(QueueThread::begun).map_err(system("a queue of the device"))?;
+        let what = if is_adopted { order::END_USER_RECOVERY } else { order::START_DEVICE };
+        self.begin_service(what)?;
+        self.stage = Stage::Served;
+        Ok(())
+    }
+
+    /// Which one it is.
+    pub const fn id(&self) -> DeviceId {
+        DeviceId { number: self.info.device, mark: self.info.mark }
     }
 
     /// `/dev/ublkbN`.
     pub fn path(&self) -> PathBuf {
-        format!("/dev/ublkb{}", self.number).into()
+        format!("/dev/ublkb{}", self.info.device).into()
     }
 
     /// The namespace as the block layer sees it.
@@ -124,7 +199,24 @@ impl Device {
     /// Whether the device is no longer served, though nobody has stopped it: a thread failed, or it was deleted by another
     /// program.
     pub fn has_ended(&self) -> bool {
-        self.threads.iter().any(|(_, thread)| thread.is_finished())
+        self.threads.iter().any(QueueThread::has_ended)
+    }
+
+    /// Tells the block layer when the namespace has another size. Says the new size, and whether the driver can tell it.
+    pub fn follow_size(&mut self) -> Option<(u64, bool)> {
+        let size_bytes = self.disk.paths.size_bytes();
+        if size_bytes == self.geometry.size_bytes || size_bytes == 0 {
+            return None;
+        }
+        self.geometry.size_bytes = size_bytes;
+        if self.info.flags & feature::UPDATE_SIZE == 0 {
+            return Some((size_bytes, false));
+        }
+        let told = self.control.order((order::UPDATE_SIZE, self.info.device), size_bytes / SECTOR_BYTES);
+        if let Err(error) = &told {
+            tracing::warn!(%error, device = %self.path().display(), "the block device does not get its new size");
+        }
+        Some((size_bytes, told.is_ok()))
     }
 
     /// Takes the device away. What is under way has `limits::END_TIMEOUT_MS`, then it fails.
@@ -132,9 +224,40 @@ impl Device {
         self.end()
     }
 
+    /// Leaves the device to another process, as one does that is killed.
+    pub fn abandon(mut self) {
+        self.stage = Stage::Adopted;
+    }
+
+    /// Tells the driver that this process goes on with the device.
+    fn claim(&mut self, is_enough: &dyn Fn() -> bool) -> Result<(), DeviceError> {
+        let number = self.info.device;
+        let end = Instant::now() + Duration::from_millis(RECOVERY_TIMEOUT_MS);
+        loop {
+            let Err(error) = self.control.order((order::START_USER_RECOVERY, number), 0) else {
+                return Ok(());
+            };
+            match Errno::from_io_error(&error) {
+                // The kernel has not seen the end of the last process yet, or a ring of it still has the file.
+                Some(Errno::BUSY) if Instant::now() < end && !is_enough() => {
+                    std::thread::sleep(LOOK_INTERVAL);
+                }
+                Some(Errno::BUSY) => return Err(DeviceError::Busy { number }),
+                // As Linux 6.12 says where another process has begun, and ended before it asked for requests.
+                Some(Errno::INVAL) if self.waits() => return Ok(()),
+                Some(Errno::NODEV) => return Err(DeviceError::Gone { number }),
+                _ => return Err(DeviceError::Refused { what: "begin the recovery of the device", error }),
+            }
+        }
+    }
+
+    fn waits(&mut self) -> bool {
+        self.control.info(self.info.device).is_ok_and(|info| info.state == state::QUIESCED)
+    }
+
     /// The file by which requests come. Where udev makes it, or sets its rights, that takes a moment.
     fn open_file(&self) -> Result<File, DeviceError> {
-        let path = format!("/dev/ublkc{}", self.number);
+        let path = format!("/dev/ublkc{}", self.info.device);
         let end = Instant::now() + Duration::from_millis(NODE_TIMEOUT_MS);
         loop {
             match File::options().read(true).write(true).open(&path) {
@@ -145,11 +268,11 @@ impl Device {
         }
     }
 
-    /// The device appears, and the kernel reads its partitions.
-    fn begin_service(&mut self) -> Result<(), DeviceError> {
+    /// A new device appears, and the kernel reads its partitions; one that waited gives its requests again.
+    fn begin_service(&mut self, command: u32) -> Result<(), DeviceError> {
         let refused = |error| DeviceError::Refused { what: "start the device", error };
         let server = u64::from(std::process::id());
-        self.control.begin((order::START_DEVICE, self.number), server).map_err(refused)?;
+        self.control.begin((command, self.info.device), server).map_err(refused)?;
         self.finish(Duration::from_millis(DEVICE_START_TIMEOUT_MS)).map_err(refused)
     }
 
@@ -158,30 +281,32 @@ impl Device {
         if let Some(ended) = self.control.wait(Some(limit)) {
             return ended;
         }
-        self.gives_up.store(true, Ordering::Release);
-        self.threads.iter().for_each(|(waker, _)| waker.wake());
+        self.give_up();
         self.control.wait(None).unwrap_or(Ok(()))
     }
 
+    fn give_up(&self) {
+        self.orders.gives_up.store(true, Ordering::Release);
+        self.threads.iter().for_each(QueueThread::wake);
+    }
+
     fn end(&mut self) -> DeviceTally {
-        if !std::mem::take(&mut self.is_there) {
-            return DeviceTally::default();
+        match std::mem::replace(&mut self.stage, Stage::Gone) {
+            Stage::Gone => return DeviceTally::default(),
+            Stage::Adopted => return self.leave(),
+            Stage::Served => self.write_back(),
+            Stage::Added => {}
         }
         let limit = Duration::from_millis(END_TIMEOUT_MS);
-        // The kernel writes what it has not written yet, so that the threads go on until it has no more requests. Where it knows
-        // the device no longer, they have been told so.
-        let stopped =
-            self.control.begin((order::STOP_DEVICE, self.number), 0).and_then(|()| self.finish(limit));
+        let number = self.info.device;
+        // The threads go on until the kernel has no more requests. Where it knows the device no longer, they have been told so.
+        let stopped = self.control.begin((order::STOP_DEVICE, number), 0).and_then(|()| self.finish(limit));
         if let Err(error) = stopped {
-            tracing::debug!(%error, device = self.number, "the block device was not stopped");
+            tracing::debug!(%error, device = number, "the block device was not stopped");
         }
-        let tallies = self.threads.drain(..).filter_map(|(_, thread)| thread.join().ok());
-        let tally = tallies.fold(DeviceTally::default(), |sum, one| DeviceTally {
-            requests: sum.requests + one.requests,
-            errors: sum.errors + one.errors,
-        });
+        let tally = self.join();
         self.file = None;
-        let deleted = self.control.begin((order::DELETE_DEVICE, self.number), 0);
+        let deleted = self.control.begin((order::DELETE_DEVICE, number), 0);
         match deleted.map(|()| self.control.wait(Some(limit))) {
             Ok(Some(Ok(()))) => {}
             Ok(None) => tracing::warn!(
@@ -189,10 +314,53 @@ impl Device {
                 "the block device was in use; its number is free when the last user closes it"
             ),
             Ok(Some(Err(error))) | Err(error) => {
-                tracing::debug!(%error, device = self.number, "the block device was not deleted");
+                tracing::debug!(%error, device = number, "the block device was not deleted");
             }
         }
         tally
+    }
+
+    /// Has the kernel write what it holds, before it is stopped: from then on a device that could be recovered takes no more
+    /// requests. What is not written in time fails.
+    fn write_back(&self) {
+        let number = self.info.device;
+        // Where a queue has ended, its requests get no answer before the device is stopped.
+        if self.info.flags & feature::USER_RECOVERY == 0 || self.has_ended() {
+            return;
+        }
+        let (tell, told) = channel();
+        let thread = std::thread::Builder::new().name("ublk-write-back".to_owned()).spawn(move || {
+            let _ = tell.send(write_back(number));
+        });
+        if thread.is_err() {
+            return;
+        }
+        let limit = Duration::from_millis(END_TIMEOUT_MS);
+        let mut outcome = told.recv_timeout(limit);
+        if matches!(outcome, Err(RecvTimeoutError::Timeout)) {
+            self.give_up();
+            outcome = told.recv_timeout(limit);
+        }
+        if let Ok(Err(error)) = outcome {
+            tracing::warn!(%error, device = %self.path().display(), "not all of the block device was written");
+        }
+    }
+
+    /// Leaves a device to the next process, as it was found.
+    fn leave(&mut self) -> DeviceTally {
+        self.orders.leaves.store(true, Ordering::Release);
+        self.threads.iter().for_each(QueueThread::wake);
+        let tally = self.join();
+        self.file = None;
+        tally
+    }
+
+    fn join(&mut self) -> DeviceTally {
+        let tallies = self.threads.drain(..).map(QueueThread::join);
+        tallies.fold(DeviceTally::default(), |sum, one| DeviceTally {
+            requests: sum.requests + one.requests,
+            errors: sum.errors + one.errors,
+        })
     }
 }
 
@@ -202,35 +370,17 @@ impl Drop for Device {
     }
 }
 
-fn usable(control: &mut Control) -> Result<(), DeviceError> {
+/// What the driver can do, which is enough.
+fn usable(control: &mut Control) -> Result<u64, DeviceError> {
     let features = control.features()?;
-    if features & feature::USER_COPY == 0 { Err(DeviceError::TooOld) } else { Ok(()) }
+    if features & feature::USER_COPY == 0 { Err(DeviceError::TooOld) } else { Ok(features) }
+}
+
+/// I/O queues that each controller has granted.
+fn granted(disk: &Disk) -> u16 {
+    disk.paths.controllers().iter().map(Controller::io_queues).min().unwrap_or(1)
 }
 
 fn system(what: &str) -> impl Fn(io::Error) -> DeviceError {
     move |error| DeviceError::System { what: what.to_owned(), error }
-}
-
-/// Starts a queue's thread, and waits until it has asked for requests.
-fn start_thread(plan: Plan, ring: RingOptions) -> io::Result<(Waker, JoinHandle<DeviceTally>)> {
-    let (opened, outcome) = channel();
-    let thread = Builder::new().name(format!("ublk-{}", plan.number)).spawn(move || {
-        let queue = Ring::new(ring).and_then(|ring| {
-            let waker = ring.waker();
-            Queue::open(ring, plan).map(|queue| (waker, queue))
-        });
-        match queue {
-            Ok((waker, queue)) => {
-                let _ = opened.send(Ok(waker));
-                drop(opened);
-                queue.run()
-            }
-            Err(error) => {
-                let _ = opened.send(Err(error));
-                DeviceTally::default()
-            }
-        }
-    })?;
-    let ended = |_| Err(io::Error::other("it ended at once"));
-    outcome.recv().unwrap_or_else(ended).map(|waker| (waker, thread))
 }

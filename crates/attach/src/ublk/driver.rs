@@ -23,12 +23,17 @@ const fn change(number: u32) -> u32 {
 
 /// Commands at `/dev/ublk-control`.
 pub(super) mod order {
+    pub(in super::super) const GET_DEVICE_INFO: u32 = super::read(0x02);
+    pub(in super::super) const GET_PARAMETERS: u32 = super::read(0x09);
     pub(in super::super) const GET_FEATURES: u32 = super::read(0x13);
     pub(in super::super) const ADD_DEVICE: u32 = super::change(0x04);
     pub(in super::super) const DELETE_DEVICE: u32 = super::change(0x05);
     pub(in super::super) const START_DEVICE: u32 = super::change(0x06);
     pub(in super::super) const STOP_DEVICE: u32 = super::change(0x07);
     pub(in super::super) const SET_PARAMETERS: u32 = super::change(0x08);
+    pub(in super::super) const START_USER_RECOVERY: u32 = super::change(0x10);
+    pub(in super::super) const END_USER_RECOVERY: u32 = super::change(0x11);
+    pub(in super::super) const UPDATE_SIZE: u32 = super::change(0x15);
 }
 
 /// Commands at `/dev/ublkcN`: ask for a request; answer one and ask for the next.
@@ -37,8 +42,21 @@ pub(super) const COMMIT_AND_FETCH: u32 = ioctl(3, 0x21, size_of::<IoCommand>());
 
 /// What the driver can do (`UBLK_F_*`).
 pub(super) mod feature {
+    /// A device whose process has died waits for the next one.
+    pub(in super::super) const USER_RECOVERY: u64 = 1 << 3;
+    /// Requests that were under way in it are issued again, and do not fail.
+    pub(in super::super) const USER_RECOVERY_REISSUE: u64 = 1 << 4;
     pub(in super::super) const IOCTL_ENCODED: u64 = 1 << 6;
     pub(in super::super) const USER_COPY: u64 = 1 << 7;
+    pub(in super::super) const UPDATE_SIZE: u64 = 1 << 10;
+}
+
+/// How a device is (`UBLK_S_DEV_*`).
+pub(super) mod state {
+    pub(in super::super) const DEAD: u16 = 0;
+    pub(in super::super) const LIVE: u16 = 1;
+    /// Its process has died, and requests wait.
+    pub(in super::super) const QUIESCED: u16 = 2;
 }
 
 /// Any device, any queue.
@@ -73,7 +91,8 @@ pub(super) struct DeviceInfo {
     pub(super) server: i32,
     pub(super) padding_1: u32,
     pub(super) flags: u64,
-    pub(super) own_flags: u64,
+    /// `ublksrv_flags`, which the driver keeps and does not look at.
+    pub(super) mark: u64,
     pub(super) owner: u32,
     pub(super) group: u32,
     pub(super) reserved: [u64; 2],
@@ -81,7 +100,7 @@ pub(super) struct DeviceInfo {
 
 /// `ublk_param_basic`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 pub(super) struct BasicParameters {
     pub(super) attributes: u32,
     pub(super) logical_block_shift: u8,
@@ -103,7 +122,7 @@ pub(super) mod attribute {
 
 /// `ublk_param_discard`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 pub(super) struct DiscardParameters {
     pub(super) alignment: u32,
     pub(super) granularity: u32,
@@ -115,7 +134,7 @@ pub(super) struct DiscardParameters {
 
 /// The beginning of `ublk_params`: as much as is set here. Its length tells the driver where it ends.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 pub(super) struct Parameters {
     pub(super) length: u32,
     pub(super) types: u32,
@@ -215,6 +234,8 @@ mod tests {
         assert_eq!(order::GET_FEATURES, 0x8020_7513);
         assert_eq!(order::ADD_DEVICE, 0xc020_7504);
         assert_eq!(order::STOP_DEVICE, 0xc020_7507);
+        assert_eq!(order::GET_DEVICE_INFO, 0x8020_7502);
+        assert_eq!(order::END_USER_RECOVERY, 0xc020_7511);
         assert_eq!(FETCH, 0xc010_7520);
         assert_eq!(COMMIT_AND_FETCH, 0xc010_7521);
     }

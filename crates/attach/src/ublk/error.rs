@@ -42,6 +42,34 @@ pub enum DeviceError {
         /// Bytes of a block.
         block_bytes: u32,
     },
+    /// The device is no longer there, or is another one.
+    #[error("/dev/ublkb{number} of the process that is gone is no longer there")]
+    Gone {
+        /// Its number.
+        number: u32,
+    },
+    /// The device did not become free.
+    #[error("/dev/ublkc{number} is still in use: the process that had it has not ended")]
+    Busy {
+        /// Its number.
+        number: u32,
+    },
+    /// The namespace is no longer what the block layer was told.
+    #[error("namespace {nsid} cannot take over the block device: it has {differs} now")]
+    Changed {
+        /// Which namespace.
+        nsid: u32,
+        /// What is different.
+        differs: &'static str,
+    },
+    /// The target grants fewer I/O queues than the device has.
+    #[error("the target grants {granted} I/O queues, and the block device has {queues}")]
+    Queues {
+        /// Those of the controller that has granted the fewest.
+        granted: u16,
+        /// Those of the device.
+        queues: u16,
+    },
     /// The system has given no thread, file or memory.
     #[error("{what}: {error}")]
     System {

@@ -78,6 +78,40 @@ impl Geometry {
         })
     }
 
+    /// This namespace behind a device that is there: the block layer goes by what it was told then.
+    ///
+    /// # Errors
+    /// When it would ask for what the namespace cannot do now, or not for what it needs.
+    pub(super) fn behind(self, told: &Parameters) -> Result<Self, DeviceError> {
+        let (basic, discard) = (&told.basic, &told.discard);
+        let bytes = |sectors: u32| u64::from(sectors) * SECTOR_BYTES;
+        let was = Self {
+            size_bytes: basic.sectors.saturating_mul(SECTOR_BYTES),
+            block_bytes: 1_u32.checked_shl(basic.logical_block_shift.into()).unwrap_or(0),
+            request_bytes_max: bytes(basic.sectors_max),
+            discard_bytes_max: bytes(discard.sectors_max),
+            write_zeroes_bytes_max: bytes(discard.write_zeroes_sectors_max),
+            has_volatile_cache: basic.attributes & attribute::VOLATILE_CACHE != 0,
+            is_read_only: basic.attributes & attribute::READ_ONLY != 0,
+            ..self
+        };
+        let differs = if was.block_bytes != self.block_bytes {
+            "blocks of another size"
+        } else if was.request_bytes_max > self.request_bytes_max {
+            "a smaller limit of data (MDTS)"
+        } else if was.write_zeroes_bytes_max > self.write_zeroes_bytes_max {
+            "a smaller limit of Write Zeroes"
+        } else if was.discard_bytes_max > self.discard_bytes_max {
+            "no Dataset Management"
+        } else if self.has_volatile_cache && !was.has_volatile_cache {
+            // Nobody would flush it.
+            "a volatile write cache"
+        } else {
+            return Ok(was);
+        };
+        Err(DeviceError::Changed { nsid: self.nsid, differs })
+    }
+
     /// The same as the driver wants it.
     pub(super) fn parameters(&self) -> Parameters {
         let shift = |bytes: u32| bytes.trailing_zeros() as u8;
@@ -143,6 +177,27 @@ pub(super) mod tests {
         let discard = told.discard;
         assert_eq!((discard.granularity, discard.segments_max), (4096, 1));
         assert_eq!((discard.sectors_max, discard.write_zeroes_sectors_max), (8_388_600, 1 << 19));
+    }
+
+    #[test]
+    fn a_device_stays_as_it_was_told() {
+        let told = GEOMETRY.parameters();
+        let larger = Geometry { size_bytes: 2 << 30, request_bytes_max: 1 << 20, ..GEOMETRY };
+        assert_eq!(larger.behind(&told).unwrap(), GEOMETRY);
+        let read_only = Geometry { is_read_only: true, ..GEOMETRY };
+        assert!(GEOMETRY.behind(&read_only.parameters()).unwrap().is_read_only);
+        // A cache that is gone is flushed without need; one that is new would never be.
+        let uncached = Geometry { has_volatile_cache: false, ..GEOMETRY };
+        assert_eq!(uncached.behind(&told).unwrap(), GEOMETRY);
+        for (now, told) in [
+            (GEOMETRY, uncached.parameters()),
+            (Geometry { block_bytes: 512, ..GEOMETRY }, told),
+            (Geometry { request_bytes_max: 128 << 10, ..GEOMETRY }, told),
+            (Geometry { write_zeroes_bytes_max: 0, ..GEOMETRY }, told),
+            (Geometry { discard_bytes_max: 0, ..GEOMETRY }, told),
+        ] {
+            assert!(matches!(now.behind(&told), Err(DeviceError::Changed { nsid: 3, .. })), "{now:?}");
+        }
     }
 
     #[test]

@@ -31,8 +31,16 @@ pub(super) struct Plan {
     pub(super) number: u16,
     pub(super) count: u16,
     pub(super) depth: u16,
+    pub(super) orders: Arc<Orders>,
+}
+
+/// What all threads of a device are told.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
     /// All that is under way, and all that comes, fails from now on.
-    pub(super) gives_up: Arc<AtomicBool>,
+    pub(super) gives_up: AtomicBool,
+    /// The thread ends, and the device stays for another process.
+    pub(super) leaves: AtomicBool,
 }
 
 pub(super) struct Queue {
@@ -58,14 +66,12 @@ const REQUESTS_TOKEN: u32 = 0;
 const QUEUE_TOKEN: u32 = 1;
 
 impl Queue {
-    /// A queue for the calling thread, which has asked for the first requests.
+    /// A queue for the calling thread.
     pub(super) fn open(mut ring: Ring, plan: Plan) -> io::Result<Self> {
         let Plan { number, count, depth, .. } = plan;
         let descriptors = Descriptors::map(&plan.device, number, depth)?;
-        let mut requests = RequestRing::new(plan.device.clone(), number, depth)?;
+        let requests = RequestRing::new(plan.device.clone(), number, depth)?;
         ring.watch(&requests, REQUESTS_TOKEN)?;
-        (0..depth).try_for_each(|tag| requests.fetch(tag))?;
-        requests.submit()?;
         let queues = PathQueues::open(&plan.paths, &mut ring, QUEUE_TOKEN, number, count, depth.into());
         Ok(Self {
             requests,
@@ -83,9 +89,15 @@ impl Queue {
         })
     }
 
+    /// Asks for the first requests.
+    pub(super) fn fetch(&mut self) -> io::Result<()> {
+        (0..self.plan.depth).try_for_each(|tag| self.requests.fetch(tag))?;
+        self.requests.submit()
+    }
+
     /// Serves until the driver has no more requests.
     pub(super) fn run(mut self) -> DeviceTally {
-        while self.live > 0 {
+        while self.live > 0 && !self.plan.orders.leaves.load(Ordering::Acquire) {
             if let Err(error) = self.turn() {
                 tracing::error!(%error, queue = self.plan.number, "a queue of a block device failed");
                 break;
@@ -106,7 +118,7 @@ impl Queue {
         let timeout = self.timeout();
         self.ring.wait(timeout, &mut events)?;
         let now = self.ring.now();
-        if self.plan.gives_up.load(Ordering::Acquire) {
+        if self.plan.orders.gives_up.load(Ordering::Acquire) {
             self.close();
         }
         if !self.is_closed {
@@ -165,7 +177,9 @@ impl Queue {
             return Err(Errno::IO);
         }
         let descriptor = self.descriptors.get(tag).ok_or(Errno::INVAL)?;
-        let request = Request::of(&descriptor, &self.plan.geometry)?;
+        // The namespace may have become larger, or a device that stays larger: then the target refuses.
+        let size_bytes = self.plan.geometry.size_bytes.max(self.plan.paths.size_bytes());
+        let request = Request::of(&descriptor, &Geometry { size_bytes, ..self.plan.geometry })?;
         let data = self.data(tag, &request)?;
         let entry = request.command().encode(self.plan.geometry.nsid);
         let place = self.under_way.get_mut(usize::from(tag)).ok_or(Errno::INVAL)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use attach::Disk;
-use attach::ublk::{Device, DeviceOptions, DeviceTally, bear_memory_pressure};
+use attach::ublk::{Device, DeviceError, DeviceOptions, DeviceTally, bear_memory_pressure};
 use chart::units;
 use engine::initiator::Paths;
 use engine::limits::IO_QUEUES_MAX;
@@ -36,7 +36,12 @@ pub(super) fn serve(attaching: &Attaching<'_>, disks: &[Disk], stop: &Stop) -> R
     let (queues, depth) = (attaching.threads, attaching.flags.queue_size);
     let options = DeviceOptions { queues, depth, ring: attaching.ring() };
     attaching.controllers.look_again();
-    let devices = disks.iter().map(|disk| Device::start(disk, options)).collect::<Result<Vec<_>, _>>();
+    let start = |disk| {
+        let mut device = Device::add(disk, 0, options)?;
+        device.start(&|| stop.is_asked())?;
+        Ok(device)
+    };
+    let devices = disks.iter().map(start).collect::<Result<Vec<_>, DeviceError>>();
     let devices = devices.map_err(Failure::failed)?;
     let threads = devices.iter().map(Device::queues).sum();
     let attached = attaching.attached(threads).with_devices(&devices);

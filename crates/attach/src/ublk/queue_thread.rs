@@ -1,0 +1,78 @@
+//! The thread of one queue of a device: it opens what it needs, waits for the word, and then asks for requests.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use engine::ring::{Ring, RingOptions, Waker};
+
+use super::queue::{Plan, Queue};
+use super::tally::DeviceTally;
+
+pub(super) struct QueueThread {
+    waker: Waker,
+    thread: JoinHandle<DeviceTally>,
+    begin: SyncSender<()>,
+    told: Receiver<io::Result<()>>,
+}
+
+impl QueueThread {
+    /// Starts it, and waits until it has opened what it needs.
+    pub(super) fn start(plan: Plan, ring: RingOptions) -> io::Result<Self> {
+        let (opened, outcome) = sync_channel(1);
+        let (begin, word) = sync_channel(1);
+        let (tell, told) = sync_channel(1);
+        let thread = Builder::new().name(format!("ublk-{}", plan.number)).spawn(move || {
+            let queue = Ring::new(ring).and_then(|ring| {
+                let waker = ring.waker();
+                Queue::open(ring, plan).map(|queue| (waker, queue))
+            });
+            let mut queue = match queue {
+                Ok((waker, queue)) => {
+                    let _ = opened.send(Ok(waker));
+                    queue
+                }
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                    return DeviceTally::default();
+                }
+            };
+            // Nobody says a word where another queue could not be opened.
+            if word.recv().is_err() {
+                return DeviceTally::default();
+            }
+            let begun = queue.fetch();
+            let goes_on = begun.is_ok();
+            let _ = tell.send(begun);
+            if goes_on { queue.run() } else { DeviceTally::default() }
+        })?;
+        let ended = |_| Err(io::Error::other("it ended at once"));
+        let waker = outcome.recv().unwrap_or_else(ended)?;
+        Ok(Self { waker, thread, begin, told })
+    }
+
+    /// Has it ask for requests.
+    pub(super) fn begin(&self) {
+        // One that has ended says so below.
+        let _ = self.begin.send(());
+    }
+
+    /// Whether it has asked.
+    pub(super) fn begun(&self) -> io::Result<()> {
+        self.told.recv().unwrap_or_else(|_| Err(io::Error::other("it has ended")))
+    }
+
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for its end.
+    pub(super) fn join(self) -> DeviceTally {
+        drop(self.begin);
+        self.thread.join().unwrap_or_default()
+    }
+}
