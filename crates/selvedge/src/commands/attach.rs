@@ -1,7 +1,14 @@
-//! `selvedge attach`: namespaces as disks for programs that know no NVMe, in the foreground until a signal ends it.
+//! `selvedge attach`: namespaces as disks for programs that know no NVMe, in the foreground until a signal ends it; and what is
+//! done with disks that are attached.
 
 mod controllers;
+mod detach;
+mod in_use;
+mod list;
 mod nbd;
+mod process;
+mod record;
+mod recover;
 mod ublk;
 mod vhost_user;
 
@@ -22,7 +29,10 @@ use nvme::discovery::Nqn;
 use serde::Serialize;
 
 use self::controllers::{AllControllers, WaitNotice};
+pub(super) use self::detach::Detached;
+pub(super) use self::list::AttachedDisks;
 use self::nbd::{Address, Place};
+use self::record::{CommandLine, DiskWay, KeptRecord, KnownRecord, Record, RecordedDisk, identity};
 use super::bench::paths::{self, PathsAsked};
 use super::discover;
 use crate::config::connection::Connection;
@@ -30,7 +40,7 @@ use crate::config::workload::Queues;
 use crate::control::socket::{self, SocketFile};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
-use crate::flags::attach::{AttachFlags, NbdPlace};
+use crate::flags::attach::{AttachAction, AttachFlags, NbdPlace};
 use crate::report;
 use crate::spec::size::Size;
 use crate::stop::Stop;
@@ -41,8 +51,22 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// A process that was killed still listens until the kernel has ended its ring: this is how long it is waited for.
 const KILLED_FOR: Duration = Duration::from_secs(1);
 
-/// Connects, serves, and ends.
+/// Does what was typed.
 pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
+    match &flags.action {
+        None => serve(flags, CommandLine::here()?, None),
+        Some(AttachAction::List { output }) => list::run(output.output_format),
+        Some(AttachAction::Detach { disks, force, output }) => {
+            detach::run(disks, *force, output.output_format)
+        }
+        Some(AttachAction::Recover { ublk_device, output }) => {
+            recover::run(*ublk_device, output.output_format)
+        }
+    }
+}
+
+/// Connects, serves, and ends. The disks are new ones, or those of a process that is gone.
+fn serve(flags: &AttachFlags, line: CommandLine, previous: Option<KnownRecord>) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     vhost_user::check(flags)?;
     if flags.ublk {
@@ -54,7 +78,8 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
     let threads = flags.threads.unwrap_or_else(|| if flags.ublk { ublk::processors() } else { 1 });
     let controllers = AllControllers::new();
-    let attaching = Attaching { flags, connection: &connection, nqn: &nqn, threads, controllers };
+    let attaching =
+        Attaching { flags, line, previous, connection: &connection, nqn: &nqn, threads, controllers };
     let disks = attaching.disks()?;
     match &flags.nbd {
         Some(place) => attaching.serve_clients(place, disks, &stop),
@@ -66,6 +91,9 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
 /// What is attached, and how.
 struct Attaching<'a> {
     flags: &'a AttachFlags,
+    line: CommandLine,
+    /// Whose disks are taken over.
+    previous: Option<KnownRecord>,
     connection: &'a Connection,
     nqn: &'a Nqn,
     threads: u16,
@@ -75,7 +103,7 @@ struct Attaching<'a> {
 impl Attaching<'_> {
     /// The namespaces, each by paths of its own.
     fn disks(&self) -> Result<Vec<Disk>, Failure> {
-        let Self { flags, connection, nqn, threads, ref controllers } = *self;
+        let Self { flags, connection, nqn, threads, ref controllers, .. } = *self;
         let queues = Queues { count: threads, entries: flags.queue_size };
         let mut disks: Vec<Disk> = Vec::with_capacity(flags.nsid.len());
         for nsid in &flags.nsid {
@@ -107,11 +135,40 @@ impl Attaching<'_> {
         matches!(self.flags.output.output_format, OutputFormat::Normal)
     }
 
+    /// The disks as they are written down, before anybody knows where they are found.
+    fn recorded(&self, disks: &[Disk]) -> Vec<RecordedDisk> {
+        let recorded = |disk: &Disk| {
+            let info = disk.paths.namespace();
+            let namespace = identity(self.nqn, &info);
+            RecordedDisk { nsid: info.nsid, namespace, device: None, socket: None, address: None }
+        };
+        disks.iter().map(recorded).collect()
+    }
+
+    /// Writes down what this process attaches.
+    fn keep(&self, way: DiskWay, disks: Vec<RecordedDisk>) -> Option<KeptRecord> {
+        let record = Record::new(self.line.clone(), way, self.nqn, disks);
+        let kept = record.keep(self.previous.as_ref());
+        if let Err(reason) = &kept {
+            // Sockets are made anew by the next process; a device is lost without it.
+            match way {
+                DiskWay::Ublk => tracing::warn!(
+                    reason,
+                    "cannot write down what is attached; if this process is killed, nothing can take over its devices"
+                ),
+                _ => tracing::debug!(reason, "cannot write down what is attached"),
+            }
+        }
+        kept.ok()
+    }
+
     fn serve_clients(&self, place: &NbdPlace, disks: Vec<Disk>, stop: &Stop) -> Result<(), Failure> {
         let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
         let place = Place::open(place, self.nqn, &all_paths[0].namespace())?;
         self.controllers.look_again();
         let (socket, listener, address) = place.parts();
+        let recorded = self.recorded(&disks).into_iter().map(|disk| address.record(disk));
+        let kept = self.keep(DiskWay::Nbd, recorded.collect());
         let server = Server::start(disks, vec![listener], self.server_options());
         let server = server.map_err(|error| Failure::failed(format!("cannot serve NBD clients: {error}")))?;
         let attached = self.attached(server.threads()).with_clients(&server, &address);
@@ -122,7 +179,7 @@ impl Attaching<'_> {
         };
         let outcome = watch(stop, &all_paths, has_failed);
         let tally = server.stop();
-        drop(socket);
+        drop((socket, kept));
         if self.is_told() {
             eprintln!("{}", told(&tally));
         }
@@ -165,7 +222,7 @@ fn listen(path: &Path, option: &str) -> Result<(UnixListener, SocketFile, PathBu
 fn watch(
     stop: &Stop,
     all_paths: &[Arc<Paths>],
-    has_failed: impl Fn() -> Option<String>,
+    mut has_failed: impl FnMut() -> Option<String>,
 ) -> Result<(), Failure> {
     let mut notice = WaitNotice::new();
     while !stop.is_asked() {

@@ -15,9 +15,12 @@ use crate::tune::{PlanReport, Survey};
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 23] {
+pub(super) fn all() -> [(String, Value); 26] {
     [
         of::<attach::Attached>("attach"),
+        of::<attach::Detached>("attach detach"),
+        of::<attach::AttachedDisks>("attach list"),
+        of::<attach::Attached>("attach recover"),
         of::<Verified>("audit verify"),
         of::<BenchReport>("bench"),
         of::<demo::Facts>("demo"),

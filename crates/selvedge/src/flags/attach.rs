@@ -1,10 +1,11 @@
-//! The flags of `attach`: the connection and path options of `bench`, and where the disk shall be.
+//! The flags of `attach`: the connection and path options of `bench`, where the disk shall be, and what is done with disks that
+//! are attached.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, Subcommand};
 use nvme::discovery::Nqn;
 
 use super::bench::PathFlags;
@@ -43,7 +44,8 @@ impl FromStr for NbdPlace {
 #[command(after_help = "Block devices:
   --ublk makes each namespace a block device of this machine, /dev/ublkbN, and
   prints its name. The kernel's driver has to be loaded (modprobe ublk_drv, Linux
-  6.5 or later), and root is needed. Unmount before you end it.
+  6.5 or later), and root is needed. Unmount before you end it. When its process
+  is killed, the device stays and requests wait: attach recover takes it over.
 
 Clients:
   An NBD client opens a namespace by the name that is its number; without a name
@@ -64,9 +66,14 @@ Examples:
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --ublk
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nsid 1,2 --nbd 127.0.0.1:10809
-  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --vhost-user disk.vhost")]
+  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --vhost-user disk.vhost
+  selvedge attach list")]
 #[command(group = ArgGroup::new("disk").required(true).args(["ublk", "nbd", "vhost_user"]))]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct AttachFlags {
+    #[command(subcommand)]
+    pub(crate) action: Option<AttachAction>,
+
     /// NQN of the subsystem [default: the only one that the target shows]
     #[arg(short = 'n', long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
@@ -125,6 +132,70 @@ pub(crate) struct AttachFlags {
     pub(crate) output: OutputFlags,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum AttachAction {
+    /// List this user's attached disks, also those whose process is gone
+    #[command(after_help = "Example:
+  selvedge attach list")]
+    List {
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// End the processes of attached disks, and take away what processes have left that are gone
+    #[command(
+        after_help = "A process ends when all of its disks are named. What waits for a block device whose process is gone
+fails. Unmount first: a device that is in use is refused.
+
+Examples:
+  selvedge attach detach /dev/ublkb0
+  selvedge attach detach disk.nbd
+  selvedge attach detach all"
+    )]
+    Detach {
+        /// Block devices, sockets, addresses of NBD servers, or all
+        #[arg(required = true, value_name = "DEVICE|SOCKET|ADDR:PORT|all")]
+        disks: Vec<String>,
+        /// Take away block devices that are in use, too: their users get I/O errors
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+    /// Take over block devices whose process was killed: requests that wait for them go on, without an error
+    #[command(
+        after_help = "It connects as the command line of that process says, in its working directory, and
+serves in the foreground until Ctrl-C or SIGTERM, as attach does. Where several
+processes are gone, it starts one for each.
+
+Examples:
+  selvedge attach recover
+  selvedge attach recover --ublk-device 0"
+    )]
+    Recover {
+        /// Number of the block device /dev/ublkbN, whose process may have had more, or all
+        #[arg(long, value_name = "N|all", default_value = "all", value_parser = ublk_device)]
+        ublk_device: UblkDevice,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
+}
+
+/// Which block devices are recovered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UblkDevice {
+    All,
+    Number(u32),
+}
+
+fn ublk_device(text: &str) -> Result<UblkDevice, String> {
+    let number = text.trim_start_matches("/dev/").trim_start_matches("ublkb");
+    match number.parse() {
+        _ if text == "all" => Ok(UblkDevice::All),
+        Ok(number) => Ok(UblkDevice::Number(number)),
+        Err(_) => Err("write the number of a block device /dev/ublkbN, or all".to_owned()),
+    }
+}
+
 fn place(text: &str) -> Result<NbdPlace, String> {
     if text.is_empty() { Ok(NbdPlace::Default) } else { text.parse() }
 }
@@ -158,5 +229,32 @@ mod tests {
         for wrong in ["unix:", "a.nbd", "localhost:1", "1.2.3.4"] {
             assert!(wrong.parse::<NbdPlace>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_device_has_a_number() {
+        for text in ["7", "ublkb7", "/dev/ublkb7"] {
+            assert_eq!(ublk_device(text), Ok(UblkDevice::Number(7)));
+        }
+        assert_eq!(ublk_device("all"), Ok(UblkDevice::All));
+        assert!(ublk_device("sda").is_err() && ublk_device("").is_err());
+    }
+
+    /// Command lines are kept in files (`commands::attach::record`).
+    #[test]
+    fn no_flag_carries_a_secret() {
+        use clap::CommandFactory as _;
+        let flags = crate::flags::Flags::command();
+        let attach = flags.find_subcommand("attach").expect("there is one");
+        let about_secrets =
+            |id: &str| ["secret", "psk", "password", "key"].iter().any(|word| id.contains(word));
+        let mut names = Vec::new();
+        for argument in attach.get_arguments().filter(|argument| about_secrets(argument.get_id().as_str())) {
+            let id = argument.get_id().as_str();
+            let is_file = argument.get_value_names().is_some_and(|names| names == ["FILE"]);
+            assert!(is_file || id.starts_with("keep_alive"), "{id} may carry a secret");
+            names.push(id);
+        }
+        assert!(names.contains(&"tls_key_file") && names.contains(&"dhchap_secret_file"), "{names:?}");
     }
 }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use attach::Listener;
 use engine::initiator::NamespaceInfo;
 use nvme::discovery::Nqn;
-use uuid::Uuid;
 
 use super::listen;
+use super::record::{RecordedDisk, identity};
 use crate::control::socket::{self, SocketFile};
 use crate::failure::Failure;
 use crate::flags::attach::NbdPlace;
@@ -71,13 +71,8 @@ impl Place {
 
 /// The name of a socket whose place nobody chose: that of the namespace, wherever it is found.
 fn socket_name(nqn: &Nqn, namespace: &NamespaceInfo) -> String {
-    let id = namespace.uuid.or(namespace.nguid).map(Uuid::from_bytes);
-    let id = id.unwrap_or_else(|| {
-        let name = format!("{nqn} {}", namespace.nsid);
-        Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes())
-    });
     // Sockets that end with .sock are those of targets.
-    format!("{id}.nbd")
+    format!("{}.nbd", identity(nqn, namespace))
 }
 
 /// Where clients connect.
@@ -87,6 +82,14 @@ pub(super) enum Address {
 }
 
 impl Address {
+    /// A disk that is found there.
+    pub(super) fn record(&self, disk: RecordedDisk) -> RecordedDisk {
+        match self {
+            Self::Unix(path) => RecordedDisk { socket: Some(path.clone()), ..disk },
+            Self::Tcp(address) => RecordedDisk { address: Some(address.to_string()), ..disk },
+        }
+    }
+
     /// What clients open a disk by (doc/uri.md of the NBD project).
     pub(super) fn uri(&self, name: &str) -> String {
         match self {

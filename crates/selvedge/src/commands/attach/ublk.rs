@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use attach::Disk;
-use attach::ublk::{Device, DeviceError, DeviceOptions, DeviceTally, bear_memory_pressure};
+use attach::ublk::{Device, DeviceOptions, DeviceTally, FoundDevice, bear_memory_pressure};
 use chart::units;
 use engine::initiator::Paths;
 use engine::limits::IO_QUEUES_MAX;
+use uuid::Uuid;
 
+use super::record::{DiskWay, KeptRecord, KnownRecord, RecordedDisk};
 use super::{Attaching, watch};
 use crate::failure::Failure;
 use crate::report;
+use crate::spec::size::Size;
 use crate::stop::Stop;
 
 /// Looks whether there can be block devices, and makes the process one that they may depend on. Before any thread is started,
@@ -30,35 +33,111 @@ pub(super) fn processors() -> u16 {
     count.min(IO_QUEUES_MAX.into()) as u16
 }
 
-/// Makes the devices, serves them, and takes them away.
+/// Makes the devices, or takes them over, serves them, and takes them away.
 pub(super) fn serve(attaching: &Attaching<'_>, disks: &[Disk], stop: &Stop) -> Result<(), Failure> {
     let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-    let (queues, depth) = (attaching.threads, attaching.flags.queue_size);
-    let options = DeviceOptions { queues, depth, ring: attaching.ring() };
     attaching.controllers.look_again();
-    let start = |disk| {
-        let mut device = Device::add(disk, 0, options)?;
-        device.start(&|| stop.is_asked())?;
-        Ok(device)
+    let recorded = attaching.recorded(disks);
+    let mut devices = match &attaching.previous {
+        None => add(attaching, disks, &recorded)?,
+        Some(previous) => adopt(attaching, disks, (&recorded, previous))?,
     };
-    let devices = disks.iter().map(start).collect::<Result<Vec<_>, DeviceError>>();
-    let devices = devices.map_err(Failure::failed)?;
+    let recorded = recorded.into_iter().zip(&devices);
+    let recorded = recorded.map(|(disk, device)| RecordedDisk { device: Some(device.id().into()), ..disk });
+    // Before there is a device that somebody may want back.
+    let kept = attaching.keep(DiskWay::Ublk, recorded.collect());
+    if let Err(error) = devices.iter_mut().try_for_each(|device| device.start(&|| stop.is_asked())) {
+        if attaching.previous.is_some() {
+            // Whoever uses them goes on to wait, for another process.
+            devices.into_iter().for_each(Device::abandon);
+            kept.into_iter().for_each(KeptRecord::leave);
+        }
+        return Err(Failure::failed(error));
+    }
     let threads = devices.iter().map(Device::queues).sum();
     let attached = attaching.attached(threads).with_devices(&devices);
     report::print_as(attaching.flags.output.output_format, &attached)?;
-    let has_failed = || {
+    let outcome = watch(stop, &all_paths, || {
+        devices.iter_mut().for_each(|device| follow_size(attaching, device));
         let ended = devices.iter().find(|device| device.has_ended())?;
         Some(format!(
             "{} is no longer there: another program has deleted it, or see the log",
             ended.path().display()
         ))
-    };
-    let outcome = watch(stop, &all_paths, has_failed);
+    });
     let tallies: Vec<DeviceTally> = devices.into_iter().map(Device::stop).collect();
+    drop(kept);
     if attaching.is_told() {
         eprintln!("{}", told(&tallies));
     }
     outcome
+}
+
+/// New devices, which are not there yet.
+fn add(attaching: &Attaching<'_>, disks: &[Disk], recorded: &[RecordedDisk]) -> Result<Vec<Device>, Failure> {
+    is_not_waited_for(recorded)?;
+    let (queues, depth) = (attaching.threads, attaching.flags.queue_size);
+    let options = DeviceOptions { queues, depth, ring: attaching.ring() };
+    let add = |disk| Device::add(disk, Uuid::new_v4().as_u64_pair().0, options);
+    disks.iter().map(add).collect::<Result<_, _>>().map_err(Failure::failed)
+}
+
+/// Whoever waits for a device whose process is gone would find its blocks changed by a second one.
+fn is_not_waited_for(recorded: &[RecordedDisk]) -> Result<(), Failure> {
+    let found = FoundDevice::all().map_err(Failure::failed)?;
+    for known in KnownRecord::all() {
+        let recoverable = known.recoverable(&found);
+        let is_same = |old: &RecordedDisk| {
+            let waits = old.device.is_some_and(|device| recoverable.iter().any(|found| device.is(found)));
+            waits && recorded.iter().any(|new| new.namespace == old.namespace)
+        };
+        if let Some(old) = known.record.disks.iter().find(|old| is_same(old)) {
+            let (nsid, device) = (old.nsid, old.place());
+            return Err(Failure::failed(format!(
+                "namespace {nsid} is {device} already, whose process is gone: run `selvedge attach recover`, or `selvedge \
+                 attach detach {device}`"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The devices of a process that is gone, as they were left.
+fn adopt(
+    attaching: &Attaching<'_>,
+    disks: &[Disk],
+    (recorded, previous): (&[RecordedDisk], &KnownRecord),
+) -> Result<Vec<Device>, Failure> {
+    let adopt = |(disk, now): (&Disk, &RecordedDisk)| {
+        let was = previous.record.disks.iter().find(|was| was.nsid == now.nsid);
+        let (was, device) = was
+            .and_then(|was| Some((was, was.device?)))
+            .ok_or_else(|| Failure::failed(format!("there is no block device of namespace {}", now.nsid)))?;
+        if was.namespace != now.namespace {
+            return Err(Failure::failed(format!(
+                "namespace {} is another one than {} was made of: its identifier is {}, and was {}",
+                now.nsid,
+                was.place(),
+                now.namespace,
+                was.namespace
+            )));
+        }
+        Device::adopt(disk, device.into(), attaching.ring()).map_err(Failure::failed)
+    };
+    disks.iter().zip(recorded).map(adopt).collect()
+}
+
+fn follow_size(attaching: &Attaching<'_>, device: &mut Device) {
+    let Some((size_bytes, is_seen)) = device.follow_size() else { return };
+    let (path, size) = (device.path(), Size(size_bytes));
+    if !is_seen {
+        tracing::warn!(
+            device = %path.display(), %size,
+            "the namespace has another size, which this kernel's block devices cannot get: attach it anew"
+        );
+    } else if attaching.is_told() {
+        eprintln!("{} has {size} now", path.display());
+    }
 }
 
 fn told(tallies: &[DeviceTally]) -> String {

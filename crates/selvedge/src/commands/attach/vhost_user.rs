@@ -8,6 +8,7 @@ use attach::{Disk, Tally, VhostUserServer};
 use chart::units;
 use engine::initiator::Paths;
 
+use super::record::{DiskWay, RecordedDisk};
 use super::{AttachedDisk, Attaching, listen, watch};
 use crate::control::socket::SocketFile;
 use crate::failure::Failure;
@@ -40,6 +41,9 @@ pub(super) fn serve(attaching: &Attaching<'_>, disks: Vec<Disk>, stop: &Stop) ->
     let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
     let places = attaching.flags.vhost_user.iter().map(|path| Place::open(path));
     let places = places.collect::<Result<Vec<_>, _>>()?;
+    let recorded = attaching.recorded(&disks).into_iter().zip(&places);
+    let recorded = recorded.map(|(disk, place)| RecordedDisk { socket: Some(place.path.clone()), ..disk });
+    let kept = attaching.keep(DiskWay::VhostUser, recorded.collect());
     let (mut files, mut sockets, mut listened) = (Vec::new(), Vec::new(), Vec::new());
     for (disk, Place { listener, file, path }) in disks.into_iter().zip(places) {
         files.push(file);
@@ -60,7 +64,7 @@ pub(super) fn serve(attaching: &Attaching<'_>, disks: Vec<Disk>, stop: &Stop) ->
     };
     let outcome = watch(stop, &all_paths, has_failed);
     let tally = server.stop();
-    drop(files);
+    drop((files, kept));
     if attaching.is_told() {
         eprintln!("{}", told(&tally));
     }

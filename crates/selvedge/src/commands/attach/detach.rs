@@ -1,0 +1,189 @@
+//! `selvedge attach detach`: ends the processes of disks, and takes away what processes have left that are gone.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use attach::ublk::FoundDevice;
+use serde::Serialize;
+
+use super::in_use::in_use_by;
+use super::list::is_orphan;
+use super::record::KnownRecord;
+use crate::failure::Failure;
+use crate::flags::OutputFormat;
+use crate::report;
+
+/// How long a process may take to end: what its devices have not written yet is written first.
+const END_LIMIT: Duration = Duration::from_secs(60);
+const ALL: &str = "all";
+
+/// Detaches what is named.
+pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result<(), Failure> {
+    let found = FoundDevice::all().unwrap_or_default();
+    let is_all = named.iter().any(|name| name == ALL);
+    let mut places: Vec<String> = named.iter().filter(|name| *name != ALL).map(|name| place(name)).collect();
+    let (mut records, mut orphans) = (Vec::new(), Vec::new());
+    for known in KnownRecord::all() {
+        let own = known.record.places();
+        if !is_all && !own.iter().any(|place| places.contains(place)) {
+            continue;
+        }
+        if let Some(other) = own.iter().find(|place| !is_all && !places.contains(place)) {
+            let pid = known.record.process.pid;
+            return Err(Failure::failed(format!("process {pid} has {other} too: name all of its disks")));
+        }
+        places.retain(|place| !own.contains(place));
+        records.push(known);
+    }
+    for place in places {
+        let Some(device) = found.iter().find(|device| device.path() == Path::new(&place)) else {
+            return Err(Failure::failed(format!("{place} is not attached: see `selvedge attach list`")));
+        };
+        if !is_orphan(device) {
+            let pid = device.process.unwrap_or_default();
+            return Err(Failure::failed(format!(
+                "{place} is served by another program, process {pid}: end that"
+            )));
+        }
+        orphans.push(*device);
+    }
+    let devices = records.iter().flat_map(|known| known.devices(&found)).chain(&orphans);
+    let used = devices.filter_map(|device| Some((device, in_use_by(device.number)?))).next();
+    if let Some((device, reason)) = used.filter(|_| !force) {
+        return Err(Failure::failed(format!("{} is in use: {reason}", device.path().display())));
+    }
+    let mut detached = Detached::default();
+    records.iter().try_for_each(|known| detached.detach(known, &found))?;
+    orphans.iter().try_for_each(|device| detached.delete(device))?;
+    report::print_as(format, &detached)
+}
+
+/// What a disk is found by, from what people write.
+fn place(name: &str) -> String {
+    let number =
+        name.trim_start_matches("/dev/").strip_prefix("ublk").map(|rest| rest.trim_start_matches(['b', 'c']));
+    if let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) {
+        return format!("/dev/ublkb{number}");
+    }
+    if name.parse::<std::net::SocketAddr>().is_ok() {
+        return name.to_owned();
+    }
+    let path = name.strip_prefix("unix:").unwrap_or(name);
+    std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+}
+
+/// What has been detached.
+#[derive(Default, Serialize, schemars::JsonSchema)]
+pub(in crate::commands) struct Detached {
+    detached: Vec<DetachedDisk>,
+}
+
+/// A disk that is no longer there.
+#[derive(Serialize, schemars::JsonSchema)]
+struct DetachedDisk {
+    /// The block device, the Unix socket, or the address and port of the NBD server.
+    place: String,
+    /// The process that was asked to end; none where it was gone.
+    pid: Option<u32>,
+    /// The block device is open: its number is free when the last user closes it.
+    in_use: bool,
+}
+
+impl Detached {
+    fn detach(&mut self, known: &KnownRecord, found: &[FoundDevice]) -> Result<(), Failure> {
+        if known.is_alive() {
+            return self.end(known);
+        }
+        for device in known.devices(found) {
+            self.delete(device)?;
+        }
+        for socket in known.record.disks.iter().filter_map(|disk| disk.socket.as_ref()) {
+            remove_socket(socket);
+        }
+        let left = known.record.places().into_iter();
+        let left: Vec<String> =
+            left.filter(|place| self.detached.iter().all(|disk| disk.place != *place)).collect();
+        self.detached.extend(left.into_iter().map(|place| DetachedDisk { place, pid: None, in_use: false }));
+        known.remove();
+        Ok(())
+    }
+
+    /// Asks a process to end, and waits.
+    fn end(&mut self, known: &KnownRecord) -> Result<(), Failure> {
+        let process = known.record.process;
+        let pid = process.pid;
+        match process.end(END_LIMIT) {
+            Ok(true) => {}
+            Ok(false) => {
+                let waited = END_LIMIT.as_secs();
+                return Err(Failure::failed(format!(
+                    "process {pid} was asked to end, and has not in {waited} s"
+                )));
+            }
+            Err(error) => {
+                return Err(Failure::failed(format!("process {pid} cannot be asked to end: {error}")));
+            }
+        }
+        let places = known.record.places().into_iter();
+        self.detached.extend(places.map(|place| DetachedDisk { place, pid: Some(pid), in_use: false }));
+        Ok(())
+    }
+
+    /// Takes away a device that no process serves.
+    fn delete(&mut self, device: &FoundDevice) -> Result<(), Failure> {
+        let is_free = device.delete().map_err(Failure::failed)?;
+        let place = device.path().display().to_string();
+        self.detached.push(DetachedDisk { place, pid: None, in_use: !is_free });
+        Ok(())
+    }
+}
+
+/// Removes the file of a socket on which nobody listens.
+fn remove_socket(path: &Path) {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if is_socket && UnixStream::connect(path).is_err_and(refused) {
+        // One that stays is replaced by the next process.
+        let _ = fs::remove_file(path);
+    }
+}
+
+impl fmt::Display for Detached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.detached.is_empty() {
+            return writeln!(f, "nothing is attached");
+        }
+        for disk in &self.detached {
+            let what = match disk.pid {
+                Some(pid) => format!("process {pid} has ended"),
+                None => "its process was gone".to_owned(),
+            };
+            let in_use = if disk.in_use { "; its number is free when the last user closes it" } else { "" };
+            writeln!(f, "{} is detached: {what}{in_use}", disk.place)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_found_however_it_is_written() {
+        for name in ["/dev/ublkb3", "ublkb3", "/dev/ublkc3"] {
+            assert_eq!(place(name), "/dev/ublkb3");
+        }
+        assert_eq!(place("127.0.0.1:10809"), "127.0.0.1:10809");
+        let here = std::env::current_dir().unwrap().join("a.nbd").display().to_string();
+        assert_eq!(
+            (place("a.nbd"), place("unix:a.nbd"), place("unix:/a/b")),
+            (here.clone(), here, "/a/b".to_owned())
+        );
+    }
+}

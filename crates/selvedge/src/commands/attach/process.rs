@@ -1,0 +1,74 @@
+//! A process that attaches disks: which one it is, and how it is asked to end.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// A process: its number, which another one may have later, and when it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    /// Clock ticks since the machine was started.
+    start_time: u64,
+}
+
+impl Process {
+    /// This one.
+    pub(super) fn this() -> Option<Self> {
+        let pid = std::process::id();
+        start_time(pid).map(|start_time| Self { pid, start_time })
+    }
+
+    /// Asks it to end (SIGTERM), and waits not longer than `limit`. Says whether it has ended.
+    pub(super) fn end(&self, limit: Duration) -> io::Result<bool> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+        let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
+            Err(rustix::io::Errno::SRCH) => return Ok(true),
+            descriptor => descriptor?,
+        };
+        // The descriptor is one process's; if this was started later, it is another one, and the one that is meant has ended.
+        if start_time(self.pid) != Some(self.start_time) {
+            return Ok(true);
+        }
+        pidfd_send_signal(&descriptor, Signal::TERM)?;
+        let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
+        // It is readable when the process has ended.
+        let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+        Ok(poll(&mut polled, Some(&timeout))? > 0)
+    }
+}
+
+/// Whether there is a process of this number.
+pub(super) fn is_there(pid: u32) -> bool {
+    start_time(pid).is_some()
+}
+
+/// When a process was started, in clock ticks since the machine was (proc_pid_stat(5), field 22).
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program, field 2, may have spaces and parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(22 - 3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn only_the_process_that_is_meant_is_asked_to_end() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let process = Process { pid: child.id(), start_time: start_time(child.id()).unwrap() };
+        let earlier = Process { start_time: process.start_time - 1, ..process };
+        assert!(earlier.end(Duration::from_secs(60)).unwrap());
+        assert!(child.try_wait().unwrap().is_none(), "another process was ended");
+        assert!(process.end(Duration::from_secs(60)).unwrap());
+        assert!(!child.wait().unwrap().success());
+        assert!(process.end(Duration::ZERO).unwrap() && !is_there(process.pid));
+    }
+}

@@ -1,0 +1,147 @@
+//! `selvedge attach recover`: takes over the block devices of processes that are gone.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command as Program, Stdio};
+use std::time::Duration;
+
+use attach::ublk::{Device, FoundDevice};
+use clap::Parser as _;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::record::KnownRecord;
+use super::serve;
+use crate::failure::Failure;
+use crate::flags::attach::{AttachFlags, UblkDevice};
+use crate::flags::{Command, Flags, OutputFormat};
+use crate::stop::Stop;
+
+/// How often it is looked whether one of several processes has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Takes over those that are asked for.
+pub(super) fn run(asked: UblkDevice, format: OutputFormat) -> Result<(), Failure> {
+    Device::check().map_err(Failure::failed)?;
+    let found = FoundDevice::all().map_err(Failure::failed)?;
+    let mut waiting: Vec<KnownRecord> = KnownRecord::all();
+    waiting.retain(|known| {
+        let mut devices = known.recoverable(&found).into_iter();
+        devices.any(|device| matches!(asked, UblkDevice::All) || asked == UblkDevice::Number(device.number))
+    });
+    match waiting.len() {
+        0 => Err(Failure::failed(nothing(asked, &found))),
+        1 => take_over(waiting.remove(0), &found, format),
+        _ => {
+            let devices =
+                waiting.iter().filter_map(|known| known.recoverable(&found).first().map(|it| it.number));
+            let devices: Vec<u32> = devices.collect();
+            // Each is locked by the process that takes it over.
+            drop(waiting);
+            take_over_several(&devices, format)
+        }
+    }
+}
+
+fn nothing(asked: UblkDevice, found: &[FoundDevice]) -> String {
+    let UblkDevice::Number(number) = asked else {
+        return "no block device waits for a process: see `selvedge attach list`".to_owned();
+    };
+    match found.iter().find(|device| device.number == number) {
+        None => format!("there is no /dev/ublkb{number}"),
+        Some(_) => format!(
+            "/dev/ublkb{number} has a process that serves it, or cannot be recovered: see `selvedge attach list`"
+        ),
+    }
+}
+
+/// Goes on where the process of this record was killed.
+fn take_over(known: KnownRecord, found: &[FoundDevice], format: OutputFormat) -> Result<(), Failure> {
+    let line = known.record.command_line();
+    let folder = &line.working_directory;
+    std::env::set_current_dir(folder).map_err(|error| {
+        Failure::failed(format!(
+            "the working directory {} of the process that is gone: {error}",
+            folder.display()
+        ))
+    })?;
+    let mut flags = flags(&line.arguments)?;
+    flags.output.output_format = format;
+    // What another program has deleted stays so.
+    let recoverable = known.recoverable(found);
+    let waits = |nsid: u32| {
+        let device = known.record.disks.iter().find(|disk| disk.nsid == nsid).and_then(|disk| disk.device);
+        device.is_some_and(|device| recoverable.iter().any(|found| device.is(found)))
+    };
+    flags.nsid.retain(|nsid| waits(*nsid));
+    serve(&flags, line, Some(known))
+}
+
+/// The flags of that process.
+fn flags(arguments: &[String]) -> Result<Box<AttachFlags>, Failure> {
+    let words = std::iter::once("selvedge").chain(arguments.iter().map(String::as_str));
+    let parsed = Flags::try_parse_from(words).map_err(|error| {
+        let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+        Failure::failed(format!("the command line of the process that is gone is not understood: {first}"))
+    })?;
+    match parsed.command {
+        Command::Attach(flags) if flags.ublk && flags.action.is_none() => Ok(flags),
+        _ => Err(Failure::failed("the command line of the process that is gone is not one of attach --ublk")),
+    }
+}
+
+/// A process for each, since they may have different options. They end with this one, and go on if it is killed.
+fn take_over_several(devices: &[u32], format: OutputFormat) -> Result<(), Failure> {
+    let stop = Stop::on_signals()?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::failed(format!("the path of this program is unknown: {error}")))?;
+    let mut children: Vec<Child> = Vec::new();
+    let mut outcome = Ok(());
+    for device in devices {
+        let mut command = Program::new(&program);
+        command.args(["attach", "recover", "--ublk-device", &device.to_string()]).stdin(Stdio::null());
+        if matches!(format, OutputFormat::Json) {
+            command.args(["--output-format", "json"]);
+        }
+        // Ctrl-C reaches this process alone, which passes on one signal: a second one would end them at once.
+        match command.process_group(0).spawn() {
+            Ok(child) => children.push(child),
+            Err(error) => outcome = Err(Failure::failed(format!("/dev/ublkb{device}: no process: {error}"))),
+        }
+    }
+    let mut is_passed_on = false;
+    while !children.is_empty() {
+        if stop.is_asked() && !is_passed_on {
+            is_passed_on = true;
+            // One that has just ended does not miss it.
+            for child in &children {
+                let _ = kill_process(Pid::from_child(child), Signal::TERM);
+            }
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+        children.retain_mut(|child| match child.try_wait() {
+            Ok(None) => true,
+            Ok(Some(status)) if status.success() => false,
+            ended => {
+                if let Ok(Some(status)) = ended {
+                    outcome = Err(Failure::failed(format!("process {} has failed: {status}", child.id())));
+                }
+                false
+            }
+        });
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_read_again() {
+        let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
+        let read = flags(&words("attach -a 127.0.0.1 -n nqn.a --nsid 1,2 --ublk")).unwrap();
+        assert_eq!((read.ublk, &read.nsid[..]), (true, &[1, 2][..]));
+        for wrong in ["attach -a 127.0.0.1 --nbd", "attach list", "status", "attach --ublk --unknown"] {
+            assert!(flags(&words(wrong)).is_err(), "{wrong}");
+        }
+    }
+}
