@@ -1,13 +1,16 @@
 # Namespaces of our target as block devices, without the kernel's NVMe/TCP: what the block layer is told, data by every kind of
-# request, file systems under a target that is killed, and what is left when a device goes.
+# request, file systems under a target that is killed, or a process that serves them, and what is left when a device goes.
 #
-#   job-ublk.sh PROGRAM
+#   job-ublk.sh PROGRAM [KILLS]
 #
-# PROGRAM is the program's name beside this job. Both ends are in the guest, on its loopback.
+# PROGRAM is the program's name beside this job, KILLS how often attach is killed under writes. Both ends are in the guest, on
+# its loopback.
 . /guest-lib.sh
 
 readonly NQN=nqn.2026-01.io.selvedge:ublk PORT=4420
 readonly LARGE=/dev/ublkb0 SMALL=/dev/ublkb1 DISK=/tmp/disk
+# How often the process of a device is killed; some more by hand.
+readonly KILLS=${2:-5}
 
 cp "/job/$1" /tmp/selvedge
 selvedge=/tmp/selvedge
@@ -58,6 +61,19 @@ attach() {
     cat /tmp/attach.log
 }
 
+# recover [OPTION...]: another process has the devices.
+recover() {
+    : >/tmp/attach.log
+    "$selvedge" attach recover "$@" >/tmp/attach.log 2>&1 &
+    echo $! >/tmp/attach.pid
+    wait_ms 120000 'the devices are taken over' grep -q '^/dev/ublkb' /tmp/attach.log || { cat /tmp/attach.log; return 1; }
+}
+
+kill_attach() {
+    kill -KILL "$(cat /tmp/attach.pid)"
+    wait_ms 30000 'attach is dead' is_gone /tmp/attach.pid
+}
+
 # detach SIGNAL: the process ends well, within some seconds, and leaves nothing.
 detach() {
     local pid limit
@@ -70,8 +86,9 @@ detach() {
 }
 
 nothing_is_left() {
-    ls /dev/ublk*
+    ls /dev/ublk* /run/selvedge/attach
     [[ $(echo /dev/ublk*) == /dev/ublk-control ]]
+    [[ -z $(ls /run/selvedge/attach) ]]
     ! compgen -G '/sys/block/ublkb*'
 }
 
@@ -83,7 +100,7 @@ refuses() {
     cat /tmp/refused
     ((status == 1))
     grep -q "$words" /tmp/refused
-    (($(wc -l </tmp/refused) == 1))
+    (($(grep -vc '^connecting to' /tmp/refused) == 1))
 }
 
 says_that_the_driver_is_missing() {
@@ -201,6 +218,115 @@ target_is_killed_under_writes() {
     grep -q 'err= 0' /tmp/fio.log
 }
 
+# writes_until_enough NAME FIO-ARGUMENT...: runs of fio, each of which verifies all that it has written.
+writes_until_enough() {
+    local name=$1 runs=0
+    shift
+    until [[ -e /tmp/enough ]]; do
+        fio_verifies "$@" --randseed="$runs" >"/tmp/fio-$name.log" 2>&1 || return 1
+        runs=$((runs + 1))
+    done
+    echo "$name: $runs runs"
+}
+
+# enough PID...: the writers end, and none has seen an error.
+enough() {
+    local writer
+    touch /tmp/enough
+    for writer in "$@"; do
+        wait "$writer" || { cat /tmp/fio-*.log /tmp/attach.log; return 1; }
+    done
+    rm /tmp/enough
+}
+
+# Whoever writes sees time pass and nothing else.
+attach_is_killed_under_writes() {
+    local round large small
+    attach --nsid 1,2
+    mount "$LARGE" /mnt/disk
+    writes_until_enough large /mnt/disk/attach.fio 6m --fsync=32 &
+    large=$!
+    writes_until_enough small "$SMALL" 4m --bsrange=512-64k &
+    small=$!
+    for ((round = 1; round <= KILLS; round++)); do
+        sleep "$((RANDOM % 3)).$((RANDOM % 10))"
+        kill_attach
+        # Requests come while there is nobody.
+        sleep 0.5
+        recover
+        echo "round $round of $KILLS"
+    done
+    enough "$large" "$small"
+    file_system_is_whole
+}
+
+# A process that takes over is killed while it does.
+recovery_is_killed() {
+    local round writer
+    writes_until_enough small "$SMALL" 2m --bsrange=512-64k &
+    writer=$!
+    for round in {1..4}; do
+        kill_attach
+        "$selvedge" attach recover >/tmp/attach.log 2>&1 &
+        echo $! >/tmp/attach.pid
+        sleep "0.$((round * 2))"
+    done
+    kill_attach
+    recover --ublk-device 1
+    enough "$writer"
+}
+
+says() {
+    local words=$1
+    shift
+    "$@" >/tmp/said
+    cat /tmp/said
+    grep -q "$words" /tmp/said
+}
+
+lists_and_detaches() {
+    says "^$LARGE .*$NQN .* $(cat /tmp/attach.pid)\$" "$selvedge" attach list
+    kill_attach
+    says "^$SMALL .*selvedge attach recover\$" "$selvedge" attach list
+    refuses "is $LARGE already" "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" --ublk
+    recover
+    refuses "has $SMALL too" "$selvedge" attach detach "$LARGE"
+    mount "$LARGE" /mnt/disk
+    refuses 'mounted on /mnt/disk' "$selvedge" attach detach all
+    umount /mnt/disk
+    says "$LARGE is detached: process" "$selvedge" attach detach "$LARGE" "$SMALL"
+    nothing_is_left
+    attach --nsid 1
+    kill_attach
+    says "$LARGE is detached: its process was gone" "$selvedge" attach detach "$LARGE"
+    nothing_is_left
+    says 'nothing is attached' "$selvedge" attach list
+}
+
+# What the kernel holds is written before the device goes. As long as it is open, the kernel has no other reason to.
+what_is_held_is_written() {
+    attach --nsid 2
+    exec 5<>"$LARGE"
+    dd if=/tmp/image of="$LARGE" bs=1M conv=notrunc status=none
+    "$selvedge" attach detach all
+    exec 5>&-
+    wait_ms 10000 'its number is free' nothing_is_left
+    attach --nsid 2
+    dd if="$LARGE" bs=1M count=6 iflag=direct status=none | cmp - /tmp/image
+    detach TERM
+}
+
+# As another program leaves one, or one of ours whose record was lost.
+orphan_is_taken_away() {
+    attach --nsid 2
+    kill_attach
+    rm /run/selvedge/attach/*.json
+    refuses 'no block device waits' "$selvedge" attach recover
+    says "^$LARGE .*attach detach $LARGE" "$selvedge" attach list
+    "$selvedge" attach detach ublkb0
+    nothing_is_left
+}
+
 cannot_be_written() {
     attach --nsid 1 --read-only
     [[ $(blockdev --getro "$LARGE") == 1 ]]
@@ -247,6 +373,11 @@ check 'fstrim reaches the target' trims_reach_the_target
 check 'our target is killed under writes' target_is_killed_under_writes
 check 'ext4 is whole' file_system_is_whole
 check 'SIGINT leaves nothing' detach INT
+check 'attach is killed under writes' attach_is_killed_under_writes
+check 'a recovery is killed' recovery_is_killed
+check 'list and detach' lists_and_detaches
+check 'what is held is written' what_is_held_is_written
+check 'a device without a record' orphan_is_taken_away
 check 'a device for reading' cannot_be_written
 check 'devices come and go' comes_and_goes
 check 'no NVMe/TCP of the kernel' no_nvme_tcp
