@@ -29,7 +29,7 @@ pub(crate) fn program(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 /// A target with two namespaces, and its port.
-fn target(folder: &Path) -> (Running, String) {
+pub(crate) fn target(folder: &Path) -> (Running, String) {
     let words = ["serve", "-s", "0", "-n", NQN, "--control", "none", "--reactors", "1"];
     let mut command = program(folder, &words);
     command.args(["--namespace", "memory:1m", "--namespace", "memory:2m"]).stdout(Stdio::piped());
@@ -39,13 +39,16 @@ fn target(folder: &Path) -> (Running, String) {
     (target, first.rsplit_once(':').expect("a port").1.to_owned())
 }
 
-fn arguments<'a>(port: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn arguments<'a>(port: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["attach", "-a", "127.0.0.1", "-s", port, "-n", NQN][..], more].concat()
 }
 
-/// The process, and what it says once clients can connect.
 fn attach(folder: &Path, port: &str, more: &[&str]) -> (Running, Value) {
-    let mut command = program(folder, &arguments(port, more));
+    attached(&mut program(folder, &arguments(port, more)))
+}
+
+/// The process, and what it says once clients can connect.
+pub(crate) fn attached(command: &mut Command) -> (Running, Value) {
     let mut attached =
         Running(command.args(["-o", "json"]).stdout(Stdio::piped()).spawn().expect("the program runs"));
     let mut text = String::new();

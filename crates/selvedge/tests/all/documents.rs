@@ -112,6 +112,20 @@ if [ -z "$SERVES" ]; then
     done
     status=0
     case $TYPED in
+    *'selvedge attach recover'* | *'selvedge attach detach /dev/ublkb0'*)
+        # There is no block device that waits, or no driver.
+        sh -c "$TYPED" 2>refused && status=1
+        grep -Eq 'modprobe ublk_drv|no block device waits|there is no /dev/ublkb0|is not attached' refused || status=1
+        ;;
+    *'selvedge attach detach disk.nbd'*)
+        selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd >attached &
+        for _ in $(seq 100); do
+            if grep -q '^nbd' attached; then break; fi
+            sleep 0.05
+        done
+        sh -c "$TYPED" && wait $! || status=1
+        ;;
+    *'selvedge attach list'* | *'selvedge attach detach all'*) sh -c "$TYPED" || status=1 ;;
     *'selvedge attach'*--ublk*)
         # The kernel may have no driver for block devices, and says so then.
         timeout --signal=TERM --kill-after=10 5 sh -c "$TYPED" >attached 2>refused || test $? = 124 -o ! -e /dev/ublk-control

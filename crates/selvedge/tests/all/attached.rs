@@ -1,0 +1,156 @@
+//! `selvedge attach list`, `detach` and `recover` as processes, with disks that need no driver of the kernel: what is written down,
+//! what is told, what is ended, and what is left when a process is killed.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::attach::{Running, arguments, attached, end, program, target};
+use crate::serving::{NQN, stderr};
+
+/// A runtime directory of the test's own, and a target behind it.
+struct World {
+    folder: tempfile::TempDir,
+    port: String,
+    _target: Running,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (target, port) = target(folder.path());
+        Self { folder, port, _target: target }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn attach(&self, more: &[&str]) -> Running {
+        let mut command = program(self.folder.path(), &arguments(&self.port, more));
+        attached(command.env("RUNTIME_DIRECTORY", self.folder.path())).0
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = program(self.folder.path(), &[&["attach"], words].concat());
+        let command = command.env("RUNTIME_DIRECTORY", self.folder.path()).stdout(Stdio::piped());
+        command.output().expect("the program runs")
+    }
+
+    /// What is listed of this test's folder, as place, state and process. Other tests may attach disks meanwhile.
+    fn list(&self) -> Vec<(String, String, u64)> {
+        let told = self.json(&["list"], "attach-list");
+        let disks = told["disks"].as_array().expect("disks").iter();
+        let own = disks.filter(|disk| disk["nqn"] == NQN && self.is_own(&disk["place"]));
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        own.map(|disk| (text(&disk["place"]), text(&disk["state"]), disk["pid"].as_u64().expect("a number")))
+            .collect()
+    }
+
+    fn is_own(&self, place: &Value) -> bool {
+        place.as_str().is_some_and(|place| Path::new(place).starts_with(self.folder.path()))
+    }
+
+    fn json(&self, words: &[&str], name: &str) -> Value {
+        let output = self.run(&[words, &["-o", "json"]].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let told = serde_json::from_slice(&output.stdout).expect("JSON");
+        let made = program(self.folder.path(), &["generate", "--output", "generated"]).output();
+        assert!(made.expect("the program runs").status.success());
+        let schema = std::fs::read(self.path(&format!("generated/schema/{name}.json"))).expect("a schema");
+        let schema = serde_json::from_slice(&schema).expect("JSON");
+        assert_eq!(crate::schema_tests::mistake(&schema, &schema, &told, name), None, "{told}");
+        told
+    }
+
+    fn records(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.path("attach")).expect("a folder");
+        entries.map(|entry| entry.expect("an entry").path()).collect()
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+}
+
+#[test]
+fn what_is_attached_is_listed_and_detached() {
+    let world = World::new();
+    let both = ["--nsid", "1,2", "--vhost-user", "a.vhost", "--vhost-user", "b.vhost"];
+    let (mut guests, mut clients) = (world.attach(&both), world.attach(&["--nbd", "unix:c.nbd"]));
+    let (first, second) = (u64::from(guests.0.id()), u64::from(clients.0.id()));
+    let mut listed = world.list();
+    listed.sort();
+    let state = |name: &str, pid| (world.place(name), "attached".to_owned(), pid);
+    assert_eq!(listed, [state("a.vhost", first), state("b.vhost", first), state("c.nbd", second)]);
+    for record in world.records() {
+        let mode = std::fs::metadata(&record).expect("a record").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    let half = world.run(&["detach", "a.vhost"]);
+    assert_eq!(half.status.code(), Some(1));
+    assert!(stderr(&half).contains("b.vhost too: name all"), "{}", stderr(&half));
+    assert!(guests.0.try_wait().expect("it can be asked").is_none());
+    let told = world.json(&["detach", "a.vhost", "unix:b.vhost"], "attach-detach");
+    assert_eq!(told["detached"].as_array().expect("disks").len(), 2, "{told}");
+    assert_eq!(told["detached"][0]["pid"], first);
+    assert!(guests.0.wait().expect("it has ended").success());
+    assert_eq!(world.list(), [state("c.nbd", second)]);
+    let told = world.run(&["detach", &world.place("c.nbd")]);
+    let said = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(said.contains(&format!("c.nbd is detached: process {second} has ended")), "{said}");
+    assert!(clients.0.wait().expect("it has ended").success());
+    assert!(world.list().is_empty() && world.records().is_empty());
+    assert!(!world.path("a.vhost").exists() && !world.path("c.nbd").exists());
+}
+
+#[test]
+fn what_a_killed_process_leaves_is_told_and_taken_away() {
+    let world = World::new();
+    let attached = world.attach(&["--nbd", "unix:a.nbd"]);
+    let pid = u64::from(attached.0.id());
+    assert_eq!(end(attached, Signal::KILL), None);
+    assert_eq!(world.list(), [(world.place("a.nbd"), "left".to_owned(), pid)]);
+    let said = String::from_utf8_lossy(&world.run(&["list"]).stdout).into_owned();
+    assert!(said.contains("its process is gone: selvedge attach detach"), "{said}");
+    let told = world.json(&["detach", "a.nbd"], "attach-detach");
+    assert_eq!(told["detached"][0]["pid"], Value::Null);
+    assert!(!world.path("a.nbd").exists() && world.records().is_empty());
+    // The next one on the same socket replaces what the last one has written down, too.
+    assert_eq!(end(world.attach(&["--nbd", "unix:a.nbd"]), Signal::KILL), None);
+    let next = world.attach(&["--nbd", "unix:a.nbd"]);
+    assert_eq!(world.list(), [(world.place("a.nbd"), "attached".to_owned(), u64::from(next.0.id()))]);
+    assert_eq!(end(next, Signal::TERM), Some(0));
+    assert!(world.records().is_empty());
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_a_line() {
+    let world = World::new();
+    for (words, status, said) in [
+        (&["detach", "missing.nbd"][..], 1, "missing.nbd is not attached"),
+        (&["detach", "127.0.0.1:1"], 1, "127.0.0.1:1 is not attached"),
+        (&["detach"], 2, "required"),
+        (&["recover", "--ublk-device", "sda"], 2, "the number of a block device"),
+        (&["list", "--ublk"], 2, "unexpected argument"),
+        (&["-a", "127.0.0.1", "--nbd", "list"], 2, "PLACE"),
+    ] {
+        let output = world.run(words);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{words:?}: {}", stderr(&output));
+    }
+    if !Path::new("/dev/ublk-control").exists() {
+        let output = world.run(&["recover"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("modprobe ublk_drv"), "{}", stderr(&output));
+    }
+    // It would stand in a file, and is seen by everybody already.
+    let secret = "DHHC-1:00:5Y5H3cJmkPEBgBNbVKT1ZJMLVJrIoQDdJWMDn6rAVSzfYGcz:";
+    let output = world.run(&["-a", "127.0.0.1", "-S", secret, "--nbd", "unix:a.nbd"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("write it into a file") && !stderr(&output).contains(secret));
+    assert!(!world.path("attach").exists() || world.records().is_empty());
+}
