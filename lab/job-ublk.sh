@@ -316,6 +316,28 @@ what_is_held_is_written() {
     detach TERM
 }
 
+has_size() { [[ $(blockdev --getsize64 "$LARGE") == "$1" ]]; }
+
+# Linux 6.16 and later can tell the block layer.
+size_is_followed() {
+    local old=$((160 << 20)) new=$((176 << 20))
+    attach --nsid 1
+    has_size "$old"
+    "$selvedge" namespace resize "$NQN" 1 176m --control unix:/tmp/control.sock
+    if printf '6.16\n%s\n' "$(uname -r)" | sort -VC; then
+        wait_ms 10000 'the new size' has_size "$new"
+        # What is new can be written.
+        dd if=/tmp/image of="$LARGE" bs=1M seek=170 oflag=direct status=none
+    else
+        wait_ms 10000 'a warning' grep -q 'attach it anew' /tmp/attach.log
+        has_size "$old"
+        detach TERM
+        attach --nsid 1
+        has_size "$new"
+    fi
+    detach TERM
+}
+
 # As another program leaves one, or one of ours whose record was lost.
 orphan_is_taken_away() {
     attach --nsid 2
@@ -377,6 +399,7 @@ check 'attach is killed under writes' attach_is_killed_under_writes
 check 'a recovery is killed' recovery_is_killed
 check 'list and detach' lists_and_detaches
 check 'what is held is written' what_is_held_is_written
+check 'a new size is followed' size_is_followed
 check 'a device without a record' orphan_is_taken_away
 check 'a device for reading' cannot_be_written
 check 'devices come and go' comes_and_goes

@@ -82,7 +82,7 @@ impl Control {
         Ok(info)
     }
 
-    /// What the block layer was told of a device.
+    /// What the block layer knows of a device.
     pub(super) fn parameters(&mut self, device: u32) -> io::Result<Parameters> {
         let mut parameters = Parameters { length: PARAMETERS_BYTES, ..Parameters::default() };
         let bytes = &mut parameters.as_mut_bytes()[..PARAMETERS_BYTES as usize];

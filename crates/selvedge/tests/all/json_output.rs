@@ -299,7 +299,7 @@ fn every_command_prints_json_and_nothing_else() {
         "import nvmet",
         "import ceph-nvmeof",
     ];
-    assert_eq!(checked, [&["discover", "identify", "list", "bench"][..], &described].concat());
+    assert_eq!(checked, [&["discover", "identify", "list", "attach list", "bench"][..], &described].concat());
     // The subsystem itself last of all.
     for words in removed.iter().rev() {
         println!("{words:?}");

@@ -23,6 +23,11 @@ impl Process {
         start_time(pid).map(|start_time| Self { pid, start_time })
     }
 
+    /// Whether it is still there.
+    pub(super) fn is_there(&self) -> bool {
+        start_time(self.pid) == Some(self.start_time)
+    }
+
     /// Asks it to end (SIGTERM), and waits not longer than `limit`. Says whether it has ended.
     pub(super) fn end(&self, limit: Duration) -> io::Result<bool> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
@@ -31,7 +36,7 @@ impl Process {
             descriptor => descriptor?,
         };
         // The descriptor is one process's; if this was started later, it is another one, and the one that is meant has ended.
-        if start_time(self.pid) != Some(self.start_time) {
+        if !self.is_there() {
             return Ok(true);
         }
         pidfd_send_signal(&descriptor, Signal::TERM)?;

@@ -6,6 +6,8 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use attach::ublk::{DeviceId, DeviceState, FoundDevice};
 use engine::initiator::NamespaceInfo;
@@ -25,6 +27,8 @@ const FOLDER: &str = "attach";
 const SUFFIX: &str = "json";
 /// Bytes of a record: a command line has at most 128 KiB in an argument, and few arguments.
 const LENGTH_MAX: u64 = 1 << 20;
+/// How long a process may hold a lock that only looks.
+const LOOKED_AT_FOR: Duration = Duration::from_secs(1);
 /// How the texts of secrets and keys begin.
 const SECRETS: [&str; 2] = ["DHHC-1:", "NVMeTLSkey-1:"];
 
@@ -279,19 +283,26 @@ impl KnownRecord {
 
     fn open(folder: &PrivateFolder, path: PathBuf) -> Option<Self> {
         let file = folder.open_to_append(path.file_name()?).ok()?;
-        let lock = match file.try_lock() {
-            Ok(()) => true,
-            Err(TryLockError::WouldBlock) => false,
-            Err(TryLockError::Error(_)) => return None,
-        };
-        // A process that has taken it over meanwhile has another file there.
-        if lock && !is_same(&path, &file) {
-            return None;
-        }
         let mut text = Vec::new();
         (&file).take(LENGTH_MAX).read_to_end(&mut text).ok()?;
         let record: Record = serde_json::from_slice(&text).ok()?;
-        let lock = lock.then_some(file);
+        let until = Instant::now() + LOOKED_AT_FOR;
+        let is_locked = loop {
+            match file.try_lock() {
+                Ok(()) => break true,
+                // Another process that lists what there is has the lock for a moment.
+                Err(TryLockError::WouldBlock) if !record.process.is_there() && Instant::now() < until => {
+                    thread::sleep(LOOKED_AT_FOR / 20);
+                }
+                Err(TryLockError::WouldBlock) => break false,
+                Err(TryLockError::Error(_)) => return None,
+            }
+        };
+        // A process that has taken it over meanwhile has another file there.
+        if is_locked && !is_same(&path, &file) {
+            return None;
+        }
+        let lock = is_locked.then_some(file);
         (record.version == VERSION).then_some(Self { path, record, lock })
     }
 
