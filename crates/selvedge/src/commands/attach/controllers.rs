@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,7 +75,9 @@ impl AllControllers {
             Arc::new(Controllers::in_folder(folder, &path.subsystem_nqn, options.nsid, path.keep_alive_ms))
         });
         if let Some(controllers) = &controllers {
-            options.predecessors = controllers.predecessors();
+            options.predecessors = controllers.predecessors().map_err(|error| {
+                Failure::failed(format!("{} cannot be read: {error}", controllers.folder.display()))
+            })?;
             options.keeper = Some(controllers.clone());
         }
         let paths = Paths::connect(options).map(Arc::new).map_err(Failure::failed)?;
@@ -86,7 +88,10 @@ impl AllControllers {
     /// Looks for processes that have been killed since: the one that had the place of this one has ended only now.
     pub(super) fn look_again(&self) {
         for (controllers, paths) in &*self.all.borrow() {
-            paths.succeed(&controllers.predecessors());
+            match controllers.predecessors() {
+                Ok(predecessors) => paths.succeed(&predecessors),
+                Err(error) => eprintln!("selvedge: {} cannot be read: {error}", controllers.folder.display()),
+            }
         }
     }
 }
@@ -143,11 +148,11 @@ impl Controllers {
     }
 
     /// Controllers of processes that were killed, as far as they were not found before.
-    pub(super) fn predecessors(&self) -> Vec<ControllerRecord> {
+    fn predecessors(&self) -> io::Result<Vec<ControllerRecord>> {
         let mut state = self.state();
         let until = Instant::now() + KILLED_FOR;
         let found = loop {
-            let (found, living) = self.look(&state.left);
+            let (found, living) = self.look(&state.left)?;
             if living == 0 || Instant::now() >= until {
                 break found;
             }
@@ -169,14 +174,14 @@ impl Controllers {
                 state.left.push(left);
             }
         }
-        all
+        Ok(all)
     }
 
     /// The files of processes that were killed, and how many are of living ones.
-    fn look(&self, known: &[Left]) -> (Vec<Left>, usize) {
+    fn look(&self, known: &[Left]) -> io::Result<(Vec<Left>, usize)> {
         let (mut found, mut living) = (Vec::new(), 0);
-        let Ok(entries) = fs::read_dir(&self.folder) else { return (found, living) };
-        for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+        for entry in fs::read_dir(&self.folder)? {
+            let Ok(name) = entry?.file_name().into_string() else { continue };
             if !name.starts_with(&self.namespace.prefix) || !name.ends_with(SUFFIX) || name == self.name {
                 continue;
             }
@@ -186,7 +191,7 @@ impl Controllers {
                 None => living += 1,
             }
         }
-        (found, living)
+        Ok((found, living))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -287,9 +292,8 @@ impl Left {
             }
         }
         // A living process puts a new file in the place of the one that it lets go.
-        let is = |found: std::io::Result<fs::Metadata>| {
-            found.is_ok_and(|found| (found.dev(), found.ino()) == identity)
-        };
+        let is =
+            |found: io::Result<fs::Metadata>| found.is_ok_and(|found| (found.dev(), found.ino()) == identity);
         if !is(file.metadata()) || !is(fs::symlink_metadata(&path)) {
             return None;
         }
@@ -433,7 +437,10 @@ mod tests {
         for path in &all {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         }
-        assert!(one.predecessors().is_empty() && controllers(folder.path()).predecessors().is_empty());
+        assert!(
+            one.predecessors().unwrap().is_empty()
+                && controllers(folder.path()).predecessors().unwrap().is_empty()
+        );
         for id in [1, 3] {
             one.at_rest(&record(id));
         }
@@ -450,19 +457,19 @@ mod tests {
         killed.keep(&record(2)).unwrap();
         drop(killed);
         let elsewhere = Controllers::in_folder(folder.path().to_owned(), NQN, 2, 5000);
-        assert!(elsewhere.predecessors().is_empty(), "it had another namespace");
+        assert!(elsewhere.predecessors().unwrap().is_empty(), "it had another namespace");
         // Two that come after it wait both, and neither counts on the other.
         let next = [(); 2].map(|()| controllers(folder.path()));
         for one in &next {
-            assert_eq!(one.predecessors(), [record(1), record(2)]);
-            assert!(one.predecessors().is_empty(), "it is found once");
+            assert_eq!(one.predecessors().unwrap(), [record(1), record(2)]);
+            assert!(one.predecessors().unwrap().is_empty(), "it is found once");
             one.keep(&record(7)).unwrap();
         }
         next[0].at_rest(&record(1));
         drop(next);
         // They have been killed as well.
         let last = controllers(folder.path());
-        let found = last.predecessors();
+        let found = last.predecessors().unwrap();
         assert_eq!(found.len(), 4, "{found:?}");
         found.iter().for_each(|record| last.at_rest(record));
         assert!(files(folder.path()).is_empty());
@@ -489,7 +496,7 @@ mod tests {
             assert_ne!(text, good);
             fs::write(&path, text).unwrap();
             let next = controllers(folder.path());
-            assert_eq!(next.predecessors(), [unknown(5000)]);
+            assert_eq!(next.predecessors().unwrap(), [unknown(5000)]);
             next.at_rest(&unknown(5000));
             assert!(!path.exists());
         }
@@ -497,10 +504,10 @@ mod tests {
         let nameless =
             folder.path().join(format!("{}x{SUFFIX}", controllers(folder.path()).namespace.prefix));
         fs::create_dir(&nameless).unwrap();
-        assert_eq!(controllers(folder.path()).predecessors(), [unknown(KEEP_ALIVE_MS_USUAL)]);
+        assert_eq!(controllers(folder.path()).predecessors().unwrap(), [unknown(KEEP_ALIVE_MS_USUAL)]);
         fs::remove_dir(&nameless).unwrap();
         fs::write(&path, good).unwrap();
-        assert_eq!(controllers(folder.path()).predecessors(), [record(1)]);
+        assert_eq!(controllers(folder.path()).predecessors().unwrap(), [record(1)]);
     }
 
     #[test]
@@ -516,6 +523,10 @@ mod tests {
         fs::remove_file(folder.path()).unwrap();
         own.at_rest(&record(1));
         drop(own);
-        assert_eq!(controllers(folder.path()).predecessors(), [record(2)], "what was refused is not there");
+        assert_eq!(
+            controllers(folder.path()).predecessors().unwrap(),
+            [record(2)],
+            "what was refused is not there"
+        );
     }
 }
