@@ -57,16 +57,23 @@ attach() {
     : >/tmp/attach.log
     "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" -k 60 --reconnect-delay 1 --ublk "$@" >/tmp/attach.log 2>&1 &
     echo $! >/tmp/attach.pid
-    wait_ms 120000 'the devices are attached' grep -q '^/dev/ublkb' /tmp/attach.log || { cat /tmp/attach.log; return 1; }
-    cat /tmp/attach.log
+    has_devices
 }
+
+has_devices() {
+    wait_ms 120000 'the devices are there' has_devices_or_is_gone || true
+    cat /tmp/attach.log
+    grep -q '^/dev/ublkb' /tmp/attach.log
+}
+
+has_devices_or_is_gone() { grep -q '^/dev/ublkb' /tmp/attach.log || is_gone /tmp/attach.pid; }
 
 # recover [OPTION...]: another process has the devices.
 recover() {
     : >/tmp/attach.log
     "$selvedge" attach recover "$@" >/tmp/attach.log 2>&1 &
     echo $! >/tmp/attach.pid
-    wait_ms 120000 'the devices are taken over' grep -q '^/dev/ublkb' /tmp/attach.log || { cat /tmp/attach.log; return 1; }
+    has_devices
 }
 
 kill_attach() {
@@ -229,6 +236,12 @@ writes_until_enough() {
     echo "$name: $runs runs"
 }
 
+# Where a check fails, nobody waits for its writers.
+ends_writers() {
+    rm -f /tmp/enough
+    trap 'touch /tmp/enough; "$selvedge" attach detach --force all' EXIT
+}
+
 # enough PID...: the writers end, and none has seen an error.
 enough() {
     local writer
@@ -237,6 +250,7 @@ enough() {
         wait "$writer" || { cat /tmp/fio-*.log /tmp/attach.log; return 1; }
     done
     rm /tmp/enough
+    trap - EXIT
 }
 
 # Whoever writes sees time pass and nothing else.
@@ -244,6 +258,7 @@ attach_is_killed_under_writes() {
     local round large small
     attach --nsid 1,2
     mount "$LARGE" /mnt/disk
+    ends_writers
     writes_until_enough large /mnt/disk/attach.fio 6m --fsync=32 &
     large=$!
     writes_until_enough small "$SMALL" 4m --bsrange=512-64k &
@@ -263,6 +278,7 @@ attach_is_killed_under_writes() {
 # A process that takes over is killed while it does.
 recovery_is_killed() {
     local round writer
+    ends_writers
     writes_until_enough small "$SMALL" 2m --bsrange=512-64k &
     writer=$!
     for round in {1..4}; do
