@@ -4,6 +4,8 @@ mod block;
 mod coverage;
 mod history;
 mod host;
+#[cfg(test)]
+mod idle;
 mod leaver;
 mod plan;
 mod reservation;

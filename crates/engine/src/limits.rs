@@ -7,6 +7,8 @@ pub const BUFFER_LENGTH_MIN: usize = 4096;
 pub const BUFFER_LENGTH_MAX: usize = 1 << 20;
 /// Bytes of free buffers a reactor keeps for the next command, so that a burst's memory goes back to the system.
 pub const POOL_KEPT_BYTES_MAX: usize = 64 << 20;
+/// Bytes of those for which a reactor does not wake up to give them back: what sealing the answers to keep alives takes.
+pub const POOL_IDLE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of buffers the commands of one connection may hold at a time. A connection that reaches it waits for its
 /// own commands; there is no shared pool that one host could drain for all.
 pub const CONNECTION_BUFFER_BYTES_MAX: usize = 8 << 20;

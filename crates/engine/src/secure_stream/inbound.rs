@@ -95,6 +95,11 @@ impl Inbound {
         Ok(Piece::Nothing)
     }
 
+    /// Whether it keeps memory for the beginning of a record.
+    pub(crate) const fn keeps_memory(&self) -> bool {
+        self.begun.capacity() > 0
+    }
+
     /// Gives memory back that a quiet stream has no use for.
     pub(crate) fn trim(&mut self) {
         if self.begun.is_empty() {

@@ -19,7 +19,7 @@ use crate::limits::IO_QUEUES_MAX;
 use crate::ring::{self};
 use crate::target::controller::{Controller, Features};
 use crate::target::fabric::Fabric;
-use crate::target::messaging::Asker;
+use crate::target::messaging::{Asker, Message};
 
 /// Whether controllers of this kind have the feature, and what can be done with it.
 fn capability(id: FeatureId, is_discovery: bool) -> Option<u32> {
@@ -164,7 +164,14 @@ pub(crate) fn set(
             let granted = NonZero::new(features.io_queues).unwrap_or(NonZero::<u16>::MIN);
             return Answer::Status(Status::SUCCESS, u64::from(NumberOfQueues::pairs(granted).encode()));
         }
-        FeatureId::KEEP_ALIVE_TIMER => controller.set_keep_alive_ms(request.value),
+        FeatureId::KEEP_ALIVE_TIMER => {
+            let before = controller.silent_at();
+            controller.set_keep_alive_ms(request.value);
+            // Reactors that have a queue of it may sleep for longer than that now.
+            if controller.silent_at().is_some_and(|moment| before.is_none_or(|before| moment < before)) {
+                fabric.tell_reactors(|| Message::KeepAliveChanged);
+            }
+        }
         FeatureId::TIMESTAMP => {
             let Ok((timestamp, _)) = Timestamp::read_from_prefix(data) else {
                 return Status::DATA_SGL_LENGTH_INVALID.do_not_retry().into();

@@ -187,15 +187,19 @@ impl Controller {
         self.keep_alive_ms.store(u64::from(keep_alive_ms), Ordering::Relaxed);
     }
 
-    /// Whether the host has been silent for longer than its keep alive time-out, or than a discovery controller waits
-    /// without one.
-    pub(crate) fn is_silent(&self, now: Moment) -> bool {
+    /// When the host has been silent for longer than its keep alive time-out, or than a discovery controller waits without one,
+    /// if nothing is received until then.
+    pub(crate) fn silent_at(&self) -> Option<Moment> {
         let timeout = Duration::from_millis(match self.keep_alive_ms() {
             0 if self.subsystem.is_discovery => DISCOVERY_IDLE_MS_MAX,
             keep_alive_ms => u64::from(keep_alive_ms),
         });
-        let last_received = self.last_received();
-        !timeout.is_zero() && now.since(last_received) > timeout + KEEP_ALIVE_GRACE
+        (!timeout.is_zero()).then(|| self.last_received().after(timeout + KEEP_ALIVE_GRACE))
+    }
+
+    /// Whether the host has been silent for that long.
+    pub(crate) fn is_silent(&self, now: Moment) -> bool {
+        self.silent_at().is_some_and(|moment| now >= moment)
     }
 
     /// What admin commands change.

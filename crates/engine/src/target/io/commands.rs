@@ -378,6 +378,11 @@ impl Commands {
         self.patience.settle(self.is_contended, now);
     }
 
+    /// Whether sweeps have to look at it until that ends: operations are at the storage, or commands wait for limits.
+    pub(crate) const fn needs_sweep(&self) -> bool {
+        self.slots.kept() > 0 || !self.throttles.is_empty()
+    }
+
     /// Whether something waits for nothing but its next turn.
     pub(crate) fn wants_turn(&self) -> bool {
         self.is_contended || !self.deferred.is_empty() || self.work_left == 0 && !self.waiting.is_empty()

@@ -40,6 +40,8 @@ pub(crate) struct Arrival {
 pub(crate) enum Message {
     /// A connection to serve.
     Connection(Arrival),
+    /// A controller's keep alive time-out is shorter than it was.
+    KeepAliveChanged,
     /// The controller with this identifier has something to tell its host.
     Events(u16),
     /// The I/O queues of this controller are at rest: the caches it may have written to are to be flushed for its shutdown.

@@ -40,6 +40,11 @@ impl<H> Queue<H> {
         self.secure.as_ref().is_some_and(|secure| secure.is_worn())
     }
 
+    /// Whether it keeps memory for the beginning of a record, which a quiet queue gives back.
+    pub(crate) fn keeps_input(&self) -> bool {
+        self.secure.as_ref().is_some_and(|secure| secure.inbound.keeps_memory())
+    }
+
     /// Whether what is received are records.
     pub(crate) const fn is_secure(&self) -> bool {
         self.secure.is_some()

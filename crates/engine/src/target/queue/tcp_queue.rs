@@ -261,6 +261,11 @@ impl<H> Queue<H> {
         self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
+    /// Whether there is a moment at which it is closed.
+    pub(crate) const fn has_deadline(&self) -> bool {
+        self.deadline.is_some()
+    }
+
     /// It is to be closed then, whatever it does; `None` for never.
     pub(crate) const fn close_at(&mut self, deadline: Option<Moment>) {
         self.deadline = deadline;

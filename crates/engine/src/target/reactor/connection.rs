@@ -71,6 +71,8 @@ pub(super) struct Connection {
     pub(super) is_due: bool,
     /// It has something to send at the end of the reactor's round.
     pub(super) is_dirty: bool,
+    /// The reactor's next sweep looks at it.
+    pub(super) is_watched: bool,
     /// It takes no more commands; those under way still finish.
     is_draining: bool,
     /// A Disconnect that is answered when all that was under way has ended.
@@ -101,6 +103,7 @@ impl Connection {
             work_share: WORK_BYTES_PER_TURN,
             is_due: false,
             is_dirty: false,
+            is_watched: false,
             is_draining: false,
             disconnect: None,
             is_preparing: false,
@@ -584,5 +587,25 @@ impl Connection {
         }
         self.end_before_keys_do();
         self.queue.take_received_since_look()
+    }
+
+    /// Whether sweeps have to look at it, even if it has no turn in between: time alone changes what they find, or another
+    /// connection does. A queue that rests is not one of these.
+    pub(super) fn needs_sweep(&self) -> bool {
+        self.is_draining || self.queue.has_deadline() || self.io().is_some_and(Commands::needs_sweep)
+    }
+
+    /// Whether it leaves nothing to a sweep after its turn, as a keep alive does. That is asked of admin queues only, whose turns
+    /// are few, and they record at once that their host is alive: what all queues of a controller share must not be written
+    /// with each I/O.
+    pub(super) fn is_settled(&mut self, now: Moment) -> bool {
+        let Role::Admin(commands) = &self.role else { return false };
+        if self.needs_sweep() || self.queue.is_worn() || self.queue.keeps_input() {
+            return false;
+        }
+        if self.queue.take_received_since_look() {
+            commands.controller.note_received(now);
+        }
+        true
     }
 }

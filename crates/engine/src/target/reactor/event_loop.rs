@@ -2,6 +2,7 @@
 //! What a connection does with its turn is the connection's.
 
 mod messages;
+mod sweep;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -13,6 +14,7 @@ use std::time::Duration;
 use super::cache_flush::{CacheFlushes, FLUSHES};
 use super::connection::{Connection, Environment, NextTurn};
 use super::half_open::HalfOpen;
+use super::keep_alives::KeepAlives;
 use super::orphaned_slots::OrphanedSlots;
 use super::role::Role;
 use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS, WORK_BYTES_PER_TURN};
@@ -23,10 +25,10 @@ use crate::target::fabric::Fabric;
 use crate::target::io::{QueueOwner, StorageToken, StorageWatch};
 use crate::target::messaging::{Address, Arrival, Fence, Mailbox, Message};
 
-/// How often deadlines and keep alive timers are looked at.
-const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
-/// The same while the target ends and queues wait for each other.
-const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
+/// How often a reactor that ends looks whether its storage has done.
+const CLOSING_INTERVAL: Duration = Duration::from_millis(500);
+/// No moment.
+const NEVER: Moment = Moment(u64::MAX);
 
 /// The next connection's serial number.
 static SERIAL: AtomicU64 = AtomicU64::new(1);
@@ -58,7 +60,12 @@ pub(crate) struct EventLoop {
     greeted: usize,
     /// Bytes of work that each connection may have done in this round which has some left from the last one.
     work_share: u64,
+    /// The next sweep: never later than the first controller here could be silent.
     next_sweep: Moment,
+    /// Connections that the next sweep looks at.
+    watched: Vec<u32>,
+    /// The controllers whose queues these are.
+    keep_alives: KeepAlives,
     watch: StorageWatch,
     /// When the last round began, and no later was anything received that the next sweep reports.
     last_round: Moment,
@@ -92,7 +99,9 @@ impl EventLoop {
             half_open: HalfOpen::default(),
             greeted: 0,
             work_share: WORK_BYTES_PER_TURN,
-            next_sweep: Moment(0),
+            next_sweep: NEVER,
+            watched: Vec::new(),
+            keep_alives: KeepAlives::default(),
             watch: StorageWatch::default(),
             last_round: Moment(0),
             shutdown: None,
@@ -151,6 +160,7 @@ impl EventLoop {
             // Only now: what a sweep finds counts as received when the round before began. Set before the sweep, a process that
             // was stopped would take hosts for alive that have been silent meanwhile.
             self.last_round = now;
+            self.schedule_sweep(now);
             // After the fences: other reactors may wait for one that this reactor's last command has just freed.
             if self.shutdown.is_some_and(|deadline| now >= deadline || self.is_empty()) {
                 return self.close_all();
@@ -192,12 +202,11 @@ impl EventLoop {
         if !self.again.is_empty() || !self.arrivals.is_empty() {
             return Some(Duration::ZERO);
         }
-        let is_watched = !self.watch.is_idle() || self.fabric.has_lateness();
-        if self.is_empty() && self.shutdown.is_none() && !is_watched {
-            return None;
-        }
-        let timer = self.timers.peek().map_or(self.next_sweep, |Reverse((moment, ..))| *moment);
-        Some(timer.min(self.next_sweep).since(self.ring.now()))
+        let timer = self.timers.peek().map_or(NEVER, |Reverse((moment, ..))| *moment);
+        let next = timer.min(self.next_sweep);
+        let now = self.ring.now();
+        self.mailbox.tally.sleeps(now, self.ring.waited());
+        (next != NEVER).then(|| next.since(now))
     }
 
     fn on_event(&mut self, event: Event, now: Moment) {
@@ -324,7 +333,6 @@ impl EventLoop {
             self.mailbox.discount_connection(false);
             return;
         }
-        self.next_sweep = self.next_sweep.max(now);
         // Tokens are reused; a serial number never is, on any reactor.
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         // Before its first turn, which may make it a queue and take it out again.
@@ -364,6 +372,11 @@ impl EventLoop {
         if connection.is_queue && !was_queue {
             self.mailbox.count_queue();
             self.half_open.remove(|open| *open == token);
+            self.keep_alives.add_queue(connection.controller());
+        }
+        if !connection.is_watched && !connection.is_settled(now) {
+            connection.is_watched = true;
+            self.watched.push(token);
         }
         match verdict {
             NextTurn::Close => self.close(token),
@@ -376,6 +389,7 @@ impl EventLoop {
     /// Ends a connection after all that was under way.
     fn leave(&mut self, token: u32, now: Moment) {
         let Some(connection) = self.connections[token as usize].as_mut() else { return };
+        self.keep_alives.remove_queue(connection.controller());
         release(&self.fabric, connection);
         connection.leave(now);
         self.have_turn(token);
@@ -402,6 +416,7 @@ impl EventLoop {
         if !connection.is_queue {
             self.half_open.remove(|open| *open == token);
         }
+        self.keep_alives.remove_queue(connection.controller());
         release(&self.fabric, &connection);
         let orphaned = match connection.role {
             Role::Io(commands) => OrphanedSlots::of(*commands, &self.fabric),
@@ -423,44 +438,10 @@ impl EventLoop {
         let mut events = Vec::new();
         let deadline = self.ring.now().after(Duration::from_millis(SHUTDOWN_TIMEOUT_MS));
         while self.ring.stores_pending() > 0 && self.ring.now() < deadline {
-            if self.ring.wait(Some(SWEEP_INTERVAL), &mut events).is_err() {
+            if self.ring.wait(Some(CLOSING_INTERVAL), &mut events).is_err() {
                 return;
             }
             events.clear();
-        }
-    }
-
-    /// Looks at everything that depends on time.
-    fn sweep(&mut self, now: Moment) {
-        self.next_sweep = now.after(if self.shutdown.is_some() { SHUTDOWN_INTERVAL } else { SWEEP_INTERVAL });
-        let (mut ended, mut drained) = (Vec::new(), Vec::new());
-        let mut quiet = true;
-        for connection in self.connections.iter_mut().flatten() {
-            if connection.queue.is_overdue(now) {
-                ended.push(connection.address.connection);
-            } else if connection.has_drained() {
-                drained.push(connection.address.connection);
-            }
-            let has_received = connection.sweep();
-            quiet &= !has_received;
-            let Some(controller) = connection.controller() else { continue };
-            if has_received {
-                controller.note_received(self.last_round);
-            }
-        }
-        for token in ended {
-            self.close(token);
-        }
-        for token in drained {
-            // A turn in which nothing is left to do is the last.
-            self.turn(token, now, |_, _, _| NextTurn::Wait);
-        }
-        // Only now: another queue of the same controller may have received something that this very sweep has recorded.
-        self.end_silent(now);
-        self.watch_storage(now);
-        // Nothing happened for a whole interval: what the last burst needed goes back to the system.
-        if quiet {
-            self.pool.trim();
         }
     }
 
@@ -471,32 +452,6 @@ impl EventLoop {
         let living = living.map(|commands| (QueueOwner::of(commands), &mut commands.slots));
         let left = self.orphaned.values_mut().map(|left| (left.queue.clone(), &mut left.slots));
         self.watch.look(living.chain(left), &self.fabric, now);
-    }
-
-    /// Ends the controllers whose keep alive timers ran out. Every reactor that has a queue of one looks, since the one
-    /// with its admin queue may wake later.
-    fn end_silent(&mut self, now: Moment) {
-        let mut silent = Vec::new();
-        for connection in self.connections.iter().flatten() {
-            if let Some(controller) = connection.controller()
-                && (controller.has_ended() || controller.is_silent(now))
-            {
-                silent.push((connection.address.connection, controller.clone()));
-            }
-        }
-        for (token, controller) in silent {
-            // Several reactors may find it silent; one of them ends it.
-            if self.fabric.end_controller(&controller) {
-                self.fabric.refusals.count_silent_ended();
-                tracing::warn!(
-                    controller = controller.id,
-                    host = controller.host.nqn,
-                    keep_alive_ms = controller.keep_alive_ms(),
-                    "keep alive timer ran out"
-                );
-            }
-            self.close(token);
-        }
     }
 }
 

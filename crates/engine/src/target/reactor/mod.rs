@@ -6,6 +6,7 @@ mod connection;
 mod event_loop;
 mod half_open;
 mod host_authentication;
+mod keep_alives;
 mod listener;
 mod orphaned_slots;
 mod reactor;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::event_loop::EventLoop;
 use crate::ring::channel::channel;
 use crate::ring::thread::{self, JoinHandle};
-use crate::ring::{Ring, RingOptions, Vital, core};
+use crate::ring::{self, Ring, RingOptions, Vital, core};
 use crate::target::fabric::Fabric;
 use crate::target::messaging::Mailbox;
 
@@ -115,7 +115,7 @@ impl Reactor {
             half_open: self.mailbox.half_open(),
             half_open_dropped: self.mailbox.tally.half_open_dropped(),
             cpu_time: self.cpu_time(),
-            waited: self.mailbox.tally.waited(),
+            waited: self.mailbox.tally.waited(ring::now()),
             rounds,
             events,
             buffer_bytes,

@@ -387,14 +387,21 @@ impl QueueMeters {
     }
 }
 
-/// What a reactor reports with every round. Only it writes here.
+/// In front of a moment.
+const SINCE: u64 = 1 << 63;
+
+/// What a reactor reports with every round. Only it writes here, but for what readers have been told.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ReactorTally {
     rounds: AtomicU64,
     events: AtomicU64,
     buffer_bytes: AtomicU64,
+    /// How long it has waited in all; or while it waits, with `SINCE` in front, since when it would have waited if it had never
+    /// done anything else. One word, so that a reader never meets halves of two rounds.
     waited_ns: AtomicU64,
+    /// The most that was told of that: two clock readings apart, the next round may come to less.
+    told_ns: AtomicU64,
     half_open_dropped: AtomicU64,
 }
 
@@ -408,9 +415,19 @@ impl ReactorTally {
         self.waited_ns.store(waited.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// How long the reactor has waited for events.
-    pub(crate) fn waited(&self) -> Duration {
-        Duration::from_nanos(self.waited_ns.load(Ordering::Relaxed))
+    /// Records that the reactor is about to wait, maybe for long.
+    pub(crate) fn sleeps(&self, now: Moment, waited: Duration) {
+        let since = now.0.saturating_sub(waited.as_nanos() as u64);
+        self.waited_ns.store(SINCE | since, Ordering::Relaxed);
+    }
+
+    /// How long the reactor has waited for events until `now`. It never goes back.
+    pub(crate) fn waited(&self, now: Moment) -> Duration {
+        let waited_ns = match self.waited_ns.load(Ordering::Relaxed) {
+            since if since & SINCE != 0 => now.0.saturating_sub(since & !SINCE),
+            waited_ns => waited_ns,
+        };
+        Duration::from_nanos(self.told_ns.fetch_max(waited_ns, Ordering::Relaxed).max(waited_ns))
     }
 
     /// Records that a connection had to go before it was a queue.
@@ -481,6 +498,20 @@ mod tests {
         assert_eq!(meters.living(), []);
         meters.open(3).tell(5, 1);
         assert_eq!(meters.living(), [QueueMetrics { queue_id: 3, commands: 15, depth: 1 }]);
+    }
+
+    #[test]
+    fn a_reactor_that_sleeps_counts_on() {
+        let (tally, second) = (ReactorTally::default(), Duration::from_secs(1));
+        let at = |seconds| Moment(0).after(seconds * second);
+        tally.round(1, 0, 2 * second);
+        assert_eq!(tally.waited(at(9)), 2 * second, "it works");
+        tally.sleeps(at(10), 2 * second);
+        assert_eq!((tally.waited(at(10)), tally.waited(at(13))), (2 * second, 5 * second));
+        tally.round(1, 0, 4 * second);
+        assert_eq!(tally.waited(at(14)), 5 * second, "what was told once stays");
+        tally.round(1, 0, 6 * second);
+        assert_eq!(tally.waited(at(16)), 6 * second);
     }
 
     #[test]

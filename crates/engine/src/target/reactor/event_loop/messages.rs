@@ -23,6 +23,7 @@ impl EventLoop {
             Message::MakeRoom => self.make_room(),
             Message::Pulse(pulse) => pulse.beat(),
             Message::FlushCaches(controller) => self.cache_flushes.begin(controller, &mut self.ring),
+            Message::KeepAliveChanged => self.note_keep_alives(),
             Message::Events(controller) => self.tell_events(controller, now),
             Message::Refresh => {
                 let connections = self.connections.iter_mut().flatten();
@@ -93,6 +94,7 @@ impl EventLoop {
             connection.drain();
         }
         self.arrivals.drain().for_each(|_| self.mailbox.discount_connection(false));
+        self.watch_all();
         self.next_sweep = now;
     }
 
