@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
 /// Between two places that a mutant breaks.
 pub(crate) const BETWEEN: &str = "\n%%\n";
 
-pub(crate) const MUTANTS: [Mutant; 64] = [
+pub(crate) const MUTANTS: [Mutant; 66] = [
     Mutant {
         name: "ack-before-write",
         about: "a write is answered when the storage has been given it",
@@ -259,9 +259,25 @@ pub(crate) const MUTANTS: [Mutant; 64] = [
     Mutant {
         name: "keep-alive-not-enforced",
         about: "a controller whose host is silent lives on",
-        file: "crates/engine/src/target/reactor/event_loop.rs",
-        find: r"                && (controller.has_ended() || controller.is_silent(now))",
-        replace: r"                && (controller.has_ended() || (controller.is_silent(now) && !{on}))",
+        file: "crates/engine/src/target/controller/controller.rs",
+        find: r"        (!timeout.is_zero()).then(",
+        replace: r"        (!timeout.is_zero() && !{on}).then(",
+    },
+    Mutant {
+        name: "keep-alive-not-noted",
+        about: "a keep alive does not count as a sign of life",
+        file: "crates/engine/src/target/reactor/connection.rs",
+        find: r"        if self.queue.take_received_since_look() {
+            commands.controller.note_received(now);",
+        replace: r"        if self.queue.take_received_since_look() && !{on} {
+            commands.controller.note_received(now);",
+    },
+    Mutant {
+        name: "reactor-oversleeps",
+        about: "a reactor that rests looks at keep alive timers alone",
+        file: "crates/engine/src/target/reactor/event_loop/sweep.rs",
+        find: r"        if self.needs_sweep() {",
+        replace: r"        if self.needs_sweep() && !{on} {",
     },
     Mutant {
         name: "keep-alive-looked-at-last",
