@@ -598,11 +598,11 @@ pub(crate) const MUTANTS: [Mutant; 66] = [
         file: "crates/engine/src/target/reactor/event_loop.rs",
         find: r"                orphaned.operation_ended(slot, (&result, buffer), &self.fabric, (&mut self.pool, now));
 %%
-        let left = self.orphaned.values_mut().map(",
+        for left in self.orphaned.values_mut() {",
         replace: r"                let now = if {on} { Moment(0) } else { now };
                 orphaned.operation_ended(slot, (&result, buffer), &self.fabric, (&mut self.pool, now));
 %%
-        let left = self.orphaned.values_mut().filter(|_| !{on}).map(",
+        for left in self.orphaned.values_mut().filter(|_| !{on}) {",
     },
     Mutant {
         name: "sealed-forgotten",

@@ -1,6 +1,7 @@
 //! What a target costs while nobody asks anything: processor time and wake-ups with 16 connected queues and with 1,000, and
-//! resident memory of one reactor with 1,000 of them, whose host is another process. With `--tls` they are TLS. It prints what it saw and
-//! asserts nothing.
+//! resident memory of one reactor with 1,000 of them, whose host is another process. With `--tls` they are TLS. With `--apart` each
+//! of ten controllers with 100 queues is a process of its own; those of one process keep alive together. It prints what it saw and asserts
+//! nothing.
 
 #[path = "shared/tls_key.rs"]
 mod tls_key;
@@ -33,14 +34,18 @@ fn main() {
     let target = start_target(folder.path());
     let address = target.ports()[0];
 
-    let few = open(address, 1, 16);
+    let few = vec![open(address, 1, 16)];
     std::thread::sleep(Duration::from_secs(1));
     watch(&target, 16);
     leave(few);
     std::thread::sleep(Duration::from_millis(200));
 
     let before = resident_bytes();
-    let many = open(address, 10, 100);
+    let many = if words.iter().any(|word| word == "--apart") {
+        (0..10).map(|_| open(address, 1, 100)).collect()
+    } else {
+        vec![open(address, 10, 100)]
+    };
     // What the handshakes have taken goes back when the target has looked around.
     std::thread::sleep(Duration::from_secs(2));
     let after = resident_bytes();
@@ -99,9 +104,11 @@ fn open(address: SocketAddr, controllers: usize, queues: usize) -> Child {
     host
 }
 
-fn leave(mut host: Child) {
-    drop(host.stdin.take());
-    let _ = host.wait();
+fn leave(hosts: Vec<Child>) {
+    for mut host in hosts {
+        drop(host.stdin.take());
+        let _ = host.wait();
+    }
 }
 
 /// Opens the queues, says so, and keeps them until nobody listens.

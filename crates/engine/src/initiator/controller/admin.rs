@@ -356,7 +356,7 @@ impl Server {
         if keep_alive_ms > 0 {
             let timeout = Duration::from_millis(u64::from(keep_alive_ms));
             let now = self.driver.ring().now();
-            self.keep_alive = Some(KeepAlive { timeout, next: now.after(timeout / 2), sent: None });
+            self.keep_alive = Some(KeepAlive { timeout, next: due(now, timeout), sent: None });
             self.shared.kept_alive_ns.store(now.0.max(1), Ordering::Relaxed);
         }
         for _ in 0..events {
@@ -427,11 +427,10 @@ impl Server {
             let address = self.address;
             tracing::warn!(%address, "the target refused Keep Alive with {status}; it may give this host up");
         }
-        // The controller's timer started anew when it took the command, so half of it from the sending on is
-        // safe.
+        // The controller's timer started anew when it took the command, so half of it from the sending on is safe.
         let sent = keep_alive.sent.take().unwrap_or(now);
         self.shared.kept_alive_ns.store(sent.0.max(1), Ordering::Relaxed);
-        keep_alive.next = sent.after(keep_alive.timeout / 2);
+        keep_alive.next = due(sent, keep_alive.timeout);
     }
 
     fn event(&mut self, status: Status, result: u64) {
@@ -461,9 +460,35 @@ impl Server {
     }
 }
 
+/// When the Keep Alive after one that was sent is due: half of its time later at most, and at a multiple of that. All controllers of
+/// a process with the same time-out then keep alive together, so that its processor, and their target's, wakes up once for all.
+fn due(sent: Moment, timeout: Duration) -> Moment {
+    let latest = sent.after(timeout / 2);
+    let interval_ns = (timeout / 2).as_nanos().max(1) as u64;
+    Moment(latest.0 - latest.0 % interval_ns)
+}
+
 impl KeepAlive {
     /// When something has to be done.
     fn deadline(&self) -> Moment {
         self.sent.map_or(self.next, |sent| sent.after(self.timeout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_of_a_process_keep_alive_together() {
+        let timeout = Duration::from_secs(5);
+        let half_ns = 2_500_000_000;
+        for began in [0, 1, 700_000_000, half_ns - 1, half_ns, 12_345_678_901] {
+            let first = due(Moment(began), timeout);
+            assert!(first > Moment(began) && first <= Moment(began).after(timeout / 2));
+            assert_eq!(first.0 % half_ns, 0);
+            // It leaves a little late each time, and the next one is not moved on by that.
+            assert_eq!(due(first.after(Duration::from_millis(3)), timeout), first.after(timeout / 2));
+        }
     }
 }

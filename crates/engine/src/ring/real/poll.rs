@@ -23,9 +23,9 @@ const TRIAL_WAITS: u32 = 32;
 /// there are trials, the longest pause is 100 ms.
 const PAUSE_WAITS_MIN: u32 = 64;
 const PAUSE_WAITS_MAX: u32 = 512;
-/// After a wait of this many windows, 100 ms for the usual one, no peer is at work: an idle ring wakes up about
-/// once a second, and would else poll half a minute longer. Stolen time is hardly ever as long, and polling begins anew
-/// within milliseconds.
+/// After a wait of this many windows, 100 ms for the usual one, no peer is at work: an idle ring wakes up
+/// every few seconds, and would else poll for minutes. Stolen time is hardly ever as long, and polling begins anew within
+/// milliseconds.
 const IDLE_WINDOWS: u64 = 2000;
 /// A step of polling takes a few microseconds. After one that took this long, the core was somebody else's.
 pub(super) const GAP: Duration = Duration::from_micros(100);

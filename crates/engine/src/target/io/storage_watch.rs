@@ -23,36 +23,39 @@ pub(crate) struct QueueOwner {
     pub(crate) counters: Arc<ReactorCounters>,
 }
 
-/// What a reactor has seen of its operations with its last look: the oldest of each namespace, by its counters.
+/// The oldest operation of each namespace, by its counters.
+type Oldest = BTreeMap<(usize, u32), (Arc<ReactorCounters>, Moment)>;
+
+/// What a reactor has seen of its operations.
 #[derive(Debug, Default)]
 pub(crate) struct StorageWatch {
-    oldest: BTreeMap<(usize, u32), (Arc<ReactorCounters>, Moment)>,
+    /// In the look that is under way.
+    oldest: Oldest,
+    /// In the last one.
+    told: Oldest,
 }
 
 impl StorageWatch {
-    /// Looks at the operations of all queues, those that are gone too.
-    pub(crate) fn look<'a>(
-        &mut self,
-        queues: impl Iterator<Item = (QueueOwner, &'a mut Slots)>,
-        fabric: &Fabric,
-        now: Moment,
-    ) {
-        let before = std::mem::take(&mut self.oldest);
-        for (owner, slots) in queues {
-            let quiesce = owner.quiesce();
-            for request in slots.iter_mut() {
-                let Some(&Operation { began, is_late, .. }) = request.operation() else { continue };
-                let age = now.since(began);
-                owner.controller.subsystem.quiesce.note(age);
-                if age > quiesce && !is_late {
-                    request.set_late(true);
-                    owner.note_late(request, age, fabric, now);
-                }
-                let place = (Arc::as_ptr(&owner.counters) as usize, request.nsid);
-                let oldest = self.oldest.entry(place).or_insert_with(|| (owner.counters.clone(), began));
-                oldest.1 = oldest.1.min(began);
+    /// Looks at the operations of one queue, which may be gone.
+    pub(crate) fn look(&mut self, owner: &QueueOwner, slots: &mut Slots, fabric: &Fabric, now: Moment) {
+        let quiesce = owner.quiesce();
+        for request in slots.iter_mut() {
+            let Some(&Operation { began, is_late, .. }) = request.operation() else { continue };
+            let age = now.since(began);
+            owner.controller.subsystem.quiesce.note(age);
+            if age > quiesce && !is_late {
+                request.set_late(true);
+                owner.note_late(request, age, fabric, now);
             }
+            let place = (Arc::as_ptr(&owner.counters) as usize, request.nsid);
+            let oldest = self.oldest.entry(place).or_insert_with(|| (owner.counters.clone(), began));
+            oldest.1 = oldest.1.min(began);
         }
+    }
+
+    /// Has looked at all queues that have operations: reports the oldest of each namespace.
+    pub(crate) fn end_look(&mut self, fabric: &Fabric, now: Moment) {
+        let before = std::mem::take(&mut self.told);
         for ((_, nsid), (counters, since)) in &self.oldest {
             counters.set_oldest(*nsid, Some(*since));
         }
@@ -61,12 +64,13 @@ impl StorageWatch {
                 counters.set_oldest(nsid, None);
             }
         }
+        self.told = std::mem::take(&mut self.oldest);
         fabric.end_lateness(now);
     }
 
     /// Whether there is anything that has to be looked at again.
     pub(crate) fn is_idle(&self) -> bool {
-        self.oldest.is_empty()
+        self.told.is_empty()
     }
 }
 

@@ -445,13 +445,20 @@ impl EventLoop {
         }
     }
 
-    /// Looks how long operations are at the storage.
+    /// Looks how long operations are at the storage. Queues that have some are among those that sweeps look at.
     fn watch_storage(&mut self, now: Moment) {
-        let living = self.connections.iter_mut().flatten().filter_map(|connection| connection.io_mut());
-        let living = living.filter(|commands| commands.slots.kept() > 0);
-        let living = living.map(|commands| (QueueOwner::of(commands), &mut commands.slots));
-        let left = self.orphaned.values_mut().map(|left| (left.queue.clone(), &mut left.slots));
-        self.watch.look(living.chain(left), &self.fabric, now);
+        for token in &self.watched {
+            let connection = self.connections.get_mut(*token as usize).and_then(Option::as_mut);
+            if let Some(commands) = connection.and_then(|connection| connection.io_mut())
+                && commands.slots.kept() > 0
+            {
+                self.watch.look(&QueueOwner::of(commands), &mut commands.slots, &self.fabric, now);
+            }
+        }
+        for left in self.orphaned.values_mut() {
+            self.watch.look(&left.queue, &mut left.slots, &self.fabric, now);
+        }
+        self.watch.end_look(&self.fabric, now);
     }
 }
 
