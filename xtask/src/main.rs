@@ -9,6 +9,7 @@ mod book;
 mod broken;
 mod broken_administration;
 mod broken_authentication;
+mod broken_reactor;
 mod broken_rules;
 mod broken_secure_channel;
 mod broken_tls;

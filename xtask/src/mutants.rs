@@ -10,6 +10,7 @@ use std::time::Instant;
 use crate::broken::{BETWEEN, MUTANTS, Mutant};
 use crate::broken_administration;
 use crate::broken_authentication;
+use crate::broken_reactor;
 use crate::broken_rules::{RULES, Rule};
 use crate::broken_secure_channel;
 use crate::broken_tls;
@@ -89,7 +90,8 @@ pub(crate) fn all_are_caught(names: &[String]) -> Result<usize, String> {
 
 /// All mutants, and those of them that a test has to find out.
 fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
-    MUTANTS.iter().map(|mutant| (mutant, None)).chain(rules().map(|rule| (&rule.mutant, Some(rule))))
+    let played = MUTANTS.iter().chain(&broken_reactor::MUTANTS);
+    played.map(|mutant| (mutant, None)).chain(rules().map(|rule| (&rule.mutant, Some(rule))))
 }
 
 fn rules() -> impl Iterator<Item = &'static Rule> {

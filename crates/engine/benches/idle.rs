@@ -1,7 +1,6 @@
 //! What a target costs while nobody asks anything: processor time and wake-ups with 16 connected queues and with 1,000, and
-//! resident memory of one reactor with 1,000 of them, whose host is another process. With `--tls` they are TLS. With `--apart` each
-//! of ten controllers with 100 queues is a process of its own; those of one process keep alive together. It prints what it saw and asserts
-//! nothing.
+//! resident memory of one reactor with 1,000 of them. Their ten controllers are those of one other process, which keep alive
+//! together, and then of ten processes. With `--tls` they are TLS. It prints what it saw and asserts nothing.
 
 #[path = "shared/tls_key.rs"]
 mod tls_key;
@@ -34,18 +33,14 @@ fn main() {
     let target = start_target(folder.path());
     let address = target.ports()[0];
 
-    let few = vec![open(address, 1, 16)];
+    let few = open(address, 1, 16);
     std::thread::sleep(Duration::from_secs(1));
-    watch(&target, 16);
+    watch(&target, 16, "one host");
     leave(few);
     std::thread::sleep(Duration::from_millis(200));
 
     let before = resident_bytes();
-    let many = if words.iter().any(|word| word == "--apart") {
-        (0..10).map(|_| open(address, 1, 100)).collect()
-    } else {
-        vec![open(address, 10, 100)]
-    };
+    let many = open(address, 10, 100);
     // What the handshakes have taken goes back when the target has looked around.
     std::thread::sleep(Duration::from_secs(2));
     let after = resident_bytes();
@@ -56,17 +51,22 @@ fn main() {
         after >> 10,
         (after.saturating_sub(before)) as f64 / 1024.0 / f64::from(queues)
     );
-    watch(&target, queues);
+    watch(&target, queues, "ten controllers of one process");
     leave(many);
+
+    let apart: Vec<Child> = (0..10).map(|_| open(address, 1, 100)).collect();
+    std::thread::sleep(Duration::from_secs(2));
+    watch(&target, queues, "ten processes");
+    apart.into_iter().for_each(leave);
     target.shutdown();
 }
 
-fn watch(target: &Target, queues: u32) {
+fn watch(target: &Target, queues: u32, of: &str) {
     let (before, woken_before) = (target.cpu_time(), wake_ups());
     std::thread::sleep(WATCHED);
     let (used, woken) = (target.cpu_time() - before, wake_ups() - woken_before);
     println!(
-        "{queues} idle I/O queues{}: {:.4} % of one core and {:.1} wake-ups a second over {} s",
+        "{queues} idle I/O queues of {of}{}: {:.4} % of one core and {:.1} wake-ups a second over {} s",
         if tls_key::is_wanted() { ", TLS" } else { "" },
         100.0 * used.as_secs_f64() / WATCHED.as_secs_f64(),
         woken as f64 / WATCHED.as_secs_f64(),
@@ -104,11 +104,9 @@ fn open(address: SocketAddr, controllers: usize, queues: usize) -> Child {
     host
 }
 
-fn leave(hosts: Vec<Child>) {
-    for mut host in hosts {
-        drop(host.stdin.take());
-        let _ = host.wait();
-    }
+fn leave(mut host: Child) {
+    drop(host.stdin.take());
+    let _ = host.wait();
 }
 
 /// Opens the queues, says so, and keeps them until nobody listens.

@@ -3,6 +3,7 @@
 
 mod proof;
 mod secure;
+mod sweep;
 
 use std::io;
 use std::net::SocketAddr;
@@ -578,34 +579,5 @@ impl Connection {
         if let Role::Io(commands) = &mut self.role {
             commands.stop(pool);
         }
-    }
-
-    /// Looks after what depends on time; whether something came since the last look.
-    pub(super) fn sweep(&mut self) -> bool {
-        if let Role::Io(commands) = &mut self.role {
-            commands.trim_throttles();
-        }
-        self.end_before_keys_do();
-        self.queue.take_received_since_look()
-    }
-
-    /// Whether sweeps have to look at it, even if it has no turn in between: time alone changes what they find, or another
-    /// connection does. A queue that rests is not one of these.
-    pub(super) fn needs_sweep(&self) -> bool {
-        self.is_draining || self.queue.has_deadline() || self.io().is_some_and(Commands::needs_sweep)
-    }
-
-    /// Whether it leaves nothing to a sweep after its turn, as a keep alive does. That is asked of admin queues only, whose turns
-    /// are few, and they record at once that their host is alive: what all queues of a controller share must not be written
-    /// with each I/O.
-    pub(super) fn is_settled(&mut self, now: Moment) -> bool {
-        let Role::Admin(commands) = &self.role else { return false };
-        if self.needs_sweep() || self.queue.is_worn() || self.queue.keeps_input() {
-            return false;
-        }
-        if self.queue.take_received_since_look() {
-            commands.controller.note_received(now);
-        }
-        true
     }
 }

@@ -1,0 +1,37 @@
+//! What sweeps have to do with a connection, and whether they have to look at it at all.
+
+use super::Connection;
+use crate::ring::Moment;
+use crate::target::io::Commands;
+use crate::target::reactor::role::Role;
+
+impl Connection {
+    /// Looks after what depends on time; whether something came since the last look.
+    pub(in crate::target::reactor) fn sweep(&mut self) -> bool {
+        if let Role::Io(commands) = &mut self.role {
+            commands.trim_throttles();
+        }
+        self.end_before_keys_do();
+        self.queue.take_received_since_look()
+    }
+
+    /// Whether sweeps have to look at it, even if it has no turn in between: time alone changes what they find, or another
+    /// connection does. A queue that rests is not one of these.
+    pub(in crate::target::reactor) fn needs_sweep(&self) -> bool {
+        self.is_draining || self.queue.has_deadline() || self.io().is_some_and(Commands::needs_sweep)
+    }
+
+    /// Whether it leaves nothing to a sweep after its turn, as a keep alive does. That is asked of admin queues only, whose turns
+    /// are few, and they record at once that their host is alive: what all queues of a controller share must not be written
+    /// with each I/O.
+    pub(in crate::target::reactor) fn is_settled(&mut self, now: Moment) -> bool {
+        let Role::Admin(commands) = &self.role else { return false };
+        if self.needs_sweep() || self.queue.is_worn() || self.queue.keeps_input() {
+            return false;
+        }
+        if self.queue.take_received_since_look() {
+            commands.controller.note_received(now);
+        }
+        true
+    }
+}
