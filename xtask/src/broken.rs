@@ -522,8 +522,8 @@ pub(crate) const MUTANTS: [Mutant; 59] = [
         name: "late-counted-again",
         about: "an operation that is late is counted with each look",
         file: "crates/engine/src/target/io/storage_watch.rs",
-        find: r"                    request.set_late(true);",
-        replace: r"                    request.set_late(!{on});",
+        find: r"                request.set_late(true);",
+        replace: r"                request.set_late(!{on});",
     },
     Mutant {
         name: "sealed-forgotten",
