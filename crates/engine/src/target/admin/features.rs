@@ -164,14 +164,7 @@ pub(crate) fn set(
             let granted = NonZero::new(features.io_queues).unwrap_or(NonZero::<u16>::MIN);
             return Answer::Status(Status::SUCCESS, u64::from(NumberOfQueues::pairs(granted).encode()));
         }
-        FeatureId::KEEP_ALIVE_TIMER => {
-            let before = controller.silent_at();
-            controller.set_keep_alive_ms(request.value);
-            // Reactors that have a queue of it may sleep for longer than that now.
-            if controller.silent_at().is_some_and(|moment| before.is_none_or(|before| moment < before)) {
-                fabric.tell_reactors(|| Message::KeepAliveChanged);
-            }
-        }
+        FeatureId::KEEP_ALIVE_TIMER => set_keep_alive(request.value, controller, fabric),
         FeatureId::TIMESTAMP => {
             let Ok((timestamp, _)) = Timestamp::read_from_prefix(data) else {
                 return Status::DATA_SGL_LENGTH_INVALID.do_not_retry().into();
@@ -187,4 +180,13 @@ pub(crate) fn set(
         _ => return invalid.into(),
     }
     Status::SUCCESS.into()
+}
+
+fn set_keep_alive(keep_alive_ms: u32, controller: &Controller, fabric: &Fabric) {
+    let before = controller.silent_at();
+    controller.set_keep_alive_ms(keep_alive_ms);
+    // Reactors that have a queue of it may sleep for longer than that now.
+    if controller.silent_at().is_some_and(|moment| before.is_none_or(|before| moment < before)) {
+        fabric.tell_reactors(|| Message::KeepAliveChanged);
+    }
 }

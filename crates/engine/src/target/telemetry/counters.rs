@@ -390,7 +390,7 @@ impl QueueMeters {
 /// In front of a moment.
 const SINCE: u64 = 1 << 63;
 
-/// What a reactor reports with every round. Only it writes here, but for what readers have been told.
+/// What a reactor reports with every round. Only it writes here, but for what readers have seen.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ReactorTally {
@@ -400,8 +400,8 @@ pub(crate) struct ReactorTally {
     /// How long it has waited in all; or while it waits, with `SINCE` in front, since when it would have waited if it had never
     /// done anything else. One word, so that a reader never meets halves of two rounds.
     waited_ns: AtomicU64,
-    /// The most that was told of that: two clock readings apart, the next round may come to less.
-    told_ns: AtomicU64,
+    /// The most of that which was reported: by two clock readings the next round may come to less.
+    reported_ns: AtomicU64,
     half_open_dropped: AtomicU64,
 }
 
@@ -427,7 +427,7 @@ impl ReactorTally {
             since if since & SINCE != 0 => now.0.saturating_sub(since & !SINCE),
             waited_ns => waited_ns,
         };
-        Duration::from_nanos(self.told_ns.fetch_max(waited_ns, Ordering::Relaxed).max(waited_ns))
+        Duration::from_nanos(self.reported_ns.fetch_max(waited_ns, Ordering::Relaxed).max(waited_ns))
     }
 
     /// Records that a connection had to go before it was a queue.
@@ -509,7 +509,7 @@ mod tests {
         tally.sleeps(at(10), 2 * second);
         assert_eq!((tally.waited(at(10)), tally.waited(at(13))), (2 * second, 5 * second));
         tally.round(1, 0, 4 * second);
-        assert_eq!(tally.waited(at(14)), 5 * second, "what was told once stays");
+        assert_eq!(tally.waited(at(14)), 5 * second, "what was reported stays");
         tally.round(1, 0, 6 * second);
         assert_eq!(tally.waited(at(16)), 6 * second);
     }
