@@ -91,7 +91,7 @@ Examples:
   selvedge tune plan --sysroot machine.recording --model";
 
 /// What a plan shall be like.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WishFlags {
     /// Give the interfaces this many queues, or as many as they can have and CPUs run [default: as they are]
     #[arg(long, value_name = "N|max", value_parser = queues, help_heading = "Plan")]

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use rustix::process::{Signal, getpid, kill_process};
 use schemars::JsonSchema;
 use serde::Serialize;
+use topology::Topology;
 use topology::apply::{LiveSettings, Watch, apply, journal_path, network_namespace};
-use topology::plan::{Change, Standing, Step};
+use topology::plan::{Change, Plan, Standing, Step};
 
 use super::plan;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
-use crate::flags::tune::{ApplyFlags, JournalFlags};
+use crate::flags::tune::{ApplyFlags, JournalFlags, MachineFlags};
 use crate::report;
 use crate::stop::Stop;
 use crate::tune::PlanReport;
@@ -28,33 +29,52 @@ pub(super) fn run(flags: &ApplyFlags) -> Result<(), Failure> {
     if flags.dry_run {
         return report::print_as(flags.output.output_format, &PlanReport { plan, prediction: None });
     }
+    if plan.steps.is_empty() {
+        return report::print_as(flags.output.output_format, &PlanReport { plan, prediction: None });
+    }
+    let how = How {
+        machine: &flags.machine,
+        journal: journal(&flags.journal)?,
+        ignores_irqbalance: flags.ignore_irqbalance,
+        is_quiet: flags.output.output_format == OutputFormat::Json,
+        kill_before_write: flags.kill_before_write,
+    };
+    let applied = carry_out(&topology, plan, how)?;
+    match flags.output.output_format {
+        OutputFormat::Json => report::print_json(&applied),
+        OutputFormat::Normal => report::print(applied.text()),
+    }
+}
+
+/// How a plan is carried out.
+pub(super) struct How<'a> {
+    pub(super) machine: &'a MachineFlags,
+    pub(super) journal: PathBuf,
+    pub(super) ignores_irqbalance: bool,
+    pub(super) is_quiet: bool,
+    pub(super) kill_before_write: Option<u32>,
+}
+
+/// Makes the changes of a plan.
+///
+/// # Errors
+/// When they are not made: everything is as it was before then.
+pub(super) fn carry_out(topology: &Topology, plan: Plan, how: How<'_>) -> Result<Applied, Failure> {
     let moves_interrupts = plan.steps.iter().any(|step| matches!(step.change, Change::Affinity { .. }));
-    if let Some(pid) = topology.irqbalance.filter(|_| moves_interrupts && !flags.ignore_irqbalance) {
+    if let Some(pid) = topology.irqbalance.filter(|_| moves_interrupts && !how.ignores_irqbalance) {
         return Err(Failure::failed(format!(
             "irqbalance (process {pid}) runs and would move the interrupts again within 10 s: stop it (`systemctl stop \
              irqbalance`), or go on with --ignore-irqbalance"
         )));
     }
-    if plan.steps.is_empty() {
-        return report::print_as(flags.output.output_format, &PlanReport { plan, prediction: None });
-    }
-    let journal = journal(&flags.journal)?;
     let stop = Stop::on_signals()?;
-    let mut told = Told {
-        is_quiet: flags.output.output_format == OutputFormat::Json,
-        kill_before_write: flags.kill_before_write,
-        writes: 0,
-        stop: &stop,
-    };
-    apply(&LiveSettings, &journal, &plan.steps, &mut told).map_err(|error| {
+    let mut told =
+        Told { is_quiet: how.is_quiet, kill_before_write: how.kill_before_write, writes: 0, stop: &stop };
+    apply(&LiveSettings, &how.journal, &plan.steps, &mut told).map_err(|error| {
         if stop.is_asked() { Failure::interrupted(error) } else { Failure::failed(error) }
     })?;
-    let seen = super::see(&flags.machine).map(|topology| Standing::of(&topology)).unwrap_or(plan.after);
-    let applied = Applied { steps: plan.steps, journal, before: plan.before, planned: plan.after, seen };
-    match flags.output.output_format {
-        OutputFormat::Json => report::print_json(&applied),
-        OutputFormat::Normal => report::print(applied.text()),
-    }
+    let seen = super::see(how.machine).map(|topology| Standing::of(&topology)).unwrap_or(plan.after);
+    Ok(Applied { steps: plan.steps, journal: how.journal, before: plan.before, planned: plan.after, seen })
 }
 
 /// Where the journal is.
@@ -79,7 +99,7 @@ pub(in crate::commands) struct Applied {
 }
 
 impl Applied {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let count = chart::units::plural(self.steps.len() as u64, "change");
         let mut text = format!("{count} made; `selvedge tune revert` undoes them\n");
         if self.seen != self.planned && self.seen.flows > 0 {
