@@ -12,6 +12,7 @@ pub mod edges;
 mod failure;
 mod fio;
 mod flags;
+mod kernel_initiator;
 mod log;
 mod machine;
 mod mptcp;
