@@ -3,9 +3,13 @@
 
 #![expect(dead_code, unused_imports, reason = "the commands that use it follow")]
 
+mod controllers;
 mod fabrics_device;
 mod fabrics_options;
 mod kernel_log;
+mod users;
 
+pub(crate) use controllers::{Controller, Controllers};
 pub(crate) use fabrics_device::{FabricsDevice, Refusal};
 pub(crate) use fabrics_options::FabricsOptions;
+pub(crate) use users::Users;

@@ -1,0 +1,97 @@
+//! Who uses a disk: file systems that are mounted, swap, and disks that are made of it. The kernel disconnects all the same, and
+//! what was not written yet is lost.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What this machine does with its disks.
+pub(crate) struct Users {
+    root: PathBuf,
+    /// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+    mounts: String,
+    /// `/proc/swaps`.
+    swaps: String,
+}
+
+impl Users {
+    /// Those of this machine.
+    pub(crate) fn live() -> Self {
+        Self::at(Path::new("/"))
+    }
+
+    fn at(root: &Path) -> Self {
+        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+        Self { root: root.to_owned(), mounts: read("proc/self/mountinfo"), swaps: read("proc/swaps") }
+    }
+
+    /// Who uses the disk with this name, or a partition of it.
+    pub(crate) fn of(&self, disk: &str) -> Option<String> {
+        let folder = self.root.join("sys/block").join(disk);
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let partitions = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let partitions = partitions.filter(|name| folder.join(name).join("partition").exists());
+        let mut parts = vec![(disk.to_owned(), folder.clone())];
+        parts.extend(partitions.map(|name| (name.clone(), folder.join(name))));
+        parts.into_iter().find_map(|(name, folder)| self.of_part(&name, &folder))
+    }
+
+    fn of_part(&self, name: &str, folder: &Path) -> Option<String> {
+        let numbers = fs::read_to_string(folder.join("dev")).unwrap_or_default();
+        let (numbers, device) = (numbers.trim(), format!("/dev/{name}"));
+        if let Some(place) = self.mounts.lines().find_map(|line| mounted(line, numbers, &device)) {
+            return Some(format!("{device} is mounted on {place}"));
+        }
+        if self.swaps.lines().any(|line| line.split_whitespace().next() == Some(&device)) {
+            return Some(format!("{device} is swap space"));
+        }
+        let holders = fs::read_dir(folder.join("holders")).into_iter().flatten().flatten();
+        let holder = holders.map(|entry| entry.file_name().to_string_lossy().into_owned()).next()?;
+        Some(format!("{device} is part of /dev/{holder}"))
+    }
+}
+
+/// Where a device is mounted, if this line says so: by its numbers, or where a file system has numbers of its own, by its name.
+fn mounted(line: &str, numbers: &str, device: &str) -> Option<String> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut fields = before.split(' ').skip(2);
+    let is_it = fields.next()? == numbers || after.split(' ').nth(1) == Some(device);
+    let place = fields.nth(1)?;
+    is_it.then(|| place.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::controllers::write_tree;
+    use super::*;
+
+    #[test]
+    fn users_of_disks_and_partitions_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        write_tree(
+            folder.path(),
+            &[
+                (
+                    "proc/self/mountinfo",
+                    "36 35 98:0 / / rw,noatime shared:1 - ext4 /dev/root rw\n\
+                     37 36 259:2 / /mnt/a rw - ext4 /dev/nvme0n1p1 rw\n\
+                     38 36 0:45 /sub /mnt/b rw - btrfs /dev/nvme0n2 rw\n",
+                ),
+                ("proc/swaps", "Filename Type Size Used Priority\n/dev/nvme0n3 partition 1 0 -2\n"),
+                ("sys/block/nvme0n1/dev", "259:1\n"),
+                ("sys/block/nvme0n1/nvme0n1p1/dev", "259:2\n"),
+                ("sys/block/nvme0n1/nvme0n1p1/partition", "1\n"),
+                ("sys/block/nvme0n2/dev", "259:3\n"),
+                ("sys/block/nvme0n3/dev", "259:4\n"),
+                ("sys/block/nvme0n4/dev", "259:5\n"),
+                ("sys/block/nvme0n4/holders/dm-0", ""),
+                ("sys/block/nvme0n5/dev", "259:6\n"),
+            ],
+        );
+        let users = Users::at(folder.path());
+        assert_eq!(users.of("nvme0n1").as_deref(), Some("/dev/nvme0n1p1 is mounted on /mnt/a"));
+        assert_eq!(users.of("nvme0n2").as_deref(), Some("/dev/nvme0n2 is mounted on /mnt/b"));
+        assert_eq!(users.of("nvme0n3").as_deref(), Some("/dev/nvme0n3 is swap space"));
+        assert_eq!(users.of("nvme0n4").as_deref(), Some("/dev/nvme0n4 is part of /dev/dm-0"));
+        assert_eq!((users.of("nvme0n5"), users.of("nvme9n9")), (None, None));
+    }
+}
