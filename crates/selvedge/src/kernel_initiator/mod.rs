@@ -3,12 +3,14 @@
 
 #![expect(dead_code, unused_imports, reason = "the commands that use it follow")]
 
+mod config_json;
 mod controllers;
 mod fabrics_device;
 mod fabrics_options;
 mod kernel_log;
 mod users;
 
+pub(crate) use config_json::{CONFIG_JSON, PortEntry, Wanted, merge, remove};
 pub(crate) use controllers::{Controller, Controllers};
 pub(crate) use fabrics_device::{FabricsDevice, Refusal};
 pub(crate) use fabrics_options::FabricsOptions;
