@@ -5,13 +5,17 @@
 
 mod config_json;
 mod controllers;
+mod discovery_conf;
 mod fabrics_device;
 mod fabrics_options;
+mod kept_file;
 mod kernel_log;
 mod users;
 
 pub(crate) use config_json::{CONFIG_JSON, PortEntry, Wanted, merge, remove};
 pub(crate) use controllers::{Controller, Controllers};
+pub(crate) use discovery_conf::{DISCOVERY_CONF, DiscoveryLine, with_line, without_lines};
 pub(crate) use fabrics_device::{FabricsDevice, Refusal};
 pub(crate) use fabrics_options::FabricsOptions;
+pub(crate) use kept_file::KeptFile;
 pub(crate) use users::Users;
