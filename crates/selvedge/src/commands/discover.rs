@@ -90,6 +90,11 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// Whether the port takes nothing but TLS.
+    pub(super) fn requires_tls(&self) -> bool {
+        self.treq == "required"
+    }
+
     fn new(entry: &DiscoveryEntry) -> Self {
         let subnqn = match entry.nqn() {
             Ok(nqn) => nqn.to_string(),

@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use authentication::{Hash, Secret};
-pub(super) use identity::Identity;
+pub(super) use identity::{Identity, insert, keyring_number};
 use schemars::JsonSchema;
 use secure_channel::ConfiguredPsk;
 use serde::Serialize;

@@ -119,6 +119,11 @@ impl Connection {
         }
     }
 
+    /// The same for each address by itself.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Self> + '_ {
+        self.ways.iter().map(|way| Self { address: way.address, ways: vec![way.clone()], ..self.clone() })
+    }
+
     /// The name of this host.
     pub(crate) fn host_nqn(&self) -> &str {
         &self.host.nqn

@@ -28,13 +28,7 @@ pub(in crate::commands) struct Identity {
 pub(super) fn run(flags: &IdentityFlags) -> Result<(), Failure> {
     let psk = tls_psk(flags)?;
     let identity = psk.identity().to_string();
-    let serial = if flags.insert {
-        let keyring = keyring::find(&flags.keyring).map_err(Failure::failed)?;
-        let inserted = keyring::add((&flags.keytype, &identity), psk.reveal(), keyring);
-        Some(inserted.map_err(|what| Failure::failed(format!("keyring {}: {what}", flags.keyring)))?)
-    } else {
-        None
-    };
+    let serial = if flags.insert { Some(insert(&psk, &flags.keytype, &flags.keyring)?) } else { None };
     match flags.format.output_format {
         OutputFormat::Normal => report::print_exactly(match serial {
             None => format!("{identity}\n"),
@@ -47,6 +41,24 @@ pub(super) fn run(flags: &IdentityFlags) -> Result<(), Failure> {
             serial,
         }),
     }
+}
+
+/// Puts a PSK into a keyring of the kernel; its number there.
+///
+/// # Errors
+/// That there is no such keyring, or it takes no key.
+pub(in crate::commands) fn insert(psk: &TlsPsk, keytype: &str, keyring: &str) -> Result<i32, Failure> {
+    let number = keyring::find(keyring).map_err(Failure::failed)?;
+    keyring::add((keytype, &psk.identity().to_string()), psk.reveal(), number)
+        .map_err(|what| Failure::failed(format!("keyring {keyring}: {what}")))
+}
+
+/// The number of a keyring of the kernel.
+///
+/// # Errors
+/// That there is no such keyring.
+pub(in crate::commands) fn keyring_number(name: &str) -> Result<i32, Failure> {
+    keyring::find(name).map_err(Failure::failed)
 }
 
 fn tls_psk(flags: &IdentityFlags) -> Result<TlsPsk, Failure> {
