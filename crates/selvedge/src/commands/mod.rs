@@ -6,6 +6,7 @@ mod audit;
 mod bench;
 pub(crate) mod complete;
 mod config;
+mod connect;
 mod consent;
 mod demo;
 mod discover;

@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod config;
 mod confinement;
+pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod control;
 pub(crate) mod image;
