@@ -3,6 +3,7 @@
 #![expect(dead_code, reason = "the command follows")]
 
 mod explanation;
+mod persistence;
 mod request;
 mod tls;
 
