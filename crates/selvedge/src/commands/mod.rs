@@ -42,6 +42,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Identify(flags) => identify::run(flags),
         Command::List(flags) => list::run(flags),
         Command::Attach(flags) => attach::run(flags),
+        Command::Connect(flags) => connect::run(flags),
         Command::Bench(flags) => bench::run(flags),
         Command::Sweep(flags) => sweep::run(flags),
         Command::Report(flags) => report::run(flags),

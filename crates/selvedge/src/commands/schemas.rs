@@ -5,7 +5,9 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::{attach, demo, discover, identify, import, key, list, serve, token, top, tune};
+use super::{
+    attach, connect, demo, discover, identify, import, key, list, serve, token, top, tune,
+};
 use crate::control::audit::Verified;
 use crate::report::bench::BenchReport;
 use crate::tune::advice::Recommendations;
@@ -15,7 +17,7 @@ use crate::tune::{PlanReport, Survey};
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 26] {
+pub(super) fn all() -> [(String, Value); 27] {
     [
         of::<attach::Attached>("attach"),
         of::<attach::Detached>("attach detach"),
@@ -23,6 +25,7 @@ pub(super) fn all() -> [(String, Value); 26] {
         of::<attach::Attached>("attach recover"),
         of::<Verified>("audit verify"),
         of::<BenchReport>("bench"),
+        of::<Either<connect::Connected, connect::Planned>>("connect"),
         of::<demo::Facts>("demo"),
         of::<discover::Log>("discover"),
         of::<identify::Identity>("identify"),

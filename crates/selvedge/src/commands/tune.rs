@@ -3,11 +3,13 @@
 
 mod advise;
 mod apply;
+mod connected;
 mod plan;
 mod revert;
 mod show;
 
 pub(super) use self::apply::Applied;
+pub(super) use self::connected::{Tuned, check, tune};
 pub(super) use self::revert::Reverted;
 use topology::{Machine, Topology, observe};
 

@@ -62,6 +62,8 @@ pub(crate) enum Command {
     List(look::ListFlags),
     /// Give namespaces to other programs as disks: block devices of this machine, over NBD, or to virtual machines
     Attach(Box<attach::AttachFlags>),
+    /// Connect the kernel's own initiator to a target: its namespaces become block devices of this machine
+    Connect(Box<connect::ConnectFlags>),
     /// Measure a namespace with fio's options, or prove that it keeps its data
     Bench(Box<bench::BenchFlags>),
     /// Measure many combinations of bench's options, and report them with pictures and in words

@@ -247,6 +247,10 @@ fn prepared(command: &str, variables: &[String]) -> String {
     if text.starts_with("selvedge sweep") && !text.contains("--dry-run") {
         text += " --dry-run";
     }
+    // What the kernel would do is for the suite `kernel`.
+    if text.starts_with("selvedge connect ") && !text.contains("--dry-run") {
+        text += " --dry-run";
+    }
     if text.starts_with("selvedge bench") && text.contains("write") && !text.contains("--destroy-data") {
         text = text.replacen("selvedge bench", "selvedge bench --destroy-data", 1);
     }

@@ -156,6 +156,7 @@ fn arguments(name: &str, port: &str) -> Option<String> {
         "namespace reopen" | "namespace snapshot" | "namespace clone" | "namespace flatten" => return None,
         "discover" => format!("-a 127.0.0.1 -s {port}"),
         "identify" | "list" => at,
+        "connect" => format!("{at} --dry-run"),
         "bench" => format!("{at} --rw randread --runtime 1"),
         "sweep" => format!("{at} --preset quick --dry-run"),
         "report" => "--from-fio fio.json --output made".to_owned(),
@@ -299,7 +300,7 @@ fn every_command_prints_json_and_nothing_else() {
         "import nvmet",
         "import ceph-nvmeof",
     ];
-    assert_eq!(checked, [&["discover", "identify", "list", "attach list", "bench"][..], &described].concat());
+    assert_eq!(checked, [&["discover", "identify", "list", "attach list", "connect", "bench"][..], &described].concat());
     // The subsystem itself last of all.
     for words in removed.iter().rev() {
         println!("{words:?}");
