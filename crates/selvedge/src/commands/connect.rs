@@ -13,6 +13,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub(super) use self::persistence::{Forgotten, forget};
 use self::request::{Request, requests};
 use super::tune::{self, Tuned};
 use crate::bench::matching::Matching;

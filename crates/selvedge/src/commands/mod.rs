@@ -9,6 +9,7 @@ mod config;
 mod connect;
 mod consent;
 mod demo;
+mod disconnect;
 mod discover;
 mod fabric;
 mod gateways;
@@ -43,6 +44,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::List(flags) => list::run(flags),
         Command::Attach(flags) => attach::run(flags),
         Command::Connect(flags) => connect::run(flags),
+        Command::Disconnect(flags) => disconnect::run(flags),
         Command::Bench(flags) => bench::run(flags),
         Command::Sweep(flags) => sweep::run(flags),
         Command::Report(flags) => report::run(flags),

@@ -6,7 +6,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::{
-    attach, connect, demo, discover, identify, import, key, list, serve, token, top, tune,
+    attach, connect, demo, disconnect, discover, identify, import, key, list, serve, token, top, tune,
 };
 use crate::control::audit::Verified;
 use crate::report::bench::BenchReport;
@@ -17,7 +17,7 @@ use crate::tune::{PlanReport, Survey};
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 27] {
+pub(super) fn all() -> [(String, Value); 28] {
     [
         of::<attach::Attached>("attach"),
         of::<attach::Detached>("attach detach"),
@@ -27,6 +27,7 @@ pub(super) fn all() -> [(String, Value); 27] {
         of::<BenchReport>("bench"),
         of::<Either<connect::Connected, connect::Planned>>("connect"),
         of::<demo::Facts>("demo"),
+        of::<disconnect::Disconnected>("disconnect"),
         of::<discover::Log>("discover"),
         of::<identify::Identity>("identify"),
         of::<import::Told<'_>>("import ceph-nvmeof"),

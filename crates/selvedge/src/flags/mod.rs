@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Attach(Box<attach::AttachFlags>),
     /// Connect the kernel's own initiator to a target: its namespaces become block devices of this machine
     Connect(Box<connect::ConnectFlags>),
+    /// Disconnect the kernel's own initiator
+    Disconnect(connect::DisconnectFlags),
     /// Measure a namespace with fio's options, or prove that it keeps its data
     Bench(Box<bench::BenchFlags>),
     /// Measure many combinations of bench's options, and report them with pictures and in words

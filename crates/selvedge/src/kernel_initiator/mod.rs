@@ -1,8 +1,6 @@
 //! The kernel's own NVMe/TCP initiator: how it is asked for a controller, what it has in sysfs, and the files by which programs
 //! connect at boot. Which target is meant is the commands' to say.
 
-#![expect(dead_code, unused_imports, reason = "the commands that use it follow")]
-
 mod config_json;
 mod controllers;
 mod discovery_conf;
