@@ -41,7 +41,9 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Err(reason) => return Outcome::Failed(reason),
     };
     let scratch = &scratch.path;
+    // The longest one first: nothing waits for it at the end.
     let jobs: Vec<Job> = vec![
+        ("block devices", Box::new(|| inside(&program, scratch, &[], "ublk"))),
         ("kernel as initiator", Box::new(|| kernel_as_initiator(&program, scratch))),
         ("kernel as target", Box::new(|| kernel_as_target(&program, scratch))),
         ("kernel seen by the tuner", Box::new(|| inside(&program, scratch, &["--processors", "4"], "tune"))),
@@ -51,7 +53,6 @@ pub(crate) fn run(options: &Options) -> Outcome {
         ("connect", Box::new(|| inside(&program, scratch, &["--cards", "2"], "connect"))),
         ("TLS", Box::new(|| inside(&program, scratch, &[], "tls"))),
         ("the kernel's NBD client", Box::new(|| inside(&program, scratch, &[], "nbd"))),
-        ("block devices", Box::new(|| inside(&program, scratch, &[], "ublk"))),
     ];
     side_by_side(&jobs)
 }
