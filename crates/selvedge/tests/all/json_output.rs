@@ -151,8 +151,8 @@ fn arguments(name: &str, port: &str) -> Option<String> {
     let recorded = "--sysroot machine";
     Some(match name {
         // Tests of their own; a cluster, a group of gateways, a storage that has failed, changes of this machine.
-        "attach detach" | "attach recover" | "demo" | "disconnect" | "serve" | "gateways remove" | "tune revert"
-        | "connection reset" => return None,
+        "attach detach" | "attach recover" | "demo" | "disconnect" | "serve" | "gateways remove"
+        | "tune revert" | "connection reset" => return None,
         "namespace reopen" | "namespace snapshot" | "namespace clone" | "namespace flatten" => return None,
         "discover" => format!("-a 127.0.0.1 -s {port}"),
         "identify" | "list" => at,
@@ -300,7 +300,10 @@ fn every_command_prints_json_and_nothing_else() {
         "import nvmet",
         "import ceph-nvmeof",
     ];
-    assert_eq!(checked, [&["discover", "identify", "list", "attach list", "connect", "bench"][..], &described].concat());
+    assert_eq!(
+        checked,
+        [&["discover", "identify", "list", "attach list", "connect", "bench"][..], &described].concat()
+    );
     // The subsystem itself last of all.
     for words in removed.iter().rev() {
         println!("{words:?}");
