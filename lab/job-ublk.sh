@@ -55,7 +55,7 @@ is_gone() { ! kill -0 "$(cat "$1")" 2>/dev/null; }
 # attach OPTION...: and the devices are there. The time-outs are long because this processor is emulated.
 attach() {
     : >/tmp/attach.log
-    "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" -k 60 --reconnect-delay 1 --ublk "$@" >/tmp/attach.log 2>&1 &
+    "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" -k 10 --reconnect-delay 1 --ublk "$@" >/tmp/attach.log 2>&1 &
     echo $! >/tmp/attach.pid
     has_devices
 }
