@@ -225,3 +225,21 @@ disconnects() {
     nvme disconnect -n "$nqn"
     ! controller_device "$nqn"
 }
+
+# serve_again FILE PORT: our target, `$selvedge`, serves what FILE says. It may have been killed before.
+serve_again() {
+    # By it a disk is the same one after a restart.
+    echo 5e17ed9e00004000800000000000000a >/etc/machine-id
+    : >/tmp/target.log
+    "$selvedge" serve -c "$1" --control unix:/tmp/control.sock >/tmp/target.log 2>&1 &
+    echo $! >/tmp/target.pid
+    wait_ms 120000 'our target listens' grep -q "listening on 127.0.0.1:$2" /tmp/target.log
+}
+
+kill_target() {
+    kill -KILL "$(cat /tmp/target.pid)"
+    wait_ms 30000 'our target is dead' has_ended /tmp/target.pid
+}
+
+# has_ended FILE: the process whose number is in it.
+has_ended() { ! kill -0 "$(cat "$1")" 2>/dev/null; }

@@ -25,20 +25,8 @@ file = "$FILE"
 size = "320m"
 block = 4096
 TOML
-    # By it a disk is the same one after a restart.
-    echo 5e17ed9e00004000800000000000000a >/etc/machine-id
-    : >/tmp/target.log
-    "$selvedge" serve -c /tmp/target.toml --control unix:/tmp/control.sock >/tmp/target.log 2>&1 &
-    echo $! >/tmp/target.pid
-    wait_ms 120000 'our target listens' grep -q "listening on 127.0.0.1:$PORT" /tmp/target.log
+    serve_again /tmp/target.toml "$PORT"
 }
-
-kill_target() {
-    kill -KILL "$(cat /tmp/target.pid)"
-    wait_ms 30000 'our target is dead' is_gone /tmp/target.pid
-}
-
-is_gone() { ! kill -0 "$(cat "$1")" 2>/dev/null; }
 
 # Writes wait for two keep-alive time-outs and more when a target was killed; NBD clients must wait for longer than that.
 attach() {
@@ -113,7 +101,7 @@ ext4_is_whole() {
 disconnects() {
     nbd-client -d "$DISK"
     kill -TERM "$(cat /tmp/attach.pid)"
-    wait_ms 60000 'attach ends' is_gone /tmp/attach.pid
+    wait_ms 60000 'attach ends' has_ended /tmp/attach.pid
     cat /tmp/attach.log
     grep -q '^detached after' /tmp/attach.log
     [[ ! -e /tmp/disk.nbd ]]

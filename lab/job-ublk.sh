@@ -17,8 +17,6 @@ selvedge=/tmp/selvedge
 
 # The target may be killed: what it has answered is in files.
 write_configuration() {
-    # By it a disk is the same one after a restart.
-    echo 5e17ed9e00004000800000000000000a >/etc/machine-id
     cat >/tmp/target.toml <<TOML
 [[port]]
 address = "127.0.0.1:$PORT"
@@ -39,20 +37,10 @@ TOML
 
 target_serves() {
     [[ -e /tmp/target.toml ]] || write_configuration
-    : >/tmp/target.log
-    "$selvedge" serve -c /tmp/target.toml --control unix:/tmp/control.sock >/tmp/target.log 2>&1 &
-    echo $! >/tmp/target.pid
-    wait_ms 120000 'our target listens' grep -q "listening on 127.0.0.1:$PORT" /tmp/target.log
+    serve_again /tmp/target.toml "$PORT"
 }
 
-kill_target() {
-    kill -KILL "$(cat /tmp/target.pid)"
-    wait_ms 30000 'our target is dead' is_gone /tmp/target.pid
-}
-
-is_gone() { ! kill -0 "$(cat "$1")" 2>/dev/null; }
-
-# attach OPTION...: and the devices are there. The time-outs are long because this processor is emulated.
+# attach OPTION...: and the devices are there. The time-out is long because this processor is emulated.
 attach() {
     : >/tmp/attach.log
     "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" -k 10 --reconnect-delay 1 --ublk "$@" >/tmp/attach.log 2>&1 &
@@ -61,12 +49,12 @@ attach() {
 }
 
 has_devices() {
-    wait_ms 120000 'the devices are there' has_devices_or_is_gone || true
+    wait_ms 120000 'the devices are there' has_devices_or_has_ended || true
     cat /tmp/attach.log
     grep -q '^/dev/ublkb' /tmp/attach.log
 }
 
-has_devices_or_is_gone() { grep -q '^/dev/ublkb' /tmp/attach.log || is_gone /tmp/attach.pid; }
+has_devices_or_has_ended() { grep -q '^/dev/ublkb' /tmp/attach.log || has_ended /tmp/attach.pid; }
 
 # recover [OPTION...]: another process has the devices.
 recover() {
@@ -78,7 +66,7 @@ recover() {
 
 kill_attach() {
     kill -KILL "$(cat /tmp/attach.pid)"
-    wait_ms 30000 'attach is dead' is_gone /tmp/attach.pid
+    wait_ms 30000 'attach is dead' has_ended /tmp/attach.pid
 }
 
 # detach SIGNAL: the process ends well, within some seconds, and leaves nothing.
@@ -86,7 +74,7 @@ detach() {
     local pid limit
     pid=$(cat /tmp/attach.pid)
     kill "-$1" "$pid"
-    wait_ms 60000 'attach ends' is_gone /tmp/attach.pid || { cat "/proc/$pid/task"/*/stack; return 1; }
+    wait_ms 60000 'attach ends' has_ended /tmp/attach.pid || { cat "/proc/$pid/task"/*/stack; return 1; }
     cat /tmp/attach.log
     grep -q '^detached after' /tmp/attach.log
     nothing_is_left
