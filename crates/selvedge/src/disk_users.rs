@@ -1,11 +1,11 @@
-//! Who uses a disk: file systems that are mounted, swap, and disks that are made of it. The kernel disconnects all the same, and
-//! what was not written yet is lost.
+//! Who uses a block device: file systems that are mounted, swap, and disks that are made of it. Whoever takes the device away
+//! all the same loses what was not written yet. It is not opened to find out: where it waits for something, that would too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What this machine does with its disks.
-pub(crate) struct Users {
+pub(crate) struct DiskUsers {
     root: PathBuf,
     /// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
     mounts: String,
@@ -13,7 +13,7 @@ pub(crate) struct Users {
     swaps: String,
 }
 
-impl Users {
+impl DiskUsers {
     /// Those of this machine.
     pub(crate) fn live() -> Self {
         Self::at(Path::new("/"))
@@ -59,9 +59,18 @@ fn mounted(line: &str, numbers: &str, device: &str) -> Option<String> {
     is_it.then(|| place.to_owned())
 }
 
+/// A made-up machine's tree.
+#[cfg(test)]
+pub(crate) fn write_tree(root: &Path, files: &[(&str, &str)]) {
+    for (path, content) in files {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::controllers::write_tree;
     use super::*;
 
     #[test]
@@ -87,7 +96,7 @@ mod tests {
                 ("sys/block/nvme0n5/dev", "259:6\n"),
             ],
         );
-        let users = Users::at(folder.path());
+        let users = DiskUsers::at(folder.path());
         assert_eq!(users.of("nvme0n1").as_deref(), Some("/dev/nvme0n1p1 is mounted on /mnt/a"));
         assert_eq!(users.of("nvme0n2").as_deref(), Some("/dev/nvme0n2 is mounted on /mnt/b"));
         assert_eq!(users.of("nvme0n3").as_deref(), Some("/dev/nvme0n3 is swap space"));

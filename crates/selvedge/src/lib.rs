@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod confinement;
 mod control;
+mod disk_users;
 pub mod edges;
 mod failure;
 mod fio;

@@ -3,7 +3,6 @@
 
 mod controllers;
 mod detach;
-mod in_use;
 mod list;
 mod nbd;
 mod process;

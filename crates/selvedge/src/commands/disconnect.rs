@@ -14,9 +14,10 @@ use serde::Serialize;
 
 use super::connect::{Forgotten, forget};
 use crate::config::connection::resolve;
+use crate::disk_users::DiskUsers;
 use crate::failure::Failure;
 use crate::flags::connect::DisconnectFlags;
-use crate::kernel_initiator::{Controller, Controllers, DISCOVERY_CONF, Users, Wanted, without_lines};
+use crate::kernel_initiator::{Controller, Controllers, DISCOVERY_CONF, Wanted, without_lines};
 use crate::report;
 
 /// For how long it is waited for one controller: the kernel first ends what is outstanding, and a target may be gone.
@@ -29,7 +30,7 @@ pub(super) fn run(flags: &DisconnectFlags) -> Result<(), Failure> {
     let all = machine.all();
     let chosen = chosen(flags, &machine, &all, &addresses)?;
     if !flags.force {
-        refuse_used(&machine, &all, &chosen, &Users::live())?;
+        refuse_used(&machine, &all, &chosen, &DiskUsers::live())?;
     }
     let mut disconnected = Disconnected::default();
     let mut problems = Vec::new();
@@ -99,7 +100,7 @@ fn refuse_used(
     machine: &Controllers,
     all: &[Controller],
     chosen: &[&Controller],
-    users: &Users,
+    users: &DiskUsers,
 ) -> Result<(), Failure> {
     let is_chosen = |controller: &Controller| chosen.iter().any(|other| other.name == controller.name);
     let left = all.iter().filter(|controller| !is_chosen(controller) && controller.state == "live");

@@ -182,19 +182,10 @@ fn text(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// A made-up machine's tree.
-#[cfg(test)]
-pub(super) fn write_tree(root: &Path, files: &[(&str, &str)]) {
-    for (path, content) in files {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk_users::write_tree;
 
     /// Two paths to one subsystem with two namespaces, one of which has no device yet, and a local disk.
     fn machine(root: &Path) -> Controllers {

@@ -8,7 +8,6 @@ mod fabrics_device;
 mod fabrics_options;
 mod kept_file;
 mod kernel_log;
-mod users;
 
 pub(crate) use config_json::{CONFIG_JSON, PortEntry, Wanted, merge, remove};
 pub(crate) use controllers::{Controller, Controllers};
@@ -16,4 +15,3 @@ pub(crate) use discovery_conf::{DISCOVERY_CONF, DiscoveryLine, with_line, withou
 pub(crate) use fabrics_device::{FabricsDevice, Refusal};
 pub(crate) use fabrics_options::FabricsOptions;
 pub(crate) use kept_file::KeptFile;
-pub(crate) use users::Users;

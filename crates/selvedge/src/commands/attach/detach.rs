@@ -11,9 +11,9 @@ use std::time::Duration;
 use attach::ublk::FoundDevice;
 use serde::Serialize;
 
-use super::in_use::in_use_by;
 use super::list::is_orphan;
 use super::record::KnownRecord;
+use crate::disk_users::DiskUsers;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::report;
@@ -53,7 +53,9 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
         orphans.push(*device);
     }
     let devices = records.iter().flat_map(|known| known.devices(&found)).chain(&orphans);
-    let used = devices.filter_map(|device| Some((device, in_use_by(device.number)?))).next();
+    let users = DiskUsers::live();
+    let used =
+        devices.filter_map(|device| Some((device, users.of(&format!("ublkb{}", device.number))?))).next();
     if let Some((device, reason)) = used.filter(|_| !force) {
         return Err(Failure::failed(format!("{} is in use: {reason}", device.path().display())));
     }
