@@ -31,4 +31,4 @@ pub use psk_identity::{IdentityError, IdentityVersion, Names, Origin, PskIdentit
 pub use record::{DATA_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, RECORD_BYTES_MAX, RecordError, TAG_BYTES};
 pub use sealer::{ALERT_RECORD_BYTES, KEY_UPDATE_RECORD_BYTES, RECORDS_MAX, RecordLimit, SealError, Sealer};
 pub use suite::Suite;
-pub use traffic_secret::TrafficSecret;
+pub use traffic_secret::{DirectionState, TrafficSecret};

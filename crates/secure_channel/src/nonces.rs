@@ -13,9 +13,9 @@ pub(crate) struct Nonces {
 }
 
 impl Nonces {
-    /// Those of a new key.
-    pub(crate) const fn new(iv: Zeroizing<[u8; NONCE_BYTES]>) -> Self {
-        Self { iv, next: 0 }
+    /// Those of a key, of which this number was taken: 0 of a new one.
+    pub(crate) const fn beginning_at(taken: u64, iv: Zeroizing<[u8; NONCE_BYTES]>) -> Self {
+        Self { iv, next: taken }
     }
 
     /// How many were taken.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::Alert;
 use crate::post_handshake::PostHandshake;
 use crate::record::{BODY_BYTES_MAX, ContentType, DATA_BYTES_MAX, HEADER_BYTES, RecordError, TAG_BYTES};
-use crate::traffic_secret::{Protection, TrafficSecret};
+use crate::traffic_secret::{DirectionState, Protection, TrafficSecret};
 
 /// Records in a row that carry no data, of which each costs as much as one that does: the number of BoringSSL.
 const IDLE_RECORDS_MAX: u32 = 32;
@@ -54,8 +54,8 @@ pub enum Opened {
 /// The receiving half of a channel.
 pub struct Opener {
     protection: Protection,
-    /// The secret of the key after this one; that of this one is gone.
-    next: TrafficSecret,
+    /// The secret of the key, as the sealer's.
+    secret: TrafficSecret,
     messages: PostHandshake,
     idle_records: u32,
     updates: u64,
@@ -65,14 +65,26 @@ pub struct Opener {
 impl Opener {
     /// One that begins with this secret.
     pub fn new(secret: &TrafficSecret, peer: Peer) -> Self {
+        Self::going_on(&DirectionState { secret: secret.clone(), records: 0, updates: 0 }, peer)
+    }
+
+    /// One that goes on where another one has stopped.
+    pub fn going_on(state: &DirectionState, peer: Peer) -> Self {
         Self {
-            protection: secret.protection(),
-            next: secret.next(),
+            protection: state.secret.protection_from(state.records),
+            secret: state.secret.clone(),
             messages: PostHandshake::new(peer == Peer::Controller),
             idle_records: 0,
-            updates: 0,
+            updates: state.updates,
             end: None,
         }
+    }
+
+    /// What another one needs to go on where this one stops. `None` when the channel has ended, or a message has come in part.
+    pub fn state(&self) -> Option<DirectionState> {
+        let (secret, records, updates) = (self.secret.clone(), self.records(), self.updates);
+        let may_go_on = self.end.is_none() && self.messages.is_between();
+        may_go_on.then_some(DirectionState { secret, records, updates })
     }
 
     /// Records that were opened with the present key.
@@ -153,7 +165,8 @@ impl Opener {
         let Some(asks_back) = self.messages.take(content)? else {
             return Ok(Opened::Nothing { record_bytes });
         };
-        (self.protection, self.next) = (self.next.protection(), self.next.next());
+        self.secret = self.secret.next();
+        self.protection = self.secret.protection();
         self.updates += 1;
         Ok(Opened::KeyUpdate { record_bytes, asks_back })
     }
@@ -183,6 +196,6 @@ fn alert(content: &[u8], record_bytes: usize) -> Result<Opened, RecordError> {
 
 impl fmt::Debug for Opener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Opener({}, {} records, {} updates)", self.next.suite(), self.records(), self.updates)
+        write!(f, "Opener({}, {} records, {} updates)", self.secret.suite(), self.records(), self.updates)
     }
 }

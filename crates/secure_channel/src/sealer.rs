@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::Alert;
 use crate::record::{ContentType, DATA_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, TAG_BYTES, header};
-use crate::traffic_secret::{Protection, TrafficSecret};
+use crate::traffic_secret::{DirectionState, Protection, TrafficSecret};
 
 /// Records that may be sealed with one key of AES-GCM: 2^24.5 (RFC 8446, 5.5).
 pub const RECORDS_MAX: u64 = 23_726_566;
@@ -63,8 +63,9 @@ pub enum SealError {
 /// The sending half of a channel.
 pub struct Sealer {
     protection: Protection,
-    /// The secret of the key after this one; that of this one is gone.
-    next: TrafficSecret,
+    /// The secret of the key, which another process may need to go on. The key itself is in memory too, and the secret after it
+    /// follows from it, so that it gives nothing more away.
+    secret: TrafficSecret,
     limit: RecordLimit,
     updates: u64,
     is_closed: bool,
@@ -73,8 +74,20 @@ pub struct Sealer {
 impl Sealer {
     /// One that begins with this secret.
     pub fn new(secret: &TrafficSecret, limit: RecordLimit) -> Self {
-        let (protection, next) = (secret.protection(), secret.next());
-        Self { protection, next, limit, updates: 0, is_closed: false }
+        Self::going_on(&DirectionState { secret: secret.clone(), records: 0, updates: 0 }, limit)
+    }
+
+    /// One that goes on where another one has stopped, which seals nothing more.
+    pub fn going_on(state: &DirectionState, limit: RecordLimit) -> Self {
+        let DirectionState { secret, records, updates } = state;
+        let protection = secret.protection_from(*records);
+        Self { protection, secret: secret.clone(), limit, updates: *updates, is_closed: false }
+    }
+
+    /// What another one needs to go on where this one stops. `None` when an alert was sealed, behind which nothing may follow.
+    pub fn state(&self) -> Option<DirectionState> {
+        let (secret, records, updates) = (self.secret.clone(), self.records(), self.updates);
+        (!self.is_closed).then_some(DirectionState { secret, records, updates })
     }
 
     /// Records that were sealed with the present key.
@@ -144,7 +157,8 @@ impl Sealer {
         record[HEADER_BYTES..][..message.len()].copy_from_slice(&message);
         self.check_kept(1)?;
         self.seal_content(ContentType::Handshake as u8, &mut record, message.len())?;
-        (self.protection, self.next) = (self.next.protection(), self.next.next());
+        self.secret = self.secret.next();
+        self.protection = self.secret.protection();
         self.updates += 1;
         Ok(record)
     }
@@ -197,6 +211,6 @@ impl Sealer {
 
 impl fmt::Debug for Sealer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sealer({}, {} records, {} updates)", self.next.suite(), self.records(), self.updates)
+        write!(f, "Sealer({}, {} records, {} updates)", self.secret.suite(), self.records(), self.updates)
     }
 }

@@ -28,6 +28,11 @@ impl TrafficSecret {
         self.suite
     }
 
+    /// The secret itself, for whoever hands the channel to another process.
+    pub fn expose(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The secret behind the next KeyUpdate.
     pub(crate) fn next(&self) -> Self {
         let hash = self.suite.hash();
@@ -36,6 +41,11 @@ impl TrafficSecret {
     }
 
     pub(crate) fn protection(&self) -> Protection {
+        self.protection_from(0)
+    }
+
+    /// The key with its nonces from this record on: those before were used.
+    pub(crate) fn protection_from(&self, records: u64) -> Protection {
         let hash = self.suite.hash();
         let key = hash.expand_label(&self.bytes, "key", &[], self.suite.key_bytes());
         let mut iv = Zeroizing::new([0; NONCE_BYTES]);
@@ -46,7 +56,7 @@ impl TrafficSecret {
         };
         #[allow(clippy::expect_used, reason = "the suite says how long a key is")]
         let key = UnboundKey::new(algorithm, &key).expect("a key as long as the suite says");
-        Protection { key: LessSafeKey::new(key), nonces: Nonces::new(iv) }
+        Protection { key: LessSafeKey::new(key), nonces: Nonces::beginning_at(records, iv) }
     }
 }
 
@@ -54,6 +64,17 @@ impl fmt::Debug for TrafficSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TrafficSecret({})", self.suite)
     }
+}
+
+/// How far one direction of a channel is: what another process needs to go on with it.
+#[derive(Clone, Debug)]
+pub struct DirectionState {
+    /// The secret of the present key.
+    pub secret: TrafficSecret,
+    /// Records that the key was used for.
+    pub records: u64,
+    /// How often the key was changed.
+    pub updates: u64,
 }
 
 /// A key with its nonces. Whatever it does takes a nonce, whether it succeeds or not.

@@ -4,7 +4,7 @@
 use std::io;
 use std::ops::Range;
 
-use secure_channel::{Opened, Opener, Peer, RecordError, TrafficSecret};
+use secure_channel::{DirectionState, Opened, Opener, Peer, RecordError, TrafficSecret};
 
 use crate::ring::{Socket, SpanMut};
 
@@ -32,6 +32,16 @@ pub(crate) struct Inbound {
 impl Inbound {
     pub(super) fn new(secret: &TrafficSecret, peer: Peer) -> Self {
         Self { opener: Opener::new(secret, peer), begun: Vec::new() }
+    }
+
+    /// The half of a stream that another process had, with the beginning of a record that it had received.
+    pub(super) fn going_on(state: &DirectionState, peer: Peer, begun: Vec<u8>) -> Self {
+        Self { opener: Opener::going_on(state, peer), begun }
+    }
+
+    /// What another process needs to go on with it. `None` when it has ended, or amid a message about keys.
+    pub(super) fn state(&self) -> Option<(DirectionState, Vec<u8>)> {
+        Some((self.opener.state()?, self.begun.clone()))
     }
 
     /// Records that the peer has sealed with its present key.

@@ -5,7 +5,7 @@
 mod inbound;
 mod outbound;
 
-use secure_channel::{Peer, PskIdentity, RecordLimit, Suite, TrafficSecret};
+use secure_channel::{DirectionState, Peer, PskIdentity, RecordLimit, Suite, TrafficSecret};
 
 pub(crate) use inbound::{Inbound, Piece};
 pub(crate) use outbound::{Outbound, Sealing};
@@ -19,6 +19,17 @@ pub(crate) struct Protection {
     pub identity: PskIdentity,
     /// How both ends have derived it.
     pub derivation: secure_channel::Derivation,
+}
+
+/// How far both directions of a stream are, between two records that were sent.
+#[derive(Debug)]
+pub(crate) struct StreamState {
+    pub(crate) sending: DirectionState,
+    pub(crate) receiving: DirectionState,
+    /// What has come of the next record.
+    pub(crate) begun: Vec<u8>,
+    /// How often the peer had changed its key when it was asked to last.
+    pub(crate) asked: Option<u64>,
 }
 
 /// Both directions of a stream.
@@ -41,6 +52,19 @@ impl SecureStream {
     ) -> Self {
         let (inbound, outbound) = (Inbound::new(receiving, peer), Outbound::new(sending, limit));
         Self { inbound, outbound, limit, asked: None }
+    }
+
+    /// One that another process had.
+    pub(crate) fn going_on(state: StreamState, peer: Peer, limit: RecordLimit) -> Self {
+        let StreamState { sending, receiving, begun, asked } = state;
+        let inbound = Inbound::going_on(&receiving, peer, begun);
+        Self { inbound, outbound: Outbound::going_on(&sending, limit), limit, asked }
+    }
+
+    /// What another process needs to go on with it; `None` as long as none can.
+    pub(crate) fn state(&self) -> Option<StreamState> {
+        let (receiving, begun) = self.inbound.state()?;
+        Some(StreamState { sending: self.outbound.state()?, receiving, begun, asked: self.asked })
     }
 
     /// Whether a key of either direction has been used as often as it should be.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::io;
 
 use secure_channel::{
-    ALERT_RECORD_BYTES, Alert, DATA_BYTES_MAX, HEADER_BYTES, KEY_UPDATE_RECORD_BYTES, OVERHEAD_BYTES,
-    RecordLimit, SealError, Sealer, TrafficSecret,
+    ALERT_RECORD_BYTES, Alert, DATA_BYTES_MAX, DirectionState, HEADER_BYTES, KEY_UPDATE_RECORD_BYTES,
+    OVERHEAD_BYTES, RecordLimit, SealError, Sealer, TrafficSecret,
 };
 
 use crate::limits::SEALED_SPACE_BYTES;
@@ -36,6 +36,23 @@ impl Outbound {
             update: None,
             last_words: None,
         }
+    }
+
+    /// The half of a stream that another process had, which had sent all that it had sealed.
+    pub(super) fn going_on(state: &DirectionState, limit: RecordLimit) -> Self {
+        Self {
+            sealer: Sealer::going_on(state, limit),
+            space: None,
+            left: 0,
+            end: 0,
+            update: None,
+            last_words: None,
+        }
+    }
+
+    /// What another process needs to go on with it. `None` as long as something waits for the socket, or when it has ended.
+    pub(super) fn state(&self) -> Option<DirectionState> {
+        if self.has_unsent() { None } else { self.sealer.state() }
     }
 
     /// Whether the key should be replaced.

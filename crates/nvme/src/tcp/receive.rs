@@ -128,6 +128,26 @@ impl Receiver {
         self.digests = digests;
     }
 
+    /// Whether it stands between two PDUs, or within the header of one.
+    pub fn is_between_data(&self) -> bool {
+        self.state == State::Header
+    }
+
+    /// What has come of a header, which it forgets. `None` unless it stands between two PDUs or within a header.
+    pub fn take_begun_header(&mut self) -> Option<&[u8]> {
+        if self.state != State::Header {
+            return None;
+        }
+        let begun = core::mem::take(&mut self.stashed);
+        Some(&self.stash[..begun])
+    }
+
+    /// From now on expects commands: the connection was set up elsewhere, with these digests.
+    pub fn go_on_with(&mut self, digests: Digests) {
+        self.initialized = true;
+        self.digests = digests;
+    }
+
     /// Whether a host has set flags of digests that were not agreed on. There are none behind its headers, so that a
     /// controller need not mind.
     pub const fn has_stray_flags(&self) -> bool {

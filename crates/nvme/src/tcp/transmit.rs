@@ -82,6 +82,11 @@ impl<P> Transmitter<P> {
         self.alignment = usize::from(alignment).max(ALIGNMENT_MIN);
     }
 
+    /// What the data of PDUs is aligned to, in bytes.
+    pub const fn alignment(&self) -> u8 {
+        self.alignment as u8
+    }
+
     /// Whether nothing is left to send.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
