@@ -8,6 +8,7 @@ mod config;
 mod controller;
 mod error;
 mod fabric;
+mod hand_over;
 mod identity;
 mod image;
 mod io;
@@ -20,6 +21,7 @@ mod report;
 mod reservation;
 mod reservation_worker;
 mod served;
+mod succession;
 mod telemetry;
 
 use std::net::SocketAddr;
@@ -41,6 +43,7 @@ pub use controller::{AuthenticationStatus, ControllerStatus, Network, QueueStatu
 pub use error::TargetError;
 use fabric::Fabric;
 pub use fabric::{Quotas, Reactors, TargetConfig};
+pub use hand_over::HandOver;
 pub use identity::{FORMER_NQN, MACHINE_ID_FILE, MachineId, NamespaceIdentities, write_down_former_uuids};
 pub use image::AbsentNamespace;
 use lock::lock;
@@ -56,6 +59,9 @@ pub use report::{
     StorageMetrics, SubsystemMetrics, SubsystemStatus, TargetStatus,
 };
 use reservation_worker::ReservationWorker;
+pub use succession::{
+    HandedController, HandedFeatures, HandedKey, HandedProof, HandedQueue, HandedStream, HandedTarget,
+};
 pub use telemetry::{HandshakeKind, Histogram, Operation, Peculiarity, QueueMetrics};
 
 #[cfg(feature = "simulation")]
@@ -110,7 +116,8 @@ impl Target {
                 .push(Reactor::start(number, cpu, options, fabric.clone()).map_err(TargetError::Reactor)?);
         }
         fabric.mailboxes().introduce(reactors.iter().map(Reactor::mailbox).collect());
-        let listener = Listener::start(Vec::new(), fabric.clone()).map_err(TargetError::Reactor)?;
+        let listener =
+            Listener::start(Vec::new(), fabric.clone(), config.is_held).map_err(TargetError::Reactor)?;
         let target = Self {
             configurator: Arc::new(Configurator::new(fabric.clone(), listener)),
             fabric,

@@ -27,6 +27,7 @@ mod target_bad_input;
 mod target_byte_limits;
 mod target_commands;
 mod target_durability;
+mod target_hand_over;
 mod target_hosts;
 mod target_identity;
 mod target_interop;

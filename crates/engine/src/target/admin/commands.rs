@@ -69,6 +69,21 @@ impl AdminCommands {
         self.intake.busy() > 0
     }
 
+    /// The event requests that wait.
+    pub(crate) fn event_requests(&self) -> &[u16] {
+        &self.events
+    }
+
+    /// These event requests wait since the former process.
+    pub(crate) fn go_on(&mut self, event_requests: &[u16]) {
+        self.events = event_requests.iter().copied().take(ASYNC_EVENTS_MAX).collect();
+    }
+
+    /// Whether no command is under way but event requests.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        !self.is_busy() && self.held.is_empty()
+    }
+
     /// A command, with `data_length` bytes in its capsule.
     ///
     /// # Errors

@@ -41,6 +41,13 @@ impl Configurator {
         lock(&self.listener).is_none()
     }
 
+    /// Accepts nothing from now on, or what waits.
+    pub(crate) fn hold(&self, is_held: bool) {
+        if let Some(listener) = &*lock(&self.listener) {
+            listener.hold(is_held);
+        }
+    }
+
     /// Stops listening. Orders that come later are refused.
     pub(crate) fn end(&self) {
         if let Some(listener) = lock(&self.listener).take() {

@@ -43,7 +43,7 @@ pub(crate) struct Controller {
     /// How its host has authenticated, if it had to.
     pub(crate) proof: Option<Authenticated>,
     /// The TLS key that has come out of its host's authentication, as long as it has not ended.
-    generated_key: Mutex<Option<Arc<GeneratedKey>>>,
+    pub(super) generated_key: Mutex<Option<Arc<GeneratedKey>>>,
     /// The namespaces its host sees.
     table: RwLock<Arc<NamespaceTable>>,
     ready: AtomicBool,
@@ -67,10 +67,10 @@ pub(crate) struct State {
     pub(crate) features: Features,
     /// Its queues, the admin queue too, each with the serial number of its connection.
     pub(crate) queues: Vec<(u64, OpenQueue)>,
-    events: Events,
+    pub(super) events: Events,
     /// Namespaces that are otherwise than the host may think; too many to name beyond a list's length.
-    changed_namespaces: BTreeSet<u32>,
-    reservation_log: ReservationLog,
+    pub(super) changed_namespaces: BTreeSet<u32>,
+    pub(super) reservation_log: ReservationLog,
     /// The resets of other controllers that it was asked for.
     pub(crate) cross_resets: CrossResets,
     errors: Vec<ErrorLogEntry>,
@@ -265,7 +265,7 @@ impl Controller {
         self.update_ready(&state);
     }
 
-    fn update_ready(&self, state: &State) {
+    pub(super) fn update_ready(&self, state: &State) {
         let status = state.status & (controller_status::READY | controller_status::SHUTDOWN_MASK);
         let is_ready = status == controller_status::READY && !state.is_disabling && !self.has_ended();
         self.ready.store(is_ready, Ordering::Release);
@@ -442,6 +442,16 @@ impl State {
     /// The error log, newest entry first.
     pub(crate) fn errors(&self) -> &[ErrorLogEntry] {
         &self.errors
+    }
+
+    /// Whether a reset or a shutdown waits for the last command.
+    pub(super) const fn is_in_transition(&self) -> bool {
+        self.is_disabling || self.is_shutting_down
+    }
+
+    /// Counts errors on from those of the former process, whose entries are gone.
+    pub(super) const fn set_error_count(&mut self, count: u64) {
+        self.error_count = count;
     }
 
     /// Errors since the controller was made.

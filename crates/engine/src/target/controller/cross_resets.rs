@@ -80,6 +80,11 @@ impl CrossResets {
         self.log.clear();
     }
 
+    /// Whether there is nothing to remember.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.log.is_empty() && self.held.is_empty()
+    }
+
     /// The log page.
     pub(crate) fn page(&self) -> CrossResetLog {
         let entry = |entry: &Entry| CrossResetEntry {

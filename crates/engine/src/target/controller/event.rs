@@ -62,9 +62,9 @@ impl Notice {
 /// Events of one controller.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Events {
-    pending: u8,
+    pub(super) pending: u8,
     /// Told, and not looked at yet: another of the kind would say nothing new (Base 5.1.2).
-    unread: u8,
+    pub(super) unread: u8,
 }
 
 impl Events {

@@ -5,6 +5,7 @@ mod cross_resets;
 mod event;
 mod features;
 mod guest;
+mod handed;
 mod parameter_location;
 mod status;
 

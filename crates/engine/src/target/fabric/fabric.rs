@@ -32,6 +32,7 @@ use crate::target::messaging::{
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
+use crate::target::succession::HandedTarget;
 use crate::target::telemetry::{Peculiarities, TlsHandshakes};
 
 /// What all reactors of a target share.
@@ -298,6 +299,22 @@ impl Fabric {
         let directory = self.directory();
         let mut all = directory.subsystems.iter().chain(&directory.own_discovery);
         all.find(|subsystem| subsystem.nqn == nqn).cloned()
+    }
+
+    /// What the next process needs of all this to go on, but for controllers.
+    pub(crate) fn handed(&self) -> HandedTarget {
+        let controllers = lock(&self.controllers);
+        let mut uniquifiers: Vec<(u16, u8)> =
+            controllers.uniquifiers.iter().map(|(id, of)| (*id, *of)).collect();
+        uniquifiers.sort_unstable();
+        HandedTarget { tag: self.tag.load(Ordering::Acquire), uniquifiers, ..HandedTarget::default() }
+    }
+
+    /// Goes on with the former process' controllers: those that come get other instances than any before.
+    pub(crate) fn go_on(&self, tag: u32, uniquifiers: &[(u16, u8)]) {
+        let mut controllers = lock(&self.controllers);
+        self.tag.store(tag, Ordering::Release);
+        controllers.uniquifiers.extend(uniquifiers.iter().copied());
     }
 
     /// Promises an identifier to a host that has to authenticate before it gets a controller: what anybody can ask for has to

@@ -35,6 +35,8 @@ pub struct TargetConfig {
     pub may_disks_be_absent: bool,
     /// Sockets that somebody else has opened, a service manager for one. A port with such an address uses it.
     pub inherited: Vec<Arc<std::net::TcpListener>>,
+    /// Whether it accepts nothing before it is told to go on, since it takes over from another process.
+    pub is_held: bool,
     /// How images of Ceph clusters are reached.
     #[cfg(not(feature = "simulation"))]
     pub ceph: crate::ceph::CephConfig,
@@ -67,6 +69,7 @@ impl Default for TargetConfig {
             machine: None,
             may_disks_be_absent: false,
             inherited: Vec::new(),
+            is_held: false,
             #[cfg(not(feature = "simulation"))]
             ceph: crate::ceph::CephConfig::default(),
             controller_ids: CONTROLLER_IDS,

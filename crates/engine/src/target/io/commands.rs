@@ -383,6 +383,11 @@ impl Commands {
         self.slots.kept() > 0 || !self.throttles.is_empty()
     }
 
+    /// Whether the first command of a fused pair waits for its second.
+    pub(crate) const fn awaits_second(&self) -> bool {
+        matches!(self.pair, Pair::First(_))
+    }
+
     /// Whether something waits for nothing but its next turn.
     pub(crate) fn wants_turn(&self) -> bool {
         self.is_contended || !self.deferred.is_empty() || self.work_left == 0 && !self.waiting.is_empty()

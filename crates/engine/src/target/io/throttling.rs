@@ -75,6 +75,17 @@ impl Commands {
         }
     }
 
+    /// Lets go on what waits for limits: the queue is to come to rest, and no limit is worth a pause of all hosts.
+    pub(crate) fn lift_limits(&mut self) {
+        for throttle in &mut self.throttles {
+            for backlog in &mut throttle.backlogs {
+                while let Some(index) = backlog.take_at_once(&mut throttle.view) {
+                    self.admitted.push_back(index);
+                }
+            }
+        }
+    }
+
     /// Goes on with a command that the limits have let through.
     pub(super) fn go_on_admitted(&mut self, index: u16, ctx: &mut Context<'_>) -> Next {
         let Some(State::Throttled { .. }) = self.slots.get(index).map(|request| &request.state) else {

@@ -1,17 +1,18 @@
 //! The way to a reactor: what others have to say to it, and the waker that makes it listen.
 //! What it then does is the reactor's.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::abort::Abort;
+use super::arrival::Arrival;
 use super::authentication_done::AuthenticationDone;
 use super::fence::Fence;
 use super::handshake::HandshakeDone;
 use super::pulse::Pulse;
+use super::succession::Succession;
+use crate::ring::Waker;
 use crate::ring::channel::Sender;
-use crate::ring::{Socket, Waker};
 use crate::sync::{Mutex, lock};
 use crate::target::controller::Controller;
 use crate::target::telemetry::ReactorTally;
@@ -23,16 +24,6 @@ pub(crate) enum Loss {
     Unreachable,
     /// The cluster no longer executes them, and their namespaces are open anew.
     ShutOut,
-}
-
-/// A connection that has just come.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) socket: Arc<Socket>,
-    /// The port it came by.
-    pub(crate) port: u16,
-    /// Where it came from.
-    pub(crate) peer: SocketAddr,
 }
 
 /// News for a reactor.
@@ -70,6 +61,8 @@ pub(crate) enum Message {
     Pulse(Pulse),
     /// The process has no descriptor left for a host that comes: some half-open connections are to go.
     MakeRoom,
+    /// Its queues go over to another process, or come from one.
+    Succession(Succession),
     /// Finish what is under way, and end.
     Shutdown,
 }

@@ -2,6 +2,7 @@
 
 mod abort;
 mod address;
+mod arrival;
 mod asker;
 mod authentication_done;
 mod authentication_job;
@@ -16,10 +17,12 @@ mod peer_reset;
 mod pulse;
 mod refused_host;
 mod reservation_job;
+mod succession;
 mod worker_jobs;
 
 pub(crate) use abort::Abort;
 pub(crate) use address::Address;
+pub(crate) use arrival::Arrival;
 pub(crate) use asker::Asker;
 pub use asker::AskingHost;
 pub(crate) use authentication_done::AuthenticationDone;
@@ -29,11 +32,12 @@ pub(crate) use cross_reset::CrossReset;
 pub(crate) use fence::{Fence, Fenced, Owner, Then};
 pub(crate) use handshake::{HandshakeDone, HandshakeOutcome, HandshakeStep, PendingHandshake};
 pub use host_request::{HostRequest, HostRequests, PendingRequest, TargetEnded};
-pub(crate) use mailbox::{Arrival, Loss, Mailbox, Message};
+pub(crate) use mailbox::{Loss, Mailbox, Message};
 pub(crate) use mailboxes::Mailboxes;
 pub use peer_reset::{LostController, PeerReset, PeerResets, TakeReset};
 pub use pulse::Pulse;
 pub(crate) use refused_host::RefusedHostSender;
 pub use refused_host::{RefusedHost, RefusedHosts};
 pub(crate) use reservation_job::{Job, Task};
+pub(crate) use succession::{Adoption, Freeze, Frozen, Succession};
 pub(crate) use worker_jobs::WorkerJobs;

@@ -329,6 +329,12 @@ impl<T> Backlog<T> {
         std::mem::take(&mut self.waiting).into_iter().map(|(command, _)| command)
     }
 
+    /// The next command, whatever the limits say.
+    pub(crate) fn take_at_once(&mut self, view: &mut ShaperView) -> Option<T> {
+        self.give_back(view);
+        self.waiting.pop_front().map(|(command, _)| command)
+    }
+
     fn give_back(&mut self, view: &mut ShaperView) {
         if let (Some(turn), Some((_, cost))) = (self.turn.take(), self.waiting.front()) {
             view.refresh();

@@ -2,11 +2,13 @@
 //! owners who know what commands mean.
 
 mod disconnect;
+mod handed;
 mod receive;
 mod sealed;
 mod send;
 mod tcp_queue;
 
 pub(crate) use disconnect::Disconnect;
+pub(crate) use handed::QueueState;
 pub(crate) use receive::{Incoming, Received};
 pub(crate) use tcp_queue::{Next, Payload, Queue, Reply};

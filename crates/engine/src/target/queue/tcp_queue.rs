@@ -158,10 +158,10 @@ pub(crate) struct Queue<H> {
     terminated: bool,
     /// When it is closed whatever it does: handshakes and last words have their time.
     deadline: Option<Moment>,
-    flow_control: bool,
-    entries: u16,
+    pub(super) flow_control: bool,
+    pub(super) entries: u16,
     /// How far the host's queue was read (SQHD).
-    head: u16,
+    pub(super) head: u16,
 }
 
 impl<H> Queue<H> {
@@ -193,6 +193,11 @@ impl<H> Queue<H> {
     /// Its socket.
     pub(crate) const fn socket(&self) -> &Arc<Socket> {
         &self.socket
+    }
+
+    /// Entries it has.
+    pub(crate) const fn entries(&self) -> u16 {
+        self.entries
     }
 
     /// The digests that were agreed on.

@@ -43,6 +43,11 @@ struct CacheSync {
 }
 
 impl CacheFlushes {
+    /// Whether none is under way.
+    pub(crate) fn are_none(&self) -> bool {
+        self.flushes.is_empty() && self.syncs.is_empty() && self.awaiting.is_empty()
+    }
+
     fn number(&mut self) -> u32 {
         self.next = self.next.wrapping_add(1);
         self.next

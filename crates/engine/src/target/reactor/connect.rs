@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use authentication::{Authenticated, Concatenation};
+use nvme::cross_reset::ControllerInstance;
 use nvme::discovery::{Nqn, NqnError, decode_text};
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData, InvalidParameter};
 use nvme::{Status, SubmissionEntry};
@@ -42,6 +43,8 @@ pub(super) struct Caller<'a> {
     pub(super) now: Moment,
     /// How its host has authenticated, with the identifier that it was promised for a controller.
     pub(super) proof: Option<Proof>,
+    /// The controller that the former process had, where this is its admin queue.
+    pub(super) former: Option<ControllerInstance>,
 }
 
 /// What a connection has become.
@@ -280,9 +283,11 @@ fn connect_admin(
     };
     let make = |instance| {
         let of = (port, guest.clone(), proof.map(|(proof, _)| proof));
+        let instance = caller.former.unwrap_or(instance);
         Controller::new(instance, subsystem.clone(), host.clone(), of, keep_alive_ms, now)
     };
-    let promised = proof.and_then(|(_, promised)| promised);
+    let former = caller.former.map(|former| former.controller_id);
+    let promised = former.or_else(|| proof.and_then(|(_, promised)| promised));
     let controller = caller.fabric.add_controller(&subsystem, &host, &guest, promised, make)?;
     tracing::info!(
         controller = controller.id,

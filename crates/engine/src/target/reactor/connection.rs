@@ -1,8 +1,10 @@
 //! One connection of a host: a queue with the commands that it is for. What has come is handed to the commands, and what they
 //! want is handed to the queue; neither knows the other.
 
+mod connecting;
 mod proof;
 mod secure;
+mod succession;
 mod sweep;
 
 use std::io;
@@ -10,14 +12,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authentication::Authenticated;
 use nvme::command::admin_opcode;
-use nvme::fabrics::{Connect, fabrics_type};
+use nvme::fabrics::fabrics_type;
 use nvme::tcp::{DecodeError, FatalError};
 use nvme::{Status, SubmissionEntry};
 use secure_channel::RecordError;
 
-use super::connect::{self, Caller, Connected, Refused, WantsProof};
+use super::frozen_queue::FrozenQueue;
 use super::host_authentication::HostAuthentication;
 use super::role::Role;
 use super::securing::Securing;
@@ -27,11 +28,11 @@ use crate::limits::{
 use crate::observation::Observation;
 use crate::ring::{Buffer, BufferPool, Moment, Ring, observe};
 use crate::secure_stream::Protection;
-use crate::target::admin::{AdminContext, Intake, Taken, check_capsule};
-use crate::target::controller::{Controller, Network};
+use crate::target::admin::{AdminContext, Intake};
+use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;
 use crate::target::io::{Capsule, Commands, Context, Next, Reply};
-use crate::target::messaging::{Address, Arrival, Owner, Party};
+use crate::target::messaging::{Address, Arrival, Owner};
 use crate::target::queue::{Disconnect, Incoming, Queue, Received};
 use crate::target::served::HeldNamespace;
 use crate::target::telemetry::Seen;
@@ -82,6 +83,8 @@ pub(super) struct Connection {
     is_preparing: bool,
     /// What it has of its host's authentication, where that has to authenticate.
     authentication: Option<Box<HostAuthentication>>,
+    /// Commands that came since it was to come to rest for another process.
+    frozen: Option<Box<FrozenQueue>>,
     /// What it is before it is known whether it is TLS, or while its handshake is under way.
     securing: Option<Box<Securing>>,
     /// What protects its stream, if it is TLS: with it goes whose connection it is.
@@ -109,6 +112,7 @@ impl Connection {
             disconnect: None,
             is_preparing: false,
             authentication: None,
+            frozen: None,
             securing: Some(Box::default()),
             protection: None,
         }
@@ -190,6 +194,9 @@ impl Connection {
 
     /// Its turn: there may be something to receive.
     pub(super) fn on_readable(&mut self, env: &mut Environment<'_>, scratch: &mut [u8]) -> NextTurn {
+        if self.is_handed() {
+            return NextTurn::Wait;
+        }
         let outcome = if self.queue.is_terminated() {
             self.queue
                 .discard_input(scratch)
@@ -203,6 +210,11 @@ impl Connection {
             self.pump(env);
             self.receive(env, scratch)
         };
+        self.end_turn(outcome, env)
+    }
+
+    /// Sends what a turn has come to, or ends the connection where that is what it has come to.
+    fn end_turn(&mut self, outcome: Result<NextTurn, Disconnect>, env: &mut Environment<'_>) -> NextTurn {
         match outcome {
             Ok(next) => self.flush_or_close(env, next),
             Err(Disconnect::Gone) => NextTurn::Close,
@@ -225,6 +237,9 @@ impl Connection {
     fn receive(&mut self, env: &mut Environment<'_>, scratch: &mut [u8]) -> Result<NextTurn, Disconnect> {
         for _ in 0..RECEIVE_BUDGET {
             if self.is_draining && !self.queue.is_amid_data() && !self.is_busy() {
+                return Ok(NextTurn::Wait);
+            }
+            if self.frozen.is_some() && !self.wants_more_before_rest() {
                 return Ok(NextTurn::Wait);
             }
             // A host that does not read what it asked for gets no more commands taken.
@@ -287,6 +302,9 @@ impl Connection {
             // It was not accepted, so the host may send it again on another path or connection.
             return Ok(());
         }
+        if self.frozen.is_some() && self.keep_for_later(entry, capsule.length, env.pool) {
+            return Ok(());
+        }
         self.queue.count_entry();
         // Asked in this order: each command's own byte is at hand, and the other is a cache line that no I/O needs.
         if HostAuthentication::is_meant(entry) && self.authentication.is_some() {
@@ -339,6 +357,13 @@ impl Connection {
         is_intact: bool,
         env: &mut Environment<'_>,
     ) -> Result<(), Disconnect> {
+        let buffer = match self.kept_data_came(slot, buffer, is_intact) {
+            Ok(kept) => {
+                env.pool.give(kept);
+                return self.resume_if_whole(env);
+            }
+            Err(buffer) => buffer,
+        };
         if self.authentication.as_ref().is_some_and(|held| held.has_slot(slot)) {
             self.message_came(slot, (buffer, is_intact), env);
             return Ok(());
@@ -368,98 +393,6 @@ impl Connection {
             Role::Unproved(_) | Role::Left => env.pool.give(buffer),
         }
         Ok(())
-    }
-
-    /// A command of a connection that is not a queue yet, which has to be Connect.
-    fn first_command(
-        &mut self,
-        entry: &SubmissionEntry,
-        data_length: usize,
-        env: &mut Environment<'_>,
-    ) -> Result<(), Disconnect> {
-        check_capsule(data_length)?;
-        let Role::New(intake) = &mut self.role else { return Ok(()) };
-        let command_id = entry.command_id.get();
-        let is_connect =
-            entry.opcode == admin_opcode::FABRICS && entry.fabrics_type() == fabrics_type::CONNECT;
-        let refused = if !is_connect {
-            Some(Status::COMMAND_SEQUENCE_ERROR.do_not_retry())
-        } else if entry.fused() != 0 {
-            Some(Status::INVALID_FIELD.do_not_retry())
-        } else if intake.has(command_id) {
-            Some(Status::COMMAND_ID_CONFLICT)
-        } else {
-            None
-        };
-        let taken = match refused {
-            Some(status) => Err(status),
-            None => intake.take(entry, data_length, 0, env.pool)?,
-        };
-        match taken {
-            Err(status) => self.queue.reply(Reply::new(command_id, status, 0)),
-            Ok(Taken::Awaits(next)) => self.queue.take(next),
-            Ok(Taken::Ready) => return self.connect(entry, &[], env),
-        }
-        Ok(())
-    }
-
-    /// Connect, with its data.
-    fn connect(
-        &mut self,
-        entry: &SubmissionEntry,
-        data: &[u8],
-        env: &mut Environment<'_>,
-    ) -> Result<(), Disconnect> {
-        // Who came by a port that is closed by now is not told that nothing is there: the host would not come again.
-        if env.fabric.directory().port(self.port).is_none() {
-            return Err(Disconnect::Gone);
-        }
-        match self.try_connect(entry, data, None, env) {
-            Ok(connected) => {
-                let is_proved = !matches!(connected.role, Role::Unproved(_));
-                let asked = if is_proved { 0 } else { proof::asked(&connected) };
-                let answer = (entry.command_id.get(), u64::from(connected.controller_id) | asked);
-                self.role = connected.role;
-                self.is_queue = is_proved;
-                self.queue.connected(connected.entries, connected.has_flow_control, answer);
-                if let Some(WantsProof { subsystem, host_nqn, concatenation }) = connected.wants_proof {
-                    let party = Party { host_nqn, network: Network::of(self.peer.ip()) };
-                    let held = HostAuthentication::new(subsystem, party, concatenation, connected.entries);
-                    self.authentication = Some(Box::new(held));
-                    if !is_proved {
-                        let within =
-                            proof::time_to_prove(&Connect::decode(entry), connected.controller_id, env);
-                        self.queue.close_at(Some(env.now.after(within)));
-                    }
-                }
-            }
-            Err(refused) => {
-                self.queue.reply(Reply::new(entry.command_id.get(), refused.status, refused.result));
-            }
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn try_connect(
-        &mut self,
-        entry: &SubmissionEntry,
-        data: &[u8],
-        proof: Option<(Authenticated, Option<u16>)>,
-        env: &Environment<'_>,
-    ) -> Result<Connected, Refused> {
-        let caller = Caller {
-            address: self.address,
-            port: self.port,
-            peer: self.peer,
-            socket: self.queue.socket(),
-            has_data_digest: self.queue.digests().data,
-            protection: self.protection.as_ref(),
-            fabric: env.fabric,
-            now: env.now,
-            proof,
-        };
-        connect::connect(entry, data, &caller, &mut self.seen)
     }
 
     /// Goes on with commands that can go on now, until none can.
@@ -494,7 +427,10 @@ impl Connection {
 
     /// Tells the host of events, if it is an admin queue.
     pub(super) fn tell_events(&mut self) {
-        if let Role::Admin(commands) = &mut self.role {
+        // In a queue that rests they wait for whoever goes on with it.
+        if self.frozen.is_none()
+            && let Role::Admin(commands) = &mut self.role
+        {
             commands.tell_events().into_iter().for_each(|next| self.queue.take(next));
         }
     }

@@ -2,6 +2,7 @@
 //! What a connection does with its turn is the connection's.
 
 mod messages;
+mod succession;
 mod sweep;
 
 use std::cmp::Reverse;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use super::cache_flush::{CacheFlushes, FLUSHES};
 use super::connection::{Connection, Environment, NextTurn};
+use super::freezing::Freezing;
 use super::half_open::HalfOpen;
 use super::keep_alives::KeepAlives;
 use super::orphaned_slots::OrphanedSlots;
@@ -70,6 +72,8 @@ pub(crate) struct EventLoop {
     /// When the last round began, and no later was anything received that the next sweep reports.
     last_round: Moment,
     shutdown: Option<Moment>,
+    /// The rest that its queues come to, for another process.
+    freezing: Option<Freezing>,
 }
 
 impl EventLoop {
@@ -105,6 +109,7 @@ impl EventLoop {
             watch: StorageWatch::default(),
             last_round: Moment(0),
             shutdown: None,
+            freezing: None,
         }
     }
 
@@ -156,6 +161,10 @@ impl EventLoop {
             // would wait for one more round, and there may be none for long.
             if !self.fences.is_empty() {
                 self.pass_fences();
+            }
+            if self.is_freezing() {
+                // After the fences, which a target that comes to rest waits for.
+                self.settle_freezing(now);
             }
             // Only now: what a sweep finds counts as received when the round before began. Set before the sweep, a process that
             // was stopped would take hosts for alive that have been silent meanwhile.
@@ -318,15 +327,20 @@ impl EventLoop {
         }
     }
 
+    /// A token that no connection has.
+    fn free_token(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() as u32 - 1
+        })
+    }
+
     fn add(&mut self, arrival: Arrival, now: Moment) {
         if self.shutdown.is_some() {
             self.mailbox.discount_connection(false);
             return;
         }
-        let token = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() as u32 - 1
-        });
+        let token = self.free_token();
         if let Err(error) = self.ring.watch(&*arrival.socket, token) {
             tracing::warn!(%error, "a connection cannot be watched and is closed");
             self.free.push(token);
@@ -373,6 +387,9 @@ impl EventLoop {
             self.mailbox.count_queue();
             self.half_open.remove(|open| *open == token);
             self.keep_alives.add_queue(connection.controller());
+            if self.freezing.is_some() {
+                connection.freeze(&mut env);
+            }
         }
         if !connection.is_watched && !connection.is_settled(now) {
             connection.is_watched = true;

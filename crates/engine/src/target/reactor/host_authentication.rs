@@ -83,6 +83,11 @@ impl HostAuthentication {
         self.intake.busy() > 0 || matches!(self.stage, Stage::Working(..))
     }
 
+    /// Whether an exchange is under way.
+    pub(super) fn is_amid_exchange(&self) -> bool {
+        self.intake.busy() > 0 || !matches!(self.stage, Stage::Idle)
+    }
+
     /// Whether the slot with this number is one of its own.
     pub(super) fn has_slot(&self, slot: u16) -> bool {
         self.intake.has_slot(slot)

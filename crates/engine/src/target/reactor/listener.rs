@@ -83,6 +83,8 @@ impl PortChange {
 enum News {
     /// Ports close, open, and change; the sender learns when it is so.
     Change { change: PortChange, done: Sender<()> },
+    /// Nothing is accepted from now on, or what waits is.
+    Hold(bool),
     /// Its end.
     Stop,
 }
@@ -96,7 +98,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn start(sockets: Vec<Listening>, fabric: Arc<Fabric>) -> io::Result<Self> {
+    pub(crate) fn start(sockets: Vec<Listening>, fabric: Arc<Fabric>, is_held: bool) -> io::Result<Self> {
         let (news, inbox) = channel();
         let (sender, receiver) = channel();
         let thread = thread::Builder::new().name("listener".to_owned()).spawn(move || {
@@ -106,7 +108,7 @@ impl Listener {
             match ring {
                 Ok(ring) => {
                     let _ = sender.send(Ok(ring.waker()));
-                    Accepting::new(ring, fabric, inbox).run(sockets);
+                    Accepting::new(ring, fabric, inbox, is_held).run(sockets);
                 }
                 Err(error) => {
                     let _ = sender.send(Err(error));
@@ -129,6 +131,12 @@ impl Listener {
         }
     }
 
+    /// Accepts nothing from now on, or what waits.
+    pub(crate) fn hold(&self, is_held: bool) {
+        let _ = self.news.send(News::Hold(is_held));
+        self.waker.wake();
+    }
+
     /// Stops accepting, and closes the addresses.
     pub(crate) fn stop(self) {
         let _ = self.news.send(News::Stop);
@@ -145,11 +153,13 @@ struct Accepting {
     ports: Vec<Option<Listening>>,
     /// Given up for a moment when the system has no other descriptor left, to tell a host so.
     spare: Option<OwnedFd>,
+    /// What comes waits.
+    is_held: bool,
 }
 
 impl Accepting {
-    fn new(ring: Ring, fabric: Arc<Fabric>, news: Receiver<News>) -> Self {
-        Self { ring, fabric, news, ports: Vec::new(), spare: core::spare_descriptor() }
+    fn new(ring: Ring, fabric: Arc<Fabric>, news: Receiver<News>, is_held: bool) -> Self {
+        Self { ring, fabric, news, ports: Vec::new(), spare: core::spare_descriptor(), is_held }
     }
 
     fn run(mut self, sockets: Vec<Listening>) {
@@ -193,6 +203,12 @@ impl Accepting {
                     self.set_congestion(&change.congestion);
                     self.open(change.open);
                     let _ = done.send(());
+                }
+                News::Hold(is_held) => {
+                    self.is_held = is_held;
+                    for token in 0..self.ports.len() {
+                        let _ = self.accept_from(token);
+                    }
                 }
                 News::Stop => return false,
             }
@@ -242,7 +258,9 @@ impl Accepting {
     /// Accepts all that wait on one address; an error when there is no use in going on at once.
     fn accept_from(&mut self, token: usize) -> io::Result<()> {
         loop {
-            let Some(Some(listening)) = self.ports.get(token) else { return Ok(()) };
+            let Some(Some(listening)) = self.ports.get(token).filter(|_| !self.is_held) else {
+                return Ok(());
+            };
             match listening.socket.accept() {
                 Ok((socket, peer)) => {
                     let socket = Arc::new(socket);

@@ -4,6 +4,8 @@ mod cache_flush;
 mod connect;
 mod connection;
 mod event_loop;
+mod freezing;
+mod frozen_queue;
 mod half_open;
 mod host_authentication;
 mod keep_alives;

@@ -31,6 +31,11 @@ pub(super) enum Stage {
 }
 
 impl Securing {
+    /// Whether nothing has come.
+    pub(super) const fn is_untouched(&self) -> bool {
+        matches!(self.stage, Stage::First) && self.bytes.is_empty()
+    }
+
     /// Whether it wants a turn.
     pub(super) const fn wants_turn(&self) -> bool {
         self.is_due

@@ -68,6 +68,16 @@ impl ToldTime {
         told_ms
     }
 
+    /// What its host was told; 0 if it has not asked.
+    pub(crate) fn told_ms(&self) -> u16 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Its host was told this by the former process.
+    pub(crate) fn go_on(&self, told_ms: u16) {
+        self.0.store(told_ms, Ordering::Relaxed);
+    }
+
     /// What it goes by; before it has asked, what it would be told.
     pub(crate) fn get(&self, time: &QuiesceTime) -> Duration {
         match self.0.load(Ordering::Relaxed) {

@@ -189,7 +189,7 @@ impl Connection {
     /// Ends the queue of a host that has let its keys get old, after all that is under way: Linux' hosts cannot replace keys,
     /// and connect anew.
     pub(super) fn end_before_keys_do(&mut self) {
-        if !self.is_draining && self.queue.is_worn() {
+        if !self.is_draining && self.frozen.is_none() && self.queue.is_worn() {
             tracing::info!(peer = %self.peer, "the TLS keys of a queue are worn, and its host has not replaced them: it ends");
             self.drain();
         }

@@ -83,6 +83,7 @@ impl EventLoop {
                     connection.handshake_done(*done, env);
                 });
             }
+            Message::Succession(order) => self.succeed(order, now),
             Message::Shutdown => self.shut_down(now),
         }
     }

@@ -67,7 +67,11 @@ impl EventLoop {
     /// Has the next sweep come soon if there is something to look at.
     pub(super) fn schedule_sweep(&mut self, now: Moment) {
         if self.needs_sweep() {
-            let interval = if self.shutdown.is_some() { SHUTDOWN_INTERVAL } else { SWEEP_INTERVAL };
+            let interval = if self.shutdown.is_some() || self.is_freezing() {
+                SHUTDOWN_INTERVAL
+            } else {
+                SWEEP_INTERVAL
+            };
             self.next_sweep = self.next_sweep.min(now.after(interval));
         }
     }
@@ -79,6 +83,7 @@ impl EventLoop {
             || !self.fences.is_empty()
             || !self.watch.is_idle()
             || self.shutdown.is_some()
+            || self.is_freezing()
             || self.pool.kept_bytes() > POOL_IDLE_BYTES_MAX
             || self.fabric.has_lateness()
     }
@@ -100,6 +105,11 @@ impl EventLoop {
     /// Ends the controllers whose keep alive timers ran out. Every reactor that has a queue of one looks, since the one
     /// with its admin queue may wake later.
     fn end_silent(&mut self, now: Moment) {
+        if self.is_freezing() {
+            // What they send is not read, so that nobody can say that they are silent.
+            self.next_sweep = now.after(SHUTDOWN_INTERVAL);
+            return;
+        }
         for controller in self.keep_alives.over(now) {
             // Several reactors may find it silent; one of them ends it.
             if self.fabric.end_controller(&controller) {

@@ -1,0 +1,117 @@
+//! A controller that is left to the next process, and one that comes from the former.
+
+use std::collections::BTreeSet;
+
+use authentication::{Authenticated, Group, Hash};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::controller::Controller;
+use super::event::Events;
+use super::features::Features;
+use crate::ring;
+use crate::target::lock::lock;
+use crate::target::succession::{HandedController, HandedFeatures, HandedProof};
+
+impl Controller {
+    /// What the next process needs to have it too. `None` for one that has ended or is amid a reset or a shutdown, and for one
+    /// with what is kept in memory alone and cannot be handed on yet: a TLS key of its own, or notices that its host has not
+    /// read. Its host connects again.
+    pub(crate) fn handed(&self, address: std::net::IpAddr) -> Option<HandedController> {
+        if self.has_ended() || lock(&self.generated_key).is_some() {
+            return None;
+        }
+        let state = self.state();
+        if state.is_in_transition() || !state.reservation_log.is_empty() || !state.cross_resets.is_quiet() {
+            return None;
+        }
+        Some(HandedController {
+            id: self.id,
+            instance: (self.instance.uniquifier, self.instance.random_number),
+            subsystem: self.subsystem.nqn.clone(),
+            host_nqn: self.host.nqn.clone(),
+            host_id: self.host.id,
+            address,
+            keep_alive_ms: self.keep_alive_ms(),
+            configuration: state.configuration,
+            status: state.status,
+            features: state.features.handed(),
+            events: state.events.bits(),
+            changed_namespaces: state.changed_namespaces.iter().copied().collect(),
+            error_count: state.error_count(),
+            told_quiesce_ms: self.quiesce.told_ms(),
+            proof: self.proof.as_ref().map(HandedProof::of),
+        })
+    }
+
+    /// Is as the former process has left it.
+    pub(crate) fn go_on(&self, handed: &HandedController) {
+        let mut state = self.state();
+        state.configuration = handed.configuration;
+        state.status = handed.status;
+        state.features = Features::going_on(&handed.features);
+        state.events = Events::going_on(handed.events);
+        state.changed_namespaces = handed.changed_namespaces.iter().copied().collect::<BTreeSet<u32>>();
+        state.set_error_count(handed.error_count);
+        self.quiesce.go_on(handed.told_quiesce_ms);
+        self.update_ready(&state);
+    }
+}
+
+impl HandedProof {
+    fn of(proof: &Authenticated) -> Self {
+        let Authenticated { hash, group, is_bidirectional, secret } = *proof;
+        Self { hash: hash.id(), group: group.id(), is_bidirectional, secret }
+    }
+
+    /// The same, if it has numbers that there are.
+    pub(crate) fn proof(self) -> Option<Authenticated> {
+        let (hash, group) = (Hash::of(self.hash)?, Group::of(self.group)?);
+        Some(Authenticated { hash, group, is_bidirectional: self.is_bidirectional, secret: self.secret })
+    }
+}
+
+impl Features {
+    fn handed(&self) -> HandedFeatures {
+        let behavior = self.host_behavior.as_bytes();
+        let length = behavior.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        HandedFeatures {
+            arbitration: self.arbitration,
+            temperature_threshold: self.temperature_threshold,
+            error_recovery: self.error_recovery,
+            write_atomicity: self.write_atomicity,
+            async_events: self.async_events,
+            io_queues: self.io_queues,
+            host_behavior: behavior[..length].to_vec(),
+            timestamp_ms: self.timestamp.map(|_| self.time_ms().0),
+            reservation_masks: self.reservation_masks.iter().map(|(nsid, mask)| (*nsid, *mask)).collect(),
+        }
+    }
+
+    fn going_on(handed: &HandedFeatures) -> Self {
+        let mut host_behavior = nvme::features::HostBehavior::new_zeroed();
+        let bytes = host_behavior.as_mut_bytes();
+        let length = handed.host_behavior.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&handed.host_behavior[..length]);
+        Self {
+            arbitration: handed.arbitration,
+            temperature_threshold: handed.temperature_threshold,
+            error_recovery: handed.error_recovery,
+            write_atomicity: handed.write_atomicity,
+            async_events: handed.async_events,
+            io_queues: handed.io_queues.min(crate::limits::IO_QUEUES_MAX),
+            host_behavior,
+            timestamp: handed.timestamp_ms.map(|milliseconds| (milliseconds, ring::now())),
+            reservation_masks: handed.reservation_masks.iter().copied().collect(),
+        }
+    }
+}
+
+impl Events {
+    const fn bits(self) -> (u8, u8) {
+        (self.pending, self.unread)
+    }
+
+    const fn going_on((pending, unread): (u8, u8)) -> Self {
+        Self { pending, unread }
+    }
+}

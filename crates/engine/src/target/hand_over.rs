@@ -1,0 +1,154 @@
+//! A target that hands its hosts to another process, or takes them over from one, without a reconnection. What is handed over is
+//! data ([`HandedTarget`]) and sockets. Until the former process has left, and from the moment on that the next one begins, just
+//! one of them may go on: whoever drives this sees to that.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Target;
+use super::messaging::{Adoption, Arrival, Freeze, Frozen, Message, Succession};
+use super::succession::{HandedController, HandedQueue, HandedTarget};
+use crate::limits::{FREEZE_PATIENCE_MS, FREEZE_STALL_MS};
+use crate::ring::channel::{Receiver, Sender, channel};
+use crate::ring::{self, Socket};
+
+/// How long reactors may take beyond their own deadlines, which means that one hangs.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What one process of a target hands to the next.
+#[derive(Debug, Default)]
+pub struct HandOver {
+    /// All but the sockets.
+    pub state: HandedTarget,
+    /// The sockets of the queues, in their order.
+    pub queues: Vec<Arc<Socket>>,
+    /// Connections from which nothing has come, with the port they came by and where they came from.
+    pub arrivals: Vec<(u16, SocketAddr, Arc<Socket>)>,
+}
+
+impl Target {
+    /// Brings everything to rest: nothing is accepted, received, done or sent until [`Self::go_on`]. Hosts notice a pause.
+    /// Connections that wait for their hosts too long are closed; so are those that cannot be handed over.
+    ///
+    /// # Errors
+    /// What does not come to rest in time. Everything goes on then.
+    pub fn freeze(&self) -> Result<HandOver, String> {
+        self.configurator.hold(true);
+        let now = ring::now();
+        let (answer, answers) = channel();
+        let order = Freeze {
+            stalled: now.after(Duration::from_millis(FREEZE_STALL_MS)),
+            deadline: now.after(Duration::from_millis(FREEZE_PATIENCE_MS)),
+            answer,
+        };
+        self.fabric.tell_reactors(|| Message::Succession(Succession::Freeze(order.clone())));
+        drop(order);
+        let frozen = self.await_frozen(&answers);
+        if frozen.is_err() {
+            self.go_on();
+        }
+        frozen.map(|frozen| self.hand_over_of(frozen))
+    }
+
+    fn await_frozen(&self, answers: &Receiver<Result<Vec<Frozen>, String>>) -> Result<Vec<Frozen>, String> {
+        let mut all = Vec::new();
+        let patience = Duration::from_millis(FREEZE_PATIENCE_MS) + ANSWER_TIMEOUT;
+        for _ in self.fabric.mailboxes().all() {
+            let answer =
+                answers.recv_timeout(patience).map_err(|_| "a reactor does not answer".to_owned())?;
+            all.extend(answer?);
+        }
+        Ok(all)
+    }
+
+    /// What there is, but for queues whose controllers cannot be handed over.
+    fn hand_over_of(&self, frozen: Vec<Frozen>) -> HandOver {
+        let mut hand_over = HandOver { state: self.fabric.handed(), ..HandOver::default() };
+        let mut queues: Vec<(HandedQueue, Arc<Socket>)> = Vec::new();
+        for Frozen { socket, port, peer, queue } in frozen {
+            match queue {
+                Some(queue) => queues.push((queue, socket)),
+                None => hand_over.arrivals.push((port, peer, socket)),
+            }
+        }
+        // Admin queues come before the others, which need their controllers.
+        queues.sort_by_key(|(queue, _)| (queue.queue_id, queue.controller_id));
+        let admin = queues.iter().filter(|(queue, _)| queue.queue_id == 0);
+        let handed = |(queue, _): &(HandedQueue, Arc<Socket>)| {
+            self.fabric.controller(queue.controller_id)?.handed(queue.peer.ip())
+        };
+        hand_over.state.controllers = admin.filter_map(handed).collect();
+        let ids: Vec<u16> = hand_over.state.controllers.iter().map(|controller| controller.id).collect();
+        queues.retain(|(queue, _)| ids.contains(&queue.controller_id));
+        (hand_over.state.queues, hand_over.queues) = queues.into_iter().unzip();
+        hand_over
+    }
+
+    /// Goes on with everything: what [`Self::freeze`] brought to rest, or what [`Self::take_over`] has taken.
+    pub fn go_on(&self) {
+        self.fabric.tell_reactors(|| Message::Succession(Succession::Thaw));
+        self.configurator.hold(false);
+    }
+
+    /// Ends, and leaves what rests to another process: its hosts hear nothing.
+    pub fn leave(&self) {
+        self.fabric.tell_reactors(|| Message::Succession(Succession::Leave));
+        self.shutdown();
+    }
+
+    /// Takes over what another process has handed over; it rests until [`Self::go_on`]. To be asked of a target that was started
+    /// held ([`super::TargetConfig::is_held`]). What it cannot take over is closed: with each the reason, by its host's name.
+    pub fn take_over(&self, hand_over: HandOver) -> Vec<(String, String)> {
+        let HandOver { state, queues, arrivals } = hand_over;
+        self.fabric.go_on(state.tag, &state.uniquifiers);
+        let controllers: BTreeMap<u16, HandedController> =
+            state.controllers.into_iter().map(|controller| (controller.id, controller)).collect();
+        let all = state.queues.into_iter().zip(queues);
+        let (admin, io): (Vec<_>, Vec<_>) = all.partition(|(queue, _)| queue.queue_id == 0);
+        let mut failed = Vec::new();
+        for queues in [admin, io] {
+            let mut asked = Vec::new();
+            for (queue, socket) in queues {
+                let Some(controller) = controllers.get(&queue.controller_id) else { continue };
+                let name = format!("{} queue {}", controller.host_nqn, queue.queue_id);
+                let (answer, is_done) = channel();
+                self.adopt(queue, controller.clone(), socket, answer);
+                asked.push((name, is_done));
+            }
+            for (name, is_done) in asked {
+                let answer = is_done.recv_timeout(ANSWER_TIMEOUT);
+                if let Err(reason) = answer.unwrap_or_else(|_| Err("a reactor does not answer".to_owned())) {
+                    failed.push((name, reason));
+                }
+            }
+        }
+        for (port, peer, socket) in arrivals {
+            self.place(Arrival { socket, port, peer }, Message::Connection);
+        }
+        failed
+    }
+
+    fn adopt(
+        &self,
+        queue: HandedQueue,
+        controller: HandedController,
+        socket: Arc<Socket>,
+        answer: Sender<Result<(), String>>,
+    ) {
+        let arrival = Arrival { socket, port: queue.port, peer: queue.peer };
+        self.place(arrival, |arrival| {
+            Message::Succession(Succession::Adopt(Box::new(Adoption { arrival, queue, controller, answer })))
+        });
+    }
+
+    /// Gives a connection to the reactor that has the fewest.
+    fn place(&self, arrival: Arrival, message: impl FnOnce(Arrival) -> Message) {
+        let reactors = self.fabric.mailboxes().all();
+        if let Some(reactor) = reactors.iter().min_by_key(|reactor| reactor.connections()) {
+            reactor.count_connection();
+            reactor.send(message(arrival));
+        }
+    }
+}

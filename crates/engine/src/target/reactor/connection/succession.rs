@@ -1,0 +1,362 @@
+//! A queue that comes to rest for another process: it ends what was under way, and keeps what comes meanwhile as it came. A queue
+//! of the former process begins so.
+
+use nvme::SubmissionEntry;
+use nvme::cross_reset::ControllerInstance;
+use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData};
+use nvme::io::Fused;
+use nvme::tcp::Digests;
+use secure_channel::{Derivation, DirectionState, Suite, TrafficSecret};
+use zerocopy::IntoBytes;
+
+use super::{Connection, Environment, NextTurn};
+use crate::limits::QUEUE_OVERRUN_FACTOR;
+use crate::ring::{Buffer, BufferPool};
+use crate::secure_stream::{Protection, StreamState};
+use crate::target::messaging::{Adoption, Frozen};
+use crate::target::queue::{Disconnect, Next, QueueState};
+use crate::target::reactor::connect::{self, Caller};
+use crate::target::reactor::frozen_queue::{FrozenQueue, Kept};
+use crate::target::reactor::host_authentication::HostAuthentication;
+use crate::target::reactor::role::Role;
+use crate::target::succession::{HandedController, HandedKey, HandedQueue, HandedStream};
+
+/// The number of a slot that no command has: what comes for it is data of a command that is kept for later.
+const LATER: u16 = u16::MAX;
+
+impl Connection {
+    /// Comes to rest: what is under way ends, and nothing else begins. It means nothing of other connections.
+    pub(in crate::target::reactor) fn freeze(&mut self, env: &mut Environment<'_>) {
+        if !self.is_queue || self.is_leaving() || self.frozen.is_some() {
+            return;
+        }
+        self.frozen = Some(Box::default());
+        self.lift_limits(env);
+    }
+
+    /// Whether it ends anyway, so that nobody takes it over.
+    pub(in crate::target::reactor) fn is_leaving(&self) -> bool {
+        self.is_draining || self.queue.is_terminated() || matches!(self.role, Role::Left)
+    }
+
+    /// Whether it waits for its host alone: for a command, or for more of one.
+    pub(in crate::target::reactor) fn waits_for_host(&self) -> bool {
+        !self.is_queue || self.is_preparing || self.queue.waits_for_host() || self.authenticates()
+    }
+
+    fn authenticates(&self) -> bool {
+        self.authentication.as_deref().is_some_and(HostAuthentication::is_amid_exchange)
+    }
+
+    /// Lets what waits for limits go on.
+    fn lift_limits(&mut self, env: &mut Environment<'_>) {
+        self.with_io(env, |commands, _| {
+            commands.lift_limits();
+            None
+        });
+    }
+
+    /// Whether nothing of it is under way. It is asked for it often, so that commands go on that came to wait for limits since.
+    pub(in crate::target::reactor) fn comes_to_rest(&mut self, env: &mut Environment<'_>) -> bool {
+        if self.frozen.is_some() && self.is_busy() {
+            self.lift_limits(env);
+        }
+        self.is_at_rest()
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let is_idle = match &self.role {
+            Role::Admin(commands) => commands.is_at_rest(),
+            Role::Io(commands) => commands.slots.busy() == 0 && commands.slots.kept() == 0,
+            Role::New(_) | Role::Unproved(_) | Role::Left => return self.is_untouched(),
+        };
+        is_idle && !self.is_preparing && !self.authenticates() && self.queue.is_at_rest()
+    }
+
+    /// Whether nothing has come of it: another process may have it as it is.
+    fn is_untouched(&self) -> bool {
+        self.securing.as_ref().is_some_and(|securing| securing.is_untouched())
+    }
+
+    /// Whether it reads on although it is to come to rest: there is something that only its host can end.
+    pub(super) fn wants_more_before_rest(&self) -> bool {
+        let Some(frozen) = &self.frozen else { return true };
+        let most = usize::from(self.queue.entries()) * QUEUE_OVERRUN_FACTOR;
+        !frozen.is_handed && frozen.commands.len() < most && (self.queue.is_amid_data() || !self.is_at_rest())
+    }
+
+    /// Keeps a command for later; whether it did. The second command of a fused pair goes with its first.
+    pub(super) fn keep_for_later(
+        &mut self,
+        entry: &SubmissionEntry,
+        data_length: usize,
+        pool: &mut BufferPool,
+    ) -> bool {
+        let ends_pair = entry.fused() == Fused::Second as u8
+            && self.io().is_some_and(|commands| commands.awaits_second());
+        let is_of_exchange = HostAuthentication::is_meant(entry) && self.authenticates();
+        let Some(frozen) = self.frozen.as_mut().filter(|_| !ends_pair && !is_of_exchange) else {
+            return false;
+        };
+        frozen.commands.push(Kept {
+            entry: *entry,
+            data: Vec::new(),
+            is_intact: true,
+            is_whole: data_length == 0,
+        });
+        if data_length > 0 {
+            let buffer = pool.take(data_length);
+            self.queue.take(Next::Capsule { slot: LATER, skip: 0, buffer });
+        }
+        true
+    }
+
+    /// The data of the command that was kept last; the buffer if it is that.
+    pub(super) fn kept_data_came(
+        &mut self,
+        slot: u16,
+        buffer: Buffer,
+        is_intact: bool,
+    ) -> Result<Buffer, Buffer> {
+        match self.frozen.as_mut().and_then(|frozen| frozen.commands.last_mut()) {
+            Some(kept) if slot == LATER => {
+                kept.data = buffer.to_vec();
+                kept.is_intact = is_intact;
+                kept.is_whole = true;
+                Ok(buffer)
+            }
+            _ => Err(buffer),
+        }
+    }
+
+    /// What another process needs to go on with it; from now on nothing of it is read, done or sent here. `None` when it is not
+    /// at rest.
+    pub(in crate::target::reactor) fn hand_over(&mut self) -> Option<Frozen> {
+        let (socket, port, peer) = (self.queue.socket().clone(), self.port, self.peer);
+        if !self.is_queue {
+            let is_untouched = self.is_untouched();
+            self.frozen =
+                is_untouched.then(|| Box::new(FrozenQueue { is_handed: true, ..FrozenQueue::default() }));
+            return is_untouched.then_some(Frozen { socket, port, peer, queue: None });
+        }
+        if !self.is_at_rest() {
+            return None;
+        }
+        let QueueState { digests, alignment, entries, head, has_flow_control, stream } =
+            self.queue.state()?;
+        let begun = self.queue.take_begun_header();
+        let frozen = self.frozen.as_mut()?;
+        let mut received = FrozenQueue::encode(std::mem::take(&mut frozen.commands), digests);
+        received.extend(begun);
+        frozen.received.clone_from(&received);
+        frozen.is_handed = true;
+        let (controller_id, queue_id, event_requests) = match &self.role {
+            Role::Admin(commands) => (commands.controller.id, 0, commands.event_requests().to_vec()),
+            Role::Io(commands) => (commands.of.controller.id, commands.of.queue_id, Vec::new()),
+            _ => return None,
+        };
+        let stream = match (stream, &self.protection) {
+            (Some(stream), Some(protection)) => Some(handed_stream(stream, protection)),
+            _ => None,
+        };
+        let digests = (digests.header, digests.data);
+        let queue = HandedQueue {
+            controller_id,
+            queue_id,
+            port,
+            peer,
+            entries,
+            head,
+            has_flow_control,
+            digests,
+            alignment,
+            received,
+            event_requests,
+            stream,
+        };
+        Some(Frozen { socket, port, peer, queue: Some(queue) })
+    }
+
+    /// Whose it is, as people are told.
+    pub(in crate::target::reactor) fn name(&self) -> String {
+        let queue_id = self.io().map_or(0, |commands| commands.of.queue_id);
+        match self.controller() {
+            Some(controller) => format!("host {}, queue {queue_id}", controller.host.nqn),
+            None => format!("host {}", self.peer),
+        }
+    }
+
+    /// Whether another process may have it.
+    pub(in crate::target::reactor) fn is_handed(&self) -> bool {
+        self.frozen.as_ref().is_some_and(|frozen| frozen.is_handed)
+    }
+
+    /// Goes on, with what has come meanwhile.
+    pub(in crate::target::reactor) fn thaw(&mut self, env: &mut Environment<'_>) -> NextTurn {
+        let Some(frozen) = &mut self.frozen else { return NextTurn::Wait };
+        if frozen.commands.last().is_some_and(|kept| !kept.is_whole) {
+            // The rest of it is on its way to where it is kept.
+            frozen.is_thawing = true;
+            return NextTurn::Again;
+        }
+        if let Some(controller) = self.controller() {
+            controller.note_received(env.now);
+        }
+        let outcome = self.resume(env).map(|()| NextTurn::Again);
+        self.end_turn(outcome, env)
+    }
+
+    /// Goes on, if it was only a command's data that it waited for.
+    pub(super) fn resume_if_whole(&mut self, env: &mut Environment<'_>) -> Result<(), Disconnect> {
+        if self.frozen.as_ref().is_some_and(|frozen| frozen.is_thawing) { self.resume(env) } else { Ok(()) }
+    }
+
+    fn resume(&mut self, env: &mut Environment<'_>) -> Result<(), Disconnect> {
+        let Some(frozen) = self.frozen.take() else { return Ok(()) };
+        let FrozenQueue { commands, mut received, .. } = *frozen;
+        if !commands.is_empty() {
+            // It was not handed over: what came in part is still with the receiver, and comes behind these.
+            let begun = self.queue.take_begun_header();
+            received = FrozenQueue::encode(commands, self.queue.digests());
+            received.extend(begun);
+        }
+        self.tell_events();
+        self.process(&received, env)
+    }
+
+    /// A queue of the former process, which rests.
+    pub(in crate::target::reactor) fn adopt(
+        &mut self,
+        adoption: Adoption,
+        env: &Environment<'_>,
+    ) -> Result<(), String> {
+        let Adoption { queue, controller, .. } = adoption;
+        let state = queue_state(&queue)?;
+        self.protection = match &queue.stream {
+            Some(stream) => Some(std::sync::Arc::new(protection(stream)?)),
+            None => None,
+        };
+        self.queue.go_on(state, env.fabric.tls_record_limit);
+        self.securing = None;
+        self.rejoin(&queue, &controller, env)?;
+        self.frozen = Some(Box::new(FrozenQueue {
+            received: queue.received.clone(),
+            is_handed: true,
+            ..FrozenQueue::default()
+        }));
+        Ok(())
+    }
+
+    /// Becomes what it was, by a Connect as its host would send it: whether the host may is asked anew.
+    fn rejoin(
+        &mut self,
+        queue: &HandedQueue,
+        controller: &HandedController,
+        env: &Environment<'_>,
+    ) -> Result<(), String> {
+        let is_admin = queue.queue_id == 0;
+        let (uniquifier, random_number) = controller.instance;
+        let instance = ControllerInstance { controller_id: controller.id, uniquifier, random_number };
+        let flow_control = if queue.has_flow_control { 0 } else { Connect::DISABLE_FLOW_CONTROL };
+        let connect = Connect {
+            record_format: 0,
+            queue_id: queue.queue_id,
+            queue_size: queue.entries.saturating_sub(1),
+            attributes: flow_control,
+            keep_alive_ms: controller.keep_alive_ms,
+        };
+        let controller_id = if is_admin { CONTROLLER_ID_ANY } else { controller.id };
+        let HandedController { host_id, subsystem, host_nqn, proof, .. } = controller;
+        let data = ConnectData::new(*host_id, controller_id, subsystem, host_nqn);
+        let proof = match proof {
+            Some(proof) => Some((proof.proof().ok_or("its authentication is of an unknown kind")?, None)),
+            None => None,
+        };
+        let caller = Caller {
+            address: self.address,
+            port: self.port,
+            peer: self.peer,
+            socket: self.queue.socket(),
+            has_data_digest: queue.digests.1,
+            protection: self.protection.as_ref(),
+            fabric: env.fabric,
+            now: env.now,
+            proof,
+            former: is_admin.then_some(instance),
+        };
+        let connected = connect::connect(&connect.encode(), data.as_bytes(), &caller, &mut self.seen)
+            .map_err(|refused| refused.status.to_string())?;
+        let wants_proof = connected.wants_proof;
+        match connected.role {
+            Role::Admin(mut commands) => {
+                commands.go_on(&queue.event_requests);
+                commands.controller.go_on(controller);
+                self.role = Role::Admin(commands);
+            }
+            Role::Io(commands) => self.role = Role::Io(commands),
+            _ => return Err("its host has to authenticate now".to_owned()),
+        }
+        self.is_queue = true;
+        self.may_authenticate(wants_proof, connected.entries);
+        Ok(())
+    }
+}
+
+fn handed_stream(stream: StreamState, protection: &Protection) -> HandedStream {
+    let key = |state: DirectionState| HandedKey {
+        secret: state.secret.expose().to_vec(),
+        records: state.records,
+        updates: state.updates,
+    };
+    let StreamState { sending, receiving, begun, asked } = stream;
+    HandedStream {
+        suite: protection.suite.id(),
+        identity: protection.identity.to_string(),
+        is_compat: protection.derivation == Derivation::Compat,
+        sending: key(sending),
+        receiving: key(receiving),
+        begun,
+        asked,
+    }
+}
+
+/// What protects a stream that was handed over.
+fn protection(stream: &HandedStream) -> Result<Protection, String> {
+    let suite = Suite::of(stream.suite).ok_or("its cipher suite is unknown")?;
+    let identity = stream.identity.parse().map_err(|_| "its TLS identity is none")?;
+    let derivation = if stream.is_compat { Derivation::Compat } else { Derivation::Standard };
+    Ok(Protection { suite, identity, derivation })
+}
+
+/// How a queue that was handed over is at rest.
+fn queue_state(queue: &HandedQueue) -> Result<QueueState, String> {
+    let stream = match &queue.stream {
+        Some(stream) => Some(stream_state(stream)?),
+        None => None,
+    };
+    if queue.head >= queue.entries.max(1) {
+        return Err(format!("{} of {} entries cannot have been read", queue.head, queue.entries));
+    }
+    Ok(QueueState {
+        digests: Digests { header: queue.digests.0, data: queue.digests.1 },
+        alignment: queue.alignment,
+        entries: queue.entries,
+        head: queue.head,
+        has_flow_control: queue.has_flow_control,
+        stream,
+    })
+}
+
+fn stream_state(stream: &HandedStream) -> Result<StreamState, String> {
+    let suite = Suite::of(stream.suite).ok_or("its cipher suite is unknown")?;
+    let direction = |key: &HandedKey| {
+        let secret = TrafficSecret::new(suite, &key.secret).ok_or("a TLS key has a wrong length")?;
+        Ok::<_, String>(DirectionState { secret, records: key.records, updates: key.updates })
+    };
+    Ok(StreamState {
+        sending: direction(&stream.sending)?,
+        receiving: direction(&stream.receiving)?,
+        begun: stream.begun.clone(),
+        asked: stream.asked,
+    })
+}

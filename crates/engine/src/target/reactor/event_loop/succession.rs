@@ -1,0 +1,135 @@
+//! Queues that go over to another process, and come from one: a reactor brings all that it has to rest, says how that is, and
+//! waits for the word to go on or to forget them.
+
+use std::sync::atomic::Ordering;
+
+use super::super::connection::{Connection, Environment, NextTurn};
+use super::super::freezing::Freezing;
+use super::{EventLoop, SERIAL};
+use crate::ring::Moment;
+use crate::target::messaging::{Address, Adoption, Freeze, Frozen, Succession};
+
+impl EventLoop {
+    /// Does what becomes of its queues.
+    pub(super) fn succeed(&mut self, order: Succession, now: Moment) {
+        match order {
+            Succession::Freeze(order) => self.freeze(order, now),
+            Succession::Adopt(adoption) => self.adopt(*adoption, now),
+            Succession::Thaw => self.thaw(now),
+            Succession::Leave => self.leave_frozen(),
+        }
+    }
+
+    /// Brings all queues to rest.
+    fn freeze(&mut self, order: Freeze, now: Moment) {
+        self.freezing = Some(Freezing { order, is_told: false });
+        for token in self.tokens(|connection| connection.is_queue) {
+            self.turn(token, now, |connection, env, _| {
+                connection.freeze(env);
+                connection.flush_or_close(env, NextTurn::Again)
+            });
+        }
+        self.next_sweep = now;
+    }
+
+    /// Whether queues come to rest, or are there.
+    pub(super) const fn is_freezing(&self) -> bool {
+        self.freezing.is_some()
+    }
+
+    /// Says how the queues are once all of them rest, or which one does not.
+    pub(super) fn settle_freezing(&mut self, now: Moment) {
+        let Some(Freezing { order, is_told: false }) = &self.freezing else { return };
+        let (stalled, deadline) = (order.stalled, order.deadline);
+        let mut waiting = Vec::new();
+        for token in self.tokens(|connection| !connection.is_leaving()) {
+            let Some(Some(connection)) = self.connections.get_mut(token as usize) else { continue };
+            let mut env =
+                Environment { ring: &mut self.ring, pool: &mut self.pool, fabric: &self.fabric, now };
+            if connection.comes_to_rest(&mut env) {
+                continue;
+            }
+            if now >= stalled && connection.waits_for_host() {
+                self.close(token);
+            } else {
+                waiting.push(token);
+            }
+        }
+        let is_quiet = self.orphaned.is_empty() && self.fences.is_empty() && self.cache_flushes.are_none();
+        if waiting.is_empty() && is_quiet && self.arrivals.is_empty() {
+            return self.tell_frozen();
+        }
+        if now >= deadline {
+            let what = waiting.first().and_then(|token| self.connections[*token as usize].as_deref());
+            let reason = match what {
+                Some(connection) => format!("the storage works on commands of {}", connection.name()),
+                None => "commands of a host that is gone are still under way".to_owned(),
+            };
+            self.tell(Err(reason));
+        }
+    }
+
+    fn tell(&mut self, what: Result<Vec<Frozen>, String>) {
+        if let Some(Freezing { order, is_told }) = &mut self.freezing {
+            *is_told = true;
+            let _ = order.answer.send(what);
+        }
+    }
+
+    fn tell_frozen(&mut self) {
+        let connections = self.connections.iter_mut().flatten();
+        let frozen = connections.filter_map(|connection| connection.hand_over()).collect();
+        self.tell(Ok(frozen));
+    }
+
+    /// Goes on with everything that rests.
+    fn thaw(&mut self, now: Moment) {
+        self.freezing = None;
+        for token in self.tokens(|_| true) {
+            self.turn(token, now, |connection, env, _| connection.thaw(env));
+        }
+        self.next_sweep = now;
+    }
+
+    /// Closes what another process has from now on, without a word.
+    fn leave_frozen(&mut self) {
+        self.freezing = None;
+        for token in self.tokens(Connection::is_handed) {
+            self.close(token);
+        }
+    }
+
+    /// Takes over a queue that another process had.
+    fn adopt(&mut self, adoption: Adoption, now: Moment) {
+        let answer = adoption.answer.clone();
+        let adopted = self.try_adopt(adoption, now);
+        if adopted.is_err() {
+            self.mailbox.discount_connection(false);
+        }
+        let _ = answer.send(adopted);
+    }
+
+    fn try_adopt(&mut self, adoption: Adoption, now: Moment) -> Result<(), String> {
+        let token = self.free_token();
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let address = Address { reactor: self.mailbox.number, connection: token, serial };
+        let arrival = adoption.arrival.clone();
+        let mut connection = Box::new(Connection::new(address, arrival, &self.fabric, now));
+        let env = Environment { ring: &mut self.ring, pool: &mut self.pool, fabric: &self.fabric, now };
+        if let Err(reason) = connection.adopt(adoption, &env) {
+            self.free.push(token);
+            return Err(reason);
+        }
+        self.mailbox.count_queue();
+        self.keep_alives.add_queue(connection.controller());
+        let watched = self.ring.watch(&**connection.queue.socket(), token);
+        self.connections[token as usize] = Some(connection);
+        if let Err(error) = watched {
+            self.close(token);
+            // Closing has discounted it as the queue that it was.
+            self.mailbox.count_connection();
+            return Err(format!("it cannot be watched: {error}"));
+        }
+        Ok(())
+    }
+}

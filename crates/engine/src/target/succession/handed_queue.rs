@@ -1,0 +1,83 @@
+//! A queue as it is left to the next process.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// A queue, which is a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedQueue {
+    /// The controller that it belongs to.
+    pub controller_id: u16,
+    /// Its identifier, 0 for the admin queue.
+    pub queue_id: u16,
+    /// The port it came by.
+    pub port: u16,
+    /// The host's end.
+    pub peer: SocketAddr,
+    /// Entries it has.
+    pub entries: u16,
+    /// How far the host's queue was read (SQHD).
+    pub head: u16,
+    /// Whether the host is told how far its queue was read.
+    pub has_flow_control: bool,
+    /// Digests of headers and of data.
+    pub digests: (bool, bool),
+    /// What offsets of data are multiples of, for PDUs to the host.
+    pub alignment: u8,
+    /// What has come and was not done: whole PDUs, and perhaps the beginning of one.
+    pub received: Vec<u8>,
+    /// Asynchronous Event Requests that wait, by their identifiers.
+    pub event_requests: Vec<u16>,
+    /// TLS, if it is.
+    pub stream: Option<HandedStream>,
+}
+
+/// TLS of a queue, between two records.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedStream {
+    /// The cipher suite, by its number in TLS.
+    pub suite: u16,
+    /// The identity of the key that both ends have.
+    pub identity: String,
+    /// Whether it was derived in the way of libnvme before 2025.
+    pub is_compat: bool,
+    /// The key of each direction.
+    pub sending: HandedKey,
+    /// The same for what comes.
+    pub receiving: HandedKey,
+    /// What has come of a record.
+    pub begun: Vec<u8>,
+    /// How often the host had changed its key when it was asked to last.
+    pub asked: Option<u64>,
+}
+
+/// The key of one direction.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedKey {
+    /// The traffic secret.
+    pub secret: Vec<u8>,
+    /// Records that it was used for.
+    pub records: u64,
+    /// How often it was changed.
+    pub updates: u64,
+}
+
+impl std::fmt::Debug for HandedStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HandedStream({}, {:?}, {:?})", self.identity, self.sending, self.receiving)
+    }
+}
+
+/// Without the secret.
+impl std::fmt::Debug for HandedKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HandedKey({} records, {} updates)", self.records, self.updates)
+    }
+}
+
+impl Drop for HandedKey {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.secret);
+    }
+}

@@ -1,0 +1,334 @@
+//! A target hands its hosts to the next one while they write and read: nobody connects again, and nothing is lost, torn or done
+//! twice. Both are in one process here, over one file, and share the socket that listens.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use engine::backend::BackendConfig;
+use engine::initiator::{ConnectOptions, HostIdentity, PathOptions, TlsKeys, Volume};
+use engine::ring::Engine;
+use engine::target::{
+    HandOver, HandedTarget, HostKeyConfig, NamespaceConfig, QosConfig, Reactors, SubsystemConfig, Target,
+    TargetConfig, TlsUse,
+};
+use nvme::command::admin_opcode;
+use nvme::features::{AsyncEvent, FeatureId};
+use nvme::io::IoCommand;
+use nvme::tcp::Digests;
+use nvme::{Status, SubmissionEntry};
+use secure_channel::ConfiguredPsk;
+
+use crate::raw_host::{
+    Client, ENGINES, Give, Host, NQN, Options, Random, assert_status, configure, eventually, pattern,
+};
+
+const TLS_HOST: &str = "nqn.2014-08.org.example:known";
+const BLOCK: u32 = 512;
+const SIZE: u64 = 16 << 20;
+/// Who writes, each to a part of the namespace.
+const WRITERS: u64 = 2;
+const PART_BYTES: u64 = 1 << 20;
+
+/// Targets that follow each other.
+struct Bed {
+    folder: tempfile::TempDir,
+    config: TargetConfig,
+    target: Option<Target>,
+}
+
+impl Bed {
+    fn new(engine: Engine, change: impl FnOnce(&mut NamespaceConfig)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = folder.path().join("host");
+        fs::write(&keys, format!("{}\n", *psk().reveal())).unwrap();
+        fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
+        let backend = BackendConfig::File { path: folder.path().join("disk"), size: Some(SIZE) };
+        let mut namespace = NamespaceConfig::new(1, backend, BLOCK);
+        namespace.shared_storage = true;
+        namespace.uuid = Some(uuid::Uuid::from_u128(0x715));
+        change(&mut namespace);
+        let mut subsystem = SubsystemConfig::new(NQN, "1", "test").with(vec![namespace]);
+        subsystem.host_keys = vec![HostKeyConfig::tls(TLS_HOST, keys)];
+        let mut config = configure(engine, vec![subsystem]);
+        config.reactors = Reactors::Count(2);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = &mut config.fabric.ports[0];
+        (port.tls, port.address) = (Some(TlsUse::Allowed), listener.local_addr().unwrap());
+        config.inherited = vec![Arc::new(listener)];
+        let target = Some(Target::start(&config).unwrap());
+        Self { folder, config, target }
+    }
+
+    fn target(&self) -> &Target {
+        self.target.as_ref().unwrap()
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.target().ports()[0]
+    }
+
+    fn controllers(&self) -> BTreeSet<u16> {
+        self.target().status().controllers.iter().map(|controller| controller.cntlid).collect()
+    }
+
+    /// The next target, which accepts nothing yet.
+    fn next(&self) -> Target {
+        Target::start(&TargetConfig { is_held: true, ..self.config.clone() }).unwrap()
+    }
+
+    /// The next target takes over.
+    fn pass_on(&mut self) {
+        let next = self.next();
+        let hand_over = self.target().freeze().unwrap();
+        self.give(next, hand_over);
+    }
+
+    fn give(&mut self, next: Target, hand_over: HandOver) {
+        // As it goes to another process.
+        let text = serde_json::to_string(&hand_over.state).unwrap();
+        let state: HandedTarget = serde_json::from_str(&text).unwrap();
+        assert_eq!(state, hand_over.state);
+        assert_eq!(next.take_over(HandOver { state, ..hand_over }), []);
+        self.target.replace(next).unwrap().leave();
+        self.target().go_on();
+    }
+}
+
+fn psk() -> ConfiguredPsk {
+    ConfiguredPsk::new(&[7; 32], None).unwrap()
+}
+
+fn connect(address: SocketAddr, digests: bool, is_tls: bool) -> Volume {
+    let host = if is_tls { TLS_HOST.to_owned() } else { format!("nqn.2014-08.org.example:clear-{digests}") };
+    let path = ConnectOptions {
+        host: HostIdentity::from_nqn(&host),
+        tls: is_tls.then(|| Arc::new(TlsKeys::new(vec![psk()]))),
+        digests: Digests { header: digests, data: digests },
+        io_queues: 2,
+        ..ConnectOptions::new(address, NQN)
+    };
+    Volume::connect(PathOptions { controller_loss: Some(Duration::ZERO), ..PathOptions::new(vec![path], 1) })
+        .unwrap()
+}
+
+/// Writes pieces of many lengths and compares them until it is told to end, and counts them.
+fn write_until(volume: &Volume, part: u64, is_over: &AtomicBool, count: &AtomicU64) {
+    let mut random = Random::new(part);
+    while !is_over.load(Ordering::Acquire) {
+        let most = if random.below(4) == 0 { PART_BYTES / 2 } else { 16 << 10 };
+        let length = u64::from(BLOCK) * (1 + random.below(most / u64::from(BLOCK)));
+        let offset =
+            part * PART_BYTES + u64::from(BLOCK) * random.below((PART_BYTES - length) / u64::from(BLOCK));
+        let data = random.bytes(length as usize);
+        volume.write_at(offset, &data).expect("no write fails");
+        let mut found = vec![0; data.len()];
+        volume.read_at(offset, &mut found).expect("no read fails");
+        assert!(found == data, "{length} bytes at {offset} come back as others");
+        count.fetch_add(1, Ordering::Release);
+    }
+}
+
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn await_more(counts: &[AtomicU64], more: u64) {
+    let goals: Vec<u64> = counts.iter().map(|count| count.load(Ordering::Acquire) + more).collect();
+    eventually("writes go on", || {
+        counts.iter().zip(&goals).all(|(count, goal)| count.load(Ordering::Acquire) >= *goal)
+    });
+}
+
+fn under_load(engine: Engine, rounds: usize) {
+    let mut bed = Bed::new(engine, |_| ());
+    let address = bed.address();
+    let volumes =
+        [connect(address, false, false), connect(address, true, false), connect(address, true, true)];
+    let before = bed.controllers();
+    let is_over = AtomicBool::new(false);
+    let counts: Vec<AtomicU64> = volumes.iter().map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        let (is_over, counts) = (&is_over, &counts);
+        for (number, volume) in volumes.iter().enumerate() {
+            for writer in 0..WRITERS {
+                let part = number as u64 * WRITERS + writer;
+                scope.spawn(move || write_until(volume, part, is_over, &counts[number]));
+            }
+        }
+        // Also where this fails: nobody would end otherwise.
+        let ends = End(is_over);
+        for _ in 0..rounds {
+            await_more(counts, 3);
+            bed.pass_on();
+        }
+        await_more(counts, 3);
+        drop(ends);
+    });
+    assert_eq!(bed.controllers(), before, "the same associations");
+    for volume in &volumes {
+        assert_eq!(volume.status()[0].reconnects, 0);
+    }
+    assert!(bed.folder.path().exists());
+}
+
+#[test]
+fn hosts_that_write_notice_nothing_of_twenty_successors() {
+    ENGINES.into_iter().for_each(|engine| under_load(engine, 10));
+}
+
+/// A write with its data in the capsule, as bytes.
+fn write_bytes(client: &mut Client, id: u16, block: u64, data: &[u8]) -> Vec<u8> {
+    let mut entry = write(block, data.len());
+    entry.command_id = id.into();
+    entry.data = nvme::SglDescriptor::in_capsule(data.len() as u32);
+    client.expect_reply_to(id);
+    client.frame_command(entry, data)
+}
+
+fn write(block: u64, length: usize) -> SubmissionEntry {
+    let blocks = length as u32 / BLOCK;
+    IoCommand::Write { start: block, blocks, force_unit_access: false }.encode(1)
+}
+
+fn read(queue: &mut Client, block: u64, length: u32) -> Vec<u8> {
+    let command = IoCommand::Read { start: block, blocks: length / BLOCK, force_unit_access: false };
+    let reply = queue.run(command.encode(1), Give::Room(length));
+    assert_status(reply.status, Status::SUCCESS, "a read");
+    reply.data
+}
+
+/// What a host may have begun when the targets change: a command in part, one whose data it was asked for, commands behind
+/// that one, and a request for an event.
+fn begun(engine: Engine, digests: Digests) {
+    let mut bed = Bed::new(engine, |_| ());
+    let mut host = Host::connect_with(bed.address(), Options { digests, ..Options::default() });
+    let reply = host.admin.set_feature(FeatureId::ASYNC_EVENT_CONFIG, 0x100, false, Give::Nothing);
+    assert_status(reply.status, Status::SUCCESS, "events are wanted");
+    let event = host.admin.submit(SubmissionEntry::new(admin_opcode::ASYNC_EVENT_REQUEST, 0), Give::Nothing);
+    let (mut asked, mut torn) = (host.io(1), host.io(2));
+    let large = pattern(32 << 10, 1);
+    asked.submit(write(0, large.len()), Give::Asked(&large));
+    let request = asked.ready_to_transfer();
+    let (small, last) = (pattern(4 << 10, 2), pattern(BLOCK as usize, 3));
+    let begin = write_bytes(&mut torn, 1, 200, &last);
+    torn.send(&begin[..50]);
+    let next = bed.next();
+    let hand_over = std::thread::scope(|scope| {
+        let freezing = scope.spawn(|| bed.target().freeze().unwrap());
+        // Whatever comes first: it is kept for later, or done at once.
+        let bytes = write_bytes(&mut asked, 77, 100, &small);
+        asked.send(&bytes);
+        asked.answer(&request);
+        freezing.join().unwrap()
+    });
+    bed.give(next, hand_over);
+    torn.send(&begin[50..]);
+    assert_status(torn.wait().status, Status::SUCCESS, "the command that had come in part");
+    for _ in 0..2 {
+        assert_status(asked.wait().status, Status::SUCCESS, "those that were under way");
+    }
+    assert!(read(&mut torn, 0, 32 << 10) == large && read(&mut asked, 100, 4 << 10) == small);
+    assert!(read(&mut asked, 200, BLOCK) == last);
+    let mut fabric = bed.target().config();
+    let mut more = fabric.subsystems[0].namespaces[0].clone();
+    (more.nsid, more.backend, more.uuid) = (2, BackendConfig::Null { size: 1 << 20 }, None);
+    more.shared_storage = false;
+    fabric.subsystems[0].namespaces.push(more);
+    bed.target().apply(&fabric).unwrap();
+    let told = host.admin.wait();
+    assert_eq!((told.command_id, told.status), (event, Status::SUCCESS));
+    assert_eq!(AsyncEvent::decode(told.result as u32), AsyncEvent::NAMESPACE_ATTRIBUTE_CHANGED);
+    assert_eq!(host.io(3).outstanding(), 0, "the controller takes more queues");
+}
+
+#[test]
+fn what_a_host_has_begun_goes_on_with_the_next_target() {
+    for engine in ENGINES {
+        for digests in [Digests::default(), Digests { header: true, data: true }] {
+            begun(engine, digests);
+        }
+    }
+}
+
+#[test]
+fn commands_that_wait_for_limits_are_no_reason_to_wait() {
+    let limit = |namespace: &mut NamespaceConfig| {
+        namespace.qos = QosConfig { iops: Some(5), ..QosConfig::default() };
+    };
+    let mut bed = Bed::new(Engine::Automatic, limit);
+    let host = Host::connect(bed.address());
+    let mut queue = host.io(1);
+    let data = pattern(BLOCK as usize, 1);
+    for block in 0..100 {
+        queue.submit(write(block, data.len()), Give::Capsule(&data));
+    }
+    bed.pass_on();
+    while queue.outstanding() > 0 {
+        assert_status(queue.wait().status, Status::SUCCESS, "a write");
+    }
+    assert_eq!(bed.controllers(), BTreeSet::from([host.controller_id]));
+}
+
+#[test]
+fn a_host_that_stops_amid_a_pdu_is_closed_and_nobody_else() {
+    let mut bed = Bed::new(Engine::Automatic, |_| ());
+    let (honest, stopped) = (
+        Host::connect(bed.address()),
+        Host::connect_with(bed.address(), Options::named("nqn.2014-08.org.example:stops")),
+    );
+    let (mut queue, mut amid) = (honest.io(1), stopped.io(1));
+    let data = pattern(4096, 1);
+    let bytes = write_bytes(&mut amid, 1, 0, &data);
+    amid.send(&bytes[..1000]);
+    let mut asked = stopped.io(2);
+    asked.submit(write(0, 32 << 10), Give::Asked(&pattern(32 << 10, 1)));
+    let _ = asked.ready_to_transfer();
+    let silent = Client::open(bed.address());
+    bed.pass_on();
+    amid.wait_until_gone();
+    asked.wait_until_gone();
+    assert!(read(&mut queue, 0, BLOCK).iter().all(|byte| *byte == 0));
+    drop(silent);
+}
+
+#[test]
+fn who_only_connects_is_served_by_the_next() {
+    let mut bed = Bed::new(Engine::Automatic, |_| ());
+    let mut before = Client::open(bed.address());
+    let next = bed.next();
+    let hand_over = bed.target().freeze().unwrap();
+    let mut meanwhile = Client::open(bed.address());
+    bed.give(next, hand_over);
+    before.initialize(Digests::default());
+    meanwhile.initialize(Digests::default());
+}
+
+#[test]
+fn a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else() {
+    let bed = Bed::new(Engine::Automatic, |namespace| namespace.write_delay_ms = 4000);
+    let host = Host::connect(bed.address());
+    let (mut queue, mut other) = (host.io(1), host.io(2));
+    let data = pattern(4096, 1);
+    queue.submit(write(0, data.len()), Give::Capsule(&data));
+    let reason = std::thread::scope(|scope| {
+        let freezing = scope.spawn(|| bed.target().freeze().map(drop).unwrap_err());
+        std::thread::sleep(Duration::from_millis(300));
+        // A PDU whose beginning comes while the target comes to rest, and whose end does not.
+        let bytes = write_bytes(&mut other, 9, 8, &data);
+        other.send(&bytes[..]);
+        freezing.join().unwrap()
+    });
+    assert!(reason.contains("storage") && reason.contains("queue 1"), "{reason}");
+    assert_status(queue.wait().status, Status::SUCCESS, "the write that took long");
+    assert_status(other.wait().status, Status::SUCCESS, "the write that was kept for later");
+    assert!(read(&mut other, 8, 4096) == data);
+}
