@@ -65,6 +65,8 @@
 pub mod backend;
 #[cfg(not(feature = "simulation"))]
 pub mod ceph;
+#[cfg(not(feature = "simulation"))]
+pub mod claims;
 pub mod initiator;
 pub mod limits;
 pub mod observation;

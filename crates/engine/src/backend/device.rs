@@ -28,6 +28,20 @@ impl Device {
         }
     }
 
+    /// Whether it is an image of a cluster.
+    pub const fn is_image(&self) -> bool {
+        !matches!(self, Self::File(_))
+    }
+
+    /// What keeps others off a file or device, for the process that goes on in this one's place.
+    #[cfg(not(feature = "simulation"))]
+    pub(crate) fn held(&self) -> Option<std::io::Result<std::os::fd::OwnedFd>> {
+        match self {
+            Self::File(file) => Some(file.held()),
+            Self::Rbd(_) => None,
+        }
+    }
+
     /// What is known of its syncs; `None` where completed writes are durable by themselves.
     pub const fn durability(&self) -> Option<&Durability> {
         match self {

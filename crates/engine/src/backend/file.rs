@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use super::block_queue::BlockQueue;
 use super::{
     BackendError, BackendIdentity, Durability, SyncFailure, SyncKind, device_identity, file_identity,
 };
+use crate::claims;
 use crate::ring::Storage;
 use crate::time_bound::TimeBound;
 
@@ -88,7 +89,7 @@ impl File {
         }
         let opened = open_regular(path, block_size)?;
         let file = &opened.file;
-        when_free(|| lock(file, path, shared))?;
+        let claim = when_free(|| lock(file, path, shared))?;
         if let (false, Some(size)) = (exists, size) {
             file.set_len(size).map_err(failed)?;
             // The new file's name and size must survive what its blocks survive.
@@ -105,7 +106,7 @@ impl File {
         }
         let length = size.unwrap_or(present - present % u64::from(block_size));
         let file = Self::regular(path, opened, shared)?;
-        Ok(Self { length: AtomicU64::new(length), is_sized: size.is_some(), ..file })
+        Ok(Self { length: AtomicU64::new(length), is_sized: size.is_some(), claim, ..file })
     }
 
     /// A regular file that is open, with the length it has.
@@ -141,8 +142,11 @@ impl File {
         if !metadata.file_type().is_block_device() {
             return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a block device" });
         }
+        // What the former process of this target holds is held for it.
+        let former = if shared { None } else { claims::of_device(metadata.rdev()) };
         // O_EXCL on a device refuses one that is mounted or part of another device.
-        let flags = if shared { OFlags::DIRECT } else { OFlags::DIRECT | OFlags::EXCL };
+        let is_exclusive = !shared && former.is_none();
+        let flags = if is_exclusive { OFlags::DIRECT | OFlags::EXCL } else { OFlags::DIRECT };
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(flags.bits() as i32);
         let file = when_free(|| {
@@ -151,8 +155,11 @@ impl File {
                 _ => failed(error),
             })
         })?;
-        when_free(|| lock(&file, path, shared))?;
-        Self::device(path, file, block_size, shared)
+        let claim = match former {
+            Some(former) => Some(Arc::new(Storage::new(former))),
+            None => when_free(|| lock(&file, path, shared))?,
+        };
+        Ok(Self { claim, ..Self::device(path, file, block_size, shared)? })
     }
 
     /// A block device that is open.
@@ -211,7 +218,7 @@ impl File {
         let is_same = (old.st_dev, old.st_ino) == (new.dev(), new.ino());
         if !is_same {
             // Somebody has put another file there, which is what is asked for then.
-            when_free(|| lock(&opened.file, &self.path, self.is_shared))?;
+            let _ = when_free(|| lock(&opened.file, &self.path, self.is_shared))?;
         }
         let file = Self::regular(&self.path, opened, self.is_shared)?;
         let (present, wanted) = (file.length(), self.length());
@@ -245,6 +252,11 @@ impl File {
         let file = options.open(&self.path).map_err(failed)?;
         let file = Self::device(&self.path, file, block_size, self.is_shared)?;
         Ok(Self { claim: Some(claim), ..file })
+    }
+
+    /// What keeps others off, for the process that goes on in this one's place.
+    pub(crate) fn held(&self) -> io::Result<OwnedFd> {
+        self.claim().as_fd().try_clone_to_owned()
     }
 
     /// Where it is.
@@ -413,13 +425,17 @@ fn when_free<T>(mut attempt: impl FnMut() -> Result<T, BackendError>) -> Result<
     }
 }
 
-/// Keeps other targets off, or those who do not share: two would overwrite each other's blocks behind their hosts' backs.
-fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<(), BackendError> {
+/// Keeps other targets off, or those who do not share: two would overwrite each other's blocks behind their hosts' backs. What
+/// keeps them off, where that is the former process' hold.
+fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<Option<Arc<Storage>>, BackendError> {
     let operation =
         if shared { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
     match flock(file.as_fd(), operation) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(BackendError::Locked { path: path.to_owned() }),
+        Ok(()) => Ok(None),
+        Err(rustix::io::Errno::WOULDBLOCK) => match claims::of(file) {
+            Some(former) => Ok(Some(Arc::new(Storage::new(former)))),
+            None => Err(BackendError::Locked { path: path.to_owned() }),
+        },
         Err(error) => Err(BackendError::Open { path: path.to_owned(), source: error.into() }),
     }
 }

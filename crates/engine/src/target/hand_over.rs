@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use super::Target;
 use super::messaging::{Adoption, Arrival, Freeze, Frozen, Message, Succession};
-use super::succession::{HandedController, HandedQueue, HandedTarget};
+use super::served::Namespace;
+use super::succession::{HandedController, HandedQueue, HandedReservations, HandedTarget};
+use crate::backend::Backend;
 use crate::limits::{FREEZE_PATIENCE_MS, FREEZE_STALL_MS};
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::{self, Socket};
@@ -29,6 +31,48 @@ pub struct HandOver {
 }
 
 impl Target {
+    /// Why this target cannot be handed over: what it has that lives in its memory alone, or belongs to it as a process.
+    pub fn obstacles(&self) -> Vec<String> {
+        let mut obstacles = Vec::new();
+        for (nqn, namespace) in self.fabric.namespaces() {
+            let what = match &*namespace.backend {
+                Backend::Memory(_) => Some("its blocks are in this process' memory"),
+                Backend::Device(device) if device.is_image() => {
+                    Some("its image belongs to this process' cluster connection")
+                }
+                _ if namespace.has_failed() => Some("its storage has failed, and it refuses writes"),
+                _ if namespace.has_marks() => Some("blocks of it are marked as uncorrectable"),
+                _ => None,
+            };
+            obstacles.extend(what.map(|what| format!("namespace {} of {nqn}: {what}", namespace.nsid)));
+        }
+        obstacles
+    }
+
+    /// The sockets that listen, for the process that goes on in its place.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    #[cfg(not(feature = "simulation"))]
+    pub fn listening(&self) -> std::io::Result<Vec<std::os::fd::OwnedFd>> {
+        self.configurator.listening()
+    }
+
+    /// What keeps others off its files, devices and state, for the process that goes on in its place.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    #[cfg(not(feature = "simulation"))]
+    pub fn holds(&self) -> std::io::Result<Vec<std::os::fd::OwnedFd>> {
+        let namespaces = self.fabric.namespaces();
+        let files = namespaces.iter().filter_map(|(_, namespace)| match &*namespace.backend {
+            Backend::Device(device) => device.held(),
+            Backend::Memory(_) | Backend::Null(_) => None,
+        });
+        let archive = self.fabric.archive();
+        files.chain(archive.iter().map(|archive| archive.held())).collect()
+    }
+
     /// Brings everything to rest: nothing is accepted, received, done or sent until [`Self::go_on`]. Hosts notice a pause.
     /// Connections that wait for their hosts too long are closed; so are those that cannot be handed over.
     ///
@@ -80,6 +124,9 @@ impl Target {
             self.fabric.controller(queue.controller_id)?.handed(queue.peer.ip())
         };
         hand_over.state.controllers = admin.filter_map(handed).collect();
+        let namespaces = self.fabric.namespaces();
+        hand_over.state.reservations =
+            namespaces.iter().filter_map(|(_, namespace)| namespace.handed_reservations()).collect();
         let ids: Vec<u16> = hand_over.state.controllers.iter().map(|controller| controller.id).collect();
         queues.retain(|(queue, _)| ids.contains(&queue.controller_id));
         (hand_over.state.queues, hand_over.queues) = queues.into_iter().unzip();
@@ -92,17 +139,26 @@ impl Target {
         self.configurator.hold(false);
     }
 
+    /// Forgets what rests and was handed over, or taken over: nobody goes on with it here. Its hosts hear nothing.
+    pub fn disown(&self) {
+        self.fabric.tell_reactors(|| Message::Succession(Succession::Leave));
+    }
+
     /// Ends, and leaves what rests to another process: its hosts hear nothing.
     pub fn leave(&self) {
-        self.fabric.tell_reactors(|| Message::Succession(Succession::Leave));
+        self.disown();
         self.shutdown();
     }
 
     /// Takes over what another process has handed over; it rests until [`Self::go_on`]. To be asked of a target that was started
     /// held ([`super::TargetConfig::is_held`]). What it cannot take over is closed: with each the reason, by its host's name.
-    pub fn take_over(&self, hand_over: HandOver) -> Vec<(String, String)> {
+    ///
+    /// # Errors
+    /// When reservations cannot be taken over: without them, hosts would write what is reserved against them.
+    pub fn take_over(&self, hand_over: HandOver) -> Result<Vec<(String, String)>, String> {
         let HandOver { state, queues, arrivals } = hand_over;
         self.fabric.go_on(state.tag, &state.uniquifiers);
+        self.take_reservations(state.reservations)?;
         let controllers: BTreeMap<u16, HandedController> =
             state.controllers.into_iter().map(|controller| (controller.id, controller)).collect();
         let all = state.queues.into_iter().zip(queues);
@@ -127,7 +183,23 @@ impl Target {
         for (port, peer, socket) in arrivals {
             self.place(Arrival { socket, port, peer }, Message::Connection);
         }
-        failed
+        Ok(failed)
+    }
+
+    fn take_reservations(&self, all: Vec<HandedReservations>) -> Result<(), String> {
+        let namespaces = self.fabric.namespaces();
+        for reservations in all {
+            let uuid = reservations.namespace;
+            let is_it = |(_, namespace): &&(String, Arc<Namespace>)| namespace.uuid == uuid.into_bytes();
+            let (nqn, namespace) = namespaces
+                .iter()
+                .find(is_it)
+                .ok_or_else(|| format!("the namespace {uuid}, which has reservations, is not served"))?;
+            namespace
+                .go_on_with(reservations)
+                .map_err(|error| format!("reservations of namespace {} of {nqn}: {error}", namespace.nsid))?;
+        }
+        Ok(())
     }
 
     fn adopt(

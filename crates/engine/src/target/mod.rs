@@ -60,7 +60,8 @@ pub use report::{
 };
 use reservation_worker::ReservationWorker;
 pub use succession::{
-    HandedController, HandedFeatures, HandedKey, HandedProof, HandedQueue, HandedStream, HandedTarget,
+    HandedController, HandedFeatures, HandedKey, HandedProof, HandedQueue, HandedReservations, HandedStream,
+    HandedTarget,
 };
 pub use telemetry::{HandshakeKind, Histogram, Operation, Peculiarity, QueueMetrics};
 

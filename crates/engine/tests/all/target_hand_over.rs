@@ -93,7 +93,7 @@ impl Bed {
         let text = serde_json::to_string(&hand_over.state).unwrap();
         let state: HandedTarget = serde_json::from_str(&text).unwrap();
         assert_eq!(state, hand_over.state);
-        assert_eq!(next.take_over(HandOver { state, ..hand_over }), []);
+        assert_eq!(next.take_over(HandOver { state, ..hand_over }).unwrap(), []);
         self.target.replace(next).unwrap().leave();
         self.target().go_on();
     }

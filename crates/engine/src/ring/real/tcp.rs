@@ -42,6 +42,14 @@ impl TcpListener {
         Ok((Socket::new(descriptor)?, peer))
     }
 
+    /// The same socket, for another process.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        self.descriptor.try_clone()
+    }
+
     /// Gives connections that come from now on the congestion control with this name, or the system's.
     ///
     /// # Errors

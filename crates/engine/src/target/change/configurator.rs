@@ -48,6 +48,15 @@ impl Configurator {
         }
     }
 
+    /// The sockets that listen.
+    #[cfg(not(feature = "simulation"))]
+    pub(crate) fn listening(&self) -> std::io::Result<Vec<std::os::fd::OwnedFd>> {
+        match &*lock(&self.listener) {
+            Some(listener) => listener.sockets(),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Stops listening. Orders that come later are refused.
     pub(crate) fn end(&self) {
         if let Some(listener) = lock(&self.listener).take() {

@@ -301,6 +301,15 @@ impl Fabric {
         all.find(|subsystem| subsystem.nqn == nqn).cloned()
     }
 
+    /// All namespaces, with the names of their subsystems.
+    pub(crate) fn namespaces(&self) -> Vec<(String, Arc<Namespace>)> {
+        let of = |subsystem: &Arc<Subsystem>| {
+            let nqn = subsystem.nqn.clone();
+            subsystem.namespaces().into_iter().map(move |namespace| (nqn.clone(), namespace))
+        };
+        self.directory().subsystems.iter().flat_map(of).collect()
+    }
+
     /// What the next process needs of all this to go on, but for controllers.
     pub(crate) fn handed(&self) -> HandedTarget {
         let controllers = lock(&self.controllers);

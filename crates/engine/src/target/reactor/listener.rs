@@ -85,6 +85,9 @@ enum News {
     Change { change: PortChange, done: Sender<()> },
     /// Nothing is accepted from now on, or what waits is.
     Hold(bool),
+    /// The sockets are shared with another process.
+    #[cfg(not(feature = "simulation"))]
+    Share(Sender<io::Result<Vec<OwnedFd>>>),
     /// Its end.
     Stop,
 }
@@ -135,6 +138,15 @@ impl Listener {
     pub(crate) fn hold(&self, is_held: bool) {
         let _ = self.news.send(News::Hold(is_held));
         self.waker.wake();
+    }
+
+    /// The sockets that listen, for another process.
+    #[cfg(not(feature = "simulation"))]
+    pub(crate) fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        let (answer, sockets) = channel();
+        let _ = self.news.send(News::Share(answer));
+        self.waker.wake();
+        sockets.recv_timeout(CHANGE_TIMEOUT).unwrap_or_else(|_| Err(io::Error::other("the listener hangs")))
     }
 
     /// Stops accepting, and closes the addresses.
@@ -209,6 +221,11 @@ impl Accepting {
                     for token in 0..self.ports.len() {
                         let _ = self.accept_from(token);
                     }
+                }
+                #[cfg(not(feature = "simulation"))]
+                News::Share(answer) => {
+                    let ports = self.ports.iter().flatten();
+                    let _ = answer.send(ports.map(|listening| listening.socket.share()).collect());
                 }
                 News::Stop => return false,
             }

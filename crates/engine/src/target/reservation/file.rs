@@ -2,6 +2,7 @@
 //! half written. What reservations mean is `reservation`'s; a reactor does not wait for a disk, so none of
 //! this is called on one.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -88,11 +89,25 @@ struct FileReservation {
     holder: Option<Uuid>,
 }
 
+/// The hold of the former process of this target. A simulation has none.
+fn former_hold(folder: &PrivateFolder) -> Option<OwnedFd> {
+    #[cfg(feature = "simulation")]
+    let former = {
+        let _ = folder;
+        None
+    };
+    #[cfg(not(feature = "simulation"))]
+    let former = crate::claims::of(folder);
+    former
+}
+
 /// A directory with the reservations of a target's namespaces. No other target uses it at the same time.
 #[derive(Debug)]
 pub(crate) struct ReservationDirectory {
     /// It is locked.
     folder: PrivateFolder,
+    /// What has the lock, where the former process of this target took it.
+    former: Option<OwnedFd>,
 }
 
 impl ReservationDirectory {
@@ -104,13 +119,14 @@ impl ReservationDirectory {
     pub(crate) fn open(path: &Path) -> Result<Self, ReservationFileError> {
         let folder = PrivateFolder::make(path)?;
         folder.close_to_others()?;
-        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
+        let former = match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => None,
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(ReservationFileError::Locked { path: path.to_owned() });
+                let locked = || ReservationFileError::Locked { path: path.to_owned() };
+                Some(former_hold(&folder).ok_or_else(locked)?)
             }
             Err(error) => return Err(PrivateFileError::io("lock", path, error).into()),
-        }
+        };
         let failed = |error: io::Error| PrivateFileError::io("list", path, error);
         for entry in fs::read_dir(folder.path()).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
@@ -121,7 +137,15 @@ impl ReservationDirectory {
                 folder.remove(&name)?;
             }
         }
-        Ok(Self { folder })
+        Ok(Self { folder, former })
+    }
+
+    /// What keeps others off, for the process that goes on in this one's place.
+    pub(crate) fn held(&self) -> io::Result<OwnedFd> {
+        match &self.former {
+            Some(former) => former.try_clone(),
+            None => self.folder.as_fd().try_clone_to_owned(),
+        }
     }
 
     /// Reads the reservations of the namespace with this UUID; `None` where none were kept.

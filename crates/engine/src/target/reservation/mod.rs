@@ -1,6 +1,7 @@
 //! Reservations: their state, what is kept of them, and what hosts are told. Who may ask is decided elsewhere.
 
 mod file;
+mod handed;
 mod log;
 mod state;
 

@@ -16,6 +16,7 @@ use crate::target::config::{NamespaceConfig, Nguid, WriteProtection};
 use crate::target::lock::lock;
 use crate::target::qos::Shaper;
 use crate::target::reservation::{Access, HostId, ReservationView, Reservations};
+use crate::target::succession::HandedReservations;
 
 /// A namespace that is open.
 #[derive(Debug)]
@@ -283,6 +284,27 @@ impl Namespace {
             self.backend.resize(wanted.map(|blocks| blocks << self.block_shift), 1 << self.block_shift);
         self.blocks.store(self.backend.length() >> self.block_shift, Ordering::Release);
         outcome
+    }
+
+    /// Its reservations for the next process, if there are some.
+    pub(crate) fn handed_reservations(&self) -> Option<HandedReservations> {
+        lock(&self.reservations).handed(Uuid::from_bytes(self.uuid))
+    }
+
+    /// Goes on with the reservations that it had in the former process.
+    ///
+    /// # Errors
+    /// When they are none.
+    pub(crate) fn go_on_with(&self, handed: HandedReservations) -> Result<(), String> {
+        let reservations = Reservations::going_on(handed)?;
+        self.publish_reservation(reservations.view());
+        *lock(&self.reservations) = reservations;
+        Ok(())
+    }
+
+    /// Whether it remembers something that no other process could: blocks that were marked as uncorrectable.
+    pub(crate) fn has_marks(&self) -> bool {
+        !self.uncorrectable.is_empty()
     }
 
     /// Goes on as another namespace has been until now, whose blocks are the same and were opened before. The reservation worker must not

@@ -4,9 +4,11 @@
 
 mod handed_controller;
 mod handed_queue;
+mod handed_reservations;
 
 pub use handed_controller::{HandedController, HandedFeatures, HandedProof};
 pub use handed_queue::{HandedKey, HandedQueue, HandedStream};
+pub use handed_reservations::HandedReservations;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,8 @@ pub struct HandedTarget {
     pub tag: u32,
     /// The uniquifier that the last controller with each identifier had.
     pub uniquifiers: Vec<(u16, u8)>,
+    /// Reservations of namespaces, where there are some.
+    pub reservations: Vec<HandedReservations>,
     /// The controllers, in the order of their identifiers.
     pub controllers: Vec<HandedController>,
     /// Their queues.

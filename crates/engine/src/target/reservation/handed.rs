@@ -1,0 +1,46 @@
+//! Reservations that are left to the next process, and those that come from the former.
+
+use nvme::reservation::ReservationType;
+use uuid::Uuid;
+
+use super::state::{Registrant, Reservation, Reservations};
+use crate::target::succession::HandedReservations;
+
+impl Reservations {
+    /// What the next process needs to have them too; `None` where there is nothing to remember.
+    pub(crate) fn handed(&self, namespace: Uuid) -> Option<HandedReservations> {
+        let registrants = self.registrants().iter();
+        let handed = HandedReservations {
+            namespace,
+            generation: self.generation(),
+            persists: self.persists(),
+            registrants: registrants
+                .map(|of| (Uuid::from_bytes(of.host_id), of.host_nqn.clone(), of.key))
+                .collect(),
+            reservation: self.reservation().map(|of| (of.kind as u8, of.holder.map(Uuid::from_bytes))),
+        };
+        (*self != Self::default()).then_some(handed)
+    }
+
+    /// The former process' ones.
+    ///
+    /// # Errors
+    /// What no sequence of commands could have led to, in words.
+    pub(crate) fn going_on(handed: HandedReservations) -> Result<Self, String> {
+        let registrants = handed.registrants.into_iter().map(|(host_id, host_nqn, key)| Registrant {
+            host_id: host_id.into_bytes(),
+            host_nqn,
+            key,
+        });
+        let reservation = match handed.reservation {
+            None => None,
+            Some((kind, holder)) => {
+                let kind = ReservationType::from_wire(kind)
+                    .ok_or_else(|| format!("there is no reservation type {kind}"))?;
+                Some(Reservation { kind, holder: holder.map(Uuid::into_bytes) })
+            }
+        };
+        Self::restore(handed.generation, registrants.collect(), reservation, handed.persists)
+            .map_err(str::to_owned)
+    }
+}

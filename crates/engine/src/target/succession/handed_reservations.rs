@@ -1,0 +1,19 @@
+//! The reservations of a namespace as they are left to the next process, also those that would not outlive a loss of power.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// Registrations and the reservation of one namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedReservations {
+    /// The namespace.
+    pub namespace: Uuid,
+    /// How often registrations changed (GEN).
+    pub generation: u32,
+    /// Whether they outlive a loss of power (PTPL).
+    pub persists: bool,
+    /// Who is registered, in the order in which they came: identifier, NQN and key.
+    pub registrants: Vec<(Uuid, String, u64)>,
+    /// The reservation: its type (RTYPE), and its holder unless every registrant is one.
+    pub reservation: Option<(u8, Option<Uuid>)>,
+}
