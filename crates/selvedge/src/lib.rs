@@ -23,6 +23,7 @@ mod spec;
 mod state;
 mod state_directory;
 mod stop;
+mod succession;
 mod sweep;
 mod top;
 mod tune;

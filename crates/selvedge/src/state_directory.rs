@@ -3,9 +3,11 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use engine::claims;
 use private_folder::PrivateFolder;
 use rustix::fs::{FlockOperation, flock};
 
@@ -36,10 +38,14 @@ impl StateDirectory {
                 folder.path().display()
             );
         }
-        let lock = folder.open_in_place(LOCK_NAME).map_err(|error| failed(&error))?;
+        let mut lock = folder.open_in_place(LOCK_NAME).map_err(|error| failed(&error))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(&folder)),
+            Err(rustix::io::Errno::WOULDBLOCK) => match claims::of(&lock) {
+                // The former process of this very target has it, and goes.
+                Some(former) => lock = former.into(),
+                None => return Err(in_use(&folder)),
+            },
             Err(error) => return Err(failed(&io::Error::from(error))),
         }
         let lock_inode = lock.metadata().map_err(|error| failed(&error))?.ino();
@@ -54,6 +60,11 @@ impl StateDirectory {
     /// What this directory has and no copy of it: only who has had this very lock has ended when this process has it.
     pub(crate) const fn lock_inode(&self) -> u64 {
         self.lock_inode
+    }
+
+    /// What keeps others off, for the process that goes on in this one's place.
+    pub(crate) fn held(&self) -> io::Result<OwnedFd> {
+        Ok(self.lock.try_clone()?.into())
     }
 
     fn sign(&self) -> io::Result<()> {

@@ -30,6 +30,7 @@ mod sweep;
 mod token;
 mod top;
 mod tune;
+mod upgrade;
 
 use crate::failure::Failure;
 use crate::flags::Command;
@@ -59,6 +60,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Ana(flags) => fabric::ana(&flags.action),
         Command::Connection(flags) => fabric::connection(&flags.action),
         Command::Referral(flags) => fabric::referral(&flags.action),
+        Command::Upgrade(flags) => upgrade::run(flags),
         Command::Log(flags) => log_level::run(flags),
         Command::Status(flags) => fabric::status(flags),
         Command::Gateways(flags) => gateways::run(flags),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     attach, connect, demo, disconnect, discover, identify, import, key, list, serve, token, top, tune,
+    upgrade,
 };
 use crate::control::audit::Verified;
 use crate::report::bench::BenchReport;
@@ -17,7 +18,7 @@ use crate::tune::{PlanReport, Survey};
 const VERSION: u32 = 1;
 
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
-pub(super) fn all() -> [(String, Value); 28] {
+pub(super) fn all() -> [(String, Value); 29] {
     [
         of::<attach::Attached>("attach"),
         of::<attach::Detached>("attach detach"),
@@ -47,6 +48,7 @@ pub(super) fn all() -> [(String, Value); 28] {
         of::<PlanReport>("tune plan"),
         of::<tune::Reverted>("tune revert"),
         of::<Survey>("tune show"),
+        of::<upgrade::Upgraded>("upgrade"),
     ]
 }
 

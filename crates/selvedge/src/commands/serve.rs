@@ -30,6 +30,7 @@ use crate::spec::size::Size;
 use crate::state::StateFile;
 use crate::state_directory::StateDirectory;
 use crate::stop::Stop;
+use crate::succession::{Predecessor, Successor};
 use gateway::{GroupSpec, Member, host_name};
 
 /// Serves until SIGINT or SIGTERM.
@@ -39,9 +40,10 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Before the target: a signal that comes while it opens its namespaces is not lost.
     let mut stop = Stop::on_signals()?;
     engine::ring::core::raise_descriptor_limit();
-    let Begun { target, administration, member, connections, mptcp } = match &flags.gateway_group {
+    let successor = Successor::from_environment()?;
+    let Begun { target, administration, member, connections, mptcp, directory } = match &flags.gateway_group {
         Some(group) => begin_as_gateway(flags, list.as_ref(), group)?,
-        None => begin(flags, list.as_ref())?,
+        None => begin(flags, list.as_ref(), successor)?,
     };
     administration.audit().write(Event::done(Kind::Start));
     let desk = HostDesk::open(&target, administration.clone())?;
@@ -59,8 +61,18 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         Ok(()) | Err(Failure::NobodyListens) => {}
         Err(failure) => return Err(failure),
     }
+    let places = controls.iter().map(|control| control.endpoint().clone());
+    let obstacles = obstacles(member.is_some(), settings.is_some());
+    let predecessor = Predecessor::wait(places, &target, &administration, directory, obstacles);
     let service = Service::ready(&target);
     stop.wait();
+    if predecessor.as_ref().is_some_and(Predecessor::is_over) {
+        // Where the next process listens for administrators, too.
+        drop((predecessor, announcer, controls, metrics, desk));
+        target.leave();
+        return Ok(());
+    }
+    drop(predecessor);
     service.stopping();
     // Hosts are told first that nobody will be there.
     drop(announcer);
@@ -79,6 +91,21 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     Ok(left?)
 }
 
+/// What keeps a target from going on in another process that it does not know of itself.
+fn obstacles(is_gateway: bool, has_settings: bool) -> Vec<String> {
+    let obstacles = [
+        (
+            is_gateway,
+            "it is a gateway of a group: restart the gateways one after the other, and others take over",
+        ),
+        (
+            has_settings,
+            "it has set the machine's MPTCP configuration (--configure-mptcp), and undoes that at its end",
+        ),
+    ];
+    obstacles.into_iter().filter(|(is_so, _)| *is_so).map(|(_, why)| why.to_owned()).collect()
+}
+
 /// A target that serves, whose it is to change, and its part in a group of gateways.
 struct Begun {
     target: Arc<Target>,
@@ -88,10 +115,16 @@ struct Begun {
     connections: Option<Arc<ClusterConnections>>,
     /// The machine's settings, where a port has MPTCP.
     mptcp: Option<MptcpMachine>,
+    /// Its state directory.
+    directory: Option<Arc<StateDirectory>>,
 }
 
 /// Serves what flags, a file or the state directory say.
-fn begin(flags: &ServeFlags, list: Option<&AllowedStorage>) -> Result<Begun, Failure> {
+fn begin(
+    flags: &ServeFlags,
+    list: Option<&AllowedStorage>,
+    successor: Option<Successor>,
+) -> Result<Begun, Failure> {
     let directory = flags.state_dir.as_deref().map(StateDirectory::take).transpose()?.map(Arc::new);
     let state = directory.clone().map(StateFile::new);
     let kept = state.as_ref().map_or(Ok(None), StateFile::read)?;
@@ -102,20 +135,27 @@ fn begin(flags: &ServeFlags, list: Option<&AllowedStorage>) -> Result<Begun, Fai
         config.to_engine(&machine, directory.as_ref().map(|directory| directory.folder.path().to_owned()));
     // A mistake in what was just typed is told at once; a service that starts with the machine waits for its disks.
     engine.may_disks_be_absent = flags.namespaces.is_empty();
-    engine.inherited = service::inherited()?;
+    match &successor {
+        Some(successor) => successor.prepare(&mut engine),
+        None => engine.inherited = service::inherited()?,
+    }
     let addresses: Vec<SocketAddr> = engine.fabric.ports.iter().map(|port| port.address).collect();
     service::check_inherited(&engine.inherited, &addresses)?;
-    let audit = AuditLog::open(flags.audit_log.as_ref(), directory.as_ref())?;
-    let connections = directory.map(ClusterConnections::open);
+    let connections = directory.clone().map(ClusterConnections::open);
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
     // Before the first thread: each has what the one had that started it.
     let confinement = confined::confine(flags, list, &engine)?;
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
+    if let Some(successor) = successor {
+        successor.succeed(&target)?;
+    }
+    // Only now: the former process has written there until its end.
+    let audit = AuditLog::open(flags.audit_log.as_ref(), directory.as_ref())?;
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
     let administration = Arc::new(administration.audited(audit).confined(confinement));
-    Ok(Begun { target, administration, member: None, connections, mptcp })
+    Ok(Begun { target, administration, member: None, connections, mptcp, directory })
 }
 
 /// Serves what a group of gateways does.
@@ -146,7 +186,7 @@ fn begin_as_gateway(
     let administration = Administration::of_gateway(target.clone(), member.membership());
     let audit = AuditLog::open(flags.audit_log.as_ref(), None)?;
     let administration = Arc::new(administration.audited(audit).confined(confinement));
-    Ok(Begun { target, administration, member: Some(member), connections: None, mptcp })
+    Ok(Begun { target, administration, member: Some(member), connections: None, mptcp, directory: None })
 }
 
 /// Lets hosts on the same network find the target, if that was asked for.

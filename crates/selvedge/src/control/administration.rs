@@ -101,6 +101,11 @@ impl Administration {
         Self { audit, ..self }
     }
 
+    /// Lets nothing be changed as long as what this gives is there.
+    pub(crate) fn hold_still(&self) -> impl Sized + '_ {
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Who has changed what.
     pub(crate) const fn audit(&self) -> &AuditLog {
         &self.audit

@@ -142,6 +142,13 @@ pub(crate) struct SocketFile {
     identity: (u64, u64),
 }
 
+impl SocketFile {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 impl Listening {
     /// Listens there. Whether a process of another user may connect to a Unix socket, `is_open_to_others` says; what it may
     /// do then is said elsewhere.

@@ -50,6 +50,27 @@ pub(crate) struct ControlFlags {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "The next process is started with the command line of the target. It opens what that
+serves, takes its hosts over, and goes on; the former process ends. Hosts notice a
+pause. If something is in the way, the target serves as before.
+
+Examples:
+  selvedge upgrade
+  selvedge upgrade --control unix:/run/selvedge/4420.sock --program /usr/bin/selvedge")]
+pub(crate) struct UpgradeFlags {
+    /// The program to go on with [default: this one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
+
+    /// Do nothing if the target runs this very program already, as in a service's reload
+    #[arg(long)]
+    pub(crate) if_changed: bool,
+
+    #[command(flatten)]
+    pub(crate) control: ControlFlags,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = "Example:
   selvedge status")]
 pub(crate) struct StatusFlags {

@@ -94,6 +94,8 @@ pub(crate) enum Command {
     Connection(control::ConnectedFlags),
     /// Change which other discovery services a running target tells hosts of
     Referral(control::ReferralFlags),
+    /// Put another program in place of a running target, whose hosts stay connected
+    Upgrade(control::UpgradeFlags),
     /// Show how much a running target logs, or change it
     Log(control::LogFlags),
     /// Show how a running target is

@@ -16,7 +16,7 @@ use document_commands::{PLACEHOLDERS, commands, is_assignment, pages};
 const NQN: &str = "nqn.2026-01.org.example:disks";
 
 /// What cannot run here: a part of the command, and why.
-const NOT_RUN: [(&str, &str); 33] = [
+const NOT_RUN: [(&str, &str); 34] = [
     ("rbd", "needs a Ceph cluster: the suite ceph has one"),
     ("gateway", "needs a group of gateways: the suite ceph has one"),
     ("namespace snapshot", "is about images of Ceph"),
@@ -37,6 +37,7 @@ const NOT_RUN: [(&str, &str); 33] = [
     ("block:", "needs a block device of its own"),
     ("/dev/", "needs a block device of its own"),
     ("selvedge disconnect ", "needs the kernel's initiator: the suite kernel has one"),
+    ("selvedge upgrade", "replaces the target's process: upgrade has tests of it"),
     ("tune apply", "changes the machine: the suite tune has one"),
     ("tune revert", "changes the machine: the suite tune has one"),
     ("--sysroot", "needs a recording: the suite tune has some"),

@@ -42,3 +42,4 @@ mod sweep;
 mod terminal_width;
 mod tls_keys;
 mod tune;
+mod upgrade;

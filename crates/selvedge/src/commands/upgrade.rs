@@ -1,0 +1,186 @@
+//! `selvedge upgrade`: another program in place of a running target, whose hosts notice a pause and nothing else.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::Serialize;
+
+use crate::control::socket;
+use crate::failure::Failure;
+use crate::flags::control::UpgradeFlags;
+use crate::report;
+use crate::spec::endpoint::Endpoint;
+use crate::succession::{About, Line, PLACE_VARIABLE, Word, place_of};
+
+/// How long the whole may take.
+const PATIENCE: Duration = Duration::from_secs(90);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Upgraded {
+    /// The process that served, and its version.
+    former_process: u32,
+    former_version: String,
+    /// The process that serves now.
+    process: u32,
+    /// Its program.
+    program: String,
+    /// From its start until the former process had ended.
+    took_ms: u64,
+}
+
+impl fmt::Display for Upgraded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { former_process, former_version, process, program, took_ms } = self;
+        writeln!(
+            f,
+            "process {process} ({program}) serves in place of process {former_process} ({former_version}); it took \
+             {took_ms} ms"
+        )
+    }
+}
+
+/// Starts the next process, and waits until it serves.
+pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
+    let place = place_of(&control(flags)?);
+    let unreachable = |error: std::io::Error| {
+        Failure::failed(format!(
+            "the target does not wait for an upgrade at {}: {error}; restart it instead",
+            place.display()
+        ))
+    };
+    let line = Line::connect(&place).map_err(unreachable)?;
+    check_user(&line)?;
+    let about = ask(&line).map_err(unreachable)?;
+    let program = match &flags.program {
+        Some(program) => program.clone(),
+        None => env::current_exe().map_err(Failure::failed)?,
+    };
+    let is_same = || fs::metadata(&program).is_ok_and(|file| about.program == Some((file.dev(), file.ino())));
+    if flags.if_changed && is_same() {
+        return Ok(());
+    }
+    if !about.obstacles.is_empty() {
+        return Err(Failure::failed(format!(
+            "the target cannot be upgraded without a restart: {}",
+            about.obstacles.join("; ")
+        )));
+    }
+    let former = i32::try_from(about.process).ok().and_then(Pid::from_raw);
+    let former = former.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
+    let former = former.ok_or_else(|| Failure::failed("the target has ended"))?;
+    let begun = Instant::now();
+    let mut next = start(&program, &about, &place)
+        .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
+    await_end(&former, &mut next, &program)?;
+    let upgraded = Upgraded {
+        former_process: about.process,
+        former_version: about.version,
+        process: next.id(),
+        program: program.display().to_string(),
+        took_ms: begun.elapsed().as_millis() as u64,
+    };
+    report::print_as(flags.control.output.output_format, &upgraded)
+}
+
+/// The control socket of the target that is meant.
+fn control(flags: &UpgradeFlags) -> Result<PathBuf, Failure> {
+    match &flags.control.control {
+        Some(Endpoint::Unix(path)) => return Ok(path.clone()),
+        Some(other) => {
+            return Err(Failure::usage(format!(
+                "{other} is not a control socket of this machine: write unix:PATH"
+            )));
+        }
+        None => {}
+    }
+    let all: Vec<PathBuf> =
+        socket::default_folders().iter().flat_map(|folder| socket::living_sockets(folder)).collect();
+    match all.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(Failure::failed(
+            "no target runs here that can be found; name its socket with --control unix:PATH",
+        )),
+        several => Err(Failure::usage(format!(
+            "{} targets run here; name one with --control unix:PATH",
+            several.len()
+        ))),
+    }
+}
+
+/// The next process has the rights of who starts it, which have to be those of the target.
+fn check_user(line: &Line) -> Result<(), Failure> {
+    let peer = rustix::net::sockopt::socket_peercred(line).map_err(Failure::failed)?;
+    if peer.uid == rustix::process::geteuid() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "the target runs as user {}, and the next process has to as well: systemctl reload selvedge, or sudo -u",
+        peer.uid.as_raw()
+    )))
+}
+
+fn ask(line: &Line) -> std::io::Result<About> {
+    line.wait_at_most(Some(Duration::from_secs(10)))?;
+    line.say(&Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true }, &[])?;
+    match line.hear()? {
+        (Word::About(about), _) => Ok(about),
+        _ => Err(std::io::Error::other("it answers something else")),
+    }
+}
+
+fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<Child> {
+    let mut next = Command::new(program);
+    next.args(&about.arguments).current_dir(&about.directory).stdin(Stdio::null());
+    // Its answer would stand before that of this command.
+    next.stdout(Stdio::null());
+    next.env(PLACE_VARIABLE, place)
+        .env_remove("WATCHDOG_PID")
+        .env_remove("LISTEN_PID")
+        .env_remove("LISTEN_FDS");
+    if let Some(watchdog) = &about.watchdog {
+        next.env("WATCHDOG_USEC", watchdog);
+    }
+    // What is typed at this terminal is not for it.
+    next.process_group(0).spawn()
+}
+
+/// Waits for the end of the former process, which ends when the next one serves.
+fn await_end(
+    former: &impl std::os::fd::AsFd,
+    next: &mut Child,
+    program: &std::path::Path,
+) -> Result<(), Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut ended = [rustix::event::PollFd::new(former, rustix::event::PollFlags::IN)];
+        let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.as_nanos() as i64 };
+        let has_ended = rustix::event::poll(&mut ended, Some(&pause)).is_ok_and(|ready| ready > 0);
+        match next.try_wait().map_err(Failure::failed)? {
+            Some(status) => {
+                return Err(Failure::failed(format!(
+                    "{} has ended ({status}); the target serves as before",
+                    program.display()
+                )));
+            }
+            None if has_ended => return Ok(()),
+            None if Instant::now() >= until => {
+                let _ = next.kill();
+                let _ = next.wait();
+                return Err(Failure::failed(format!(
+                    "{} does not serve after {} s, and was ended; the target serves as before",
+                    program.display(),
+                    PATIENCE.as_secs()
+                )));
+            }
+            None => {}
+        }
+    }
+}

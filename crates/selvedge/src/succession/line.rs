@@ -1,0 +1,207 @@
+//! The line between the two processes of an upgrade: words with a length and a checksum, and descriptors with them.
+
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use nvme::tcp::digest::crc32c;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+
+use super::words::{FORMAT, Word};
+
+const MAGIC: [u8; 8] = *b"selvedge";
+/// Magic, format, checksum, length and the number of descriptors.
+const HEADER_BYTES: usize = 24;
+/// Bytes of the longest word: a hundred thousand queues take about a fifth of it.
+const WORD_BYTES_MAX: usize = 256 << 20;
+/// Descriptors of one word: more than a process may have.
+const DESCRIPTORS_MAX: usize = 1 << 20;
+/// Descriptors of one message; the kernel takes 253.
+const AT_ONCE: usize = 200;
+
+/// One end of the line.
+#[derive(Debug)]
+pub(crate) struct Line {
+    stream: UnixStream,
+}
+
+impl Line {
+    /// To the process that listens there.
+    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
+        Ok(Self::new(UnixStream::connect(path)?))
+    }
+
+    pub(crate) const fn new(stream: UnixStream) -> Self {
+        Self { stream }
+    }
+
+    /// How long a word may be awaited; without it, for as long as the other end lives.
+    pub(crate) fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
+        self.stream.set_read_timeout(time)?;
+        self.stream.set_write_timeout(time)
+    }
+
+    /// Says a word, with these descriptors.
+    pub(crate) fn say(&self, word: &Word, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let body = serde_json::to_vec(word)?;
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
+        bytes.extend(MAGIC);
+        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+        for number in [FORMAT, crc32c(&body), length, descriptors.len() as u32] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(body);
+        (&self.stream).write_all(&bytes)?;
+        for some in descriptors.chunks(AT_ONCE) {
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            if !ancillary.push(SendAncillaryMessage::ScmRights(some)) {
+                return Err(io::Error::other("too many descriptors at once"));
+            }
+            rustix::net::sendmsg(&self.stream, &[IoSlice::new(b"+")], &mut ancillary, SendFlags::NOSIGNAL)?;
+        }
+        Ok(())
+    }
+
+    /// The next word.
+    ///
+    /// # Errors
+    /// Those of the socket; `InvalidData` for anything but a word, and for one of another format.
+    pub(crate) fn hear(&self) -> io::Result<(Word, Vec<OwnedFd>)> {
+        let mut header = [0; HEADER_BYTES];
+        (&self.stream).read_exact(&mut header)?;
+        let Header { checksum, length, descriptors } = Header::of(&header)?;
+        let mut body = Vec::new();
+        (&self.stream).take(length as u64).read_to_end(&mut body)?;
+        let word = word(&body, checksum, length)?;
+        let mut received = Vec::new();
+        while received.len() < descriptors {
+            self.receive_some(&mut received)?;
+        }
+        Ok((word, received))
+    }
+
+    fn receive_some(&self, received: &mut Vec<OwnedFd>) -> io::Result<()> {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let message =
+            rustix::net::recvmsg(&self.stream, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags)?;
+        let before = received.len();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                received.extend(descriptors);
+            }
+        }
+        if message.bytes == 0 || received.len() == before {
+            return Err(invalid("descriptors are missing"));
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// What stands before a word.
+struct Header {
+    checksum: u32,
+    length: usize,
+    descriptors: usize,
+}
+
+impl Header {
+    fn of(bytes: &[u8; HEADER_BYTES]) -> io::Result<Self> {
+        let number = |at: usize| {
+            let mut number = [0; 4];
+            number.copy_from_slice(&bytes[at..at + 4]);
+            u32::from_le_bytes(number)
+        };
+        if bytes[..MAGIC.len()] != MAGIC {
+            return Err(invalid("it is not a hand-over of selvedge"));
+        }
+        if number(8) != FORMAT {
+            return Err(invalid(&format!("it is a hand-over of format {}, and this is {FORMAT}", number(8))));
+        }
+        let (length, descriptors) = (number(16) as usize, number(20) as usize);
+        if length > WORD_BYTES_MAX || descriptors > DESCRIPTORS_MAX {
+            return Err(invalid("it is longer than any hand-over"));
+        }
+        Ok(Self { checksum: number(12), length, descriptors })
+    }
+}
+
+fn word(body: &[u8], checksum: u32, length: usize) -> io::Result<Word> {
+    if body.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    if crc32c(body) != checksum {
+        return Err(invalid("the hand-over is damaged"));
+    }
+    serde_json::from_slice(body).map_err(|error| invalid(&format!("the hand-over cannot be read: {error}")))
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    fn pair() -> (Line, Line) {
+        let (one, other) = UnixStream::pair().unwrap();
+        (Line::new(one), Line::new(other))
+    }
+
+    #[test]
+    fn words_come_with_more_descriptors_than_one_message_takes() {
+        let (one, other) = pair();
+        let file = File::open("/dev/null").unwrap();
+        let many = vec![file.as_fd(); 450];
+        let sender = std::thread::spawn(move || {
+            let (word, received) = other.hear().unwrap();
+            assert!(matches!(word, Word::Ready));
+            received.len()
+        });
+        one.say(&Word::Ready, &many).unwrap();
+        assert_eq!(sender.join().unwrap(), 450);
+    }
+
+    #[test]
+    fn what_is_damaged_cut_short_or_of_another_format_is_refused() {
+        let written = |change: &dyn Fn(&mut Vec<u8>)| {
+            let (mut one, other) = UnixStream::pair().unwrap();
+            let line = Line::new(other);
+            let (writer, reader) = pair();
+            writer.say(&Word::Refused(vec!["a reason".to_owned()]), &[]).unwrap();
+            drop(writer);
+            let mut bytes = Vec::new();
+            (&reader.stream).read_to_end(&mut bytes).unwrap();
+            change(&mut bytes);
+            one.write_all(&bytes).unwrap();
+            drop(one);
+            line.hear().map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(written(&|_| ()), Ok(()));
+        assert!(written(&|bytes| bytes[0] = b'x').unwrap_err().contains("not a hand-over"));
+        assert!(written(&|bytes| bytes[8] = 9).unwrap_err().contains("format 9"));
+        assert!(written(&|bytes| *bytes.last_mut().unwrap() ^= 1).unwrap_err().contains("damaged"));
+        assert!(written(&|bytes| bytes[19] = 255).unwrap_err().contains("longer"));
+        for length in [3, 20, 30] {
+            assert!(written(&|bytes| bytes.truncate(length)).is_err());
+        }
+        assert!(written(&|bytes| bytes[20] = 1).unwrap_err().contains("missing"));
+    }
+}

@@ -1,0 +1,14 @@
+//! An upgrade: the process of a target, and the one that goes on in its place. They talk over a Unix socket beside the control
+//! socket. The former hands over what it has open first, so that the next one can prepare; then it brings its hosts to rest,
+//! hands over how they are, and says `Go`. Before that word it may go on itself, and after it never: so that one of the two
+//! serves, and never both. Where the former dies without it, the next one sees that and serves.
+
+mod line;
+mod predecessor;
+mod successor;
+mod words;
+
+pub(crate) use line::Line;
+pub(crate) use predecessor::{Predecessor, place_of};
+pub(crate) use successor::{PLACE_VARIABLE, Successor};
+pub(crate) use words::{About, Word};

@@ -1,0 +1,269 @@
+//! The process that is replaced: it waits for the next one, hands over, and is told when it is over. As long as it has not said
+//! `Go`, whatever goes wrong leaves it as it was.
+
+use std::env;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use engine::target::{HandOver, Target};
+use rustix::pipe::PipeFlags;
+use sd_notify::NotifyState;
+
+use super::line::Line;
+use super::words::{About, Offer, State, Word};
+use crate::control::administration::Administration;
+use crate::control::socket::{self, SocketFile};
+use crate::spec::endpoint::Endpoint;
+use crate::state_directory::StateDirectory;
+
+/// How long the next process may take to open what it is to serve.
+const PREPARATION: Duration = Duration::from_secs(60);
+/// How long it may take to take over hosts, which wait meanwhile.
+const TAKING: Duration = Duration::from_secs(5);
+
+/// Where a target with this control socket waits for its successor.
+pub(crate) fn place_of(control: &Path) -> PathBuf {
+    let mut place = control.as_os_str().to_owned();
+    place.push(".upgrade");
+    place.into()
+}
+
+/// What is handed over.
+struct Estate {
+    target: Arc<Target>,
+    administration: Arc<Administration>,
+    directory: Option<Arc<StateDirectory>>,
+    obstacles: Vec<String>,
+    /// The file that is run, by device and inode.
+    program: Option<(u64, u64)>,
+    /// Another process serves.
+    is_over: AtomicBool,
+    ends: AtomicBool,
+}
+
+/// A target that may be replaced by another process.
+pub(crate) struct Predecessor {
+    estate: Arc<Estate>,
+    file: SocketFile,
+}
+
+impl Predecessor {
+    /// Waits for a successor beside the first control socket that is a file. `None` where there is none, or it cannot be.
+    pub(crate) fn wait(
+        controls: impl Iterator<Item = Endpoint>,
+        target: &Arc<Target>,
+        administration: &Arc<Administration>,
+        directory: Option<Arc<StateDirectory>>,
+        obstacles: Vec<String>,
+    ) -> Option<Self> {
+        let mut paths = controls.filter_map(|control| match control {
+            Endpoint::Unix(path) => Some(path),
+            _ => None,
+        });
+        let place = place_of(&paths.next()?);
+        let estate = Arc::new(Estate {
+            target: target.clone(),
+            administration: administration.clone(),
+            directory,
+            obstacles,
+            program: std::fs::metadata("/proc/self/exe").ok().map(|file| (file.dev(), file.ino())),
+            is_over: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
+        });
+        let waiting = estate.clone();
+        let begin = || -> io::Result<SocketFile> {
+            let (listener, file) = socket::listen(&place, false)?;
+            thread::Builder::new().name("succession".to_owned()).spawn(move || waiting.wait(&listener))?;
+            Ok(file)
+        };
+        match begin() {
+            Ok(file) => Some(Self { estate, file }),
+            Err(error) => {
+                tracing::warn!(%error, place = %place.display(), "this target cannot be upgraded without a restart");
+                None
+            }
+        }
+    }
+
+    /// Whether another process serves in place of this one.
+    pub(crate) fn is_over(&self) -> bool {
+        self.estate.is_over.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Predecessor {
+    fn drop(&mut self) {
+        self.estate.ends.store(true, Ordering::Release);
+        let _ = UnixStream::connect(self.file.path());
+    }
+}
+
+impl Estate {
+    fn wait(&self, listener: &UnixListener) {
+        loop {
+            let accepted = listener.accept();
+            if self.ends.load(Ordering::Acquire) {
+                return;
+            }
+            let Ok((stream, _)) = accepted else {
+                thread::sleep(Duration::from_secs(1));
+                continue;
+            };
+            match self.serve(&Line::new(stream)) {
+                Ok(true) => return self.end(),
+                Ok(false) => {}
+                Err(error) => tracing::warn!("an upgrade has failed, and this process serves on: {error}"),
+            }
+        }
+    }
+
+    /// The main thread is waiting for a signal.
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+    }
+
+    /// Talks to who has come; whether another process serves now.
+    fn serve(&self, line: &Line) -> Result<bool, String> {
+        let peer = rustix::net::sockopt::socket_peercred(line).map_err(told)?;
+        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
+            return Err(format!("a process of user {} may not ask for it", peer.uid.as_raw()));
+        }
+        line.wait_at_most(Some(PREPARATION)).map_err(told)?;
+        match line.hear() {
+            Ok((Word::Hello { asks_only: true, .. }, _)) => {
+                line.say(&Word::About(self.about()), &[]).map_err(told).map(|()| false)
+            }
+            Ok((Word::Hello { version, .. }, _)) => {
+                tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the next process comes");
+                self.hand_over(line, peer.pid.as_raw_nonzero().get() as u32)
+            }
+            Ok(_) => Err("it does not begin with a greeting".to_owned()),
+            // Somebody has looked whether this process waits.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => {
+                // What it cannot read, it may not be able to say; the reason is for people.
+                let _ = line.say(&Word::Refused(vec![error.to_string()]), &[]);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn obstacles(&self) -> Vec<String> {
+        [self.obstacles.clone(), self.target.obstacles()].concat()
+    }
+
+    fn about(&self) -> About {
+        About {
+            process: std::process::id(),
+            version: crate::version::NUMBER.to_owned(),
+            program: self.program,
+            arguments: env::args().skip(1).collect(),
+            directory: env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default(),
+            watchdog: env::var("WATCHDOG_USEC").ok(),
+            obstacles: self.obstacles(),
+        }
+    }
+
+    fn hand_over(&self, line: &Line, successor: u32) -> Result<bool, String> {
+        let refuse = |reasons: Vec<String>| {
+            let _ = line.say(&Word::Refused(reasons.clone()), &[]);
+            Err(reasons.join("; "))
+        };
+        // Nothing is changed from here on: what is offered is what is served when the hosts come to rest.
+        let _still = self.administration.hold_still();
+        let obstacles = self.obstacles();
+        if !obstacles.is_empty() {
+            return refuse(obstacles);
+        }
+        // What is written there outlives this process: that it has gone on, so that what it has handed over is no longer true.
+        let (has_resumed, resumed) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(told)?;
+        self.offer(line, &has_resumed).map_err(told)?;
+        match line.hear() {
+            Ok((Word::Ready, _)) => {}
+            Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
+            Err(error) => return Err(format!("the next process has not become ready: {error}")),
+        }
+        line.wait_at_most(Some(TAKING)).map_err(told)?;
+        let hand_over = match self.target.freeze() {
+            Ok(hand_over) => hand_over,
+            Err(reason) => return refuse(vec![reason]),
+        };
+        if let Err(reason) = give(line, hand_over) {
+            // In this order: the next process must not believe that this one has died.
+            let _ = rustix::io::write(&resumed, b"!");
+            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            self.target.go_on();
+            return Err(reason);
+        }
+        Ok(self.await_service(line, successor))
+    }
+
+    fn offer(&self, line: &Line, has_resumed: &OwnedFd) -> io::Result<()> {
+        let listening = self.target.listening()?;
+        let mut holds = self.target.holds()?;
+        if let Some(directory) = &self.directory {
+            holds.push(directory.held()?);
+        }
+        let offer = Offer {
+            fabric: self.target.config().with_identities(&self.target.namespace_identities()),
+            listening: listening.len(),
+        };
+        let (output, error) = (io::stdout(), io::stderr());
+        let mut descriptors: Vec<BorrowedFd<'_>> =
+            listening.iter().chain(&holds).map(OwnedFd::as_fd).collect();
+        descriptors.extend([has_resumed.as_fd(), output.as_fd(), error.as_fd()]);
+        line.say(&Word::Offer(Box::new(offer)), &descriptors)
+    }
+
+    /// `Go` was said. Whether the next process serves; where it has died, this one does, without the hosts that it had.
+    fn await_service(&self, line: &Line, successor: u32) -> bool {
+        let _ = line.wait_at_most(None);
+        if let Ok((Word::Serving, _)) = line.hear() {
+            tracing::info!(process = successor, "the next process serves; this one ends");
+            let _ = sd_notify::notify(&[NotifyState::MainPid(successor)]);
+            return true;
+        }
+        tracing::error!("the next process has died; this one serves on, and hosts connect again");
+        self.target.disown();
+        self.target.go_on();
+        false
+    }
+}
+
+/// Hands over how the hosts are, and says that this process will not go on.
+fn give(line: &Line, hand_over: HandOver) -> Result<(), String> {
+    let HandOver { state, queues, arrivals } = hand_over;
+    let places = arrivals.iter().map(|(port, peer, _)| (*port, *peer)).collect();
+    let sockets = queues.iter().chain(arrivals.iter().map(|(_, _, socket)| socket));
+    let descriptors: Vec<BorrowedFd<'_>> = sockets.map(|socket| socket.as_fd()).collect();
+    let word = Word::State(Box::new(State { target: state, arrivals: places }));
+    line.say(&word, &descriptors).map_err(told)?;
+    match line.hear() {
+        Ok((Word::Taken(failed), _)) => {
+            for (host, reason) in failed {
+                tracing::warn!(
+                    host,
+                    reason,
+                    "the next process cannot take a queue over; its host connects again"
+                );
+            }
+        }
+        Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
+        Ok(_) => return Err("the next process says something else than what it has taken".to_owned()),
+        Err(error) => return Err(format!("the next process does not take the hosts over: {error}")),
+    }
+    line.say(&Word::Go, &[]).map_err(told)
+}
+
+fn told(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,75 @@
+//! What the two processes of an upgrade say to each other.
+
+use std::net::SocketAddr;
+
+use engine::target::{FabricConfig, HandedTarget};
+use serde::{Deserialize, Serialize};
+
+/// The version of all this. Another one is refused, and the target is restarted instead.
+pub(crate) const FORMAT: u32 = 1;
+
+/// What is said.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Word {
+    /// The next process is there, or somebody who only wants to know.
+    Hello {
+        /// Its version, for the log.
+        version: String,
+        /// Whether it only asks how the target was started.
+        asks_only: bool,
+    },
+    /// How the target was started.
+    About(About),
+    /// What the former process has open goes with this.
+    Offer(Box<Offer>),
+    /// Nothing is handed over, and the former process goes on.
+    Refused(Vec<String>),
+    /// The next process has opened everything.
+    Ready,
+    /// How the hosts are; their sockets go with this.
+    State(Box<State>),
+    /// The next process has them, but for those that it names with a reason.
+    Taken(Vec<(String, String)>),
+    /// The former process will not go on.
+    Go,
+    /// The next process serves.
+    Serving,
+}
+
+/// How a target was started.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// Its process.
+    pub(crate) process: u32,
+    /// Its version.
+    pub(crate) version: String,
+    /// Its program, by device and inode: another file may have its name by now.
+    pub(crate) program: Option<(u64, u64)>,
+    /// Its command line, without the program.
+    pub(crate) arguments: Vec<String>,
+    /// Its working directory.
+    pub(crate) directory: String,
+    /// The time of the service manager's watchdog, as it was told.
+    pub(crate) watchdog: Option<String>,
+    /// Why it cannot be handed over.
+    pub(crate) obstacles: Vec<String>,
+}
+
+/// What the next process prepares with. Descriptors: those that listen, then holds, then the end of a pipe that
+/// tells whether the former process has gone on, and standard output and error.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    /// What is served, with all that was changed while it ran.
+    pub(crate) fabric: FabricConfig,
+    /// How many descriptors listen.
+    pub(crate) listening: usize,
+}
+
+/// How the hosts are. Descriptors: those of the queues, then of the arrivals.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// Controllers and queues.
+    pub(crate) target: HandedTarget,
+    /// Connections from which nothing has come: the port they came by, and from where.
+    pub(crate) arrivals: Vec<(u16, SocketAddr)>,
+}

@@ -1,0 +1,271 @@
+//! `selvedge upgrade`: another process in place of a target under verified load, and what is left when either of them is killed
+//! on the way.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::raw_host::Random;
+use crate::serving::{NQN, json, stderr};
+
+/// Nothing that is waited for takes as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A target that is followed by others, whose last one is gone when the test is over.
+struct Bed {
+    folder: TempDir,
+    port: String,
+    first: Child,
+    /// The process that serves.
+    process: u32,
+}
+
+impl Bed {
+    fn start(namespace: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (first, port) = serve(folder.path(), "0", namespace);
+        let process = first.id();
+        let bed = Self { folder, port, first, process };
+        bed.until("it waits for its successor", || bed.is_administered());
+        bed
+    }
+
+    /// Serves again, after both processes of an upgrade are gone.
+    fn revive(&mut self, namespace: &str) {
+        let _ = self.first.wait();
+        (self.first, _) = serve(self.folder.path(), &self.port, namespace);
+        self.process = self.first.id();
+        self.until("it waits for its successor", || self.is_administered());
+    }
+
+    fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+            sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn upgrade(&self, more: &[&str]) -> Child {
+        let mut command = program(self.folder.path());
+        command.args(["upgrade", "--control", "unix:control.sock"]).args(more);
+        command.stderr(Stdio::piped()).spawn().expect("the program runs")
+    }
+
+    /// Goes on with another process.
+    fn pass_on(&mut self) {
+        let told = json(&self.upgrade(&["-o", "json"]).wait_with_output().expect("it ends"));
+        assert_eq!(told["former_process"], self.process);
+        self.process = told["process"].as_u64().expect("a number") as u32;
+        // It listens for administrators when the former process does not any longer.
+        self.until("it waits for its successor", || self.is_administered());
+    }
+
+    fn is_administered(&self) -> bool {
+        let folder = self.folder.path();
+        let asks = |place: &str| std::os::unix::net::UnixStream::connect(folder.join(place)).is_ok();
+        asks("control.sock") && asks("control.sock.upgrade")
+    }
+
+    fn bench(&self, seconds: u32, more: &[&str]) -> Child {
+        let seconds = seconds.to_string();
+        let mut command = program(self.folder.path());
+        let load =
+            ["--rw", "randrw", "--bs", "4k", "--iodepth", "8", "-i", "2", "--verify", "--destroy-data"];
+        command.args(["bench", "-a", "127.0.0.1", "-s", &self.port, "-n", NQN, "--runtime", &seconds]);
+        command.args(load).args(["-o", "json"]).args(more).stderr(Stdio::piped());
+        command.spawn().expect("the program runs")
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).expect("a log")
+    }
+
+    /// Whether the former process has said that this one serves.
+    fn has_left_to(&self, next: u32) -> bool {
+        let process = format!("process={next}");
+        self.log().lines().any(|line| line.contains("the next process serves") && line.ends_with(&process))
+    }
+
+    fn controllers(&self) -> Vec<u64> {
+        let mut command = program(self.folder.path());
+        command.args(["connection", "list", "--control", "unix:control.sock", "-o", "json"]);
+        let told = json(&command.output().expect("the program runs"));
+        let all = told["controllers"].as_array().expect("a list");
+        all.iter().filter_map(|controller| controller["cntlid"].as_u64()).collect()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        kill(self.process);
+        let _ = self.first.kill();
+        let _ = self.first.wait();
+    }
+}
+
+/// A target, and its port.
+fn serve(folder: &Path, service: &str, namespace: &str) -> (Child, String) {
+    let mut target = program(folder);
+    target.args([
+        "serve",
+        "-s",
+        service,
+        "-n",
+        NQN,
+        "--control",
+        "unix:control.sock",
+        "--namespace",
+        namespace,
+    ]);
+    let log = File::options().create(true).append(true).open(folder.join("log")).expect("a file");
+    target.args(["--state-dir", "state", "--audit-log", "audit", "--log-level", "info"]).stderr(log);
+    let mut target = target.spawn().expect("the program runs");
+    let mut line = String::new();
+    let stdout = target.stdout.take().expect("stdout is a pipe");
+    let mut stdout = BufReader::new(stdout);
+    stdout.read_line(&mut line).expect("it prints where it listens");
+    // All that follow print there, too.
+    std::thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(drop));
+    let port = line.trim().rsplit_once(':').expect("a port").1.to_owned();
+    (target, port)
+}
+
+fn program(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+fn kill(process: u32) {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let _ = kill_process(process.expect("a process"), Signal::KILL);
+}
+
+/// Whether it runs: one that has ended may still have a number, until somebody asks how.
+fn lives(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// The process that another one has started.
+fn child_of(process: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+fn verified(output: &Output) -> Value {
+    let told = json(output);
+    let verify = &told["verify"];
+    assert!(verify["blocks_wrong"] == 0 && verify["reads_checked"].as_u64() > Some(0), "{verify}");
+    told
+}
+
+#[test]
+fn hosts_keep_their_controllers_over_ten_upgrades() {
+    let mut bed = Bed::start("file:disk.img,size=64m");
+    let bench = bed.bench(8, &[]);
+    bed.until("it connects", || !bed.controllers().is_empty());
+    let before = bed.controllers();
+    for _ in 0..10 {
+        bed.pass_on();
+    }
+    assert_eq!(bed.controllers(), before);
+    verified(&bench.wait_with_output().expect("it ends"));
+}
+
+#[test]
+fn what_lives_in_memory_alone_is_an_obstacle() {
+    let bed = Bed::start("memory:16m");
+    let output = bed.upgrade(&[]).wait_with_output().expect("it ends");
+    assert!(!output.status.success());
+    let told = stderr(&output);
+    assert!(told.contains("namespace 1") && told.contains("memory") && told.lines().count() == 1, "{told}");
+    assert!(lives(bed.process));
+}
+
+#[test]
+fn a_program_that_is_another_one_changes_nothing() {
+    let bed = Bed::start("file:disk.img,size=16m");
+    for program in ["/bin/false", "/bin/cat", "/etc/passwd", "/no/such/program"] {
+        let output = bed.upgrade(&["--program", program]).wait_with_output().expect("it ends");
+        let told = stderr(&output);
+        let line = told.lines().last().expect("a reason");
+        assert!(!output.status.success() && line.contains(program), "{told}");
+        assert!(lives(bed.process) && bed.is_administered());
+    }
+    verified(&bed.bench(1, &[]).wait_with_output().expect("it ends"));
+}
+
+/// Kills one of the two processes of an upgrade after this time; the one that serves then. `None` if the upgrade was over before,
+/// so that the only one that served was killed.
+fn kill_amid(bed: &Bed, kills_next: bool, after: Duration) -> Option<u32> {
+    let log = File::options().append(true).open(bed.folder.path().join("log")).expect("a log");
+    let mut upgrade = program(bed.folder.path());
+    upgrade.args(["upgrade", "--control", "unix:control.sock"]);
+    let mut upgrade = upgrade.stderr(log).spawn().expect("the program runs");
+    bed.until("there is another process", || child_of(upgrade.id()).is_some() || !lives(upgrade.id()));
+    let Some(next) = child_of(upgrade.id()) else {
+        let _ = upgrade.wait();
+        return None;
+    };
+    sleep(after);
+    kill(if kills_next { next } else { bed.process });
+    let _ = upgrade.wait();
+    let both = [bed.process, next];
+    let alive = || both.into_iter().filter(|process| lives(*process)).collect::<Vec<u32>>();
+    let begun = Instant::now();
+    loop {
+        let left = alive();
+        if kills_next && bed.has_left_to(next) {
+            bed.until("the former process ends", || alive().is_empty());
+            return None;
+        }
+        if let [one] = left[..]
+            && bed.is_administered()
+        {
+            return Some(one);
+        }
+        let who = if kills_next { "the next" } else { "the former" };
+        let log = || bed.log();
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{who} was killed after {after:?}: {left:?} of {both:?} live; {}",
+            log()
+        );
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn whichever_is_killed_one_of_both_serves_on() {
+    const NAMESPACE: &str = "file:disk.img,size=64m";
+    let mut bed = Bed::start(NAMESPACE);
+    let mut random = Random::seeded("upgrades that are killed");
+    let bench = bed.bench(20, &["-c", "1"]);
+    // Only who has been connected connects again.
+    bed.until("it connects", || bed.controllers().len() == 1);
+    sleep(Duration::from_millis(500));
+    let begun = Instant::now();
+    let (mut rounds, mut late) = (0, 0);
+    while begun.elapsed() < Duration::from_secs(15) {
+        let after = Duration::from_micros(random.below(60_000));
+        match kill_amid(&bed, random.below(2) == 0, after) {
+            Some(process) => (bed.process, rounds) = (process, rounds + 1),
+            None => {
+                bed.revive(NAMESPACE);
+                late += 1;
+            }
+        }
+    }
+    println!("{rounds} rounds; {late} times the upgrade was over before");
+    assert!(rounds > 3, "{rounds}");
+    verified(&bench.wait_with_output().expect("it ends"));
+}
