@@ -273,7 +273,7 @@ pub(crate) const MUTANTS: [Mutant; 59] = [
     Mutant {
         name: "closed-port-refuses",
         about: "who comes by a port that is just closed is told that nothing is there",
-        file: "crates/engine/src/target/reactor/connection.rs",
+        file: "crates/engine/src/target/reactor/connection/connecting.rs",
         find: r"        if env.fabric.directory().port(self.port).is_none() {",
         replace: r"        if env.fabric.directory().port(self.port).is_none() && !{on} {",
     },

@@ -30,9 +30,9 @@ pub(crate) const RULES: [Rule; 17] = [
             name: "peer-update-lost",
             about: "the peer's new key is not used",
             file: "crates/secure_channel/src/opener.rs",
-            find: r"(self.protection, self.next) = (self.next.protection(), self.next.next());",
+            find: r"self.protection = self.secret.protection();",
             replace: r"if !{on} {
-            (self.protection, self.next) = (self.next.protection(), self.next.next());
+            self.protection = self.secret.protection();
         }",
         },
         "tests::records::keys_change_in_both_directions",
@@ -42,9 +42,9 @@ pub(crate) const RULES: [Rule; 17] = [
             name: "own-update-lost",
             about: "a KeyUpdate is sent, and the key stays",
             file: "crates/secure_channel/src/sealer.rs",
-            find: r"(self.protection, self.next) = (self.next.protection(), self.next.next());",
+            find: r"self.protection = self.secret.protection();",
             replace: r"if !{on} {
-            (self.protection, self.next) = (self.next.protection(), self.next.next());
+            self.protection = self.secret.protection();
         }",
         },
         "tests::records::keys_change_in_both_directions",

@@ -12,6 +12,7 @@ mod broken_authentication;
 mod broken_reactor;
 mod broken_rules;
 mod broken_secure_channel;
+mod broken_succession;
 mod broken_tls;
 mod broken_tls_handshake;
 mod builds_ahead;

@@ -13,6 +13,7 @@ use crate::broken_authentication;
 use crate::broken_reactor;
 use crate::broken_rules::{RULES, Rule};
 use crate::broken_secure_channel;
+use crate::broken_succession;
 use crate::broken_tls;
 use crate::broken_tls_handshake;
 use crate::command::Step;
@@ -95,8 +96,11 @@ fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
 }
 
 fn rules() -> impl Iterator<Item = &'static Rule> {
-    let of_tls =
-        broken_secure_channel::RULES.iter().chain(&broken_tls_handshake::RULES).chain(&broken_tls::RULES);
+    let of_tls = broken_secure_channel::RULES
+        .iter()
+        .chain(&broken_tls_handshake::RULES)
+        .chain(&broken_tls::RULES)
+        .chain(&broken_succession::RULES);
     let of_administration = &broken_administration::RULES;
     RULES.iter().chain(&broken_authentication::RULES).chain(of_administration).chain(of_tls)
 }

@@ -19,6 +19,7 @@ use engine::target::{
 use nvme::command::admin_opcode;
 use nvme::features::{AsyncEvent, FeatureId};
 use nvme::io::IoCommand;
+use nvme::reservation::{PersistenceChange, RegisterAction, ReservationType};
 use nvme::tcp::Digests;
 use nvme::{Status, SubmissionEntry};
 use secure_channel::ConfiguredPsk;
@@ -26,6 +27,7 @@ use secure_channel::ConfiguredPsk;
 use crate::raw_host::{
     Client, ENGINES, Give, Host, NQN, Options, Random, assert_status, configure, eventually, pattern,
 };
+use crate::reservation_party::Party;
 
 const TLS_HOST: &str = "nqn.2014-08.org.example:known";
 const BLOCK: u32 = 512;
@@ -257,6 +259,21 @@ fn what_a_host_has_begun_goes_on_with_the_next_target() {
             begun(engine, digests);
         }
     }
+}
+
+#[test]
+fn a_reservation_that_no_file_keeps_goes_on() {
+    let mut bed = Bed::new(Engine::Automatic, |_| ());
+    let (mut holder, mut other) = (Party::connect(bed.address(), 1), Party::connect(bed.address(), 2));
+    holder.register(1);
+    holder.acquire(1, ReservationType::WriteExclusive);
+    bed.pass_on();
+    let data = pattern(BLOCK as usize, 1);
+    let write = |party: &mut Party| party.queues[0].run(write(0, data.len()), Give::Capsule(&data)).status;
+    assert_status(write(&mut other), Status::RESERVATION_CONFLICT, "it is reserved");
+    assert_status(write(&mut holder), Status::SUCCESS, "for this host");
+    holder.register_with(1, RegisterAction::Unregister, (holder.key, 0), PersistenceChange::NoChange);
+    assert_status(write(&mut other), Status::SUCCESS, "it is free");
 }
 
 #[test]
