@@ -131,6 +131,42 @@ upgrade() {
     selvedge namespace list | grep -q disk.img
 }
 
+has_another_process() { [[ $(systemctl show -P MainPID selvedge) != "$1" ]] && [[ ! -e /proc/$1 ]]; }
+reconnects() { dmesg | grep -ciE 'nvme.*(reconnect|error recovery|keep-alive)' || true; }
+
+# Another file has the program's name: a reload puts it in place of the one that runs, and the kernel's host stays connected.
+goes_on_after_reload() {
+    local before pid round
+    before=$(reconnects)
+    (while sleep 0.05; do date +%s%N >>/mnt/reloaded || exit 1; sync -d /mnt/reloaded || exit 1; done) &
+    local writer=$!
+    for round in 1 2 3; do
+        sleep 2
+        pid=$(systemctl show -P MainPID selvedge)
+        cp -a /usr/bin/selvedge /usr/bin/selvedge.new
+        mv /usr/bin/selvedge.new /usr/bin/selvedge
+        systemctl reload selvedge
+        wait_ms 30000 "another process ($round)" has_another_process "$pid"
+        is_active
+    done
+    # Longer than its watchdog.
+    sleep 25
+    is_active
+    kill -0 "$writer"
+    kill "$writer"
+    wait "$writer" 2>/dev/null || true
+    awk '{ if (last && $1 - last > most) most = $1 - last; last = $1 }
+         END { printf "figure: longest pause of a writer over three reloads: %.1f s, of %d writes\n", most / 1e9, NR }' \
+        /mnt/reloaded >>/tmp/figures
+    [[ $(reconnects) == "$before" ]] || { dmesg | tail -n 20; return 1; }
+    [[ $(cat /sys/class/nvme/nvme*/state | sort -u) == live ]]
+    selvedge namespace list | grep -q disk.img
+    # The same program again is no reason to do anything.
+    pid=$(systemctl show -P MainPID selvedge)
+    systemctl reload selvedge
+    [[ $(systemctl show -P MainPID selvedge) == "$pid" ]]
+}
+
 # Somebody else has the port: one line says so, and the service comes when the port is free.
 port_in_use() {
     umount /mnt
@@ -220,6 +256,7 @@ case $1 in
     check "the disk is mounted" is_mounted
     check "its data is there" data_is_there
     check "an upgrade under a host" upgrade
+    check "another program goes on after a reload" goes_on_after_reload
     check "units verify after it" unit_is_right
     check "exposure after it" exposure selvedge.service
     check "a port in use" port_in_use

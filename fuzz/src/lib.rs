@@ -6,6 +6,7 @@ pub mod config;
 pub mod connection;
 pub mod control;
 pub mod exchange;
+pub mod hand_over;
 pub mod handshake;
 pub mod hostile;
 pub mod machine;
