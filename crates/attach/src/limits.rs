@@ -33,6 +33,9 @@ pub const DEVICE_START_TIMEOUT_MS: u64 = 30_000;
 /// How long the kernel may take to see that the process of a block device is gone, in milliseconds. Where all tags of a queue were
 /// under way, it looks once in 30 s.
 pub const RECOVERY_TIMEOUT_MS: u64 = 90_000;
+/// How long a request to a user's block device may wait for a path, in milliseconds. The kernel kills the process when one has no
+/// answer after 30 s, and a path may be missed for some seconds before it is known to be lost.
+pub const USER_REQUEST_TIMEOUT_MS: u64 = 10_000;
 /// How long the file of a new block device may take to appear, in milliseconds.
 pub const NODE_TIMEOUT_MS: u64 = 5_000;
 

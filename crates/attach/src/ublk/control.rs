@@ -10,11 +10,14 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
-use super::driver::{ANY_DEVICE, ControlCommand, DeviceInfo, NO_QUEUE, PARAMETERS_BYTES, Parameters, order};
+use super::driver::{
+    ANY_DEVICE, ControlCommand, DeviceInfo, NO_QUEUE, PARAMETERS_BYTES, PATH_BYTES, Parameters, feature,
+    order,
+};
 use super::error::DeviceError;
 
 const PATH: &str = "/dev/ublk-control";
-/// Bytes of the greatest structure that goes with a command.
+/// Bytes of the greatest structure that goes with a command, behind a path.
 const SPACE_BYTES: usize = 128;
 
 /// Words that the kernel reads and writes while a command is under way.
@@ -26,6 +29,8 @@ pub(super) struct Control {
     /// Taken out only where the kernel may never be done with it.
     space: Option<Space>,
     is_under_way: bool,
+    /// Whether commands name the device's file: it is one that was made without root's rights.
+    names_path: bool,
 }
 
 impl Control {
@@ -37,7 +42,7 @@ impl Control {
             _ => DeviceError::Forbidden(error),
         })?;
         let ring = IoUring::builder().build(2).map_err(DeviceError::NoRing)?;
-        Ok(Self { ring, file, space: Some(Box::default()), is_under_way: false })
+        Ok(Self { ring, file, space: Some(Box::default()), is_under_way: false, names_path: false })
     }
 
     /// What the driver can do: bits of `driver::feature`.
@@ -65,6 +70,7 @@ impl Control {
         if let Ok(added) = DeviceInfo::read_from_bytes(&bytes) {
             *info = added;
         }
+        self.names_path = info.flags & feature::UNPRIVILEGED != 0;
         Ok(())
     }
 
@@ -78,8 +84,11 @@ impl Control {
     /// What the driver says of a device.
     pub(super) fn info(&mut self, device: u32) -> io::Result<DeviceInfo> {
         let mut info = DeviceInfo::default();
-        self.execute((order::GET_DEVICE_INFO, device), 0, info.as_mut_bytes())?;
-        Ok(info)
+        // Before it is known whether that is needed.
+        self.names_path = true;
+        let told = self.execute((order::GET_DEVICE_INFO, device), 0, info.as_mut_bytes());
+        self.names_path = info.flags & feature::UNPRIVILEGED != 0;
+        told.map(|()| info)
     }
 
     /// What the block layer knows of a device.
@@ -97,8 +106,8 @@ impl Control {
     }
 
     /// Begins a command that brings no structure along; `wait` says how it ended.
-    pub(super) fn begin(&mut self, (command, device): (u32, u32), data: u64) -> io::Result<()> {
-        self.push(command, &ControlCommand { device, queue: NO_QUEUE, data, ..ControlCommand::default() })
+    pub(super) fn begin(&mut self, what: (u32, u32), data: u64) -> io::Result<()> {
+        self.begin_with(what, data, &[])
     }
 
     /// Waits for the end of the command that was begun, not longer than `limit`; `None` when it is still under way then.
@@ -127,23 +136,46 @@ impl Control {
 
     /// Carries a command out whose structure is `bytes`, which hold the driver's afterwards.
     fn execute(&mut self, (command, device): (u32, u32), data: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let Some(space) = &mut self.space else { return Err(io::ErrorKind::ResourceBusy.into()) };
-        space.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
-        let address = space.as_ptr().expose_provenance() as u64;
-        let length = bytes.len() as u16;
-        let what = ControlCommand { device, queue: NO_QUEUE, length, address, data, ..Default::default() };
-        self.push(command, &what)?;
+        let before = self.path_bytes(command);
+        self.begin_with((command, device), data, bytes)?;
         let ended = self.wait(None).unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
         if let (false, Some(space)) = (self.is_under_way, &self.space) {
-            bytes.copy_from_slice(&space.as_bytes()[..bytes.len()]);
+            bytes.copy_from_slice(&space.as_bytes()[before..before + bytes.len()]);
         }
         ended
     }
 
-    fn push(&mut self, command: u32, what: &ControlCommand) -> io::Result<()> {
-        if self.is_under_way {
+    /// Begins a command whose structure is `bytes`.
+    fn begin_with(&mut self, (command, device): (u32, u32), data: u64, bytes: &[u8]) -> io::Result<()> {
+        let path_bytes = self.path_bytes(command);
+        let Some(space) = self.space.as_mut().filter(|_| !self.is_under_way) else {
             return Err(io::ErrorKind::ResourceBusy.into());
+        };
+        let (path, rest) = space.as_mut_bytes().split_at_mut(path_bytes);
+        if path_bytes > 0 {
+            let text = format!("/dev/ublkc{device}");
+            path.fill(0);
+            path[..text.len()].copy_from_slice(text.as_bytes());
         }
+        rest[..bytes.len()].copy_from_slice(bytes);
+        let what = ControlCommand {
+            device,
+            queue: NO_QUEUE,
+            length: (path_bytes + bytes.len()) as u16,
+            address: space.as_ptr().expose_provenance() as u64,
+            data,
+            path_length: path_bytes as u16,
+            ..ControlCommand::default()
+        };
+        self.push(command, &what)
+    }
+
+    const fn path_bytes(&self, command: u32) -> usize {
+        // Before there is a device, it has no file.
+        if self.names_path && command != order::ADD_DEVICE { PATH_BYTES } else { 0 }
+    }
+
+    fn push(&mut self, command: u32, what: &ControlCommand) -> io::Result<()> {
         let mut bytes = [0; 80];
         bytes[..size_of::<ControlCommand>()].copy_from_slice(what.as_bytes());
         let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), command).cmd(bytes).build();

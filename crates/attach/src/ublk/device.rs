@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use engine::initiator::Controller;
 use engine::ring::RingOptions;
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::control::Control;
 use super::driver::{ANY_DEVICE, DeviceInfo, REQUEST_BYTES_MAX, SECTOR_BYTES, feature, order, state};
@@ -30,7 +32,8 @@ use crate::limits::{
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What is used where the driver has it.
-const WANTED: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE | feature::UPDATE_SIZE;
+const WANTED: u64 = RECOVERY | feature::UPDATE_SIZE;
+const RECOVERY: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
 
 const _: () = assert!(PIECE_BYTES <= REQUEST_BYTES_MAX);
 
@@ -95,6 +98,14 @@ impl Device {
         let geometry = Geometry::of(disk)?;
         let mut control = Control::open()?;
         let features = usable(&mut control)?;
+        let flags = if !is_unprivileged() {
+            feature::USER_COPY | (features & WANTED)
+        } else if features & feature::UNPRIVILEGED != 0 {
+            // Neither can be had by a process that the kernel does not trust.
+            feature::UNPRIVILEGED | (features & WANTED & !RECOVERY)
+        } else {
+            return Err(DeviceError::RootOnly);
+        };
         let mut info = DeviceInfo {
             // The driver makes no more than there are processors.
             queues: options.queues.min(granted(disk)).max(1),
@@ -102,14 +113,17 @@ impl Device {
             request_bytes_max: PIECE_BYTES as u32,
             device: ANY_DEVICE,
             server: -1,
-            flags: feature::USER_COPY | feature::IOCTL_ENCODED | (features & WANTED),
+            flags: flags | feature::IOCTL_ENCODED,
             mark,
             ..DeviceInfo::default()
         };
         control.add(&mut info)?;
         let mut device = Self::new(control, disk, (info, options.ring), geometry, Stage::Added);
-        if info.flags & feature::USER_COPY == 0 {
+        if info.flags & (feature::USER_COPY | feature::UNPRIVILEGED) == 0 {
             return Err(DeviceError::TooOld);
+        }
+        if device.is_users() {
+            device.await_node(&device.control_path())?;
         }
         device.control.set_parameters(info.device, &geometry.parameters())?;
         Ok(device)
@@ -162,7 +176,9 @@ impl Device {
             let (paths, orders) = (self.disk.paths.clone(), self.orders.clone());
             let (count, depth) = (self.info.queues, self.info.depth);
             let geometry = self.geometry;
-            let plan = Plan { device: file.clone(), paths, geometry, number, count, depth, orders };
+            let has_buffers = self.is_users();
+            let device = file.clone();
+            let plan = Plan { device, paths, geometry, number, count, depth, has_buffers, orders };
             let thread = QueueThread::start(plan, self.ring).map_err(system("a thread of the device"))?;
             self.threads.push(thread);
         }
@@ -173,6 +189,9 @@ impl Device {
         let what = if is_adopted { order::END_USER_RECOVERY } else { order::START_DEVICE };
         self.begin_service(what)?;
         self.stage = Stage::Served;
+        if self.is_users() {
+            self.await_node(&self.path())?;
+        }
         Ok(())
     }
 
@@ -255,14 +274,37 @@ impl Device {
         self.control.info(self.info.device).is_ok_and(|info| info.state == state::QUIESCED)
     }
 
+    /// Whether it was made without root's rights.
+    const fn is_users(&self) -> bool {
+        self.info.flags & feature::UNPRIVILEGED != 0
+    }
+
+    fn control_path(&self) -> PathBuf {
+        format!("/dev/ublkc{}", self.info.device).into()
+    }
+
+    /// Waits until udev has given a file of a user's device to its user.
+    fn await_node(&self, path: &Path) -> Result<(), DeviceError> {
+        let end = Instant::now() + Duration::from_millis(NODE_TIMEOUT_MS);
+        while access(path, Access::READ_OK).is_err() {
+            if Instant::now() >= end {
+                return Err(DeviceError::NotGiven { path: path.to_owned(), number: self.info.device });
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
+    }
+
     /// The file by which requests come. Where udev makes it, or sets its rights, that takes a moment.
     fn open_file(&self) -> Result<File, DeviceError> {
-        let path = format!("/dev/ublkc{}", self.info.device);
+        let path = self.control_path();
         let end = Instant::now() + Duration::from_millis(NODE_TIMEOUT_MS);
         loop {
             match File::options().read(true).write(true).open(&path) {
                 Ok(file) => return Ok(file),
-                Err(error) if Instant::now() >= end => return Err(system(&path)(error)),
+                Err(error) if Instant::now() >= end => {
+                    return Err(system(&path.display().to_string())(error));
+                }
                 Err(_) => std::thread::sleep(LOOK_INTERVAL),
             }
         }
@@ -368,6 +410,11 @@ impl Drop for Device {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Whether this process has not the right to make devices of the whole machine, and may at most make its user's own.
+pub fn is_unprivileged() -> bool {
+    capabilities(None).is_ok_and(|sets| !sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
 /// What the driver can do, which is enough.

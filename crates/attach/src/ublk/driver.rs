@@ -23,8 +23,9 @@ const fn change(number: u32) -> u32 {
 
 /// Commands at `/dev/ublk-control`.
 pub(super) mod order {
-    pub(in super::super) const GET_DEVICE_INFO: u32 = super::read(0x02);
     pub(in super::super) const GET_PARAMETERS: u32 = super::read(0x09);
+    /// Of any device, also one that was made without root's rights (`GET_DEV_INFO2`).
+    pub(in super::super) const GET_DEVICE_INFO: u32 = super::read(0x12);
     pub(in super::super) const GET_FEATURES: u32 = super::read(0x13);
     pub(in super::super) const ADD_DEVICE: u32 = super::change(0x04);
     pub(in super::super) const DELETE_DEVICE: u32 = super::change(0x05);
@@ -46,6 +47,8 @@ pub(super) mod feature {
     pub(in super::super) const USER_RECOVERY: u64 = 1 << 3;
     /// Requests that were under way in it are issued again, and do not fail.
     pub(in super::super) const USER_RECOVERY_REISSUE: u64 = 1 << 4;
+    /// A device that needs no CAP_SYS_ADMIN. It belongs to the user who has made it.
+    pub(in super::super) const UNPRIVILEGED: u64 = 1 << 5;
     pub(in super::super) const IOCTL_ENCODED: u64 = 1 << 6;
     pub(in super::super) const USER_COPY: u64 = 1 << 7;
     pub(in super::super) const UPDATE_SIZE: u64 = 1 << 10;
@@ -62,6 +65,10 @@ pub(super) mod state {
 /// Any device, any queue.
 pub(super) const ANY_DEVICE: u32 = u32::MAX;
 pub(super) const NO_QUEUE: u16 = u16::MAX;
+
+/// Bytes before a command's structure for the path of `/dev/ublkcN`, by whose rights the driver judges who has not root's. What
+/// is not used is 0.
+pub(super) const PATH_BYTES: usize = 32;
 
 /// `ublksrv_ctrl_cmd`.
 #[repr(C)]
@@ -153,7 +160,7 @@ pub(super) mod parameter_type {
 /// Bytes of `Parameters` that the driver reads.
 pub(super) const PARAMETERS_BYTES: u32 = offset_of!(Parameters, end) as u32;
 
-/// `ublksrv_io_cmd`. The address stays 0: data is copied by calls.
+/// `ublksrv_io_cmd`. The address is 0 where data is copied by calls.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, IntoBytes, Immutable)]
 pub(super) struct IoCommand {
@@ -234,7 +241,7 @@ mod tests {
         assert_eq!(order::GET_FEATURES, 0x8020_7513);
         assert_eq!(order::ADD_DEVICE, 0xc020_7504);
         assert_eq!(order::STOP_DEVICE, 0xc020_7507);
-        assert_eq!(order::GET_DEVICE_INFO, 0x8020_7502);
+        assert_eq!(order::GET_DEVICE_INFO, 0x8020_7512);
         assert_eq!(order::END_USER_RECOVERY, 0xc020_7511);
         assert_eq!(FETCH, 0xc010_7520);
         assert_eq!(COMMIT_AND_FETCH, 0xc010_7521);

@@ -1,6 +1,7 @@
 //! Why a namespace cannot be a block device.
 
 use std::io;
+use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -13,8 +14,27 @@ pub enum DeviceError {
     #[error("the kernel's ublk driver is not loaded: run `modprobe ublk_drv` (Linux 6.5 or later)")]
     NoDriver,
     /// The user may not.
-    #[error("/dev/ublk-control cannot be used: {0}; block devices need root")]
+    #[error(
+        "/dev/ublk-control cannot be used: {0}; block devices need root, or a user in the group `ublk` (usermod -aG ublk USER)"
+    )]
     Forbidden(io::Error),
+    /// The driver makes no devices for users.
+    #[error(
+        "the kernel's ublk driver makes no devices for users (UBLK_F_UNPRIVILEGED_DEV): block devices need root"
+    )]
+    RootOnly,
+    /// Udev has no rule that gives a device to its user.
+    #[error(
+        "{} was not given to this user: udev needs the rules 59-selvedge-attach.rules; root removes the device by `selvedge attach \
+         detach /dev/ublkb{number}`",
+        path.display()
+    )]
+    NotGiven {
+        /// The file.
+        path: PathBuf,
+        /// The number of the device.
+        number: u32,
+    },
     /// The kernel's driver is too old.
     #[error("the kernel's ublk driver cannot copy data by calls (UBLK_F_USER_COPY): Linux 6.5 or later can")]
     TooOld,

@@ -33,6 +33,8 @@ pub struct FoundDevice {
     pub state: DeviceState,
     /// The process that serves it, or did last; none before it has been served.
     pub process: Option<u32>,
+    /// User and group that it belongs to, where it was made without root's rights.
+    pub owner: Option<(u32, u32)>,
 }
 
 impl FoundDevice {
@@ -57,6 +59,14 @@ impl FoundDevice {
         Ok(found)
     }
 
+    /// The one of this number, if there is one that this user may ask for.
+    ///
+    /// # Errors
+    /// When the driver cannot be asked.
+    pub fn of_number(number: u32) -> Result<Option<Self>, DeviceError> {
+        Ok(Control::open()?.info(number).ok().map(|info| Self::of(&info)))
+    }
+
     fn of(info: &DeviceInfo) -> Self {
         let state = match info.state {
             state::LIVE => DeviceState::Live,
@@ -64,7 +74,9 @@ impl FoundDevice {
             _ => DeviceState::Dead,
         };
         let process = u32::try_from(info.server).ok().filter(|process| *process > 0);
-        Self { number: info.device, mark: info.mark, state, process }
+        let is_owned = info.flags & feature::UNPRIVILEGED != 0;
+        let owner = is_owned.then_some((info.owner, info.group));
+        Self { number: info.device, mark: info.mark, state, process, owner }
     }
 
     /// `/dev/ublkbN`.
@@ -114,5 +126,8 @@ mod tests {
         assert_eq!(state(state::DEAD, feature::USER_RECOVERY), DeviceState::Dead);
         let process = |server| FoundDevice::of(&DeviceInfo { server, ..DeviceInfo::default() }).process;
         assert_eq!((process(-1), process(0), process(7)), (None, None, Some(7)));
+        let owner =
+            |flags| FoundDevice::of(&DeviceInfo { flags, owner: 7, group: 8, ..DeviceInfo::default() }).owner;
+        assert_eq!((owner(0), owner(feature::UNPRIVILEGED)), (None, Some((7, 8))));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The driver is told what to do by commands of io_uring: about devices at `/dev/ublk-control` (`control`), about requests at
 //! `/dev/ublkcN` (`request_ring`). What a request is about lies in memory that is shared with the kernel (`descriptors`), its
-//! data is read from and written to `/dev/ublkcN`.
+//! data is read from and written to `/dev/ublkcN`, or copied by the driver (`request_data`).
 
 mod control;
 mod descriptors;
@@ -17,11 +17,12 @@ mod memory_pressure;
 mod queue;
 mod queue_thread;
 mod request;
+mod request_data;
 mod request_ring;
 mod tally;
 mod write_back;
 
-pub use device::{Device, DeviceId, DeviceOptions};
+pub use device::{Device, DeviceId, DeviceOptions, is_unprivileged};
 pub use error::DeviceError;
 pub use found_device::{DeviceState, FoundDevice};
 pub use geometry::Geometry;

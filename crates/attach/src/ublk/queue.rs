@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,10 +15,10 @@ use zerocopy::IntoBytes as _;
 use zerocopy::little_endian::{U32, U64};
 
 use super::descriptors::Descriptors;
-use super::driver::data_offset;
 use super::errno::errno;
 use super::geometry::Geometry;
 use super::request::{Request, Work};
+use super::request_data::RequestData;
 use super::request_ring::RequestRing;
 use super::tally::DeviceTally;
 
@@ -31,6 +30,8 @@ pub(super) struct Plan {
     pub(super) number: u16,
     pub(super) count: u16,
     pub(super) depth: u16,
+    /// The driver copies data itself, for who has not root's rights.
+    pub(super) has_buffers: bool,
     pub(super) orders: Arc<Orders>,
 }
 
@@ -46,6 +47,8 @@ pub(super) struct Orders {
 pub(super) struct Queue {
     /// Before the ring that watches it.
     requests: RequestRing,
+    /// Behind the ring, whose commands name its buffers.
+    data: RequestData,
     descriptors: Descriptors,
     ring: Ring,
     queues: PathQueues,
@@ -71,10 +74,15 @@ impl Queue {
         let Plan { number, count, depth, .. } = plan;
         let descriptors = Descriptors::map(&plan.device, number, depth)?;
         let requests = RequestRing::new(plan.device.clone(), number, depth)?;
+        let data = match plan.has_buffers {
+            true => RequestData::by_buffers(depth),
+            false => RequestData::by_calls(plan.device.clone(), number),
+        };
         ring.watch(&requests, REQUESTS_TOKEN)?;
         let queues = PathQueues::open(&plan.paths, &mut ring, QUEUE_TOKEN, number, count, depth.into());
         Ok(Self {
             requests,
+            data,
             descriptors,
             ring,
             queues,
@@ -91,7 +99,7 @@ impl Queue {
 
     /// Asks for the first requests.
     pub(super) fn fetch(&mut self) -> io::Result<()> {
-        (0..self.plan.depth).try_for_each(|tag| self.requests.fetch(tag))?;
+        (0..self.plan.depth).try_for_each(|tag| self.requests.fetch(tag, self.data.address(tag)))?;
         self.requests.submit()
     }
 
@@ -195,8 +203,7 @@ impl Queue {
             Work::Read => Ok(Data::Receive(self.pool.take(request.length as usize))),
             Work::Write { .. } => {
                 let mut buffer = self.pool.take(request.length as usize);
-                let read = self.plan.device.read_exact_at(&mut buffer, data_offset(self.plan.number, tag));
-                match read {
+                match self.data.read(tag, &mut buffer) {
                     Ok(()) => Ok(Data::Send(buffer)),
                     Err(error) => {
                         self.pool.give(buffer);
@@ -241,11 +248,10 @@ impl Queue {
     }
 
     /// Gives the data of a read to whoever asked for it.
-    fn hand_over(&self, tag: u16, data: Option<&Buffer>) -> Result<(), Errno> {
+    fn hand_over(&mut self, tag: u16, data: Option<&Buffer>) -> Result<(), Errno> {
         // Each end brings back the buffer of its command.
         let buffer = data.ok_or(Errno::IO)?;
-        let written = self.plan.device.write_all_at(buffer, data_offset(self.plan.number, tag));
-        written.map_err(|error| self.not_copied(&error))
+        self.data.write(tag, buffer).map_err(|error| self.not_copied(&error))
     }
 
     fn answer(&mut self, tag: u16, result: Result<u64, Errno>) -> io::Result<()> {
@@ -257,6 +263,6 @@ impl Queue {
                 -error.raw_os_error()
             }
         };
-        self.requests.commit(tag, number)
+        self.requests.commit(tag, number, self.data.address(tag))
     }
 }

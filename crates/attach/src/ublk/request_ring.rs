@@ -28,25 +28,26 @@ impl RequestRing {
     }
 
     /// Asks for the first request of a tag.
-    pub(super) fn fetch(&mut self, tag: u16) -> io::Result<()> {
-        self.push(FETCH, tag, 0)
+    pub(super) fn fetch(&mut self, tag: u16, address: u64) -> io::Result<()> {
+        self.push(FETCH, tag, 0, address)
     }
 
     /// Answers the request of a tag, and asks for its next one.
-    pub(super) fn commit(&mut self, tag: u16, result: i32) -> io::Result<()> {
-        self.push(COMMIT_AND_FETCH, tag, result)
+    pub(super) fn commit(&mut self, tag: u16, result: i32, address: u64) -> io::Result<()> {
+        self.push(COMMIT_AND_FETCH, tag, result, address)
     }
 
-    fn push(&mut self, command: u32, tag: u16, result: i32) -> io::Result<()> {
-        let what = IoCommand { queue: self.queue, tag, result, address: 0 };
+    fn push(&mut self, command: u32, tag: u16, result: i32, address: u64) -> io::Result<()> {
+        let what = IoCommand { queue: self.queue, tag, result, address };
         let mut bytes = [0; size_of::<IoCommand>()];
         bytes.copy_from_slice(what.as_bytes());
         let entry = opcode::UringCmd16::new(Fd(self.device.as_raw_fd()), command).cmd(bytes);
         let entry = entry.build().user_data(tag.into());
         self.has_unsent = true;
         loop {
-            // SAFETY: the command is in the entry itself and names no memory, and the ring has its own hold on the device
-            // beside the file that is kept here.
+            // SAFETY: the command is in the entry itself, and the ring has its own hold on the device beside the file that is kept
+            // here. The memory that it may name is a buffer of `RequestData`, which is dropped after this ring; the driver uses it
+            // only while this thread submits or waits.
             #[allow(unsafe_code)]
             let pushed = unsafe { self.ring.submission().push(&entry) };
             match pushed {

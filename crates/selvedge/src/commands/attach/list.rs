@@ -15,7 +15,7 @@ use crate::report::table::{Side, Table};
 
 /// Prints them.
 pub(super) fn run(format: OutputFormat) -> Result<(), Failure> {
-    // Only root may ask the driver, and only root has devices.
+    // Who may not ask the driver has no devices.
     let found = FoundDevice::all().unwrap_or_default();
     report::print_as(format, &AttachedDisks::of(&KnownRecord::all(), &found))
 }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_device_without_a_process_is_an_orphan() {
-        let device = |state, process| FoundDevice { number: 1, mark: 0, state, process };
+        let device = |state, process| FoundDevice { number: 1, mark: 0, state, process, owner: None };
         let this = std::process::id();
         assert!(!is_orphan(&device(DeviceState::Live, Some(this))));
         assert!(!is_orphan(&device(DeviceState::Live, None)));
