@@ -5,10 +5,12 @@ mod controllers;
 mod detach;
 mod list;
 mod nbd;
+mod nvme_names;
 mod process;
 mod record;
 mod recover;
 mod ublk;
+mod udev;
 mod vhost_user;
 
 use std::fmt;
@@ -31,6 +33,7 @@ use self::controllers::{AllControllers, WaitNotice};
 pub(super) use self::detach::Detached;
 pub(super) use self::list::AttachedDisks;
 use self::nbd::{Address, Place};
+use self::nvme_names::NvmeNames;
 use self::record::{CommandLine, DiskWay, KeptRecord, KnownRecord, Record, RecordedDisk, identity};
 use super::bench::paths::{self, PathsAsked};
 use super::discover;
@@ -54,7 +57,8 @@ const KILLED_FOR: Duration = Duration::from_secs(1);
 pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     match &flags.action {
         None => serve(flags, CommandLine::here()?, None),
-        Some(AttachAction::List { output }) => list::run(output.output_format),
+        Some(AttachAction::List { udev: Some(device), .. }) => udev::run(*device),
+        Some(AttachAction::List { udev: None, output }) => list::run(output.output_format),
         Some(AttachAction::Detach { disks, force, output }) => {
             detach::run(disks, *force, output.output_format)
         }
@@ -111,7 +115,10 @@ impl Attaching<'_> {
                 return Err(Failure::usage(format!("namespace {nsid} is named twice")));
             }
             let asked = PathsAsked { flags: &flags.paths, nsid: *nsid, is_kept: true, quiesce: true };
-            let options = paths::options(&asked, (connection, nqn), queues, flags.engine.into(), None)?;
+            let mut options = paths::options(&asked, (connection, nqn), queues, flags.engine.into(), None)?;
+            if flags.ublk {
+                ublk::bound_waiting(&mut options);
+            }
             let paths = controllers.connect(options)?;
             let description = format!("namespace {nsid} of {nqn}");
             disks.push(Disk { name, description, paths, is_read_only: flags.read_only });
@@ -139,7 +146,8 @@ impl Attaching<'_> {
         let recorded = |disk: &Disk| {
             let info = disk.paths.namespace();
             let namespace = identity(self.nqn, &info);
-            RecordedDisk { nsid: info.nsid, namespace, device: None, socket: None, address: None }
+            let names = NvmeNames::of(&disk.paths);
+            RecordedDisk { nsid: info.nsid, namespace, names, device: None, socket: None, address: None }
         };
         disks.iter().map(recorded).collect()
     }

@@ -66,6 +66,14 @@ pub(crate) fn kept_folder() -> Option<PathBuf> {
     Some(if folder == Path::new(SYSTEM_FOLDER) { KEPT_FOLDER.into() } else { folder })
 }
 
+/// All folders where such things may be, also those of a service.
+pub(crate) fn kept_folders() -> Vec<PathBuf> {
+    let mut folders = default_folders();
+    folders.push(KEPT_FOLDER.into());
+    folders.dedup();
+    folders
+}
+
 /// All folders where targets may be found whose sockets' places nobody chose.
 pub(crate) fn default_folders() -> Vec<PathBuf> {
     let mut folders = Surroundings::here().folders();

@@ -44,8 +44,9 @@ impl FromStr for NbdPlace {
 #[command(after_help = "Block devices:
   --ublk makes each namespace a block device of this machine, /dev/ublkbN, and
   prints its name. The kernel's driver has to be loaded (modprobe ublk_drv, Linux
-  6.5 or later), and root is needed. Unmount before you end it. When its process
-  is killed, the device stays and requests wait: attach recover takes it over.
+  6.5 or later). Unmount before you end it. When its process is killed, the device
+  stays and requests wait: attach recover takes it over. Members of the group ublk
+  may make devices of their own, which go when their process is killed.
 
 Clients:
   An NBD client opens a namespace by the name that is its number; without a name
@@ -83,7 +84,7 @@ pub(crate) struct AttachFlags {
     #[arg(value_parser = clap::value_parser!(u32).range(1..0xffff_fffe))]
     pub(crate) nsid: Vec<u32>,
 
-    /// Make each namespace a block device of this machine, /dev/ublkbN; needs root and the kernel's ublk driver
+    /// Make each namespace a block device of this machine, /dev/ublkbN; needs the kernel's ublk driver, and root or the group ublk
     #[arg(long, help_heading = "Disk")]
     pub(crate) ublk: bool,
 
@@ -138,6 +139,9 @@ pub(crate) enum AttachAction {
     #[command(after_help = "Example:
   selvedge attach list")]
     List {
+        /// Print what udev's rules need to name this block device, KEY=\"value\" on each line
+        #[arg(long, value_name = "DEVICE", value_parser = device_node, conflicts_with = "output_format")]
+        udev: Option<DeviceNode>,
         #[command(flatten)]
         output: OutputFlags,
     },
@@ -178,6 +182,17 @@ Examples:
         #[command(flatten)]
         output: OutputFlags,
     },
+}
+
+/// The number of `/dev/ublkbN` or `/dev/ublkcN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceNode(pub(crate) u32);
+
+fn device_node(text: &str) -> Result<DeviceNode, String> {
+    let name = text.trim_start_matches("/dev/");
+    let number = name.strip_prefix("ublkb").or_else(|| name.strip_prefix("ublkc"));
+    let number = number.and_then(|number| number.parse().ok());
+    number.map(DeviceNode).ok_or_else(|| "write /dev/ublkbN or /dev/ublkcN".to_owned())
 }
 
 /// Which block devices are recovered.
@@ -238,6 +253,10 @@ mod tests {
         }
         assert_eq!(ublk_device("all"), Ok(UblkDevice::All));
         assert!(ublk_device("sda").is_err() && ublk_device("").is_err());
+        for text in ["ublkb7", "/dev/ublkb7", "/dev/ublkc7"] {
+            assert_eq!(device_node(text), Ok(DeviceNode(7)));
+        }
+        assert!(device_node("7").is_err() && device_node("/dev/sda").is_err());
     }
 
     /// Command lines are kept in files (`commands::attach::record`).

@@ -42,7 +42,7 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
     }
     for place in places {
         let Some(device) = found.iter().find(|device| device.path() == Path::new(&place)) else {
-            return Err(Failure::failed(format!("{place} is not attached: see `selvedge attach list`")));
+            return Err(Failure::failed(unknown(&place)));
         };
         if !is_orphan(device) {
             let pid = device.process.unwrap_or_default();
@@ -63,6 +63,14 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
     records.iter().try_for_each(|known| detached.detach(known, &found))?;
     orphans.iter().try_for_each(|device| detached.delete(device))?;
     report::print_as(format, &detached)
+}
+
+/// Why there is nothing to detach there.
+fn unknown(place: &str) -> String {
+    if place.starts_with("/dev/ublkb") && Path::new(&place.replace("ublkb", "ublkc")).exists() {
+        return format!("{place} belongs to another user: only that user and root may detach it");
+    }
+    format!("{place} is not attached: see `selvedge attach list`")
 }
 
 /// What a disk is found by, from what people write.

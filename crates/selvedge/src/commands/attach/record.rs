@@ -1,4 +1,4 @@
-//! What each process that attaches disks writes down in the runtime directory, for the time when it is gone: how it was started,
+//! What each process that attaches disks writes down in a runtime directory, for the time when it is gone: how it was started,
 //! and what it has attached. The file is locked as long as its process lives, whatever ends it.
 
 use std::ffi::OsString;
@@ -16,6 +16,7 @@ use private_folder::PrivateFolder;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::nvme_names::NvmeNames;
 use super::process::Process;
 use crate::control::socket;
 use crate::failure::Failure;
@@ -63,6 +64,9 @@ pub(super) struct RecordedDisk {
     pub(super) nsid: u32,
     /// By which it is the same wherever it is found.
     pub(super) namespace: Uuid,
+    /// What udev calls a block device by; unknown to earlier versions, and while there was no path.
+    #[serde(default)]
+    pub(super) names: Option<NvmeNames>,
     pub(super) device: Option<RecordedDevice>,
     /// A Unix socket.
     pub(super) socket: Option<PathBuf>,
@@ -181,8 +185,7 @@ impl Record {
         let path = match previous {
             Some(previous) => previous.path.clone(),
             None => {
-                let folder =
-                    socket::make_default_folder().ok_or("there is no runtime directory")?.join(FOLDER);
+                let folder = socket::kept_folder().ok_or("there is no runtime directory")?.join(FOLDER);
                 PrivateFolder::make(&folder).map_err(|error| error.to_string())?;
                 self.replace_old_ones(&folder);
                 folder.join(format!("{}.{SUFFIX}", Uuid::new_v4().simple()))
@@ -260,7 +263,7 @@ pub(super) struct KnownRecord {
 impl KnownRecord {
     /// All that this user may see, in all runtime directories.
     pub(super) fn all() -> Vec<Self> {
-        let folders = socket::default_folders();
+        let folders = socket::kept_folders();
         let mut all: Vec<Self> =
             folders.iter().flat_map(|folder| Self::in_folder(&folder.join(FOLDER))).collect();
         all.sort_by_key(|known| {
@@ -320,7 +323,8 @@ impl KnownRecord {
     /// Those that can be taken over. The kernel may still take one for served whose process has only just gone.
     pub(super) fn recoverable<'a>(&self, found: &'a [FoundDevice]) -> Vec<&'a FoundDevice> {
         let devices = if self.is_alive() { Vec::new() } else { self.devices(found) };
-        devices.into_iter().filter(|device| device.state != DeviceState::Dead).collect()
+        let waits = |device: &&FoundDevice| device.state != DeviceState::Dead && device.owner.is_none();
+        devices.into_iter().filter(waits).collect()
     }
 
     /// Removes that of a process that is gone.
@@ -347,16 +351,21 @@ fn is_same(path: &Path, file: &File) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
     fn record() -> Record {
+        record_of(3, u64::MAX)
+    }
+
+    /// That of a process which has attached a block device.
+    pub(in super::super) fn record_of(number: u32, mark: u64) -> Record {
         let line = CommandLine { arguments: vec!["attach".into()], working_directory: "/tmp".into() };
-        let device = Some(RecordedDevice { number: 3, mark: u64::MAX });
+        let device = Some(RecordedDevice { number, mark });
         let namespace = Uuid::from_u128(7);
-        let disk = RecordedDisk { nsid: 1, namespace, device, socket: None, address: None };
+        let disk = RecordedDisk { nsid: 1, namespace, names: None, device, socket: None, address: None };
         Record::new(line, DiskWay::Ublk, &Nqn::new("nqn.a").unwrap(), vec![disk])
     }
 

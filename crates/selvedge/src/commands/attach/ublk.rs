@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use attach::Disk;
-use attach::ublk::{Device, DeviceOptions, DeviceTally, FoundDevice, bear_memory_pressure};
+use attach::limits::USER_REQUEST_TIMEOUT_MS;
+use attach::ublk::{Device, DeviceOptions, DeviceTally, FoundDevice, bear_memory_pressure, is_unprivileged};
 use chart::units;
-use engine::initiator::Paths;
+use engine::initiator::{PathOptions, Paths};
 use engine::limits::IO_QUEUES_MAX;
 use uuid::Uuid;
 
@@ -31,6 +33,14 @@ pub(super) fn prepare() -> Result<(), Failure> {
 pub(super) fn processors() -> u16 {
     let count = available_parallelism().map_or(1, usize::from);
     count.min(IO_QUEUES_MAX.into()) as u16
+}
+
+/// The kernel kills the process of a user's device whose requests get no answer, where another one's wait. Unless somebody has
+/// chosen a time, they fail before that.
+pub(super) fn bound_waiting(options: &mut PathOptions) {
+    if is_unprivileged() {
+        options.fast_io_fail.get_or_insert(Duration::from_millis(USER_REQUEST_TIMEOUT_MS));
+    }
 }
 
 /// Makes the devices, or takes them over, serves them, and takes them away.
