@@ -41,7 +41,7 @@ pub(crate) struct Contents {
 }
 
 /// Files of the checkout, where they go, and whether only a package manager has a use for them.
-const FILES: [(&str, &str, bool); 14] = [
+const FILES: [(&str, &str, bool); 15] = [
     ("packaging/systemd/selvedge.service", "usr/lib/systemd/system/selvedge.service", false),
     ("packaging/systemd/selvedge.socket", "usr/lib/systemd/system/selvedge.socket", false),
     (
@@ -51,6 +51,11 @@ const FILES: [(&str, &str, bool); 14] = [
     ),
     ("packaging/sysusers.d/selvedge.conf", "usr/lib/sysusers.d/selvedge.conf", false),
     ("packaging/tmpfiles.d/selvedge.conf", "usr/lib/tmpfiles.d/selvedge.conf", false),
+    (
+        "packaging/udev/59-selvedge-attach.rules",
+        "usr/lib/udev/rules.d/59-selvedge-attach.rules",
+        false,
+    ),
     ("packaging/udev/90-selvedge.rules", "usr/lib/udev/rules.d/90-selvedge.rules", false),
     ("README.md", "usr/share/doc/selvedge/README.md", false),
     ("SECURITY.md", "usr/share/doc/selvedge/SECURITY.md", false),
