@@ -1,5 +1,5 @@
 //! The part of the suite `attach` with whole Debians that have their disks from namespaces, one over NBD and one over
-//! vhost-user. What is checked inside, lab/job-boot.sh says.
+//! vhost-user, and one whose udev names block devices. What is checked inside, lab/job-boot.sh and lab/job-udev.sh say.
 
 use std::path::Path;
 use std::time::Duration;
@@ -34,12 +34,24 @@ pub(crate) fn run(program: &str) -> Result<(), String> {
     let scratch = Scratch::new("boot", false)?;
     let jobs: Vec<Job> = vec![
         ("NBD", Box::new(|| boot(program, &disk, &scratch.path.join("nbd"), Way::Nbd))),
+        ("udev", Box::new(|| udev(program, &scratch.path))),
         ("vhost-user", Box::new(|| boot(program, &disk, &scratch.path.join("vhost-user"), Way::VhostUser))),
     ];
     match side_by_side(&jobs) {
-        Outcome::Failed(reason) => Err(format!("a guest that boots from a namespace: {reason}")),
+        Outcome::Failed(reason) => Err(format!("a whole Debian: {reason}")),
         _ => Ok(()),
     }
+}
+
+/// A program with what a debugger needs is larger than what goes beside a job.
+fn udev(program: &str, folder: &Path) -> Result<(), String> {
+    let packed = folder.join("selvedge.gz").display().to_string();
+    let pack = Step::new("sh", &["-c", "gzip -1c \"$1\" >\"$2\"", "sh", program, &packed]);
+    if !pack.limit_s(COPY_LIMIT_S).run().passed {
+        return Err("the program was not packed".to_owned());
+    }
+    let rules = workspace::root().join("packaging/udev/59-selvedge-attach.rules").display().to_string();
+    script(&["run", DEBIAN, "udev", &packed, &rules], GUEST_LIMIT_S).map(drop)
 }
 
 /// Copies the disk into a namespace, boots from there, and looks at its file system.

@@ -114,7 +114,7 @@ if [ -z "$SERVES" ]; then
     done
     status=0
     case $TYPED in
-    *'selvedge attach recover'* | *'selvedge attach detach /dev/ublkb0'*)
+    *'selvedge attach recover'* | *'attach detach /dev/ublkb0'* | *'list --udev'*)
         # There is no block device that waits, or no driver.
         sh -c "$TYPED" 2>refused && status=1
         grep -Eq 'modprobe ublk_drv|no block device waits|there is no /dev/ublkb0|is not attached' refused || status=1
