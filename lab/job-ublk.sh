@@ -1,16 +1,16 @@
 # Namespaces of our target as block devices, without the kernel's NVMe/TCP: what the block layer is told, data by every kind of
-# request, file systems under a target that is killed, or a process that serves them, and what is left when a device goes.
+# request, xfs and ext4 under a target that is killed, or a process that serves them, and what is left when a device goes.
 #
-#   job-ublk.sh PROGRAM [KILLS]
+#   job-ublk.sh PROGRAM [KILLS [ENDS]]
 #
-# PROGRAM is the program's name beside this job, KILLS how often attach is killed under writes. Both ends are in the guest, on
-# its loopback.
+# PROGRAM is the program's name beside this job, KILLS how often attach is killed under writes, ENDS how often it ends at random.
+# Both ends are in the guest, on its loopback.
 . /guest-lib.sh
 
 readonly NQN=nqn.2026-01.io.selvedge:ublk PORT=4420
-readonly LARGE=/dev/ublkb0 SMALL=/dev/ublkb1 DISK=/tmp/disk
+readonly LARGE=/dev/ublkb0 SMALL=/dev/ublkb1 DISK=/tmp/disk KEPT=/run/selvedge-attach
 # How often the process of a device is killed; some more by hand.
-readonly KILLS=${2:-5}
+readonly KILLS=${2:-5} ENDS=${3:-5}
 
 cp "/job/$1" /tmp/selvedge
 selvedge=/tmp/selvedge
@@ -26,7 +26,7 @@ allow_any_host = true
 [[subsystem.namespace]]
 nsid = 1
 file = "$DISK"
-size = "160m"
+size = "320m"
 block = 4096
 [[subsystem.namespace]]
 nsid = 2
@@ -81,9 +81,10 @@ detach() {
 }
 
 nothing_is_left() {
-    ls /dev/ublk* /run/selvedge/attach
+    ls /dev/ublk* "$KEPT" "$KEPT/attach" || true
     [[ $(echo /dev/ublk*) == /dev/ublk-control ]]
-    [[ -z $(ls /run/selvedge/attach) ]]
+    [[ -z $(ls "$KEPT/attach") ]]
+    ! compgen -G "$KEPT/*.controllers"
     ! compgen -G '/sys/block/ublkb*'
 }
 
@@ -126,7 +127,7 @@ block_layer_is_told() {
     setting "$LARGE" write_cache 'write back'
     setting "$LARGE" fua 1
     setting "$LARGE" discard_granularity 4096
-    [[ $(blockdev --getsize64 "$LARGE") == $((160 << 20)) ]]
+    [[ $(blockdev --getsize64 "$LARGE") == $((320 << 20)) ]]
     [[ $(blockdev --getsize64 "$SMALL") == $((48 << 20)) ]]
     grep . "/sys/block/${LARGE##*/}/queue"/{discard,write_zeroes}_max_bytes
     (($(cat "/sys/block/${LARGE##*/}/queue/discard_max_bytes") > 0))
@@ -177,9 +178,9 @@ discards_reach_the_target() {
 }
 
 file_system_is_made() {
-    mkfs.ext4 -q "$LARGE"
+    "mkfs.$1" -q "${@:2}" "$LARGE"
     mkdir -p /mnt/disk
-    mount "$LARGE" /mnt/disk
+    mount -t "$1" "$LARGE" /mnt/disk
 }
 
 trims_reach_the_target() {
@@ -196,6 +197,11 @@ trims_reach_the_target() {
 file_system_is_whole() {
     umount /mnt/disk
     e2fsck -fn "$LARGE"
+}
+
+xfs_is_whole() {
+    umount /mnt/disk
+    xfs_repair -n "$LARGE"
 }
 
 # The kernel sees time pass and nothing else.
@@ -324,14 +330,14 @@ has_size() { [[ $(blockdev --getsize64 "$LARGE") == "$1" ]]; }
 
 # Linux 6.16 and later can tell the block layer.
 size_is_followed() {
-    local old=$((160 << 20)) new=$((176 << 20))
+    local old=$((320 << 20)) new=$((336 << 20))
     attach --nsid 1
     has_size "$old"
-    "$selvedge" namespace resize "$NQN" 1 176m --control unix:/tmp/control.sock
+    "$selvedge" namespace resize "$NQN" 1 336m --control unix:/tmp/control.sock
     if printf '6.16\n%s\n' "$(uname -r)" | sort -VC; then
         wait_ms 10000 'the new size' has_size "$new"
         # What is new can be written.
-        dd if=/tmp/image of="$LARGE" bs=1M seek=170 oflag=direct status=none
+        dd if=/tmp/image of="$LARGE" bs=1M seek=330 oflag=direct status=none
     else
         wait_ms 10000 'a warning' grep -q 'attach it anew' /tmp/attach.log
         has_size "$old"
@@ -346,7 +352,7 @@ size_is_followed() {
 orphan_is_taken_away() {
     attach --nsid 2
     kill_attach
-    rm /run/selvedge/attach/*.json
+    rm "$KEPT/attach"/*.json
     refuses 'no block device waits' "$selvedge" attach recover
     says "^$LARGE .*attach detach $LARGE" "$selvedge" attach list
     "$selvedge" attach detach ublkb0
@@ -370,6 +376,59 @@ comes_and_goes() {
     done
 }
 
+# ended_by WAY: the process of the devices ends so, and nothing is left but what a later attach has to know of a killed one.
+ended_by() {
+    case $1 in
+        interrupt) kill -INT "$(cat /tmp/attach.pid)" ;;
+        terminate) kill -TERM "$(cat /tmp/attach.pid)" ;;
+        detach) has_devices && "$selvedge" attach detach --force all ;;
+        kill-detach) kill_attach; detach_what_is_left ;;
+        kill-recover) kill_attach; recovers_or_nothing_waits; "$selvedge" attach detach --force all ;;
+    esac
+    wait_ms 60000 'attach ends' has_ended /tmp/attach.pid
+}
+
+# One that was killed before it has written anything down has left a device without a record.
+detach_what_is_left() {
+    local device
+    "$selvedge" attach detach --force all
+    for device in $("$selvedge" attach list | grep -o '^/dev/ublkb[0-9]*' || true); do
+        "$selvedge" attach detach --force "$device"
+    done
+}
+
+recovers_or_nothing_waits() {
+    recover && return
+    grep 'no block device waits' /tmp/attach.log
+    detach_what_is_left
+}
+
+# In any way, at any moment: while it connects, while devices appear, under writes.
+ends_at_random() {
+    local round writer way ways=(interrupt terminate detach kill-detach kill-recover)
+    for ((round = 1; round <= ENDS; round++)); do
+        way=${ways[RANDOM % 5]}
+        # A shell has those in the background ignore SIGINT, until they say that they do not.
+        env --default-signal=INT "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" -k 10 --nsid 1,2 --ublk >/tmp/attach.log 2>&1 &
+        echo $! >/tmp/attach.pid
+        if ((RANDOM % 4)); then has_devices; fi
+        # Where the device is gone before it begins, no file takes its place.
+        fio --name=w --filename="$SMALL" --size=4m --rw=randwrite --ioengine=libaio --direct=1 --iodepth=8 --time_based \
+            --runtime=600 --allow_file_create=0 >/tmp/fio.log 2>&1 &
+        writer=$!
+        sleep "$((RANDOM % 2)).$((RANDOM % 10))"
+        echo "end $round of $ENDS: $way"
+        ended_by "$way" || { cat /tmp/attach.log; return 1; }
+        kill -KILL "$writer" || true
+        wait "$writer" || true
+        wait_ms 60000 'its numbers are free' no_device_is_left || { nothing_is_left; return 1; }
+    done
+    attach --nsid 1,2
+    detach TERM
+}
+
+no_device_is_left() { [[ $(echo /dev/ublk*) == /dev/ublk-control && -z $(ls "$KEPT/attach") ]]; }
+
 # Paths are gone, and stay so: what the kernel still writes while the device goes fails, and it goes.
 ends_without_a_target() {
     attach --nsid 2
@@ -379,6 +438,26 @@ ends_without_a_target() {
     detach INT
     wait $! || true
     cat /tmp/dd.log
+}
+
+# A user who may open the driver's file makes a device, for which udev would give the rest to that user.
+user_has_a_device() {
+    local user=(setpriv --reuid 1000 --regid 1000 --clear-groups env XDG_RUNTIME_DIR=/tmp/user) node
+    install -d -o 1000 -m 700 /tmp/user
+    chmod 666 /dev/ublk-control
+    for node in /dev/ublkc0 "$LARGE"; do
+        wait_ms 60000 "$node is there" test -e "$node" && chown 1000 "$node"
+    done &
+    : >/tmp/attach.log
+    "${user[@]}" "$selvedge" attach -a 127.0.0.1 -s "$PORT" -n "$NQN" --ublk >/tmp/attach.log 2>&1 &
+    echo $! >/tmp/attach.pid
+    has_devices
+    "${user[@]}" fio --name=v --filename="$LARGE" --size=6m --rw=randwrite --bsrange=4k-256k --ioengine=libaio \
+        --direct=1 --iodepth=32 --verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0 --randseed=7
+    ! setpriv --reuid 1001 --regid 1001 --clear-groups "$selvedge" attach detach "$LARGE"
+    "${user[@]}" "$selvedge" attach detach all
+    chmod 600 /dev/ublk-control
+    nothing_is_left
 }
 
 no_nvme_tcp() { ! grep -q '^nvme_tcp ' /proc/modules; }
@@ -393,9 +472,13 @@ check 'bytes come back, blocks of 512' bytes_come_back "$SMALL"
 check 'zeroes are written' zeroes_are_written
 check 'discards reach the target' discards_reach_the_target
 check 'fio verifies, blocks of 512' fio_verifies "$SMALL" 4m --bsrange=512-64k
-check 'ext4 is made' file_system_is_made
+check 'xfs is made' file_system_is_made xfs
+check 'fio verifies on xfs' fio_verifies /mnt/disk/data.fio 12m --fsync=64
+check 'fstrim of xfs reaches the target' trims_reach_the_target
+check 'xfs is whole' xfs_is_whole
+check 'ext4 is made' file_system_is_made ext4 -F
 check 'fio verifies on ext4' fio_verifies /mnt/disk/data.fio 12m --fsync=64
-check 'fstrim reaches the target' trims_reach_the_target
+check 'fstrim of ext4 reaches the target' trims_reach_the_target
 check 'our target is killed under writes' target_is_killed_under_writes
 check 'ext4 is whole' file_system_is_whole
 check 'SIGINT leaves nothing' detach INT
@@ -407,7 +490,11 @@ check 'a new size is followed' size_is_followed
 check 'a device without a record' orphan_is_taken_away
 check 'a device for reading' cannot_be_written
 check 'devices come and go' comes_and_goes
+check 'a user has a device' user_has_a_device
 check 'no NVMe/TCP of the kernel' no_nvme_tcp
 check 'the kernel says nothing' kernel_log_is_clean
+# What is written to a device that goes fails.
+check 'it ends at random' ends_at_random
+check 'the kernel says no more' kernel_log_is_clean 'I/O error,? (on )?dev ublkb'
 check 'it ends without a target' ends_without_a_target
 finish_checks

@@ -1,5 +1,5 @@
-# udev in a fresh Debian, with the rules of the package: block devices of `attach --ublk` are called as the kernel's NVMe/TCP calls
-# the same namespaces, and a user's device is that user's alone.
+# udev in a fresh Debian, with the rules of the package: block devices of `attach --ublk` are called as the kernel's NVMe/TCP
+# calls the same namespaces, and a user's device is that user's alone.
 #
 #   job-udev.sh BOOT
 #

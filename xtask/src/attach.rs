@@ -12,6 +12,9 @@ use crate::{attach_boot, attach_guest, workspace};
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:attach";
 const START_LIMIT: Duration = Duration::from_secs(20);
 const END_LIMIT: Duration = Duration::from_secs(20);
+/// More are tried by hand.
+const ENDS: &str = "10";
+const ENDS_LIMIT_S: u64 = 600;
 /// Each client takes seconds.
 const CLIENT_LIMIT_S: u64 = 60;
 
@@ -98,7 +101,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     };
     match serve_and_try(&program, &scratch.path).and_then(|count| attach_boot::run(&program).map(|()| count))
     {
-        Ok(count) => Outcome::Passed(format!("{count} clients, three virtual machines")),
+        Ok(count) => Outcome::Passed(format!("{count} clients, five virtual machines")),
         Err(reason) => Outcome::Failed(reason),
     }
 }
@@ -124,11 +127,19 @@ fn serve_and_try(program: &str, scratch: &Path) -> Result<usize, String> {
     target.stop()?;
     outcome?;
     guest?;
+    random_ends(program)?;
     match (is_clean, socket.exists()) {
         (true, false) => Ok(CLIENTS.len()),
         (false, _) => Err("attach did not end well on SIGTERM".to_owned()),
         (true, true) => Err("attach left its socket".to_owned()),
     }
+}
+
+/// Ends in all ways at any moment under others' I/O, and looks at what is left.
+fn random_ends(program: &str) -> Result<(), String> {
+    let script = workspace::root().join("lab/attach-ends.sh").display().to_string();
+    let step = Step::new(&script, &[program, ENDS, "guest"]).limit_s(ENDS_LIMIT_S).run();
+    if step.passed { Ok(()) } else { Err("attach was ended at random, and something was wrong".to_owned()) }
 }
 
 fn target(program: &str, scratch: &Path) -> Result<Target, String> {

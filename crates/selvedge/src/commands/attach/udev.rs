@@ -1,4 +1,4 @@
-//! `selvedge attach list --udev`: what the rules of udev are told of a block device (packaging/udev/59-selvedge-attach.rules).
+//! `selvedge attach list --udev`: what the rules of udev read about a block device (packaging/udev/59-selvedge-attach.rules).
 
 use std::fmt;
 
