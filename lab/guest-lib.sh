@@ -29,6 +29,9 @@ check() {
     return "$status"
 }
 
+# not COMMAND...: a step that has to fail. The shell's own `!` never ends a check.
+not() { if "$@"; then return 1; fi; }
+
 # The last step of a job: its status is the job's.
 finish_checks() {
     echo "checks: $checks_passed ok, $checks_failed failed, $(cut -d' ' -f1 /proc/uptime) s since boot"

@@ -83,9 +83,8 @@ detach() {
 nothing_is_left() {
     ls /dev/ublk* "$KEPT" "$KEPT/attach" || true
     [[ $(echo /dev/ublk*) == /dev/ublk-control ]]
-    [[ -z $(ls "$KEPT/attach") ]]
-    ! compgen -G "$KEPT/*.controllers"
-    ! compgen -G '/sys/block/ublkb*'
+    not compgen -G "$KEPT/attach/*"
+    not compgen -G '/sys/block/ublkb*'
 }
 
 # refuses WORDS COMMAND...: one line says why.
@@ -362,7 +361,7 @@ orphan_is_taken_away() {
 cannot_be_written() {
     attach --nsid 1 --read-only
     [[ $(blockdev --getro "$LARGE") == 1 ]]
-    ! dd if=/dev/zero of="$LARGE" bs=4k count=1 oflag=direct
+    not dd if=/dev/zero of="$LARGE" bs=4k count=1 oflag=direct
     dd if="$LARGE" of=/dev/null bs=64k count=4 iflag=direct
     detach INT
 }
@@ -423,11 +422,20 @@ ends_at_random() {
         wait "$writer" || true
         wait_ms 60000 'its numbers are free' no_device_is_left || { nothing_is_left; return 1; }
     done
+    # The next one brings the controllers of those that were killed to rest, and keeps record of its own, in two files.
     attach --nsid 1,2
+    wait_ms 60000 'all are at rest' has_files_of_controllers 2 || { ls -l "$KEPT"; return 1; }
     detach TERM
+    has_files_of_controllers 0
 }
 
-no_device_is_left() { [[ $(echo /dev/ublk*) == /dev/ublk-control && -z $(ls "$KEPT/attach") ]]; }
+has_files_of_controllers() {
+    local files=("$KEPT"/*.controllers)
+    [[ -e ${files[0]} ]] || files=()
+    ((${#files[@]} == $1))
+}
+
+no_device_is_left() { [[ $(echo /dev/ublk*) == /dev/ublk-control ]] && ! compgen -G "$KEPT/attach/*"; }
 
 # Paths are gone, and stay so: what the kernel still writes while the device goes fails, and it goes.
 ends_without_a_target() {
@@ -454,7 +462,7 @@ user_has_a_device() {
     has_devices
     "${user[@]}" fio --name=v --filename="$LARGE" --size=6m --rw=randwrite --bsrange=4k-256k --ioengine=libaio \
         --direct=1 --iodepth=32 --verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0 --randseed=7
-    ! setpriv --reuid 1001 --regid 1001 --clear-groups "$selvedge" attach detach "$LARGE"
+    not setpriv --reuid 1001 --regid 1001 --clear-groups "$selvedge" attach detach "$LARGE"
     "${user[@]}" "$selvedge" attach detach all
     chmod 600 /dev/ublk-control
     nothing_is_left

@@ -107,7 +107,7 @@ ends() {
 nothing_is_left() {
     ls /dev/ublk*
     [[ $(echo /dev/ublk*) == /dev/ublk-control ]]
-    ! compgen -G '/sys/block/ublkb*'
+    not compgen -G '/sys/block/ublkb*'
 }
 
 ours_have_the_same_names() {
@@ -135,7 +135,7 @@ names_stay() {
     udevadm trigger --settle /dev/ublkb1
     links /dev/ublkb1 | diff /tmp/kernel-3 -
     ends
-    ! compgen -G '/dev/disk/by-id/nvme-*'
+    not compgen -G '/dev/disk/by-id/nvme-*'
 }
 
 users_are_there() {
@@ -169,8 +169,8 @@ user_has_a_device() {
     [[ $(stat -c '%U %G %a' /dev/ublkb0) == 'alice alice 600' ]]
     [[ $(stat -c '%U %G %a' /dev/ublkc0) == 'alice alice 600' ]]
     # No name that anybody else goes by, and nobody reads what is on it.
-    ! links /dev/ublkb0 | grep .
-    ! udevadm info --query=property /dev/ublkb0 | grep '^ID_'
+    [[ -z $(links /dev/ublkb0 || true) ]]
+    not grep '^ID_' <(udevadm info --query=property /dev/ublkb0)
 }
 
 # Through the page cache and without, in requests of all sizes.
@@ -193,15 +193,15 @@ another_user_may_not() {
     local name
     for name in bob carol; do
         be "$name"
-        ! "${as[@]}" dd if=/dev/ublkb0 of=/dev/null bs=4k count=1
-        ! "${as[@]}" dd if=/dev/zero of=/dev/ublkb0 bs=4k count=1
-        ! "${as[@]}" head -c 1 /dev/ublkc0
+        not "${as[@]}" dd if=/dev/ublkb0 of=/dev/null bs=4k count=1
+        not "${as[@]}" dd if=/dev/zero of=/dev/ublkb0 bs=4k count=1
+        not "${as[@]}" head -c 1 /dev/ublkc0
         refuses "$name" 'ublkb0 .*another user' "$selvedge" attach detach /dev/ublkb0
         "${as[@]}" "$selvedge" attach list | grep -x 'nothing is attached'
     done
     refuses bob 'no block device waits' "$selvedge" attach recover
     refuses bob 'there is no\|another user' "$selvedge" attach recover --ublk-device 0
-    ! has_ended /tmp/attach.pid
+    not has_ended /tmp/attach.pid
 }
 
 # The kernel keeps no device of a user whose process is gone.
