@@ -145,9 +145,7 @@ fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<C
         .env_remove("WATCHDOG_PID")
         .env_remove("LISTEN_PID")
         .env_remove("LISTEN_FDS");
-    if let Some(watchdog) = &about.watchdog {
-        next.env("WATCHDOG_USEC", watchdog);
-    }
+    next.envs(about.service.iter().map(|(name, value)| (name, value)));
     // What is typed at this terminal is not for it.
     next.process_group(0).spawn()
 }

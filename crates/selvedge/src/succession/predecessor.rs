@@ -28,6 +28,9 @@ const PREPARATION: Duration = Duration::from_secs(60);
 /// How long it may take to take over hosts, which wait meanwhile.
 const TAKING: Duration = Duration::from_secs(5);
 
+/// What a service manager tells its service's main process alone.
+const SERVICE: [&str; 2] = ["NOTIFY_SOCKET", "WATCHDOG_USEC"];
+
 /// Where a target with this control socket waits for its successor.
 pub(crate) fn place_of(control: &Path) -> PathBuf {
     let mut place = control.as_os_str().to_owned();
@@ -167,7 +170,10 @@ impl Estate {
             program: self.program,
             arguments: env::args().skip(1).collect(),
             directory: env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default(),
-            watchdog: env::var("WATCHDOG_USEC").ok(),
+            service: SERVICE
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)))
+                .collect(),
             obstacles: self.obstacles(),
         }
     }

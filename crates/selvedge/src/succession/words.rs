@@ -49,8 +49,9 @@ pub(crate) struct About {
     pub(crate) arguments: Vec<String>,
     /// Its working directory.
     pub(crate) directory: String,
-    /// The time of the service manager's watchdog, as it was told.
-    pub(crate) watchdog: Option<String>,
+    /// What a service manager has told the process, and does not tell those that are started for a reload: where it listens, and
+    /// the time of its watchdog.
+    pub(crate) service: Vec<(String, String)>,
     /// Why it cannot be handed over.
     pub(crate) obstacles: Vec<String>,
 }
