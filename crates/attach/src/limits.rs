@@ -58,6 +58,9 @@ pub const VRING_COMMANDS_MAX: usize = 256;
 pub const VRING_BUFFER_BYTES_MAX: usize = 8 << 20;
 /// Ranges of one discard.
 pub const DISCARD_RANGES_MAX: usize = 32;
+/// How often it is looked whether a disk has the size that its front end knows, in milliseconds: a guest sees another one within
+/// two seconds.
+pub const SIZE_NOTICE_INTERVAL_MS: u64 = 500;
 /// Parts of its memory that one front end shares: as many as vhost-user's messages can name by ADD_MEM_REG in QEMU.
 pub const MEMORY_REGIONS_MAX: usize = 509;
 /// Mappings of front ends' memory in a process: one front end that has all it may, and many that have a few.

@@ -101,6 +101,11 @@ impl Device {
         always.into_iter().chain(chosen).fold(PROTOCOL_FEATURES, |all, feature| all | 1 << feature)
     }
 
+    /// Whether the size is among these bytes of the configuration space.
+    pub(super) const fn has_capacity(offset: u32, size: u32) -> bool {
+        offset == 0 && size as usize >= size_of::<U64>()
+    }
+
     /// Bytes of the configuration space; what is past its end is 0.
     pub(super) fn config(&self, offset: u32, size: u32) -> Vec<u8> {
         let block = self.export.block_bytes;

@@ -6,15 +6,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
+use super::backend_channel::BackendChannel;
 use super::device::Device;
 use super::session::Session;
 use super::worker::Hand;
 use crate::disk::Disk;
+use crate::limits::SIZE_NOTICE_INTERVAL_MS;
 
 /// A socket, and what front ends find there.
 pub(super) struct Door {
@@ -53,7 +56,7 @@ impl Door {
         front_ends
     }
 
-    fn connection(&self) -> std::sync::MutexGuard<'_, Option<Arc<UnixStream>>> {
+    fn connection(&self) -> MutexGuard<'_, Option<Arc<UnixStream>>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,7 +86,7 @@ impl Door {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
                     tracing::warn!(disk = self.disk.name, %error, "cannot accept a vhost-user front end; the next one is tried");
-                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    std::thread::sleep(Duration::from_millis(100));
                 }
             }
         }
@@ -101,10 +104,14 @@ impl Door {
             }
         };
         tracing::debug!(disk = self.disk.name, "vhost-user front end connected");
-        let session = Session::new(self.front_end, device, self.hands.clone(), stream.clone());
+        let disk = (self.disk.paths.clone(), device);
+        let session = Session::new(self.front_end, disk, self.hands.clone(), stream.clone());
         let session = Arc::new(Mutex::new(session));
         let mut heard = BackendReqHandler::from_stream(own, session.clone());
         let error = loop {
+            wait_for_message(stream, &session);
+            let coming = BackendChannel::coming(stream);
+            lock(&session).coming = coming;
             match heard.handle_request() {
                 Ok(()) | Err(Error::SocketRetry(_)) => {}
                 Err(error) => break error,
@@ -119,8 +126,26 @@ impl Door {
                 tracing::warn!(disk = self.disk.name, %error, "a vhost-user front end breaks the protocol; closing the connection");
             }
         }
-        session.lock().unwrap_or_else(PoisonError::into_inner).end(!self.is_ending());
+        lock(&session).end(!self.is_ending());
         // It is told only now that what its guest asked for has ended.
         let _ = stream.shutdown(Shutdown::Both);
     }
+}
+
+/// Waits until a front end says something, or is gone, and tells it meanwhile when its disk has another size.
+fn wait_for_message(stream: &UnixStream, session: &Mutex<Session>) {
+    let interval = Timespec::try_from(Duration::from_millis(SIZE_NOTICE_INTERVAL_MS)).ok();
+    loop {
+        let timeout = interval.as_ref().filter(|_| lock(session).has_channel());
+        match poll(&mut [PollFd::new(stream, PollFlags::IN)], timeout) {
+            Ok(0) => lock(session).tell_size(),
+            Err(rustix::io::Errno::INTR) => {}
+            // Whoever hears it finds out what is wrong.
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+fn lock(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,6 +8,7 @@
 //! A guest and its hypervisor are not trusted. What they say is checked where it comes in; a request that is invalid
 //! fails, and one whose rings are invalid loses its connection. Nothing of it reaches other front ends.
 
+mod backend_channel;
 mod chain;
 mod descriptor;
 mod device;

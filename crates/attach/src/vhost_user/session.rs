@@ -8,16 +8,18 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
+use engine::initiator::Paths;
 use vhost::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
     VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
     VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
 };
-use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
+use vhost::vhost_user::{Backend, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use virtio_queue::{Queue, QueueT as _};
 use vm_memory::GuestMemoryMmap;
 
+use super::backend_channel::BackendChannel;
 use super::descriptor;
 use super::device::{Device, PROTOCOL_FEATURES};
 use super::guest_memory::GuestMemory;
@@ -53,7 +55,13 @@ struct Tables {
 pub(super) struct Session {
     /// Its place among all front ends.
     front_end: usize,
+    paths: Arc<Paths>,
     device: Device,
+    /// The size that it knows the disk by, once it has asked.
+    known_bytes: Option<u64>,
+    /// The channel that a message brings which is about to be heard.
+    pub(super) coming: Option<BackendChannel>,
+    channel: Option<BackendChannel>,
     /// The threads. Virtqueues are given to them in turn.
     hands: Arc<[Hand]>,
     connection: Arc<UnixStream>,
@@ -67,13 +75,40 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(
         front_end: usize,
-        device: Device,
+        (paths, device): (Arc<Paths>, Device),
         hands: Arc<[Hand]>,
         connection: Arc<UnixStream>,
     ) -> Self {
-        let vrings = vec![VringSettings::default(); VRINGS_MAX];
-        let memory = GuestMemory::default();
-        Self { front_end, device, hands, connection, memory, inflight: None, features: 0, vrings }
+        Self {
+            front_end,
+            paths,
+            device,
+            known_bytes: None,
+            coming: None,
+            channel: None,
+            hands,
+            connection,
+            memory: GuestMemory::default(),
+            inflight: None,
+            features: 0,
+            vrings: vec![VringSettings::default(); VRINGS_MAX],
+        }
+    }
+
+    /// Whether the front end has given a channel for notices.
+    pub(super) const fn has_channel(&self) -> bool {
+        self.channel.is_some()
+    }
+
+    /// Tells the front end that the disk has not the size that it knows, until it asks for the one that it has: one whose
+    /// guest does not use the device yet does not ask.
+    pub(super) fn tell_size(&mut self) {
+        let is_known = self.known_bytes.is_none_or(|bytes| bytes == self.paths.size_bytes());
+        let Some(channel) = self.channel.as_ref().filter(|_| !is_known) else { return };
+        if let Err(error) = channel.say_config_changed() {
+            tracing::debug!(%error, "cannot send a new size to a vhost-user front end; it learns it when it asks");
+            self.channel = None;
+        }
     }
 
     fn hand(&self, index: usize) -> &Hand {
@@ -286,6 +321,7 @@ impl VhostUserBackendReqHandlerMut for Session {
         Ok(VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
             | VhostUserProtocolFeatures::REPLY_ACK
+            | VhostUserProtocolFeatures::BACKEND_REQ
             | VhostUserProtocolFeatures::RESET_DEVICE
             | VhostUserProtocolFeatures::INFLIGHT_SHMFD
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS)
@@ -311,12 +347,20 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn get_config(&mut self, offset: u32, size: u32, _flags: VhostUserConfigFlags) -> Result<Vec<u8>> {
+        self.device.export.size = self.paths.size_bytes();
+        if Device::has_capacity(offset, size) {
+            self.known_bytes = Some(self.device.export.size);
+        }
         Ok(self.device.config(offset, size))
     }
 
     fn set_config(&mut self, _offset: u32, _bytes: &[u8], _flags: VhostUserConfigFlags) -> Result<()> {
         // The one field that a driver may write is the cache's, which it is not offered.
         Err(NOT_OFFERED)
+    }
+
+    fn set_backend_req_fd(&mut self, _channel: Backend) {
+        self.channel = self.coming.take();
     }
 
     fn set_gpu_socket(&mut self, _gpu: GpuBackend) -> Result<()> {

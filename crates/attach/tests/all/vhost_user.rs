@@ -51,6 +51,45 @@ fn a_guest_is_told_what_the_namespace_is() {
 }
 
 #[test]
+fn a_front_end_is_told_of_a_new_size_until_it_asks() {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+
+    use vhost::vhost_user::VhostUserFrontend as _;
+    let world = VhostWorld::new(&Plan::default());
+    let mut guest = Guest::new(&world.sockets[0], 1);
+    let (mut channel, theirs) = UnixStream::pair().unwrap();
+    guest.front_end.set_backend_request_fd(&theirs).unwrap();
+    drop(theirs);
+    channel.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut said = [0u32; 3].map(u32::to_ne_bytes).concat();
+    // A configuration change, version 1, without a body.
+    let notice = [2u32, 1, 0].map(u32::to_ne_bytes).concat();
+    let last = |size: u64| size / 512 - 8;
+    assert_eq!(guest.config()[..8], (SIZE / 512).to_le_bytes());
+    for size in [2 * SIZE, SIZE / 2, SIZE] {
+        world.resize(1, size);
+        for _ in 0..2 {
+            channel.read_exact(&mut said).unwrap();
+            assert_eq!(said, notice, "one that has not asked is told again");
+        }
+        assert_eq!(guest.config()[..8], (size / 512).to_le_bytes());
+        // Whatever was said before it was answered has come.
+        channel.set_nonblocking(true).unwrap();
+        while channel.read(&mut said).is_ok() {}
+        channel.set_nonblocking(false).unwrap();
+        assert_eq!(guest.does(blk::VIRTIO_BLK_T_IN, last(size), (DATA, 4096)).0, OK);
+        assert_eq!(guest.does(blk::VIRTIO_BLK_T_IN, last(size) + 8, (DATA, 4096)).0, IO_ERROR);
+    }
+    channel.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    assert!(channel.read(&mut said).is_err(), "one that has asked is told nothing");
+    // A channel that nobody listens on is nobody's trouble.
+    drop(channel);
+    world.resize(1, 2 * SIZE);
+    assert!(guest.is_served());
+}
+
+#[test]
 fn data_comes_back_as_it_was_written() {
     let world = VhostWorld::new(&Plan::default());
     for without in [0, 1 << VIRTIO_RING_F_EVENT_IDX] {

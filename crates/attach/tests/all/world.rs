@@ -68,7 +68,8 @@ impl World {
 pub(crate) struct VhostWorld {
     pub(crate) server: Option<VhostUserServer>,
     pub(crate) sockets: Vec<PathBuf>,
-    pub(crate) _target: Target,
+    pub(crate) paths: Vec<Arc<Paths>>,
+    target: Target,
     _folder: tempfile::TempDir,
 }
 
@@ -78,10 +79,23 @@ impl VhostWorld {
         let folder = tempfile::tempdir().expect("a folder");
         let sockets: Vec<_> = ["first", "second"].map(|name| folder.path().join(name)).into();
         let listeners = sockets.iter().map(|socket| UnixListener::bind(socket).expect("a socket"));
-        let disks = disks(&target, plan).into_iter().zip(listeners).collect();
+        let disks = disks(&target, plan);
+        let paths = disks.iter().map(|disk| disk.paths.clone()).collect();
         let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
-        let server = VhostUserServer::start(disks, options).expect("a server");
-        Self { server: Some(server), sockets, _target: target, _folder: folder }
+        let server = VhostUserServer::start(disks.into_iter().zip(listeners).collect(), options);
+        Self { server: Some(server.expect("a server")), sockets, paths, target, _folder: folder }
+    }
+
+    /// Gives a namespace another size, and waits until the server's paths know it.
+    pub(crate) fn resize(&self, nsid: u32, bytes: u64) {
+        let mut fabric = self.target.config();
+        let namespaces = fabric.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces);
+        let namespace = namespaces.filter(|namespace| namespace.nsid == nsid);
+        namespace.for_each(|namespace| namespace.backend = BackendConfig::Memory { size: bytes });
+        self.target.apply(&fabric).expect("another size");
+        while self.paths[nsid as usize - 1].size_bytes() != bytes {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
