@@ -1,10 +1,14 @@
-# Disks that a vhost-user back end outside of the guest serves: what the kernel's virtio_blk finds of them, and a file system on
-# each, written, trimmed and checked.
+# Disks that a vhost-user back end outside of the guest serves: what the kernel's virtio_blk finds of them, a file system on
+# each, written, trimmed and checked, and another size.
 #
-#   job-vhost-user.sh SERIAL:BLOCK...
+#   job-vhost-user.sh NQN SERIAL:BLOCK:NSID...
 #
-# Each disk is named by its serial number, with the size of its blocks.
+# Each disk of 128 MiB is named by its serial number, with the size of its blocks and the namespace that it is.
 . /guest-lib.sh
+hear_outside
+
+nqn=$1
+shift
 
 # device SERIAL: its name, such as vda.
 device() {
@@ -79,6 +83,18 @@ discards_all() {
     blkdiscard --zeroout --offset 1M --length 8M "/dev/$disk"
 }
 
+# Whoever serves the target makes it larger, and then as it was.
+sees_new_sizes() {
+    local size=/sys/block/$disk/size
+    holds "$size" $((128 * 2048))
+    target namespace resize "$nqn" "$nsid" 160m
+    within_ms 30000 "$disk is larger" holds "$size" $((160 * 2048))
+    dd if=/tmp/random of="/dev/$disk" bs=1M count=6 seek=154 oflag=direct status=none
+    dd if="/dev/$disk" bs=1M skip=154 iflag=direct status=none | cmp - /tmp/random
+    target namespace resize "$nqn" "$nsid" 128m --shrink
+    within_ms 30000 "$disk is smaller" holds "$size" $((128 * 2048))
+}
+
 log_is_clean() {
     ! dmesg --level=emerg,alert,crit,err,warn | grep -iE 'vd[a-z]|virtio|I/O error|blk_'
 }
@@ -86,9 +102,9 @@ log_is_clean() {
 modprobe virtio_blk 2>/dev/null
 udevadm settle 2>/dev/null || sleep 1
 for told in "$@"; do
-    block=${told##*:}
-    check "the disk of blocks of $block bytes is there" device "${told%:*}" || continue
-    disk=$(device "${told%:*}")
+    IFS=: read -r serial block nsid <<<"$told"
+    check "the disk of blocks of $block bytes is there" device "$serial" || continue
+    disk=$(device "$serial")
     check "$disk is described" is_described
     check "$disk mkfs and mount" make_and_mount
     check "$disk fio verifies" fio_verifies
@@ -97,6 +113,7 @@ for told in "$@"; do
     check "$disk clears" clears_and_discards
     check "$disk fsck, and mounted again" stays_after_mounting_again
     check "$disk discards all" discards_all
+    check "$disk sees new sizes" sees_new_sizes
 done
 check "the log is clean" log_is_clean
 finish_checks

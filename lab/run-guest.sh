@@ -108,15 +108,18 @@ add_cards() {
 
 # Whoever serves them reads and writes the guest's memory, which has to be shared for it.
 add_disks() {
-    local number
+    local number version wait_option=reconnect=1
     ((${#sockets[@]})) || return 0
+    # In milliseconds since QEMU 9.2, and no longer in seconds since 11.
+    version=$(qemu-system-x86_64 --version | sed -n 's/^QEMU emulator version \([0-9.]*\).*/\1/p')
+    if printf '9.2\n%s\n' "$version" | sort -VC; then wait_option=reconnect-ms=1000; fi
     qemu+=(
         -object "memory-backend-memfd,id=memory,size=${memory_mib}M,share=on"
         -machine memory-backend=memory
     )
     for number in "${!sockets[@]}"; do
         qemu+=(
-            -chardev "socket,id=disk$number,path=${sockets[number]},reconnect=1"
+            -chardev "socket,id=disk$number,path=${sockets[number]},$wait_option"
             -device "vhost-user-blk-pci,chardev=disk$number"
         )
     done

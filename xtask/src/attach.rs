@@ -123,7 +123,7 @@ fn serve_and_try(program: &str, scratch: &Path) -> Result<usize, String> {
     if outcome.is_err() || !is_clean {
         println!("-- what attach said:\n{}--", attached.output());
     }
-    let guest = attach_guest::run(program, &port, scratch);
+    let guest = attach_guest::run(program, (&port, &control(scratch)), scratch);
     target.stop()?;
     outcome?;
     guest?;
@@ -153,8 +153,11 @@ fn target(program: &str, scratch: &Path) -> Result<Target, String> {
     );
     let file = scratch.join("target.toml");
     std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-    let control = format!("unix:{}", scratch.join("control.sock").display());
-    Target::start_with(program, &["serve", "-c", &file.display().to_string(), "--control", &control])
+    Target::start_with(program, &["serve", "-c", &file.display().to_string(), "--control", &control(scratch)])
+}
+
+fn control(scratch: &Path) -> String {
+    format!("unix:{}", scratch.join("control.sock").display())
 }
 
 fn attach(program: &str, port: &str, socket: &Path) -> Result<Process, String> {

@@ -6,19 +6,22 @@ use std::time::Duration;
 
 use crate::attach::NQN;
 use crate::command::{Process, Step};
+use crate::conversation::{administer, answer_all, print_measurements};
 use crate::guest::{guest, print_checks};
 use crate::lab;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 const END_LIMIT: Duration = Duration::from_secs(20);
+/// The guest ends by itself before.
+const GUEST_LIMIT: Duration = Duration::from_secs(1600);
 
-/// What the guest finds namespaces 1 and 2 by, and the size of their blocks: the first digits of the UUIDs.
+/// What the guest finds namespaces 1 and 2 by, the first digits of the UUIDs, the size of their blocks, and their numbers.
 pub(crate) const UUIDS: [&str; 2] =
     ["11111111-0000-4000-8000-000000000001", "22222222-0000-4000-8000-000000000002"];
-const DISKS: [&str; 2] = ["11111111000040008000:4096", "22222222000040008000:512"];
+const DISKS: [&str; 2] = ["11111111000040008000:4096:1", "22222222000040008000:512:2"];
 
-/// Serves both, runs the guest, and ends the server.
-pub(crate) fn run(program: &str, port: &str, scratch: &Path) -> Result<(), String> {
+/// Serves both, runs the guest, which has the target at `control` change their sizes, and ends the server.
+pub(crate) fn run(program: &str, (port, control): (&str, &str), scratch: &Path) -> Result<(), String> {
     lab::build(&[])?;
     let sockets = ["1.vhost", "2.vhost"].map(|name| scratch.join(name).display().to_string());
     // One that was killed leaves its sockets, and the next one takes their place.
@@ -28,14 +31,21 @@ pub(crate) fn run(program: &str, port: &str, scratch: &Path) -> Result<(), Strin
     let console = scratch.join("console-vhost-user").display().to_string();
     let [first, second] = &sockets;
     let machine = ["--console", &console, "--vhost-user", first, "--vhost-user", second];
-    let guest = guest(&machine, &[&["vhost-user"][..], &DISKS].concat()).run();
-    print_checks(&guest.output);
+    let job = [&["vhost-user", NQN][..], &DISKS].concat();
+    let guest = Process::start(&guest(&machine, &job));
+    let mut guest = guest.map_err(|error| format!("the guest does not start: {error}"))?;
+    let answered = answer_all(&mut guest, GUEST_LIMIT, |ask| Ok(administer(program, control, &ask.words)));
+    let has_passed = answered.is_ok() && guest.wait(END_LIMIT, false).is_some_and(|status| status.success());
+    print_checks(&guest.output());
+    print_measurements(&guest.output());
     attached.terminate();
     let is_clean = attached.wait(END_LIMIT, false).is_some_and(|status| status.success());
-    if !guest.passed || !is_clean {
+    if !has_passed || !is_clean {
+        println!("-- what the guest said:\n{}--", guest.output());
         println!("-- what attach said:\n{}--", attached.output());
     }
-    match (guest.passed, is_clean, sockets.iter().any(|socket| Path::new(socket).exists())) {
+    answered?;
+    match (has_passed, is_clean, sockets.iter().any(|socket| Path::new(socket).exists())) {
         (true, true, false) => Ok(()),
         (false, ..) => Err("checks in the guest with vhost-user failed".to_owned()),
         (_, false, _) => Err("attach --vhost-user did not end well on SIGTERM".to_owned()),
