@@ -62,8 +62,14 @@ const fn vring_bytes(entries: u16) -> usize {
 }
 
 impl InflightRegion {
-    /// Bytes for this many virtqueues; `None` for more than there can be.
-    pub(super) fn bytes(vrings: u16, entries: u16) -> Option<u64> {
+    /// Bytes for this many virtqueues, whatever number of entries they are going to have: QEMU 10 asks for 128, and then has 1024.
+    /// `None` for more than there can be.
+    pub(super) fn bytes_of_all(vrings: u16) -> Option<u64> {
+        Self::bytes(vrings, VRING_ENTRIES_MAX)
+    }
+
+    /// Bytes for this many virtqueues of so many entries; `None` for more than there can be.
+    fn bytes(vrings: u16, entries: u16) -> Option<u64> {
         let is_allowed =
             (1..=VRINGS_MAX).contains(&usize::from(vrings)) && (1..=VRING_ENTRIES_MAX).contains(&entries);
         is_allowed.then(|| (usize::from(vrings) * vring_bytes(entries)) as u64)
@@ -78,24 +84,29 @@ impl InflightRegion {
 
     /// What a front end has kept.
     pub(super) fn map(told: &VhostUserInflight, file: File) -> io::Result<Self> {
-        let bytes = Self::bytes(told.num_queues, told.queue_size).filter(|bytes| *bytes <= told.mmap_size);
+        // By its size it is one of ours; others' have room for what is said of them.
+        let is_ours = Self::bytes_of_all(told.num_queues) == Some(told.mmap_size);
+        let entries = if is_ours { VRING_ENTRIES_MAX } else { told.queue_size };
+        let bytes = Self::bytes(told.num_queues, entries).filter(|bytes| *bytes <= told.mmap_size);
         let bytes = bytes
             .ok_or_else(|| io::Error::other("the in-flight region has another size than its virtqueues"))?;
         check_length(&file, told.mmap_offset, bytes)?;
         let memory = MmapRegion::from_file(FileOffset::new(file, told.mmap_offset), bytes as usize);
         let memory = memory.map_err(io::Error::other)?;
         let mapping = Arc::new(Mapping { _watched: Watched::new(memory.as_ptr(), memory.size())?, memory });
-        Ok(Self { mapping, vrings: told.num_queues.into(), entries: told.queue_size })
+        Ok(Self { mapping, vrings: told.num_queues.into(), entries })
     }
 
-    /// The part of one virtqueue, if it has one.
-    pub(super) fn vring(&self, index: usize, entries: u16) -> Option<InflightQueue> {
-        (index < self.vrings && entries <= self.entries).then(|| InflightQueue {
-            mapping: self.mapping.clone(),
-            base: index * vring_bytes(self.entries),
-            entries,
-            counter: 0,
-        })
+    /// The part of one virtqueue. Without it, requests would be done twice or never when a process dies that serves it.
+    pub(super) fn vring(&self, index: usize, entries: u16) -> io::Result<InflightQueue> {
+        if index >= self.vrings || entries > self.entries {
+            return Err(io::Error::other(format!(
+                "virtqueue {index} has {entries} entries, and the in-flight region is for {} virtqueues of {}",
+                self.vrings, self.entries
+            )));
+        }
+        let (mapping, base) = (self.mapping.clone(), index * vring_bytes(self.entries));
+        Ok(InflightQueue { mapping, base, entries, counter: 0 })
     }
 }
 
@@ -204,6 +215,26 @@ mod tests {
         // A guest that was started again has new rings.
         [5, 3, 0].into_iter().for_each(|head| second.after_used(head, 9));
         assert_eq!(queue(&file).recover(0), Some([].into()));
+    }
+
+    #[test]
+    fn virtqueues_have_more_entries_than_they_were_said_to_have() {
+        let bytes = InflightRegion::bytes_of_all(2).unwrap();
+        let file = InflightRegion::file(bytes).unwrap();
+        let map = |bytes| {
+            InflightRegion::map(&VhostUserInflight::new(bytes, 0, 2, 8), file.try_clone().unwrap()).unwrap()
+        };
+        let ours = map(bytes);
+        let mut last = ours.vring(1, VRING_ENTRIES_MAX).unwrap();
+        assert_eq!(last.recover(0), None);
+        last.begin(VRING_ENTRIES_MAX - 1);
+        let again = ours.vring(1, VRING_ENTRIES_MAX).unwrap().recover(0);
+        assert_eq!(again, Some([VRING_ENTRIES_MAX - 1].into()));
+        assert_eq!(ours.vring(0, VRING_ENTRIES_MAX).unwrap().recover(0), None, "the parts are apart");
+        assert!(ours.vring(2, 8).is_err());
+        // Another back end's memory has other places.
+        let other = map(InflightRegion::bytes(2, 8).unwrap());
+        assert!(other.vring(1, 8).is_ok() && other.vring(1, 16).is_err());
     }
 
     #[test]

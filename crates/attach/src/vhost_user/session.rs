@@ -153,7 +153,8 @@ impl Session {
         // Only the guest's memory has it.
         let used = queue.used_idx(regions, std::sync::atomic::Ordering::Acquire).map_err(invalid)?;
         queue.set_next_used(used.0);
-        let inflight = self.inflight.as_ref().and_then(|region| region.vring(index, vring.entries));
+        let inflight = self.inflight.as_ref().map(|region| region.vring(index, vring.entries)).transpose();
+        let inflight = inflight.map_err(Error::ReqHandlerError)?;
         let (inflight, again) = match inflight {
             Some(mut inflight) => {
                 let again = inflight.recover(used.0);
@@ -372,7 +373,7 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn get_inflight_fd(&mut self, asked: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
-        let bytes = InflightRegion::bytes(asked.num_queues, asked.queue_size).ok_or(Error::InvalidParam)?;
+        let bytes = InflightRegion::bytes_of_all(asked.num_queues).ok_or(Error::InvalidParam)?;
         let file = InflightRegion::file(bytes).map_err(Error::ReqHandlerError)?;
         Ok((VhostUserInflight::new(bytes, 0, asked.num_queues, asked.queue_size), file))
     }

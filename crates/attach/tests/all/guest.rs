@@ -87,16 +87,22 @@ impl Guest {
 
     /// Begins the next virtqueue.
     pub(crate) fn start(&mut self, ring: usize) {
+        self.try_start(ring).expect("a virtqueue");
+    }
+
+    /// The same, if it is taken.
+    pub(crate) fn try_start(&mut self, ring: usize) -> vhost::Result<()> {
         let kick = EventFd::new(EFD_NONBLOCK).expect("an eventfd");
         let call = EventFd::new(EFD_NONBLOCK).expect("an eventfd");
         let tables = table_addresses(ring, HERE);
-        self.front_end.set_vring_num(ring, ENTRIES).expect("a size");
-        self.front_end.set_vring_base(ring, 0).expect("a base");
-        self.front_end.set_vring_addr(ring, &tables).expect("addresses");
-        self.front_end.set_vring_call(ring, &call).expect("a call");
-        self.front_end.set_vring_kick(ring, &kick).expect("a kick");
-        self.front_end.set_vring_enable(ring, true).expect("enabled");
+        self.front_end.set_vring_num(ring, ENTRIES)?;
+        self.front_end.set_vring_base(ring, 0)?;
+        self.front_end.set_vring_addr(ring, &tables)?;
+        self.front_end.set_vring_call(ring, &call)?;
+        self.front_end.set_vring_kick(ring, &kick)?;
+        self.front_end.set_vring_enable(ring, true)?;
         self.rings.push(Ring { kick, call, next_available: 0, next_used: 0 });
+        Ok(())
     }
 
     pub(crate) fn config(&mut self) -> Vec<u8> {
