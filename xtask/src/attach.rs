@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::command::{Process, Step};
 use crate::guest::{Scratch, Target};
 use crate::test::{Options, Outcome};
-use crate::{attach_boot, attach_guest, workspace};
+use crate::{attach_boot, attach_firmware, attach_guest, workspace};
 
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:attach";
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -99,8 +99,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Ok(prepared) => prepared,
         Err(reason) => return Outcome::Failed(reason),
     };
-    match serve_and_try(&program, &scratch.path).and_then(|count| attach_boot::run(&program).map(|()| count))
-    {
+    let boot = || attach_firmware::run(&program).and_then(|()| attach_boot::run(&program));
+    match serve_and_try(&program, &scratch.path).and_then(|count| boot().map(|()| count)) {
         Ok(count) => Outcome::Passed(format!("{count} clients, five virtual machines")),
         Err(reason) => Outcome::Failed(reason),
     }

@@ -3,6 +3,7 @@
 
 mod attach;
 mod attach_boot;
+mod attach_firmware;
 mod attach_guest;
 mod bench;
 mod book;
