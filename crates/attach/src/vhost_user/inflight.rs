@@ -68,7 +68,7 @@ impl InflightRegion {
         Self::bytes(vrings, VRING_ENTRIES_MAX)
     }
 
-    /// Bytes for this many virtqueues of so many entries; `None` for more than there can be.
+    /// The same where each has this many entries; `None` for more than there can be.
     fn bytes(vrings: u16, entries: u16) -> Option<u64> {
         let is_allowed =
             (1..=VRINGS_MAX).contains(&usize::from(vrings)) && (1..=VRING_ENTRIES_MAX).contains(&entries);
