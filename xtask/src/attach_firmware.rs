@@ -106,12 +106,14 @@ fn boot(program: &str, port: &str, socket: &Path, way: Way) -> Result<(), String
          -object memory-backend-memfd,id=memory,size=64M,share=on -machine pc,memory-backend=memory \
          -serial stdio -device isa-debug-exit,iobase=0xf4";
     let machine: Vec<&str> = machine.split_whitespace().chain(disk.iter().map(String::as_str)).collect();
-    // It ends with a status of the program's, which says nothing.
-    let booted = Step::new("qemu-system-x86_64", &machine).limit_s(BOOT_LIMIT_S).run();
+    // By its last instruction the program ends QEMU with status 1.
+    let script = ["-c", "qemu-system-x86_64 \"$@\"; test $? -eq 1", "sh"];
+    let booted = Step::new("sh", &[&script[..], &machine].concat()).limit_s(BOOT_LIMIT_S).run();
     attached.terminate();
     let is_clean = attached.wait(END_LIMIT, false).is_some_and(|status| status.success());
     let words = String::from_utf8_lossy(WORDS);
-    match (booted.output.contains(words.trim_end_matches(['\n', '\0'])), is_clean) {
+    let has_booted = booted.passed && booted.output.contains(words.trim_end_matches(['\n', '\0']));
+    match (has_booted, is_clean) {
         (true, true) => Ok(()),
         (false, _) => Err(format!("the firmware does not start from {way:?}:\n{}", booted.output)),
         (true, false) => Err(format!("attach did not end well on SIGTERM:\n{}", attached.output())),
