@@ -3,7 +3,7 @@
 
 use arbitrary::{Result, Unstructured};
 use nbd::limits::PAYLOAD_BYTES_MAX;
-use nbd::{Command, Export, Handshake, Headers, ProtocolError, Request, Session, Step};
+use nbd::{Command, Export, Handshake, Headers, ProtocolError, Request, Session, Step, Tls};
 
 /// Plays what the bytes say.
 pub fn check(bytes: &[u8]) {
@@ -20,6 +20,7 @@ fn exports() -> Vec<Export> {
 }
 
 fn connection(input: &mut Unstructured<'_>) -> Result<()> {
+    let tls = *input.choose(&[Tls::Off, Tls::Offered, Tls::Required])?;
     let mut stream = if input.ratio(9, 10)? { 3u32.to_be_bytes().to_vec() } else { Vec::new() };
     let mut is_extended = false;
     for _ in 0..input.int_in_range(0..=8)? {
@@ -37,7 +38,7 @@ fn connection(input: &mut Unstructured<'_>) -> Result<()> {
         cuts.push(input.int_in_range(0..=stream.len())?);
     }
     cuts.sort_unstable();
-    assert_eq!(play(&stream, &cuts), play(&stream, &[]), "the cuts between pieces matter");
+    assert_eq!(play(tls, &stream, &cuts), play(tls, &stream, &[]), "the cuts between pieces matter");
     Ok(())
 }
 
@@ -86,13 +87,15 @@ fn request(input: &mut Unstructured<'_>, stream: &mut Vec<u8>, is_extended: bool
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     output: Vec<u8>,
+    /// The option that chooses an export comes behind one that begins TLS.
+    is_secure: bool,
     session: Option<Session>,
     commands: Vec<Result<Command, nbd::Errno>>,
     error: Option<ProtocolError>,
 }
 
-fn play(stream: &[u8], cuts: &[usize]) -> Told {
-    let (exports, mut handshake, mut told) = (exports(), Handshake::default(), Told::default());
+fn play(tls: Tls, stream: &[u8], cuts: &[usize]) -> Told {
+    let (exports, mut handshake, mut told) = (exports(), Handshake::with_tls(tls), Told::default());
     let (mut at, mut skip) = (0usize, 0usize);
     for end in cuts.iter().copied().chain([stream.len()]) {
         while at <= end {
@@ -108,6 +111,7 @@ fn play(stream: &[u8], cuts: &[usize]) -> Told {
             };
             match step {
                 Ok(Some(count)) => {
+                    assert!(told.session.is_none() || told.is_secure || tls != Tls::Required);
                     assert!(count > 0 && count <= bytes.len());
                     at += count;
                 }
@@ -132,6 +136,12 @@ fn option_step(
     match handshake.step(bytes, exports, &mut told.output).map_err(Some)? {
         Step::NeedsMore => Ok(None),
         Step::Took(count) => Ok(Some(count)),
+        Step::Secures(count) => {
+            // As if TLS' handshake took no bytes.
+            assert!(!std::mem::replace(&mut told.is_secure, true), "TLS begins once");
+            handshake.secured();
+            Ok(Some(count))
+        }
         Step::Chosen(count, session) => {
             assert!(session.export < exports.len());
             assert!(!session.has_allocation || session.headers != Headers::Simple);

@@ -52,6 +52,9 @@ pub enum ProtocolError {
     /// The one way to choose an export that has no reply for an error.
     #[error("there is no export {0:?}")]
     NoExport(String),
+    /// NBD_OPT_EXPORT_NAME, which has no reply for an error, before TLS that is required.
+    #[error("TLS is required, and the client chose an export without it")]
+    TlsRequired,
     /// NBD_OPT_EXPORT_NAME after extended headers, which it must not follow.
     #[error("NBD_OPT_EXPORT_NAME does not go with extended headers")]
     ExtendedExportName,

@@ -1,4 +1,5 @@
-//! The handshake, fixed newstyle: the client's options, one after the other, until it has chosen an export. TLS is not offered.
+//! The handshake, fixed newstyle: the client's options, one after the other, until it has chosen an export. TLS itself is not here: when a
+//! client begins it, the handshake waits until its user says that the connection is secure.
 
 use crate::context_query::{ALLOCATION, ALLOCATION_ID, ContextQuery};
 use crate::export_option::{ExportOption, info};
@@ -20,6 +21,7 @@ mod option {
     pub(super) const EXPORT_NAME: u32 = 1;
     pub(super) const ABORT: u32 = 2;
     pub(super) const LIST: u32 = 3;
+    pub(super) const STARTTLS: u32 = 5;
     pub(super) const INFO: u32 = 6;
     pub(super) const GO: u32 = 7;
     pub(super) const STRUCTURED_REPLY: u32 = 8;
@@ -35,6 +37,7 @@ mod reply {
     pub(super) const META_CONTEXT: u32 = 4;
     pub(super) const UNSUPPORTED: u32 = 1 << 31 | 1;
     pub(super) const INVALID: u32 = 1 << 31 | 3;
+    pub(super) const TLS_REQUIRED: u32 = 1 << 31 | 5;
     pub(super) const UNKNOWN: u32 = 1 << 31 | 6;
     pub(super) const EXTENDED_HEADERS_REQUIRED: u32 = 1 << 31 | 10;
 }
@@ -49,6 +52,18 @@ pub enum Headers {
     Structured,
     /// Replies in chunks, and 64 bits for lengths.
     Extended,
+}
+
+/// What a server makes of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tls {
+    /// It has none.
+    #[default]
+    Off,
+    /// Clients may begin it.
+    Offered,
+    /// Nothing is told to a client before it has begun it.
+    Required,
 }
 
 /// What the handshake has come to.
@@ -69,6 +84,9 @@ pub enum Step {
     NeedsMore,
     /// An option, this number of bytes long.
     Took(usize),
+    /// The option with which the client begins TLS, this number of bytes long. What follows is TLS' handshake, and whatever has
+    /// come behind it already is no option: when it is complete, [`Handshake::secured`] is to be called.
+    Secures(usize),
     /// The option with which the client has chosen an export; requests follow.
     Chosen(usize, Session),
     /// The option with which the client ends it; once what is put out is sent, the connection is to be closed.
@@ -80,12 +98,27 @@ pub enum Step {
 pub struct Handshake {
     /// The client's flags, once they have come.
     client_flags: Option<u32>,
+    tls: Tls,
+    /// TLS has begun.
+    is_secure: bool,
     headers: Headers,
     /// The export whose block status the client has chosen to ask for.
     allocation_of: Option<usize>,
 }
 
 impl Handshake {
+    /// One of a server that has TLS, or has none.
+    pub fn with_tls(tls: Tls) -> Self {
+        Self { tls, ..Self::default() }
+    }
+
+    /// From here on all that comes was sent by TLS. Nothing that was agreed before is kept: somebody else may have said it.
+    pub const fn secured(&mut self) {
+        self.is_secure = true;
+        self.headers = Headers::Simple;
+        self.allocation_of = None;
+    }
+
     /// What a server says first.
     pub fn greet(&self, output: &mut Vec<u8>) {
         output.extend(GREETING.to_be_bytes());
@@ -125,9 +158,24 @@ impl Handshake {
         if output.len() > HANDSHAKE_OUTPUT_BYTES_MAX {
             return Ok(Step::NeedsMore);
         }
+        self.option(option, data, exports, output)
+    }
+
+    /// Takes an option of which all has come.
+    fn option(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        exports: &[Export],
+        output: &mut Vec<u8>,
+    ) -> Result<Step, ProtocolError> {
         let taken = OPTION_HEAD_BYTES + data.len();
+        let lacks_tls = self.tls == Tls::Required && !self.is_secure;
         if option == option::EXPORT_NAME {
-            return self.export_name(data, exports, output).map(|session| Step::Chosen(taken, session));
+            return match lacks_tls {
+                true => Err(ProtocolError::TlsRequired),
+                false => self.export_name(data, exports, output).map(|session| Step::Chosen(taken, session)),
+            };
         }
         let mut answer = Answer { option, output };
         match option {
@@ -135,6 +183,15 @@ impl Handshake {
                 answer.end(reply::ACK);
                 return Ok(Step::Ended);
             }
+            option::STARTTLS if self.tls != Tls::Off => {
+                if self.is_secure || !data.is_empty() {
+                    answer.end(reply::INVALID);
+                } else {
+                    answer.end(reply::ACK);
+                    return Ok(Step::Secures(taken));
+                }
+            }
+            _ if lacks_tls => answer.end(reply::TLS_REQUIRED),
             option::INFO | option::GO => {
                 let found = self.export_info(data, exports, &mut answer);
                 if let (Some(export), option::GO) = (found, option) {
@@ -153,7 +210,7 @@ impl Handshake {
             }
             option::STRUCTURED_REPLY => self.agree(Headers::Structured, &mut answer),
             option::EXTENDED_HEADERS => self.agree(Headers::Extended, &mut answer),
-            // NBD_OPT_STARTTLS among them.
+            // NBD_OPT_STARTTLS among them, where there is no TLS.
             _ => answer.end(reply::UNSUPPORTED),
         }
         Ok(Step::Took(taken))

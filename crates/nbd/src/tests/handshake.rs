@@ -4,11 +4,12 @@ use proptest::prelude::*;
 
 use super::{Bytes, context_option, export_option, exports};
 use crate::limits::{HANDSHAKE_OUTPUT_BYTES_MAX, OPTION_BYTES_MAX};
-use crate::{Handshake, Headers, ProtocolError, Session, Step};
+use crate::{Handshake, Headers, ProtocolError, Session, Step, Tls};
 
 const ACK: u32 = 1;
 const UNSUPPORTED: u32 = 1 << 31 | 1;
 const INVALID: u32 = 1 << 31 | 3;
+const TLS_REQUIRED: u32 = 1 << 31 | 5;
 const UNKNOWN: u32 = 1 << 31 | 6;
 
 /// How a handshake ended, and what was answered: option, kind and data of each reply.
@@ -221,6 +222,79 @@ fn who_reads_no_answers_gets_no_more() {
     assert!(taken < 10_000 && output.len() < HANDSHAKE_OUTPUT_BYTES_MAX + 1024, "{taken}");
     output.clear();
     assert_eq!(handshake.step(&list, &exports, &mut output).unwrap(), Step::Took(16));
+}
+
+/// Plays bytes to a server with TLS, which begins behind STARTTLS at once: the last step, and what was answered.
+fn play_with(tls: Tls, bytes: &Bytes) -> Result<Told, ProtocolError> {
+    let (exports, mut handshake, mut output) = (exports(), Handshake::with_tls(tls), Vec::new());
+    let mut at = 0;
+    let end = loop {
+        match handshake.step(&bytes.0[at..], &exports, &mut output)? {
+            Step::Took(count) => at += count,
+            Step::Secures(count) => {
+                at += count;
+                handshake.secured();
+            }
+            Step::NeedsMore => break None,
+            step => break Some(step),
+        }
+    };
+    Ok((end, replies(&output)))
+}
+
+#[test]
+fn without_required_tls_nothing_is_told() {
+    let cases = [
+        (3, vec![]),
+        (6, export_option("disk", &[])),
+        (7, export_option("disk", &[])),
+        (7, export_option("disc", &[])),
+        (8, vec![]),
+        (9, context_option("disk", &[])),
+        (10, context_option("disk", &["base:allocation"])),
+        (11, vec![]),
+        (77, vec![1, 2, 3]),
+    ];
+    let mut bytes = Bytes::flags(3);
+    for (option, data) in &cases {
+        bytes = bytes.option(*option, data);
+    }
+    let (step, replies) = play_with(Tls::Required, &bytes).unwrap();
+    assert_eq!(step, None);
+    assert_eq!(replies, cases.map(|(option, _)| (option, TLS_REQUIRED, vec![])));
+    let name = Bytes::flags(3).option(1, b"disk");
+    assert_eq!(play_with(Tls::Required, &name).unwrap_err(), ProtocolError::TlsRequired);
+    let (step, replies) = play_with(Tls::Required, &Bytes::flags(3).option(2, &[])).unwrap();
+    assert_eq!((step, replies), (Some(Step::Ended), vec![(2, ACK, vec![])]));
+}
+
+#[test]
+fn tls_begins_once_and_forgets_what_was_agreed_before() {
+    let contexts = context_option("disk", &["base:allocation"]);
+    let before = Bytes::flags(3).option(8, &[]).option(10, &contexts);
+    let secured = before.option(5, &[]);
+    for end in [secured.clone().option(7, &export_option("disk", &[])), secured.clone().option(1, b"disk")] {
+        let session = Session { export: 0, headers: Headers::Simple, has_allocation: false };
+        let mut output = Vec::new();
+        let (exports, mut handshake) = (exports(), Handshake::with_tls(Tls::Offered));
+        let mut at = 0;
+        let chosen = loop {
+            match handshake.step(&end.0[at..], &exports, &mut output).unwrap() {
+                Step::Took(count) => at += count,
+                Step::Secures(count) => {
+                    at += count;
+                    handshake.secured();
+                }
+                step => break step,
+            }
+        };
+        assert!(matches!(chosen, Step::Chosen(_, chosen) if chosen == session), "{chosen:?}");
+    }
+    for tls in [Tls::Offered, Tls::Required] {
+        let bytes = Bytes::flags(3).option(5, &[0]).option(5, &[]).option(5, &[]).option(8, &[]);
+        let (_, replies) = play_with(tls, &bytes).unwrap();
+        assert_eq!(replies, [(5, INVALID), (5, ACK), (5, INVALID), (8, ACK)].map(|(o, k)| (o, k, vec![])));
+    }
 }
 
 fn option() -> impl Strategy<Value = (u32, Vec<u8>)> {
