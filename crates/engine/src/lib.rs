@@ -73,7 +73,7 @@ pub mod observation;
 pub mod offenders;
 pub mod ring;
 pub mod secret_file;
-mod secure_stream;
+pub mod secure_stream;
 mod sync;
 pub mod target;
 pub mod time_bound;

@@ -5,6 +5,7 @@
 mod alert;
 mod client_hello;
 mod configured_psk;
+mod external_psk;
 mod fields;
 mod hash;
 mod input_psk;
@@ -23,6 +24,7 @@ mod traffic_secret;
 pub use alert::Alert;
 pub use client_hello::{ClientHello, FirstBytes, HELLO_BYTES_MAX, HelloError};
 pub use configured_psk::{ConfiguredPsk, ConfiguredPskError};
+pub use external_psk::{ExternalPsk, NamedPsk, NamedPskError};
 pub use hash::Hash;
 pub use input_psk::{Derivation, InputPsk, TlsPsk};
 pub use opener::{Opened, Opener, Peer};

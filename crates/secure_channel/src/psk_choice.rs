@@ -1,7 +1,7 @@
 //! Which of several keys a host has: the one by which the binder in its ClientHello is made (RFC 8446, 4.2.11.2). Two keys may
 //! have one identity: one of version 0 says nothing about the key.
 
-use crate::{Alert, ClientHello, Hash, Suite, TlsPsk};
+use crate::{Alert, ClientHello, ExternalPsk, Hash, Suite};
 
 /// Characters of an identity that are shown.
 const SHOWN_CHARACTERS: usize = 300;
@@ -59,7 +59,7 @@ impl ClientHello {
     ///
     /// # Errors
     /// When the host has none of them, or nothing that NVMe/TCP allows.
-    pub fn choose(&self, keys: &[TlsPsk]) -> Result<usize, ChoiceError> {
+    pub fn choose(&self, keys: &[impl ExternalPsk]) -> Result<usize, ChoiceError> {
         let shown = || self.identities().next().map(shown);
         let Some(first) = shown() else {
             return Err(if self.has_version() { ChoiceError::NoPsk } else { ChoiceError::Version });
@@ -74,7 +74,7 @@ impl ClientHello {
         let mut error = ChoiceError::Identity(first);
         for (identity, binder) in self.offers() {
             for (place, key) in keys.iter().enumerate() {
-                if key.identity().to_string().as_bytes() != identity {
+                if key.identity_bytes() != identity {
                     continue;
                 } else if !self.suites().contains(&key.suite()) {
                     error = ChoiceError::Suite(self::shown(identity), key.suite());

@@ -15,7 +15,7 @@ const BODY_BYTES_MAX: usize = DATA_BYTES_MAX + 1 + TAG_BYTES;
 
 /// How far a stream has come.
 #[derive(Debug, Default)]
-pub(crate) struct Framing {
+pub struct Framing {
     header: [u8; HEADER_BYTES],
     header_bytes: usize,
     /// Of the present record.
@@ -26,15 +26,19 @@ pub(crate) struct Framing {
 
 /// What a peer must not do, and the alert that it is due for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Violation {
+pub struct Violation {
     /// The rest of a sentence that begins with the peer.
-    pub(crate) what: &'static str,
-    pub(crate) alert: Alert,
+    pub what: &'static str,
+    /// What it is due.
+    pub alert: Alert,
 }
 
 impl Framing {
     /// How many of these bytes belong to the present record. They count as taken.
-    pub(crate) fn next(&mut self, stream: &[u8]) -> Result<usize, Violation> {
+    ///
+    /// # Errors
+    /// When the present record is not one of a handshake, or there were too many.
+    pub fn next(&mut self, stream: &[u8]) -> Result<usize, Violation> {
         let mut bytes = 0;
         if self.body_bytes_left == 0 {
             for byte in stream.iter().take(HEADER_BYTES - self.header_bytes) {

@@ -5,10 +5,11 @@ use std::fmt;
 
 use s2n_tls::error::{Error, ErrorType};
 use secure_channel::{
-    Alert, ClientHello, FirstBytes, Peer, RecordLimit, Sealer, Suite, TlsPsk, TrafficSecret,
+    Alert, ClientHello, ExternalPsk, FirstBytes, Peer, RecordLimit, Sealer, Suite, TlsPsk, TrafficSecret,
 };
 
 use crate::framing::{Framing, Violation};
+use crate::key::Key;
 use crate::key_log::Secrets;
 use crate::library::Library;
 use crate::{HandshakeError, KEYS_MAX};
@@ -17,7 +18,7 @@ use crate::{HandshakeError, KEYS_MAX};
 pub struct Handshake {
     /// Who is at the other end.
     peer: Peer,
-    keys: Vec<TlsPsk>,
+    keys: Vec<Key>,
     /// Until it is complete or has failed: unfinished handshakes are large.
     library: Option<Library>,
     framing: Framing,
@@ -57,8 +58,8 @@ impl Handshake {
     ///
     /// # Errors
     /// When the library cannot be set up.
-    pub fn of_controller(key: &TlsPsk) -> Result<Self, HandshakeError> {
-        Self::new(Peer::Host, std::slice::from_ref(key))
+    pub fn of_controller(key: &impl ExternalPsk) -> Result<Self, HandshakeError> {
+        Self::new(Peer::Host, vec![Key::of(key)])
     }
 
     /// The host's side, which offers these keys in this order. Two keys cannot have one identity: of a key that was derived in
@@ -75,14 +76,15 @@ impl Handshake {
                 return Err(HandshakeError::SameIdentity(key.identity().to_string()));
             }
         }
-        Self::new(Peer::Controller, keys)
+        Self::new(Peer::Controller, keys.iter().map(Key::of).collect())
     }
 
-    fn new(peer: Peer, keys: &[TlsPsk]) -> Result<Self, HandshakeError> {
-        let library = Library::new(peer, keys).map_err(|error| HandshakeError::Library(error.to_string()))?;
+    fn new(peer: Peer, keys: Vec<Key>) -> Result<Self, HandshakeError> {
+        let library =
+            Library::new(peer, &keys).map_err(|error| HandshakeError::Library(error.to_string()))?;
         Ok(Self {
             peer,
-            keys: keys.to_vec(),
+            keys,
             library: Some(library),
             framing: Framing::default(),
             secrets: Secrets::default(),
@@ -154,9 +156,9 @@ impl Handshake {
             return Err(mismatch("chose another version than TLS 1.3"));
         }
         let identity = library.identity().ok_or(HandshakeError::NoKey)?;
-        let key = self.keys.iter().position(|key| key.identity().to_string().as_bytes() == identity);
+        let key = self.keys.iter().position(|key| key.identity == identity);
         let key = key.ok_or_else(|| mismatch("chose an identity that was not offered"))?;
-        let suite = self.keys[key].suite();
+        let suite = self.keys[key].suite;
         if library.suite() != Some(suite.name()) {
             return Err(mismatch("chose another suite than that of the key"));
         }

@@ -13,8 +13,9 @@ use s2n_tls::enums::{Blinding, Mode, PskHmac, Version};
 use s2n_tls::error::Error;
 use s2n_tls::psk::Psk;
 use s2n_tls::security::Policy;
-use secure_channel::{Hash, Peer, Suite, TlsPsk};
+use secure_channel::{Hash, Peer, Suite};
 
+use crate::key::Key;
 use crate::key_log::Secrets;
 
 /// What a side offers and accepts. The names are the library's, of policies that it never changes: TLS 1.3 alone in all three.
@@ -83,10 +84,10 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    pub(crate) fn new(peer: Peer, keys: &[TlsPsk]) -> Result<Self, Error> {
+    pub(crate) fn new(peer: Peer, keys: &[Key]) -> Result<Self, Error> {
         let (mode, side) = match peer {
             Peer::Host => (Mode::Server, Side::Controller),
-            Peer::Controller if keys.iter().all(|key| key.suite() == Suite::Aes256Gcm) => {
+            Peer::Controller if keys.iter().all(|key| key.suite == Suite::Aes256Gcm) => {
                 (Mode::Client, Side::HostOfAes256)
             }
             Peer::Controller => (Mode::Client, Side::Host),
@@ -99,9 +100,9 @@ impl Library {
         connection.set_send_callback(Some(send))?;
         for key in keys {
             let mut psk = Psk::builder()?;
-            psk.set_identity(key.identity().to_string().as_bytes())?;
-            psk.set_secret(key.reveal())?;
-            psk.set_hmac(match key.suite().hash() {
+            psk.set_identity(&key.identity)?;
+            psk.set_secret(&key.secret)?;
+            psk.set_hmac(match key.suite.hash() {
                 Hash::Sha256 => PskHmac::SHA256,
                 Hash::Sha384 => PskHmac::SHA384,
             })?;

@@ -10,7 +10,7 @@ use crate::ring::{Socket, SpanMut};
 
 /// What stands next in the space that was received into.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub enum Piece {
     /// Data.
     Data(Range<usize>),
     /// The peer has a new key, and wants one in return.
@@ -23,7 +23,7 @@ pub(crate) enum Piece {
 
 /// The receiving half.
 #[derive(Debug)]
-pub(crate) struct Inbound {
+pub struct Inbound {
     opener: Opener,
     /// The beginning of a record whose end has not come.
     begun: Vec<u8>,
@@ -45,12 +45,12 @@ impl Inbound {
     }
 
     /// Records that the peer has sealed with its present key.
-    pub(crate) const fn records(&self) -> u64 {
+    pub const fn records(&self) -> u64 {
         self.opener.records()
     }
 
     /// How often the peer has changed its key.
-    pub(crate) const fn updates(&self) -> u64 {
+    pub const fn updates(&self) -> u64 {
         self.opener.updates()
     }
 
@@ -59,7 +59,7 @@ impl Inbound {
     ///
     /// # Errors
     /// Those of the socket.
-    pub(crate) fn receive(&mut self, socket: &Socket, space: &mut [u8]) -> io::Result<Option<usize>> {
+    pub fn receive(&mut self, socket: &Socket, space: &mut [u8]) -> io::Result<Option<usize>> {
         let kept = self.begun.len();
         let received = socket.receive(&mut [SpanMut::new(&mut space[kept..])])?;
         if received == 0 {
@@ -74,7 +74,7 @@ impl Inbound {
     ///
     /// # Errors
     /// When the record is not one that the peer may send.
-    pub(crate) fn next(&mut self, space: &mut [u8], at: &mut usize) -> Result<Piece, RecordError> {
+    pub fn next(&mut self, space: &mut [u8], at: &mut usize) -> Result<Piece, RecordError> {
         while *at < space.len() {
             let begin = *at;
             let (record_bytes, piece) = match self.opener.open(&mut space[begin..])? {
@@ -106,12 +106,12 @@ impl Inbound {
     }
 
     /// Whether it keeps memory for the beginning of a record.
-    pub(crate) const fn keeps_memory(&self) -> bool {
+    pub const fn keeps_memory(&self) -> bool {
         self.begun.capacity() > 0
     }
 
     /// Gives memory back that a quiet stream has no use for.
-    pub(crate) fn trim(&mut self) {
+    pub fn trim(&mut self) {
         if self.begun.is_empty() {
             self.begun = Vec::new();
         }

@@ -7,8 +7,8 @@ mod outbound;
 
 use secure_channel::{DirectionState, Peer, PskIdentity, RecordLimit, Suite, TrafficSecret};
 
-pub(crate) use inbound::{Inbound, Piece};
-pub(crate) use outbound::{Outbound, Sealing};
+pub use inbound::{Inbound, Piece};
+pub use outbound::{Outbound, Sealing};
 
 /// What a stream is protected by, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +34,11 @@ pub(crate) struct StreamState {
 
 /// Both directions of a stream.
 #[derive(Debug)]
-pub(crate) struct SecureStream {
-    pub(crate) inbound: Inbound,
-    pub(crate) outbound: Outbound,
+pub struct SecureStream {
+    /// What comes.
+    pub inbound: Inbound,
+    /// What goes.
+    pub outbound: Outbound,
     /// The records after which a key should be replaced, in either direction.
     limit: RecordLimit,
     /// How often the peer had changed its key when it was asked to last.
@@ -45,7 +47,7 @@ pub(crate) struct SecureStream {
 
 impl SecureStream {
     /// One that begins with these secrets, for sending and for receiving.
-    pub(crate) fn new(
+    pub fn new(
         (sending, receiving): (&TrafficSecret, &TrafficSecret),
         peer: Peer,
         limit: RecordLimit,
@@ -68,13 +70,13 @@ impl SecureStream {
     }
 
     /// Whether a key of either direction has been used as often as it should be.
-    pub(crate) const fn is_worn(&self) -> bool {
+    pub const fn is_worn(&self) -> bool {
         self.outbound.is_due() || self.inbound.records() >= self.limit.records()
     }
 
     /// Has both keys replaced. A peer that has not answered yet is not asked again: its records are on their way. Whether it is
     /// asked.
-    pub(crate) fn renew(&mut self) -> bool {
+    pub fn renew(&mut self) -> bool {
         let asks_back = self.asked != Some(self.inbound.updates());
         if asks_back || self.outbound.is_due() {
             self.asked = Some(self.inbound.updates());

@@ -13,7 +13,7 @@ use crate::limits::SEALED_SPACE_BYTES;
 use crate::ring::{Buffer, Socket, Span};
 
 /// The sending half.
-pub(crate) struct Outbound {
+pub struct Outbound {
     sealer: Sealer,
     /// Where sealed records stand, as long as some have not left.
     space: Option<Buffer>,
@@ -56,23 +56,23 @@ impl Outbound {
     }
 
     /// Whether the key should be replaced.
-    pub(crate) const fn is_due(&self) -> bool {
+    pub const fn is_due(&self) -> bool {
         self.sealer.is_due()
     }
 
     /// Bytes that wait for the socket.
-    pub(crate) const fn length(&self) -> usize {
+    pub const fn length(&self) -> usize {
         self.end - self.left
     }
 
     /// Has the next record be a KeyUpdate.
-    pub(crate) fn update(&mut self, asks_back: bool) {
+    pub fn update(&mut self, asks_back: bool) {
         // One that was asked for already does for both.
         self.update = Some(asks_back || self.update == Some(true));
     }
 
     /// Sends these bytes first, which are the end of the handshake.
-    pub(crate) fn begin_behind(&mut self, bytes: &[u8], space: impl FnOnce(usize) -> Buffer) {
+    pub fn begin_behind(&mut self, bytes: &[u8], space: impl FnOnce(usize) -> Buffer) {
         if !bytes.is_empty() {
             let space = self.space.insert(space(SEALED_SPACE_BYTES));
             space[..bytes.len()].copy_from_slice(bytes);
@@ -82,7 +82,7 @@ impl Outbound {
 
     /// Begins to seal into a space of the length that is asked for, which this number of bytes goes into, or as many as one
     /// space takes. What was sealed before has left.
-    pub(crate) fn begin(&mut self, bytes: usize, space: impl FnOnce(usize) -> Buffer) -> Sealing<'_> {
+    pub fn begin(&mut self, bytes: usize, space: impl FnOnce(usize) -> Buffer) -> Sealing<'_> {
         debug_assert!(self.space.is_none(), "what was sealed before has not left");
         let buffer = self.space.insert(space(space_for(bytes)));
         (self.left, self.end) = (0, 0);
@@ -101,19 +101,19 @@ impl Outbound {
     }
 
     /// Says why the stream ends, or that it does, as soon as all that is queued was sealed.
-    pub(crate) const fn close_with(&mut self, alert: Alert) {
+    pub const fn close_with(&mut self, alert: Alert) {
         if self.last_words.is_none() {
             self.last_words = Some(alert);
         }
     }
 
     /// Whether there is something for the socket that was sealed, or that nobody has queued.
-    pub(crate) fn has_unsent(&self) -> bool {
+    pub fn has_unsent(&self) -> bool {
         self.space.is_some() || self.wants_turn()
     }
 
     /// Whether there is something to say that nobody has queued.
-    pub(crate) const fn wants_turn(&self) -> bool {
+    pub const fn wants_turn(&self) -> bool {
         self.update.is_some() || self.last_words.is_some()
     }
 
@@ -121,7 +121,7 @@ impl Outbound {
     ///
     /// # Errors
     /// Those of the socket, but for having no room.
-    pub(crate) fn send(&mut self, socket: &Socket, give_back: impl FnOnce(Buffer)) -> io::Result<bool> {
+    pub fn send(&mut self, socket: &Socket, give_back: impl FnOnce(Buffer)) -> io::Result<bool> {
         let Some(space) = &self.space else { return Ok(true) };
         if self.left < self.end {
             match socket.send(&[Span::new(&space[self.left..self.end])]) {
@@ -157,7 +157,7 @@ impl fmt::Debug for Outbound {
 
 /// Sealing that is under way: its last record may be open, and [`Self::finish`] closes it.
 #[must_use = "the last record is not sealed before `finish`"]
-pub(crate) struct Sealing<'a> {
+pub struct Sealing<'a> {
     sealer: &'a mut Sealer,
     space: &'a mut Buffer,
     /// Where what is sealed ends, and an open record begins.
@@ -170,7 +170,7 @@ pub(crate) struct Sealing<'a> {
 
 impl Sealing<'_> {
     /// Data that there is room for in all.
-    pub(crate) fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         const RECORD: usize = DATA_BYTES_MAX + OVERHEAD_BYTES;
         let free = self.free_bytes();
         let whole = free / RECORD * DATA_BYTES_MAX;
@@ -188,7 +188,7 @@ impl Sealing<'_> {
     }
 
     /// Takes bytes, as many as there is room for: how many those are. None when the key is used up, which the end says.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() && self.error.is_none() {
             let left = &bytes[taken..];
@@ -235,7 +235,7 @@ impl Sealing<'_> {
     ///
     /// # Errors
     /// When the key is used up: what was taken last is lost, and the stream has to end.
-    pub(crate) fn finish(mut self, is_all: bool) -> Result<(), SealError> {
+    pub fn finish(mut self, is_all: bool) -> Result<(), SealError> {
         self.close();
         if let Some(error) = self.error {
             return Err(error);

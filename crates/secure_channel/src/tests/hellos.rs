@@ -74,7 +74,7 @@ fn of_all_keys_the_one_that_a_library_used_is_found() {
         let refused = hello.choose(&others).unwrap_err();
         let expected = if is_known { ChoiceError::Binder(identity) } else { ChoiceError::Identity(identity) };
         assert_eq!(refused, expected);
-        assert_eq!(hello.choose(&[]).unwrap_err().alert(), Alert::UNKNOWN_PSK_IDENTITY);
+        assert_eq!(hello.choose::<TlsPsk>(&[]).unwrap_err().alert(), Alert::UNKNOWN_PSK_IDENTITY);
     }
 }
 
