@@ -5,8 +5,10 @@ use std::collections::VecDeque;
 use std::io;
 
 use engine::ring::{Buffer, Readiness, Ring, Socket};
+use engine::secure_stream::SecureStream;
 use nbd::limits::HANDSHAKE_OUTPUT_BYTES_MAX;
-use nbd::{Command, Handshake, ProtocolError, Replies, Session, Step};
+use nbd::{Command, Handshake, ProtocolError, Replies, Session, Step, Tls};
+use secure_channel::Alert;
 
 use crate::input::{Input, Received};
 use crate::limits::{
@@ -14,10 +16,13 @@ use crate::limits::{
 };
 use crate::output::Output;
 use crate::storage::Storage;
+use crate::tls::Securing;
 
 /// How far a connection is.
-enum Phase {
+pub(crate) enum Phase {
     Handshake(Handshake),
+    /// TLS' handshake, from which it comes back to the one before.
+    Securing(Box<Securing>),
     Transmission(Session),
     /// It sends no more; what it has asked for is still answered.
     Ending,
@@ -36,7 +41,7 @@ pub(crate) enum Incoming {
 }
 
 /// Why no more is taken of what a client has sent.
-enum Needs {
+pub(crate) enum Needs {
     Bytes,
     /// Something of what it has under way has to end first.
     Room,
@@ -44,12 +49,20 @@ enum Needs {
 
 pub(crate) struct Client {
     pub(crate) place: usize,
+    /// What tells it from others who have had its place.
+    pub(crate) number: u64,
     /// Who it is, for the log.
-    peer: String,
+    pub(crate) peer: String,
     /// `None` once it is closed.
-    socket: Option<Socket>,
-    phase: Phase,
-    input: Input,
+    pub(crate) socket: Option<Socket>,
+    pub(crate) phase: Phase,
+    /// TLS, once its handshake is complete.
+    pub(crate) secure: Option<Box<SecureStream>>,
+    /// TLS' handshake has begun since this was looked at.
+    begins_tls: bool,
+    /// It has been told that nothing comes behind what is queued.
+    has_last_words: bool,
+    pub(crate) input: Input,
     pub(crate) incoming: Incoming,
     pub(crate) output: Output,
     /// Requests that commands are still to be made of.
@@ -57,24 +70,28 @@ pub(crate) struct Client {
     pub(crate) requests: usize,
     pub(crate) commands: usize,
     pub(crate) held_bytes: usize,
-    is_readable: bool,
+    pub(crate) is_readable: bool,
     /// Its end has been seen, which only reading shows.
-    has_end: bool,
+    pub(crate) has_end: bool,
     awaits_writable: bool,
     /// What it sends is not taken, or not made into commands, until something of what it has under way has ended.
     needs_room: bool,
 }
 
 impl Client {
-    pub(crate) fn new(place: usize, socket: Socket, peer: String) -> Self {
-        let handshake = Handshake::default();
+    pub(crate) fn new((place, number): (usize, u64), socket: Socket, peer: String, tls: Tls) -> Self {
+        let handshake = Handshake::with_tls(tls);
         let mut output = Output::default();
         handshake.greet(&mut output.text);
         Self {
             place,
+            number,
             peer,
             socket: Some(socket),
             phase: Phase::Handshake(handshake),
+            secure: None,
+            begins_tls: false,
+            has_last_words: false,
             input: Input::new(),
             incoming: Incoming::Nothing,
             output,
@@ -95,7 +112,21 @@ impl Client {
     }
 
     pub(crate) const fn is_in_handshake(&self) -> bool {
-        matches!(self.phase, Phase::Handshake(_))
+        matches!(self.phase, Phase::Handshake(_) | Phase::Securing(_))
+    }
+
+    /// Whether it is one that has proved by TLS who it is.
+    pub(crate) const fn is_secure(&self) -> bool {
+        self.secure.is_some()
+    }
+
+    pub(crate) const fn is_securing(&self) -> bool {
+        matches!(self.phase, Phase::Securing(_))
+    }
+
+    /// Whether TLS' handshake has begun since this was asked last.
+    pub(crate) const fn begins_tls(&mut self) -> bool {
+        std::mem::replace(&mut self.begins_tls, false)
     }
 
     pub(crate) const fn is_gone(&self) -> bool {
@@ -116,8 +147,9 @@ impl Client {
         }
     }
 
-    /// Takes what it sends, as much as there is room for, and makes commands of it. Whether it wants another turn.
-    pub(crate) fn serve(&mut self, storage: &mut Storage) -> bool {
+    /// Takes what it sends, as much as there is room for, and makes commands of it. Whether it wants another turn. What is in
+    /// `scratch` afterwards is of no use.
+    pub(crate) fn serve(&mut self, storage: &mut Storage, scratch: &mut [u8]) -> bool {
         let mut receives = RECEIVES_PER_TURN;
         self.issue(storage);
         loop {
@@ -130,7 +162,10 @@ impl Client {
                 Ok(Needs::Bytes) if receives == 0 => return true,
                 Ok(Needs::Bytes) => {
                     receives -= 1;
-                    self.receive(storage);
+                    match self.secure {
+                        Some(_) => self.receive_records(storage, scratch),
+                        None => self.receive(storage),
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(client = self.peer, %error, "NBD client breaks the protocol; closing the connection");
@@ -180,6 +215,12 @@ impl Client {
                         }
                         Step::NeedsMore => return Ok(Needs::Bytes),
                         Step::Took(count) => drop(self.input.take(count)),
+                        Step::Secures(count) => {
+                            self.input.take(count);
+                            let options = std::mem::take(handshake);
+                            self.phase = Phase::Securing(Box::new(Securing::new(options)));
+                            self.begins_tls = true;
+                        }
                         Step::Chosen(count, session) => {
                             self.input.take(count);
                             self.phase = Phase::Transmission(session);
@@ -187,6 +228,7 @@ impl Client {
                         Step::Ended => self.end(storage),
                     }
                 }
+                (Phase::Securing(_), _) => return Ok(self.take_flight()),
                 (Phase::Transmission(_), Incoming::Refused { left }) => {
                     *left -= self.input.take(*left as usize) as u32;
                     if *left > 0 {
@@ -282,7 +324,16 @@ impl Client {
             return false;
         };
         let (before, mut freed) = (self.output.len() + self.output.text.len(), 0);
-        let sent = self.output.send(socket, &mut storage.pool, &mut freed);
+        let sent = match &mut self.secure {
+            None => self.output.send(socket, &mut storage.pool, &mut freed),
+            Some(secure) => {
+                let is_over = matches!(self.phase, Phase::Ending) && self.requests == 0;
+                if is_over && !std::mem::replace(&mut self.has_last_words, true) {
+                    secure.outbound.close_with(Alert::CLOSE_NOTIFY);
+                }
+                self.output.send_sealed(socket, secure, &mut storage.pool, &mut freed)
+            }
+        };
         self.held_bytes -= freed;
         match sent {
             Ok(true) if matches!(self.phase, Phase::Ending) && self.requests == 0 => self.leave(storage),
@@ -296,7 +347,7 @@ impl Client {
         self.needs_room && !self.is_gone() && self.output.len() + self.output.text.len() < before
     }
 
-    fn lost(&mut self, error: &io::Error, storage: &mut Storage) {
+    pub(crate) fn lost(&mut self, error: &io::Error, storage: &mut Storage) {
         tracing::debug!(client = self.peer, %error, "NBD client lost");
         self.leave(storage);
     }
@@ -309,6 +360,15 @@ impl Client {
         }
     }
 
+    /// Its time for the handshake of TLS is over.
+    pub(crate) fn end_late(&mut self, storage: &mut Storage) {
+        tracing::warn!(
+            client = self.peer,
+            "TLS handshake of an NBD client is not complete in time; closing the connection"
+        );
+        self.leave(storage);
+    }
+
     /// It reads no more either. What is left is what a target has under way for it.
     pub(crate) fn leave(&mut self, storage: &mut Storage) {
         if self.is_gone() {
@@ -316,6 +376,7 @@ impl Client {
         }
         tracing::debug!(client = self.peer, "NBD client disconnected");
         self.phase = Phase::Gone;
+        self.secure = None;
         self.output.clear(&mut storage.pool);
         self.drop_incoming(storage);
         self.give_up(storage);

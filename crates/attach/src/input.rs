@@ -50,6 +50,19 @@ impl Input {
         self.take(count)
     }
 
+    /// Bytes that it has room for.
+    pub(crate) fn room(&self) -> usize {
+        self.space.len() - (self.end - self.start)
+    }
+
+    /// Adds bytes, for which there is room, as if they had been received.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        self.space.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        self.space[self.end..][..bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
     /// Receives into `rest`, which takes what comes first, and then into the space unless `rest_alone`. Bytes of the space come
     /// before those that are received now, so that with a rest there must be none. Says how many bytes the rest got.
     pub(crate) fn receive(

@@ -23,6 +23,9 @@ pub const INPUT_BYTES: usize = 144 << 10;
 pub const RECEIVES_PER_TURN: usize = 16;
 /// Connections that are accepted before clients have their turn.
 pub const ACCEPTS_PER_TURN: usize = 32;
+/// How long a client may take for the handshake of TLS, in milliseconds: some round trips and some public-key work, of which a
+/// busy machine has many at a time. It holds more memory than one that is silent.
+pub const TLS_HANDSHAKE_TIMEOUT_MS: u64 = 10_000;
 /// How long requests that were received may take when a server ends, in milliseconds; where no path is left they would
 /// keep it for as long as a path may come back.
 pub const END_TIMEOUT_MS: u64 = 5_000;
@@ -78,6 +81,8 @@ const _: () = {
     assert!(DISCARD_RANGES_MAX * 16 <= 4096);
     assert!(CLIENT_COMMANDS_MAX < THREAD_COMMANDS_MAX);
     assert!(CLIENT_BUFFER_BYTES_MAX >= 2 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
+    assert!(INPUT_BYTES > 16 + nbd::limits::OPTION_BYTES_MAX + 2 * secure_channel::RECORD_BYTES_MAX);
+    assert!(INPUT_BYTES <= engine::limits::RECEIVE_LENGTH);
     assert!(INPUT_BYTES > 16 + nbd::limits::OPTION_BYTES_MAX && INPUT_BYTES > nbd::REQUEST_BYTES_MAX);
     assert!(PIECE_BYTES <= engine::limits::BUFFER_LENGTH_MAX as u64);
 };

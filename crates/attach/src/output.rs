@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::io;
 
-use engine::limits::SEND_PARTS_MAX;
+use engine::limits::{SEALED_SPACE_BYTES, SEND_PARTS_MAX};
 use engine::ring::{Buffer, BufferPool, Socket, Span};
+use engine::secure_stream::SecureStream;
 use nbd::Head;
+use secure_channel::SealError;
 
 /// A reply, or more data of the one before.
 struct Part {
@@ -70,6 +72,75 @@ impl Output {
             }
         }
         Ok(true)
+    }
+
+    /// The same by TLS: data is sealed into a buffer of the pool, and leaves from there.
+    pub(crate) fn send_sealed(
+        &mut self,
+        socket: &Socket,
+        secure: &mut SecureStream,
+        pool: &mut BufferPool,
+        freed: &mut usize,
+    ) -> io::Result<bool> {
+        loop {
+            if !secure.outbound.send(socket, |space| pool.give(space))? {
+                return Ok(false);
+            }
+            if self.is_empty() && !secure.outbound.wants_turn() {
+                return Ok(true);
+            }
+            if secure.is_worn() {
+                secure.renew();
+            }
+            let sealed = self.seal(secure, pool).map_err(io::Error::other)?;
+            self.sent(sealed, pool, freed);
+        }
+    }
+
+    /// Seals as much as one space takes, and says how many bytes that were.
+    fn seal(&self, secure: &mut SecureStream, pool: &mut BufferPool) -> Result<usize, SealError> {
+        let text = &self.text[self.text_sent..];
+        let parts = self.parts.iter().flat_map(|part| [part.head(), part.data()]);
+        let mut skip = self.part_sent;
+        let pieces = std::iter::once(text).chain(parts.filter_map(|bytes| {
+            let of_piece = skip.min(bytes.len());
+            skip -= of_piece;
+            (of_piece < bytes.len()).then(|| &bytes[of_piece..])
+        }));
+        let mut sealing = secure.outbound.begin(self.unsent_bytes(), |bytes| pool.take(bytes));
+        let (mut sealed, mut is_all) = (0, true);
+        for piece in pieces {
+            let taken = sealing.push(piece);
+            sealed += taken;
+            if taken < piece.len() {
+                is_all = false;
+                break;
+            }
+        }
+        sealing.finish(is_all).map(|()| sealed)
+    }
+
+    /// Bytes that have not been sent, or as many as are sealed at once.
+    fn unsent_bytes(&self) -> usize {
+        let mut bytes = self.text.len() - self.text_sent;
+        for part in &self.parts {
+            bytes += part.len();
+            if bytes >= SEALED_SPACE_BYTES {
+                return SEALED_SPACE_BYTES;
+            }
+        }
+        bytes
+    }
+
+    /// Answers of the handshake that have not been sent.
+    pub(crate) fn unsent_text(&self) -> &[u8] {
+        &self.text[self.text_sent..]
+    }
+
+    /// They are sent by somebody else.
+    pub(crate) fn drop_text(&mut self) {
+        self.text.clear();
+        self.text_sent = 0;
     }
 
     /// The first bytes that are to be sent, and in how many spans they are.

@@ -12,6 +12,7 @@ use nbd::Export;
 
 use crate::disk::Disk;
 use crate::listener::Listener;
+use crate::tls::{HandshakeThread, ServerTls};
 use crate::worker::{Colleague, Plan, Worker};
 
 /// How a server works.
@@ -64,26 +65,46 @@ impl ServerOptions {
 pub struct Server {
     stopping: Arc<AtomicBool>,
     threads: Vec<(Waker, JoinHandle<Tally>)>,
+    /// It ends behind them.
+    handshakes: Option<HandshakeThread>,
     exports: Vec<Export>,
 }
 
 impl Server {
-    /// Serves disks to whoever connects to the listeners.
+    /// Serves disks to whoever connects to the listeners, in clear.
     ///
     /// # Errors
     /// When a namespace cannot be a disk, or the system gives no ring or thread.
     pub fn start(disks: Vec<Disk>, listeners: Vec<Listener>, options: ServerOptions) -> io::Result<Self> {
+        Self::start_with(disks, listeners, None, options)
+    }
+
+    /// The same with TLS.
+    ///
+    /// # Errors
+    /// As `start`'s.
+    pub fn start_with(
+        disks: Vec<Disk>,
+        listeners: Vec<Listener>,
+        tls: Option<ServerTls>,
+        options: ServerOptions,
+    ) -> io::Result<Self> {
         let of = |disk: Disk| disk.export().map(|export| (disk, export)).map_err(io::Error::other);
         let disks = disks.into_iter().map(of).collect::<io::Result<Vec<_>>>()?;
         let count = options.threads_for(disks.iter().map(|(disk, _)| disk));
         let exports = disks.iter().map(|(_, export)| export.clone()).collect();
         let stopping = Arc::new(AtomicBool::new(false));
-        let mut server = Self { stopping: stopping.clone(), threads: Vec::new(), exports };
+        let offer = tls.as_ref().map(ServerTls::offer);
+        let (handshakes, jobs) = tls.map(HandshakeThread::start).transpose()?.unzip();
+        let mut server = Self { stopping: stopping.clone(), threads: Vec::new(), handshakes, exports };
+        // Where something fails, it goes before the server, which waits for a thread that has work as long as it is there.
+        let jobs = jobs;
         let (mut colleagues, mut listeners) = (Vec::new(), Some(listeners));
         // The first comes last: it knows all others.
         for number in (0..count).rev() {
             let (sender, arrivals) = channel();
-            let plan = Plan { disks: disks.clone(), number, count, stopping: stopping.clone(), arrivals };
+            let (disks, stopping, tls) = (disks.clone(), stopping.clone(), offer.zip(jobs.clone()));
+            let plan = Plan { disks, number, count, stopping, arrivals, tls };
             let (listeners, others) = match number {
                 0 => (listeners.take().unwrap_or_default(), std::mem::take(&mut colleagues)),
                 _ => (Vec::new(), Vec::new()),
@@ -122,7 +143,9 @@ impl Server {
     fn end(&mut self) -> Tally {
         self.stopping.store(true, Ordering::Release);
         self.threads.iter().for_each(|(waker, _)| waker.wake());
-        self.threads.drain(..).filter_map(|(_, thread)| thread.join().ok()).sum()
+        let tally = self.threads.drain(..).filter_map(|(_, thread)| thread.join().ok()).sum();
+        self.handshakes.take().into_iter().for_each(HandshakeThread::join);
+        tally
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Event, Moment, Ring, Socket, Waker};
-use nbd::Export;
+use nbd::{Export, Tls};
 
 use crate::client::Client;
 use crate::disk::Disk;
@@ -16,6 +16,7 @@ use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_TIMEOUT_MS};
 use crate::listener::Listener;
 use crate::server::Tally;
 use crate::storage::Storage;
+use crate::tls::{Handshakes, Jobs};
 use crate::turns::Turns;
 
 /// A client on its way to its thread, and who it is.
@@ -34,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) count: u16,
     pub(crate) stopping: Arc<AtomicBool>,
     pub(crate) arrivals: Receiver<Arrival>,
+    /// What clients are told of TLS, and who does its handshakes.
+    pub(crate) tls: Option<(Tls, Jobs)>,
 }
 
 pub(crate) struct Worker {
@@ -48,6 +51,8 @@ pub(crate) struct Worker {
     /// Listeners may have more connections than were taken.
     accept_again: bool,
     arrivals: Receiver<Arrival>,
+    /// Where there is TLS.
+    handshakes: Option<Handshakes>,
     stopping: Arc<AtomicBool>,
     /// When it ends whatever is under way, once it shall end.
     end_at: Option<Moment>,
@@ -72,6 +77,7 @@ impl Worker {
             ring.watch(listener, token)?;
         }
         let storage = Storage::open(&mut ring, &plan.disks, QUEUE_TOKEN, plan.number, plan.count);
+        let waker = ring.waker();
         Ok(Self {
             ring,
             storage,
@@ -82,6 +88,7 @@ impl Worker {
             next_thread: 0,
             accept_again: false,
             arrivals: plan.arrivals,
+            handshakes: plan.tls.map(|(offer, jobs)| Handshakes::new(offer, jobs, waker)),
             stopping: plan.stopping,
             end_at: None,
             events: Vec::with_capacity(256),
@@ -144,6 +151,7 @@ impl Worker {
         while let Ok((socket, peer)) = self.arrivals.try_recv() {
             self.take_client(socket, peer);
         }
+        self.go_on_with_handshakes(now);
         if self.storage.has_room_again() {
             (0..self.clients.len()).for_each(|place| self.turns.add(place));
         }
@@ -156,7 +164,8 @@ impl Worker {
             return Some(Duration::ZERO);
         }
         let now = self.ring.now();
-        let deadline = self.storage.next_deadline().into_iter().chain(self.end_at).min();
+        let handshake = self.handshakes.as_ref().and_then(Handshakes::next_deadline);
+        let deadline = self.storage.next_deadline().into_iter().chain(self.end_at).chain(handshake).min();
         deadline.map(|deadline| deadline.since(now))
     }
 
@@ -166,7 +175,14 @@ impl Worker {
         for at in 0..count {
             let place = self.turns.begin(at);
             let Some(client) = &mut self.clients[place] else { continue };
-            let wants_more = client.serve(&mut self.storage);
+            let wants_more = client.serve(&mut self.storage, &mut self.scratch);
+            if let Some(handshakes) = &mut self.handshakes {
+                let id = (place, client.number);
+                if client.begins_tls() {
+                    handshakes.begin(id, self.ring.now());
+                }
+                client.flight().into_iter().for_each(|flight| handshakes.ask(id, flight));
+            }
             let has_room = client.send(&mut self.storage, &mut self.ring);
             if client.is_gone() {
                 self.part(place);
@@ -175,6 +191,23 @@ impl Worker {
             }
         }
         self.turns.end(count);
+    }
+
+    /// Gives clients what steps of their handshakes came to, and parts from those that are late.
+    fn go_on_with_handshakes(&mut self, now: Moment) {
+        let Some(handshakes) = &mut self.handshakes else { return };
+        while let Some((id, answer)) = handshakes.answer() {
+            if let Some(client) = client_of(&mut self.clients, id) {
+                client.landed(answer, &mut self.storage, &mut self.scratch);
+                self.turns.add(id.0);
+            }
+        }
+        while let Some(id) = handshakes.expired(now) {
+            if let Some(client) = client_of(&mut self.clients, id).filter(|client| client.is_securing()) {
+                client.end_late(&mut self.storage);
+                self.turns.add(id.0);
+            }
+        }
     }
 
     /// Closes the connection of a client that is gone; its place is free when nothing of it is under way.
@@ -236,7 +269,8 @@ impl Worker {
         self.storage.renew_exports();
         self.storage.tally.clients += 1;
         tracing::debug!(client = peer, "NBD client connected");
-        self.clients[place] = Some(Client::new(place, socket, peer));
+        let tls = self.handshakes.as_ref().map_or(Tls::Off, Handshakes::offer);
+        self.clients[place] = Some(Client::new((place, self.storage.tally.clients), socket, peer, tls));
         self.turns.add(place);
     }
 
@@ -250,7 +284,11 @@ impl Worker {
             return Some(self.clients.len() - 1);
         }
         let is_idle = |client: &Option<Client>| client.as_ref().is_some_and(Client::is_in_handshake);
-        let place = self.clients.iter().position(is_idle)?;
+        // Whoever has proved who it is goes last.
+        let is_stranger =
+            |client: &Option<Client>| is_idle(client) && client.as_ref().is_some_and(|one| !one.is_secure());
+        let mut clients = self.clients.iter();
+        let place = clients.position(is_stranger).or_else(|| self.clients.iter().position(is_idle))?;
         if let Some(client) = &mut self.clients[place] {
             client.leave(&mut self.storage);
         }
@@ -279,4 +317,9 @@ impl Worker {
         let is_late = self.end_at.is_some_and(|end_at| self.ring.now() >= end_at);
         is_late || self.clients.iter().all(Option::is_none)
     }
+}
+
+/// The client with this place and number, if it is still there.
+fn client_of(clients: &mut [Option<Client>], (place, number): (usize, u64)) -> Option<&mut Client> {
+    clients.get_mut(place)?.as_mut().filter(|client| client.number == number)
 }

@@ -59,7 +59,7 @@ impl ClientHello {
     ///
     /// # Errors
     /// When the host has none of them, or nothing that NVMe/TCP allows.
-    pub fn choose(&self, keys: &[impl ExternalPsk]) -> Result<usize, ChoiceError> {
+    pub fn choose<K: ExternalPsk>(&self, keys: &[K]) -> Result<usize, ChoiceError> {
         let shown = || self.identities().next().map(shown);
         let Some(first) = shown() else {
             return Err(if self.has_version() { ChoiceError::NoPsk } else { ChoiceError::Version });

@@ -5,7 +5,7 @@ use std::fmt;
 
 use s2n_tls::error::{Error, ErrorType};
 use secure_channel::{
-    Alert, ClientHello, ExternalPsk, FirstBytes, Peer, RecordLimit, Sealer, Suite, TlsPsk, TrafficSecret,
+    Alert, ClientHello, ExternalPsk, FirstBytes, Peer, RecordLimit, Sealer, Suite, TrafficSecret,
 };
 
 use crate::framing::{Framing, Violation};
@@ -67,13 +67,14 @@ impl Handshake {
     ///
     /// # Errors
     /// When there are no keys, more than [`KEYS_MAX`] or two with one identity, or the library cannot be set up.
-    pub fn of_host(keys: &[TlsPsk]) -> Result<Self, HandshakeError> {
+    pub fn of_host<K: ExternalPsk>(keys: &[K]) -> Result<Self, HandshakeError> {
         if keys.is_empty() || keys.len() > KEYS_MAX {
             return Err(HandshakeError::KeyCount(keys.len()));
         }
         for (place, key) in keys.iter().enumerate() {
-            if keys[..place].iter().any(|other| other.identity() == key.identity()) {
-                return Err(HandshakeError::SameIdentity(key.identity().to_string()));
+            let identity = key.identity_bytes();
+            if keys[..place].iter().any(|other| other.identity_bytes() == identity) {
+                return Err(HandshakeError::SameIdentity(String::from_utf8_lossy(&identity).into_owned()));
             }
         }
         Self::new(Peer::Controller, keys.iter().map(Key::of).collect())

@@ -5,6 +5,7 @@ mod controllers;
 mod detach;
 mod list;
 mod nbd;
+mod nbd_tls;
 mod nvme_names;
 mod process;
 mod record;
@@ -22,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use attach::ublk::Device;
-use attach::{Disk, Server, ServerOptions, Tally};
+use attach::{Disk, Server, ServerOptions, ServerTls, Tally};
 use chart::units;
 use engine::initiator::{PathState, Paths};
 use engine::ring::RingOptions;
@@ -75,6 +76,7 @@ fn serve(flags: &AttachFlags, line: CommandLine, previous: Option<KnownRecord>) 
     if flags.ublk {
         ublk::prepare()?;
     }
+    let nbd_tls = nbd_tls::read(&flags.nbd_tls)?;
     let connection = Connection::new(&flags.connection)?;
     eprintln!("connecting to {}", connection.addresses());
     let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;
@@ -85,7 +87,7 @@ fn serve(flags: &AttachFlags, line: CommandLine, previous: Option<KnownRecord>) 
         Attaching { flags, line, previous, connection: &connection, nqn: &nqn, threads, controllers };
     let disks = attaching.disks()?;
     match &flags.nbd {
-        Some(place) => attaching.serve_clients(place, disks, &stop),
+        Some(place) => attaching.serve_clients((place, nbd_tls), disks, &stop),
         None if flags.ublk => ublk::serve(&attaching, &disks, &stop),
         None => vhost_user::serve(&attaching, disks, &stop),
     }
@@ -169,16 +171,22 @@ impl Attaching<'_> {
         kept.ok()
     }
 
-    fn serve_clients(&self, place: &NbdPlace, disks: Vec<Disk>, stop: &Stop) -> Result<(), Failure> {
+    fn serve_clients(
+        &self,
+        (place, tls): (&NbdPlace, Option<ServerTls>),
+        disks: Vec<Disk>,
+        stop: &Stop,
+    ) -> Result<(), Failure> {
         let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
         let place = Place::open(place, self.nqn, &all_paths[0].namespace())?;
         self.controllers.look_again();
         let (socket, listener, address) = place.parts();
         let recorded = self.recorded(&disks).into_iter().map(|disk| address.record(disk));
         let kept = self.keep(DiskWay::Nbd, recorded.collect());
-        let server = Server::start(disks, vec![listener], self.server_options());
+        let server = Server::start_with(disks, vec![listener], tls, self.server_options());
         let server = server.map_err(|error| Failure::failed(format!("cannot serve NBD clients: {error}")))?;
-        let attached = self.attached(server.threads()).with_clients(&server, &address);
+        let attached =
+            self.attached(server.threads()).with_clients(&server, &address, self.flags.nbd_tls.is_wanted());
         report::print_as(self.flags.output.output_format, &attached)?;
         let has_failed = || {
             let said = "a thread of the NBD server has ended; see the log";
@@ -291,10 +299,10 @@ struct AttachedDisk {
 }
 
 impl Attached {
-    fn with_clients(mut self, server: &Server, address: &Address) -> Self {
+    fn with_clients(mut self, server: &Server, address: &Address, has_tls: bool) -> Self {
         let disk = |export: &::nbd::Export| AttachedDisk {
             nsid: export.name.parse().unwrap_or_default(),
-            uri: Some(address.uri(&export.name)),
+            uri: Some(address.uri(&export.name, has_tls)),
             device: None,
             socket: None,
             size_bytes: export.size,

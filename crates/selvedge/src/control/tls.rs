@@ -106,11 +106,15 @@ fn server_config(own: &OwnCertificate, client_ca: Option<&Path>) -> Result<Arc<S
     Ok(Arc::new(config))
 }
 
-fn unfit(own: &OwnCertificate, error: &Error) -> String {
+/// What is wrong with a certificate and its key.
+pub(crate) fn unfit(own: &OwnCertificate, error: &Error) -> String {
     format!("{} and {} cannot be used together: {error}", own.certificate.display(), own.key.display())
 }
 
-fn read_own(own: &OwnCertificate) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+/// The certificate with what signed it, and its key, which others must not be able to read.
+pub(crate) fn read_own(
+    own: &OwnCertificate,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     let chain = certificates(&own.certificate)?;
     let text = secret_file::text(&own.key, PEM_BYTES_MAX).map_err(|error| error.to_string())?;
     let key = PrivateKeyDer::from_pem_slice(text.as_bytes());
@@ -118,7 +122,8 @@ fn read_own(own: &OwnCertificate) -> Result<(Vec<CertificateDer<'static>>, Priva
     Ok((chain, key.map_err(wrong)?))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+/// The certificates of a file.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown} cannot be read: {error}");
     let mut text = Vec::new();
@@ -128,7 +133,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     if found.is_empty() { Err(format!("{shown} has no certificate in PEM")) } else { Ok(found) }
 }
 
-fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
+/// Those of them that can sign others.
+pub(crate) fn roots(path: &Path, certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(certificates.iter().cloned());
     if added == 0 {

@@ -10,6 +10,7 @@ use nvme::discovery::Nqn;
 
 use super::bench::PathFlags;
 use super::connection::ConnectionFlags;
+use super::nbd_tls::NbdTlsFlags;
 use super::{EngineFlag, OutputFlags};
 
 /// Where NBD clients connect.
@@ -67,6 +68,7 @@ Examples:
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --ublk
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nsid 1,2 --nbd 127.0.0.1:10809
+  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd 127.0.0.1:10809 --nbd-tls-psk-file keys.psk
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --vhost-user disk.vhost
   selvedge attach list")]
 #[command(group = ArgGroup::new("disk").required(true).args(["ublk", "nbd", "vhost_user"]))]
@@ -88,8 +90,8 @@ pub(crate) struct AttachFlags {
     #[arg(long, help_heading = "Disk")]
     pub(crate) ublk: bool,
 
-    /// Serve NBD clients: on the Unix socket unix:PATH, or on ADDR:PORT, without encryption [default: a socket in the
-    /// runtime directory]
+    /// Serve NBD clients: on the Unix socket unix:PATH, or on ADDR:PORT, in clear unless there is a certificate or a file of keys
+    /// for TLS [default: a socket in the runtime directory]
     #[arg(long, value_name = "PLACE", num_args = 0..=1, default_missing_value = "", value_parser = place)]
     #[arg(help_heading = "Disk")]
     pub(crate) nbd: Option<NbdPlace>,
@@ -113,6 +115,9 @@ pub(crate) struct AttachFlags {
     #[arg(short = 'Q', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(2..=1024))]
     #[arg(help_heading = "Disk")]
     pub(crate) queue_size: u16,
+
+    #[command(flatten)]
+    pub(crate) nbd_tls: NbdTlsFlags,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionFlags,

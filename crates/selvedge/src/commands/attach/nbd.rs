@@ -91,10 +91,13 @@ impl Address {
     }
 
     /// What clients open a disk by (doc/uri.md of the NBD project).
-    pub(super) fn uri(&self, name: &str) -> String {
+    pub(super) fn uri(&self, name: &str, has_tls: bool) -> String {
+        let scheme = if has_tls { "nbds" } else { "nbd" };
         match self {
-            Self::Unix(path) => format!("nbd+unix:///{name}?socket={}", escaped(&path.to_string_lossy())),
-            Self::Tcp(address) => format!("nbd://{address}/{name}"),
+            Self::Unix(path) => {
+                format!("{scheme}+unix:///{name}?socket={}", escaped(&path.to_string_lossy()))
+            }
+            Self::Tcp(address) => format!("{scheme}://{address}/{name}"),
         }
     }
 }
@@ -128,10 +131,12 @@ mod tests {
     #[test]
     fn uris_are_what_clients_read() {
         assert_eq!(
-            Address::Unix("/run/a b/ü.nbd".into()).uri("1"),
+            Address::Unix("/run/a b/ü.nbd".into()).uri("1", false),
             "nbd+unix:///1?socket=/run/a%20b/%C3%BC.nbd"
         );
-        assert_eq!(Address::Tcp("[::1]:10809".parse().unwrap()).uri("2"), "nbd://[::1]:10809/2");
+        assert_eq!(Address::Tcp("[::1]:10809".parse().unwrap()).uri("2", false), "nbd://[::1]:10809/2");
+        assert_eq!(Address::Tcp("[::1]:10809".parse().unwrap()).uri("2", true), "nbds://[::1]:10809/2");
+        assert_eq!(Address::Unix("/a".into()).uri("1", true), "nbds+unix:///1?socket=/a");
     }
 
     #[test]

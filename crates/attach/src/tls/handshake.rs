@@ -1,0 +1,146 @@
+//! One handshake, of the server's side, however clients prove who they are.
+
+use rustls::ServerConnection;
+use secure_channel::{Alert, ChoiceError, ClientHello, FirstBytes, HelloError, NamedPsk, TrafficSecret};
+use thiserror::Error;
+use tls_handshake::{HandshakeError as KeyError, Progress};
+
+use super::certificate_handshake::CertificateHandshake;
+use super::{Proof, ServerTls};
+
+/// A handshake that is not complete.
+pub(crate) struct Handshake(Stage);
+
+enum Stage {
+    /// What has come of the ClientHello that says which key is meant.
+    Hello(Vec<u8>),
+    Key(Box<tls_handshake::Handshake>),
+    Certificate(Box<CertificateHandshake>),
+}
+
+/// What a handshake leaves: the secrets of both directions.
+#[derive(Debug)]
+pub(crate) struct Established {
+    pub(crate) sending: TrafficSecret,
+    pub(crate) receiving: TrafficSecret,
+}
+
+/// Why there is no TLS with a client, for the log.
+#[derive(Debug, Error)]
+pub(crate) enum HandshakeError {
+    #[error("it sends something that is not TLS")]
+    InClear,
+    #[error("{0}")]
+    Hello(#[from] HelloError),
+    #[error("{}", told(.0))]
+    Choice(#[from] ChoiceError),
+    #[error("{0}")]
+    Key(KeyError),
+    #[error("{0}")]
+    Certificate(rustls::Error),
+    #[error("it {0}")]
+    Violation(&'static str),
+    #[error("the TLS library gave no secrets")]
+    NoSecrets,
+}
+
+/// Why no key was chosen, in the words of whoever has keys by names.
+fn told(error: &ChoiceError) -> String {
+    match error {
+        ChoiceError::Version => "it does not offer TLS 1.3".to_owned(),
+        ChoiceError::NoPsk => {
+            "it offers no pre-shared key, as a client that expects a certificate".to_owned()
+        }
+        ChoiceError::NoModes | ChoiceError::NoDhe => {
+            "it wants its key without a key exchange: have it allow ECDHE-PSK".to_owned()
+        }
+        ChoiceError::Identity(name) => format!("no key has the name `{name}`"),
+        ChoiceError::Suite(name, suite) => format!("it has the key of `{name}`, and does not offer {suite}"),
+        ChoiceError::Binder(name) => format!("it has another key of the name `{name}`"),
+        ChoiceError::BinderHash(name, _) => {
+            format!("it uses the key of `{name}` with another hash than SHA-256")
+        }
+    }
+}
+
+impl Handshake {
+    /// One that begins.
+    ///
+    /// # Errors
+    /// When the library gives none.
+    pub(crate) fn begin(tls: &ServerTls) -> Result<Self, HandshakeError> {
+        Ok(Self(match &tls.proof {
+            Proof::Keys(_) => Stage::Hello(Vec::new()),
+            Proof::Certificate(config) => {
+                let connection =
+                    ServerConnection::new(config.clone()).map_err(HandshakeError::Certificate)?;
+                Stage::Certificate(Box::new(CertificateHandshake::new(connection)))
+            }
+        }))
+    }
+
+    /// Takes of `input` what belongs to the handshake, and appends what the client is to get to `output`, an alert too where
+    /// one is due. What is left of `input` when it is complete are records behind it.
+    ///
+    /// # Errors
+    /// When there will be no TLS.
+    pub(crate) fn step(
+        &mut self,
+        tls: &ServerTls,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<Option<Established>, HandshakeError> {
+        if let (Stage::Hello(hello), Proof::Keys(keys)) = (&mut self.0, &tls.proof) {
+            hello.extend_from_slice(std::mem::take(input));
+            let begun = begin_with(keys, hello).inspect_err(|error| match error {
+                HandshakeError::Hello(error) => output.extend(error.alert().in_clear()),
+                HandshakeError::Choice(error) => output.extend(error.alert().in_clear()),
+                HandshakeError::InClear => output.extend(Alert::UNEXPECTED_MESSAGE.in_clear()),
+                _ => output.extend(Alert::INTERNAL_ERROR.in_clear()),
+            })?;
+            let Some(mut handshake) = begun else { return Ok(None) };
+            let (taken, mut rest) = (std::mem::take(hello), Vec::new());
+            let mut bytes = &taken[..];
+            let done = with_key(&mut handshake, &mut bytes, output);
+            // Nothing is behind a ClientHello before it was answered.
+            rest.extend_from_slice(bytes);
+            self.0 = Stage::Key(Box::new(handshake));
+            return match done {
+                Ok(_) if !rest.is_empty() => {
+                    Err(HandshakeError::Violation("sent more than a handshake needs"))
+                }
+                done => done,
+            };
+        }
+        match &mut self.0 {
+            Stage::Hello(_) => Err(HandshakeError::NoSecrets),
+            Stage::Key(handshake) => with_key(handshake, input, output),
+            Stage::Certificate(handshake) => handshake.step(input, output),
+        }
+    }
+}
+
+/// The handshake with the key that a ClientHello means, when all of it has come.
+fn begin_with(keys: &[NamedPsk], stream: &[u8]) -> Result<Option<tls_handshake::Handshake>, HandshakeError> {
+    let hello: Box<ClientHello> = match FirstBytes::of(stream)? {
+        FirstBytes::Incomplete => return Ok(None),
+        FirstBytes::InClear => return Err(HandshakeError::InClear),
+        FirstBytes::Hello(hello) => hello,
+    };
+    let key = &keys[hello.choose(keys)?];
+    tls_handshake::Handshake::of_controller(key).map(Some).map_err(HandshakeError::Key)
+}
+
+fn with_key(
+    handshake: &mut tls_handshake::Handshake,
+    input: &mut &[u8],
+    output: &mut Vec<u8>,
+) -> Result<Option<Established>, HandshakeError> {
+    match handshake.step(input, output).map_err(HandshakeError::Key)? {
+        Progress::Continues => Ok(None),
+        Progress::Done(established) => {
+            let tls_handshake::Established { sending, receiving, .. } = established;
+            Ok(Some(Established { sending, receiving }))
+        }
+    }
+}

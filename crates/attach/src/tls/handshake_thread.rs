@@ -1,0 +1,92 @@
+//! The thread that does handshakes, for all threads of a server: one step after the other, in the order in which they were asked
+//! for.
+
+use std::io;
+use std::sync::Weak;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+use engine::ring::Waker;
+
+use super::ServerTls;
+use super::handshake::{Established, Handshake, HandshakeError};
+
+/// A step that is to be done.
+pub(crate) struct Job {
+    /// Whose it is.
+    pub(super) client: (usize, u64),
+    /// Whether that client is still there.
+    pub(super) is_awaited: Weak<()>,
+    /// None for one that begins.
+    pub(super) handshake: Option<Handshake>,
+    /// What has come.
+    pub(super) bytes: Vec<u8>,
+    pub(super) answers: Sender<Answer>,
+    pub(super) waker: Waker,
+}
+
+/// What a step came to.
+pub(crate) struct Answer {
+    pub(super) client: (usize, u64),
+    pub(super) outcome: Outcome,
+    /// What the client is to get.
+    pub(super) output: Vec<u8>,
+}
+
+pub(super) enum Outcome {
+    Continues(Handshake),
+    /// It is complete; behind it these bytes have come.
+    Established(Established, Vec<u8>),
+    Failed(HandshakeError),
+}
+
+/// Where steps are asked for. The thread ends when nobody has one.
+pub(crate) type Jobs = Sender<Job>;
+
+/// The thread.
+#[derive(Debug)]
+pub(crate) struct HandshakeThread(JoinHandle<()>);
+
+impl HandshakeThread {
+    /// Starts it.
+    pub(crate) fn start(tls: ServerTls) -> io::Result<(Self, Jobs)> {
+        let (sender, jobs) = channel();
+        let thread = Builder::new().name("nbd-tls".to_owned()).spawn(move || work(&tls, &jobs))?;
+        Ok((Self(thread), sender))
+    }
+
+    /// Waits for its end.
+    pub(crate) fn join(self) {
+        let _ = self.0.join();
+    }
+}
+
+fn work(tls: &ServerTls, jobs: &Receiver<Job>) {
+    while let Ok(job) = jobs.recv() {
+        // Who has gone meanwhile costs nothing more: so there is never more work than clients.
+        if job.is_awaited.strong_count() == 0 {
+            continue;
+        }
+        let (mut output, bytes) = (Vec::new(), job.bytes);
+        let outcome = step(tls, job.handshake, &bytes, &mut output).unwrap_or_else(Outcome::Failed);
+        // A thread that has ended awaits no answer.
+        let _ = job.answers.send(Answer { client: job.client, outcome, output });
+        job.waker.wake();
+    }
+}
+
+fn step(
+    tls: &ServerTls,
+    handshake: Option<Handshake>,
+    mut bytes: &[u8],
+    output: &mut Vec<u8>,
+) -> Result<Outcome, HandshakeError> {
+    let mut handshake = match handshake {
+        Some(handshake) => handshake,
+        None => Handshake::begin(tls)?,
+    };
+    Ok(match handshake.step(tls, &mut bytes, output)? {
+        None => Outcome::Continues(handshake),
+        Some(established) => Outcome::Established(established, bytes.to_vec()),
+    })
+}
