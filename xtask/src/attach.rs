@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::command::{Process, Step};
 use crate::guest::{Scratch, Target};
 use crate::test::{Options, Outcome};
-use crate::{attach_boot, attach_firmware, attach_guest, workspace};
+use crate::{attach_boot, attach_firmware, attach_guest, attach_tls, workspace};
 
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:attach";
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -123,13 +123,15 @@ fn serve_and_try(program: &str, scratch: &Path) -> Result<usize, String> {
     if outcome.is_err() || !is_clean {
         println!("-- what attach said:\n{}--", attached.output());
     }
+    let by_tls = attach_tls::run(program, &port, scratch);
     let guest = attach_guest::run(program, (&port, &control(scratch)), scratch);
     target.stop()?;
     outcome?;
+    let by_tls = by_tls.map_err(|reason| format!("TLS: {reason}"))?;
     guest?;
     random_ends(program)?;
     match (is_clean, socket.exists()) {
-        (true, false) => Ok(CLIENTS.len()),
+        (true, false) => Ok(CLIENTS.len() + by_tls),
         (false, _) => Err("attach did not end well on SIGTERM".to_owned()),
         (true, true) => Err("attach left its socket".to_owned()),
     }

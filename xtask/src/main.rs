@@ -5,6 +5,7 @@ mod attach;
 mod attach_boot;
 mod attach_firmware;
 mod attach_guest;
+mod attach_tls;
 mod bench;
 mod book;
 mod broken;

@@ -33,12 +33,13 @@ pub(crate) const UNIT: [Package; 9] = [
 ];
 
 /// Others' NBD clients.
-pub(crate) const ATTACH: [Package; 5] = [
+pub(crate) const ATTACH: [Package; 6] = [
     Package { name: "qemu-utils", evidence: "qemu-io" },
     Package { name: "libnbd-bin", evidence: "nbdcopy" },
     Package { name: "python3-libnbd", evidence: "nbdsh" },
     Package { name: "diffutils", evidence: "cmp" },
     Package { name: "fio", evidence: "fio" },
+    Package { name: "gnutls-bin", evidence: "psktool" },
 ];
 
 /// What building and running the guest takes.

@@ -144,3 +144,71 @@ fn with_key(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use secure_channel::{Opened, Opener, Peer, RecordLimit, Sealer};
+
+    use super::*;
+
+    fn key(text: &str) -> NamedPsk {
+        format!("{text}{}", "07".repeat(16)).parse().unwrap()
+    }
+
+    /// Both ends of a handshake, the client's bytes in pieces of this length: what each has at the end.
+    fn play(
+        tls: &ServerTls,
+        key: &NamedPsk,
+        piece: usize,
+    ) -> Result<(Established, tls_handshake::Established), HandshakeError> {
+        let mut client = tls_handshake::Handshake::of_host(std::slice::from_ref(key)).unwrap();
+        let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+        client.step(&mut &[][..], &mut to_server).unwrap();
+        let (mut server, mut of_client) = (Handshake::begin(tls)?, None);
+        loop {
+            assert!(!to_server.is_empty(), "both wait");
+            let mut done = None;
+            for piece in std::mem::take(&mut to_server).chunks(piece) {
+                done = server.step(tls, &mut &piece[..], &mut to_client)?;
+            }
+            let answer = std::mem::take(&mut to_client);
+            if !answer.is_empty()
+                && let Progress::Done(established) = client.step(&mut &answer[..], &mut to_server).unwrap()
+            {
+                of_client = Some(established);
+            }
+            if let Some(done) = done {
+                return Ok((done, of_client.expect("a client that has ended it")));
+            }
+        }
+    }
+
+    #[test]
+    fn both_ends_have_the_same_secrets() {
+        let tls = ServerTls::with_keys(vec![key("bob:00"), key("alice:01")]);
+        for piece in [1, 7, usize::MAX] {
+            let (server, client) = play(&tls, &key("alice:01"), piece).unwrap();
+            let mut record = vec![0; 5 + 3 + 1 + 16];
+            record[5..8].copy_from_slice(b"abc");
+            Sealer::new(&server.sending, RecordLimit::default()).seal(&mut record, 3).unwrap();
+            let opened = Opener::new(&client.receiving, Peer::Controller).open(&mut record).unwrap();
+            assert!(matches!(opened, Opened::Data { data, .. } if data == (5..8)));
+        }
+    }
+
+    #[test]
+    fn why_there_is_no_tls_is_said() {
+        let tls = ServerTls::with_keys(vec![key("bob:00"), key("alice:01")]);
+        for (other, said) in [
+            ("carol:01", "no key has the name `carol`"),
+            ("alice:02", "it has another key of the name `alice`"),
+        ] {
+            assert_eq!(play(&tls, &key(other), usize::MAX).unwrap_err().to_string(), said);
+        }
+        for bytes in [&b"IHAVEOPT"[..], &[22, 3, 1, 0, 0], &[22, 3, 1, 0, 4, 2, 0, 0, 0]] {
+            let (mut handshake, mut output) = (Handshake::begin(&tls).unwrap(), Vec::new());
+            handshake.step(&tls, &mut &bytes[..], &mut output).unwrap_err();
+            assert_eq!(output[..5], [21, 3, 3, 0, 2], "an alert in clear");
+        }
+    }
+}

@@ -1,9 +1,11 @@
 //! An NBD client by hand: what it writes and reads is up to the test.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
+
+use rustls::{ClientConnection, StreamOwned};
 
 pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
@@ -53,8 +55,8 @@ pub(crate) struct Answer {
     pub(crate) status: Vec<u8>,
 }
 
-pub(crate) struct Client {
-    pub(crate) stream: UnixStream,
+pub(crate) struct Client<S = UnixStream> {
+    pub(crate) stream: S,
     pub(crate) form: Form,
     next_cookie: u64,
 }
@@ -72,10 +74,32 @@ impl Client {
         Self { stream, form: self.form, next_cookie: self.next_cookie }
     }
 
-    /// Chooses an export by NBD_OPT_GO, in this form of headers and with `base:allocation` where that goes.
-    pub(crate) fn go(mut self, name: &str, form: Form) -> Self {
+    /// The same connection by TLS, which the server takes.
+    pub(crate) fn secure(
+        mut self,
+        tls: ClientConnection,
+    ) -> Client<StreamOwned<ClientConnection, UnixStream>> {
+        self.greet();
+        self.option(5, &[]);
+        Client { stream: StreamOwned::new(tls, self.stream), form: self.form, next_cookie: self.next_cookie }
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Reads the server's greeting, and answers it.
+    pub(crate) fn greet(&mut self) {
         assert_eq!(self.bytes(18), b"NBDMAGICIHAVEOPT\0\x03");
         self.stream.write_all(&3u32.to_be_bytes()).expect("flags");
+    }
+
+    /// Chooses an export by NBD_OPT_GO, in this form of headers and with `base:allocation` where that goes.
+    pub(crate) fn go(mut self, name: &str, form: Form) -> Self {
+        self.greet();
+        self.choose(name, form)
+    }
+
+    /// The same behind the greeting.
+    pub(crate) fn choose(mut self, name: &str, form: Form) -> Self {
         self.form = form;
         let name = [&(name.len() as u32).to_be_bytes(), name.as_bytes()].concat();
         match form {
@@ -92,7 +116,7 @@ impl Client {
     }
 
     /// Sends an option, and reads answers until it is acknowledged.
-    fn option(&mut self, option: u32, data: &[u8]) {
+    pub(crate) fn option(&mut self, option: u32, data: &[u8]) {
         let length = (data.len() as u32).to_be_bytes();
         let bytes = [b"IHAVEOPT", &option.to_be_bytes()[..], &length, data].concat();
         self.stream.write_all(&bytes).expect("an option");

@@ -5,6 +5,7 @@ mod data;
 mod guest;
 mod hostile;
 mod life;
+mod tls;
 mod vhost_user;
 mod vhost_user_hostile;
 mod world;

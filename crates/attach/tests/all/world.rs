@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use attach::{Disk, Listener, Server, ServerOptions, VhostUserServer};
+use attach::{Disk, Listener, Server, ServerOptions, ServerTls, VhostUserServer};
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, PathOptions, Paths};
 use engine::target::{
@@ -42,6 +42,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(plan: &Plan) -> Self {
+        Self::with_tls(plan, None)
+    }
+
+    pub(crate) fn with_tls(plan: &Plan, tls: Option<ServerTls>) -> Self {
         let target = target(plan);
         let disks = disks(&target, plan);
         let paths = disks.iter().map(|disk| disk.paths.clone()).collect();
@@ -49,7 +53,7 @@ impl World {
         let socket = folder.path().join("nbd");
         let listener = Listener::Unix(UnixListener::bind(&socket).expect("a socket"));
         let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
-        let server = Server::start(disks, vec![listener], options).expect("a server");
+        let server = Server::start_with(disks, vec![listener], tls, options).expect("a server");
         Self { server: Some(server), paths, target, socket, _folder: folder }
     }
 

@@ -204,11 +204,15 @@ fn furnish_certificate(folder: &Path) {
         ("ca.pem", made.cert.pem()),
         ("target.pem", made.cert.pem()),
         ("target.pem.key", made.signing_key.serialize_pem()),
+        // An NBD client's.
+        ("keys.psk", format!("alice:{}\n", "0f".repeat(32))),
     ] {
         std::fs::write(folder.join(name), text).expect("written");
     }
-    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(folder.join("target.pem.key"), private).expect("it is private");
+    for name in ["target.pem.key", "keys.psk"] {
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(folder.join(name), private).expect("it is private");
+    }
 }
 
 const JOBS: &str = "[global]\nbs=4k\nruntime=1\ntime_based\n[reads]\nrw=randread\niodepth=4\n";
