@@ -4,6 +4,7 @@
 mod controllers;
 mod detach;
 mod list;
+mod many;
 mod nbd;
 mod nbd_tls;
 mod nvme_names;
@@ -60,6 +61,10 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
         None => serve(flags, CommandLine::here()?, None),
         Some(AttachAction::List { udev: Some(device), .. }) => udev::run(*device),
         Some(AttachAction::List { udev: None, output }) => list::run(output.output_format),
+        Some(AttachAction::Serve { config, disk, check, output }) => {
+            let format = output.output_format;
+            many::run(&many::Asked { config, disks: disk, is_check: *check, format })
+        }
         Some(AttachAction::Detach { disks, force, output }) => {
             detach::run(disks, *force, output.output_format)
         }
@@ -67,6 +72,13 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
             recover::run(*ublk_device, output.output_format)
         }
     }
+}
+
+/// Reads all files that are named, and looks whether the flags go together.
+fn check(flags: &AttachFlags) -> Result<(), Failure> {
+    vhost_user::check(flags)?;
+    nbd_tls::read(&flags.nbd_tls)?;
+    Connection::new(&flags.connection).map(drop)
 }
 
 /// Connects, serves, and ends. The disks are new ones, or those of a process that is gone.

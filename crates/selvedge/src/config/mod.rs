@@ -1,6 +1,7 @@
 //! What was asked for, after it has been checked: the flags and files of people become values that commands can
 //! trust. Nothing is opened, listened on or connected to here.
 
+pub(crate) mod attach_file;
 pub(crate) mod ceph_nvmeof;
 pub(crate) mod connection;
 mod former_names;

@@ -96,7 +96,7 @@ pub(crate) fn read_text(text: &str, path: &Path) -> Result<ServeConfig, Failure>
     })
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
+pub(super) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 

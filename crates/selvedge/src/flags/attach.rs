@@ -150,6 +150,29 @@ pub(crate) enum AttachAction {
         #[command(flatten)]
         output: OutputFlags,
     },
+    /// Serve all disks of a file, each by a connection of its own, in one process
+    #[command(
+        after_help = "The file has a table [disk.NAME] for each, and [defaults] for what they have in common.
+Settings are attach's long options, with _ for -. A disk that fails is told, and
+the others are served on.
+
+Examples:
+  selvedge attach serve --config attach.toml
+  selvedge attach serve --config attach.toml --check"
+    )]
+    Serve {
+        /// The file, attach.toml
+        #[arg(short = 'c', long, value_name = "FILE")]
+        config: PathBuf,
+        /// Serve these of its disks alone
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        disk: Vec<String>,
+        /// Read the file and those that it names, and connect to nothing
+        #[arg(long)]
+        check: bool,
+        #[command(flatten)]
+        output: OutputFlags,
+    },
     /// End the processes of attached disks, and take away what processes have left that are gone
     #[command(
         after_help = "A process ends when all of its disks are named. What waits for a block device whose process is gone

@@ -229,7 +229,7 @@ fn a_controller_that_chooses_no_key_is_refused_before_its_certificates() {
 #[test]
 fn keys_that_cannot_be_offered_together_are_refused() {
     let [one, other] = [1, 2].map(key_of_version_0);
-    assert_eq!(Handshake::of_host::<TlsPsk>(&[]).unwrap_err(), HandshakeError::KeyCount(0));
+    assert_eq!(Handshake::of_host::<secure_channel::TlsPsk>(&[]).unwrap_err(), HandshakeError::KeyCount(0));
     let many: Vec<_> = (0..=KEYS_MAX as u8).map(|seed| key(seed, Suite::Aes128Gcm)).collect();
     assert_eq!(Handshake::of_host(&many).unwrap_err(), HandshakeError::KeyCount(KEYS_MAX + 1));
     assert!(Handshake::of_host(&many[1..]).is_ok());

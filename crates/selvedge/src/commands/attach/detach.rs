@@ -12,6 +12,7 @@ use attach::ublk::FoundDevice;
 use serde::Serialize;
 
 use super::list::is_orphan;
+use super::process::Process;
 use super::record::KnownRecord;
 use crate::disk_users::DiskUsers;
 use crate::failure::Failure;
@@ -28,12 +29,20 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
     let is_all = named.iter().any(|name| name == ALL);
     let mut places: Vec<String> = named.iter().filter(|name| *name != ALL).map(|name| place(name)).collect();
     let (mut records, mut orphans) = (Vec::new(), Vec::new());
-    for known in KnownRecord::all() {
+    let all = KnownRecord::all();
+    // A process with disks of a file has a record of each.
+    let of_process = |process: Process| {
+        let own = all.iter().filter(move |known| known.record.process == process);
+        own.flat_map(|known| known.record.places()).collect::<Vec<String>>()
+    };
+    let named = places.clone();
+    for known in &all {
         let own = known.record.places();
-        if !is_all && !own.iter().any(|place| places.contains(place)) {
+        if !is_all && !own.iter().any(|place| named.contains(place)) {
             continue;
         }
-        if let Some(other) = own.iter().find(|place| !is_all && !places.contains(place)) {
+        let all_own = if known.is_alive() { of_process(known.record.process) } else { own.clone() };
+        if let Some(other) = all_own.iter().find(|place| !is_all && !named.contains(place)) {
             let pid = known.record.process.pid;
             return Err(Failure::failed(format!("process {pid} has {other} too: name all of its disks")));
         }
@@ -60,7 +69,7 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
         return Err(Failure::failed(format!("{} is in use: {reason}", device.path().display())));
     }
     let mut detached = Detached::default();
-    records.iter().try_for_each(|known| detached.detach(known, &found))?;
+    records.into_iter().try_for_each(|known| detached.detach(known, &found))?;
     orphans.iter().try_for_each(|device| detached.delete(device))?;
     report::print_as(format, &detached)
 }

@@ -134,7 +134,11 @@ impl CommandLine {
         Self::of(std::env::args_os().skip(1))
     }
 
-    fn of(arguments: impl Iterator<Item = OsString>) -> Result<Self, Failure> {
+    /// That of a process with these arguments.
+    ///
+    /// # Errors
+    /// As `here`'s.
+    pub(super) fn of(arguments: impl Iterator<Item = OsString>) -> Result<Self, Failure> {
         let text = |argument: OsString| {
             let text = argument.into_string();
             text.map_err(|argument| Failure::usage(format!("{} is not UTF-8", argument.display())))

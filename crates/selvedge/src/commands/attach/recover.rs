@@ -9,9 +9,9 @@ use clap::Parser as _;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::record::KnownRecord;
-use super::serve;
+use super::{many, serve};
 use crate::failure::Failure;
-use crate::flags::attach::{AttachFlags, UblkDevice};
+use crate::flags::attach::{AttachAction, AttachFlags, UblkDevice};
 use crate::flags::{Command, Flags, OutputFormat};
 use crate::stop::Stop;
 
@@ -82,10 +82,18 @@ fn flags(arguments: &[String]) -> Result<Box<AttachFlags>, Failure> {
         let first = error.to_string().lines().next().unwrap_or_default().to_owned();
         Failure::failed(format!("the command line of the process that is gone is not understood: {first}"))
     })?;
-    match parsed.command {
-        Command::Attach(flags) if flags.ublk && flags.action.is_none() => Ok(flags),
-        _ => Err(Failure::failed("the command line of the process that is gone is not one of attach --ublk")),
-    }
+    let Command::Attach(flags) = parsed.command else { return Err(no_device()) };
+    let flags = match &flags.action {
+        None => flags,
+        // One of a file's disks.
+        Some(AttachAction::Serve { config, disk, .. }) => many::flags(config, disk)?,
+        Some(_) => return Err(no_device()),
+    };
+    if flags.ublk { Ok(flags) } else { Err(no_device()) }
+}
+
+fn no_device() -> Failure {
+    Failure::failed("the command line of the process that is gone is not one of attach --ublk")
 }
 
 /// A process for each, since they may have different options. They end with this one, and go on if it is killed.
@@ -140,6 +148,15 @@ mod tests {
         let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
         let read = flags(&words("attach -a 127.0.0.1 -n nqn.a --nsid 1,2 --ublk")).unwrap();
         assert_eq!((read.ublk, &read.nsid[..]), (true, &[1, 2][..]));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("attach.toml");
+        let text =
+            "[disk.a]\ntraddr = \"127.0.0.1\"\nublk = true\n[disk.b]\ntraddr = \"127.0.0.1\"\nnbd = true\n";
+        std::fs::write(&file, text).unwrap();
+        let of_file =
+            |name: &str| flags(&words(&format!("attach serve --config {} --disk {name}", file.display())));
+        assert!(of_file("a").unwrap().ublk);
+        assert!(of_file("b").is_err() && of_file("c").is_err() && of_file("a,b").is_err());
         for wrong in ["attach -a 127.0.0.1 --nbd", "attach list", "status", "attach --ublk --unknown"] {
             assert!(flags(&words(wrong)).is_err(), "{wrong}");
         }
