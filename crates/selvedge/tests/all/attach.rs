@@ -174,18 +174,66 @@ fn what_is_in_the_way_is_said_in_a_line() {
     let (second, _) = attach(folder.path(), &port, &["--nbd", "unix:a.nbd"]);
     assert_eq!(end(second, Signal::TERM), Some(0));
     std::fs::write(folder.path().join("file"), "precious").expect("it is written");
+    std::fs::create_dir(folder.path().join("folder")).expect("a folder");
+    let (taken, long) = (format!("127.0.0.1:{port}"), format!("unix:{}", "a".repeat(200)));
     let file = refused(folder.path(), &port, &["--nbd", "unix:file"]);
     assert!(stderr(&file).contains("is a file and not a socket"), "{}", stderr(&file));
     for (more, status, words) in [
         (&["--nbd", "file"][..], 2, "unix:PATH"),
         (&["--nsid", "1,1", "--nbd", "unix:b.nbd"], 2, "named twice"),
         (&["--nsid", "7", "--nbd", "unix:b.nbd"], 1, "7"),
+        (&["--nbd", &taken], 1, "cannot listen on 127.0.0.1"),
+        (&["--nbd", "203.0.113.1:10809"], 1, "cannot listen on 203.0.113.1:10809"),
+        (&["--nbd", "unix:missing/b.nbd"], 1, "the socket missing/b.nbd cannot be made"),
+        (&["--nbd", &long], 1, "cannot be made"),
+        (&["--nbd", "unix:folder"], 1, "folder is a file and not a socket"),
+        (&["--vhost-user", "missing/b.vhost"], 1, "the socket missing/b.vhost cannot be made"),
     ] {
         let output = refused(folder.path(), &port, more);
         assert_eq!(output.status.code(), Some(status), "{more:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(words) && output.stdout.is_empty(), "{}", stderr(&output));
         assert!(!folder.path().join("b.nbd").exists());
     }
+}
+
+#[test]
+fn tls_of_clients_needs_files_that_go_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = |name: &str| {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+        let key = folder.path().join(format!("{name}.key"));
+        std::fs::write(folder.path().join(name), made.cert.pem()).expect("written");
+        std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(key, private).expect("it is private");
+    };
+    made("a.pem");
+    made("b.pem");
+    let key = format!("alice:{}\n", "0f".repeat(32));
+    std::fs::write(folder.path().join("open.psk"), key).expect("written");
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(folder.path().join("open.psk"), readable).expect("it can be read");
+    for (more, words) in [
+        (&["--nbd-tls", "required"][..], "--nbd-tls needs a certificate"),
+        (&["--nbd-tls-cert", "a.pem"], "--nbd-tls-key"),
+        (&["--nbd-tls-client-ca", "a.pem"], "--nbd-tls-cert"),
+        (&["--nbd-tls-cert", "a.pem", "--nbd-tls-key", "b.pem.key"], "cannot be used together"),
+        (&["--nbd-tls-cert", "a.pem.key", "--nbd-tls-key", "a.pem.key"], "has no certificate in PEM"),
+        (&["--nbd-tls-cert", "a.pem", "--nbd-tls-key", "gone"], "gone cannot be read"),
+        (&["--nbd-tls-psk-file", "open.psk"], "open.psk can be read by everybody"),
+        (&["--nbd-tls-psk-file", "open.psk", "--nbd-tls-cert", "a.pem"], "cannot be used with"),
+    ] {
+        // Nobody listens there: files are read first.
+        let output = refused(folder.path(), "1", &[&["--nbd", "unix:a.nbd"], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+    let (_target, port) = target(folder.path());
+    let tls = ["--nbd", "unix:a.nbd", "--nbd-tls-cert", "a.pem", "--nbd-tls-key", "a.pem.key"];
+    let (attached, told) = attach(folder.path(), &port, &tls);
+    let uri = told["disks"][0]["uri"].as_str().expect("a URI");
+    assert!(uri.starts_with("nbds+unix:///1?socket=/"), "{uri}");
+    assert_eq!(end(attached, Signal::TERM), Some(0));
 }
 
 #[test]

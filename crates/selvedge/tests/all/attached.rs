@@ -108,6 +108,57 @@ fn what_is_attached_is_listed_and_detached() {
 }
 
 #[test]
+fn the_disks_of_a_file_are_one_process_s() {
+    let world = World::new();
+    let port = &world.port;
+    let text = format!(
+        "[defaults]\ntraddr = \"127.0.0.1\"\ntrsvcid = {port}\nnqn = \"{NQN}\"\n[disk.a]\nnbd = \"unix:a.nbd\"\n\
+         [disk.b]\nnsid = [1, 2]\nvhost_user = [\"b.vhost\", \"c.vhost\"]\n"
+    );
+    std::fs::write(world.path("attach.toml"), &text).expect("written");
+    let check = ["serve", "--config", "attach.toml", "--check"];
+    let checked = world.run(&check);
+    assert!(
+        checked.status.success() && stderr(&checked).contains("attach.toml is valid: a, b"),
+        "{}",
+        stderr(&checked)
+    );
+    // One that cannot be attached keeps no other away.
+    let more = format!("{text}[disk.z]\nnsid = 99\nnbd = \"unix:z.nbd\"\n");
+    std::fs::write(world.path("attach.toml"), more).expect("written");
+    let mut command = program(world.folder.path(), &["attach", "serve", "-c", "attach.toml"]);
+    let mut served = attached(command.env("RUNTIME_DIRECTORY", world.folder.path())).0;
+    let pid = u64::from(served.0.id());
+    let all = ["a.nbd", "b.vhost", "c.vhost"].map(|name| (world.place(name), "attached".to_owned(), pid));
+    loop {
+        let mut listed = world.list();
+        listed.sort();
+        if listed == all {
+            break;
+        }
+        assert!(served.0.try_wait().expect("it can be asked").is_none(), "{listed:?}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let half = world.run(&["detach", "b.vhost", "c.vhost"]);
+    assert!(stderr(&half).contains("a.nbd too: name all"), "{}", stderr(&half));
+    assert!(world.run(&["detach", "a.nbd", "b.vhost", "c.vhost"]).status.success());
+    assert_eq!(served.0.wait().expect("it has ended").code(), Some(1), "one was not served");
+    assert!(world.list().is_empty() && world.records().is_empty() && !world.path("a.nbd").exists());
+    for (text, said) in [
+        ("[disk.a]\nnbdd = true\n", "attach.toml:2: unknown setting `nbdd`: did you mean `nbd`?"),
+        (
+            "[disk.a]\ntraddr = \"127.0.0.1\"\nnbd = true\nnbd_tls_psk_file = \"gone.psk\"\n",
+            "disk a: gone.psk cannot be read",
+        ),
+    ] {
+        std::fs::write(world.path("attach.toml"), text).expect("written");
+        let refused = world.run(&check);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(stderr(&refused).contains(said), "{}", stderr(&refused));
+    }
+}
+
+#[test]
 fn what_a_killed_process_leaves_is_told_and_taken_away() {
     let world = World::new();
     let attached = world.attach(&["--nbd", "unix:a.nbd"]);

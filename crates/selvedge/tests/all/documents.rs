@@ -127,7 +127,7 @@ if [ -z "$SERVES" ]; then
         done
         sh -c "$TYPED" && wait $! || status=1
         ;;
-    *'selvedge attach list'* | *'selvedge attach detach all'*) sh -c "$TYPED" || status=1 ;;
+    *'selvedge attach list'* | *'selvedge attach detach all'* | *'selvedge attach serve'*--check*) sh -c "$TYPED" || status=1 ;;
     *'selvedge attach'*--ublk*)
         # The kernel may have no driver for block devices, and says so then.
         timeout --signal=TERM --kill-after=10 5 sh -c "$TYPED" >attached 2>refused || test $? = 124 -o ! -e /dev/ublk-control
@@ -215,14 +215,25 @@ fn furnish_certificate(folder: &Path) {
     }
 }
 
+/// The file of disks that a page shows.
+fn attach_file() -> &'static str {
+    let page = include_str!("../../../../docs/attach.md");
+    let (_, behind) = page.split_once("```toml\n").expect("it is shown");
+    behind.split_once("```").expect("it ends").0
+}
+
 const JOBS: &str = "[global]\nbs=4k\nruntime=1\ntime_based\n[reads]\nrw=randread\niodepth=4\n";
 
 /// What a reader has in the folder where they type.
 fn furnish(folder: &Path, command: &str) {
     let served = served(command);
-    for (name, text) in
-        [("served.toml", &*served), ("target.toml", &*served), ("job.fio", JOBS), ("ssd.fio", JOBS)]
-    {
+    for (name, text) in [
+        ("served.toml", &*served),
+        ("target.toml", &*served),
+        ("attach.toml", attach_file()),
+        ("job.fio", JOBS),
+        ("ssd.fio", JOBS),
+    ] {
         std::fs::write(folder.join(name), text).expect("written");
     }
     furnish_certificate(folder);

@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::record::CommandLine;
-use super::{check, serve, ublk};
+use attach::ublk::FoundDevice;
+
+use super::record::{CommandLine, KnownRecord};
+use super::{check, recover, serve, ublk};
 use crate::config::attach_file::{self, DiskTable};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
@@ -33,8 +35,8 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     if tables.iter().any(|table| table.flags.ublk) {
-        // Threads are like the one that starts them.
-        ublk::prepare()?;
+        // Threads are like the one that starts them. Where there is no driver, disks of other kinds are served all the same.
+        let _ = ublk::prepare();
     }
     let lines = tables.iter().map(|table| line(asked.config, table)).collect::<Result<Vec<_>, _>>()?;
     thread::scope(|scope| {
@@ -43,7 +45,8 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
             flags.output.output_format = asked.format;
             let threads = thread::Builder::new().name(format!("disk-{name}"));
             threads.spawn_scoped(scope, move || {
-                let outcome = of_disk(&name, serve(&flags, line, None));
+                let previous = previous(&line, &mut flags);
+                let outcome = of_disk(&name, serve(&flags, line, previous));
                 // The others are served on; this one's failure is told when it comes.
                 if let Some(line) = outcome.as_ref().err().and_then(Failure::line) {
                     eprintln!("selvedge: {line}");
@@ -67,6 +70,17 @@ pub(super) fn run(asked: &Asked<'_>) -> Result<(), Failure> {
             other => other,
         })
     })
+}
+
+/// What the same disk of a process that is gone has left: block devices that wait for another one.
+fn previous(line: &CommandLine, flags: &mut AttachFlags) -> Option<KnownRecord> {
+    let found = FoundDevice::all().ok().filter(|_| flags.ublk)?;
+    let is_same = |known: &KnownRecord| {
+        known.record.arguments == line.arguments && !known.recoverable(&found).is_empty()
+    };
+    let known = KnownRecord::all().into_iter().find(is_same)?;
+    recover::keep_waiting(flags, &known, &found);
+    Some(known)
 }
 
 /// The flags of one disk of a file, as a process that is gone had them.

@@ -65,14 +65,18 @@ fn take_over(known: KnownRecord, found: &[FoundDevice], format: OutputFormat) ->
     })?;
     let mut flags = flags(&line.arguments)?;
     flags.output.output_format = format;
-    // What another program has deleted stays so.
+    keep_waiting(&mut flags, &known, found);
+    serve(&flags, line, Some(known))
+}
+
+/// Of the namespaces, those whose devices wait. What another program has deleted stays so.
+pub(super) fn keep_waiting(flags: &mut AttachFlags, known: &KnownRecord, found: &[FoundDevice]) {
     let recoverable = known.recoverable(found);
     let waits = |nsid: u32| {
         let device = known.record.disks.iter().find(|disk| disk.nsid == nsid).and_then(|disk| disk.device);
         device.is_some_and(|device| recoverable.iter().any(|found| device.is(found)))
     };
     flags.nsid.retain(|nsid| waits(*nsid));
-    serve(&flags, line, Some(known))
 }
 
 /// The flags of that process.
