@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     pub(crate) count: u16,
     pub(crate) stopping: Arc<AtomicBool>,
     pub(crate) arrivals: Receiver<Arrival>,
-    /// What clients are told of TLS, and who does its handshakes.
+    /// What clients may do about TLS, and who does its handshakes.
     pub(crate) tls: Option<(Tls, Jobs)>,
 }
 

@@ -85,7 +85,7 @@ pub enum Step {
     /// An option, this number of bytes long.
     Took(usize),
     /// The option with which the client begins TLS, this number of bytes long. What follows is TLS' handshake, and whatever has
-    /// come behind it already is no option: when it is complete, [`Handshake::secured`] is to be called.
+    /// come behind it already is not an option: when it is complete, [`Handshake::secured`] is to be called.
     Secures(usize),
     /// The option with which the client has chosen an export; requests follow.
     Chosen(usize, Session),

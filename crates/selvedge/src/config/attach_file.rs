@@ -158,7 +158,7 @@ fn disk(
     let line = ["selvedge", "attach"].into_iter().map(OsString::from).chain(words.iter().cloned());
     match Flags::try_parse_from(line).map(|flags| flags.command) {
         Ok(Command::Attach(flags)) => Ok(DiskTable { name: name.to_owned(), options: words, flags }),
-        Ok(_) => Err(Mistake { what: format!("[{DISK}.{name}] is no disk"), span: Some(place) }),
+        Ok(_) => Err(Mistake { what: format!("[{DISK}.{name}] cannot be read"), span: Some(place) }),
         Err(error) => {
             let option = match error.get(ContextKind::InvalidArg) {
                 Some(ContextValue::String(option)) => option.clone(),
