@@ -55,6 +55,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// A process that was killed still listens until the kernel has ended its ring: this is how long it is waited for.
 const KILLED_FOR: Duration = Duration::from_secs(1);
 
+/// Bytes of the path of a Unix socket by which somebody can connect (unix(7)).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
 /// Does what was typed.
 pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     match &flags.action {
@@ -223,6 +226,13 @@ impl Attaching<'_> {
 /// Listens on a Unix socket for its owner alone. `option` is what chooses another place.
 fn listen(path: &Path, option: &str) -> Result<(UnixListener, SocketFile, PathBuf), Failure> {
     let shown = path.display();
+    // It could be made under another name, and nobody could connect.
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "the path of the socket {shown} is longer than the {SOCKET_PATH_BYTES_MAX} bytes that clients can use: choose another \
+             place with {option}"
+        )));
+    }
     let path = std::path::absolute(path).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
     let until = Instant::now() + KILLED_FOR;
     let listened = loop {

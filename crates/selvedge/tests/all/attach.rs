@@ -185,7 +185,7 @@ fn what_is_in_the_way_is_said_in_a_line() {
         (&["--nbd", &taken], 1, "cannot listen on 127.0.0.1"),
         (&["--nbd", "203.0.113.1:10809"], 1, "cannot listen on 203.0.113.1:10809"),
         (&["--nbd", "unix:missing/b.nbd"], 1, "the socket missing/b.nbd cannot be made"),
-        (&["--nbd", &long], 1, "cannot be made"),
+        (&["--nbd", &long], 2, "longer than the 107 bytes"),
         (&["--nbd", "unix:folder"], 1, "folder is a file and not a socket"),
         (&["--vhost-user", "missing/b.vhost"], 1, "the socket missing/b.vhost cannot be made"),
     ] {

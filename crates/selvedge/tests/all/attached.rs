@@ -127,16 +127,19 @@ fn the_disks_of_a_file_are_one_process_s() {
     let more = format!("{text}[disk.z]\nnsid = 99\nnbd = \"unix:z.nbd\"\n");
     std::fs::write(world.path("attach.toml"), more).expect("written");
     let mut command = program(world.folder.path(), &["attach", "serve", "-c", "attach.toml"]);
-    let mut served = attached(command.env("RUNTIME_DIRECTORY", world.folder.path())).0;
+    // It goes on to say what it serves: whoever reads that must not go away.
+    let said = std::fs::File::create(world.path("said")).expect("a file");
+    command.env("RUNTIME_DIRECTORY", world.folder.path()).stdout(said);
+    let mut served = Running(command.spawn().expect("the program runs"));
     let pid = u64::from(served.0.id());
     let all = ["a.nbd", "b.vhost", "c.vhost"].map(|name| (world.place(name), "attached".to_owned(), pid));
-    loop {
+    for round in 0.. {
         let mut listed = world.list();
         listed.sort();
         if listed == all {
             break;
         }
-        assert!(served.0.try_wait().expect("it can be asked").is_none(), "{listed:?}");
+        assert!(round < 1000 && served.0.try_wait().expect("it can be asked").is_none(), "{listed:?}");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     let half = world.run(&["detach", "b.vhost", "c.vhost"]);
