@@ -273,7 +273,7 @@ fn tls_begins_once_and_forgets_what_was_agreed_before() {
     let contexts = context_option("disk", &["base:allocation"]);
     let before = Bytes::flags(3).option(8, &[]).option(10, &contexts);
     let secured = before.option(5, &[]);
-    for end in [secured.clone().option(7, &export_option("disk", &[])), secured.clone().option(1, b"disk")] {
+    for end in [secured.clone().option(7, &export_option("disk", &[])), secured.option(1, b"disk")] {
         let session = Session { export: 0, headers: Headers::Simple, has_allocation: false };
         let mut output = Vec::new();
         let (exports, mut handshake) = (exports(), Handshake::with_tls(Tls::Offered));
