@@ -112,8 +112,8 @@ pub use error::{InitiatorError, PeerMisbehaved};
 pub use host::HostIdentity;
 pub use options::{ConnectOptions, HostSecrets, QueueOptions};
 pub use path::{
-    ConnectionReport, ControllerKeeper, ControllerRecord, IoPolicy, PathOptions, PathQueues, PathShare,
-    PathState, PathStatus, Paths,
+    ConnectionReport, ControllerFiles, ControllerKeeper, ControllerRecord, Found, FoundContent, IoPolicy,
+    KeptControllers, PathOptions, PathQueues, PathShare, PathState, PathStatus, Paths,
 };
 pub use queue::{Completion, Data, Ended, Lost, Queue, QueueState, Request};
 pub use tls_keys::{TakenOffer, TlsKeys};

@@ -67,6 +67,23 @@ impl ControllerRecord {
         }
     }
 
+    /// One of which no more is known than its keep alive time-out: it takes as long as one can to come to rest, and nobody can
+    /// reset it.
+    pub fn unknown(keep_alive_ms: u32) -> Self {
+        Self {
+            address: ([0, 0, 0, 0], 0).into(),
+            subsystem_nqn: String::new(),
+            host_nqn: String::new(),
+            host_id: Uuid::nil(),
+            controller_id: 0,
+            uniquifier: 0,
+            random_number: 0,
+            keep_alive_ms,
+            traffic_based_keep_alive: true,
+            command_quiesce_ms: u16::MAX,
+        }
+    }
+
     /// Which life of which controller it is.
     pub(super) const fn instance(&self) -> ControllerInstance {
         ControllerInstance {

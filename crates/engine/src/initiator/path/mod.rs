@@ -8,6 +8,7 @@
 mod controller_record;
 mod distance;
 mod identity;
+mod kept_controllers;
 mod monitor;
 mod options;
 mod path;
@@ -23,6 +24,7 @@ mod shared;
 mod turn;
 
 pub use controller_record::{ControllerKeeper, ControllerRecord};
+pub use kept_controllers::{ControllerFiles, Found, FoundContent, KeptControllers};
 pub use options::PathOptions;
 pub use path::PathState;
 pub use path_connections::ConnectionReport;

@@ -7,12 +7,14 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use attach::limits::{CONTROLLERS_FILE_BYTES_MAX, CONTROLLERS_KEPT_MAX};
 use chart::units;
-use engine::initiator::{ControllerKeeper, ControllerRecord, PathOptions, Paths};
+use engine::initiator::{
+    ControllerFiles, ControllerRecord, Found, FoundContent, KeptControllers, PathOptions, Paths,
+};
 use engine::limits::KEEP_ALIVE_MS_USUAL;
 use private_folder::{PrivateFolder, open_own};
 use rustix::fs::{FlockOperation, flock};
@@ -72,11 +74,11 @@ impl AllControllers {
     /// Connects the paths to a namespace. Nothing is written over them before what killed processes had sent is at rest.
     pub(super) fn connect(&self, mut options: PathOptions) -> Result<Arc<Paths>, Failure> {
         let controllers = self.folder.clone().zip(options.paths.first()).map(|(folder, path)| {
-            Arc::new(Controllers::in_folder(folder, &path.subsystem_nqn, options.nsid, path.keep_alive_ms))
+            Arc::new(in_folder(folder, &path.subsystem_nqn, options.nsid, path.keep_alive_ms))
         });
         if let Some(controllers) = &controllers {
             options.predecessors = controllers.predecessors().map_err(|error| {
-                Failure::failed(format!("{} cannot be read: {error}", controllers.folder.display()))
+                Failure::failed(format!("{} cannot be read: {error}", controllers.files().folder.display()))
             })?;
             options.keeper = Some(controllers.clone());
         }
@@ -90,20 +92,31 @@ impl AllControllers {
         for (controllers, paths) in &*self.all.borrow() {
             match controllers.predecessors() {
                 Ok(predecessors) => paths.succeed(&predecessors),
-                Err(error) => eprintln!("selvedge: {} cannot be read: {error}", controllers.folder.display()),
+                Err(error) => {
+                    eprintln!("selvedge: {} cannot be read: {error}", controllers.files().folder.display());
+                }
             }
         }
     }
 }
 
 /// The controllers of one attached namespace: this process's own, and those of processes that were killed.
+type Controllers = KeptControllers<Files>;
+
+/// For a namespace whose controllers get this keep alive time-out.
+fn in_folder(folder: PathBuf, subsystem_nqn: &str, nsid: u32, keep_alive_ms: u32) -> Controllers {
+    KeptControllers::new(Files::new(folder, subsystem_nqn, nsid, keep_alive_ms), CONTROLLERS_KEPT_MAX)
+}
+
+/// The files of one attached namespace, in a folder.
 #[derive(Debug)]
-pub(super) struct Controllers {
+struct Files {
     folder: PathBuf,
     namespace: Namespace,
     /// The name of the own file.
     name: String,
-    state: Mutex<State>,
+    /// The own file, locked. Several, where it is not known which one is in place.
+    own: Mutex<Vec<File>>,
 }
 
 /// A namespace, by which its files are named. Its UUID is known only when it is too late to look for files.
@@ -114,71 +127,31 @@ struct Namespace {
     prefix: String,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    own: Vec<ControllerRecord>,
-    /// The own file, locked. Several, where it is not known which one is in place.
-    files: Vec<File>,
-    left: Vec<Left>,
-}
-
-/// The file of a process that was killed, with those of its controllers that are not at rest.
+/// The file of a process that was killed.
 #[derive(Debug)]
 struct Left {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
-    controllers: Vec<ControllerRecord>,
     /// Why it is not known what is in it.
     problem: Option<String>,
     /// Locked together with whoever else waits for it.
     _file: Option<File>,
 }
 
-impl Controllers {
-    /// For a namespace whose controllers get this keep alive time-out.
-    fn in_folder(folder: PathBuf, subsystem_nqn: &str, nsid: u32, keep_alive_ms: u32) -> Self {
+impl Files {
+    fn new(folder: PathBuf, subsystem_nqn: &str, nsid: u32, keep_alive_ms: u32) -> Self {
         let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{subsystem_nqn} {nsid}").as_bytes());
         let prefix = format!("{id}.");
         let random = Uuid::new_v4().simple().to_string();
         // The time-out is in the name for those who cannot read the content.
         let name = format!("{prefix}{keep_alive_ms}.{}{SUFFIX}", &random[..12]);
         let namespace = Namespace { subsystem_nqn: subsystem_nqn.to_owned(), nsid, prefix };
-        Self { folder, namespace, name, state: Mutex::default() }
-    }
-
-    /// Controllers of processes that were killed, as far as they were not found before.
-    fn predecessors(&self) -> io::Result<Vec<ControllerRecord>> {
-        let mut state = self.state();
-        let until = Instant::now() + KILLED_FOR;
-        let found = loop {
-            let (found, living) = self.look(&state.left)?;
-            if living == 0 || Instant::now() >= until {
-                break found;
-            }
-            std::thread::sleep(KILLED_FOR / 10);
-        };
-        let mut all = Vec::new();
-        for left in found {
-            if let Some(problem) = &left.problem {
-                eprintln!(
-                    "selvedge: {} {problem}: its process was killed, and writes wait for the longest time that may take \
-                     (remove the file and start again if nothing of that process can still be carried out)",
-                    left.path.display()
-                );
-            }
-            all.extend(left.controllers.iter().cloned());
-            if left.controllers.is_empty() {
-                left.remove();
-            } else {
-                state.left.push(left);
-            }
-        }
-        Ok(all)
+        Self { folder, namespace, name, own: Mutex::default() }
     }
 
     /// The files of processes that were killed, and how many are of living ones.
-    fn look(&self, known: &[Left]) -> io::Result<(Vec<Left>, usize)> {
+    fn look(&self, known: &[(u64, u64)]) -> io::Result<(Vec<Found<Left>>, usize)> {
         let (mut found, mut living) = (Vec::new(), 0);
         for entry in fs::read_dir(&self.folder)? {
             let Ok(name) = entry?.file_name().into_string() else { continue };
@@ -186,26 +159,26 @@ impl Controllers {
                 continue;
             }
             match Left::open(self.folder.join(&name), &self.namespace) {
-                Some(left) if known.iter().any(|known| known.identity == left.identity) => {}
-                Some(left) => found.push(left),
+                Some(one) if known.contains(&one.left.identity) => {}
+                Some(one) => found.push(one),
                 None => living += 1,
             }
         }
         Ok((found, living))
     }
+}
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+impl ControllerFiles for Files {
+    type Left = Left;
 
-    /// Puts what is there of the own controllers into the file.
-    fn write(&self, state: &mut State) -> Result<(), String> {
+    fn write(&self, own: &[ControllerRecord]) -> Result<(), String> {
+        let mut files = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: &dyn std::error::Error| error.to_string();
         // Somebody may have removed the folder meanwhile.
         let folder = PrivateFolder::make(&self.folder).map_err(|error| failed(&error))?;
-        if state.own.is_empty() {
+        if own.is_empty() {
             folder.remove(&self.name).map_err(|error| failed(&error))?;
-            state.files.clear();
+            files.clear();
             return Ok(());
         }
         let content = Content {
@@ -213,7 +186,7 @@ impl Controllers {
             pid: std::process::id(),
             subsystem_nqn: self.namespace.subsystem_nqn.clone(),
             nsid: self.namespace.nsid,
-            controllers: state.own.clone(),
+            controllers: own.to_vec(),
         };
         let bytes = serde_json::to_vec(&content).map_err(|error| failed(&error))?;
         let replacement = folder.prepare(&self.name, &bytes).map_err(|error| failed(&error))?;
@@ -221,56 +194,41 @@ impl Controllers {
         // Before it has its name, so that nobody takes this process for dead.
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(&error))?;
         match replacement.commit() {
-            Ok(()) => state.files = vec![file],
+            Ok(()) => *files = vec![file],
             Err(error) => {
-                state.files.push(file);
+                files.push(file);
                 return Err(failed(&error));
             }
         }
         Ok(())
     }
-}
 
-impl ControllerKeeper for Controllers {
-    fn keep(&self, controller: &ControllerRecord) -> Result<(), String> {
-        let mut state = self.state();
-        if state.own.len() >= CONTROLLERS_KEPT_MAX {
-            return Err(format!("{CONTROLLERS_KEPT_MAX} controllers have not come to rest"));
+    fn find(&self, known: &mut dyn Iterator<Item = &Left>) -> io::Result<Vec<Found<Left>>> {
+        let known: Vec<(u64, u64)> = known.map(|left| left.identity).collect();
+        let until = Instant::now() + KILLED_FOR;
+        loop {
+            let (found, living) = self.look(&known)?;
+            if living == 0 || Instant::now() >= until {
+                found.iter().for_each(|one| one.left.tell());
+                return Ok(found);
+            }
+            std::thread::sleep(KILLED_FOR / 10);
         }
-        state.own.push(controller.clone());
-        let written = self.write(&mut state);
-        if written.is_err() {
-            state.own.pop();
-        }
-        written
     }
 
-    fn at_rest(&self, controller: &ControllerRecord) {
-        let mut state = self.state();
-        if let Some(at) = state.own.iter().position(|own| own == controller) {
-            state.own.swap_remove(at);
-            // A file that says too much makes somebody wait who need not.
-            if let Err(reason) = self.write(&mut state) {
-                tracing::warn!(
-                    reason,
-                    "a file of controllers is out of date: a later attach may wait although it need not"
-                );
-            }
-            return;
-        }
-        let position = |left: &Left| left.controllers.iter().position(|of| of == controller);
-        let found = state.left.iter().enumerate().find_map(|(at, left)| Some((at, position(left)?)));
-        let Some((file, at)) = found else { return };
-        state.left[file].controllers.swap_remove(at);
-        if state.left[file].controllers.is_empty() {
-            state.left.swap_remove(file).remove();
+    fn remove(&self, left: Left) {
+        let found = fs::symlink_metadata(&left.path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == left.identity)
+            && let Err(error) = fs::remove_file(&left.path)
+        {
+            tracing::warn!(path = %left.path.display(), %error, "a file of controllers that are at rest cannot be removed");
         }
     }
 }
 
 impl Left {
     /// Opens the file of a process; `None` while that lives, or when it has just ended in order.
-    fn open(path: PathBuf, namespace: &Namespace) -> Option<Self> {
+    fn open(path: PathBuf, namespace: &Namespace) -> Option<Found<Self>> {
         let identity = fs::symlink_metadata(&path).map(|found| (found.dev(), found.ino())).ok()?;
         let file = match open_own(&path) {
             Ok(file) => file,
@@ -298,26 +256,31 @@ impl Left {
             return None;
         }
         match controllers(&file, namespace) {
-            Ok(controllers) => Some(Self { path, identity, controllers, problem: None, _file: Some(file) }),
+            Ok(controllers) => {
+                let content = FoundContent::Controllers(controllers);
+                Some(Found { left: Self { path, identity, problem: None, _file: Some(file) }, content })
+            }
             Err(reason) => Some(Self::unreadable(path, identity, Some(file), reason)),
         }
     }
 
-    /// Nobody knows what is in it: it stands for a controller that takes as long as one can.
-    fn unreadable(path: PathBuf, identity: (u64, u64), file: Option<File>, problem: String) -> Self {
+    /// Nobody knows what is in it.
+    fn unreadable(path: PathBuf, identity: (u64, u64), file: Option<File>, problem: String) -> Found<Self> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let keep_alive_ms = name.split('.').nth(1).and_then(|text| text.parse().ok());
-        let controller = unknown(keep_alive_ms.unwrap_or(KEEP_ALIVE_MS_USUAL));
-        Self { path, identity, controllers: vec![controller], problem: Some(problem), _file: file }
+        let keep_alive_ms = keep_alive_ms.unwrap_or(KEEP_ALIVE_MS_USUAL);
+        let left = Self { path, identity, problem: Some(problem), _file: file };
+        Found { left, content: FoundContent::Unreadable { keep_alive_ms } }
     }
 
-    /// All are at rest.
-    fn remove(self) {
-        let found = fs::symlink_metadata(&self.path);
-        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
-            && let Err(error) = fs::remove_file(&self.path)
-        {
-            tracing::warn!(path = %self.path.display(), %error, "a file of controllers that are at rest cannot be removed");
+    /// Tells people what is wrong with it.
+    fn tell(&self) {
+        if let Some(problem) = &self.problem {
+            eprintln!(
+                "selvedge: {} {problem}: its process was killed, and writes wait for the longest time that may take (remove \
+                 the file and start again if nothing of that process can still be carried out)",
+                self.path.display()
+            );
         }
     }
 }
@@ -343,22 +306,6 @@ fn controllers(file: &File, namespace: &Namespace) -> Result<Vec<ControllerRecor
         return Err("has controllers that no attach has".to_owned());
     }
     Ok(content.controllers)
-}
-
-/// A controller of which no more than its keep alive time-out is known.
-fn unknown(keep_alive_ms: u32) -> ControllerRecord {
-    ControllerRecord {
-        address: ([0, 0, 0, 0], 0).into(),
-        subsystem_nqn: String::new(),
-        host_nqn: String::new(),
-        host_id: Uuid::nil(),
-        controller_id: 0,
-        uniquifier: 0,
-        random_number: 0,
-        keep_alive_ms,
-        traffic_based_keep_alive: true,
-        command_quiesce_ms: u16::MAX,
-    }
 }
 
 /// Tells people that writes wait, if they do for long.
@@ -399,6 +346,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
+    use engine::initiator::ControllerKeeper as _;
+
     use super::*;
 
     const NQN: &str = "nqn.2014-08.org.example:disk";
@@ -412,12 +361,12 @@ mod tests {
             controller_id,
             random_number: u64::MAX - u64::from(controller_id),
             command_quiesce_ms: 500,
-            ..unknown(5000)
+            ..ControllerRecord::unknown(5000)
         }
     }
 
     fn controllers(folder: &Path) -> Controllers {
-        Controllers::in_folder(folder.to_owned(), NQN, 1, 5000)
+        in_folder(folder.to_owned(), NQN, 1, 5000)
     }
 
     fn files(folder: &Path) -> Vec<PathBuf> {
@@ -456,7 +405,7 @@ mod tests {
         killed.keep(&record(1)).unwrap();
         killed.keep(&record(2)).unwrap();
         drop(killed);
-        let elsewhere = Controllers::in_folder(folder.path().to_owned(), NQN, 2, 5000);
+        let elsewhere = in_folder(folder.path().to_owned(), NQN, 2, 5000);
         assert!(elsewhere.predecessors().unwrap().is_empty(), "it had another namespace");
         // Two that come after it wait both, and neither counts on the other.
         let next = [(); 2].map(|()| controllers(folder.path()));
@@ -496,15 +445,18 @@ mod tests {
             assert_ne!(text, good);
             fs::write(&path, text).unwrap();
             let next = controllers(folder.path());
-            assert_eq!(next.predecessors().unwrap(), [unknown(5000)]);
-            next.at_rest(&unknown(5000));
+            assert_eq!(next.predecessors().unwrap(), [ControllerRecord::unknown(5000)]);
+            next.at_rest(&ControllerRecord::unknown(5000));
             assert!(!path.exists());
         }
         // Nor does anything but a file say that there was nothing.
         let nameless =
-            folder.path().join(format!("{}x{SUFFIX}", controllers(folder.path()).namespace.prefix));
+            folder.path().join(format!("{}x{SUFFIX}", controllers(folder.path()).files().namespace.prefix));
         fs::create_dir(&nameless).unwrap();
-        assert_eq!(controllers(folder.path()).predecessors().unwrap(), [unknown(KEEP_ALIVE_MS_USUAL)]);
+        assert_eq!(
+            controllers(folder.path()).predecessors().unwrap(),
+            [ControllerRecord::unknown(KEEP_ALIVE_MS_USUAL)]
+        );
         fs::remove_dir(&nameless).unwrap();
         fs::write(&path, good).unwrap();
         assert_eq!(controllers(folder.path()).predecessors().unwrap(), [record(1)]);
