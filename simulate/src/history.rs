@@ -2,7 +2,8 @@
 //! explains, what was synchronized has to survive, and no write may take effect after its end.
 //!
 //! Hosts keep off a block while somebody's write of it has not ended, as whoever shares a disk does. So a block's writes
-//! come one after the other, and a value is known by its place among them.
+//! come one after the other, and a value is known by its place among them. The users of one disk need not keep off each other:
+//! their writes of a block may be under way together, and then any of them may be the last, but only one of them.
 
 use std::collections::BTreeMap;
 
@@ -37,15 +38,16 @@ enum Ending {
 #[derive(Clone, Debug)]
 struct Write {
     mark: u64,
+    name: u64,
+    /// Whose place is before this one had ended when it began.
+    since: usize,
+    /// Others of the same disk may be under way together with it.
+    shares: bool,
     ending: Ending,
     /// A sync that failed may have lost it, so that a later one does not keep it.
     may_be_lost: bool,
-}
-
-impl Write {
-    const fn new(mark: u64, ending: Ending) -> Self {
-        Self { mark, ending, may_be_lost: false }
-    }
+    /// Since this event it has been known that another one is the block's last.
+    gone: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,14 +57,45 @@ struct Block {
     floor: usize,
     /// Nobody else writes it before that.
     busy_until: Option<Moment>,
-    is_written: bool,
+    /// Writes under way, and how many of them may be so together.
+    pending: usize,
+    sharing: usize,
 }
 
-/// A read that has begun: what it may see at the earliest, block by block.
+impl Block {
+    fn new() -> Self {
+        let ending = Ending::Done { event: 0, durable: true };
+        let first =
+            Write { mark: 0, name: 0, since: 0, shares: false, ending, may_be_lost: false, gone: None };
+        Self { writes: vec![first], floor: 0, busy_until: None, pending: 0, sharing: 0 }
+    }
+
+    fn first_pending(&self) -> Option<usize> {
+        self.writes.iter().position(|write| write.ending == Ending::Pending)
+    }
+
+    /// The number of its writes, if none is under way.
+    fn writes_at_rest(&self, now: Moment) -> Option<usize> {
+        let rests = self.pending == 0 && self.busy_until.is_none_or(|until| until <= now);
+        rests.then_some(self.writes.len())
+    }
+}
+
+/// A read that has begun: what it may see, block by block.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     era: u64,
-    floors: Vec<usize>,
+    event: u64,
+    blocks: Vec<BlockLook>,
+}
+
+/// What a read may see of a block.
+#[derive(Clone, Copy, Debug)]
+struct BlockLook {
+    /// At the earliest.
+    floor: usize,
+    /// The writes that there were, if none of them was under way.
+    at_rest: Option<usize>,
 }
 
 /// All that happened on one volume.
@@ -87,11 +120,9 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn new(blocks: usize, block_size: usize) -> Self {
-        let first = Write::new(0, Ending::Done { event: 0, durable: true });
-        let block = Block { writes: vec![first], floor: 0, busy_until: None, is_written: false };
         Self {
             block_size,
-            blocks: vec![block; blocks],
+            blocks: vec![Block::new(); blocks],
             events: 1,
             synchronized: 0,
             era: 0,
@@ -111,9 +142,7 @@ impl History {
 
     /// The volume has become larger.
     pub(crate) fn grow(&mut self, blocks: usize) {
-        let first = Write::new(0, Ending::Done { event: 0, durable: true });
-        let block = Block { writes: vec![first], floor: 0, busy_until: None, is_written: false };
-        self.blocks.resize(blocks.max(self.blocks.len()), block);
+        self.blocks.resize(blocks.max(self.blocks.len()), Block::new());
     }
 
     fn event(&mut self) -> u64 {
@@ -127,9 +156,15 @@ impl History {
 
     /// Whether these blocks may be written now.
     pub(crate) fn is_free(&self, start: u64, count: u64, now: Moment) -> bool {
-        self.blocks[Self::range(start, count)]
-            .iter()
-            .all(|block| !block.is_written && block.busy_until.is_none_or(|until| until <= now))
+        self.blocks[Self::range(start, count)].iter().all(|block| block.writes_at_rest(now).is_some())
+    }
+
+    /// Whether the disk's users may write these blocks now, where others of them may do so.
+    pub(crate) fn is_free_but_for_sharers(&self, start: u64, count: u64, now: Moment) -> bool {
+        let may = |block: &Block| {
+            block.pending == block.sharing && block.busy_until.is_none_or(|until| until <= now)
+        };
+        self.blocks[Self::range(start, count)].iter().all(may)
     }
 
     /// The name of a write that is not to happen.
@@ -140,13 +175,27 @@ impl History {
 
     /// A write begins: its mark. Zeroes have the mark 0, and a name all the same.
     pub(crate) fn begin_write(&mut self, start: u64, count: u64, zeroes: bool) -> u64 {
+        self.begin(start, count, zeroes, false)
+    }
+
+    /// The same of one that others of its disk may be under way with.
+    pub(crate) fn begin_shared_write(&mut self, start: u64, count: u64, zeroes: bool) -> u64 {
+        self.begin(start, count, zeroes, true)
+    }
+
+    fn begin(&mut self, start: u64, count: u64, zeroes: bool, shares: bool) -> u64 {
         self.last_mark += 1;
-        let mark = if zeroes { 0 } else { self.last_mark };
+        let name = self.last_mark;
+        let mark = if zeroes { 0 } else { name };
         for block in &mut self.blocks[Self::range(start, count)] {
-            block.is_written = true;
-            block.writes.push(Write::new(mark, Ending::Pending));
+            let first_pending = (block.pending > 0).then(|| block.first_pending()).flatten();
+            let since = first_pending.unwrap_or(block.writes.len());
+            block.pending += 1;
+            block.sharing += usize::from(shares);
+            let ending = Ending::Pending;
+            block.writes.push(Write { mark, name, since, shares, ending, may_be_lost: false, gone: None });
         }
-        self.last_mark
+        name
     }
 
     /// A write has ended.
@@ -166,23 +215,25 @@ impl History {
             self.ended.insert(name, now);
         }
         for block in &mut self.blocks[Self::range(start, count)] {
-            block.is_written = false;
             if let WriteEnd::Lost { rest } = end {
                 block.busy_until = Some(rest);
             }
-            let Some(at) = block.writes.iter().rposition(|write| write.ending == Ending::Pending) else {
-                continue;
-            };
+            let is_it = |write: &Write| write.name == name && write.ending == Ending::Pending;
+            let Some(at) = block.writes.iter().rposition(is_it) else { continue };
+            block.pending -= 1;
+            block.sharing -= usize::from(block.writes[at].shares);
             block.writes[at].ending = ending;
             if ending != Ending::Unknown {
-                block.floor = block.floor.max(at);
+                block.floor = block.floor.max(block.writes[at].since);
             }
         }
     }
 
     pub(crate) fn begin_read(&self, start: u64, count: u64) -> Look {
-        let floors = self.blocks[Self::range(start, count)].iter().map(|block| block.floor).collect();
-        Look { era: self.era, floors }
+        let now = simulation::now();
+        let look = |block: &Block| BlockLook { floor: block.floor, at_rest: block.writes_at_rest(now) };
+        let blocks = self.blocks[Self::range(start, count)].iter().map(look).collect();
+        Look { era: self.era, event: self.events, blocks }
     }
 
     /// A read has ended well, with this data.
@@ -200,19 +251,28 @@ impl History {
             if look.era != self.era {
                 continue;
             }
+            let event = self.events;
             let block = &mut self.blocks[number as usize];
-            let seen = (look.floors[at]..block.writes.len()).find(|at| block.writes[*at].mark == mark);
-            match seen {
-                Some(seen) => block.floor = block.floor.max(seen),
-                None => {
-                    let was = block.writes.iter().rposition(|write| write.mark == mark);
-                    let (oldest, newest) = (&block.writes[look.floors[at]], block.writes.last());
-                    return simulation::fail(format!(
-                        "a read of block {number} returned write {mark} (its {was:?}-th), and should have returned \
-                         {oldest:?} (its {}-th) or a newer one up to {newest:?}",
-                        look.floors[at]
-                    ));
-                }
+            // While none is under way a block has one value, whatever the reads before this one have seen.
+            let rests = look.blocks[at].at_rest == Some(block.writes.len()) && block.pending == 0;
+            let floor = if rests { block.floor } else { look.blocks[at].floor };
+            let may_be = |write: &Write| {
+                write.mark == mark && write.gone.is_none_or(|gone| !rests && gone > look.event)
+            };
+            let may_be = |at: &usize| may_be(&block.writes[*at]);
+            let Some(seen) = (floor..block.writes.len()).find(may_be) else {
+                let was = block.writes.iter().rposition(|write| write.mark == mark);
+                let (oldest, newest) = (&block.writes[floor], block.writes.last());
+                return simulation::fail(format!(
+                    "a read of block {number} returned write {mark} (its {was:?}-th), and should have returned \
+                     {oldest:?} (its {floor}-th) or a newer one up to {newest:?}",
+                ));
+            };
+            block.floor = block.floor.max(block.writes[seen].since);
+            if rests {
+                block.floor = seen;
+                let others = block.writes[seen..].iter_mut().filter(|write| write.mark != mark);
+                others.for_each(|write| write.gone = write.gone.or(Some(event)));
             }
         }
     }
@@ -257,11 +317,12 @@ impl History {
                 }
             };
             let block = &mut self.blocks[number];
-            let is_durable = |write: &Write| match write.ending {
+            let is_durable = |write: &&Write| match write.ending {
                 Ending::Done { event, durable } => durable || !write.may_be_lost && event < self.synchronized,
                 _ => false,
             };
-            let least = block.writes.iter().rposition(is_durable).unwrap_or(0);
+            let durable = block.writes.iter().filter(is_durable);
+            let least = durable.map(|write| write.since).max().unwrap_or(0);
             let Some(kept) = (least..block.writes.len()).rev().find(|at| block.writes[*at].mark == mark)
             else {
                 let lost = &block.writes[least];
@@ -269,14 +330,16 @@ impl History {
                     "after a power loss block {number} holds write {mark}, older than {lost:?}, which was synchronized"
                 ));
             };
-            let pending =
-                block.writes[kept + 1..].iter().find(|write| write.ending == Ending::Pending).cloned();
-            block.writes.truncate(kept + 1);
+            let pending: Vec<Write> =
+                block.writes.drain(kept + 1..).filter(|write| write.ending == Ending::Pending).collect();
             if block.writes[kept].ending != Ending::Pending {
                 block.writes[kept].ending = Ending::Done { event: 0, durable: true };
             }
             block.writes.extend(pending);
-            block.floor = kept;
+            for write in &mut block.writes {
+                (write.gone, write.since) = (None, write.since.min(kept + 1));
+            }
+            block.floor = kept.min(block.first_pending().unwrap_or(kept));
         }
     }
 
@@ -304,5 +367,115 @@ impl History {
             return simulation::fail(format!("the volume has {} bytes instead of {length}", content.len()));
         }
         self.end_read(0, &look, &content[..length]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use engine::simulation::{Options, run};
+
+    use super::*;
+
+    const SIZE: usize = 512;
+
+    fn options() -> Options {
+        Options { seed: 1, limit: Duration::from_secs(1), traces: false, judge: None }
+    }
+
+    /// What is wrong with a history of one block.
+    fn fault(what: impl FnOnce(&mut History) + 'static) -> Option<String> {
+        run(options(), move || what(&mut History::new(1, SIZE))).failure
+    }
+
+    fn see(history: &mut History, look: &Look, mark: u64) {
+        let mut data = [0; SIZE];
+        if mark > 0 {
+            block::fill(&mut data, SIZE, 0, mark);
+        }
+        history.end_read(0, look, &data);
+    }
+
+    fn end(history: &mut History, name: u64) {
+        history.end_write((0, 1), name, false, WriteEnd::Answered(Status::SUCCESS));
+    }
+
+    /// Two writes that were under way together, and have ended.
+    fn two(history: &mut History) -> [u64; 2] {
+        let names = [(); 2].map(|()| history.begin_shared_write(0, 1, false));
+        names.iter().rev().for_each(|name| end(history, *name));
+        names
+    }
+
+    #[test]
+    fn either_of_two_that_were_under_way_together_is_the_last() {
+        let fault = |which: usize| {
+            fault(move |history| {
+                let names = two(history);
+                let looks = [(); 2].map(|()| history.begin_read(0, 1));
+                looks.iter().for_each(|look| see(history, look, names.get(which).copied().unwrap_or(0)));
+            })
+        };
+        assert_eq!((fault(0), fault(1)), (None, None));
+        assert!(fault(2).is_some(), "what was there before");
+    }
+
+    #[test]
+    fn it_does_not_change_when_both_have_ended() {
+        for which in 0..2 {
+            let fault = fault(move |history| {
+                let names = two(history);
+                let looks = [(); 2].map(|()| history.begin_read(0, 1));
+                see(history, &looks[0], names[which]);
+                see(history, &looks[1], names[1 - which]);
+            });
+            assert!(fault.is_some());
+        }
+        // What a read saw that began before is not known to be wrong.
+        let fault = fault(|history| {
+            let names = [(); 2].map(|()| history.begin_shared_write(0, 1, false));
+            let early = history.begin_read(0, 1);
+            names.iter().for_each(|name| end(history, *name));
+            let look = history.begin_read(0, 1);
+            see(history, &look, names[1]);
+            see(history, &early, names[0]);
+        });
+        assert_eq!(fault, None);
+    }
+
+    #[test]
+    fn one_that_began_after_all_others_had_ended_is_newer() {
+        let fault = |which: usize| {
+            fault(move |history| {
+                let old = two(history);
+                let new = [history.begin_shared_write(0, 1, false), history.begin_shared_write(0, 1, false)];
+                end(history, new[0]);
+                let look = history.begin_read(0, 1);
+                see(history, &look, [old, new].concat()[which]);
+            })
+        };
+        assert!((0..2).all(|which| fault(which).is_some()));
+        assert!((2..4).all(|which| fault(which).is_none()));
+    }
+
+    #[test]
+    fn a_power_loss_leaves_what_is_durable_or_was_under_way_with_it() {
+        let fault = |which: usize| {
+            fault(move |history| {
+                let names = [(); 2].map(|()| history.begin_shared_write(0, 1, false));
+                end(history, names[0]);
+                history.end_write((0, 1), names[1], true, WriteEnd::Answered(Status::SUCCESS));
+                let mut content = [0; SIZE];
+                if let Some(name) = names.get(which) {
+                    block::fill(&mut content, SIZE, 0, *name);
+                }
+                history.lose_power(&content);
+                let look = history.begin_read(0, 1);
+                see(history, &look, names.get(which).copied().unwrap_or(0));
+            })
+        };
+        assert_eq!((fault(0), fault(1)), (None, None));
+        assert!(fault(2).is_some());
     }
 }
