@@ -12,6 +12,8 @@ pub(crate) struct Coverage {
     faults: BTreeMap<&'static str, u64>,
     met: BTreeMap<(&'static str, &'static str), u64>,
     endings: BTreeMap<(&'static str, String), u64>,
+    /// What else there was to count.
+    counts: BTreeMap<&'static str, u64>,
 }
 
 impl Coverage {
@@ -32,7 +34,15 @@ impl Coverage {
             Io::Register => "register",
             Io::Acquire { .. } => "acquire",
         };
+        self.ending(what, status);
+    }
+
+    pub(crate) fn ending(&mut self, what: &'static str, status: Status) {
         *self.endings.entry((what, status.without_flags().to_string())).or_default() += 1;
+    }
+
+    pub(crate) fn count(&mut self, what: &'static str, times: u64) {
+        *self.counts.entry(what).or_default() += times;
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -44,6 +54,9 @@ impl Coverage {
         }
         for (key, count) in &other.endings {
             *self.endings.entry(key.clone()).or_default() += count;
+        }
+        for (what, count) in &other.counts {
+            *self.counts.entry(what).or_default() += count;
         }
     }
 
@@ -68,6 +81,10 @@ impl Coverage {
         text.push_str("\n| command | ended with | times |\n|---|---|---|\n");
         for ((what, status), count) in &self.endings {
             text.push_str(&format!("| {what} | {status} | {count} |\n"));
+        }
+        text.push_str("\n| at takeovers of the disk | times |\n|---|---|\n");
+        for (what, count) in &self.counts {
+            text.push_str(&format!("| {what} | {count} |\n"));
         }
         text
     }
