@@ -81,7 +81,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize) {
 }
 
 /// When all is well, every path has to be of use again.
-fn wait_for_paths(number: usize, paths: &Paths) {
+pub(crate) fn wait_for_paths(number: usize, paths: &Paths) {
     let until = simulation::now().after(PATIENCE);
     let is_of_use = |path: &PathStatus| path.state == PathState::Live && path.ana == "optimized";
     while let Some(path) = paths.status().iter().find(|path| !is_of_use(path)) {
@@ -149,8 +149,14 @@ pub(crate) fn ask_to_preempt(scene: &Scene, number: usize) {
 }
 
 /// Records what a fault has met: commands by what they are and where, and connections by how far they are.
-pub(crate) fn cover(scene: &Scene, fault: &'static str, coverage: &mut Coverage) {
+pub(crate) fn cover(scene: &Scene, fault: &'static str, is_of_disk: bool, coverage: &mut Coverage) {
     let marks = simulation::disk::marks_under_way(std::path::Path::new(crate::scene::VOLUME));
+    if let Some(disk) = &scene.disk {
+        disk.cover(fault, coverage);
+    }
+    if is_of_disk {
+        return;
+    }
     for seat in &scene.hosts {
         for outstanding in &*seat.outstanding.borrow() {
             let phase = match &outstanding.io {

@@ -1,7 +1,13 @@
 //! Plays scenes, one for each seed, and says which of them went wrong, in as few words as it takes to look into it.
 
+mod attach;
 mod block;
+mod block_layer;
+mod controller_files;
 mod coverage;
+mod disk_plan;
+mod disk_seat;
+mod disk_users;
 mod history;
 mod host;
 #[cfg(test)]
@@ -33,6 +39,7 @@ const USAGE: &str = "\
 simulate --seed N [--keep I,J,...] [--trace]   one scene; --keep plays only these of its mishaps
 simulate --seeds A..B [--threads N]            many
 simulate --minutes M [--from A] [--threads N]  as many as there is time for
+  --disk        only scenes with a disk whose processes are killed
   --coverage    tables of what was met
   --twice N     every N-th seed is played twice, and has to go the same way
   --brief       a failure in one line
@@ -51,6 +58,8 @@ struct Arguments {
     twice: Option<u64>,
     /// A failure is reported in one line.
     brief: bool,
+    /// Only scenes with a disk.
+    disk: bool,
 }
 
 fn main() -> ExitCode {
@@ -85,6 +94,7 @@ fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
         coverage: false,
         twice: None,
         brief: false,
+        disk: false,
     };
     let mut arguments = arguments.into_iter();
     while let Some(name) = arguments.next() {
@@ -117,6 +127,7 @@ fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
             "--coverage" => parsed.coverage = true,
             "--twice" => parsed.twice = Some(number(value()?)?.max(1)),
             "--brief" => parsed.brief = true,
+            "--disk" => parsed.disk = true,
             other => return Err(format!("there is no option `{other}`")),
         }
     }
@@ -178,7 +189,11 @@ fn play_many(arguments: &Arguments) -> ExitCode {
                     if seed >= arguments.seeds.end {
                         break;
                     }
-                    let outcome = scene::play(&Plan::new(seed), &coverage, false);
+                    let plan = Plan::new(seed);
+                    if arguments.disk && plan.disk.is_none() {
+                        continue;
+                    }
+                    let outcome = scene::play(&plan, &coverage, false);
                     mine.virtual_time += outcome.time;
                     mine.steps += outcome.steps;
                     let again = arguments.twice.filter(|every| seed.is_multiple_of(*every));

@@ -5,6 +5,7 @@ use engine::initiator::IoPolicy;
 use engine::simulation::Random;
 use nvme::tcp::Digests;
 
+use crate::disk_plan::DiskPlan;
 use crate::leaver::LeaverPlan;
 use crate::secrets;
 use crate::tenants::TenantPlan;
@@ -63,6 +64,30 @@ pub(crate) enum Fault {
     ResetControllers { target: usize },
     /// A host takes the reservation from whoever has it, and its commands with it.
     Preempt { host: usize },
+    /// SIGKILL of the process that serves the disk. The next one is started afterwards, or was so already. Its links may be cut
+    /// at that moment, and something may happen to its record of controllers.
+    KillAttach { cut: Cut, record: Fate, is_early: bool },
+    /// SIGSTOP of it, and SIGCONT.
+    PauseAttach,
+    /// Records of controllers cannot be written.
+    RefuseRecords,
+}
+
+/// What becomes of the record of a killed process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Stays,
+    Unreadable,
+    /// It is gone, as after a restart of the machine. The next process is started when nothing can be left of the killed one.
+    Gone,
+}
+
+/// Which links of the disk's machine are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    None,
+    Path(usize),
+    All,
 }
 
 impl Fault {
@@ -94,7 +119,20 @@ impl Fault {
             Self::ClosePort { .. } => "port closed",
             Self::ResetControllers { .. } => "controllers reset",
             Self::Preempt { .. } => "reservation preempted",
+            Self::KillAttach { record: Fate::Unreadable, .. } => "attach killed, record unreadable",
+            Self::KillAttach { record: Fate::Gone, .. } => "attach killed, record gone",
+            Self::KillAttach { is_early: true, .. } => "attach killed, next one there",
+            Self::KillAttach { cut: Cut::All, .. } => "attach killed, cut off",
+            Self::KillAttach { cut: Cut::Path(_), .. } => "attach killed, path cut",
+            Self::KillAttach { .. } => "attach killed",
+            Self::PauseAttach => "attach paused",
+            Self::RefuseRecords => "records refused",
         }
+    }
+
+    /// Whether it concerns the disk's processes alone.
+    pub(crate) const fn is_of_disk(self) -> bool {
+        matches!(self, Self::KillAttach { .. } | Self::PauseAttach | Self::RefuseRecords)
     }
 
     /// Whether commands may fail because of it.
@@ -164,6 +202,8 @@ pub(crate) struct Plan {
     pub(crate) leaver: Option<LeaverPlan>,
     /// Two hosts of different rights, with a subsystem of their own.
     pub(crate) tenants: Option<TenantPlan>,
+    /// A disk, whose processes are killed.
+    pub(crate) disk: Option<DiskPlan>,
 }
 
 impl Plan {
@@ -204,6 +244,7 @@ impl Plan {
             visitor: None,
             leaver: None,
             tenants: None,
+            disk: None,
         };
         if !is_reserved && random.chance(200) {
             plan.visitor = Some(VisitorPlan {
@@ -254,6 +295,7 @@ impl Plan {
                 keep_alive_ms: random.between(1, 3) as u32 * 1000,
             });
         }
+        self.vary_disk();
         self.vary_storage();
         self.vary_records();
     }
@@ -458,6 +500,7 @@ impl Plan {
                 _ => "",
             }
             .to_owned()
+                + if self.disk.is_some() { ", a disk" } else { "" }
                 + if self.short_moves > 0 { ", short moves" } else { "" },
             if mishaps.is_empty() { "no mishaps".to_owned() } else { mishaps.join(", ") }
         )

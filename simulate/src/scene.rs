@@ -14,6 +14,7 @@ use engine::simulation::{self, Direction, Judge, MachineId, Options, Outcome, Pr
 use engine::target::{AnaGroupConfig, FabricConfig, GroupState};
 
 use crate::coverage::Coverage;
+use crate::disk_seat::DiskSeat;
 use crate::history::History;
 use crate::host;
 use crate::plan::{Fault, Mishap, Plan};
@@ -75,6 +76,7 @@ pub(crate) struct Scene {
     pub(crate) coverage: Rc<RefCell<Coverage>>,
     pub(crate) targets: Vec<TargetSeat>,
     pub(crate) hosts: Vec<HostSeat>,
+    pub(crate) disk: Option<DiskSeat>,
     /// Hosts are to come to an end.
     pub(crate) ends: Cell<bool>,
     /// Visitors that have not come to an end.
@@ -175,6 +177,7 @@ impl Scene {
             lives: Cell::new(0),
         };
         let hosts = plan.hosts.iter().map(seat).collect();
+        let disk = plan.disk.clone().map(|plan| DiskSeat::new(plan, nobody, coverage.clone()));
         Rc::new(Self {
             history: RefCell::new(History::new(plan.blocks, plan.block_size)),
             reservation: RefCell::default(),
@@ -182,11 +185,13 @@ impl Scene {
             coverage,
             targets,
             hosts,
+            disk,
             ends: Cell::new(false),
             visitors_left: Cell::new(
                 usize::from(plan.visitor.is_some())
                     + usize::from(plan.leaver.is_some())
-                    + usize::from(plan.tenants.is_some()),
+                    + usize::from(plan.tenants.is_some())
+                    + usize::from(plan.disk.is_some()),
             ),
             mishaps_left: Cell::new(plan.mishaps.len()),
             storage_is_busy: Cell::new(false),
@@ -220,6 +225,7 @@ impl Scene {
                 tenants::live(&scene, &tenants, machine);
             });
         }
+        self.start_disk();
         for mishap in self.plan.mishaps.clone() {
             let scene = self.clone();
             simulation::start_thread("mishap", move || {
@@ -378,6 +384,9 @@ impl Scene {
                 self.cover(mishap.fault);
                 host::ask_to_preempt(self, host);
             }
+            Fault::KillAttach { .. } | Fault::PauseAttach | Fault::RefuseRecords => {
+                self.befall_disk(mishap.fault, time);
+            }
             Fault::SlowStorage
             | Fault::FailingStorage
             | Fault::LosingStorage
@@ -484,7 +493,8 @@ impl Scene {
     }
 
     fn befall_link(&self, fault: Fault, (host, path): (usize, usize), time: Duration) {
-        let machine = self.hosts[host].machine;
+        let disk = self.disk.as_ref().map(|disk| disk.machine);
+        let Some(machine) = self.hosts.get(host).map(|seat| seat.machine).or(disk) else { return };
         let to = address(path / self.plan.ports, path % self.plan.ports).ip();
         match fault {
             Fault::CutLink { there, back, .. } => {
@@ -513,6 +523,6 @@ impl Scene {
     pub(crate) fn cover(&self, fault: Fault) {
         let mut coverage = self.coverage.borrow_mut();
         coverage.fault(fault.name());
-        host::cover(self, fault.name(), &mut coverage);
+        host::cover(self, fault.name(), fault.is_of_disk(), &mut coverage);
     }
 }

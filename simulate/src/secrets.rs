@@ -14,6 +14,7 @@ use engine::target::{HostKeyConfig, TlsUse};
 use secure_channel::{ConfiguredPsk, RecordLimit};
 use uuid::Uuid;
 
+use crate::attach;
 use crate::plan::Plan;
 
 /// How often queues authenticate anew: some times in each scene.
@@ -69,20 +70,25 @@ pub(crate) fn of_host(plan: &Plan) -> Option<Arc<HostSecrets>> {
 /// A target's part of it.
 pub(crate) fn of_target(plan: &Plan) -> Vec<HostKeyConfig> {
     if is_tls(plan) {
-        let key = |number| HostKeyConfig::tls(&identity(number).nqn, file("key", &key().reveal()));
-        return (0..plan.hosts.len()).map(key).collect();
+        let key = |host: HostIdentity| HostKeyConfig::tls(&host.nqn, file("key", &key().reveal()));
+        return hosts(plan).map(key).collect();
     }
     if !are_wanted(plan) {
         return Vec::new();
     }
     let file = || file("secret", &secret().reveal());
-    let key = |number| HostKeyConfig {
+    let key = |host: HostIdentity| HostKeyConfig {
         dhchap_ctrl_secret_file: Some(file()),
         // What the others cost is a library's, and takes the time of many scenes.
         dhchap_dhgroup: vec![Group::Null],
-        ..HostKeyConfig::new(&identity(number).nqn, file())
+        ..HostKeyConfig::new(&host.nqn, file())
     };
-    (0..plan.hosts.len()).map(key).collect()
+    hosts(plan).map(key).collect()
+}
+
+/// Who has secrets.
+fn hosts(plan: &Plan) -> impl Iterator<Item = HostIdentity> {
+    (0..plan.hosts.len()).map(identity).chain(plan.disk.as_ref().map(|_| attach::identity()))
 }
 
 /// The file that all of them are in, made once.

@@ -1,0 +1,190 @@
+//! The disk as the director sees it: the processes that serve it, one after the other, and what befalls them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::ring::Moment;
+use engine::simulation::{self, Direction, MachineId, ProcessId, sleep};
+
+use crate::attach;
+use crate::block_layer::{BlockLayer, Request, Work};
+use crate::controller_files::Folder;
+use crate::coverage::Coverage;
+use crate::disk_plan::DiskPlan;
+use crate::disk_users;
+use crate::plan::{Cut, Fate, Fault};
+use crate::scene::{Scene, address};
+
+/// The longest that a process was started before its predecessor was killed.
+const EARLY_MAX: Duration = Duration::from_millis(300);
+
+/// The disk.
+#[derive(Debug)]
+pub(crate) struct DiskSeat {
+    pub(crate) plan: DiskPlan,
+    pub(crate) machine: MachineId,
+    process: Cell<ProcessId>,
+    /// How often a process was started for it.
+    lives: Cell<u64>,
+    pub(crate) layer: RefCell<BlockLayer>,
+    pub(crate) folder: Folder,
+    is_busy: Cell<bool>,
+    pub(crate) users_done: Cell<u16>,
+    pub(crate) queues_done: Cell<u16>,
+    /// Writes wait for what killed processes may still have carried out.
+    pub(crate) holds: Cell<bool>,
+    /// No write may be answered before that.
+    pub(crate) held_until: Cell<Moment>,
+    coverage: Rc<RefCell<Coverage>>,
+}
+
+impl DiskSeat {
+    pub(crate) fn new(plan: DiskPlan, nobody: ProcessId, coverage: Rc<RefCell<Coverage>>) -> Self {
+        Self {
+            layer: RefCell::new(BlockLayer::new(plan.queues, plan.depth)),
+            machine: simulation::add_machine(&[]),
+            process: Cell::new(nobody),
+            lives: Cell::new(0),
+            folder: Folder::default(),
+            is_busy: Cell::new(false),
+            users_done: Cell::new(0),
+            queues_done: Cell::new(0),
+            holds: Cell::new(false),
+            held_until: Cell::new(Moment(0)),
+            coverage,
+            plan,
+        }
+    }
+
+    /// Adds to a number of the tables.
+    pub(crate) fn count(&self, what: &'static str, times: usize) {
+        if times > 0 {
+            self.coverage.borrow_mut().count(what, times as u64);
+        }
+    }
+
+    /// Whether nobody uses it any longer.
+    pub(crate) fn users_are_done(&self) -> bool {
+        self.users_done.get() == self.plan.queues && self.layer.borrow().outstanding().next().is_none()
+    }
+
+    /// Records what a fault has met.
+    pub(crate) fn cover(&self, fault: &'static str, coverage: &mut Coverage) {
+        let marks = simulation::disk::marks_under_way(std::path::Path::new(crate::scene::VOLUME));
+        let phase = |(request, is_taken): (&Request, bool)| match &request.work {
+            _ if !is_taken => "disk's request without a process",
+            Work::Read { .. } => "read outstanding",
+            Work::Flush { .. } => "flush outstanding",
+            Work::Write { name, .. } => match marks.get(name) {
+                None if self.holds.get() => "disk's write held",
+                None => "write not at the storage",
+                Some(false) => "write at the storage",
+                Some(true) => "write stored, not answered",
+            },
+        };
+        for request in self.layer.borrow().outstanding() {
+            coverage.met(fault, phase(request));
+        }
+        for state in simulation::connection_states(self.process.get()) {
+            coverage.met(fault, state);
+        }
+    }
+}
+
+impl Scene {
+    /// Starts the disk's users, and the first process that serves it.
+    pub(crate) fn start_disk(self: &Rc<Self>) {
+        if self.disk.is_none() {
+            return;
+        }
+        let scene = self.clone();
+        let machine = simulation::add_machine(&[]);
+        simulation::start_process(disk_users::PROCESS, machine, move || disk_users::live(&scene));
+        self.start_attach();
+    }
+
+    fn start_attach(self: &Rc<Self>) {
+        let Some(seat) = &self.disk else { return };
+        let (scene, life) = (self.clone(), seat.lives.get() + 1);
+        seat.lives.set(life);
+        let process =
+            simulation::start_process(attach::PROCESS, seat.machine, move || attach::live(&scene, life));
+        seat.process.set(process);
+    }
+
+    pub(crate) fn befall_disk(self: &Rc<Self>, fault: Fault, time: Duration) {
+        let Some(seat) = &self.disk else { return };
+        if seat.is_busy.replace(true) {
+            return;
+        }
+        self.cover(fault);
+        match fault {
+            Fault::KillAttach { cut, record, is_early } => {
+                self.kill_attach(seat, (cut, record), is_early, time);
+            }
+            Fault::PauseAttach => {
+                let process = seat.process.get();
+                simulation::pause(process, true);
+                sleep(time);
+                simulation::pause(process, false);
+            }
+            _ => {
+                seat.folder.set_full(true);
+                sleep(time);
+                seat.folder.set_full(false);
+            }
+        }
+        seat.is_busy.set(false);
+    }
+
+    /// Kills the process, and starts the next one: afterwards, or so much earlier. What is cut then stays so for as long again.
+    fn kill_attach(
+        self: &Rc<Self>,
+        seat: &DiskSeat,
+        (cut, record): (Cut, Fate),
+        is_early: bool,
+        time: Duration,
+    ) {
+        let (process, life) = (seat.process.get(), seat.lives.get());
+        if is_early {
+            self.start_attach();
+            sleep(time.min(EARLY_MAX));
+        }
+        self.cut_disk(seat, cut, true);
+        // What becomes of the file is known before the process is gone, since nothing of it goes on.
+        seat.folder.abandon(life, record);
+        simulation::kill(process);
+        let mut random = simulation::fork_random();
+        seat.queues_done.set(0);
+        seat.holds.set(false);
+        seat.held_until.set(Moment(0));
+        let again = seat.layer.borrow_mut().abandon(life, &mut random);
+        seat.count("requests issued again", again);
+        if !is_early {
+            let keep_alives = Duration::from_millis(u64::from(seat.plan.keep_alive_ms)) * 3;
+            let quiesce = Duration::from_millis(self.plan.quiesce_ms.into());
+            sleep(if record == Fate::Gone { time.max(keep_alives + quiesce) } else { time });
+            self.start_attach();
+        }
+        if cut != Cut::None {
+            sleep(time);
+            self.cut_disk(seat, cut, false);
+        }
+    }
+
+    fn cut_disk(&self, seat: &DiskSeat, cut: Cut, is_cut: bool) {
+        for path in 0..self.plan.targets * self.plan.ports {
+            let is_meant = match cut {
+                Cut::None => false,
+                Cut::Path(one) => one == path,
+                Cut::All => true,
+            };
+            if is_meant {
+                let to = address(path / self.plan.ports, path % self.plan.ports).ip();
+                simulation::cut(seat.machine, to, Direction::There, is_cut);
+                simulation::cut(seat.machine, to, Direction::Back, is_cut);
+            }
+        }
+    }
+}
