@@ -22,7 +22,7 @@ const POWER_LOST: &str = "private_folder::power::tests::whenever_the_power_is_lo
 /// The same for reservations.
 const RESERVATION_KEPT: &str = "target::reservation_worker::worker::tests::a_reservation_that_was_acknowledged_outlives_the_power_and_one_that_was_refused_never_counts";
 
-pub(crate) const RULES: [Rule; 16] = [
+pub(crate) const RULES: [Rule; 15] = [
     Rule {
         mutant: Mutant {
             name: "r2t-more-than-asked",
@@ -236,17 +236,5 @@ pub(crate) const RULES: [Rule; 16] = [
         package: "engine",
         program: Some("all"),
         test: "target_quiesce::who_comes_back_on_another_connection_writes_after_what_the_lost_one_wrote",
-    },
-    Rule {
-        mutant: Mutant {
-            name: "predecessors-forgotten",
-            about: "controllers of an earlier process are not waited for",
-            file: "crates/engine/src/initiator/path/quiesce.rs",
-            find: r"    if shared.options.quiesce {",
-            replace: r"    if shared.options.quiesce && !{on} {",
-        },
-        package: "engine",
-        program: Some("all"),
-        test: "initiator_successor::a_late_write_of_a_killed_set_undoes_nothing_where_the_next_is_told",
     },
 ];

@@ -10,6 +10,7 @@ mod bench;
 mod book;
 mod broken;
 mod broken_administration;
+mod broken_attach;
 mod broken_authentication;
 mod broken_reactor;
 mod broken_rules;

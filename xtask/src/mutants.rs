@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use crate::broken::{BETWEEN, MUTANTS, Mutant};
 use crate::broken_administration;
+use crate::broken_attach;
 use crate::broken_authentication;
 use crate::broken_reactor;
 use crate::broken_rules::{RULES, Rule};
@@ -91,7 +92,7 @@ pub(crate) fn all_are_caught(names: &[String]) -> Result<usize, String> {
 
 /// All mutants, and those of them that a test has to find out.
 fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
-    let played = MUTANTS.iter().chain(&broken_reactor::MUTANTS);
+    let played = MUTANTS.iter().chain(&broken_reactor::MUTANTS).chain(&broken_attach::MUTANTS);
     played.map(|mutant| (mutant, None)).chain(rules().map(|rule| (&rule.mutant, Some(rule))))
 }
 
@@ -236,6 +237,7 @@ fn make_tree() -> Result<PathBuf, String> {
     {
         edit(&package.path().join("src/lib.rs"), |text| Ok(format!("{text}{SWITCH}")))?;
     }
+    edit(&tree.join("simulate/src/main.rs"), |text| Ok(format!("{text}\nuse engine::is_mutant;\n")))?;
     for (at, (mutant, _)) in all().enumerate() {
         edit(&tree.join(mutant.file), |text| mutate(text, mutant, at + 1))?;
     }
