@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ use crate::succession::{About, Line, PLACE_VARIABLE, Word, place_of};
 
 /// How long the whole may take.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// How long the next process may take until it can be administered.
+const ADMINISTRATION: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -80,6 +82,7 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let mut next = start(&program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
     await_end(&former, &mut next, &program)?;
+    await_administration(&place, next.id());
     let upgraded = Upgraded {
         former_process: about.process,
         former_version: about.version,
@@ -150,12 +153,21 @@ fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<C
     next.process_group(0).spawn()
 }
 
+/// Waits until the next process can be administered: who asks it something behind this command is to reach it. It serves
+/// already, so that nothing depends on it.
+fn await_administration(place: &Path, process: u32) {
+    let until = Instant::now() + ADMINISTRATION;
+    while Instant::now() < until {
+        let about = Line::connect(place).and_then(|line| ask(&line));
+        if about.is_ok_and(|about| about.process == process) {
+            return;
+        }
+        std::thread::sleep(LOOK_AGAIN / 10);
+    }
+}
+
 /// Waits for the end of the former process, which ends when the next one serves.
-fn await_end(
-    former: &impl std::os::fd::AsFd,
-    next: &mut Child,
-    program: &std::path::Path,
-) -> Result<(), Failure> {
+fn await_end(former: &impl std::os::fd::AsFd, next: &mut Child, program: &Path) -> Result<(), Failure> {
     let until = Instant::now() + PATIENCE;
     loop {
         let mut ended = [rustix::event::PollFd::new(former, rustix::event::PollFlags::IN)];
