@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::flags::control::UpgradeFlags;
 use crate::report;
 use crate::spec::endpoint::Endpoint;
-use crate::succession::{About, Line, PLACE_VARIABLE, Word, place_of};
+use crate::succession::{About, Line, PLACE_VARIABLE, PROCESS_VARIABLE, Word, place_of};
 
 /// How long the whole may take.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -82,7 +82,7 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let mut next = start(&program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
     await_end(&former, &mut next, &program)?;
-    await_administration(&place, next.id());
+    await_administration(&place, &mut next);
     let upgraded = Upgraded {
         former_process: about.process,
         former_version: about.version,
@@ -144,7 +144,8 @@ fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<C
     next.args(&about.arguments).current_dir(&about.directory).stdin(Stdio::null());
     // Its answer would stand before that of this command.
     next.stdout(Stdio::null());
-    next.env(PLACE_VARIABLE, place)
+    next.env(PROCESS_VARIABLE, about.process.to_string())
+        .env(PLACE_VARIABLE, place)
         .env_remove("WATCHDOG_PID")
         .env_remove("LISTEN_PID")
         .env_remove("LISTEN_FDS");
@@ -155,11 +156,11 @@ fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<C
 
 /// Waits until the next process can be administered: who asks it something behind this command is to reach it. It serves
 /// already, so that nothing depends on it.
-fn await_administration(place: &Path, process: u32) {
+fn await_administration(place: &Path, next: &mut Child) {
     let until = Instant::now() + ADMINISTRATION;
-    while Instant::now() < until {
+    while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
         let about = Line::connect(place).and_then(|line| ask(&line));
-        if about.is_ok_and(|about| about.process == process) {
+        if about.is_ok_and(|about| about.process == next.id()) {
             return;
         }
         std::thread::sleep(LOOK_AGAIN / 10);

@@ -99,7 +99,10 @@ impl Line {
                 received.extend(descriptors);
             }
         }
-        if message.bytes == 0 || received.len() == before {
+        if message.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if received.len() == before {
             return Err(invalid("descriptors are missing"));
         }
         Ok(())
@@ -202,6 +205,11 @@ mod tests {
         for length in [3, 20, 30] {
             assert!(written(&|bytes| bytes.truncate(length)).is_err());
         }
-        assert!(written(&|bytes| bytes[20] = 1).unwrap_err().contains("missing"));
+        assert!(written(&|bytes| bytes[20] = 1).is_err(), "a descriptor that does not come");
+        let byte_alone = |bytes: &mut Vec<u8>| {
+            bytes[20] = 1;
+            bytes.push(b'+');
+        };
+        assert!(written(&byte_alone).unwrap_err().contains("missing"));
     }
 }

@@ -14,7 +14,7 @@ use engine::claims;
 use engine::ring::Socket;
 use engine::target::{HandOver, Target, TargetConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::line::Line;
 use super::words::{Offer, State, Word};
@@ -22,6 +22,8 @@ use crate::failure::Failure;
 
 /// Names the socket at which the former process waits.
 pub(crate) const PLACE_VARIABLE: &str = "SELVEDGE_SUCCEEDS";
+/// The former process, by its number.
+pub(crate) const PROCESS_VARIABLE: &str = "SELVEDGE_SUCCEEDS_PROCESS";
 /// How long the former process may take to end once this one serves.
 const END: Duration = Duration::from_secs(30);
 /// How long after the end of its words a process may take to die.
@@ -49,6 +51,8 @@ impl Successor {
             // It has died before it has offered anything: what it served is started anew. Where it lives after all, it has what
             // this process will not get.
             Err(NotOffered::Silence(error)) => {
+                // What it has locked is free when it has died altogether.
+                await_death();
                 tracing::warn!(%error, "the former process does not answer; this one starts anew");
                 Ok(None)
             }
@@ -142,9 +146,23 @@ impl Successor {
 
     /// Whether the former process has died, or does within this time.
     fn has_former_died(&self, time: Duration) -> bool {
-        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-        let mut former = [PollFd::new(&self.former, PollFlags::IN)];
-        poll(&mut former, Some(&time)).is_ok_and(|ready| ready > 0)
+        has_died(&self.former, time)
+    }
+}
+
+/// Whether a process has died, or does within this time.
+fn has_died(process: &OwnedFd, time: Duration) -> bool {
+    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+    let mut process = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut process, Some(&time)).is_ok_and(|ready| ready > 0)
+}
+
+/// Waits until the former process has died, if it does.
+fn await_death() {
+    let number = env::var(PROCESS_VARIABLE).ok().and_then(|number| number.parse().ok());
+    let process = number.and_then(Pid::from_raw).map(|process| pidfd_open(process, PidfdFlags::empty()));
+    if let Some(Ok(process)) = process {
+        has_died(&process, END);
     }
 }
 

@@ -256,7 +256,7 @@ fn whichever_is_killed_one_of_both_serves_on() {
     let begun = Instant::now();
     let (mut rounds, mut late) = (0, 0);
     while begun.elapsed() < Duration::from_secs(15) {
-        let after = Duration::from_micros(random.below(60_000));
+        let after = Duration::from_micros(random.below(30_000));
         match kill_amid(&bed, random.below(2) == 0, after) {
             Some(process) => (bed.process, rounds) = (process, rounds + 1),
             None => {
