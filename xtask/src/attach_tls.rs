@@ -15,7 +15,7 @@ const FILES: &str = "umask 077; mkdir -p $F/pki $F/ca $F/keys && cd $F/pki &&
     printf 'cn = authority\\nca\\ncert_signing_key\\n' > ca.tmpl &&
     printf 'cn = localhost\\ndns_name = localhost\\ntls_www_server\\nsigning_key\\n' > server.tmpl &&
     printf 'cn = client\\ntls_www_client\\nsigning_key\\n' > client.tmpl &&
-    for name in ca server client; do certtool --generate-privkey --key-type ecdsa --outfile $name-key.pem; done &&
+    for name in ca server client; do certtool --generate-privkey --key-type rsa --bits 2048 --outfile $name-key.pem; done &&
     certtool --generate-self-signed --load-privkey ca-key.pem --template ca.tmpl --outfile ca-cert.pem &&
     for name in server client; do
         certtool --generate-certificate --load-privkey $name-key.pem --template $name.tmpl --outfile $name-cert.pem \\
