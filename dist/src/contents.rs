@@ -51,11 +51,7 @@ const FILES: [(&str, &str, bool); 15] = [
     ),
     ("packaging/sysusers.d/selvedge.conf", "usr/lib/sysusers.d/selvedge.conf", false),
     ("packaging/tmpfiles.d/selvedge.conf", "usr/lib/tmpfiles.d/selvedge.conf", false),
-    (
-        "packaging/udev/59-selvedge-attach.rules",
-        "usr/lib/udev/rules.d/59-selvedge-attach.rules",
-        false,
-    ),
+    ("packaging/udev/59-selvedge-attach.rules", "usr/lib/udev/rules.d/59-selvedge-attach.rules", false),
     ("packaging/udev/90-selvedge.rules", "usr/lib/udev/rules.d/90-selvedge.rules", false),
     ("README.md", "usr/share/doc/selvedge/README.md", false),
     ("SECURITY.md", "usr/share/doc/selvedge/SECURITY.md", false),
