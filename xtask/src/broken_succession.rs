@@ -4,7 +4,7 @@
 use crate::broken::Mutant;
 use crate::broken_rules::Rule;
 
-pub(crate) const RULES: [Rule; 6] = [
+pub(crate) const RULES: [Rule; 5] = [
     rule(
         Mutant {
             name: "held-event-lost",
@@ -57,16 +57,6 @@ pub(crate) const RULES: [Rule; 6] = [
             replace: r"            if now >= stalled && connection.waits_for_host() && !{on} {",
         },
         "target_hand_over::a_host_that_stops_amid_a_pdu_is_closed_and_nobody_else",
-    ),
-    rule(
-        Mutant {
-            name: "kept-command-lost",
-            about: "a command that came while the target came to rest is lost when it goes on",
-            file: "crates/engine/src/target/reactor/connection/succession.rs",
-            find: r"            received = FrozenQueue::encode(commands, self.queue.digests());",
-            replace: r"            received = if {on} { Vec::new() } else { FrozenQueue::encode(commands, self.queue.digests()) };",
-        },
-        "target_hand_over::a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else",
     ),
 ];
 
