@@ -4,7 +4,7 @@
 use crate::broken::Mutant;
 use crate::broken_rules::Rule;
 
-pub(crate) const RULES: [Rule; 5] = [
+pub(crate) const RULES: [Rule; 7] = [
     rule(
         Mutant {
             name: "held-event-lost",
@@ -53,10 +53,34 @@ pub(crate) const RULES: [Rule; 5] = [
             name: "stopped-host-holds-up",
             about: "a host that stops amid a PDU holds all others up",
             file: "crates/engine/src/target/reactor/event_loop/succession.rs",
-            find: r"            if now >= stalled && connection.waits_for_host() {",
-            replace: r"            if now >= stalled && connection.waits_for_host() && !{on} {",
+            find: r"            if connection.is_stalled(&order, now) {
+%%
+        if now >= order.hosts_deadline {",
+            replace: r"            if connection.is_stalled(&order, now) && !{on} {
+%%
+        if now >= order.hosts_deadline && !{on} {",
         },
         "target_hand_over::a_host_that_stops_amid_a_pdu_is_closed_and_nobody_else",
+    ),
+    rule(
+        Mutant {
+            name: "kept-command-lost",
+            about: "a command that came while the target came to rest is lost when it goes on",
+            file: "crates/engine/src/target/reactor/connection/succession.rs",
+            find: r"            received = FrozenQueue::encode(commands, self.queue.digests());",
+            replace: r"            received = if {on} { Vec::new() } else { FrozenQueue::encode(commands, self.queue.digests()) };",
+        },
+        "target_hand_over::a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else",
+    ),
+    rule(
+        Mutant {
+            name: "resumes-amid-a-pdu",
+            about: "a command that was kept is taken for the data of another one",
+            file: "crates/engine/src/target/reactor/connection/succession.rs",
+            find: r"        if frozen.is_thawing && self.queue.is_between_data() {",
+            replace: r"        if frozen.is_thawing && (self.queue.is_between_data() || {on}) {",
+        },
+        "target_hand_over::a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else",
     ),
 ];
 

@@ -436,9 +436,10 @@ const _: () = {
     assert!(WRITE_DELAY_MS_MAX + WRITE_DELAY_MARGIN_MS <= u16::MAX as u32, "CQT has 16 bits");
 };
 
-/// How long a target that hands its hosts to another process waits for what its hosts owe: the rest of a PDU, or data that they
-/// were asked for. All other hosts wait as long.
+/// How long a target that hands its hosts to another process waits for a host that sends and takes nothing of what it owes: the
+/// rest of a PDU, data that it was asked for, or data that it has asked for. All other hosts wait as long.
 pub const FREEZE_STALL_MS: u64 = 100;
 
-/// The same for its storage. Beyond that it goes on, and nothing is handed over.
+/// How long it waits for hosts that send or take a little now and then, which are closed then, and for its storage: where that
+/// takes longer the target goes on, and nothing is handed over.
 pub const FREEZE_PATIENCE_MS: u64 = 2000;

@@ -79,26 +79,35 @@ impl Target {
     /// # Errors
     /// What does not come to rest in time. Everything goes on then.
     pub fn freeze(&self) -> Result<HandOver, String> {
+        self.freeze_within(Duration::from_millis(FREEZE_STALL_MS), Duration::from_millis(FREEZE_PATIENCE_MS))
+    }
+
+    /// The same with other times: for a host that sends and takes nothing of what it owes, and for all and the storage.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn freeze_within(&self, stall: Duration, patience: Duration) -> Result<HandOver, String> {
         self.configurator.hold(true);
-        let now = ring::now();
+        let begun = ring::now();
         let (answer, answers) = channel();
-        let order = Freeze {
-            stalled: now.after(Duration::from_millis(FREEZE_STALL_MS)),
-            deadline: now.after(Duration::from_millis(FREEZE_PATIENCE_MS)),
-            answer,
-        };
+        let (deadline, hosts_deadline) = (begun.after(patience), begun.after(patience + patience / 4));
+        let order = Freeze { begun, stall, deadline, hosts_deadline, answer };
         self.fabric.tell_reactors(|| Message::Succession(Succession::Freeze(order.clone())));
         drop(order);
-        let frozen = self.await_frozen(&answers);
+        let frozen = self.await_frozen(&answers, patience);
         if frozen.is_err() {
             self.go_on();
         }
         frozen.map(|frozen| self.hand_over_of(frozen))
     }
 
-    fn await_frozen(&self, answers: &Receiver<Result<Vec<Frozen>, String>>) -> Result<Vec<Frozen>, String> {
+    fn await_frozen(
+        &self,
+        answers: &Receiver<Result<Vec<Frozen>, String>>,
+        patience: Duration,
+    ) -> Result<Vec<Frozen>, String> {
         let mut all = Vec::new();
-        let patience = Duration::from_millis(FREEZE_PATIENCE_MS) + ANSWER_TIMEOUT;
+        let patience = patience + ANSWER_TIMEOUT;
         for _ in self.fabric.mailboxes().all() {
             let answer =
                 answers.recv_timeout(patience).map_err(|_| "a reactor does not answer".to_owned())?;

@@ -20,7 +20,7 @@ use nvme::command::admin_opcode;
 use nvme::features::{AsyncEvent, FeatureId};
 use nvme::io::IoCommand;
 use nvme::reservation::{PersistenceChange, RegisterAction, ReservationType};
-use nvme::tcp::Digests;
+use nvme::tcp::{DataPdu, Digests, PduType, flags};
 use nvme::{Status, SubmissionEntry};
 use secure_channel::ConfiguredPsk;
 
@@ -333,19 +333,60 @@ fn who_only_connects_is_served_by_the_next() {
 fn a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else() {
     let bed = Bed::new(Engine::Automatic, |namespace| namespace.write_delay_ms = 4000);
     let host = Host::connect(bed.address());
-    let (mut queue, mut other) = (host.io(1), host.io(2));
-    let data = pattern(4096, 1);
-    queue.submit(write(0, data.len()), Give::Capsule(&data));
+    let (mut slow, mut sending) = (host.io(1), host.io(2));
+    let (data, large) = (pattern(4096, 1), pattern(32 << 10, 2));
+    slow.submit(write(0, data.len()), Give::Capsule(&data));
+    let id = sending.submit(write(100, large.len()), Give::Asked(&large));
+    let request = sending.ready_to_transfer();
+    let pdu =
+        DataPdu::new(PduType::DataToController, flags::LAST, id, request.transfer_tag.get(), 0, 32 << 10);
+    let bytes = sending.frame_data(pdu, &large);
+    let (most, rest) = bytes.split_at(bytes.len() - 100);
     let reason = std::thread::scope(|scope| {
-        let freezing = scope.spawn(|| bed.target().freeze().map(drop).unwrap_err());
-        std::thread::sleep(Duration::from_millis(300));
-        // A PDU whose beginning comes while the target comes to rest, and whose end does not.
-        let bytes = write_bytes(&mut other, 9, 8, &data);
-        other.send(&bytes[..]);
+        let freezing = scope.spawn(|| {
+            let (stall, patience) = (Duration::from_secs(60), Duration::from_secs(2));
+            bed.target().freeze_within(stall, patience).map(drop).unwrap_err()
+        });
+        // Commands that are kept, of a queue whose storage is slow and of one whose host sends slowly, and amid a PDU of that one
+        // everything goes on.
+        for (queue, block) in [(&mut slow, 8), (&mut sending, 16)] {
+            let bytes = write_bytes(queue, 99, block, &data);
+            queue.send(&bytes);
+        }
+        for some in most.chunks(most.len() / 60) {
+            std::thread::sleep(Duration::from_millis(40));
+            sending.send(some);
+        }
         freezing.join().unwrap()
     });
     assert!(reason.contains("storage") && reason.contains("queue 1"), "{reason}");
-    assert_status(queue.wait().status, Status::SUCCESS, "the write that took long");
-    assert_status(other.wait().status, Status::SUCCESS, "the write that was kept for later");
-    assert!(read(&mut other, 8, 4096) == data);
+    sending.send(rest);
+    for queue in [&mut slow, &mut sending] {
+        for _ in 0..2 {
+            assert_status(queue.wait().status, Status::SUCCESS, "what was under way, and what was kept");
+        }
+    }
+    for (block, expected) in [(0, &data), (8, &data), (16, &data), (100, &large)] {
+        assert!(read(&mut sending, block, expected.len() as u32) == *expected, "block {block}");
+    }
+}
+
+#[test]
+fn a_host_that_may_not_connect_any_longer_is_not_taken_over() {
+    const ALLOWED: &str = "nqn.2014-08.org.example:allowed";
+    let mut bed = Bed::new(Engine::Automatic, |_| ());
+    let both = [ALLOWED, "nqn.2014-08.org.example:removed"];
+    let hosts = both.map(|nqn| Host::connect_with(bed.address(), Options::named(nqn)));
+    let [mut allowed, mut removed] = hosts.each_ref().map(|host| host.io(1));
+    let subsystem = &mut bed.config.fabric.subsystems[0];
+    subsystem.allow_any_host = false;
+    subsystem.hosts = vec![ALLOWED.to_owned(), TLS_HOST.to_owned()];
+    let next = bed.next();
+    let failed = next.take_over(bed.target().freeze().unwrap()).unwrap();
+    let names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, [format!("{} queue 0", both[1]), format!("{} queue 1", both[1])]);
+    bed.target.replace(next).unwrap().leave();
+    bed.target().go_on();
+    removed.wait_until_gone();
+    assert!(read(&mut allowed, 0, BLOCK).iter().all(|byte| *byte == 0));
 }

@@ -48,11 +48,11 @@ pub(super) fn all() -> [(String, Value); 29] {
         of::<PlanReport>("tune plan"),
         of::<tune::Reverted>("tune revert"),
         of::<Survey>("tune show"),
-        of::<upgrade::Upgraded>("upgrade"),
+        of::<Either<upgrade::Upgraded, upgrade::Unchanged>>("upgrade"),
     ]
 }
 
-/// What a command prints in two cases: `tune apply` has a plan where nothing is done.
+/// What a command prints in two cases: `tune apply` has a plan where nothing is done, for one.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is wanted")]

@@ -49,6 +49,21 @@ impl fmt::Display for Upgraded {
     }
 }
 
+/// With `--if-changed`: nothing was to be done.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Unchanged {
+    /// The process that serves, as before.
+    process: u32,
+    /// Its program.
+    program: String,
+}
+
+impl fmt::Display for Unchanged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "process {} runs {} already", self.process, self.program)
+    }
+}
+
 /// Starts the next process, and waits until it serves.
 pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let place = place_of(&control(flags)?);
@@ -67,7 +82,8 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     };
     let is_same = || fs::metadata(&program).is_ok_and(|file| about.program == Some((file.dev(), file.ino())));
     if flags.if_changed && is_same() {
-        return Ok(());
+        let unchanged = Unchanged { process: about.process, program: program.display().to_string() };
+        return report::print_as(flags.control.output.output_format, &unchanged);
     }
     if !about.obstacles.is_empty() {
         return Err(Failure::failed(format!(

@@ -151,7 +151,7 @@ fn arguments(name: &str, port: &str) -> Option<String> {
     let recorded = "--sysroot machine";
     Some(match name {
         // Tests of their own; a cluster, a group of gateways, a storage that has failed, changes of this machine.
-        "attach detach" | "attach recover" | "attach serve" | "demo" | "disconnect" | "serve" | "upgrade"
+        "attach detach" | "attach recover" | "attach serve" | "demo" | "disconnect" | "serve"
         | "gateways remove" | "tune revert" | "connection reset" => return None,
         "namespace reopen" | "namespace snapshot" | "namespace clone" | "namespace flatten" => return None,
         "discover" => format!("-a 127.0.0.1 -s {port}"),
@@ -191,6 +191,7 @@ fn arguments(name: &str, port: &str) -> Option<String> {
             "state.json --gateway node-a --encryption-key encryption.pem --secret-dir secrets".to_owned()
         }
         "import nvmet" => "saved".to_owned(),
+        "upgrade" => "--if-changed".to_owned(),
         _ => String::new(),
     })
 }
@@ -209,6 +210,7 @@ fn is_control(name: &str) -> bool {
         "log",
         "status",
         "top",
+        "upgrade",
     ];
     groups.contains(&first) || matches!(name, "config diff" | "config apply" | "config dump")
 }
@@ -239,7 +241,7 @@ fn serve(folder: &Path) -> (Target, String) {
 }
 
 /// Commands whose output has a schema and is held against it here, in the order of the help.
-const DESCRIBED: [&str; 21] = [
+const DESCRIBED: [&str; 22] = [
     "discover",
     "identify",
     "list",
@@ -254,6 +256,7 @@ const DESCRIBED: [&str; 21] = [
     "token revoke",
     "token list",
     "audit verify",
+    "upgrade",
     "top",
     "tune show",
     "tune plan",

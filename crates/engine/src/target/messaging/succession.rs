@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::arrival::Arrival;
 use crate::ring::channel::Sender;
@@ -24,10 +25,14 @@ pub(crate) enum Succession {
 /// Bring all queues to rest, and say how they are.
 #[derive(Clone, Debug)]
 pub(crate) struct Freeze {
-    /// From then on connections that wait for their hosts, or have yet to become queues, are closed.
-    pub(crate) stalled: Moment,
-    /// From then on what is not at rest is given up.
+    /// When that began: from then on hosts have their time to send and to take what they owe.
+    pub(crate) begun: Moment,
+    /// How long they may neither send nor take anything.
+    pub(crate) stall: Duration,
+    /// From then on the attempt ends if the storage still works on something.
     pub(crate) deadline: Moment,
+    /// From then on hosts are closed that still owe something: later, so that none is where the attempt ends on another reactor.
+    pub(crate) hosts_deadline: Moment,
     pub(crate) answer: Sender<Result<Vec<Frozen>, String>>,
 }
 

@@ -29,6 +29,11 @@ impl<H> Queue<H> {
             && self.secure.as_ref().is_none_or(|secure| secure.state().is_some())
     }
 
+    /// Whether it stands between two PDUs, or within the header of one.
+    pub(crate) fn is_between_data(&self) -> bool {
+        self.receiver.is_between_data()
+    }
+
     /// Whether its host owes the rest of a PDU, or data that it was asked for.
     pub(crate) fn waits_for_host(&self) -> bool {
         !self.receiver.is_between_data() || self.requested.iter().any(Option::is_some) || self.blocked

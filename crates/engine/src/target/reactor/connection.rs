@@ -289,6 +289,9 @@ impl Connection {
                 }
             }
         }
+        if self.frozen.is_some() {
+            return self.resume_between_pdus(env);
+        }
         Ok(())
     }
 
@@ -357,13 +360,11 @@ impl Connection {
         is_intact: bool,
         env: &mut Environment<'_>,
     ) -> Result<(), Disconnect> {
-        let buffer = match self.kept_data_came(slot, buffer, is_intact) {
-            Ok(kept) => {
-                env.pool.give(kept);
-                return self.resume_if_whole(env);
-            }
-            Err(buffer) => buffer,
-        };
+        if self.frozen.is_some() && slot == succession::LATER {
+            self.kept_data_came(&buffer, is_intact);
+            env.pool.give(buffer);
+            return Ok(());
+        }
         if self.authentication.as_ref().is_some_and(|held| held.has_slot(slot)) {
             self.message_came(slot, (buffer, is_intact), env);
             return Ok(());

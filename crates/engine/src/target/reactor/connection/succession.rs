@@ -11,9 +11,9 @@ use zerocopy::IntoBytes;
 
 use super::{Connection, Environment, NextTurn};
 use crate::limits::QUEUE_OVERRUN_FACTOR;
-use crate::ring::{Buffer, BufferPool};
+use crate::ring::{BufferPool, Moment};
 use crate::secure_stream::{Protection, StreamState};
-use crate::target::messaging::{Adoption, Frozen};
+use crate::target::messaging::{Adoption, Freeze, Frozen};
 use crate::target::queue::{Disconnect, Next, QueueState};
 use crate::target::reactor::connect::{self, Caller};
 use crate::target::reactor::frozen_queue::{FrozenQueue, Kept};
@@ -22,7 +22,7 @@ use crate::target::reactor::role::Role;
 use crate::target::succession::{HandedController, HandedKey, HandedQueue, HandedStream};
 
 /// The number of a slot that no command has: what comes for it is data of a command that is kept for later.
-const LATER: u16 = u16::MAX;
+pub(super) const LATER: u16 = u16::MAX;
 
 impl Connection {
     /// Comes to rest: what is under way ends, and nothing else begins. It means nothing of other connections.
@@ -30,7 +30,7 @@ impl Connection {
         if !self.is_queue || self.is_leaving() || self.frozen.is_some() {
             return;
         }
-        self.frozen = Some(Box::default());
+        self.frozen = Some(Box::new(FrozenQueue::new(env.now)));
         self.lift_limits(env);
     }
 
@@ -42,6 +42,12 @@ impl Connection {
     /// Whether it waits for its host alone: for a command, or for more of one.
     pub(in crate::target::reactor) fn waits_for_host(&self) -> bool {
         !self.is_queue || self.is_preparing || self.queue.waits_for_host() || self.authenticates()
+    }
+
+    /// Whether its host has neither sent nor taken anything of what it owes for as long as it may.
+    pub(in crate::target::reactor) fn is_stalled(&self, order: &Freeze, now: Moment) -> bool {
+        let moved = self.frozen.as_ref().map_or(order.begun, |frozen| frozen.moved);
+        self.waits_for_host() && now >= moved.after(order.stall)
     }
 
     fn authenticates(&self) -> bool {
@@ -58,6 +64,12 @@ impl Connection {
 
     /// Whether nothing of it is under way. It is asked for it often, so that commands go on that came to wait for limits since.
     pub(in crate::target::reactor) fn comes_to_rest(&mut self, env: &mut Environment<'_>) -> bool {
+        let unsent_bytes = self.queue.unsent_bytes();
+        if let Some(frozen) = &mut self.frozen
+            && std::mem::replace(&mut frozen.unsent_bytes, unsent_bytes) != unsent_bytes
+        {
+            frozen.moved = env.now;
+        }
         if self.frozen.is_some() && self.is_busy() {
             self.lift_limits(env);
         }
@@ -81,6 +93,9 @@ impl Connection {
     /// Whether it reads on although it is to come to rest: there is something that only its host can end.
     pub(super) fn wants_more_before_rest(&self) -> bool {
         let Some(frozen) = &self.frozen else { return true };
+        if frozen.is_thawing {
+            return true;
+        }
         let most = usize::from(self.queue.entries()) * QUEUE_OVERRUN_FACTOR;
         !frozen.is_handed && frozen.commands.len() < most && (self.queue.is_amid_data() || !self.is_at_rest())
     }
@@ -98,12 +113,7 @@ impl Connection {
         let Some(frozen) = self.frozen.as_mut().filter(|_| !ends_pair && !is_of_exchange) else {
             return false;
         };
-        frozen.commands.push(Kept {
-            entry: *entry,
-            data: Vec::new(),
-            is_intact: true,
-            is_whole: data_length == 0,
-        });
+        frozen.commands.push(Kept { entry: *entry, data: Vec::new(), is_intact: true });
         if data_length > 0 {
             let buffer = pool.take(data_length);
             self.queue.take(Next::Capsule { slot: LATER, skip: 0, buffer });
@@ -111,32 +121,21 @@ impl Connection {
         true
     }
 
-    /// The data of the command that was kept last; the buffer if it is that.
-    pub(super) fn kept_data_came(
-        &mut self,
-        slot: u16,
-        buffer: Buffer,
-        is_intact: bool,
-    ) -> Result<Buffer, Buffer> {
-        match self.frozen.as_mut().and_then(|frozen| frozen.commands.last_mut()) {
-            Some(kept) if slot == LATER => {
-                kept.data = buffer.to_vec();
-                kept.is_intact = is_intact;
-                kept.is_whole = true;
-                Ok(buffer)
-            }
-            _ => Err(buffer),
+    /// The data of the command that was kept last.
+    pub(super) fn kept_data_came(&mut self, data: &[u8], is_intact: bool) {
+        if let Some(kept) = self.frozen.as_mut().and_then(|frozen| frozen.commands.last_mut()) {
+            kept.data = data.to_vec();
+            kept.is_intact = is_intact;
         }
     }
 
     /// What another process needs to go on with it; from now on nothing of it is read, done or sent here. `None` when it is not
     /// at rest.
-    pub(in crate::target::reactor) fn hand_over(&mut self) -> Option<Frozen> {
+    pub(in crate::target::reactor) fn hand_over(&mut self, now: Moment) -> Option<Frozen> {
         let (socket, port, peer) = (self.queue.socket().clone(), self.port, self.peer);
         if !self.is_queue {
             let is_untouched = self.is_untouched();
-            self.frozen =
-                is_untouched.then(|| Box::new(FrozenQueue { is_handed: true, ..FrozenQueue::default() }));
+            self.frozen = is_untouched.then(|| Box::new(FrozenQueue::handed(Vec::new(), now)));
             return is_untouched.then_some(Frozen { socket, port, peer, queue: None });
         }
         if !self.is_at_rest() {
@@ -194,21 +193,20 @@ impl Connection {
     /// Goes on, with what has come meanwhile.
     pub(in crate::target::reactor) fn thaw(&mut self, env: &mut Environment<'_>) -> NextTurn {
         let Some(frozen) = &mut self.frozen else { return NextTurn::Wait };
-        if frozen.commands.last().is_some_and(|kept| !kept.is_whole) {
-            // The rest of it is on its way to where it is kept.
-            frozen.is_thawing = true;
-            return NextTurn::Again;
-        }
+        frozen.is_thawing = true;
         if let Some(controller) = self.controller() {
             controller.note_received(env.now);
         }
-        let outcome = self.resume(env).map(|()| NextTurn::Again);
+        let outcome = self.resume_between_pdus(env).map(|()| NextTurn::Again);
         self.end_turn(outcome, env)
     }
 
-    /// Goes on, if it was only a command's data that it waited for.
-    pub(super) fn resume_if_whole(&mut self, env: &mut Environment<'_>) -> Result<(), Disconnect> {
-        if self.frozen.as_ref().is_some_and(|frozen| frozen.is_thawing) { self.resume(env) } else { Ok(()) }
+    /// Something has come of a queue that is to come to rest, or to go on: it does so between two PDUs. Amid one, what was kept
+    /// would be taken for its data.
+    pub(super) fn resume_between_pdus(&mut self, env: &mut Environment<'_>) -> Result<(), Disconnect> {
+        let Some(frozen) = &mut self.frozen else { return Ok(()) };
+        frozen.moved = env.now;
+        if frozen.is_thawing && self.queue.is_between_data() { self.resume(env) } else { Ok(()) }
     }
 
     fn resume(&mut self, env: &mut Environment<'_>) -> Result<(), Disconnect> {
@@ -239,11 +237,7 @@ impl Connection {
         self.queue.go_on(state, env.fabric.tls_record_limit);
         self.securing = None;
         self.rejoin(&queue, &controller, env)?;
-        self.frozen = Some(Box::new(FrozenQueue {
-            received: queue.received.clone(),
-            is_handed: true,
-            ..FrozenQueue::default()
-        }));
+        self.frozen = Some(Box::new(FrozenQueue::handed(queue.received.clone(), env.now)));
         Ok(())
     }
 

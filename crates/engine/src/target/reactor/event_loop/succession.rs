@@ -40,8 +40,8 @@ impl EventLoop {
     /// Says how the queues are once all of them rest, or which one does not.
     pub(super) fn settle_freezing(&mut self, now: Moment) {
         let Some(Freezing { order, is_told: false }) = &self.freezing else { return };
-        let (stalled, deadline) = (order.stalled, order.deadline);
-        let mut waiting = Vec::new();
+        let order = order.clone();
+        let (mut waiting, mut owing) = (Vec::new(), Vec::new());
         for token in self.tokens(|connection| !connection.is_leaving()) {
             let Some(Some(connection)) = self.connections.get_mut(token as usize) else { continue };
             let mut env =
@@ -49,17 +49,23 @@ impl EventLoop {
             if connection.comes_to_rest(&mut env) {
                 continue;
             }
-            if now >= stalled && connection.waits_for_host() {
+            if connection.is_stalled(&order, now) {
                 self.close(token);
+            } else if connection.waits_for_host() {
+                owing.push(token);
             } else {
                 waiting.push(token);
             }
         }
-        let is_quiet = self.orphaned.is_empty() && self.fences.is_empty() && self.cache_flushes.are_none();
-        if waiting.is_empty() && is_quiet && self.arrivals.is_empty() {
-            return self.tell_frozen();
+        // A host that sends a little now and then has its time, too.
+        if now >= order.hosts_deadline {
+            owing.drain(..).for_each(|token| self.close(token));
         }
-        if now >= deadline {
+        let is_quiet = self.orphaned.is_empty() && self.fences.is_empty() && self.cache_flushes.are_none();
+        if waiting.is_empty() && owing.is_empty() && is_quiet && self.arrivals.is_empty() {
+            return self.tell_frozen(now);
+        }
+        if now >= order.deadline && (owing.is_empty() || !waiting.is_empty()) {
             let what = waiting.first().and_then(|token| self.connections[*token as usize].as_deref());
             let reason = match what {
                 Some(connection) => format!("the storage works on commands of {}", connection.name()),
@@ -76,9 +82,9 @@ impl EventLoop {
         }
     }
 
-    fn tell_frozen(&mut self) {
+    fn tell_frozen(&mut self, now: Moment) {
         let connections = self.connections.iter_mut().flatten();
-        let frozen = connections.filter_map(|connection| connection.hand_over()).collect();
+        let frozen = connections.filter_map(|connection| connection.hand_over(now)).collect();
         self.tell(Ok(frozen));
     }
 
