@@ -349,6 +349,7 @@ fn a_storage_that_does_not_answer_ends_the_attempt_and_nothing_else() {
         });
         // Commands that are kept, of a queue whose storage is slow and of one whose host sends slowly, and amid a PDU of that one
         // everything goes on.
+        std::thread::sleep(Duration::from_millis(300));
         for (queue, block) in [(&mut slow, 8), (&mut sending, 16)] {
             let bytes = write_bytes(queue, 99, block, &data);
             queue.send(&bytes);
