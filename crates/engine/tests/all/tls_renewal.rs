@@ -24,7 +24,7 @@ const HOST: &str = "nqn.2014-08.org.example:known";
 /// Who writes, each to a part of the namespace.
 const WRITERS: u64 = 3;
 const PART_BYTES: u64 = 256 << 10;
-/// After so many a queue that connects anew has done so.
+/// A queue that connects anew has done so after fewer.
 const MORE_PIECES_MAX: u64 = 500;
 
 fn psk(byte: u8) -> ConfiguredPsk {
