@@ -45,11 +45,13 @@ mod paths;
 mod processor_time;
 mod races;
 mod regions;
+mod releases;
 mod simulate;
 mod source;
 mod test;
 mod tidy;
 mod tune;
+mod versions;
 mod workspace;
 
 use std::path::Path;

@@ -9,7 +9,7 @@ use crate::packages::{self, Package};
 use crate::processor_time::ProcessorTime;
 use crate::{
     attach, ceph, chaos, check, commands, fuzz, guest, install, pages, paths, races, simulate, tune,
-    usage_error, workspace,
+    usage_error, versions, workspace,
 };
 
 /// How a suite ended, with what there is to say about it.
@@ -34,7 +34,7 @@ struct Suite {
 }
 
 /// In the order in which they run: what fails soonest comes first.
-const SUITES: [Suite; 16] = [
+const SUITES: [Suite; 17] = [
     Suite {
         name: "check",
         about: "formatting, lints, house rules, documentation, licences",
@@ -52,6 +52,12 @@ const SUITES: [Suite; 16] = [
         about: "target and hosts in simulated worlds that follow from seeds",
         packages: &[],
         run: simulate::suite,
+    },
+    Suite {
+        name: "versions",
+        about: "the release before and this version: as hosts and targets, by files and commands, one in place of the other",
+        packages: &packages::CHECK,
+        run: versions::suite,
     },
     Suite {
         name: "races",

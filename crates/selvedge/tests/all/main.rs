@@ -11,6 +11,7 @@ mod attached;
 mod bad_disks;
 mod bench_top;
 mod command_line;
+mod compatibility;
 mod confinement;
 mod control_socket;
 mod documents;

@@ -1,0 +1,71 @@
+//! Whether a document of schemas still says what an earlier one said: what was there is there, and what is new is asked of nobody.
+
+use serde_json::{Map, Value};
+
+/// Adds what has gone between two schemas, or documents of schemas, by its place.
+pub(super) fn compare(place: &str, before: &Value, now: &Value, lost: &mut Vec<String>) {
+    match (before, now) {
+        (Value::Object(before), Value::Object(now)) => object(place, before, now, lost),
+        (Value::Array(before), Value::Array(now)) => {
+            // Alternatives, types and values may become more, in any order.
+            for alternative in before {
+                let is_kept = |other: &Value| {
+                    let mut missing = Vec::new();
+                    compare(place, alternative, other, &mut missing);
+                    missing.is_empty()
+                };
+                if !now.iter().any(is_kept) {
+                    lost.push(format!("{place}: {alternative}"));
+                }
+            }
+        }
+        (_, Value::Array(now)) if now.contains(before) => {}
+        _ if before == now => {}
+        _ => lost.push(format!("{place}: {before} is {now}")),
+    }
+}
+
+fn object(place: &str, before: &Map<String, Value>, now: &Map<String, Value>, lost: &mut Vec<String>) {
+    // What refuses other fields is what others send; all else is what they are told.
+    let is_sent = before.get("additionalProperties") == Some(&Value::Bool(false));
+    let none = Value::Array(Vec::new());
+    let are_fields = place.ends_with("/properties");
+    for (name, before) in before {
+        let place = format!("{place}/{name}");
+        match name.as_str() {
+            // Words for people, and the version of the program.
+            "description" | "title" | "examples" | "example" | "version" | "summary" if !are_fields => {}
+            "required" if is_sent && !are_fields => {}
+            // A field that is as it was, or more.
+            _ => match now.get(name) {
+                Some(now) => compare(&place, before, now, lost),
+                None => lost.push(place),
+            },
+        }
+    }
+    if is_sent {
+        let [before, now] = [before, now].map(|one| one.get("required").unwrap_or(&none));
+        compare(&format!("{place}/required, which is new"), now, before, lost);
+    }
+}
+
+#[test]
+fn what_goes_or_is_asked_for_is_found() {
+    let lost = |before: &str, now: &str| {
+        let [before, now] = [before, now].map(|text| serde_json::from_str(text).expect("JSON"));
+        let mut lost = Vec::new();
+        compare("", &before, &now, &mut lost);
+        lost
+    };
+    let told = r#"{"properties": {"a": {"type": "string"}}, "required": ["a"]}"#;
+    let more = r#"{"properties": {"a": {"type": "string"}, "b": {}}, "required": ["b", "a"]}"#;
+    assert!(lost(told, more).is_empty(), "more is told");
+    assert_eq!(lost(more, told).len(), 2, "a field and that it is always there");
+    assert_eq!(lost(told, &told.replace("string", "number")).len(), 1, "another type");
+    let [told, more] = [told, more].map(|text| text.replacen('{', r#"{"additionalProperties": false, "#, 1));
+    assert_eq!(lost(&told, &more), ["/required, which is new: \"b\""], "more is asked for");
+    let either = r#"{"oneOf": [{"const": "x"}, {"const": "y"}]}"#;
+    let third = r#"{"oneOf": [{"const": "z"}, {"const": "y"}, {"const": "x"}]}"#;
+    assert!(lost(either, third).is_empty());
+    assert_eq!(lost(third, either).len(), 1);
+}

@@ -1,0 +1,87 @@
+//! Which releases there are, and how the one before is built. What is tried with it is the suites' concern.
+
+use std::path::PathBuf;
+
+use crate::command::Step;
+use crate::workspace;
+
+/// This version.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+const LIST: &str = include_str!("../releases.txt");
+const BUILD_LIMIT_S: u64 = 1800;
+
+/// A release, by its number and its commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Release<'a> {
+    pub(crate) version: &'a str,
+    pub(crate) commit: &'a str,
+}
+
+/// All of a list, the newest first.
+fn releases(list: &str) -> impl Iterator<Item = Release<'_>> {
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).map(|(version, commit)| Release { version, commit })
+}
+
+/// All but this version, the newest first.
+pub(crate) fn all() -> impl Iterator<Item = Release<'static>> {
+    releases(LIST).filter(|release| release.version != VERSION)
+}
+
+/// The release before this version.
+pub(crate) fn before() -> Result<Release<'static>, String> {
+    let found = all().next();
+    found.ok_or_else(|| format!("xtask/releases.txt has no release before {VERSION}"))
+}
+
+/// The manifest of the release before, whose sources are below the build's output.
+fn sources(release: Release<'_>) -> Result<PathBuf, String> {
+    let folder = workspace::target_dir().join(format!("release-{}", release.version));
+    let manifest = folder.join("Cargo.toml");
+    if manifest.exists() {
+        return Ok(manifest);
+    }
+    let root = workspace::root().display().to_string();
+    let (begun, made) = (folder.with_extension("begun"), folder.display().to_string());
+    let unpack = "mkdir -p \"$1\" && git -C \"$0\" -c safe.directory='*' archive \"$2\" | tar -x -C \"$1\" && mv \"$1\" \"$3\"";
+    let begun = begun.display().to_string();
+    let step =
+        Step::new("bash", &["-o", "pipefail", "-c", unpack, &root, &begun, release.commit, &made]).run();
+    if step.passed {
+        Ok(manifest)
+    } else {
+        Err(format!("the sources of {} are not in this clone's history: {}", release.version, release.commit))
+    }
+}
+
+/// Builds the program of the release before, in the folder of all builds: most of what it takes is there.
+pub(crate) fn build(release: Release<'_>) -> Result<PathBuf, String> {
+    let manifest = sources(release)?.display().to_string();
+    let target = workspace::target_dir();
+    let build = workspace::cargo(&["build", "--locked", "-p", "selvedge", "--manifest-path", &manifest])
+        .env("CARGO_TARGET_DIR", &target.display().to_string())
+        .limit_s(BUILD_LIMIT_S)
+        .run();
+    if !build.passed {
+        return Err(format!("release {} does not build", release.version));
+    }
+    // Its place is that of this version's program, too.
+    let program = target.join(format!("release-{}/selvedge", release.version));
+    let copied = std::fs::copy(target.join("debug/selvedge"), &program);
+    copied.map(|_| program).map_err(|error| format!("release {}: {error}", release.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_before_is_of_another_version() {
+        let before = before().unwrap();
+        assert_ne!(before.version, VERSION);
+        assert_eq!(before.commit.len(), 40);
+        let list = "# of all\n0.3.0 b\n0.2.0 a\n";
+        let found: Vec<&str> = releases(list).map(|release| release.version).collect();
+        assert_eq!(found, ["0.3.0", "0.2.0"]);
+    }
+}
