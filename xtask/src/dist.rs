@@ -69,7 +69,7 @@ pub(crate) fn programs() -> Result<PathBuf, String> {
 }
 
 /// Makes the packages of the last commit in this folder and in a clone beside it. Both have to be the same bytes.
-fn twice() -> Result<(), String> {
+pub(crate) fn twice() -> Result<(), String> {
     let first = workspace::target_dir();
     let second = first.join("a second folder");
     let clone = second.join("selvedge");

@@ -45,6 +45,7 @@ mod paths;
 mod processor_time;
 mod races;
 mod regions;
+mod release;
 mod releases;
 mod simulate;
 mod source;
@@ -75,6 +76,7 @@ cargo xtask lab paths [ARG]...          TCP and MPTCP over many links (see lab/R
 cargo xtask simulate --seeds A..B       target and hosts in a world that follows from a seed (docs/simulation.md)
 cargo xtask simulate --mutants [NAME]   broken builds of the engine, each of which the simulation or a test has to notice
 cargo xtask dist [--twice] [ARG]...     deb, rpm, static tarball, container image, bill of materials (docs/install.md)
+cargo xtask release --check [--quick]   what is missing before this version can be released (docs/compatibility.md)
 cargo xtask book [--output DIR]         the documents as HTML, in target/book without a folder
 cargo xtask chaos --minutes M [ARG]...  real processes, killed, cut off and attacked under hosts that check (docs/chaos.md)
 cargo xtask miri                        what Miri can run of the unsafe code; it needs a nightly Rust with Miri
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         "book" => book::run(rest),
         "chaos" => chaos::run(rest),
         "fuzz" => fuzz::run(rest),
+        "release" => release::run(rest),
         "simulate" => simulate::run(rest),
         "miri" => races::miri(rest),
         "help" | "-h" | "--help" => {
