@@ -11,6 +11,7 @@ mod book;
 mod broken;
 mod broken_administration;
 mod broken_attach;
+mod broken_attached;
 mod broken_authentication;
 mod broken_reactor;
 mod broken_rules;

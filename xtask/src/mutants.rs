@@ -10,6 +10,7 @@ use std::time::Instant;
 use crate::broken::{BETWEEN, MUTANTS, Mutant};
 use crate::broken_administration;
 use crate::broken_attach;
+use crate::broken_attached;
 use crate::broken_authentication;
 use crate::broken_reactor;
 use crate::broken_rules::{RULES, Rule};
@@ -102,8 +103,9 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
         .chain(&broken_tls_handshake::RULES)
         .chain(&broken_tls::RULES)
         .chain(&broken_succession::RULES);
+    let of_disks = &broken_attached::RULES;
     let of_administration = &broken_administration::RULES;
-    RULES.iter().chain(&broken_authentication::RULES).chain(of_administration).chain(of_tls)
+    RULES.iter().chain(&broken_authentication::RULES).chain(of_administration).chain(of_tls).chain(of_disks)
 }
 
 fn fates(names: &[String]) -> Result<Vec<Fate>, String> {
