@@ -108,10 +108,12 @@ persist() {
 is_mounted() { wait_ms 120000 "the mount" mountpoint -q /mnt; }
 data_is_there() { sha256sum --check /data.sum; }
 
-# The host has the disk mounted and writes while the package is replaced.
+# The host has the disk mounted and writes while the package is replaced, and stays connected.
 upgrade() {
-    local before after
+    local before after connected pid
     before=$(selvedge --version | head -n 1)
+    connected=$(reconnects)
+    pid=$(systemctl show -P MainPID selvedge)
     (while sleep 0.05; do date +%s%N >>/mnt/written || exit 1; sync -d /mnt/written || exit 1; done) &
     local writer=$!
     sleep 2
@@ -129,6 +131,8 @@ upgrade() {
     sync
     sha256sum --check /data.sum
     selvedge namespace list | grep -q disk.img
+    has_another_process "$pid"
+    [[ $(reconnects) == "$connected" ]] || { dmesg | tail -n 20; return 1; }
 }
 
 has_another_process() { [[ $(systemctl show -P MainPID selvedge) != "$1" ]] && [[ ! -e /proc/$1 ]]; }
