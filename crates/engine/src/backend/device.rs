@@ -2,7 +2,7 @@
 //! what each of them is, in its own file.
 
 use super::{BackendError, BackendIdentity, Durability, File, Sync, SyncKind, ZeroMethod};
-use crate::ring::{Ring, StorageOp};
+use crate::ring::{Hold, Ring, StorageOp};
 use crate::time_bound::TimeBound;
 
 #[cfg(not(feature = "simulation"))]
@@ -34,10 +34,10 @@ impl Device {
     }
 
     /// What keeps others off a file or device, for the process that goes on in this one's place.
-    #[cfg(not(feature = "simulation"))]
-    pub(crate) fn held(&self) -> Option<std::io::Result<std::os::fd::OwnedFd>> {
+    pub(crate) fn held(&self) -> Option<std::io::Result<Hold>> {
         match self {
             Self::File(file) => Some(file.held()),
+            #[cfg(not(feature = "simulation"))]
             Self::Rbd(_) => None,
         }
     }

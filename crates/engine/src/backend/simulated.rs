@@ -1,10 +1,11 @@
 //! Blocks on a simulated disk, with the same methods as a file or device. What the disk does is the simulation's.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{BackendError, BackendIdentity, Durability, IdentityText};
-use crate::ring::Storage;
+use crate::ring::{Hold, Storage};
 use crate::time_bound::TimeBound;
 
 /// Modes of fallocate(2).
@@ -55,6 +56,11 @@ impl File {
 
     pub(super) fn reopen(&self, _: u32) -> Result<Self, BackendError> {
         Ok(Self::on(self.storage.reopen(), self.length(), self.block_size, &self.path))
+    }
+
+    /// What keeps others off, for the process that goes on in this one's place.
+    pub(crate) fn held(&self) -> io::Result<Hold> {
+        self.storage.hold()
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -30,7 +30,7 @@ pub use options::{Engine, RingOptions};
 pub use span::{Span, SpanMut};
 
 pub(crate) use machine::{Bell, channel, observe, thread};
-pub use machine::{Ring, Socket, Storage, Vital, Waker, now, random, tcp, wall_time};
+pub use machine::{Hold, Ring, Socket, Storage, Vital, Waker, now, random, tcp, wall_time};
 // Only a real machine has libraries with threads of their own.
 #[cfg(not(feature = "simulation"))]
 pub use real::{RemoteOperation, RemoteStorage};

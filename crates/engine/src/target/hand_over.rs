@@ -14,7 +14,7 @@ use super::succession::{HandedController, HandedQueue, HandedReservations, Hande
 use crate::backend::Backend;
 use crate::limits::{FREEZE_PATIENCE_MS, FREEZE_STALL_MS};
 use crate::ring::channel::{Receiver, Sender, channel};
-use crate::ring::{self, Socket};
+use crate::ring::{self, Hold, Socket, tcp};
 
 /// How long reactors may take beyond their own deadlines, which means that one hangs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,8 +53,7 @@ impl Target {
     ///
     /// # Errors
     /// When the process has no descriptors left.
-    #[cfg(not(feature = "simulation"))]
-    pub fn listening(&self) -> std::io::Result<Vec<std::os::fd::OwnedFd>> {
+    pub fn listening(&self) -> std::io::Result<Vec<tcp::Shared>> {
         self.configurator.listening()
     }
 
@@ -62,15 +61,18 @@ impl Target {
     ///
     /// # Errors
     /// When the process has no descriptors left.
-    #[cfg(not(feature = "simulation"))]
-    pub fn holds(&self) -> std::io::Result<Vec<std::os::fd::OwnedFd>> {
+    pub fn holds(&self) -> std::io::Result<Vec<Hold>> {
         let namespaces = self.fabric.namespaces();
         let files = namespaces.iter().filter_map(|(_, namespace)| match &*namespace.backend {
             Backend::Device(device) => device.held(),
             Backend::Memory(_) | Backend::Null(_) => None,
         });
+        // A simulated target has no state directory.
+        #[cfg(not(feature = "simulation"))]
         let archive = self.fabric.archive();
-        files.chain(archive.iter().map(|archive| archive.held())).collect()
+        #[cfg(not(feature = "simulation"))]
+        let files = files.chain(archive.iter().map(|archive| archive.held()));
+        files.collect()
     }
 
     /// Brings everything to rest: nothing is accepted, received, done or sent until [`Self::go_on`]. Hosts notice a pause.

@@ -26,7 +26,12 @@ pub use storage::Storage;
 pub use vital::Vital;
 pub use waker::Waker;
 
+use std::os::fd::OwnedFd;
+
 use crate::observation::Observation;
+
+/// What keeps others off a file, on its way to another process.
+pub type Hold = OwnedFd;
 
 /// Nobody judges what a real connection finds out.
 pub(crate) const fn observe(_: Observation) {}

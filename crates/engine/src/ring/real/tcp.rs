@@ -14,6 +14,12 @@ use crate::transport::{ConnectionOptions, ListenOptions, Transport, congestion, 
 
 pub use crate::transport::info::stream_info;
 
+/// A socket that listens, on its way to another process.
+pub type Shared = OwnedFd;
+
+/// A socket that listens, which another process has opened.
+pub type Opened = std::net::TcpListener;
+
 /// A socket that takes connections.
 #[derive(Debug)]
 pub struct TcpListener {
@@ -46,7 +52,7 @@ impl TcpListener {
     ///
     /// # Errors
     /// When the process has no descriptors left.
-    pub fn share(&self) -> io::Result<OwnedFd> {
+    pub fn share(&self) -> io::Result<Shared> {
         self.descriptor.try_clone()
     }
 
@@ -89,7 +95,7 @@ pub fn listen(address: SocketAddr, options: &ListenOptions<'_>) -> io::Result<Tc
 ///
 /// # Errors
 /// When it carries connections in another way than the options ask for, or has not what they ask for.
-pub fn adopt(opened: &std::net::TcpListener, options: &ListenOptions<'_>) -> io::Result<TcpListener> {
+pub fn adopt(opened: &Opened, options: &ListenOptions<'_>) -> io::Result<TcpListener> {
     let descriptor = OwnedFd::from(opened.try_clone()?);
     let is_mptcp = sockopt::socket_protocol(&descriptor)? == Some(ipproto::MPTCP);
     if is_mptcp == options.transport.is_tcp() {

@@ -2,12 +2,17 @@
 //! fail, or move fewer bytes than asked. A block is written as a whole or not at all; nothing more is promised. Who may open
 //! them belongs to the backend, and what a call that moved a part has to be followed by is the ring's.
 
+mod claims;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+
+pub(super) use claims::release;
+pub use claims::{Hold, forget, inherit};
 
 use super::scheduler::{self, ProcessId, What, World, with};
 use crate::ring::transfer::Transfer;
@@ -128,6 +133,8 @@ struct Operation {
 #[derive(Debug, Default)]
 pub(super) struct Disks {
     files: Vec<DiskFile>,
+    /// Holds that processes have from others: whose, and on which file.
+    inherited: Vec<(ProcessId, Hold)>,
     operations: Vec<Option<Operation>>,
     free: Vec<usize>,
     /// How new files behave.
@@ -147,7 +154,10 @@ pub struct Storage {
 impl Storage {
     /// Opens the file, which has `size` bytes if it is new; `None` when somebody else has it.
     pub(crate) fn open(path: &Path, size: u64, block_size: u32, is_shared: bool) -> Option<Self> {
-        let file = with(|world| world.disks.open(path, size as usize, block_size as usize, is_shared))?;
+        let file = with(|world| {
+            let process = world.running();
+            world.disks.open(path, (size as usize, block_size as usize), is_shared, process)
+        })?;
         let losses = with(|world| world.disks.files[file].losses);
         let told = Arc::new(AtomicU64::new(losses));
         Some(Self { file, is_shared, write_delay_ms: AtomicU32::new(0), told })
@@ -180,15 +190,18 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        scheduler::with_if(|world| {
-            let file = &mut world.disks.files[self.file];
-            *(if self.is_shared { &mut file.shared } else { &mut file.exclusive }) -= 1;
-        });
+        scheduler::with_if(|world| world.disks.count(self.file, self.is_shared, false));
     }
 }
 
 impl Disks {
-    fn open(&mut self, path: &Path, size: usize, block_size: usize, is_shared: bool) -> Option<usize> {
+    fn open(
+        &mut self,
+        path: &Path,
+        (size, block_size): (usize, usize),
+        is_shared: bool,
+        process: Option<ProcessId>,
+    ) -> Option<usize> {
         let known = self.files.iter().position(|file| file.path == path);
         let number = known.unwrap_or_else(|| {
             self.files.push(DiskFile {
@@ -215,8 +228,11 @@ impl Disks {
             self.operations.iter().flatten().any(|operation| {
                 operation.file == number && operation.is_alone && operation.result.is_none()
             });
+        let is_claimed = self.is_claimed(process, number);
         let file = &mut self.files[number];
-        if is_kept || file.exclusive > 0 || (!is_shared && file.shared > 0) {
+        if is_claimed {
+            // It goes by the hold of the former process.
+        } else if is_kept || file.exclusive > 0 || (!is_shared && file.shared > 0) {
             return None;
         }
         *(if is_shared { &mut file.shared } else { &mut file.exclusive }) += 1;

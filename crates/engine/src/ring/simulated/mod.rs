@@ -22,12 +22,12 @@ use std::time::Duration;
 
 pub(crate) use bell::Bell;
 pub use clock::{now, wall_time};
-pub use disk::Storage;
+pub use disk::{Hold, Storage};
 pub use link::Direction;
 pub use random::Random;
 pub use ring::{Ring, Waker};
 pub use scheduler::{Judge, MachineId, Options, Outcome, ProcessId, run};
-pub use socket::Socket;
+pub use socket::{SharedSocket, Socket};
 pub use thread::Vital;
 
 use crate::observation::Observation;
@@ -62,7 +62,11 @@ pub fn add_machine(addresses: &[IpAddr]) -> MachineId {
 /// Starts a process on a machine.
 pub fn start_process(name: &str, machine: MachineId, body: impl FnOnce() + 'static) -> ProcessId {
     let process = with(|world| world.add_process(name, machine));
-    scheduler::spawn(Some(process), "main".to_owned(), body);
+    scheduler::spawn(Some(process), "main".to_owned(), move || {
+        body();
+        disk::release(process);
+        with(|world| world.exit(process));
+    });
     process
 }
 
@@ -80,6 +84,32 @@ pub fn kill(process: ProcessId) {
 /// Stops a process as SIGSTOP does, or lets it go on. What the system does for it goes on meanwhile.
 pub fn pause(process: ProcessId, is_paused: bool) {
     with(|world| world.pause(process, is_paused));
+}
+
+/// A process gets nothing new of the system from now on, or does again: descriptors, threads, memory.
+pub fn starve(process: ProcessId, is_starved: bool) {
+    with(|world| world.starve(process, is_starved));
+}
+
+/// Whether the running process gets something new of the system: a descriptor, a thread, memory.
+///
+/// # Errors
+/// When it does not.
+pub fn spare() -> std::io::Result<()> {
+    with(|world| world.spare())
+}
+
+/// The process that runs.
+///
+/// # Panics
+/// Where none does.
+pub fn current_process() -> ProcessId {
+    with(|world| world.running().expect("somebody asks"))
+}
+
+/// Whether a process has ended, in whatever way. The system may still do what it had begun.
+pub fn has_died(process: ProcessId) -> bool {
+    with(|world| world.has_died(process))
 }
 
 /// A machine stops with all its processes; nobody is told.

@@ -1,10 +1,13 @@
 //! The network: connections between machines over links that are slow, cut in one direction or both, or gone. Bytes of a
 //! connection arrive in order or not at all, in pieces; nothing else is promised. Sockets are what programs see of it.
 
+mod holders;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
 
+use self::holders::{Holders, release};
 use super::link::{Damage, Link};
 use super::scheduler::{MachineId, ProcessId, What, World};
 use crate::ring::{Moment, Readiness};
@@ -39,16 +42,16 @@ enum Segment {
 /// One end of a connection.
 #[derive(Debug, Default)]
 pub(super) struct End {
-    owner: Option<ProcessId>,
-    /// Whether somebody has it open.
-    is_open: bool,
+    /// Who has it open, once for each time; nobody's are those that wait to be accepted, or go from one process to another.
+    holders: Holders,
     /// Its machine stopped with it: it no longer knows of the connection, and nobody was told.
     is_forgotten: bool,
-    watched: Option<(usize, u32)>,
+    watchers: Vec<(usize, u32)>,
     received: VecDeque<u8>,
     has_end: bool,
     error: Option<i32>,
-    waits_for_room: bool,
+    /// Rings that wait for room.
+    wait_for_room: Vec<usize>,
     resets_when_closed: bool,
     has_shut_down: bool,
     /// What it has sent and has not arrived, with the moment when it could.
@@ -78,9 +81,8 @@ pub(super) struct Connection {
 #[derive(Debug)]
 struct Listener {
     address: SocketAddr,
-    owner: ProcessId,
-    is_open: bool,
-    watched: Option<(usize, u32)>,
+    holders: Holders,
+    watchers: Vec<(usize, u32)>,
     waiting: VecDeque<usize>,
 }
 
@@ -118,26 +120,9 @@ impl World {
         }
         let processes = self.processes_on(machine);
         for listener in &mut self.network.listeners {
-            if processes.contains(&listener.owner) {
-                listener.is_open = false;
+            if listener.holders.iter().flatten().any(|holder| processes.contains(holder)) {
+                listener.holders.clear();
                 listener.waiting.clear();
-            }
-        }
-    }
-
-    /// Closes what a process had open, as the system does.
-    pub(super) fn close_process(&mut self, process: ProcessId) {
-        for number in 0..self.network.listeners.len() {
-            if self.network.listeners[number].owner == process {
-                self.close_listener(LISTENERS_AT + number as RawFd);
-            }
-        }
-        for number in 0..self.network.connections.len() {
-            for end in 0..2 {
-                let of = &self.network.connections[number].ends[end];
-                if of.is_open && of.owner == Some(process) {
-                    self.close_end(descriptor_of(number, end));
-                }
             }
         }
     }
@@ -150,29 +135,39 @@ impl World {
         if self.listener_at(address).is_some() {
             return Err(libc::EADDRINUSE);
         }
-        let listener = Listener { address, owner, is_open: true, watched: None, waiting: VecDeque::new() };
+        let (holders, waiting) = (vec![Some(owner)], VecDeque::new());
+        let listener = Listener { address, holders, watchers: Vec::new(), waiting };
         self.network.listeners.push(listener);
         Ok(LISTENERS_AT + (self.network.listeners.len() - 1) as RawFd)
     }
 
     fn listener_at(&self, address: SocketAddr) -> Option<usize> {
-        self.network.listeners.iter().position(|listener| listener.is_open && listener.address == address)
+        self.network
+            .listeners
+            .iter()
+            .position(|listener| !listener.holders.is_empty() && listener.address == address)
     }
 
-    pub(super) fn close_listener(&mut self, descriptor: RawFd) {
+    /// A process closes what it has of a listener.
+    pub(super) fn close_listener(&mut self, descriptor: RawFd, holder: Option<ProcessId>) {
         let number = (descriptor - LISTENERS_AT) as usize;
-        let listener = &mut self.network.listeners[number];
-        listener.is_open = false;
-        listener.watched = None;
-        for connection in std::mem::take(&mut listener.waiting) {
+        let gone = release(&mut self.network.listeners[number].holders, holder);
+        let Some(is_last) = gone else { return };
+        self.forget_watchers(descriptor, holder);
+        if !is_last {
+            return;
+        }
+        for connection in std::mem::take(&mut self.network.listeners[number].waiting) {
             self.network.connections[connection].ends[1].resets_when_closed = true;
-            self.close_end(descriptor_of(connection, 1));
+            self.close_end(descriptor_of(connection, 1), None);
         }
     }
 
     pub(super) fn accept(&mut self, descriptor: RawFd) -> Option<(RawFd, SocketAddr)> {
         let number = (descriptor - LISTENERS_AT) as usize;
         let connection = self.network.listeners[number].waiting.pop_front()?;
+        let owner = self.running();
+        self.network.connections[connection].ends[1].holders = vec![owner];
         Some((descriptor_of(connection, 1), self.network.connections[connection].client_address))
     }
 
@@ -184,8 +179,7 @@ impl World {
         let client_address =
             SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 99, (client.0 >> 8) as u8, client.0 as u8)), port);
         let mut ends = [End::default(), End::default()];
-        ends[0].owner = Some(owner);
-        ends[0].is_open = true;
+        ends[0].holders = vec![Some(owner)];
         self.network.connections.push(Connection {
             ends,
             client,
@@ -223,36 +217,34 @@ impl World {
     }
 
     pub(super) fn watch(&mut self, descriptor: RawFd, watcher: (usize, u32)) {
+        let (_, watchers) = self.network.opened(descriptor);
+        watchers.retain(|(ring, _)| *ring != watcher.0);
+        watchers.push(watcher);
         if descriptor >= LISTENERS_AT {
-            let listener = &mut self.network.listeners[(descriptor - LISTENERS_AT) as usize];
-            listener.watched = Some(watcher);
-            if !listener.waiting.is_empty() {
+            if !self.network.listeners[(descriptor - LISTENERS_AT) as usize].waiting.is_empty() {
                 self.ready_on(watcher, Readiness::READABLE);
             }
             return;
         }
         let (number, end) = end_of(descriptor);
-        let of = &mut self.network.connections[number].ends[end];
-        of.watched = Some(watcher);
+        let of = &self.network.connections[number].ends[end];
         let ended = of.has_end || of.error.is_some();
         if ended || !of.received.is_empty() {
             self.ready_on(watcher, Readiness { readable: true, writable: false, ended });
         }
     }
 
-    pub(super) fn unwatch(&mut self, descriptor: RawFd) {
-        if descriptor >= LISTENERS_AT {
-            self.network.listeners[(descriptor - LISTENERS_AT) as usize].watched = None;
-            return;
-        }
-        let (number, end) = end_of(descriptor);
-        self.network.connections[number].ends[end].watched = None;
+    pub(super) fn unwatch(&mut self, descriptor: RawFd, ring: usize) {
+        self.network.opened(descriptor).1.retain(|(watching, _)| *watching != ring);
     }
 
-    pub(super) fn await_writable(&mut self, descriptor: RawFd) {
+    pub(super) fn await_writable(&mut self, descriptor: RawFd, ring: usize) {
         let (number, end) = end_of(descriptor);
         let connection = &mut self.network.connections[number];
-        connection.ends[end].waits_for_room = true;
+        let waiting = &mut connection.ends[end].wait_for_room;
+        if !waiting.contains(&ring) {
+            waiting.push(ring);
+        }
         let is_due = connection.ends[end].error.is_some()
             || ((connection.is_made || end == 1) && self.room(number, end) > 0);
         if is_due {
@@ -262,18 +254,16 @@ impl World {
 
     fn tell_writable(&mut self, number: usize, end: usize) {
         let of = &mut self.network.connections[number].ends[end];
-        if std::mem::take(&mut of.waits_for_room)
-            && let Some(watcher) = of.watched
-        {
-            let ended = of.error.is_some();
+        let (waiting, ended) = (std::mem::take(&mut of.wait_for_room), of.error.is_some());
+        for watcher in of.watchers.clone().into_iter().filter(|(ring, _)| waiting.contains(ring)) {
             self.ready_on(watcher, Readiness { readable: ended, writable: true, ended });
         }
     }
 
     fn tell_readable(&mut self, number: usize, end: usize) {
         let of = &self.network.connections[number].ends[end];
-        if let Some(watcher) = of.watched {
-            let ended = of.has_end || of.error.is_some();
+        let ended = of.has_end || of.error.is_some();
+        for watcher in of.watchers.clone() {
             self.ready_on(watcher, Readiness { readable: true, writable: false, ended });
         }
     }
@@ -402,15 +392,18 @@ impl World {
         }
     }
 
-    pub(super) fn close_end(&mut self, descriptor: RawFd) {
+    /// A process closes what it has of an end; nobody, what went from one process to another.
+    pub(super) fn close_end(&mut self, descriptor: RawFd, holder: Option<ProcessId>) {
         let (number, end) = end_of(descriptor);
+        let gone = release(&mut self.network.connections[number].ends[end].holders, holder);
+        let Some(is_last) = gone else { return };
+        self.forget_watchers(descriptor, holder);
+        if !is_last {
+            return;
+        }
         let connection = &mut self.network.connections[number];
         let is_made = connection.is_made || end == 1;
         let of = &mut connection.ends[end];
-        if !std::mem::take(&mut of.is_open) {
-            return;
-        }
-        of.watched = None;
         if !is_made || of.is_forgotten || of.error.is_some() {
             of.under_way.clear();
             of.received = VecDeque::new();
@@ -435,7 +428,7 @@ impl World {
         let of = &mut self.network.connections[number].ends[end];
         of.under_way.clear();
         of.bytes_under_way = 0;
-        if !of.is_open || of.error.is_some() {
+        if of.holders.is_empty() || of.error.is_some() {
             return;
         }
         of.error = Some(libc::ECONNRESET);
@@ -493,7 +486,7 @@ impl World {
             return;
         }
         let end = &mut self.network.connections[number].ends[to];
-        if !end.is_open {
+        if end.holders.is_empty() {
             // Nobody is there now: who sends on is told so.
             if matches!(segment, Segment::Data(_)) {
                 end.under_way.clear();
@@ -518,7 +511,7 @@ impl World {
 
     fn arrive_request(&mut self, number: usize, again_ns: u64) {
         let connection = &self.network.connections[number];
-        if !connection.ends[0].is_open {
+        if connection.ends[0].holders.is_empty() {
             return;
         }
         let address = connection.address;
@@ -530,12 +523,11 @@ impl World {
         }
         let listener = self.listener_at(address);
         if let Some(listener) = listener {
-            let owner = self.network.listeners[listener].owner;
             let connection = &mut self.network.connections[number];
             connection.server = machine;
-            connection.ends[1] = End { owner: Some(owner), is_open: true, ..End::default() };
+            connection.ends[1] = End { holders: vec![None], ..End::default() };
             self.network.listeners[listener].waiting.push_back(number);
-            if let Some(watcher) = self.network.listeners[listener].watched {
+            for watcher in self.network.listeners[listener].watchers.clone() {
                 self.ready_on(watcher, Readiness::READABLE);
             }
         }
@@ -551,7 +543,7 @@ impl World {
             return self.after(again_ns, What::Network(again));
         }
         let client = &mut self.network.connections[number].ends[0];
-        if !client.is_open || client.is_forgotten {
+        if client.holders.is_empty() || client.is_forgotten {
             if accepted {
                 // It has given up meanwhile.
                 client.last_arrival = self.now;
@@ -569,9 +561,7 @@ impl World {
 
     /// How far the connections are that a process has made, by what has gone over them.
     pub(super) fn states(&self, process: ProcessId) -> Vec<&'static str> {
-        let made_by = |connection: &&Connection| {
-            connection.ends[0].is_open && connection.ends[0].owner == Some(process)
-        };
+        let made_by = |connection: &&Connection| connection.ends[0].holders.contains(&Some(process));
         let state = |connection: &Connection| match connection {
             Connection { ends: [end, _], .. } if end.error.is_some() || end.has_end => "connection ending",
             Connection { is_made: false, .. } => "connecting",
@@ -585,6 +575,6 @@ impl World {
     /// Connections that somebody has open.
     pub(super) fn open_ends(&self, process: ProcessId) -> usize {
         let ends = self.network.connections.iter().flat_map(|connection| &connection.ends);
-        ends.filter(|end| end.is_open && end.owner == Some(process)).count()
+        ends.filter(|end| end.holders.contains(&Some(process))).count()
     }
 }

@@ -122,8 +122,9 @@ impl Ring {
     /// A ring for the running fiber.
     ///
     /// # Errors
-    /// Never; the machine's rings can fail.
+    /// When the process gets none.
     pub fn new(_: RingOptions) -> io::Result<Self> {
+        scheduler::with(|world| world.spare())?;
         let id = scheduler::with(|world| {
             let process = world.running().expect("a ring belongs to a process");
             world.rings.push(RingState {
@@ -174,14 +175,14 @@ impl Ring {
     /// # Errors
     /// Never.
     pub fn await_writable(&mut self, socket: &impl AsRawFd, _: u32) -> io::Result<()> {
-        scheduler::with(|world| world.await_writable(socket.as_raw_fd()));
+        scheduler::with(|world| world.await_writable(socket.as_raw_fd(), self.id));
         Ok(())
     }
 
     /// Stops watching a socket.
     pub fn unwatch(&mut self, socket: &impl AsRawFd, token: u32) {
         scheduler::with_if(|world| {
-            world.unwatch(socket.as_raw_fd());
+            world.unwatch(socket.as_raw_fd(), self.id);
             world.rings[self.id].ready.remove(&token);
         });
     }

@@ -56,6 +56,10 @@ struct Process {
     machine: MachineId,
     is_alive: bool,
     is_paused: bool,
+    /// Its main thread has come to its end.
+    has_exited: bool,
+    /// It gets nothing new of the system: no descriptor, no thread, no memory.
+    is_starved: bool,
     /// Fibers whose turn would be while it is paused.
     held: Vec<FiberId>,
 }
@@ -272,6 +276,7 @@ pub(super) fn end_process(process: ProcessId) {
         }
         with(|world| world.current = before);
     }
+    super::disk::release(process);
     with(|world| {
         world.close_process(process);
         world.cancel_operations(process);
@@ -283,7 +288,15 @@ pub(super) fn end_process(process: ProcessId) {
 
 impl Process {
     fn new(name: &str, machine: MachineId) -> Self {
-        Self { name: name.to_owned(), machine, is_alive: true, is_paused: false, held: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            machine,
+            is_alive: true,
+            is_paused: false,
+            has_exited: false,
+            is_starved: false,
+            held: Vec::new(),
+        }
     }
 }
 
@@ -463,6 +476,29 @@ impl World {
 
     pub(super) fn is_alive(&self, process: ProcessId) -> bool {
         self.processes[process.0].is_alive
+    }
+
+    /// Whether the running process gets something new of the system.
+    pub(super) fn spare(&self) -> std::io::Result<()> {
+        match self.running() {
+            Some(process) if self.processes[process.0].is_starved => {
+                Err(std::io::Error::from_raw_os_error(libc::EMFILE))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn has_died(&self, process: ProcessId) -> bool {
+        let process = &self.processes[process.0];
+        !process.is_alive || process.has_exited
+    }
+
+    pub(super) fn exit(&mut self, process: ProcessId) {
+        self.processes[process.0].has_exited = true;
+    }
+
+    pub(super) fn starve(&mut self, process: ProcessId, is_starved: bool) {
+        self.processes[process.0].is_starved = is_starved;
     }
 
     pub(super) fn machine_of(&self, process: ProcessId) -> MachineId {

@@ -21,6 +21,18 @@ impl Socket {
         Self { descriptor, short_is_all }
     }
 
+    /// The same socket, for another process.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn share(&self) -> io::Result<SharedSocket> {
+        scheduler::with(|world| {
+            world.spare()?;
+            world.hold(self.descriptor, None);
+            Ok(SharedSocket { descriptor: self.descriptor })
+        })
+    }
+
     /// Whether a short read has emptied the socket.
     pub const fn is_emptied_by_short_read(&self) -> bool {
         self.short_is_all
@@ -76,9 +88,40 @@ impl Drop for Socket {
     }
 }
 
+/// A socket on its way from one process to another. It stays open for as long, whatever becomes of them.
+#[derive(Debug)]
+pub struct SharedSocket {
+    descriptor: RawFd,
+}
+
+impl SharedSocket {
+    /// What the process has that it has come to.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn open(self) -> io::Result<Socket> {
+        scheduler::with(|world| {
+            world.spare()?;
+            let holder = world.running();
+            world.hold(self.descriptor, holder);
+            Ok::<(), io::Error>(())
+        })?;
+        Ok(Socket::new(self.descriptor))
+    }
+}
+
+impl Drop for SharedSocket {
+    fn drop(&mut self) {
+        scheduler::with_if(|world| world.close_end(self.descriptor, None));
+    }
+}
+
 /// What a process that has been killed had open is closed for it, in one go.
 pub(super) fn close(descriptor: RawFd) {
     if !scheduler::is_ending() {
-        scheduler::with_if(|world| world.close_end(descriptor));
+        scheduler::with_if(|world| {
+            let holder = world.running();
+            world.close_end(descriptor, holder);
+        });
     }
 }

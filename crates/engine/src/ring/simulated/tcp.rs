@@ -31,6 +31,18 @@ impl TcpListener {
         Ok((Socket::new(descriptor), peer))
     }
 
+    /// The same socket, for another process.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn share(&self) -> io::Result<Shared> {
+        scheduler::with(|world| {
+            world.spare()?;
+            world.hold(self.descriptor, None);
+            Ok(Shared { descriptor: self.descriptor, address: self.address })
+        })
+    }
+
     /// There is no congestion control in a simulation.
     ///
     /// # Errors
@@ -49,8 +61,37 @@ impl AsRawFd for TcpListener {
 impl Drop for TcpListener {
     fn drop(&mut self) {
         if !scheduler::is_ending() {
-            scheduler::with_if(|world| world.close_listener(self.descriptor));
+            scheduler::with_if(|world| {
+                let holder = world.running();
+                world.close_listener(self.descriptor, holder);
+            });
         }
+    }
+}
+
+/// A listener on its way from one process to another.
+#[derive(Debug)]
+pub struct Shared {
+    descriptor: RawFd,
+    address: SocketAddr,
+}
+
+/// A listener that another process has opened.
+pub type Opened = Shared;
+
+impl Shared {
+    /// The address it listens on.
+    ///
+    /// # Errors
+    /// Never.
+    pub const fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        scheduler::with_if(|world| world.close_listener(self.descriptor, None));
     }
 }
 
@@ -63,12 +104,17 @@ pub fn listen(address: SocketAddr, _: &ListenOptions<'_>) -> io::Result<TcpListe
     Ok(TcpListener { descriptor, address })
 }
 
-/// A simulated machine has no sockets that others have opened.
+/// Listens by a socket that another process has opened.
 ///
 /// # Errors
-/// Always.
-pub fn adopt(_: &std::net::TcpListener, _: &ListenOptions<'_>) -> io::Result<TcpListener> {
-    Err(io::ErrorKind::Unsupported.into())
+/// When the process has no descriptors left.
+pub fn adopt(opened: &Opened, _: &ListenOptions<'_>) -> io::Result<TcpListener> {
+    scheduler::with(|world| {
+        world.spare()?;
+        let holder = world.running();
+        world.hold(opened.descriptor, holder);
+        Ok(TcpListener { descriptor: opened.descriptor, address: opened.address })
+    })
 }
 
 /// A connection that is being made.

@@ -61,8 +61,9 @@ impl Builder {
     /// Starts it.
     ///
     /// # Errors
-    /// Never; the machine's threads can fail.
+    /// When the process gets none.
     pub fn spawn<T: 'static>(self, body: impl FnOnce() -> T + 'static) -> io::Result<JoinHandle<T>> {
+        scheduler::with(|world| world.spare())?;
         let ending = Arc::new(Mutex::new(Ending { result: None, has_ended: false, waits: None }));
         let theirs = ending.clone();
         scheduler::spawn(None, self.name, move || {

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::order::Order;
+use crate::ring::tcp;
 use crate::target::TargetError;
 use crate::target::config::Change;
 use crate::target::fabric::Fabric;
@@ -49,8 +50,7 @@ impl Configurator {
     }
 
     /// The sockets that listen.
-    #[cfg(not(feature = "simulation"))]
-    pub(crate) fn listening(&self) -> std::io::Result<Vec<std::os::fd::OwnedFd>> {
+    pub(crate) fn listening(&self) -> std::io::Result<Vec<tcp::Shared>> {
         match &*lock(&self.listener) {
             Some(listener) => listener.sockets(),
             None => Ok(Vec::new()),

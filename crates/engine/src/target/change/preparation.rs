@@ -11,6 +11,7 @@ use super::order::{Absence, Order};
 use super::standby;
 use crate::backend::{Backend, BackendConfig, BackendError, Clusters, Opening};
 use crate::limits::CEPH_OPENING_PATIENCE_MS;
+use crate::ring::tcp;
 use crate::secret_file::SecretFileError;
 use crate::target::TargetError;
 use crate::target::config::{
@@ -64,7 +65,7 @@ pub(crate) struct Preparation<'a> {
     /// Whether files and devices may be absent too, and not images alone.
     pub(crate) may_disks_be_absent: bool,
     /// Sockets that were open before this target was.
-    pub(crate) inherited: &'a [Arc<std::net::TcpListener>],
+    pub(crate) inherited: &'a [Arc<tcp::Opened>],
 }
 
 /// The open namespaces of a subsystem with their configurations.

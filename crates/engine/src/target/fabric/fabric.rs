@@ -20,8 +20,8 @@ use super::directory::Directory;
 use super::generated_keys::GeneratedKeys;
 use super::target_config::TargetConfig;
 use crate::backend::Clusters;
-use crate::ring;
 use crate::ring::channel::SyncSender;
+use crate::ring::{self, tcp};
 use crate::target::controller::{Controller, Guest, Notice, Quiesce};
 use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
@@ -71,7 +71,7 @@ pub(crate) struct Fabric {
     /// Namespaces whose images are not available now.
     absent: Mutex<Vec<AbsentNamespace>>,
     may_disks_be_absent: bool,
-    inherited: Vec<Arc<std::net::TcpListener>>,
+    inherited: Vec<Arc<tcp::Opened>>,
     /// Namespaces that had late operations a while ago, and how many there are.
     late: Mutex<Vec<Arc<Namespace>>>,
     late_count: AtomicUsize,
@@ -171,7 +171,7 @@ impl Fabric {
     }
 
     /// Sockets that were open before this target was.
-    pub(crate) fn inherited(&self) -> &[Arc<std::net::TcpListener>] {
+    pub(crate) fn inherited(&self) -> &[Arc<tcp::Opened>] {
         &self.inherited
     }
 

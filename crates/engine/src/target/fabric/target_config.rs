@@ -8,7 +8,7 @@ use super::admission::Quotas;
 use secure_channel::RecordLimit;
 
 use crate::limits::{CONTROLLER_IDS, POLL_US_MAX};
-use crate::ring::Engine;
+use crate::ring::{Engine, tcp};
 use crate::target::config::{Directives, FabricConfig};
 use crate::target::identity::MachineId;
 use crate::target::messaging::PeerResets;
@@ -34,7 +34,7 @@ pub struct TargetConfig {
     /// Whether it starts although files or devices cannot be opened. Their namespaces are absent then, and come when they can.
     pub may_disks_be_absent: bool,
     /// Sockets that somebody else has opened, a service manager for one. A port with such an address uses it.
-    pub inherited: Vec<Arc<std::net::TcpListener>>,
+    pub inherited: Vec<Arc<tcp::Opened>>,
     /// Whether it accepts nothing before it is told to go on, since it takes over from another process.
     pub is_held: bool,
     /// How images of Ceph clusters are reached.

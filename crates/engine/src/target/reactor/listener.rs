@@ -38,16 +38,12 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Begins to listen as this port is to, by the socket among these that has its address, if one does.
-    pub(crate) fn open(
-        port: &PortConfig,
-        inherited: &[Arc<std::net::TcpListener>],
-    ) -> Result<Self, TargetError> {
+    pub(crate) fn open(port: &PortConfig, inherited: &[Arc<tcp::Opened>]) -> Result<Self, TargetError> {
         let address = port.address;
         let congestion = congestion::choice(port.congestion.as_deref());
         let options = ListenOptions { transport: port.transport, congestion, backlog: BACKLOG };
         let failed = |source| TargetError::Listen { address, source };
-        let is_for_it =
-            |socket: &&Arc<std::net::TcpListener>| socket.local_addr().is_ok_and(|at| at == address);
+        let is_for_it = |socket: &&Arc<tcp::Opened>| socket.local_addr().is_ok_and(|at| at == address);
         let socket = match inherited.iter().find(is_for_it) {
             Some(socket) => tcp::adopt(socket, &options),
             None => tcp::listen(address, &options),
@@ -86,8 +82,7 @@ enum News {
     /// Nothing is accepted from now on, or what waits is.
     Hold(bool),
     /// The sockets are shared with another process.
-    #[cfg(not(feature = "simulation"))]
-    Share(Sender<io::Result<Vec<OwnedFd>>>),
+    Share(Sender<io::Result<Vec<tcp::Shared>>>),
     /// Its end.
     Stop,
 }
@@ -141,8 +136,7 @@ impl Listener {
     }
 
     /// The sockets that listen, for another process.
-    #[cfg(not(feature = "simulation"))]
-    pub(crate) fn sockets(&self) -> io::Result<Vec<OwnedFd>> {
+    pub(crate) fn sockets(&self) -> io::Result<Vec<tcp::Shared>> {
         let (answer, sockets) = channel();
         let _ = self.news.send(News::Share(answer));
         self.waker.wake();
@@ -222,7 +216,6 @@ impl Accepting {
                         let _ = self.accept_from(token);
                     }
                 }
-                #[cfg(not(feature = "simulation"))]
                 News::Share(answer) => {
                     let ports = self.ports.iter().flatten();
                     let _ = answer.send(ports.map(|listening| listening.socket.share()).collect());
