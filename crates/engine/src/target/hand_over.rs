@@ -2,10 +2,22 @@
 //! data ([`HandedTarget`]) and sockets. Until the former process has left, and from the moment on that the next one begins, just
 //! one of them may go on: whoever drives this sees to that.
 
+mod former;
+mod frame;
+mod line;
+mod next;
+mod words;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use former::Greeting;
+pub use frame::{decode, encode};
+pub use line::Line;
+pub use next::{Former, NotOffered};
+pub use words::{About, Offer, State, Word};
 
 use super::Target;
 use super::messaging::{Adoption, Arrival, Freeze, Frozen, Message, Succession};

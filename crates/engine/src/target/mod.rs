@@ -8,7 +8,7 @@ mod config;
 mod controller;
 mod error;
 mod fabric;
-mod hand_over;
+pub mod hand_over;
 mod identity;
 mod image;
 mod io;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use engine::target::hand_over::{About, Word};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 
@@ -17,7 +18,7 @@ use crate::failure::Failure;
 use crate::flags::control::UpgradeFlags;
 use crate::report;
 use crate::spec::endpoint::Endpoint;
-use crate::succession::{About, Line, PLACE_VARIABLE, PROCESS_VARIABLE, Word, place_of};
+use crate::succession::{Line, PLACE_VARIABLE, PROCESS_VARIABLE, place_of};
 
 /// How long the whole may take.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -1,26 +1,18 @@
-//! The line between the two processes of an upgrade: words with a length and a checksum, and descriptors with them.
+//! The line between the two processes of an upgrade: a Unix socket, and descriptors that go over it with words.
 
-use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::io::{self, IoSlice, IoSliceMut, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use nvme::tcp::digest::crc32c;
+use engine::ring::Socket;
+use engine::target::hand_over::{self, Word};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
 };
 
-use super::words::{FORMAT, Word};
-
-const MAGIC: [u8; 8] = *b"selvedge";
-/// Magic, format, checksum, length and the number of descriptors.
-const HEADER_BYTES: usize = 24;
-/// Bytes of the longest word: a hundred thousand queues take about a fifth of it.
-const WORD_BYTES_MAX: usize = 256 << 20;
-/// Descriptors of one word: more than a process may have.
-const DESCRIPTORS_MAX: usize = 1 << 20;
 /// Descriptors of one message; the kernel takes 253.
 const AT_ONCE: usize = 200;
 
@@ -48,14 +40,7 @@ impl Line {
 
     /// Says a word, with these descriptors.
     pub(crate) fn say(&self, word: &Word, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let body = serde_json::to_vec(word)?;
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
-        bytes.extend(MAGIC);
-        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-        for number in [FORMAT, crc32c(&body), length, descriptors.len() as u32] {
-            bytes.extend(number.to_le_bytes());
-        }
-        bytes.extend(body);
+        let bytes = hand_over::encode(word, descriptors.len())?;
         (&self.stream).write_all(&bytes)?;
         for some in descriptors.chunks(AT_ONCE) {
             let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
@@ -73,12 +58,7 @@ impl Line {
     /// # Errors
     /// Those of the socket; `InvalidData` for anything but a word, and for one of another format.
     pub(crate) fn hear(&self) -> io::Result<(Word, Vec<OwnedFd>)> {
-        let mut header = [0; HEADER_BYTES];
-        (&self.stream).read_exact(&mut header)?;
-        let Header { checksum, length, descriptors } = Header::of(&header)?;
-        let mut body = Vec::new();
-        (&self.stream).take(length as u64).read_to_end(&mut body)?;
-        let word = word(&body, checksum, length)?;
+        let (word, descriptors) = hand_over::decode(&self.stream)?;
         let mut received = Vec::new();
         while received.len() < descriptors {
             self.receive_some(&mut received)?;
@@ -109,48 +89,31 @@ impl Line {
     }
 }
 
+impl hand_over::Line for Line {
+    type Descriptor = OwnedFd;
+
+    fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
+        Self::wait_at_most(self, time)
+    }
+
+    fn say(&self, word: &Word, sockets: &[&Socket]) -> io::Result<()> {
+        let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(|socket| socket.as_fd()).collect();
+        Self::say(self, word, &descriptors)
+    }
+
+    fn hear(&self) -> io::Result<(Word, Vec<OwnedFd>)> {
+        Self::hear(self)
+    }
+
+    fn socket(descriptor: OwnedFd) -> io::Result<Socket> {
+        Socket::new(descriptor)
+    }
+}
+
 impl AsFd for Line {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
-}
-
-/// What stands before a word.
-struct Header {
-    checksum: u32,
-    length: usize,
-    descriptors: usize,
-}
-
-impl Header {
-    fn of(bytes: &[u8; HEADER_BYTES]) -> io::Result<Self> {
-        let number = |at: usize| {
-            let mut number = [0; 4];
-            number.copy_from_slice(&bytes[at..at + 4]);
-            u32::from_le_bytes(number)
-        };
-        if bytes[..MAGIC.len()] != MAGIC {
-            return Err(invalid("it is not a hand-over of selvedge"));
-        }
-        if number(8) != FORMAT {
-            return Err(invalid(&format!("it is a hand-over of format {}, and this is {FORMAT}", number(8))));
-        }
-        let (length, descriptors) = (number(16) as usize, number(20) as usize);
-        if length > WORD_BYTES_MAX || descriptors > DESCRIPTORS_MAX {
-            return Err(invalid("it is longer than any hand-over"));
-        }
-        Ok(Self { checksum: number(12), length, descriptors })
-    }
-}
-
-fn word(body: &[u8], checksum: u32, length: usize) -> io::Result<Word> {
-    if body.len() < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    if crc32c(body) != checksum {
-        return Err(invalid("the hand-over is damaged"));
-    }
-    serde_json::from_slice(body).map_err(|error| invalid(&format!("the hand-over cannot be read: {error}")))
 }
 
 fn invalid(why: &str) -> io::Error {
@@ -160,6 +123,7 @@ fn invalid(why: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::io::Read as _;
 
     use super::*;
 

@@ -6,9 +6,7 @@
 mod line;
 mod predecessor;
 mod successor;
-mod words;
 
 pub(crate) use line::Line;
 pub(crate) use predecessor::{Predecessor, place_of};
 pub(crate) use successor::{PLACE_VARIABLE, PROCESS_VARIABLE, Successor};
-pub(crate) use words::{About, Word};

@@ -12,21 +12,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use engine::target::{HandOver, Target};
+use engine::target::Target;
+use engine::target::hand_over::{About, Greeting, Offer, Word};
 use rustix::pipe::PipeFlags;
 use sd_notify::NotifyState;
 
 use super::line::Line;
-use super::words::{About, Offer, State, Word};
 use crate::control::administration::Administration;
 use crate::control::socket::{self, SocketFile};
 use crate::spec::endpoint::Endpoint;
 use crate::state_directory::StateDirectory;
-
-/// How long the next process may take to open what it is to serve.
-const PREPARATION: Duration = Duration::from_secs(60);
-/// How long it may take to take over hosts, which wait meanwhile.
-const TAKING: Duration = Duration::from_secs(5);
 
 /// What a service manager tells its service's main process alone.
 const SERVICE: [&str; 2] = ["NOTIFY_SOCKET", "WATCHDOG_USEC"];
@@ -139,23 +134,13 @@ impl Estate {
         if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
             return Err(format!("a process of user {} may not ask for it", peer.uid.as_raw()));
         }
-        line.wait_at_most(Some(PREPARATION)).map_err(told)?;
-        match line.hear() {
-            Ok((Word::Hello { asks_only: true, .. }, _)) => {
-                line.say(&Word::About(self.about()), &[]).map_err(told).map(|()| false)
-            }
-            Ok((Word::Hello { version, .. }, _)) => {
+        match Greeting::hear(line)? {
+            Greeting::Asks => line.say(&Word::About(self.about()), &[]).map_err(told).map(|()| false),
+            Greeting::Comes(version) => {
                 tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the next process comes");
                 self.hand_over(line, peer.pid.as_raw_nonzero().get() as u32)
             }
-            Ok(_) => Err("it does not begin with a greeting".to_owned()),
-            // Somebody has looked whether this process waits.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => {
-                // What it cannot read, it may not be able to say; the reason is for people.
-                let _ = line.say(&Word::Refused(vec![error.to_string()]), &[]);
-                Err(error.to_string())
-            }
+            Greeting::Nobody => Ok(false),
         }
     }
 
@@ -193,24 +178,12 @@ impl Estate {
         let (has_resumed, resumed) =
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(told)?;
         self.offer(line, &has_resumed).map_err(told)?;
-        match line.hear() {
-            Ok((Word::Ready, _)) => {}
-            Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
-            Err(error) => return Err(format!("the next process has not become ready: {error}")),
-        }
-        line.wait_at_most(Some(TAKING)).map_err(told)?;
-        let hand_over = match self.target.freeze() {
-            Ok(hand_over) => hand_over,
-            Err(reason) => return refuse(vec![reason]),
-        };
-        if let Err(reason) = give(line, hand_over) {
-            // In this order: the next process must not believe that this one has died.
+        let tell_resumed = || {
             let _ = rustix::io::write(&resumed, b"!");
-            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
-            self.target.go_on();
-            return Err(reason);
-        }
-        Ok(self.await_service(line, successor))
+        };
+        let is_over = self.target.hand_over_to(line, tell_resumed)?;
+        Self::tell_end(successor, is_over);
+        Ok(is_over)
     }
 
     fn offer(&self, line: &Line, has_resumed: &OwnedFd) -> io::Result<()> {
@@ -220,6 +193,7 @@ impl Estate {
             holds.push(directory.held()?);
         }
         let offer = Offer {
+            needs: Vec::new(),
             fabric: self.target.config().with_identities(&self.target.namespace_identities()),
             listening: listening.len(),
         };
@@ -230,44 +204,15 @@ impl Estate {
         line.say(&Word::Offer(Box::new(offer)), &descriptors)
     }
 
-    /// `Go` was said. Whether the next process serves; where it has died, this one does, without the hosts that it had.
-    fn await_service(&self, line: &Line, successor: u32) -> bool {
-        let _ = line.wait_at_most(None);
-        if let Ok((Word::Serving, _)) = line.hear() {
+    /// Says whether the next process serves.
+    fn tell_end(successor: u32, is_over: bool) {
+        if is_over {
             tracing::info!(process = successor, "the next process serves; this one ends");
             let _ = sd_notify::notify(&[NotifyState::MainPid(successor)]);
-            return true;
+        } else {
+            tracing::error!("the next process has died; this one serves on, and hosts connect again");
         }
-        tracing::error!("the next process has died; this one serves on, and hosts connect again");
-        self.target.disown();
-        self.target.go_on();
-        false
     }
-}
-
-/// Hands over how the hosts are, and says that this process will not go on.
-fn give(line: &Line, hand_over: HandOver) -> Result<(), String> {
-    let HandOver { state, queues, arrivals } = hand_over;
-    let places = arrivals.iter().map(|(port, peer, _)| (*port, *peer)).collect();
-    let sockets = queues.iter().chain(arrivals.iter().map(|(_, _, socket)| socket));
-    let descriptors: Vec<BorrowedFd<'_>> = sockets.map(|socket| socket.as_fd()).collect();
-    let word = Word::State(Box::new(State { target: state, arrivals: places }));
-    line.say(&word, &descriptors).map_err(told)?;
-    match line.hear() {
-        Ok((Word::Taken(failed), _)) => {
-            for (host, reason) in failed {
-                tracing::warn!(
-                    host,
-                    reason,
-                    "the next process cannot take a queue over; its host connects again"
-                );
-            }
-        }
-        Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
-        Ok(_) => return Err("the next process says something else than what it has taken".to_owned()),
-        Err(error) => return Err(format!("the next process does not take the hosts over: {error}")),
-    }
-    line.say(&Word::Go, &[]).map_err(told)
 }
 
 fn told(error: impl std::fmt::Display) -> String {

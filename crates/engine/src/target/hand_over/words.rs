@@ -2,15 +2,20 @@
 
 use std::net::SocketAddr;
 
-use engine::target::{FabricConfig, HandedTarget};
 use serde::{Deserialize, Serialize};
 
+use crate::target::config::FabricConfig;
+use crate::target::succession::HandedTarget;
+
 /// The version of all this. Another one is refused, and the target is restarted instead.
-pub(crate) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
+
+/// What this version knows of hand-overs beside their format: what others may need it to know.
+pub(super) const KNOWN: [&str; 0] = [];
 
 /// What is said.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Word {
+pub enum Word {
     /// The next process is there, or somebody who only wants to know.
     Hello {
         /// Its version, for the log.
@@ -38,39 +43,43 @@ pub(crate) enum Word {
 
 /// How a target was started.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct About {
+pub struct About {
     /// Its process.
-    pub(crate) process: u32,
+    pub process: u32,
     /// Its version.
-    pub(crate) version: String,
+    pub version: String,
     /// Its program, by device and inode: another file may have its name by now.
-    pub(crate) program: Option<(u64, u64)>,
+    pub program: Option<(u64, u64)>,
     /// Its command line, without the program.
-    pub(crate) arguments: Vec<String>,
+    pub arguments: Vec<String>,
     /// Its working directory.
-    pub(crate) directory: String,
+    pub directory: String,
     /// What a service manager has told the process, and does not tell those that are started for a reload: where it listens, and
     /// the time of its watchdog.
-    pub(crate) service: Vec<(String, String)>,
+    pub service: Vec<(String, String)>,
     /// Why it cannot be handed over.
-    pub(crate) obstacles: Vec<String>,
+    pub obstacles: Vec<String>,
 }
 
 /// What the next process prepares with. Descriptors: those that listen, then holds, then the end of a pipe that
 /// tells whether the former process has gone on, and standard output and error.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Offer {
+pub struct Offer {
+    /// What the next process has to know beside this format to take over what is handed over: names of [`KNOWN`]. What it need not
+    /// know comes as fields that it passes over.
+    #[serde(default)]
+    pub needs: Vec<String>,
     /// What is served, with all that was changed while it ran.
-    pub(crate) fabric: FabricConfig,
+    pub fabric: FabricConfig,
     /// How many descriptors listen.
-    pub(crate) listening: usize,
+    pub listening: usize,
 }
 
 /// How the hosts are. Descriptors: those of the queues, then of the arrivals.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct State {
+pub struct State {
     /// Controllers and queues.
-    pub(crate) target: HandedTarget,
+    pub target: HandedTarget,
     /// Connections from which nothing has come: the port they came by, and from where.
-    pub(crate) arrivals: Vec<(u16, SocketAddr)>,
+    pub arrivals: Vec<(u16, SocketAddr)>,
 }

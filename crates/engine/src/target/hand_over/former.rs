@@ -1,0 +1,119 @@
+//! The process that is replaced, and what it decides: as long as it has not said `Go`, whatever goes wrong leaves it as it was.
+
+use std::io;
+use std::time::Duration;
+
+use super::HandOver;
+use super::line::Line;
+use super::words::{State, Word};
+use crate::ring::Socket;
+use crate::target::Target;
+
+/// How long the next process may take to open what it is to serve.
+const PREPARATION: Duration = Duration::from_secs(60);
+/// How long it may take to take over hosts, which wait meanwhile.
+const TAKING: Duration = Duration::from_secs(5);
+
+/// Who has come.
+#[derive(Debug)]
+pub enum Greeting {
+    /// Somebody who wants to know how the target was started.
+    Asks,
+    /// The next process, of this version.
+    Comes(String),
+    /// Somebody who has looked whether this process waits.
+    Nobody,
+}
+
+impl Greeting {
+    /// What the one says first that has come.
+    ///
+    /// # Errors
+    /// When it is not a greeting.
+    pub fn hear(line: &impl Line) -> Result<Self, String> {
+        line.wait_at_most(Some(PREPARATION)).map_err(told)?;
+        match line.hear() {
+            Ok((Word::Hello { asks_only: true, .. }, _)) => Ok(Self::Asks),
+            Ok((Word::Hello { version, .. }, _)) => Ok(Self::Comes(version)),
+            Ok(_) => Err("it does not begin with a greeting".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Self::Nobody),
+            Err(error) => {
+                // What it cannot read, it may not be able to say; the reason is for people.
+                let _ = line.say(&Word::Refused(vec![error.to_string()]), &[]);
+                Err(error.to_string())
+            }
+        }
+    }
+}
+
+impl Target {
+    /// Hands over to a process to which it was said what is served: whether that one serves now. Where it has died after it was to,
+    /// this one does, without the hosts that it had. `tell_resumed` leaves behind, for the next process to find also when this one
+    /// dies then, that what was handed over is no longer true.
+    ///
+    /// # Errors
+    /// Why this process serves on as before.
+    pub fn hand_over_to(&self, line: &impl Line, tell_resumed: impl FnOnce()) -> Result<bool, String> {
+        match line.hear() {
+            Ok((Word::Ready, _)) => {}
+            Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
+            Err(error) => return Err(format!("the next process has not become ready: {error}")),
+        }
+        line.wait_at_most(Some(TAKING)).map_err(told)?;
+        let hand_over = match self.freeze() {
+            Ok(hand_over) => hand_over,
+            Err(reason) => {
+                let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+                return Err(reason);
+            }
+        };
+        if let Err(reason) = give(line, hand_over) {
+            // In this order: the next process must not believe that this one has died.
+            tell_resumed();
+            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            self.go_on();
+            return Err(reason);
+        }
+        Ok(self.await_service(line))
+    }
+
+    /// `Go` was said.
+    fn await_service(&self, line: &impl Line) -> bool {
+        let _ = line.wait_at_most(None);
+        if let Ok((Word::Serving, _)) = line.hear() {
+            return true;
+        }
+        self.disown();
+        self.go_on();
+        false
+    }
+}
+
+/// Hands over how the hosts are, and says that this process will not go on.
+fn give(line: &impl Line, hand_over: HandOver) -> Result<(), String> {
+    let HandOver { state, queues, arrivals } = hand_over;
+    let places = arrivals.iter().map(|(port, peer, _)| (*port, *peer)).collect();
+    let sockets = queues.iter().chain(arrivals.iter().map(|(_, _, socket)| socket));
+    let sockets: Vec<&Socket> = sockets.map(|socket| &**socket).collect();
+    let word = Word::State(Box::new(State { target: state, arrivals: places }));
+    line.say(&word, &sockets).map_err(told)?;
+    match line.hear() {
+        Ok((Word::Taken(failed), _)) => {
+            for (host, reason) in failed {
+                tracing::warn!(
+                    host,
+                    reason,
+                    "the next process cannot take a queue over; its host connects again"
+                );
+            }
+        }
+        Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
+        Ok(_) => return Err("the next process says something else than what it has taken".to_owned()),
+        Err(error) => return Err(format!("the next process does not take the hosts over: {error}")),
+    }
+    line.say(&Word::Go, &[]).map_err(told)
+}
+
+fn told(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

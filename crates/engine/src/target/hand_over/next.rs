@@ -1,0 +1,143 @@
+//! The process that goes on in place of another one, and what it decides: it takes the hosts over, and serves as soon as the former
+//! one says so, or has died.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::HandOver;
+use super::line::Line;
+use super::words::{KNOWN, Offer, State, Word};
+use crate::ring::Socket;
+use crate::target::Target;
+
+/// How long after the end of its words a process may take to die.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What is known of the former process beside its words.
+pub trait Former {
+    /// Whether it has died, or does within this time.
+    fn has_died(&self, time: Duration) -> bool;
+
+    /// Whether it has gone on since it handed over.
+    fn has_resumed(&self) -> bool;
+}
+
+/// Why nothing was offered.
+#[derive(Debug)]
+pub enum NotOffered {
+    /// Nobody answers, or not to the end.
+    Silence(io::Error),
+    /// The former process serves on, for this reason.
+    Refused(String),
+}
+
+/// Why the hosts were not taken over.
+struct Untaken {
+    reason: String,
+    /// Whether this process may serve if nobody else does.
+    may_serve: bool,
+}
+
+impl Offer {
+    /// Greets the former process: what it offers, and what it has open.
+    ///
+    /// # Errors
+    /// Why it offers nothing.
+    pub fn ask<L: Line>(line: &L, version: &str) -> Result<(Self, Vec<L::Descriptor>), NotOffered> {
+        line.say(&Word::Hello { version: version.to_owned(), asks_only: false }, &[])?;
+        let (word, descriptors) = line.hear()?;
+        match word {
+            Word::Offer(offer) => match offer.needs.iter().find(|need| !KNOWN.contains(&need.as_str())) {
+                Some(need) => {
+                    let reason = format!("what it hands over needs {need}, which this version does not know");
+                    Err(NotOffered::Refused(reason))
+                }
+                None => Ok((*offer, descriptors)),
+            },
+            Word::Refused(reasons) => Err(NotOffered::Refused(reasons.join("; "))),
+            _ => Err(NotOffered::Refused("it offers nothing".to_owned())),
+        }
+    }
+}
+
+impl Target {
+    /// Takes over what the former process serves, and serves it. That one is to hear `Serving` then.
+    ///
+    /// # Errors
+    /// Why it does not serve: the former process does.
+    pub fn succeed(&self, line: &impl Line, former: &impl Former) -> Result<(), String> {
+        if let Err(Untaken { reason, may_serve }) = self.take(line) {
+            if !may_serve || !former.has_died(LAST_WORDS) {
+                self.disown();
+                return Err(reason);
+            }
+            // Nobody else serves. What is not true any longer connects again.
+            tracing::warn!(reason, "the former process has died; this one serves");
+            if former.has_resumed() {
+                self.disown();
+            }
+        }
+        self.go_on();
+        Ok(())
+    }
+
+    fn take<L: Line>(&self, line: &L) -> Result<(), Untaken> {
+        line.say(&Word::Ready, &[])?;
+        let (word, descriptors) = line.hear()?;
+        let state = match word {
+            Word::State(state) => *state,
+            other => return Err(Untaken::instead_of("how its hosts are", other)),
+        };
+        let taken = hand_over::<L>(state, descriptors).and_then(|hand_over| self.take_over(hand_over));
+        let failed = taken.map_err(|reason| {
+            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            // What it lacks is what keeps hosts from what is reserved against them.
+            Untaken { reason, may_serve: false }
+        })?;
+        line.say(&Word::Taken(failed), &[])?;
+        match line.hear()? {
+            (Word::Go, _) => Ok(()),
+            (other, _) => Err(Untaken::instead_of("that this process is to serve", other)),
+        }
+    }
+}
+
+impl From<io::Error> for NotOffered {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::InvalidData {
+            return Self::Refused(error.to_string());
+        }
+        Self::Silence(error)
+    }
+}
+
+impl Untaken {
+    fn instead_of(expected: &str, word: Word) -> Self {
+        let reason = match word {
+            Word::Refused(reasons) => reasons.join("; "),
+            _ => format!("it does not say {expected}"),
+        };
+        Self { reason, may_serve: true }
+    }
+}
+
+impl From<io::Error> for Untaken {
+    fn from(error: io::Error) -> Self {
+        Self { reason: error.to_string(), may_serve: true }
+    }
+}
+
+fn hand_over<L: Line>(state: State, descriptors: Vec<L::Descriptor>) -> Result<HandOver, String> {
+    let State { target, arrivals } = state;
+    if descriptors.len() != target.queues.len() + arrivals.len() {
+        return Err("the number of sockets is not that of the queues".to_owned());
+    }
+    let sockets: io::Result<Vec<Arc<Socket>>> =
+        descriptors.into_iter().map(|descriptor| L::socket(descriptor).map(Arc::new)).collect();
+    let mut queues = sockets.map_err(|error| error.to_string())?;
+    let untouched = queues.split_off(target.queues.len());
+    let arrivals = arrivals.into_iter().zip(untouched);
+    let arrivals = arrivals.map(|((port, peer), socket)| (port, peer, socket)).collect();
+    Ok(HandOver { state: target, queues, arrivals })
+}
