@@ -443,3 +443,7 @@ pub const FREEZE_STALL_MS: u64 = 100;
 /// How long it waits for hosts that send or take a little now and then, which are closed then, and for its storage: where that
 /// takes longer the target goes on, and nothing is handed over.
 pub const FREEZE_PATIENCE_MS: u64 = 2000;
+
+/// How long it tries to have its images' locks again when the next process is not to serve after all. A cluster that may not be
+/// told to shut that one out notices within half a minute that it has ended.
+pub const IMAGES_BACK_MS: u64 = 60_000;

@@ -360,6 +360,21 @@ impl Backend {
         }
     }
 
+    /// Whether it is an image that is written to by whoever has its exclusive lock.
+    #[cfg(not(feature = "simulation"))]
+    pub(crate) const fn needs_lock(&self) -> bool {
+        matches!(self, Self::Device(Device::Rbd(rbd)) if rbd.needs_lock())
+    }
+
+    /// Whether commands on an image have taken too long on its connection, and may be carried out yet.
+    pub(crate) fn has_been_late(&self) -> bool {
+        match self {
+            #[cfg(not(feature = "simulation"))]
+            Self::Device(Device::Rbd(rbd)) => rbd.cluster().has_been_late(),
+            _ => false,
+        }
+    }
+
     /// Which client has the exclusive lock of an image now, this target or another, as its cluster names it.
     pub fn lock_owner(&self) -> Option<String> {
         match self {

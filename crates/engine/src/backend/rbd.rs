@@ -115,6 +115,11 @@ impl Rbd {
         }
     }
 
+    /// Whether who writes to it needs its exclusive lock.
+    pub(super) const fn needs_lock(&self) -> bool {
+        self.has_lock
+    }
+
     /// Which client has its exclusive lock, as its cluster names it.
     pub(super) fn lock_owner(&self) -> Option<String> {
         if self.has_lock { self.image().lock_owner() } else { None }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -64,6 +64,8 @@ pub struct Cluster {
     libraries: &'static Libraries,
     options: ClusterOptions,
     lateness: AtomicU8,
+    /// Whether it was ever late: what was late then may be carried out yet.
+    has_been_late: AtomicBool,
 }
 
 /// Values of a connection's lateness: nothing is known to be wrong; an operation took too long; somebody looks after that; it is
@@ -146,7 +148,8 @@ impl Cluster {
         let created =
             unsafe { (libraries.rados.create2)(&raw mut handle, c"ceph".as_ptr(), name.as_ptr(), 0) };
         answer(created).map_err(failed)?;
-        let cluster = Self { handle, libraries, options: options.clone(), lateness: AtomicU8::new(PUNCTUAL) };
+        let (lateness, has_been_late) = (AtomicU8::new(PUNCTUAL), AtomicBool::new(false));
+        let cluster = Self { handle, libraries, options: options.clone(), lateness, has_been_late };
         cluster.set_defaults()?;
         cluster.read_configuration()?;
         cluster.set_all()?;
@@ -323,8 +326,17 @@ impl Cluster {
     pub fn note_late(&self) -> bool {
         let lateness = &self.lateness;
         // Whoever has many operations late reads what is there, and writes nothing.
-        lateness.load(Ordering::Relaxed) == PUNCTUAL
-            && lateness.compare_exchange(PUNCTUAL, LATE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let is_news = lateness.load(Ordering::Relaxed) == PUNCTUAL
+            && lateness.compare_exchange(PUNCTUAL, LATE, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_news {
+            self.has_been_late.store(true, Ordering::Release);
+        }
+        is_news
+    }
+
+    /// Whether an operation has ever taken too long on it.
+    pub fn has_been_late(&self) -> bool {
+        self.has_been_late.load(Ordering::Acquire)
     }
 
     /// Whether an operation took too long that nobody looks after yet; the caller does from now on, until
@@ -399,11 +411,12 @@ mod tests {
         std::fs::write(&conf, "").unwrap();
         let options = ClusterOptions { conf: Some(conf), ..ClusterOptions::default() };
         let cluster = Cluster::configured(libraries, &options).unwrap();
-        assert!(!cluster.take_late());
+        assert!(!cluster.take_late() && !cluster.has_been_late());
         assert!(cluster.note_late() && !cluster.note_late());
         assert!(cluster.take_late() && !cluster.take_late());
         assert!(!cluster.note_late(), "somebody looks after it");
         cluster.note_punctual();
+        assert!(cluster.has_been_late(), "what was late may be carried out yet");
         assert!(cluster.note_late() && cluster.take_late());
         cluster.note_shut_out();
         assert!(cluster.is_shut_out() && !cluster.note_late() && !cluster.take_late());

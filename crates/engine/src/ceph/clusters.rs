@@ -1,11 +1,14 @@
 //! The connections that a target's images share: a number of images to each, and what has to happen before the first.
 //! What a connection is belongs to `cluster`, who may open an image to the gateways.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
 
 use super::{CephError, Closings, Cluster, ClusterOptions};
 use crate::limits::{
@@ -62,6 +65,15 @@ pub struct Clusters {
     failed: Mutex<Vec<(ClusterOptions, Instant, String)>>,
     closings: Arc<Closings>,
     news: Arc<News>,
+}
+
+/// A connection of some process, by what its cluster knows of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterConnection {
+    /// The cluster's identifier.
+    pub fsid: String,
+    /// Its addresses, as the blocklist takes them.
+    pub address: String,
 }
 
 /// A connection that images share.
@@ -181,6 +193,39 @@ impl Clusters {
     /// When the library does not tell.
     pub fn addresses(&self) -> Result<Vec<String>, CephError> {
         self.all().iter().map(|cluster| cluster.address()).collect()
+    }
+
+    /// All connections there are, as another process can shut them out.
+    ///
+    /// # Errors
+    /// When the library does not tell.
+    pub fn connections(&self) -> Result<Vec<ClusterConnection>, CephError> {
+        let connection = |cluster: &Arc<Cluster>| {
+            Ok(ClusterConnection { fsid: cluster.fsid(), address: cluster.address()? })
+        };
+        self.all().iter().map(connection).collect()
+    }
+
+    /// Puts connections of another process on the blocklists of their clusters for this number of seconds, and waits until those
+    /// of this one work by maps that have them.
+    ///
+    /// # Errors
+    /// When a cluster refuses, does not answer, or this process is not connected to it.
+    pub fn shut_out(&self, connections: &[ClusterConnection], seconds: u32) -> Result<(), CephError> {
+        let all = self.all();
+        let fsids: BTreeSet<&String> = connections.iter().map(|connection| &connection.fsid).collect();
+        for fsid in fsids {
+            let of = |connection: &&ClusterConnection| connection.fsid == *fsid;
+            let addresses: Vec<&str> = connections.iter().filter(of).map(|one| &*one.address).collect();
+            let outcomes = all.iter().filter(|cluster| cluster.fsid() == *fsid);
+            // One user may do it where another may not.
+            let mut outcomes = outcomes.map(|cluster| cluster.blocklist_all(&addresses, seconds));
+            let not_connected =
+                || CephError::NotAllowed { reason: format!("cluster {fsid} is not used here") };
+            let first = outcomes.next().ok_or_else(not_connected)?;
+            first.or_else(|error| outcomes.find(Result::is_ok).ok_or(error)?)?;
+        }
+        self.wait_for_latest_maps()
     }
 
     /// No further image is opened on the connections that there are; those that are open stay.

@@ -15,7 +15,7 @@ mod watch;
 
 pub use closings::Closings;
 pub use cluster::{Cluster, ClusterOptions};
-pub use clusters::{Allowance, BeforeUse, CephConfig, Clusters, News, Seat};
+pub use clusters::{Allowance, BeforeUse, CephConfig, ClusterConnection, Clusters, News, Seat};
 pub use error::CephError;
 pub use image::{Image, ImageNews, late_operations};
 pub use images::{NewImage, Snapshot};

@@ -4,6 +4,8 @@
 
 mod former;
 mod frame;
+#[cfg(not(feature = "simulation"))]
+mod images;
 mod line;
 mod next;
 mod words;
@@ -31,6 +33,9 @@ use crate::ring::{self, Hold, Socket, tcp};
 /// How long reactors may take beyond their own deadlines, which means that one hangs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Why an image is not handed over: the next process would write beside what a cluster may yet carry out for this one.
+const LATE_IMAGE: &str = "commands on its image have taken too long, and may be carried out yet";
+
 /// What one process of a target hands to the next.
 #[derive(Debug, Default)]
 pub struct HandOver {
@@ -49,9 +54,7 @@ impl Target {
         for (nqn, namespace) in self.fabric.namespaces() {
             let what = match &*namespace.backend {
                 Backend::Memory(_) => Some("its blocks are in this process' memory"),
-                Backend::Device(device) if device.is_image() => {
-                    Some("its image belongs to this process' cluster connection")
-                }
+                backend if backend.has_been_late() => Some(LATE_IMAGE),
                 _ if namespace.has_failed() => Some("its storage has failed, and it refuses writes"),
                 _ if namespace.has_marks() => Some("blocks of it are marked as uncorrectable"),
                 _ => None,

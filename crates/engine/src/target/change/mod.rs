@@ -16,3 +16,5 @@ pub(crate) use configurator::Configurator;
 pub(crate) use image_watch::{ImageWatch, clusters, has_images, wait_for_closings};
 pub(crate) use order::{Absence, Order};
 pub use preparation::secret_file_faults;
+#[cfg(not(feature = "simulation"))]
+pub(crate) use standby::set_standby;

@@ -93,6 +93,15 @@ fn release(handovers: &[Handover<'_>], is_standby: bool) {
     }
 }
 
+/// Gives these images back, or takes them; the failures, by their places.
+#[cfg(not(feature = "simulation"))]
+pub(crate) fn set_standby(namespaces: &[&Namespace], is_standby: bool) -> Vec<(usize, BackendError)> {
+    let handovers: Vec<Handover<'_>> =
+        namespaces.iter().map(|&namespace| Handover { subsystem: 0, namespace, is_standby }).collect();
+    let handovers: Vec<&Handover<'_>> = handovers.iter().collect();
+    for_all(&handovers, is_standby)
+}
+
 /// Does it for all, some at a time, since each waits for the cluster; the failures, by their places.
 fn for_all(handovers: &[&Handover<'_>], is_standby: bool) -> Vec<(usize, BackendError)> {
     if handovers.is_empty() {

@@ -1,0 +1,106 @@
+//! Images of Ceph clusters go over to another process: each has its own handle, and whoever has the exclusive lock of an image
+//! writes to it. The former process gives the locks back when all rests, since its library has then carried out or refused
+//! what it was asked for, and refuses what comes after; the next one takes them before it says that it has taken over.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::backend::Backend;
+use crate::ceph::{CephError, ClusterConnection};
+use crate::limits::{CEPH_FENCE_S, IMAGES_BACK_MS};
+use crate::target::Target;
+use crate::target::change;
+use crate::target::served::Namespace;
+
+/// How often it is tried to have an image again.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
+
+impl Target {
+    /// The namespaces whose images need their locks, which this target has: by subsystem and identifier.
+    pub fn locked_images(&self) -> BTreeSet<(String, u32)> {
+        let images = self.images_to_lend().into_iter();
+        images.map(|namespace| (namespace.nqn.clone(), namespace.nsid)).collect()
+    }
+
+    /// The namespaces that are images, and are there.
+    pub fn images(&self) -> BTreeSet<(String, u32)> {
+        let is_image = |(_, namespace): &(String, Arc<Namespace>)| matches!(&*namespace.backend, Backend::Device(device) if device.is_image());
+        let namespaces = self.fabric.namespaces().into_iter().filter(is_image);
+        namespaces.map(|(nqn, namespace)| (nqn, namespace.nsid)).collect()
+    }
+
+    fn images_to_lend(&self) -> Vec<Arc<Namespace>> {
+        let directives = self.directives();
+        let is_ours = |(nqn, namespace): &(String, Arc<Namespace>)| {
+            namespace.backend.needs_lock() && !directives.is_standby(nqn, namespace.nsid)
+        };
+        let namespaces = self.fabric.namespaces().into_iter().filter(is_ours);
+        namespaces.map(|(_, namespace)| namespace).collect()
+    }
+
+    /// The connections of its images, by which another process can shut this one out.
+    ///
+    /// # Errors
+    /// When Ceph's library does not tell.
+    pub fn cluster_connections(&self) -> Result<Vec<ClusterConnection>, CephError> {
+        self.fabric.clusters().connections()
+    }
+
+    /// Gives the locks of all images back, for the process that goes on in this one's place. All has to rest: what this one
+    /// began is done, and what it would begin now is refused by the library.
+    ///
+    /// # Errors
+    /// Which image stays locked, or may be written to yet. [`Self::take_images_back`] is due then.
+    pub fn lend_images(&self) -> Result<(), String> {
+        let images = self.images_to_lend();
+        // Looked at only now: until all rested, a command could become late.
+        if let Some(late) = images.iter().find(|namespace| namespace.backend.has_been_late()) {
+            return Err(format!("namespace {} of {}: {}", late.nsid, late.nqn, super::LATE_IMAGE));
+        }
+        let images: Vec<&Namespace> = images.iter().map(Arc::as_ref).collect();
+        let failures = change::set_standby(&images, true);
+        match failures.first() {
+            None => Ok(()),
+            Some((at, error)) => {
+                Err(format!("namespace {} of {} stays locked: {error}", images[*at].nsid, images[*at].nqn))
+            }
+        }
+    }
+
+    /// Has the locks of all images again that were given back, in place of another process that is not to serve. Where that one
+    /// is gone, or may not know yet, its connections are shut out first: it has, or will have, the locks.
+    pub fn take_images_back(&self, from: &[ClusterConnection]) {
+        let images = self.images_to_lend();
+        if !from.is_empty()
+            && !images.is_empty()
+            && let Err(error) = self.shut_out(from)
+        {
+            tracing::warn!(%error, "the next process is not shut out: its images are available when it has ended");
+        }
+        let mut images: Vec<&Namespace> = images.iter().map(Arc::as_ref).collect();
+        let end = Instant::now() + Duration::from_millis(IMAGES_BACK_MS);
+        loop {
+            let failures = change::set_standby(&images, false);
+            let Some((_, error)) = failures.first() else { return };
+            if Instant::now() >= end {
+                return tracing::error!(
+                    %error,
+                    count = failures.len(),
+                    "images are locked by another process; their hosts cannot write until it has ended"
+                );
+            }
+            tracing::warn!(%error, "an image is not available again yet; retrying");
+            images = failures.iter().map(|(at, _)| images[*at]).collect();
+            std::thread::sleep(TRY_AGAIN);
+        }
+    }
+
+    /// Forbids the connections of another process everything, for good: it may have been stopped, and go on at any time.
+    ///
+    /// # Errors
+    /// When a cluster refuses, or does not answer.
+    pub fn shut_out(&self, connections: &[ClusterConnection]) -> Result<(), CephError> {
+        self.fabric.clusters().shut_out(connections, CEPH_FENCE_S)
+    }
+}
