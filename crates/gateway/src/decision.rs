@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use super::format::Reads;
 use super::lease::Peers;
 use super::state::{GroupState, Life, Listener, Owner, Phase};
 
@@ -34,6 +35,8 @@ pub(crate) struct View<'a> {
     pub(crate) is_deserted: bool,
     /// Where hosts find it.
     pub(crate) listeners: &'a [Listener],
+    /// Which formats it reads; nothing while another process of it comes, which may read less.
+    pub(crate) reads: Option<&'a Reads>,
 }
 
 /// What a gateway has to do.
@@ -171,6 +174,10 @@ fn wanted(state: &GroupState, view: &View<'_>) -> GroupState {
         && record.listeners != view.listeners
     {
         record.listeners = view.listeners.to_vec();
+    }
+    if let Some(reads) = view.reads {
+        wanted.readers.insert(view.me.gateway.clone(), reads.clone());
+        wanted.format = wanted.common_format();
     }
     wanted
 }

@@ -5,6 +5,7 @@ mod beat;
 mod change;
 mod decision;
 mod error;
+mod format;
 mod lease;
 mod local_fabric;
 mod member;
@@ -14,6 +15,7 @@ mod model;
 #[cfg(test)]
 mod model_tests;
 mod narration;
+mod negotiation;
 mod passed_reset;
 mod peer_reset;
 mod pruning;

@@ -14,6 +14,7 @@ use signal_hook::consts::SIGTERM;
 
 use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
+use super::format::Reads;
 use super::lease::Peers;
 use super::local_fabric::{LocalFabric, listeners};
 use super::member::{Places, Update, register, update};
@@ -323,6 +324,7 @@ impl Membership {
         let seen = self.seen();
         let has_lease = seen.has_lease(now_ms);
         let peers = seen.watch.peers(&seen.state);
+        let reads = Reads::own(seen.me.epoch);
         let view = View {
             me: &seen.me,
             has_lease,
@@ -335,6 +337,7 @@ impl Membership {
             has_late: late_operations() != seen.late_before,
             is_deserted: seen.visits.is_deserted(now_ms),
             listeners: &listeners(&target.config().ports),
+            reads: Some(&reads),
         };
         (seen.state.clone(), has_lease, decide(&seen.state, &view))
     }

@@ -15,6 +15,7 @@ use nvme::cross_reset::ControllerInstance;
 
 use super::beat::Beat;
 use super::decision::{Decision, Standing, View, decide};
+use super::format::Reads;
 use super::lease::LeaseWatch;
 use super::peer_reset::{Rest, rest, tag};
 use super::state::{GroupState, Owner};
@@ -410,6 +411,7 @@ impl World {
             let times = [process.beaten_ms, process.watch.looked_ms()];
             let has_lease =
                 times.iter().all(|time| time.is_some_and(|at_ms| self.now_ms < at_ms + GATEWAY_LEASE_MS));
+            let reads = Reads::own(process.me.epoch);
             let view = View {
                 me: &process.me,
                 has_lease,
@@ -422,6 +424,7 @@ impl World {
                 has_late: process.has_late && self.flaw != Flaw::HandOverOfLate,
                 is_deserted: process.visits.is_deserted(self.now_ms),
                 listeners: &[],
+                reads: Some(&reads),
             };
             let decision = decide(&process.state, &view);
             self.act(name, decision);

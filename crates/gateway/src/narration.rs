@@ -30,6 +30,12 @@ pub(super) fn narrate(before: &GroupState, after: &GroupState) {
         let owner = group.owner.as_ref().map_or("nobody", |owner| &owner.gateway);
         tracing::info!(group = number, owner, state = ?group.state, "a load-balancing group changes hands");
     }
+    if before.format != after.format && before.version > 0 {
+        tracing::info!(
+            format = after.format.0,
+            "all gateways of the group read a newer format, which it has now"
+        );
+    }
     if before.config != after.config {
         tracing::info!(version = after.version, "the group's configuration has changed");
     }

@@ -81,6 +81,7 @@ impl GroupState {
             return Err(NotRemoved::TakenOver(*number));
         }
         self.gateways.remove(name);
+        self.readers.remove(name);
         Ok(())
     }
 

@@ -8,11 +8,11 @@ use engine::limits::{GATEWAY_CONNECTIONS_MAX, GATEWAYS_MAX};
 use engine::target::FabricConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::format::{Format, Reads};
 use super::secret_turn::SecretTurn;
 
-/// The format this program writes, and the only one it reads.
-const FORMAT: &str = "1";
 const FORMAT_KEY: &str = "format";
 /// The key of the version alone, by which a change is noticed.
 pub(crate) const VERSION_KEY: &str = "version";
@@ -20,12 +20,17 @@ const CONFIG_KEY: &str = "config";
 const SECRETS_KEY: &str = "secrets";
 const GATEWAY_PREFIX: &str = "gateway.";
 const GROUP_PREFIX: &str = "ana.";
+const READER_PREFIX: &str = "reads.";
 
 /// All that the gateways of a group share, as it is at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupState {
     /// Grows by one with each change; 0 is a group that is not there yet.
     pub(crate) version: u64,
+    /// The format in which it is written.
+    pub(crate) format: Format,
+    /// Which formats the gateways read, by their names, where they have said so.
+    pub(crate) readers: BTreeMap<String, Reads>,
     /// What is served, without ports and ANA states, which each gateway has of its own.
     pub(crate) config: FabricConfig,
     /// When hosts' secrets were replaced.
@@ -36,9 +41,12 @@ pub(crate) struct GroupState {
     pub(crate) groups: BTreeMap<u32, LoadBalancingGroup>,
 }
 
+/// Fields of a record that a newer version has written, as they are. What stands in an [`Owner`] or a [`Listener`], in secrets or
+/// the configuration is fixed in each format.
+pub(crate) type Unknown = BTreeMap<String, Value>;
+
 /// A gateway, as the others know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Gateway {
     /// From 1 on: it says which identifiers its controllers have, and which load-balancing group it is preferred for.
     pub(crate) number: u16,
@@ -55,6 +63,8 @@ pub(crate) struct Gateway {
     pub(crate) addresses: Vec<String>,
     /// Where hosts find it.
     pub(crate) listeners: Vec<Listener>,
+    #[serde(flatten)]
+    pub(crate) unknown: Unknown,
 }
 
 /// Whether a gateway may serve.
@@ -82,7 +92,6 @@ pub struct Listener {
 
 /// Namespaces that one gateway serves at a time: an ANA group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct LoadBalancingGroup {
     /// The gateway that serves it whenever it can.
     pub(crate) preferred: String,
@@ -93,6 +102,8 @@ pub(crate) struct LoadBalancingGroup {
     /// Connections that have to be on the blocklist before the owner serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) fence: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) unknown: Unknown,
 }
 
 /// A gateway in one of its epochs.
@@ -128,13 +139,8 @@ impl GroupState {
         if pairs.is_empty() {
             return Ok(Self::default());
         }
-        let format = String::from_utf8_lossy(pairs.get(FORMAT_KEY).map_or(b"none", Vec::as_slice));
-        if format != FORMAT {
-            return Err(format!(
-                "it has format {format}, and this selvedge knows {FORMAT}; use one that fits"
-            ));
-        }
         let mut state = Self {
+            format: Format::parse(pairs.get(FORMAT_KEY).map(Vec::as_slice))?,
             version: version_in(pairs).ok_or("it has no version, or one that is not a number")?,
             config: parsed(CONFIG_KEY, pairs.get(CONFIG_KEY).ok_or("it has no configuration")?)?,
             // A group whose secrets nobody has replaced says nothing of them.
@@ -151,6 +157,8 @@ impl GroupState {
             } else if let Some(number) = key.strip_prefix(GROUP_PREFIX) {
                 let number = number.parse().map_err(|_| format!("{key} is not a load-balancing group"))?;
                 state.groups.insert(number, parsed(key, value)?);
+            } else if let Some(name) = key.strip_prefix(READER_PREFIX) {
+                state.readers.insert(name.to_owned(), parsed(key, value)?);
             }
         }
         Ok(state)
@@ -171,7 +179,7 @@ impl GroupState {
 
     fn pairs(&self, version: u64) -> Pairs {
         let mut pairs = Pairs::new();
-        pairs.insert(FORMAT_KEY.to_owned(), FORMAT.as_bytes().to_vec());
+        pairs.insert(FORMAT_KEY.to_owned(), self.format.0.to_string().into_bytes());
         pairs.insert(VERSION_KEY.to_owned(), version.to_string().into_bytes());
         pairs.insert(CONFIG_KEY.to_owned(), written(&self.config));
         if self.secrets != SecretTurn::default() {
@@ -182,6 +190,9 @@ impl GroupState {
         }
         for (number, group) in &self.groups {
             pairs.insert(format!("{GROUP_PREFIX}{number}"), written(group));
+        }
+        for (name, reads) in &self.readers {
+            pairs.insert(format!("{READER_PREFIX}{name}"), written(reads));
         }
         pairs
     }
@@ -229,13 +240,16 @@ impl GroupState {
             life: Life::Alive,
             addresses: Vec::new(),
             listeners: listeners.to_vec(),
+            unknown: Unknown::new(),
         };
+        self.readers.insert(me.gateway.clone(), Reads::own(me.epoch));
         self.gateways.insert(me.gateway.clone(), gateway);
         self.groups.entry(u32::from(number)).or_insert_with(|| LoadBalancingGroup {
             preferred: me.gateway.clone(),
             owner: Some(me.clone()),
             state: Phase::HandingOver,
             fence: Vec::new(),
+            unknown: Unknown::new(),
         });
         Ok(number)
     }
@@ -365,7 +379,8 @@ mod tests {
         assert_eq!(state.register(&owner("a", 7), &[]), Ok(1));
         let pairs = state.change_from(&GroupState::default()).set;
         for (key, value, expected) in [
-            ("format", "2", "format 2"),
+            ("format", "9", "format 9"),
+            ("reads.a", "{}", "reads.a"),
             ("version", "x", "no version"),
             ("gateway.a", "{}", "gateway.a"),
             ("ana.x", "{}", "ana.x"),
@@ -391,6 +406,46 @@ mod tests {
             (&group.owner, &group.fence, group.state),
             (&Some(owner("a", 2)), &vec!["x".to_owned()], Phase::Fencing)
         );
+    }
+
+    #[test]
+    fn what_a_newer_version_has_added_stays_when_something_else_is_changed() {
+        let mut state = GroupState::default();
+        assert_eq!(state.register(&owner("a", 1), &[]), Ok(1));
+        assert_eq!(state.register(&owner("b", 1), &[]), Ok(2));
+        let mut pairs = state.change_from(&GroupState::default()).set;
+        let mut insert = |key: &str, field: &str| {
+            let mut record: Value = serde_json::from_slice(&pairs[key]).unwrap();
+            record[field] = serde_json::json!({ "a": [1, null] });
+            pairs.insert(key.to_owned(), serde_json::to_vec(&record).unwrap());
+        };
+        insert("gateway.a", "new");
+        insert("ana.2", "newer");
+        pairs.insert("newest.a".to_owned(), b"?".to_vec());
+        let before = GroupState::of_pairs(&pairs).unwrap();
+        let mut after = before.clone();
+        assert!(after.add_address(&owner("a", 1), "x"));
+        after.groups.get_mut(&2).unwrap().hand_to(None);
+        let change = after.change_from(&before);
+        assert_eq!(change.remove, Vec::<String>::new());
+        assert_eq!(change.set.keys().collect::<Vec<_>>(), ["ana.2", "gateway.a", "version"]);
+        for (key, field) in [("gateway.a", "new"), ("ana.2", "newer")] {
+            let record: Value = serde_json::from_slice(&change.set[key]).unwrap();
+            assert_eq!(record[field], serde_json::json!({ "a": [1, null] }), "{key}");
+        }
+    }
+
+    #[test]
+    fn records_have_what_the_first_version_knows_and_nothing_else() {
+        let mut state = GroupState::default();
+        assert_eq!(state.register(&owner("a", 1), &[]), Ok(1));
+        let pairs = state.change_from(&GroupState::default()).set;
+        let fields = |key: &str| {
+            let record: BTreeMap<String, Value> = serde_json::from_slice(&pairs[key]).unwrap();
+            record.into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(fields("gateway.a"), ["addresses", "incarnation", "life", "listeners", "number"]);
+        assert_eq!(fields("ana.1"), ["owner", "preferred", "state"]);
     }
 
     #[test]
@@ -438,8 +493,7 @@ mod tests {
         // As the version before one schema of configuration wrote it.
         let recorded = include_str!("recorded/group.json");
         let pair = |key: &str, value: &str| (key.to_owned(), value.as_bytes().to_vec());
-        let pairs =
-            Pairs::from([pair(FORMAT_KEY, FORMAT), pair(VERSION_KEY, "7"), pair(CONFIG_KEY, recorded)]);
+        let pairs = Pairs::from([pair(FORMAT_KEY, "1"), pair(VERSION_KEY, "7"), pair(CONFIG_KEY, recorded)]);
         let config = GroupState::of_pairs(&pairs).unwrap().config;
         let subsystem = &config.subsystems[0];
         assert_eq!(

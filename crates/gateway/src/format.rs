@@ -1,0 +1,102 @@
+//! Formats of what the gateways of a group share, and what a gateway says of those that it reads. Which one a group uses is
+//! `negotiation`'s.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+/// The formats that this program reads and writes. In the second one, records of gateways and load-balancing groups may have
+/// fields that a reader does not know, and keeps when it writes them again.
+pub(crate) const FORMATS: RangeInclusive<u32> = 1..=2;
+/// What a gateway reads that says nothing of it: versions up to 0.1 know this one alone.
+const UNTOLD: RangeInclusive<u32> = 1..=1;
+
+/// The format that a group uses. A new group has the highest that whoever makes it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Format(pub(crate) u32);
+
+impl Default for Format {
+    fn default() -> Self {
+        Self(*FORMATS.end())
+    }
+}
+
+impl Format {
+    /// What is written under the key of the format.
+    ///
+    /// # Errors
+    /// This program cannot read it.
+    pub(crate) fn parse(value: Option<&[u8]>) -> Result<Self, String> {
+        let text = String::from_utf8_lossy(value.unwrap_or(b"none"));
+        let known = text.parse().ok().filter(|number| FORMATS.contains(number));
+        let (lowest, highest) = (FORMATS.start(), FORMATS.end());
+        let cannot = || {
+            format!(
+                "it has format {text}, and this selvedge reads formats {lowest} to {highest}; use one that fits"
+            )
+        };
+        known.map(Self).ok_or_else(cannot)
+    }
+}
+
+/// Which formats a gateway reads, in one of its epochs. It stands beside its record, whose fields former versions check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reads {
+    /// Of another epoch nothing is said: an older version may have come back by the same name.
+    #[serde(rename = "incarnation")]
+    pub(crate) epoch: u64,
+    lowest: u32,
+    highest: u32,
+}
+
+impl Reads {
+    /// What this program reads.
+    pub(crate) const fn own(epoch: u64) -> Self {
+        Self::of(epoch, FORMATS)
+    }
+
+    pub(crate) const fn of(epoch: u64, formats: RangeInclusive<u32>) -> Self {
+        Self { epoch, lowest: *formats.start(), highest: *formats.end() }
+    }
+
+    /// What a gateway in this epoch reads that has said this, or nothing.
+    pub(crate) fn in_epoch(told: Option<&Self>, epoch: u64) -> Self {
+        told.filter(|told| told.epoch == epoch).cloned().unwrap_or_else(|| Self::of(epoch, UNTOLD))
+    }
+
+    /// What both read.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let (lowest, highest) = (self.lowest.max(other.lowest), self.highest.min(other.highest));
+        Self { epoch: self.epoch, lowest, highest }
+    }
+
+    /// The highest format that it reads.
+    pub(crate) const fn highest(&self) -> Format {
+        Format(self.highest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_that_are_not_known_are_refused_with_those_that_are() {
+        for known in FORMATS {
+            assert_eq!(Format::parse(Some(known.to_string().as_bytes())), Ok(Format(known)));
+        }
+        for value in [None, Some(&b"0"[..]), Some(b"3"), Some(b"x"), Some(b"")] {
+            let what = Format::parse(value).unwrap_err();
+            assert!(what.contains("reads formats 1 to 2"), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_another_epoch_has_said_counts_for_nothing() {
+        let told = Reads::of(7, 1..=5);
+        assert_eq!(Reads::in_epoch(Some(&told), 7), told);
+        assert_eq!(Reads::in_epoch(Some(&told), 8), Reads::of(8, 1..=1));
+        assert_eq!(Reads::in_epoch(None, 8), Reads::of(8, 1..=1));
+        assert_eq!(told.and(&Reads::of(7, 2..=3)), Reads::of(7, 2..=3));
+    }
+}
