@@ -3,7 +3,9 @@
 
 mod chance;
 mod checks;
+mod flaw;
 mod removal;
+mod upgrade;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -21,34 +23,11 @@ use super::peer_reset::{Rest, rest, tag};
 use super::state::{GroupState, Owner};
 use super::visits::Visits;
 use chance::Chance;
+pub(super) use flaw::Flaw;
 
 /// Namespaces there are at most, of which the first gateways' load-balancing groups get some each.
 const NAMESPACES: u32 = 6;
 const NAMESPACES_OF_A_GROUP: u32 = 2;
-
-/// What is broken on purpose, so that it is known that breaking is noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
-    None,
-    /// Connections that should be on the blocklist are not.
-    NoBlocklist,
-    /// Changes of the state happen whatever it has become.
-    NoVersion,
-    /// Images are let go of later than is said.
-    LateRelease,
-    /// A gateway that was given up makes new connections all the same.
-    AnyConnection,
-    /// Hosts are told that a dead gateway is at rest before its connections are on the blocklist.
-    RestBeforeFence,
-    /// Hosts are told so by a state that is older than their question.
-    RestByOldState,
-    /// A gateway gives a group away while commands on its images may be carried out late.
-    HandOverOfLate,
-    /// A gateway is removed with its load-balancing group, before its connections are on the blocklist.
-    RemovalBeforeFence,
-    /// A load-balancing group is dissolved by whoever removes its gateway, and not by its owner.
-    DissolvedUnderOwner,
-}
 
 /// What happens at a time.
 type Event = Box<dyn FnOnce(&mut World)>;
@@ -119,6 +98,7 @@ pub(super) struct World {
     pub(super) moves: usize,
     pub(super) rests: usize,
     pub(super) removals: usize,
+    pub(super) upgrades: usize,
 }
 
 impl World {
@@ -149,6 +129,7 @@ impl World {
             moves: 0,
             rests: 0,
             removals: 0,
+            upgrades: 0,
         };
         world.store.config.subsystems.push(SubsystemConfig::new("nqn.test:a", "A", "Selvedge"));
         for name in world.names.clone() {
@@ -179,7 +160,7 @@ impl World {
             return;
         }
         let name = self.names[self.chance.below(self.names.len() as u64) as usize].clone();
-        match (self.processes.contains_key(&name), self.chance.below(9)) {
+        match (self.processes.contains_key(&name), self.chance.below(11)) {
             (true, 0..=1) => self.kill(&name),
             (true, 2..=3) => {
                 let pause_ms = self.chance.below(3 * GATEWAY_LEASE_MS);
@@ -199,6 +180,7 @@ impl World {
                     self.reached.insert(name);
                 }
             }
+            (true, 8..=9) => self.upgrade(&name),
             (true, _) => {
                 if let Some(process) = self.processes.get_mut(&name) {
                     process.has_late = true;

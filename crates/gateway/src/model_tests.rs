@@ -10,31 +10,31 @@ const TROUBLE_MS: u64 = 120_000;
 const REST_MS: u64 = 60_000;
 
 /// Plays one world; what went wrong in it, and how many takeovers, returns and moves to hosts there were, answers that one is
-/// at rest, and removals.
-fn play(seed: u64, flaw: Flaw) -> Result<[usize; 5], String> {
+/// at rest, removals, and upgrades.
+fn play(seed: u64, flaw: Flaw) -> Result<[usize; 6], String> {
     let mut world = World::new(seed, flaw);
     world.trouble();
     world.run_until(TROUBLE_MS);
     world.calm();
     world.run_until(TROUBLE_MS + REST_MS);
     let wrong = world.wrong.take().or_else(|| world.unrest());
-    let sums = [world.takeovers, world.returns, world.moves, world.rests, world.removals];
+    let sums = [world.takeovers, world.returns, world.moves, world.rests, world.removals, world.upgrades];
     wrong.map_or(Ok(sums), Err)
 }
 
 #[test]
 fn never_two_write_and_all_comes_to_rest() {
-    let mut sum = [0; 5];
+    let mut sum = [0; 6];
     for seed in 0..WORLDS {
         let done = play(seed, Flaw::None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         sum.iter_mut().zip(done).for_each(|(sum, done)| *sum += done);
     }
-    let [takeovers, returns, moves, rests, removals] = sum;
+    let [takeovers, returns, moves, rests, removals, upgrades] = sum;
     println!(
         "{WORLDS} worlds, {takeovers} takeovers, {returns} returns, {moves} moves to hosts, {rests} answers that one is at rest, \
-         {removals} removals"
+         {removals} removals, {upgrades} upgrades"
     );
-    let is_enough = removals > 300 && sum[..4].iter().all(|count| *count > 1_000);
+    let is_enough = removals > 300 && upgrades > 300 && sum[..4].iter().all(|count| *count > 1_000);
     assert!(is_enough, "{sum:?}: too little happens");
 }
 
@@ -52,6 +52,8 @@ fn what_is_broken_on_purpose_is_noticed() {
         (Flaw::HandOverOfLate, two),
         (Flaw::RemovalBeforeFence, two),
         (Flaw::DissolvedUnderOwner, two),
+        (Flaw::LockedAtGo, two),
+        (Flaw::UnnotedSuccessor, two),
     ] {
         let is_unsafe = |what: &String| what.contains(expected);
         let noticed = (0..FLAWED_WORLDS).find(|seed| play(*seed, flaw).is_err_and(|what| is_unsafe(&what)));
