@@ -4,8 +4,10 @@
 mod beat;
 mod change;
 mod decision;
+mod duty;
 mod error;
 mod format;
+mod handed_member;
 mod lease;
 mod local_fabric;
 mod member;
@@ -27,9 +29,11 @@ mod spec;
 mod state;
 mod status;
 mod store;
+mod succession;
 mod visits;
 
 pub use error::{GroupError, MemberError, Reason, Refused};
+pub use handed_member::{HandedMember, OfferedMember};
 pub use member::Member;
 pub use membership::Membership;
 pub use serving::Serving;

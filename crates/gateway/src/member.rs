@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -50,14 +50,23 @@ impl Member {
     pub fn join(spec: &GroupSpec, name: &str) -> Result<Self, MemberError> {
         let failed = |what: &dyn std::fmt::Display| MemberError::new(format!("gateway group {spec}: {what}"));
         let (look_bell, look) = sync_channel(1);
-        let (wake_bell, wake) = sync_channel(1);
-        let (tell_bell, tell) = sync_channel(1);
         let store = Store::connect(spec.clone(), look_bell.clone()).map_err(|error| failed(&error))?;
         wait_for_namesake(&store, name, &failed)?;
         let (state, number) = register(&store, name, &[], None).map_err(|what| failed(&what))?;
         let (me, number) = number.ok_or_else(|| failed(&"it was taken out again at once"))?;
         tracing::info!(group = %spec, name, number, "this is a gateway of the group now");
         let membership = Membership::new(spec.to_string(), number, store, me, state);
+        Self::with_threads(membership, look_bell, look)
+    }
+
+    /// With the threads that beat, look and tell.
+    pub(super) fn with_threads(
+        membership: Membership,
+        look_bell: SyncSender<()>,
+        look: Receiver<()>,
+    ) -> Result<Self, MemberError> {
+        let (wake_bell, wake) = sync_channel(1);
+        let (tell_bell, tell) = sync_channel(1);
         let membership = Arc::new(membership.with_bells(wake_bell, look_bell, tell_bell));
         let mut member = Self { membership, wake: Some(wake), threads: Vec::new(), teller: None };
         member.spawn("gateway-beat", move |membership| beat(&membership, &look))?;

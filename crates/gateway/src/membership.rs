@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use engine::ceph::late_operations;
-use engine::limits::CEPH_FENCE_S;
+use engine::limits::{CEPH_FENCE_S, GATEWAY_DESERTED_MS};
 use engine::ring::Vital;
 use engine::target::{Directives, FabricConfig, PeerReset, PortConfig, Target};
 use signal_hook::consts::SIGTERM;
 
 use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
+use super::duty::Duty;
 use super::format::Reads;
 use super::lease::Peers;
 use super::local_fabric::{LocalFabric, listeners};
@@ -41,8 +42,9 @@ pub struct Membership {
     group: String,
     number: u16,
     store: Store,
-    /// Times are counted from here.
+    /// Times are counted from here, and begin with this number: what was before has a time, too.
     began: Instant,
+    first_ms: u64,
     seen: Mutex<Seen>,
     /// Whoever holds it may change what the target serves. It is taken before `seen`.
     serving: Mutex<Serving>,
@@ -51,11 +53,13 @@ pub struct Membership {
     passed_resets: PassedResets,
     /// Whether others must be notified of something with a beat at once.
     is_beat_due: Arc<AtomicBool>,
+    /// Whether it acts, or another process of the same gateway does.
+    pub(super) duty: Duty,
     pub(super) is_pruning: AtomicBool,
     /// Whether its target still has controllers of a former epoch.
-    is_beginning: AtomicBool,
+    pub(super) is_beginning: AtomicBool,
     bells: Option<Bells>,
-    is_leaving: AtomicBool,
+    pub(super) is_leaving: AtomicBool,
     has_ended: AtomicBool,
 }
 
@@ -73,12 +77,14 @@ impl Membership {
             number,
             store,
             began: Instant::now(),
+            first_ms: 0,
             seen: Mutex::new(Seen::new(me, state)),
             serving: Mutex::default(),
             target: OnceLock::new(),
             peer_resets: PeerResets::default(),
             passed_resets: PassedResets::default(),
             is_beat_due: Arc::default(),
+            duty: Duty::new(true),
             is_pruning: AtomicBool::new(false),
             is_beginning: AtomicBool::new(false),
             bells: None,
@@ -94,6 +100,12 @@ impl Membership {
         tell: SyncSender<()>,
     ) -> Self {
         self.bells = Some(Bells { wake, look, tell });
+        self
+    }
+
+    /// The same in a process that does not act yet.
+    pub(super) fn unheard(mut self) -> Self {
+        (self.duty, self.first_ms) = (Duty::new(false), GATEWAY_DESERTED_MS);
         self
     }
 
@@ -160,11 +172,16 @@ impl Membership {
     }
 
     pub(super) fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+        let elapsed_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        elapsed_ms.saturating_add(self.first_ms)
     }
 
-    /// Says that this gateway lives.
+    /// Says that this gateway lives, if it acts.
     pub(super) fn beat(&self) {
+        self.duty.beat(|| self.say_alive());
+    }
+
+    fn say_alive(&self) {
         let began_ms = self.now_ms();
         let (asked, rested) = (self.peer_resets.asked(), self.passed_resets.rested());
         let (name, beat) = {
@@ -247,8 +264,21 @@ impl Membership {
         }
     }
 
+    /// Its controllers that others have asked for, and that rest.
+    pub(super) fn rested(&self) -> Vec<Lost> {
+        self.passed_resets.rested()
+    }
+
+    /// Goes on saying of these controllers that they rest.
+    pub(super) fn go_on_resting(&self, rested: &BTreeSet<Lost>) {
+        for (lost, is_at_rest) in self.passed_resets.hear(rested) {
+            tracing::debug!(?lost, "a controller that others have asked for rests");
+            is_at_rest.store(true, Ordering::Release);
+        }
+    }
+
     /// Says with a beat at once what others have to hear.
-    fn be_heard(&self) {
+    pub(super) fn be_heard(&self) {
         self.is_beat_due.store(true, Ordering::Release);
         self.ring(|bells| &bells.look);
     }
@@ -279,6 +309,10 @@ impl Membership {
         // Before the clock and the state are read: whoever has the turn may take long, and a lease that was read before could be
         // over by then.
         let mut serving = self.turn();
+        // After waiting for the turn: whoever had it may have left this gateway to another process.
+        if !self.duty.acts() {
+            return Progress::Rest;
+        }
         let now_ms = self.now_ms();
         if self.seen().visits.note(target.has_hosts(), now_ms) {
             self.be_heard();
@@ -337,7 +371,7 @@ impl Membership {
             has_late: late_operations() != seen.late_before,
             is_deserted: seen.visits.is_deserted(now_ms),
             listeners: &listeners(&target.config().ports),
-            reads: Some(&reads),
+            reads: (!self.duty.is_offered()).then_some(&reads),
         };
         (seen.state.clone(), has_lease, decide(&seen.state, &view))
     }

@@ -19,7 +19,8 @@ impl Membership {
             let seen = self.seen();
             seen.state.addresses(&seen.me).len() > GATEWAY_CLOSED_MAX
         };
-        if !is_worth_a_look || self.is_pruning.swap(true, Ordering::AcqRel) {
+        // What another process of this gateway has open is written down, too.
+        if !is_worth_a_look || self.duty.is_offered() || self.is_pruning.swap(true, Ordering::AcqRel) {
             return;
         }
         let (membership, target) = (self.clone(), target.clone());

@@ -28,6 +28,16 @@ impl Visits {
         was_told != self.is_told(now_ms)
     }
 
+    /// For how long nobody has been there, as far as is known.
+    pub(crate) fn alone_ms(&self, now_ms: u64) -> Option<u64> {
+        self.alone_since_ms.map(|since_ms| now_ms.saturating_sub(since_ms))
+    }
+
+    /// Goes on from what another process knew.
+    pub(crate) fn go_on(&mut self, alone_ms: Option<u64>, now_ms: u64) {
+        *self = Self { alone_since_ms: alone_ms.map(|ms| now_ms.saturating_sub(ms)), is_lost: false };
+    }
+
     /// Records that a host has lost this gateway, and says so elsewhere.
     pub(crate) const fn lose(&mut self) {
         self.is_lost = true;
@@ -63,6 +73,20 @@ mod tests {
         assert!(visits.is_deserted(1_000 + GATEWAY_DESERTED_MS));
         assert!(visits.note(true, 9_000), "others think that nobody is here");
         assert!(!visits.is_told(u64::MAX) && !visits.note(true, 9_001));
+    }
+
+    #[test]
+    fn who_was_gone_in_another_process_is_gone_in_this_one() {
+        let mut visits = Visits::default();
+        visits.note(false, 5_000);
+        let alone_ms = visits.alone_ms(70_000);
+        assert_eq!(alone_ms, Some(65_000));
+        let mut next = Visits::default();
+        next.go_on(alone_ms, GATEWAY_DESERTED_MS + 20);
+        assert!(next.is_deserted(GATEWAY_DESERTED_MS + 20) && !next.note(false, GATEWAY_DESERTED_MS + 21));
+        assert!(next.note(true, GATEWAY_DESERTED_MS + 22));
+        next.go_on(None, 0);
+        assert!(!next.is_told(u64::MAX));
     }
 
     #[test]

@@ -1,0 +1,39 @@
+//! A gateway's part in its group as one process leaves it to the next, as data: what the group's state does not say.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::beat::Lost;
+
+/// Which gateway the next process is to be, while the former one acts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedMember {
+    /// Its name.
+    pub gateway: String,
+    /// Its number.
+    pub number: u16,
+    /// The epoch in which it stays: nobody takes it over, and hosts keep their controllers.
+    pub epoch: u64,
+    /// The connections that it has put on the blocklist by now.
+    pub(crate) fenced: BTreeSet<String>,
+}
+
+/// How it was when all rested.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedMember {
+    /// The version of the state that it has acted by.
+    pub(crate) version: u64,
+    /// Signs of life that it has given.
+    pub(crate) count: u64,
+    /// The load-balancing groups whose images it had for itself, and those of them that hosts were served.
+    pub(crate) hold: BTreeSet<u32>,
+    pub(crate) open: BTreeSet<u32>,
+    /// The connections that it has put on the blocklist, and those that it has put there once more.
+    pub(crate) fenced: BTreeSet<String>,
+    pub(crate) confirmed: BTreeSet<String>,
+    /// For how long no host has been at it, in milliseconds, if none is.
+    pub(crate) alone_ms: Option<u64>,
+    /// Its controllers that others have asked for, of which nothing can still take effect.
+    pub(crate) rested: BTreeSet<Lost>,
+}

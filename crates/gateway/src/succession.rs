@@ -1,0 +1,227 @@
+//! A gateway goes on in another process: as the same member of its group, in the same epoch, so that the others notice nothing.
+//! The next process knows what the group shares and says nothing, until the former one acts no more; who drives both sees to
+//! that. What goes wrong in between is answered by a new epoch, as after a kill.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::ceph::late_operations;
+use engine::limits::GATEWAY_OPERATION_TIMEOUT_MS;
+use engine::ring::wall_time;
+use engine::target::Target;
+
+use super::decision::Standing;
+use super::error::MemberError;
+use super::format::Reads;
+use super::handed_member::{HandedMember, OfferedMember};
+use super::local_fabric::LocalFabric;
+use super::member::{Member, Places, Update, update};
+use super::membership::Membership;
+use super::serving::Serving;
+use super::spec::GroupSpec;
+use super::state::{GroupState, Owner};
+use super::store::{Store, StoreError};
+
+/// How long forgetting closed connections may take that was begun before.
+const PRUNING: Duration = Duration::from_millis(5 * GATEWAY_OPERATION_TIMEOUT_MS);
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Membership {
+    /// Why this gateway cannot go on in another process now.
+    pub fn obstacles(&self) -> Vec<String> {
+        let serving = self.turn();
+        let (seen, now_ms) = (self.seen(), self.now_ms());
+        let obstacles = [
+            (seen.standing != Standing::Member || !seen.is_alive(), "the group has given this gateway up"),
+            (!seen.has_lease(now_ms), "this gateway cannot reach its group's cluster"),
+            (self.is_beginning.load(Ordering::Acquire), "this gateway is beginning anew"),
+            (self.is_leaving.load(Ordering::Acquire), "this gateway is leaving its group"),
+            (
+                serving.has_given_up || late_operations() != seen.late_before,
+                "commands on its images have taken too long, and may be carried out yet: restart it, and others take over",
+            ),
+        ];
+        obstacles.into_iter().filter(|(is_so, _)| *is_so).map(|(_, why)| why.to_owned()).collect()
+    }
+
+    /// Which gateway another process may go on as. What that one does before it acts stays until [`Self::withdraw`].
+    ///
+    /// # Errors
+    /// Connections are just being forgotten, which takes long.
+    pub fn offer(&self) -> Result<OfferedMember, String> {
+        self.duty.offer(true);
+        // It was begun before, and shuts out what it finds written down and not in use here.
+        let end = Instant::now() + PRUNING;
+        while self.is_pruning.load(Ordering::Acquire) {
+            if Instant::now() >= end {
+                self.withdraw();
+                return Err("this gateway is forgetting connections that it has closed; try again".to_owned());
+            }
+            thread::sleep(LOOK);
+        }
+        let seen = self.seen();
+        let (gateway, epoch) = (seen.me.gateway.clone(), seen.me.epoch);
+        Ok(OfferedMember { gateway, number: self.number(), epoch, fenced: seen.fenced.clone() })
+    }
+
+    /// No other process goes on.
+    pub fn withdraw(&self) {
+        self.duty.offer(false);
+        self.wake();
+    }
+
+    /// How this gateway is, for whoever has the turn and keeps it: nothing is decided here until then.
+    ///
+    /// # Errors
+    /// It is no longer what was offered, or has an obstacle by now.
+    pub fn hand_over(&self, offered: &OfferedMember, serving: &Serving) -> Result<HandedMember, String> {
+        let (seen, now_ms) = (self.seen(), self.now_ms());
+        if seen.me.epoch != offered.epoch || !seen.is_alive() {
+            return Err("the group has given this gateway up meanwhile".to_owned());
+        }
+        if serving.has_given_up || late_operations() != seen.late_before {
+            return Err("commands on its images have taken too long meanwhile".to_owned());
+        }
+        Ok(HandedMember {
+            version: seen.state.version,
+            count: seen.count,
+            hold: serving.hold.clone(),
+            open: serving.open.clone(),
+            fenced: seen.fenced.clone(),
+            confirmed: seen.confirmed.clone(),
+            alone_ms: seen.visits.alone_ms(now_ms),
+            rested: self.rested().into_iter().collect(),
+        })
+    }
+
+    /// Acts no more: it neither beats nor decides when this returns.
+    pub fn rest(&self) {
+        self.duty.rest();
+    }
+
+    /// Acts again as before, since the next process does not.
+    pub fn resume(&self) {
+        self.duty.begin();
+        self.withdraw();
+    }
+
+    /// Acts in another epoch, since another process has acted in this one, or died before it was known how it left things: the
+    /// connections of both are shut out before anything is served. For whoever has the turn.
+    pub fn begin_again(&self, serving: &mut Serving, target: &Target) {
+        serving.close(target);
+        serving.has_given_up = true;
+        self.resume();
+        self.be_heard();
+    }
+
+    /// Serves what the former process did, and has the locks of its images; says nothing of it yet.
+    ///
+    /// # Errors
+    /// Why that cannot be. It has none of the locks then.
+    pub fn take_over(
+        &self,
+        offered: &OfferedMember,
+        handed: &HandedMember,
+        target: &Target,
+    ) -> Result<(), String> {
+        if self.seen().state.version < handed.version {
+            self.catch_up();
+        }
+        if !self.seen().is_alive() {
+            return Err("the group has given this gateway up".to_owned());
+        }
+        if handed.fenced != offered.fenced {
+            // Connections that were made before may work by older maps.
+            target.wait_for_latest_maps().map_err(|error| error.to_string())?;
+        }
+        let mut serving = self.turn();
+        let (state, name) = {
+            let seen = self.seen();
+            (seen.state.clone(), seen.me.gateway.clone())
+        };
+        let ports = target.config().ports;
+        let left_out = Places::new();
+        let view = LocalFabric {
+            hold: &handed.hold,
+            open: &handed.open,
+            left_out: &left_out,
+            ..serving.view(&state, &name, &ports)
+        };
+        let fabric = view.build();
+        let overlap = state.secrets.overlap(wall_time());
+        target
+            .apply_directed(&fabric, &view.directives(&fabric), overlap)
+            .map_err(|error| error.to_string())?;
+        (serving.hold, serving.open) = (handed.hold.clone(), handed.open.clone());
+        let now_ms = self.now_ms();
+        let mut seen = self.seen();
+        seen.count = handed.count;
+        seen.fenced.clone_from(&handed.fenced);
+        seen.confirmed.clone_from(&handed.confirmed);
+        seen.visits.go_on(handed.alone_ms, now_ms);
+        drop(seen);
+        self.go_on_resting(&handed.rested);
+        Ok(())
+    }
+
+    /// Acts from now on, as the former process did.
+    fn act(&self) {
+        self.duty.begin();
+        self.be_heard();
+    }
+}
+
+impl Member {
+    /// Learns all of the group, to go on as a gateway that another process is. It says nothing before [`Self::go_on`].
+    pub fn succeed(spec: &GroupSpec, name: &str, offered: &OfferedMember) -> Result<Self, MemberError> {
+        let failed = |what: &dyn std::fmt::Display| MemberError::new(format!("gateway group {spec}: {what}"));
+        let OfferedMember { gateway, number, epoch, .. } = offered;
+        if gateway != name {
+            return Err(failed(&format!("the former process is gateway {gateway}, and this one is {name}")));
+        }
+        let me = Owner { gateway: name.to_owned(), epoch: *epoch };
+        let (look_bell, look) = sync_channel(1);
+        let store = Store::connect(spec.clone(), look_bell.clone()).map_err(|error| failed(&error))?;
+        let state = narrow(&store, &me, *number).map_err(|error| failed(&error))?;
+        let state = state.ok_or_else(|| failed(&format!("gateway {name} is given up, or has begun anew")))?;
+        let membership = Membership::new(spec.to_string(), *number, store, me, state);
+        Self::with_threads(membership.unheard(), look_bell, look)
+    }
+
+    /// Acts in place of the former process, which does no more.
+    pub fn go_on(&mut self, target: Arc<Target>) -> Result<(), MemberError> {
+        self.membership().act();
+        self.serve(target)
+    }
+
+    /// Acts in place of the former process, which has died before it was known how it left things.
+    pub fn go_on_anew(&mut self, target: Arc<Target>) -> Result<(), MemberError> {
+        let membership = self.membership();
+        let mut serving: MutexGuard<'_, Serving> = membership.turn();
+        membership.begin_again(&mut serving, &target);
+        drop(serving);
+        self.serve(target)
+    }
+}
+
+/// Says that this gateway reads what both its processes read: whichever acts from now on has to understand what the others write.
+/// None when it is not what it was.
+fn narrow(store: &Store, me: &Owner, number: u16) -> Result<Option<GroupState>, StoreError> {
+    let (state, is_it) = update(store, |state| {
+        let is_it = state.is_alive(me) && state.gateways[&me.gateway].number == number;
+        if !is_it {
+            return Ok(Update::Done(false));
+        }
+        let told = Reads::in_epoch(state.readers.get(&me.gateway), me.epoch);
+        let both = told.and(&Reads::own(me.epoch));
+        if both == told {
+            return Ok(Update::Done(true));
+        }
+        state.readers.insert(me.gateway.clone(), both);
+        Ok(Update::Write(true))
+    })?;
+    Ok(is_it.then_some(state))
+}
