@@ -17,8 +17,8 @@ use std::time::Duration;
 
 pub use former::Greeting;
 pub use frame::{decode, encode};
-pub use line::Line;
-pub use next::{Former, NotOffered};
+pub use line::{Line, Process};
+pub use next::{Former, NotOffered, Succeeded};
 pub use words::{About, Offer, State, Word};
 
 use super::Target;

@@ -47,6 +47,7 @@ mod target_reservation;
 mod target_reset;
 mod target_shrink;
 mod target_status;
+mod target_succession;
 mod target_without_reservations;
 mod tls_between;
 mod tls_concat;

@@ -5,8 +5,9 @@ mod confined;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use engine::target::{FabricConfig, Nguid, PortConfig, Target};
+use engine::target::{FabricConfig, Nguid, PortConfig, Target, TargetConfig};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -32,6 +33,10 @@ use crate::state_directory::StateDirectory;
 use crate::stop::Stop;
 use crate::succession::{Predecessor, Successor};
 use gateway::{GroupSpec, Member, host_name};
+
+/// How long, and how often, a target is tried to be started whose former process was killed.
+const START_ANEW: Duration = Duration::from_secs(30);
+const START_AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves until SIGINT or SIGTERM.
 pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
@@ -146,16 +151,35 @@ fn begin(
     let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
     // Before the first thread: each has what the one had that started it.
     let confinement = confined::confine(flags, list, &engine)?;
-    let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
-    if let Some(successor) = successor {
-        successor.succeed(&target)?;
-    }
+    let target = Target::start(&engine).map_err(Failure::failed)?;
+    let target = match successor {
+        Some(successor) if !successor.succeed(&target)? => {
+            drop(target);
+            engine.is_held = false;
+            start_anew(&engine)?
+        }
+        _ => target,
+    };
+    let target = Arc::new(target);
     // Only now: the former process has written there until its end.
     let audit = AuditLog::open(flags.audit_log.as_ref(), directory.as_ref())?;
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
     let administration = Arc::new(administration.audited(audit).confined(confinement));
     Ok(Begun { target, administration, member: None, connections, mptcp, directory })
+}
+
+/// Starts a target whose former process was killed: what that one had begun keeps its files until it has ended.
+fn start_anew(engine: &TargetConfig) -> Result<Target, Failure> {
+    let until = Instant::now() + START_ANEW;
+    loop {
+        match Target::start(engine) {
+            Ok(target) => return Ok(target),
+            Err(error) if Instant::now() >= until => return Err(Failure::failed(error)),
+            Err(error) => tracing::warn!(%error, "the target cannot be started yet; retrying"),
+        }
+        std::thread::sleep(START_AGAIN);
+    }
 }
 
 /// Serves what a group of gateways does.

@@ -4,6 +4,7 @@
 //! serves, and never both. Where the former dies without it, the next one sees that and serves.
 
 mod line;
+mod other_process;
 mod predecessor;
 mod successor;
 

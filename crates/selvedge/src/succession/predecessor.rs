@@ -15,9 +15,11 @@ use std::time::Duration;
 use engine::target::Target;
 use engine::target::hand_over::{About, Greeting, Offer, Word};
 use rustix::pipe::PipeFlags;
+use rustix::process::Pid;
 use sd_notify::NotifyState;
 
 use super::line::Line;
+use super::other_process::OtherProcess;
 use crate::control::administration::Administration;
 use crate::control::socket::{self, SocketFile};
 use crate::spec::endpoint::Endpoint;
@@ -138,7 +140,7 @@ impl Estate {
             Greeting::Asks => line.say(&Word::About(self.about()), &[]).map_err(told).map(|()| false),
             Greeting::Comes(version) => {
                 tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the next process comes");
-                self.hand_over(line, peer.pid.as_raw_nonzero().get() as u32)
+                self.hand_over(line, peer.pid)
             }
             Greeting::Nobody => Ok(false),
         }
@@ -163,7 +165,8 @@ impl Estate {
         }
     }
 
-    fn hand_over(&self, line: &Line, successor: u32) -> Result<bool, String> {
+    fn hand_over(&self, line: &Line, peer: Pid) -> Result<bool, String> {
+        let successor = peer.as_raw_nonzero().get() as u32;
         let refuse = |reasons: Vec<String>| {
             let _ = line.say(&Word::Refused(reasons.clone()), &[]);
             Err(reasons.join("; "))
@@ -174,6 +177,7 @@ impl Estate {
         if !obstacles.is_empty() {
             return refuse(obstacles);
         }
+        let next = OtherProcess::open(peer).map_err(told)?;
         // What is written there outlives this process: that it has gone on, so that what it has handed over is no longer true.
         let (has_resumed, resumed) =
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(told)?;
@@ -181,7 +185,7 @@ impl Estate {
         let tell_resumed = || {
             let _ = rustix::io::write(&resumed, b"!");
         };
-        let is_over = self.target.hand_over_to(line, tell_resumed)?;
+        let is_over = self.target.hand_over_to(line, &next, tell_resumed)?;
         Self::tell_end(successor, is_over);
         Ok(is_over)
     }

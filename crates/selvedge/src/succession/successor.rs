@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::claims;
-use engine::target::hand_over::{Former, NotOffered, Offer, Word};
+use engine::target::hand_over::{Former, NotOffered, Offer, Process, Succeeded, Word};
 use engine::target::{Target, TargetConfig};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 
 use super::line::Line;
+use super::other_process::OtherProcess;
 use crate::failure::Failure;
 
 /// Names the socket at which the former process waits.
@@ -28,17 +28,18 @@ const END: Duration = Duration::from_secs(30);
 
 /// The former process.
 struct FormerProcess {
-    /// What tells that it has died.
-    process: OwnedFd,
+    process: OtherProcess,
     /// Has something to read once it has gone on after it had handed over.
     has_resumed: OwnedFd,
 }
 
-impl Former for FormerProcess {
+impl Process for FormerProcess {
     fn has_died(&self, time: Duration) -> bool {
-        has_died(&self.process, time)
+        self.process.has_died(time)
     }
+}
 
+impl Former for FormerProcess {
     fn has_resumed(&self) -> bool {
         rustix::io::read(&self.has_resumed, &mut [0; 1]).is_ok_and(|read| read > 0)
     }
@@ -78,7 +79,7 @@ impl Successor {
     fn greet(place: &OsString) -> Result<Self, NotOffered> {
         let line = Line::connect(Path::new(place))?;
         let peer = rustix::net::sockopt::socket_peercred(&line).map_err(io::Error::from)?;
-        let process = pidfd_open(peer.pid, PidfdFlags::empty()).map_err(io::Error::from)?;
+        let process = OtherProcess::open(peer.pid)?;
         let (offer, mut descriptors) = Offer::ask(&line, crate::version::NUMBER)?;
         let mut last = || descriptors.pop();
         let (Some(error), Some(output), Some(has_resumed)) = (last(), last(), last()) else {
@@ -100,34 +101,33 @@ impl Successor {
         config.is_held = true;
     }
 
-    /// Takes the hosts over and serves them. When this returns, the former process has ended.
-    pub(crate) fn succeed(self, target: &Target) -> Result<(), Failure> {
+    /// Takes the hosts over and serves them; whether it does: otherwise the target is to be started anew. When this returns, the
+    /// former process has ended.
+    pub(crate) fn succeed(self, target: &Target) -> Result<bool, Failure> {
         claims::forget();
         let taken = target.succeed(&self.line, &self.former);
-        taken.map_err(|reason| Failure::failed(format!("the former process serves on: {reason}")))?;
+        let taken =
+            taken.map_err(|reason| Failure::failed(format!("the former process serves on: {reason}")))?;
+        if let Succeeded::StartsAnew(reason) = taken {
+            tracing::warn!(reason, "the former process has died amid its work; this one starts anew");
+            return Ok(false);
+        }
         let [output, error] = &self.outputs;
         let _ = rustix::stdio::dup2_stdout(output).and_then(|()| rustix::stdio::dup2_stderr(error));
-        // Where nobody listens, nobody needs to know.
+        // Where the word cannot be said, the end of the line says it, too.
         let _ = self.line.say(&Word::Serving, &[]);
+        drop(self.line);
         if !self.former.has_died(END) {
             tracing::warn!("the former process has not ended yet");
         }
-        Ok(())
+        Ok(true)
     }
-}
-
-/// Whether a process has died, or does within this time.
-fn has_died(process: &OwnedFd, time: Duration) -> bool {
-    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-    let mut process = [PollFd::new(process, PollFlags::IN)];
-    poll(&mut process, Some(&time)).is_ok_and(|ready| ready > 0)
 }
 
 /// Waits until the former process has died, if it does.
 fn await_death() {
     let number = env::var(PROCESS_VARIABLE).ok().and_then(|number| number.parse().ok());
-    let process = number.and_then(Pid::from_raw).map(|process| pidfd_open(process, PidfdFlags::empty()));
-    if let Some(Ok(process)) = process {
-        has_died(&process, END);
+    if let Some(Ok(process)) = number.and_then(Pid::from_raw).map(OtherProcess::open) {
+        process.has_died(END);
     }
 }

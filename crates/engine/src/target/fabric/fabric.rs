@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use nvme::Status;
 use nvme::cross_reset::{ControllerInstance, IMMEDIATE_RESET_SUCCESSFUL};
@@ -509,6 +510,12 @@ impl Fabric {
         if was_there && !controller.subsystem.is_discovery {
             controllers.admission.give_controller(&controller.guest);
         }
+    }
+
+    /// For how long commands of any controller that was lost may still take effect.
+    pub(crate) fn longest_quiesce(&self) -> Duration {
+        let subsystems = &self.directory().subsystems;
+        subsystems.iter().map(|subsystem| subsystem.quiesce.told()).max().unwrap_or_default()
     }
 
     /// Closes a controller's I/O queues wherever they are, for a reset or a shutdown that ends with their last command.

@@ -4,15 +4,17 @@ use std::io;
 use std::time::Duration;
 
 use super::HandOver;
-use super::line::Line;
+use super::line::{Line, Process};
 use super::words::{State, Word};
-use crate::ring::Socket;
+use crate::ring::{Socket, thread};
 use crate::target::Target;
 
 /// How long the next process may take to open what it is to serve.
 const PREPARATION: Duration = Duration::from_secs(60);
 /// How long it may take to take over hosts, which wait meanwhile.
 const TAKING: Duration = Duration::from_secs(5);
+/// How long after the end of its words a process may take to die.
+const DEATH: Duration = Duration::from_secs(3);
 
 /// Who has come.
 #[derive(Debug)]
@@ -47,20 +49,25 @@ impl Greeting {
 }
 
 impl Target {
-    /// Hands over to a process to which it was said what is served: whether that one serves now. Where it has died after it was to,
-    /// this one does, without the hosts that it had. `tell_resumed` leaves behind, for the next process to find also when this one
-    /// dies then, that what was handed over is no longer true.
+    /// Hands over to the process `next`, to which it was said what is served: whether that one serves now. Where it has died
+    /// after it was to, this one does, without the hosts that it had. `tell_resumed` leaves behind, for the next process to find
+    /// also when this one dies then, that what was handed over is no longer true.
     ///
     /// # Errors
     /// Why this process serves on as before.
-    pub fn hand_over_to(&self, line: &impl Line, tell_resumed: impl FnOnce()) -> Result<bool, String> {
+    pub fn hand_over_to(
+        &self,
+        line: &impl Line,
+        next: &impl Process,
+        tell_resumed: impl FnOnce(),
+    ) -> Result<bool, String> {
         match line.hear() {
             Ok((Word::Ready, _)) => {}
             Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
             Err(error) => return Err(format!("the next process has not become ready: {error}")),
         }
         line.wait_at_most(Some(TAKING)).map_err(told)?;
-        let hand_over = match self.freeze() {
+        let hand_over = match self.freeze_as_offered() {
             Ok(hand_over) => hand_over,
             Err(reason) => {
                 let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
@@ -74,16 +81,35 @@ impl Target {
             self.go_on();
             return Err(reason);
         }
-        Ok(self.await_service(line))
+        Ok(self.await_service(line, next))
+    }
+
+    /// Brings everything to rest, unless something has come about since it was offered that the next process would not know.
+    fn freeze_as_offered(&self) -> Result<HandOver, String> {
+        let hand_over = self.freeze()?;
+        let obstacles = self.obstacles();
+        if obstacles.is_empty() {
+            return Ok(hand_over);
+        }
+        self.go_on();
+        Err(obstacles.join("; "))
     }
 
     /// `Go` was said.
-    fn await_service(&self, line: &impl Line) -> bool {
+    fn await_service(&self, line: &impl Line, next: &impl Process) -> bool {
         let _ = line.wait_at_most(None);
-        if let Ok((Word::Serving, _)) = line.hear() {
-            return true;
+        match line.hear() {
+            Ok((Word::Serving, _)) => return true,
+            // It has not understood that it is to serve, and will not.
+            Ok((Word::Refused(_), _)) => self.disown(),
+            // Its words may fail it, and it serves all the same: it was told to.
+            _ if !next.has_died(DEATH) => return true,
+            _ => {
+                self.disown();
+                // What it had begun may still be at the storage, for as long as hosts are told.
+                thread::sleep(self.fabric.longest_quiesce());
+            }
         }
-        self.disown();
         self.go_on();
         false
     }

@@ -1,10 +1,16 @@
-//! The line between the two processes of an upgrade, as the machine has it.
+//! The line between the two processes of an upgrade, and whether the other one lives, as the machine has it.
 
 use std::io;
 use std::time::Duration;
 
 use super::words::Word;
 use crate::ring::Socket;
+
+/// The other of the two processes.
+pub trait Process {
+    /// Whether it has died, or does within this time.
+    fn has_died(&self, time: Duration) -> bool;
+}
 
 /// One end of the line.
 pub trait Line {

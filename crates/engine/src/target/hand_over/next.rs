@@ -1,24 +1,22 @@
-//! The process that goes on in place of another one, and what it decides: it takes the hosts over, and serves as soon as the former
-//! one says so, or has died.
+//! The process that goes on in place of another one, and what it decides: it takes the hosts over, and serves as soon as the
+//! former one says so, or has died.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::HandOver;
-use super::line::Line;
+use super::line::{Line, Process};
 use super::words::{KNOWN, Offer, State, Word};
 use crate::ring::Socket;
 use crate::target::Target;
 
-/// How long after the end of its words a process may take to die.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long after the end of its words a process may take to die. Its line ends with its last thread, so that the rest is quick;
+/// and what it has locked is locked for it by this one, too, if it lives after all.
+const DEATH: Duration = Duration::from_secs(3);
 
 /// What is known of the former process beside its words.
-pub trait Former {
-    /// Whether it has died, or does within this time.
-    fn has_died(&self, time: Duration) -> bool;
-
+pub trait Former: Process {
     /// Whether it has gone on since it handed over.
     fn has_resumed(&self) -> bool;
 }
@@ -32,11 +30,24 @@ pub enum NotOffered {
     Refused(String),
 }
 
-/// Why the hosts were not taken over.
+/// What a process has come to that was to go on in place of another one.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Succeeded {
+    /// It serves.
+    Serves,
+    /// Nobody serves: the former process has died while commands were under way, or has changed what it had handed over. What is
+    /// at the storage keeps the lock, and reservations are as the archive has them by now: the target is to be started anew, for
+    /// this reason, as after the end of any process.
+    StartsAnew(String),
+}
+
+/// Why the hosts were not taken over, or whether they are to be served.
 struct Untaken {
     reason: String,
-    /// Whether this process may serve if nobody else does.
-    may_serve: bool,
+    /// Whether the former process is known to live.
+    is_refused: bool,
+    /// Whether all is here that the former process had at rest.
+    has_all: bool,
 }
 
 impl Offer {
@@ -66,20 +77,22 @@ impl Target {
     ///
     /// # Errors
     /// Why it does not serve: the former process does.
-    pub fn succeed(&self, line: &impl Line, former: &impl Former) -> Result<(), String> {
-        if let Err(Untaken { reason, may_serve }) = self.take(line) {
-            if !may_serve || !former.has_died(LAST_WORDS) {
+    pub fn succeed(&self, line: &impl Line, former: &impl Former) -> Result<Succeeded, String> {
+        if let Err(Untaken { reason, is_refused, has_all }) = self.take(line) {
+            // It need not wait for this process until its patience is over.
+            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            if !former.has_died(if is_refused { Duration::ZERO } else { DEATH }) {
                 self.disown();
                 return Err(reason);
             }
-            // Nobody else serves. What is not true any longer connects again.
-            tracing::warn!(reason, "the former process has died; this one serves");
-            if former.has_resumed() {
+            if !has_all || former.has_resumed() {
                 self.disown();
+                return Ok(Succeeded::StartsAnew(reason));
             }
+            tracing::warn!(reason, "the former process has died; this one serves");
         }
         self.go_on();
-        Ok(())
+        Ok(Succeeded::Serves)
     }
 
     fn take<L: Line>(&self, line: &L) -> Result<(), Untaken> {
@@ -90,16 +103,14 @@ impl Target {
             other => return Err(Untaken::instead_of("how its hosts are", other)),
         };
         let taken = hand_over::<L>(state, descriptors).and_then(|hand_over| self.take_over(hand_over));
-        let failed = taken.map_err(|reason| {
-            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
-            // What it lacks is what keeps hosts from what is reserved against them.
-            Untaken { reason, may_serve: false }
-        })?;
-        line.say(&Word::Taken(failed), &[])?;
-        match line.hear()? {
-            (Word::Go, _) => Ok(()),
-            (other, _) => Err(Untaken::instead_of("that this process is to serve", other)),
-        }
+        // What it lacks is what keeps hosts from what is reserved against them.
+        let failed = taken.map_err(|reason| Untaken { reason, is_refused: false, has_all: false })?;
+        let untaken = match line.say(&Word::Taken(failed), &[]).and_then(|()| line.hear()) {
+            Ok((Word::Go, _)) => return Ok(()),
+            Ok((other, _)) => Untaken::instead_of("that this process is to serve", other),
+            Err(error) => error.into(),
+        };
+        Err(Untaken { has_all: true, ..untaken })
     }
 }
 
@@ -114,17 +125,17 @@ impl From<io::Error> for NotOffered {
 
 impl Untaken {
     fn instead_of(expected: &str, word: Word) -> Self {
-        let reason = match word {
-            Word::Refused(reasons) => reasons.join("; "),
-            _ => format!("it does not say {expected}"),
+        let (reason, is_refused) = match word {
+            Word::Refused(reasons) => (reasons.join("; "), true),
+            _ => (format!("it does not say {expected}"), false),
         };
-        Self { reason, may_serve: true }
+        Self { reason, is_refused, has_all: false }
     }
 }
 
 impl From<io::Error> for Untaken {
     fn from(error: io::Error) -> Self {
-        Self { reason: error.to_string(), may_serve: true }
+        Self { reason: error.to_string(), is_refused: false, has_all: false }
     }
 }
 

@@ -65,8 +65,8 @@ pub struct About {
 /// tells whether the former process has gone on, and standard output and error.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Offer {
-    /// What the next process has to know beside this format to take over what is handed over: names of [`KNOWN`]. What it need not
-    /// know comes as fields that it passes over.
+    /// What the next process has to know beside this format to take over what is handed over: names of
+    /// `KNOWN`. What it need not know comes as fields that it passes over.
     #[serde(default)]
     pub needs: Vec<String>,
     /// What is served, with all that was changed while it ran.

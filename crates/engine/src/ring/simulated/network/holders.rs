@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// What a process has closed altogether is not watched by it any more.
+    /// What a process has closed altogether is no longer watched by it.
     pub(super) fn forget_watchers(&mut self, descriptor: RawFd, holder: Option<ProcessId>) {
         let (holders, watchers) = self.network.opened(descriptor);
         if holders.contains(&holder) {

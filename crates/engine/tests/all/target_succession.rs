@@ -1,0 +1,178 @@
+//! Who serves when the words of an upgrade fail to come: what each of the two processes decides by what it has heard, and by
+//! whether the other one lives.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use engine::backend::BackendConfig;
+use engine::ring::{Engine, Socket};
+use engine::target::hand_over::{
+    Former, Greeting, Line, NotOffered, Offer, Process, State, Succeeded, Word, decode, encode,
+};
+use engine::target::{HandedTarget, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
+
+use crate::raw_host::{Client, NQN, configure};
+
+/// A line on which the other process says these words, and ends.
+struct Script {
+    words: RefCell<VecDeque<Word>>,
+    said: RefCell<Vec<String>>,
+}
+
+impl Script {
+    fn new(words: impl IntoIterator<Item = Word>) -> Self {
+        Self { words: RefCell::new(words.into_iter().collect()), said: RefCell::default() }
+    }
+}
+
+impl Line for Script {
+    type Descriptor = OwnedFd;
+
+    fn wait_at_most(&self, _: Option<Duration>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn say(&self, word: &Word, _: &[&Socket]) -> io::Result<()> {
+        let name = format!("{word:?}");
+        self.said.borrow_mut().push(name.split(['(', ' ']).next().unwrap_or_default().to_owned());
+        Ok(())
+    }
+
+    fn hear(&self) -> io::Result<(Word, Vec<OwnedFd>)> {
+        let word = self.words.borrow_mut().pop_front().ok_or(io::ErrorKind::UnexpectedEof)?;
+        // As it goes over the line.
+        let (word, _) = decode(&*encode(&word, 0)?)?;
+        Ok((word, Vec::new()))
+    }
+
+    fn socket(descriptor: OwnedFd) -> io::Result<Socket> {
+        Socket::new(descriptor)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Other {
+    has_died: bool,
+    has_resumed: bool,
+}
+
+const LIVES: Other = Other { has_died: false, has_resumed: false };
+const DIED: Other = Other { has_died: true, has_resumed: false };
+const RESUMED: Other = Other { has_died: true, has_resumed: true };
+
+impl Process for Other {
+    fn has_died(&self, _: Duration) -> bool {
+        self.has_died
+    }
+}
+
+impl Former for Other {
+    fn has_resumed(&self) -> bool {
+        self.has_resumed
+    }
+}
+
+fn target(is_held: bool) -> Target {
+    let namespace = NamespaceConfig::new(1, BackendConfig::Null { size: 1 << 20 }, 512);
+    let mut subsystem = SubsystemConfig::new(NQN, "1", "test").with(vec![namespace]);
+    subsystem.command_quiesce_ms = Some(100);
+    let config = configure(Engine::Automatic, vec![subsystem]);
+    Target::start(&TargetConfig { is_held, ..config }).unwrap()
+}
+
+fn state() -> Word {
+    Word::State(Box::new(State { target: HandedTarget::default(), arrivals: Vec::new() }))
+}
+
+fn refused() -> Word {
+    Word::Refused(vec!["a reason".to_owned()])
+}
+
+/// What becomes of a next process.
+fn next(words: impl IntoIterator<Item = Word>, former: Other) -> Result<Succeeded, String> {
+    target(true).succeed(&Script::new(words), &former)
+}
+
+#[test]
+fn the_next_process_serves_when_it_is_told_to_or_has_all_of_a_dead_one() {
+    assert_eq!(next([state(), Word::Go], LIVES), Ok(Succeeded::Serves));
+    assert_eq!(next([state()], DIED), Ok(Succeeded::Serves));
+}
+
+#[test]
+fn what_a_dead_process_had_under_way_or_has_changed_is_not_gone_on_with() {
+    let starts_anew = |outcome| matches!(outcome, Ok(Succeeded::StartsAnew(_)));
+    assert!(starts_anew(next([], DIED)));
+    assert!(starts_anew(next([state()], RESUMED)));
+    assert!(starts_anew(next([state(), refused()], RESUMED)));
+}
+
+#[test]
+fn the_next_process_does_not_serve_beside_the_former() {
+    for words in [vec![], vec![refused()], vec![state()], vec![state(), refused()], vec![Word::Go]] {
+        assert!(next(words, LIVES).is_err());
+    }
+}
+
+/// What becomes of a former process, whether it has said that it goes on, and what it said.
+fn former(words: impl IntoIterator<Item = Word>, next: Other) -> (Result<bool, String>, bool, Vec<String>) {
+    let (target, line, resumed) = (target(false), Script::new(words), Cell::new(false));
+    let outcome = target.hand_over_to(&line, &next, || resumed.set(true));
+    if outcome != Ok(true) {
+        // It serves.
+        Client::open(target.ports()[0]).initialize(nvme::tcp::Digests::default());
+    }
+    (outcome, resumed.get(), line.said.take())
+}
+
+#[test]
+fn the_former_process_ends_when_the_next_one_lives_whatever_comes_of_its_words() {
+    let taken = || [Word::Ready, Word::Taken(Vec::new())];
+    for words in [taken().into_iter().chain([Word::Serving]).collect(), Vec::from(taken())] {
+        assert_eq!(former(words, LIVES).0, Ok(true));
+    }
+    for (words, next) in
+        [(Vec::from(taken()), DIED), (taken().into_iter().chain([refused()]).collect(), LIVES)]
+    {
+        let (outcome, _, said) = former(words, next);
+        assert_eq!((outcome, said), (Ok(false), vec!["State".to_owned(), "Go".to_owned()]));
+    }
+}
+
+#[test]
+fn the_former_process_goes_on_as_long_as_it_has_not_said_that_the_next_one_is_to() {
+    for words in [vec![], vec![refused()], vec![Word::Go]] {
+        let (outcome, has_resumed, said) = former(words, LIVES);
+        assert!(outcome.is_err() && !has_resumed && said.is_empty(), "nothing was handed over");
+    }
+    for words in [vec![Word::Ready], vec![Word::Ready, refused()], vec![Word::Ready, Word::Ready]] {
+        let (outcome, has_resumed, said) = former(words, LIVES);
+        assert!(outcome.is_err() && has_resumed);
+        assert_eq!(said, ["State", "Refused"]);
+    }
+}
+
+#[test]
+fn what_needs_more_than_this_version_knows_is_refused_before_anything_is_taken() {
+    let offer = |needs: &[&str]| {
+        let needs = needs.iter().map(|need| (*need).to_owned()).collect();
+        Word::Offer(Box::new(Offer { needs, fabric: target(false).config(), listening: 0 }))
+    };
+    let asked = |word| Offer::ask(&Script::new([word]), "0").map(drop);
+    assert!(asked(offer(&[])).is_ok());
+    let refused = asked(offer(&["a made-up section"]));
+    assert!(matches!(refused, Err(NotOffered::Refused(reason)) if reason.contains("a made-up section")));
+    // What need not be known is passed over.
+    let mut bytes = encode(&Word::Hello { version: "9".to_owned(), asks_only: false }, 0).unwrap();
+    let body = String::from_utf8(bytes.split_off(24)).unwrap().replace(":{", ":{\"more\":[1],");
+    bytes.truncate(12);
+    for number in [nvme::tcp::digest::crc32c(body.as_bytes()), body.len() as u32, 0] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend(body.into_bytes());
+    assert!(matches!(decode(&*bytes), Ok((Word::Hello { version, .. }, 0)) if version == "9"));
+    assert!(matches!(Greeting::hear(&Script::new([])), Ok(Greeting::Nobody)));
+}
