@@ -22,6 +22,7 @@ pub use next::{Former, NotOffered, Succeeded};
 pub use words::{About, Offer, State, Word};
 
 use super::Target;
+use super::lock::lock;
 use super::messaging::{Adoption, Arrival, Freeze, Frozen, Message, Succession};
 use super::served::Namespace;
 use super::succession::{HandedController, HandedQueue, HandedReservations, HandedTarget};
@@ -162,11 +163,15 @@ impl Target {
     /// Goes on with everything: what [`Self::freeze`] brought to rest, or what [`Self::take_over`] has taken.
     pub fn go_on(&self) {
         self.fabric.tell_reactors(|| Message::Succession(Succession::Thaw));
+        for arrival in std::mem::take(&mut *lock(&self.resting)) {
+            self.place(arrival, Message::Connection);
+        }
         self.configurator.hold(false);
     }
 
     /// Forgets what rests and was handed over, or taken over: nobody goes on with it here. Its hosts hear nothing.
     pub fn disown(&self) {
+        lock(&self.resting).clear();
         self.fabric.tell_reactors(|| Message::Succession(Succession::Leave));
     }
 
@@ -206,9 +211,9 @@ impl Target {
                 }
             }
         }
-        for (port, peer, socket) in arrivals {
-            self.place(Arrival { socket, port, peer }, Message::Connection);
-        }
+        // Whoever has only connected is heard by who serves, and by nobody before.
+        let arrivals = arrivals.into_iter().map(|(port, peer, socket)| Arrival { socket, port, peer });
+        lock(&self.resting).extend(arrivals);
         Ok(failed)
     }
 

@@ -79,6 +79,8 @@ pub struct Target {
     reactors: Mutex<Vec<Reactor>>,
     reservation_worker: Mutex<Option<ReservationWorker>>,
     authenticator: Mutex<Option<AuthenticationWorker>>,
+    /// Connections from which nothing had come at the former process, until this one serves.
+    resting: Mutex<Vec<messaging::Arrival>>,
     /// What looks at images that have another size, once there are images.
     #[cfg(not(feature = "simulation"))]
     image_watch: Mutex<Option<ImageWatch>>,
@@ -127,6 +129,7 @@ impl Target {
             reactors: Mutex::new(reactors),
             reservation_worker: Mutex::new(Some(worker)),
             authenticator: Mutex::new(Some(authenticator)),
+            resting: Mutex::default(),
             started: ring::wall_time(),
         };
         // A target that starts is one without anything that is given its configuration; what fails ends it again.

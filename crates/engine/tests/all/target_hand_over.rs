@@ -318,6 +318,21 @@ fn a_host_that_stops_amid_a_pdu_is_closed_and_nobody_else() {
 }
 
 #[test]
+fn who_only_connects_is_not_heard_by_a_target_that_does_not_serve_yet() {
+    let bed = Bed::new(Engine::Automatic, |_| ());
+    let mut client = Client::open(bed.address());
+    eventually("it is accepted", || bed.target().connections() == 1);
+    let next = bed.next();
+    let hand_over = bed.target().freeze().unwrap();
+    assert_eq!(hand_over.arrivals.len(), 1);
+    assert_eq!(next.take_over(hand_over).unwrap(), []);
+    assert_eq!(next.connections(), 0, "what it says first would be lost for the other one");
+    next.disown();
+    bed.target().go_on();
+    client.initialize(Digests::default());
+}
+
+#[test]
 fn who_only_connects_is_served_by_the_next() {
     let mut bed = Bed::new(Engine::Automatic, |_| ());
     let mut before = Client::open(bed.address());
