@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,9 +87,10 @@ impl File {
         if !exists && size.is_some() {
             create(path).map_err(failed)?;
         }
-        let opened = open_regular(path, block_size)?;
+        let mut opened = open_regular(path, block_size)?;
+        let claim = when_free(|| lock(&opened.file, path, shared))?;
+        let claim = claim.filter(|claim| !works_by(claim, &mut opened.file));
         let file = &opened.file;
-        let claim = when_free(|| lock(file, path, shared))?;
         if let (false, Some(size)) = (exists, size) {
             file.set_len(size).map_err(failed)?;
             // The new file's name and size must survive what its blocks survive.
@@ -155,10 +156,12 @@ impl File {
                 _ => failed(error),
             })
         })?;
+        let mut file = file;
         let claim = match former {
             Some(former) => Some(Arc::new(Storage::new(former))),
             None => when_free(|| lock(&file, path, shared))?,
         };
+        let claim = claim.filter(|claim| !works_by(claim, &mut file));
         Ok(Self { claim, ..Self::device(path, file, block_size, shared)? })
     }
 
@@ -437,6 +440,22 @@ fn lock(file: &fs::File, path: &Path, shared: bool) -> Result<Option<Arc<Storage
             None => Err(BackendError::Locked { path: path.to_owned() }),
         },
         Err(error) => Err(BackendError::Open { path: path.to_owned(), source: error.into() }),
+    }
+}
+
+/// Has a file work by what keeps others off, where that is open in the same way; whether it does. What is at the storage for a
+/// process that was killed keeps the lock until it has ended, if it has come by what is locked, and nobody else begins before.
+fn works_by(claim: &Storage, file: &mut fs::File) -> bool {
+    let flags = |file: BorrowedFd<'_>| {
+        rustix::fs::fcntl_getfl(file).ok().map(|flags| flags & (OFlags::RWMODE | OFlags::DIRECT))
+    };
+    let same = flags(claim.as_fd()).filter(|flags_of_it| Some(*flags_of_it) == flags(file.as_fd()));
+    match same.and_then(|_| claim.as_fd().try_clone_to_owned().ok()) {
+        Some(claim) => {
+            *file = claim.into();
+            true
+        }
+        None => false,
     }
 }
 
