@@ -12,6 +12,10 @@ pub(crate) struct Coverage {
     faults: BTreeMap<&'static str, u64>,
     met: BTreeMap<(&'static str, &'static str), u64>,
     endings: BTreeMap<(&'static str, String), u64>,
+    /// What befell upgrades, and at which of their steps: where in which word.
+    upgrades: BTreeMap<(&'static str, (&'static str, &'static str)), u64>,
+    /// How upgrades ended that this befell.
+    outcomes: BTreeMap<(&'static str, &'static str), u64>,
     /// What else there was to count.
     counts: BTreeMap<&'static str, u64>,
 }
@@ -23,6 +27,14 @@ impl Coverage {
 
     pub(crate) fn met(&mut self, fault: &'static str, what: &'static str) {
         *self.met.entry((fault, what)).or_default() += 1;
+    }
+
+    pub(crate) fn upgrade(&mut self, trouble: &'static str, at: &'static str, word: &'static str) {
+        *self.upgrades.entry((trouble, (at, word))).or_default() += 1;
+    }
+
+    pub(crate) fn outcome(&mut self, trouble: &'static str, outcome: &'static str) {
+        *self.outcomes.entry((trouble, outcome)).or_default() += 1;
     }
 
     pub(crate) fn status(&mut self, io: &Io, status: Status) {
@@ -55,6 +67,12 @@ impl Coverage {
         for (key, count) in &other.endings {
             *self.endings.entry(key.clone()).or_default() += count;
         }
+        for (key, count) in &other.upgrades {
+            *self.upgrades.entry(*key).or_default() += count;
+        }
+        for (key, count) in &other.outcomes {
+            *self.outcomes.entry(*key).or_default() += count;
+        }
         for (what, count) in &other.counts {
             *self.counts.entry(what).or_default() += count;
         }
@@ -62,22 +80,7 @@ impl Coverage {
 
     /// As tables of text.
     pub(crate) fn tables(&self) -> String {
-        let mut columns: Vec<&str> = self.met.keys().map(|(_, what)| *what).collect();
-        columns.sort_unstable();
-        columns.dedup();
-        let mut text = String::from("| what happened | times |");
-        columns.iter().for_each(|column| text.push_str(&format!(" {column} |")));
-        text.push_str("\n|---|---|");
-        columns.iter().for_each(|_| text.push_str("---|"));
-        text.push('\n');
-        for (fault, count) in &self.faults {
-            text.push_str(&format!("| {fault} | {count} |"));
-            for column in &columns {
-                let met = self.met.get(&(*fault, *column)).copied().unwrap_or(0);
-                text.push_str(&format!(" {met} |"));
-            }
-            text.push('\n');
-        }
+        let mut text = table("what happened", &self.met, Some(&self.faults));
         text.push_str("\n| command | ended with | times |\n|---|---|---|\n");
         for ((what, status), count) in &self.endings {
             text.push_str(&format!("| {what} | {status} | {count} |\n"));
@@ -86,6 +89,46 @@ impl Coverage {
         for (what, count) in &self.counts {
             text.push_str(&format!("| {what} | {count} |\n"));
         }
+        for at in ["before", "amid", "after"] {
+            let here = self.upgrades.iter().filter(|((_, (place, _)), _)| *place == at);
+            let here = here.map(|((trouble, (_, word)), count)| ((*trouble, *word), *count)).collect();
+            text.push_str(&format!("\n{}", table(&format!("{at} the word"), &here, None)));
+        }
+        text.push_str(&format!("\n{}", table("what befell an upgrade", &self.outcomes, None)));
         text
     }
+}
+
+/// How often each thing of the rows met each of the columns.
+fn table(
+    title: &str,
+    met: &BTreeMap<(&'static str, &'static str), u64>,
+    times: Option<&BTreeMap<&'static str, u64>>,
+) -> String {
+    let mut columns: Vec<&str> = met.keys().map(|(_, what)| *what).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    let mut rows: Vec<&str> = met
+        .keys()
+        .map(|(row, _)| *row)
+        .chain(times.into_iter().flat_map(|times| times.keys().copied()))
+        .collect();
+    rows.sort_unstable();
+    rows.dedup();
+    let mut text = format!("| {title} |{}", if times.is_some() { " times |" } else { "" });
+    columns.iter().for_each(|column| text.push_str(&format!(" {column} |")));
+    text.push_str(if times.is_some() { "\n|---|---|" } else { "\n|---|" });
+    columns.iter().for_each(|_| text.push_str("---|"));
+    text.push('\n');
+    for row in rows {
+        text.push_str(&format!("| {row} |"));
+        if let Some(times) = times {
+            text.push_str(&format!(" {} |", times.get(row).copied().unwrap_or(0)));
+        }
+        for column in &columns {
+            text.push_str(&format!(" {} |", met.get(&(row, *column)).copied().unwrap_or(0)));
+        }
+        text.push('\n');
+    }
+    text
 }

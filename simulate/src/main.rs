@@ -13,16 +13,20 @@ mod host;
 #[cfg(test)]
 mod idle;
 mod leaver;
+mod line;
 mod plan;
 mod reservation;
 mod scene;
 mod secrets;
 mod shrink;
 mod storage;
+mod succession;
 mod target;
 mod tenant;
 mod tenants;
 mod trace;
+mod upgrade;
+mod upgrade_plan;
 mod visitor;
 
 use std::cell::RefCell;

@@ -9,6 +9,7 @@ use crate::disk_plan::DiskPlan;
 use crate::leaver::LeaverPlan;
 use crate::secrets;
 use crate::tenants::TenantPlan;
+use crate::upgrade_plan::Trouble;
 use crate::visitor::VisitorPlan;
 
 /// The longest Command Quiesce Time of scenes in which the storage may be late.
@@ -62,6 +63,8 @@ pub(crate) enum Fault {
     ClosePort { target: usize, port: usize },
     /// The administrator resets all controllers of a target.
     ResetControllers { target: usize },
+    /// Another process comes in the place of the target's, and takes its hosts over.
+    Upgrade { target: usize, trouble: Trouble },
     /// A host takes the reservation from whoever has it, and its commands with it.
     Preempt { host: usize },
     /// SIGKILL of the process that serves the disk. The next one is started afterwards, or was so already. Its links may be cut
@@ -118,6 +121,7 @@ impl Fault {
             Self::RemoveNamespace { .. } => "namespace removed",
             Self::ClosePort { .. } => "port closed",
             Self::ResetControllers { .. } => "controllers reset",
+            Self::Upgrade { .. } => "target upgraded",
             Self::Preempt { .. } => "reservation preempted",
             Self::KillAttach { record: Fate::Unreadable, .. } => "attach killed, record unreadable",
             Self::KillAttach { record: Fate::Gone, .. } => "attach killed, record gone",
@@ -133,6 +137,22 @@ impl Fault {
     /// Whether it concerns the disk's processes alone.
     pub(crate) const fn is_of_disk(self) -> bool {
         matches!(self, Self::KillAttach { .. } | Self::PauseAttach | Self::RefuseRecords)
+    }
+
+    /// Whether a target's process ends or is stopped by it.
+    pub(crate) const fn ends_target(self) -> bool {
+        matches!(
+            self,
+            Self::KillTarget { .. }
+                | Self::StopTarget { .. }
+                | Self::PauseTarget { .. }
+                | Self::PowerOffTarget { .. }
+        )
+    }
+
+    /// Whether a target's process stands still for a while.
+    pub(crate) const fn pauses_target(self) -> bool {
+        matches!(self, Self::PauseTarget { .. } | Self::Upgrade { trouble: Trouble::Pause { .. }, .. })
     }
 
     /// Whether commands may fail because of it.
@@ -298,6 +318,7 @@ impl Plan {
         self.vary_disk();
         self.vary_storage();
         self.vary_records();
+        self.vary_upgrades();
     }
 
     /// The same of what becomes of records. Tenants have bytes damaged themselves, which are in clear.
@@ -408,7 +429,7 @@ impl Plan {
         self.mishaps.push(next);
     }
 
-    fn any_target(&self, random: &mut Random) -> usize {
+    pub(crate) fn any_target(&self, random: &mut Random) -> usize {
         random.below(self.targets as u64) as usize
     }
 

@@ -19,6 +19,7 @@ use crate::history::History;
 use crate::host;
 use crate::plan::{Fault, Mishap, Plan};
 use crate::reservation::Reservation;
+use crate::upgrade::Upgrade;
 use crate::{leaver, target, tenants, trace, visitor};
 
 /// Where the targets' volume is.
@@ -33,22 +34,43 @@ const TURNS_AT_FIRST: u64 = 1_500;
 const TURNS_PER_S: u64 = 400;
 
 /// A target as the director sees it.
-#[derive(Debug)]
 pub(crate) struct TargetSeat {
     pub(crate) machine: MachineId,
     pub(crate) process: Cell<ProcessId>,
     /// Something befalls it just now.
     pub(crate) is_busy: Cell<bool>,
+    /// A new process comes in the place of its process.
+    is_upgrading: Cell<bool>,
+    /// How often one has begun to come or was there.
+    upgrades: Cell<u32>,
+    /// What the two of them have come to.
+    pub(crate) upgrade: RefCell<Option<Rc<Upgrade>>>,
+    /// Its process is stopped, or none.
+    is_down: Cell<bool>,
     pub(crate) is_running: Cell<bool>,
     /// It is to end properly.
     pub(crate) ends: Cell<bool>,
     pub(crate) wanted: RefCell<FabricConfig>,
+    /// What it served last, as a target's state has it.
+    pub(crate) served: RefCell<FabricConfig>,
     pub(crate) generation: Cell<u64>,
     pub(crate) applied: Cell<u64>,
     pub(crate) resets: Cell<bool>,
     /// Controllers and connections it has, as it said last.
     pub(crate) controllers: Cell<usize>,
     pub(crate) connections: Cell<usize>,
+}
+
+impl TargetSeat {
+    /// A number that is another one when its process may be.
+    pub(crate) fn upgrades(&self) -> u32 {
+        self.upgrades.get()
+    }
+
+    /// Its process is stopped or none, or no longer.
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.is_down.set(is_down);
+    }
 }
 
 /// A host as the director sees it.
@@ -100,7 +122,7 @@ pub(crate) fn volume() -> PathBuf {
 pub(crate) fn play(plan: &Plan, coverage: &Rc<RefCell<Coverage>>, traces: bool) -> Outcome {
     let (plan, coverage) = (plan.clone(), coverage.clone());
     let judge: Judge = match () {
-        () if plan.mishaps.is_empty() => judge_in_calm,
+        () if plan.is_calm() => judge_in_calm,
         () if plan.damages() => judge,
         () => judge_without_damage,
     };
@@ -155,9 +177,14 @@ impl Scene {
                     machine: simulation::add_machine(&addresses),
                     process: Cell::new(nobody),
                     is_busy: Cell::new(false),
+                    is_upgrading: Cell::new(false),
+                    upgrades: Cell::new(0),
+                    upgrade: RefCell::default(),
+                    is_down: Cell::new(false),
                     is_running: Cell::new(false),
                     ends: Cell::new(false),
                     wanted: RefCell::new(target::configuration(&plan, number)),
+                    served: RefCell::default(),
                     generation: Cell::new(0),
                     applied: Cell::new(0),
                     resets: Cell::new(false),
@@ -254,7 +281,7 @@ impl Scene {
 
     /// Whether anything befalls anybody that can cost a connection.
     pub(crate) fn may_lose_connections(&self) -> bool {
-        !self.plan.mishaps.is_empty()
+        !self.plan.is_calm()
     }
 
     pub(crate) fn wait_for(&self, patience: Duration, is_so: impl Fn() -> bool) -> bool {
@@ -328,16 +355,26 @@ impl Scene {
         self.has_gone(seat);
     }
 
-    /// A target is no more, and with it the reservation it kept.
-    pub(crate) fn has_gone(&self, seat: &TargetSeat) {
-        seat.is_running.set(false);
-        seat.controllers.set(0);
-        seat.connections.set(0);
+    /// Whether a target's process is about to be another one, or is none.
+    pub(crate) fn is_changing(seat: &TargetSeat) -> bool {
+        seat.is_busy.get() || seat.is_upgrading.get()
+    }
+
+    /// A target's process is no more, and with it what it alone knew. Another one may have gone on with it.
+    pub(crate) fn forgets(&self) {
         self.reservation.borrow_mut().is_forgotten();
         if self.plan.loses() {
             // The next one does not know what the storage reported to this one, perhaps just before it ended.
             self.history.borrow_mut().may_have_lost();
         }
+    }
+
+    /// A target is no more, and with it the reservation it kept.
+    pub(crate) fn has_gone(&self, seat: &TargetSeat) {
+        seat.is_running.set(false);
+        seat.controllers.set(0);
+        seat.connections.set(0);
+        self.forgets();
     }
 
     fn befall(self: &Rc<Self>, mishap: Mishap) {
@@ -351,15 +388,8 @@ impl Scene {
             | Fault::RemoveNamespace { target }
             | Fault::ResetControllers { target }
             | Fault::ClosePort { target, .. }
-            | Fault::ChangeAna { target, .. } => {
-                let seat = &self.targets[target];
-                if seat.is_busy.replace(true) {
-                    return;
-                }
-                self.cover(mishap.fault);
-                self.befall_target(mishap.fault, target, time);
-                seat.is_busy.set(false);
-            }
+            | Fault::ChangeAna { target, .. }
+            | Fault::Upgrade { target, .. } => self.befall_served(mishap.fault, target, time),
             Fault::KillHost { host } | Fault::PauseHost { host } => {
                 let seat = &self.hosts[host];
                 if seat.is_busy.replace(true) || seat.is_done.get() {
@@ -402,6 +432,30 @@ impl Scene {
                 self.storage_is_busy.set(false);
             }
         }
+    }
+
+    /// What befalls a target, unless something else does that it does not go with.
+    fn befall_served(self: &Rc<Self>, fault: Fault, target: usize, time: Duration) {
+        let seat = &self.targets[target];
+        if let Fault::Upgrade { trouble, .. } = fault {
+            if seat.is_down.get() || seat.is_upgrading.replace(true) {
+                return;
+            }
+            self.cover(fault);
+            seat.upgrades.set(seat.upgrades.get() + 1);
+            self.upgrade(target, trouble, time);
+            seat.upgrades.set(seat.upgrades.get() + 1);
+            return seat.is_upgrading.set(false);
+        }
+        let ends = fault.ends_target();
+        if (ends && seat.is_upgrading.get()) || seat.is_busy.replace(true) {
+            return;
+        }
+        self.cover(fault);
+        seat.is_down.set(ends);
+        self.befall_target(fault, target, time);
+        seat.is_down.set(false);
+        seat.is_busy.set(false);
     }
 
     fn befall_target(self: &Rc<Self>, fault: Fault, target: usize, time: Duration) {
@@ -523,6 +577,9 @@ impl Scene {
     pub(crate) fn cover(&self, fault: Fault) {
         let mut coverage = self.coverage.borrow_mut();
         coverage.fault(fault.name());
+        if self.targets.iter().any(|seat| seat.is_upgrading.get()) {
+            coverage.met(fault.name(), "upgrade under way");
+        }
         host::cover(self, fault.name(), fault.is_of_disk(), &mut coverage);
     }
 }

@@ -89,7 +89,7 @@ impl Scene {
         let least = own.clone().filter(is_sure).count() as u64;
         let most = own.filter(|stay| stay.took + LATE_MARGIN > quiesce).count() as u64;
         // A target that stood still finds late what has ended meanwhile.
-        let pauses = |mishap: &Mishap| matches!(mishap.fault, Fault::PauseTarget { .. });
+        let pauses = |mishap: &Mishap| mishap.fault.pauses_target();
         if counted < least || (counted > most && !self.plan.mishaps.iter().any(pauses)) {
             simulation::fail(format!(
                 "a target has counted {counted} late operations, and {least} to {most} were later than {quiesce:?}"
@@ -98,12 +98,13 @@ impl Scene {
     }
 
     fn lose_power(self: &Rc<Self>, time: Duration) {
-        if self.targets.iter().any(|seat| seat.is_busy.get()) {
+        if self.targets.iter().any(Self::is_changing) {
             return;
         }
         self.cover(Fault::StorageLosesPower);
         for (number, seat) in self.targets.iter().enumerate() {
             seat.is_busy.set(true);
+            seat.set_down(true);
             self.kill_target(number);
         }
         self.look_at_effects();
@@ -114,6 +115,7 @@ impl Scene {
         sleep(time);
         for (number, seat) in self.targets.iter().enumerate() {
             self.start_target(number);
+            seat.set_down(false);
             seat.is_busy.set(false);
         }
     }

@@ -1,10 +1,11 @@
 //! A target's process: it starts with the configuration it is to have, follows its changes, and ends when it is told to.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
-use engine::ring::{Engine, Moment};
+use engine::ring::{Engine, Moment, tcp};
 use engine::simulation::{self, sleep};
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
@@ -13,7 +14,8 @@ use uuid::Uuid;
 
 use crate::plan::Plan;
 use crate::scene::{Scene, address, volume};
-use crate::{secrets, tenants};
+use crate::upgrade::State;
+use crate::{secrets, succession, tenants};
 
 /// The subsystem that all targets serve.
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:simulated";
@@ -42,7 +44,7 @@ pub(crate) fn configuration(plan: &Plan, number: usize) -> FabricConfig {
     };
     let mut subsystems = vec![subsystem];
     if plan.tenants.as_ref().is_some_and(|tenants| tenants.target == number) {
-        subsystems.push(tenants::subsystem(plan.block_size));
+        subsystems.push(tenants::subsystem(plan.block_size, plan.upgrades(number)));
     }
     FabricConfig { ports: (0..plan.ports).map(port).collect(), subsystems, ..FabricConfig::default() }
 }
@@ -57,21 +59,45 @@ pub(crate) fn resize(config: &mut FabricConfig, bytes: u64) {
 /// The life of a target's process.
 pub(crate) fn serve(scene: &Rc<Scene>, number: usize) {
     let seat = &scene.targets[number];
-    let generation = seat.generation.get();
-    let Some(target) = start(scene, number) else { return };
+    // What is wanted meanwhile is a change of what has started. Where it was wanted while it was upgraded, it is one already.
+    let (fabric, generation) = match seat.upgrades() {
+        0 => (seat.wanted.borrow().clone(), seat.generation.get()),
+        _ => (seat.served.borrow().clone(), seat.applied.get()),
+    };
+    let Some(target) = start(scene, fabric.clone(), &[], true) else {
+        return simulation::fail(format!("target {number} does not start"));
+    };
     seat.applied.set(generation);
+    seat.served.replace(fabric);
     if scene.plan.loses() {
         // It has opened the volume anew, and hears nothing of what another one was told before.
         scene.history.borrow_mut().may_have_lost();
     }
+    serve_on(scene, number, target);
+}
+
+/// What a target's process does once it serves.
+pub(crate) fn serve_on(scene: &Rc<Scene>, number: usize, target: Target) {
+    let seat = &scene.targets[number];
+    let target = Rc::new(target);
     let (mut refused_since, mut failed_since) = (None, None);
     while !seat.ends.get() {
+        match succession::leave(scene, number, &target) {
+            None | Some(State::Serves) => {}
+            Some(State::Ends { .. }) => return target.leave(),
+            Some(_) => {
+                (refused_since, failed_since) = (None, None);
+                sleep(LOOK_INTERVAL);
+                continue;
+            }
+        }
         let generation = seat.generation.get();
         if seat.applied.get() < generation {
             let wanted = seat.wanted.borrow().clone();
             match target.apply(&wanted) {
                 Ok(_) => {
                     seat.applied.set(generation);
+                    seat.served.replace(wanted);
                     refused_since = None;
                 }
                 // A slow storage still works for a namespace that was removed, and has the volume until it is done.
@@ -132,25 +158,41 @@ fn reopen(scene: &Scene, number: usize, target: &Target, failed_since: &mut Opti
     }
 }
 
-fn start(scene: &Rc<Scene>, number: usize) -> Option<Target> {
-    let mut last = String::new();
-    // What is wanted meanwhile is a change of what has started.
-    let fabric = scene.targets[number].wanted.borrow().clone();
-    for _ in 0..STARTS_MAX {
-        let config = TargetConfig {
-            fabric: fabric.clone(),
-            reactors: Reactors::Count(scene.plan.reactors),
-            engine: Engine::Automatic,
-            poll_us_max: 0,
-            state_dir: None,
-            ..TargetConfig::default()
-        };
+/// Starts a target, which tries for a while where something of its last life may be in the way.
+pub(crate) fn start(
+    scene: &Scene,
+    fabric: FabricConfig,
+    inherited: &[Arc<tcp::Opened>],
+    tries_again: bool,
+) -> Option<Target> {
+    let config = TargetConfig { inherited: inherited.to_vec(), ..config(scene, fabric) };
+    for _ in 0..if tries_again { STARTS_MAX } else { 1 } {
         match Target::start(&config) {
             Ok(target) => return Some(target),
-            Err(error) => last = error.to_string(),
+            Err(error) => simulation::say(|| format!("a target does not start: {error}")),
         }
         sleep(LOOK_INTERVAL);
     }
-    simulation::fail(format!("target {number} does not start: {last}"));
     None
+}
+
+/// Starts a target that takes over from the former process.
+pub(crate) fn start_held(
+    scene: &Scene,
+    fabric: FabricConfig,
+    inherited: Vec<Arc<tcp::Opened>>,
+) -> Option<Target> {
+    let target = Target::start(&TargetConfig { inherited, is_held: true, ..config(scene, fabric) });
+    target.inspect_err(|error| simulation::say(|| format!("the next target does not start: {error}"))).ok()
+}
+
+fn config(scene: &Scene, fabric: FabricConfig) -> TargetConfig {
+    TargetConfig {
+        fabric,
+        reactors: Reactors::Count(scene.plan.reactors),
+        engine: Engine::Automatic,
+        poll_us_max: 0,
+        state_dir: None,
+        ..TargetConfig::default()
+    }
 }

@@ -115,3 +115,11 @@ impl Tenant {
         })
     }
 }
+
+/// What a shared namespace holds.
+pub(crate) struct Content {
+    pub(crate) nsid: u32,
+    pub(crate) bytes: Vec<u8>,
+    /// Blocks that were deallocated: each holds what it did, or zeroes.
+    pub(crate) may_be_zero: Vec<u64>,
+}

@@ -4,7 +4,6 @@
 //!
 //! They do one thing at a time, so that what every block holds is known, on memory and on a file.
 
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use uuid::Uuid;
 use crate::block;
 use crate::host::{self, send};
 use crate::scene::{Scene, address};
-use crate::tenant::Tenant;
+use crate::tenant::{Content, Tenant};
 
 /// The name of their process.
 pub(crate) const PROCESS: &str = "tenants";
@@ -75,11 +74,16 @@ fn identity(number: usize) -> HostIdentity {
 }
 
 /// The subsystem they use.
-pub(crate) fn subsystem(block_size: usize) -> SubsystemConfig {
+pub(crate) fn subsystem(block_size: usize, on_files: bool) -> SubsystemConfig {
     let size = BLOCKS * block_size as u64;
-    let memory = |nsid| NamespaceConfig::new(nsid, BackendConfig::Memory { size }, block_size as u32);
+    let on = |path: String| BackendConfig::File { path: path.into(), size: Some(size) };
+    let memory = |nsid| {
+        // What is in a process' memory keeps it from being upgraded.
+        let backend =
+            if on_files { on(format!("{FILE_PATH}-{nsid}")) } else { BackendConfig::Memory { size } };
+        NamespaceConfig::new(nsid, backend, block_size as u32)
+    };
     let hidden = || Visibility::AllExcept(vec![identity(SECOND).nqn]);
-    let file = BackendConfig::File { path: PathBuf::from(FILE_PATH), size: Some(size) };
     let mut all = vec![
         NamespaceConfig { visible: hidden(), ..memory(HIDDEN) },
         NamespaceConfig { write_protection: WriteProtection::On, ..memory(PROTECTED) },
@@ -87,7 +91,7 @@ pub(crate) fn subsystem(block_size: usize) -> SubsystemConfig {
         NamespaceConfig { visible: hidden(), ..memory(FLEETING) },
         NamespaceConfig { ana_group: 2, ..memory(INACCESSIBLE) },
         memory(SHAPED),
-        NamespaceConfig::new(FILE, file, block_size as u32),
+        NamespaceConfig::new(FILE, on(FILE_PATH.to_owned()), block_size as u32),
     ];
     all[SHAPED as usize - 1].qos.iops = Some(SHAPED_IOPS);
     for namespace in &mut all {
@@ -144,14 +148,6 @@ fn visit(
         tenant.leave();
     }
     outcome
-}
-
-/// What a shared namespace holds.
-struct Content {
-    nsid: u32,
-    bytes: Vec<u8>,
-    /// Blocks that were deallocated: each holds what it did, or zeroes.
-    may_be_zero: Vec<u64>,
 }
 
 struct Visit<'a> {
@@ -323,8 +319,9 @@ impl Visit<'_> {
 
     /// A namespace does not carry out more commands a second than its limit.
     fn ask_too_often(&mut self, random: &mut Random) -> Result<(), InitiatorError> {
-        let commands = random.between(10, 25);
-        let began = simulation::now();
+        let (commands, began) = (random.between(10, 25), simulation::now());
+        let seat = &self.scene.targets[self.plan.target];
+        let upgraded = seat.upgrades();
         for _ in 0..commands {
             let tenant = random.below(2) as usize;
             let command = self.any_command(random);
@@ -332,6 +329,8 @@ impl Visit<'_> {
         }
         let took = simulation::now().since(began);
         let least = Duration::from_secs(1) * (commands as u32 - 1) / SHAPED_IOPS as u32 - BURST;
+        // Another process begins anew, and what waits when the former one comes to rest is done at once.
+        let least = least.saturating_sub(BURST * 3 * (seat.upgrades() - upgraded + seat.upgrades() % 2));
         if took + Duration::from_micros(100) < least {
             simulation::fail(format!(
                 "{commands} commands took {took:?} at {SHAPED_IOPS} commands a second, less than {least:?}"

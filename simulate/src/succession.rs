@@ -1,0 +1,203 @@
+//! The two processes of an upgrade, as the program has them: what one offers and the other opens. What they decide is the
+//! engine's.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::ring::{Hold, Moment, tcp};
+use engine::simulation::{self, ProcessId, disk, sleep};
+use engine::target::Target;
+use engine::target::hand_over::{Former, Greeting, Line as _, NotOffered, Offer, Process, Succeeded, Word};
+
+use crate::line::{Descriptor, Line};
+use crate::scene::Scene;
+use crate::target;
+use crate::upgrade::{State, Upgrade};
+use crate::upgrade_plan::{Trouble, Version};
+
+/// How long the former process may take to end.
+const END: Duration = Duration::from_secs(30);
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The other process, whether it lives.
+struct OtherProcess(ProcessId);
+
+impl Process for OtherProcess {
+    fn has_died(&self, time: Duration) -> bool {
+        let until: Moment = simulation::now().after(time);
+        while !simulation::has_died(self.0) && simulation::now() < until {
+            sleep(LOOK_INTERVAL);
+        }
+        simulation::has_died(self.0)
+    }
+}
+
+/// The former process, as the next one sees it.
+struct FormerProcess {
+    process: OtherProcess,
+    has_resumed: Rc<Cell<bool>>,
+}
+
+impl Process for FormerProcess {
+    fn has_died(&self, time: Duration) -> bool {
+        self.process.has_died(time)
+    }
+}
+
+impl Former for FormerProcess {
+    fn has_resumed(&self) -> bool {
+        self.has_resumed.get()
+    }
+}
+
+/// What becomes of a target's process that is upgraded. It changes nothing meanwhile.
+pub(crate) fn leave(scene: &Rc<Scene>, number: usize, target: &Rc<Target>) -> Option<State> {
+    let upgrade = scene.targets[number].upgrade.borrow().clone()?;
+    if upgrade.former != simulation::current_process() {
+        return None;
+    }
+    if let Some(line) = upgrade.line.take() {
+        let (target, upgrade) = (target.clone(), upgrade.clone());
+        simulation::start_thread("succession", move || {
+            let outcome = leave_to(&target, &upgrade, &line);
+            drop(line);
+            simulation::say(|| format!("the former process: {outcome:?}"));
+            let is_over = outcome == Ok(true);
+            upgrade.former_is(if is_over { State::Ends { is_alone: false } } else { State::Serves });
+        });
+    }
+    Some(upgrade.former_state())
+}
+
+fn leave_to(target: &Target, upgrade: &Upgrade, line: &Line) -> Result<bool, String> {
+    let told = |error: io::Error| error.to_string();
+    let Greeting::Comes(_) = Greeting::hear(line)? else { return Ok(false) };
+    let obstacles = target.obstacles();
+    if !obstacles.is_empty() {
+        let _ = line.say(&Word::Refused(obstacles.clone()), &[]);
+        return Err(obstacles.join("; "));
+    }
+    simulation::spare().map_err(told)?;
+    let has_resumed = Rc::new(Cell::new(false));
+    let listening = target.listening().map_err(told)?;
+    let holds = target.holds().map_err(told)?;
+    let needs_more = upgrade.trouble == Trouble::Version(Version::NeedsMore);
+    let offer = Offer {
+        needs: if needs_more { vec!["made-up".to_owned()] } else { Vec::new() },
+        fabric: target.config().with_identities(&target.namespace_identities()),
+        listening: listening.len(),
+    };
+    let mut descriptors: Vec<Descriptor> = listening.into_iter().map(Descriptor::Listening).collect();
+    descriptors.extend(holds.into_iter().map(Descriptor::Hold));
+    descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
+    line.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(told)?;
+    let Some(next) = upgrade.next() else { return Ok(false) };
+    target.hand_over_to(line, &OtherProcess(next), || has_resumed.set(true))
+}
+
+/// What the former process has open.
+struct Opened {
+    listening: Vec<Arc<tcp::Opened>>,
+    holds: Vec<Hold>,
+    has_resumed: Rc<Cell<bool>>,
+}
+
+impl Opened {
+    fn of(offer: &Offer, descriptors: Vec<Descriptor>) -> Option<Self> {
+        let mut has_resumed = None;
+        let (mut listening, mut holds) = (Vec::new(), Vec::new());
+        for descriptor in descriptors {
+            match descriptor {
+                Descriptor::Listening(socket) => listening.push(Arc::new(socket)),
+                Descriptor::Hold(hold) => holds.push(hold),
+                Descriptor::HasResumed(flag) => has_resumed = Some(flag),
+                Descriptor::Socket(_) => return None,
+            }
+        }
+        (listening.len() == offer.listening).then_some(has_resumed).flatten().map(|has_resumed| Self {
+            listening,
+            holds,
+            has_resumed,
+        })
+    }
+}
+
+/// The life of the next process.
+pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line: Line) {
+    let ends = || upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+    let asked = Offer::ask(&line, "0.2.0");
+    let asked = asked.and_then(|(offer, descriptors)| match Opened::of(&offer, descriptors) {
+        Some(opened) => Ok((offer, opened)),
+        None => Err(NotOffered::Refused("it offers less than it says".to_owned())),
+    });
+    let (offer, opened) = match asked {
+        Ok(offered) => offered,
+        Err(NotOffered::Silence(_)) => {
+            drop(line);
+            // Where the former process lives, it has what this one does not get.
+            let has_died = OtherProcess(upgrade.former).has_died(END);
+            return start_anew(scene, number, upgrade, &[], has_died);
+        }
+        Err(NotOffered::Refused(reason)) => {
+            simulation::say(|| format!("the next process is refused: {reason}"));
+            return ends();
+        }
+    };
+    let process = OtherProcess(upgrade.former);
+    let former = FormerProcess { process, has_resumed: opened.has_resumed };
+    disk::inherit(opened.holds);
+    let Some(target) = target::start_held(scene, offer.fabric, opened.listening.clone()) else {
+        return ends();
+    };
+    disk::forget();
+    let taken = target.succeed(&line, &former);
+    simulation::say(|| format!("the next process: {taken:?}"));
+    match taken {
+        Ok(Succeeded::Serves) => {}
+        Ok(Succeeded::StartsAnew(_)) => {
+            drop((target, line));
+            return start_anew(scene, number, upgrade, &opened.listening, true);
+        }
+        Err(_) => return ends(),
+    }
+    // Whoever comes and goes may do so at that very moment.
+    if scene.plan.is_calm() && scene.plan.only_hosts() {
+        let controllers = target.status().controllers;
+        upgrade.check_controllers(&controllers.iter().map(|one| (one.cntlid, one.queues.len())).collect());
+    }
+    upgrade.next_is(State::Serves);
+    let _ = line.say(&Word::Serving, &[]);
+    drop(line);
+    if !former.has_died(END) {
+        simulation::say(|| "the former process has not ended yet".to_owned());
+    }
+    serve(scene, number, target);
+}
+
+/// Serves as after the end of any process. Where the former one lives after all, it has what this one does not get.
+fn start_anew(
+    scene: &Rc<Scene>,
+    number: usize,
+    upgrade: &Upgrade,
+    inherited: &[Arc<tcp::Opened>],
+    tries_again: bool,
+) {
+    let seat = &scene.targets[number];
+    let fabric = seat.served.borrow().clone();
+    let Some(target) = target::start(scene, fabric, inherited, tries_again) else {
+        return upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+    };
+    upgrade.next_is(State::ServesAnew);
+    serve(scene, number, target);
+}
+
+fn serve(scene: &Rc<Scene>, number: usize, target: Target) {
+    scene.targets[number].process.set(simulation::current_process());
+    if scene.plan.loses() {
+        scene.history.borrow_mut().may_have_lost();
+    }
+    target::serve_on(scene, number, target);
+}

@@ -1,0 +1,312 @@
+//! An upgrade of a target: what its two processes have come to, what befalls them, and whether just one of them serves.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::simulation::channel::{Receiver, Sender, channel};
+use engine::simulation::{self, ProcessId, sleep};
+use engine::target::hand_over::Word;
+
+use crate::line::{self, Line};
+use crate::scene::{Scene, TargetSeat};
+use crate::succession;
+use crate::upgrade_plan::{Side, Trouble, When};
+
+/// The longest that an upgrade may take, whatever befalls it.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often the director looks how far it is.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// How long a step waits at a time for what befalls it.
+const STEP_INTERVAL: Duration = Duration::from_micros(50);
+
+/// What a process of an upgrade has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It does not know yet.
+    Open,
+    /// The former one has said that it will not go on.
+    HasGone,
+    /// It serves: the former one again, or the next one what it has taken over.
+    Serves,
+    /// The next one serves what the former one did, and knows of nobody.
+    ServesAnew,
+    /// It ends; whether the other one had died by then.
+    Ends { is_alone: bool },
+}
+
+/// An upgrade.
+pub(crate) struct Upgrade {
+    pub(crate) trouble: Trouble,
+    /// Nothing befalls the scene that a host may notice.
+    is_calm: bool,
+    pub(crate) former: ProcessId,
+    next: Cell<Option<ProcessId>>,
+    former_state: Cell<State>,
+    next_state: Cell<State>,
+    /// The former process' end of the line, until it takes it.
+    pub(crate) line: RefCell<Option<Line>>,
+    steps: Cell<u32>,
+    /// The last step: where in which word.
+    last: Cell<(&'static str, &'static str)>,
+    strikes: Sender<()>,
+    has_struck: Cell<bool>,
+    has_hung_up: Cell<bool>,
+    /// The controllers that were handed over, with the number of their queues.
+    handed: RefCell<Vec<(u16, usize)>>,
+}
+
+impl Upgrade {
+    fn new(trouble: Trouble, is_calm: bool, former: ProcessId) -> (Rc<Self>, Receiver<()>) {
+        let (strikes, struck) = channel();
+        let upgrade = Rc::new(Self {
+            trouble,
+            is_calm,
+            former,
+            next: Cell::new(None),
+            former_state: Cell::new(State::Open),
+            next_state: Cell::new(State::Open),
+            line: RefCell::default(),
+            steps: Cell::new(0),
+            last: Cell::new(("before", "Hello")),
+            strikes,
+            has_struck: Cell::new(false),
+            has_hung_up: Cell::new(false),
+            handed: RefCell::default(),
+        });
+        (upgrade, struck)
+    }
+
+    /// One of the two is at a step; whether what it says now is damaged.
+    pub(crate) fn step(&self, side: Side, at: &'static str, word: &'static str) -> bool {
+        let number = self.steps.get();
+        self.steps.set(number + 1);
+        self.last.set((at, word));
+        simulation::say(|| format!("{side:?} process: {at} {word}"));
+        if self.has_struck.get() || self.trouble.when() != Some(When::Step(number)) {
+            return false;
+        }
+        let is_damage = matches!(self.trouble, Trouble::Damage { .. });
+        if matches!(self.trouble, Trouble::Hangup { .. }) {
+            self.has_hung_up.set(true);
+        }
+        // The director does it meanwhile.
+        let _ = self.strikes.send(());
+        while !self.has_struck.get() {
+            sleep(STEP_INTERVAL);
+        }
+        is_damage
+    }
+
+    pub(crate) fn has_hung_up(&self) -> bool {
+        self.has_hung_up.get()
+    }
+
+    pub(crate) fn has_said(&self, side: Side, word: &Word) {
+        match word {
+            Word::State(state) => {
+                let queues =
+                    |id| state.target.queues.iter().filter(|queue| queue.controller_id == id).count();
+                let all = state.target.controllers.iter();
+                *self.handed.borrow_mut() =
+                    all.map(|controller| (controller.id, queues(controller.id))).collect();
+            }
+            Word::Taken(failed) if self.is_calm && !failed.is_empty() => {
+                simulation::fail(format!("queues are not taken over: {failed:?}"));
+            }
+            Word::Go if side == Side::Former => self.former_state.set(State::HasGone),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn has_heard(&self, side: Side, word: &Word) {
+        simulation::say(|| format!("{side:?} process has heard {}", line::name(word)));
+    }
+
+    /// What became of the former process. It must not serve if the next one does.
+    pub(crate) fn former_is(&self, state: State) {
+        simulation::say(|| format!("the former process: {state:?}"));
+        self.former_state.set(state);
+        self.check();
+    }
+
+    /// The same of the next process.
+    pub(crate) fn next_is(&self, state: State) {
+        simulation::say(|| format!("the next process: {state:?}"));
+        self.next_state.set(state);
+        self.check();
+    }
+
+    /// The next process.
+    pub(crate) const fn next(&self) -> Option<ProcessId> {
+        self.next.get()
+    }
+
+    /// What the former process has come to.
+    pub(crate) fn former_state(&self) -> State {
+        self.former_state.get()
+    }
+
+    fn former_serves(&self) -> bool {
+        matches!(self.former_state.get(), State::Open | State::Serves) && !simulation::has_died(self.former)
+    }
+
+    fn next_serves(&self) -> bool {
+        let has_died = self.next.get().is_none_or(simulation::has_died);
+        matches!(self.next_state.get(), State::Serves | State::ServesAnew) && !has_died
+    }
+
+    fn check(&self) {
+        if self.former_serves() && self.next_serves() {
+            simulation::fail("both processes of an upgrade serve");
+        }
+    }
+
+    /// The next process has these controllers, with the number of their queues: at least those that were handed over.
+    pub(crate) fn check_controllers(&self, now: &BTreeMap<u16, usize>) {
+        let is_there = |(id, queues): &(u16, usize)| now.get(id).is_some_and(|now| now >= queues);
+        let handed = &*self.handed.borrow();
+        if self.former_state.get() == State::HasGone && !handed.iter().all(is_there) {
+            simulation::fail(format!("{handed:?} were handed over, and {now:?} are there"));
+        }
+    }
+
+    /// Whether it is known which of them serves.
+    fn is_settled(&self) -> bool {
+        let next = self.next.get().is_none_or(simulation::has_died) || self.next_state.get() != State::Open;
+        let former = simulation::has_died(self.former) || self.former_state.get() == State::Serves;
+        next && former
+    }
+}
+
+impl Scene {
+    /// A target is upgraded.
+    pub(crate) fn upgrade(self: &Rc<Self>, number: usize, trouble: Trouble, time: Duration) {
+        let seat = &self.targets[number];
+        let (upgrade, struck) = Upgrade::new(trouble, self.plan.is_calm(), seat.process.get());
+        let (formers, nexts) = Line::pair(&upgrade);
+        upgrade.line.replace(Some(formers));
+        let (scene, theirs) = (self.clone(), upgrade.clone());
+        let next = simulation::start_process(&format!("target{number}"), seat.machine, move || {
+            succession::live(&scene, number, &theirs, nexts);
+        });
+        upgrade.next.set(Some(next));
+        seat.upgrade.replace(Some(upgrade.clone()));
+        let began = simulation::now();
+        let due = match trouble.when() {
+            Some(When::Micros(micros)) => Some(began.after(Duration::from_micros(micros))),
+            _ => None,
+        };
+        while !upgrade.is_settled() {
+            let now = simulation::now();
+            if now > began.after(PATIENCE) {
+                simulation::fail("an upgrade does not come to its end");
+                return;
+            }
+            let is_open = due.filter(|_| !upgrade.has_struck.get());
+            let wait = is_open.map_or(LOOK_INTERVAL, |due| LOOK_INTERVAL.min(due.since(now)));
+            let is_asked = struck.recv_timeout(wait).is_ok();
+            if is_asked || is_open.is_some_and(|due| simulation::now() >= due) {
+                self.strike(seat, &upgrade, next, time);
+            }
+        }
+        self.end_upgrade(number, &upgrade, next, time);
+    }
+
+    /// What is to befall an upgrade does.
+    fn strike(&self, seat: &TargetSeat, upgrade: &Upgrade, next: ProcessId, time: Duration) {
+        let (at, word) = upgrade.last.get();
+        simulation::say(|| format!("{} {at} {word}", upgrade.trouble.name()));
+        self.coverage.borrow_mut().upgrade(upgrade.trouble.name(), at, word);
+        // Nobody will take it.
+        let lets_go = || {
+            if simulation::has_died(upgrade.former) {
+                upgrade.line.replace(None);
+            }
+        };
+        let of = |side| if side == Side::Former { upgrade.former } else { next };
+        match upgrade.trouble {
+            Trouble::Kill { side, .. } => {
+                simulation::kill(of(side));
+                if side == Side::Former || upgrade.next_serves() {
+                    self.forgets();
+                }
+                lets_go();
+                upgrade.has_struck.set(true);
+            }
+            Trouble::PowerOff { .. } => {
+                simulation::power_off(seat.machine);
+                self.has_gone(seat);
+                lets_go();
+                upgrade.has_struck.set(true);
+            }
+            Trouble::Pause { side, .. } => {
+                simulation::pause(of(side), true);
+                upgrade.has_struck.set(true);
+                sleep(time);
+                simulation::pause(of(side), false);
+            }
+            Trouble::Starve { side, .. } => {
+                simulation::starve(of(side), true);
+                upgrade.has_struck.set(true);
+                sleep(time);
+                simulation::starve(of(side), false);
+            }
+            _ => upgrade.has_struck.set(true),
+        }
+    }
+
+    /// Looks which of the two serves, and starts the target anew where both were ended.
+    fn end_upgrade(self: &Rc<Self>, number: usize, upgrade: &Rc<Upgrade>, next: ProcessId, time: Duration) {
+        let seat = &self.targets[number];
+        seat.upgrade.replace(None);
+        let (former_serves, next_serves) = (upgrade.former_serves(), upgrade.next_serves());
+        let outcome = match (former_serves, upgrade.next_state.get()) {
+            (true, _) => "the former one serves",
+            (_, State::Serves) if next_serves => "the next one serves",
+            (_, State::ServesAnew) if next_serves => "the next one serves anew",
+            _ => "both are gone",
+        };
+        simulation::say(|| format!("the upgrade is over: {outcome}"));
+        self.coverage.borrow_mut().outcome(upgrade.trouble.name(), outcome);
+        let should_serve = matches!(upgrade.trouble, Trouble::None);
+        if self.plan.is_calm() && should_serve && !next_serves {
+            return simulation::fail("an upgrade fails for no reason");
+        }
+        if next_serves && upgrade.trouble.is_foreign() {
+            return simulation::fail("a hand-over was taken that is not one of this version");
+        }
+        upgrade.line.replace(None);
+        let left = simulation::open_connections(upgrade.former);
+        if next_serves && left > 0 {
+            return simulation::fail(format!("the former process has left {left} connections open"));
+        }
+        for process in [upgrade.former, next] {
+            if simulation::has_died(process) {
+                simulation::kill(process);
+            }
+        }
+        if former_serves || next_serves {
+            return;
+        }
+        let was_left_alone = match upgrade.trouble {
+            Trouble::PowerOff { .. } => false,
+            Trouble::Kill { side: Side::Former, .. } => {
+                upgrade.next_state.get() != State::Ends { is_alone: false }
+            }
+            // The former one has ended since the next one served.
+            Trouble::Kill { side: Side::Next, .. } => upgrade.next_state.get() == State::Open,
+            _ => true,
+        };
+        if was_left_alone {
+            return simulation::fail("neither process of an upgrade serves");
+        }
+        self.has_gone(seat);
+        sleep(time);
+        if matches!(upgrade.trouble, Trouble::PowerOff { .. }) {
+            simulation::power_on(seat.machine);
+        }
+        self.start_target(number);
+    }
+}

@@ -1,0 +1,206 @@
+//! What goes wrong in an upgrade, and when.
+
+use engine::simulation::Random;
+
+use crate::plan::{Fault, Mishap, Plan};
+
+/// Steps of an upgrade that goes well: before each of its seven words, amid it and behind it.
+pub(crate) const STEPS: u32 = 21;
+
+/// What befalls an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Nothing.
+    None,
+    /// SIGKILL of one of the two processes.
+    Kill { side: Side, when: When },
+    /// SIGSTOP of one of them, and SIGCONT.
+    Pause { side: Side, when: When },
+    /// One of them gets no descriptor, thread or memory for a while.
+    Starve { side: Side, when: When },
+    /// The machine loses its power.
+    PowerOff { when: When },
+    /// The line ends although both live: one of them has failed in a way that it does not know.
+    Hangup { step: u32 },
+    /// A byte of a word is changed.
+    Damage { step: u32 },
+    /// The next process is of another version.
+    Version(Version),
+}
+
+/// One of the two processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Former,
+    Next,
+}
+
+/// A moment of an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// At this of its steps.
+    Step(u32),
+    /// This many microseconds after its beginning.
+    Micros(u64),
+}
+
+/// How another version's hand-over differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// It says more than this one knows, which need not be known.
+    SaysMore,
+    /// It needs something to be known that this one does not know.
+    NeedsMore,
+    /// Its words have another format, an older or a newer one.
+    Format { by: i8 },
+    /// It is not a Selvedge.
+    Foreign,
+    /// Fewer descriptors come than it says.
+    FewerDescriptors,
+    /// What comes is not the socket that it says.
+    OtherDescriptors,
+}
+
+impl Trouble {
+    pub(crate) fn any(random: &mut Random) -> Self {
+        let side = if random.chance(500) { Side::Former } else { Side::Next };
+        let step = random.below(u64::from(STEPS)) as u32;
+        let when = if random.chance(700) {
+            When::Step(step)
+        } else {
+            let most = *random.pick(&[3_000, 30_000]);
+            When::Micros(random.between(0, most))
+        };
+        match random.below(20) {
+            0..=4 => Self::None,
+            5..=9 => Self::Kill { side, when },
+            10..=12 => Self::Pause { side, when },
+            13..=14 => Self::Starve { side, when },
+            15 => Self::PowerOff { when },
+            16 => Self::Hangup { step },
+            17 => Self::Damage { step: step / 3 * 3 + 1 },
+            _ => Self::Version(*random.pick(&[
+                Version::SaysMore,
+                Version::SaysMore,
+                Version::NeedsMore,
+                Version::Format { by: -1 },
+                Version::Format { by: 1 },
+                Version::Foreign,
+                Version::FewerDescriptors,
+                Version::OtherDescriptors,
+            ])),
+        }
+    }
+
+    /// Its name in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "nothing",
+            Self::Kill { side: Side::Former, .. } => "former killed",
+            Self::Kill { side: Side::Next, .. } => "next killed",
+            Self::Pause { side: Side::Former, .. } => "former paused",
+            Self::Pause { side: Side::Next, .. } => "next paused",
+            Self::Starve { side: Side::Former, .. } => "former gets nothing",
+            Self::Starve { side: Side::Next, .. } => "next gets nothing",
+            Self::PowerOff { .. } => "power lost",
+            Self::Hangup { .. } => "line ended",
+            Self::Damage { .. } => "word damaged",
+            Self::Version(Version::SaysMore) => "says more",
+            Self::Version(Version::NeedsMore) => "needs more",
+            Self::Version(Version::Format { by: ..=0 }) => "older format",
+            Self::Version(Version::Format { .. }) => "newer format",
+            Self::Version(Version::Foreign) => "not a Selvedge",
+            Self::Version(Version::FewerDescriptors) => "descriptors missing",
+            Self::Version(Version::OtherDescriptors) => "other descriptors",
+        }
+    }
+
+    /// When it strikes, if it does at a moment of its own.
+    pub(crate) const fn when(self) -> Option<When> {
+        match self {
+            Self::Kill { when, .. }
+            | Self::Pause { when, .. }
+            | Self::Starve { when, .. }
+            | Self::PowerOff { when } => Some(when),
+            Self::Hangup { step } | Self::Damage { step } => Some(When::Step(step)),
+            Self::None | Self::Version(_) => None,
+        }
+    }
+
+    /// Whether what is handed over is not what the next process knows.
+    pub(crate) const fn is_foreign(self) -> bool {
+        matches!(self, Self::Version(Version::NeedsMore | Version::Format { .. } | Version::Foreign))
+    }
+
+    /// Whether it ends a process amid its work.
+    const fn kills(self) -> bool {
+        matches!(self, Self::Kill { .. } | Self::PowerOff { .. })
+    }
+
+    /// Whether hosts notice nothing, where nothing else befalls them.
+    pub(crate) const fn is_harmless(self) -> bool {
+        match self {
+            Self::None | Self::Version(_) | Self::Hangup { .. } => true,
+            // Of all words this is the one without which nobody goes on with the hosts that there were.
+            Self::Damage { step } => step / 3 != 5,
+            _ => false,
+        }
+    }
+}
+
+impl Plan {
+    /// Adds upgrades: by themselves, or beside what else there is, often just then.
+    pub(crate) fn vary_upgrades(&mut self) {
+        let mut random = Random::new(self.seed.wrapping_mul(0x3c6e_f372).wrapping_add(18));
+        let is_alone = match random.below(1000) {
+            ..150 => true,
+            150..500 => false,
+            _ => return,
+        };
+        if is_alone {
+            self.mishaps.retain(|mishap| matches!(mishap.fault, Fault::Preempt { .. }));
+        }
+        let is_late = self.mishaps.iter().any(|mishap| mishap.fault == Fault::LateStorage);
+        for _ in 0..random.between(1, 4) {
+            let target = self.any_target(&mut random);
+            let beside =
+                (random.chance(400) && !self.mishaps.is_empty()).then(|| *random.pick(&self.mishaps));
+            let at_us = match beside {
+                Some(mishap) => (mishap.at_us + random.between(0, 60_000)).saturating_sub(20_000),
+                None => {
+                    let least = if random.chance(100) { 500 } else { 50_000 };
+                    random.between(least, self.run_ms * 1000)
+                }
+            };
+            let trouble = Trouble::any(&mut random);
+            // What comes late after a kill may do harm.
+            let is_fine = if is_alone { trouble.is_harmless() } else { !is_late || !trouble.kills() };
+            let trouble = if is_fine { trouble } else { Trouble::None };
+            let most = *random.pick(&[500, 500, 8_000]);
+            let for_ms = random.between(1, most);
+            self.mishaps.push(Mishap { at_us, for_ms, fault: Fault::Upgrade { target, trouble } });
+        }
+        self.mishaps.sort_by_key(|mishap| mishap.at_us);
+    }
+
+    /// Whether a target is upgraded.
+    pub(crate) fn upgrades(&self, number: usize) -> bool {
+        self.mishaps
+            .iter()
+            .any(|mishap| matches!(mishap.fault, Fault::Upgrade { target, .. } if target == number))
+    }
+
+    /// Whether nothing befalls anybody that hosts may notice.
+    pub(crate) fn is_calm(&self) -> bool {
+        let is_harmless = |mishap: &Mishap| match mishap.fault {
+            Fault::Upgrade { trouble, .. } => trouble.is_harmless(),
+            _ => false,
+        };
+        self.mishaps.iter().all(is_harmless)
+    }
+
+    /// Whether nobody comes and goes.
+    pub(crate) const fn only_hosts(&self) -> bool {
+        self.visitor.is_none() && self.leaver.is_none() && self.tenants.is_none() && self.disk.is_none()
+    }
+}
