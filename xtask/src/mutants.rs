@@ -12,6 +12,7 @@ use crate::broken_administration;
 use crate::broken_attach;
 use crate::broken_attached;
 use crate::broken_authentication;
+use crate::broken_hand_over;
 use crate::broken_reactor;
 use crate::broken_rules::{RULES, Rule};
 use crate::broken_secure_channel;
@@ -94,6 +95,7 @@ pub(crate) fn all_are_caught(names: &[String]) -> Result<usize, String> {
 /// All mutants, and those of them that a test has to find out.
 fn all() -> impl Iterator<Item = (&'static Mutant, Option<&'static Rule>)> {
     let played = MUTANTS.iter().chain(&broken_reactor::MUTANTS).chain(&broken_attach::MUTANTS);
+    let played = played.chain(&broken_hand_over::MUTANTS);
     played.map(|mutant| (mutant, None)).chain(rules().map(|rule| (&rule.mutant, Some(rule))))
 }
 
