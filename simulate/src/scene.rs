@@ -184,7 +184,7 @@ impl Scene {
                     is_running: Cell::new(false),
                     ends: Cell::new(false),
                     wanted: RefCell::new(target::configuration(&plan, number)),
-                    served: RefCell::default(),
+                    served: RefCell::new(target::configuration(&plan, number)),
                     generation: Cell::new(0),
                     applied: Cell::new(0),
                     resets: Cell::new(false),

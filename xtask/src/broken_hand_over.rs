@@ -8,7 +8,7 @@ const NEXT: &str = "crates/engine/src/target/hand_over/next.rs";
 const CONNECTION: &str = "crates/engine/src/target/reactor/connection/succession.rs";
 const REACTOR: &str = "crates/engine/src/target/reactor/event_loop/succession.rs";
 
-pub(crate) const MUTANTS: [Mutant; 14] = [
+pub(crate) const MUTANTS: [Mutant; 13] = [
     Mutant {
         name: "connection-handed-over-twice",
         about: "a connection is handed over as two",
@@ -64,15 +64,6 @@ pub(crate) const MUTANTS: [Mutant; 14] = [
                 .filter(|_| !{on})
                 .filter_map(|(_, namespace)| namespace.handed_reservations())
                 .collect();",
-    },
-    Mutant {
-        name: "handed-over-before-rest",
-        about: "a queue is handed over while commands of it are under way",
-        file: CONNECTION,
-        find: r"            Role::Io(commands) => commands.slots.busy() == 0 && commands.slots.kept() == 0,",
-        replace: r"            Role::Io(commands) => {
-                ({on} || commands.slots.busy() == 0) && commands.slots.kept() == 0
-            }",
     },
     Mutant {
         name: "kept-command-done-by-both",

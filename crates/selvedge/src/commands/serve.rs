@@ -152,13 +152,13 @@ fn begin(
     // Before the first thread: each has what the one had that started it.
     let confinement = confined::confine(flags, list, &engine)?;
     let target = Target::start(&engine).map_err(Failure::failed)?;
-    let target = match successor {
-        Some(successor) if !successor.succeed(&target)? => {
-            drop(target);
-            engine.is_held = false;
-            start_anew(&engine)?
-        }
-        _ => target,
+    let serves = successor.map_or(Ok(true), |successor| successor.succeed(&target))?;
+    let target = if serves {
+        target
+    } else {
+        drop(target);
+        engine.is_held = false;
+        start_anew(&engine)?
     };
     let target = Arc::new(target);
     // Only now: the former process has written there until its end.

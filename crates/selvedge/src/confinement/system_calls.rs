@@ -135,8 +135,14 @@ const NETWORK: &[c_long] = &[
     libc::SYS_socketpair,
 ];
 
-/// The process itself: who it is, what it uses, and random numbers.
-const PROCESS: &[c_long] = &[libc::SYS_geteuid, libc::SYS_getrandom, libc::SYS_getuid, libc::SYS_uname];
+/// The process itself: who it is, what it uses, and random numbers; and whether the next one of an upgrade lives.
+const PROCESS: &[c_long] = &[
+    libc::SYS_geteuid,
+    libc::SYS_getrandom,
+    libc::SYS_getuid,
+    libc::SYS_pidfd_open,
+    libc::SYS_uname,
+];
 
 /// Older names for the same, which other architectures do not have.
 #[cfg(target_arch = "x86_64")]
@@ -248,7 +254,6 @@ pub(super) const PROGRAMS: &[c_long] = &[
     libc::SYS_linkat,
     libc::SYS_mmap,
     libc::SYS_mprotect,
-    libc::SYS_pidfd_open,
     libc::SYS_pidfd_send_signal,
     libc::SYS_prctl,
     libc::SYS_prlimit64,
