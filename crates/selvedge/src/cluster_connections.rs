@@ -119,6 +119,22 @@ impl ClusterConnections {
         Arc::new(Self { directory, known: Mutex::new(Known { left, ..Known::default() }) })
     }
 
+    /// Those in a directory that another process has as well, in whose place this one is to serve: that one lives.
+    pub(crate) fn beside(directory: Arc<StateDirectory>) -> Arc<Self> {
+        let connections = Self::open(directory);
+        let mut known = connections.lock();
+        known.tried = known.left.iter().map(|left| (left.fsid.clone(), left.id.clone())).collect();
+        drop(known);
+        connections
+    }
+
+    /// Those of the former process have ended.
+    pub(crate) fn forget_left(&self) {
+        let mut known = self.lock();
+        known.left.clear();
+        self.write(&mut known);
+    }
+
     /// Records each new connection before it is used, and shuts out those that are left of its cluster.
     pub(crate) fn before_use(self: &Arc<Self>) -> BeforeUse {
         let this = self.clone();
@@ -314,6 +330,17 @@ mod tests {
         assert_eq!(known.left_of(&connection(9)), [connection(0), connection(1)]);
         assert_eq!(known.left_of(&connection(9)), []);
         assert_eq!(known.left_of(&other), std::slice::from_ref(&other));
+    }
+
+    #[test]
+    fn those_of_a_process_that_lives_are_kept_and_not_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        killed_with(&folder, &[connection(0)]);
+        let connections = ClusterConnections::beside(take(&folder));
+        assert_eq!(connections.lock().left_of(&connection(9)), []);
+        assert_eq!(known(&connections), [connection(0)]);
+        connections.forget_left();
+        assert!(!folder.path().join(NAME).exists());
     }
 
     #[test]

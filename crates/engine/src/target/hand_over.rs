@@ -2,6 +2,7 @@
 //! data ([`HandedTarget`]) and sockets. Until the former process has left, and from the moment on that the next one begins, just
 //! one of them may go on: whoever drives this sees to that.
 
+mod beside;
 mod former;
 mod frame;
 #[cfg(not(feature = "simulation"))]
@@ -15,7 +16,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use former::Greeting;
+pub use beside::{Inherits, Lends};
+pub use former::{Greeting, unknown_to};
 pub use frame::{decode, encode};
 pub use line::{Line, Process};
 pub use next::{Former, NotOffered, Succeeded};
@@ -63,6 +65,11 @@ impl Target {
             obstacles.extend(what.map(|what| format!("namespace {} of {nqn}: {what}", namespace.nsid)));
         }
         obstacles
+    }
+
+    /// What a process has to know of hand-overs beside their format to take this target over.
+    pub fn needs(&self) -> Vec<&'static str> {
+        Vec::new()
     }
 
     /// The sockets that listen, for the process that goes on in its place.

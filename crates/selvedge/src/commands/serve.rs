@@ -47,7 +47,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     engine::ring::core::raise_descriptor_limit();
     let successor = Successor::from_environment()?;
     let Begun { target, administration, member, connections, mptcp, directory } = match &flags.gateway_group {
-        Some(group) => begin_as_gateway(flags, list.as_ref(), group)?,
+        Some(group) => begin_as_gateway(flags, list.as_ref(), group, successor)?,
         None => begin(flags, list.as_ref(), successor)?,
     };
     administration.audit().write(Event::done(Kind::Start));
@@ -67,7 +67,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         Err(failure) => return Err(failure),
     }
     let places = controls.iter().map(|control| control.endpoint().clone());
-    let obstacles = obstacles(member.is_some(), settings.is_some());
+    let obstacles = obstacles(settings.is_some());
     let predecessor = Predecessor::wait(places, &target, &administration, directory, obstacles);
     let service = Service::ready(&target);
     stop.wait();
@@ -97,18 +97,9 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
 }
 
 /// What keeps a target from going on in another process that it does not know of itself.
-fn obstacles(is_gateway: bool, has_settings: bool) -> Vec<String> {
-    let obstacles = [
-        (
-            is_gateway,
-            "it is a gateway of a group: restart the gateways one after the other, and others take over",
-        ),
-        (
-            has_settings,
-            "it has set the machine's MPTCP configuration (--configure-mptcp), and undoes that at its end",
-        ),
-    ];
-    obstacles.into_iter().filter(|(is_so, _)| *is_so).map(|(_, why)| why.to_owned()).collect()
+fn obstacles(has_settings: bool) -> Vec<String> {
+    let why = "it has set the machine's MPTCP configuration (--configure-mptcp), and undoes that at its end";
+    if has_settings { vec![why.to_owned()] } else { Vec::new() }
 }
 
 /// A target that serves, whose it is to change, and its part in a group of gateways.
@@ -146,21 +137,25 @@ fn begin(
     }
     let addresses: Vec<SocketAddr> = engine.fabric.ports.iter().map(|port| port.address).collect();
     service::check_inherited(&engine.inherited, &addresses)?;
-    let connections = directory.clone().map(ClusterConnections::open);
+    let connections = match &successor {
+        Some(_) => directory.clone().map(ClusterConnections::beside),
+        None => directory.clone().map(ClusterConnections::open),
+    };
     engine.ceph.before_use = connections.as_ref().map(ClusterConnections::before_use);
     let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
     // Before the first thread: each has what the one had that started it.
     let confinement = confined::confine(flags, list, &engine)?;
-    let target = Target::start(&engine).map_err(Failure::failed)?;
-    let serves = successor.map_or(Ok(true), |successor| successor.succeed(&target))?;
-    let target = if serves {
-        target
-    } else {
-        drop(target);
-        engine.is_held = false;
-        start_anew(&engine)?
-    };
-    let target = Arc::new(target);
+    let mut target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
+    if let Some(successor) = successor {
+        let serves = successor.succeed(&target, None)?;
+        if !serves {
+            drop(target);
+            engine.is_held = false;
+            engine.directives.standby.clear();
+            target = Arc::new(start_anew(&engine)?);
+        }
+        connections.iter().for_each(|connections| connections.forget_left());
+    }
     // Only now: the former process has written there until its end.
     let audit = AuditLog::open(flags.audit_log.as_ref(), directory.as_ref())?;
     let administration = Administration::new(target.clone(), state)
@@ -187,6 +182,7 @@ fn begin_as_gateway(
     flags: &ServeFlags,
     list: Option<&AllowedStorage>,
     group: &GroupSpec,
+    successor: Option<Successor>,
 ) -> Result<Begun, Failure> {
     let config = ServeConfig::of_gateway(flags)?;
     let name = flags.gateway_name.clone().unwrap_or_else(host_name);
@@ -195,8 +191,19 @@ fn begin_as_gateway(
     let mptcp = MptcpSummary::look(flags, &engine.fabric.ports)?;
     // Before the cluster's library starts threads.
     let confinement = confined::confine(flags, list, &engine)?;
-    let mut member = Member::join(group, &name)?;
-    member.number_ports(&mut engine.fabric.ports);
+    let mut member = match &successor {
+        Some(successor) => {
+            let (offered, ports) = successor.gateway()?;
+            engine.fabric.ports = ports.to_vec();
+            successor.hold(&mut engine);
+            Member::succeed(group, &name, offered)?
+        }
+        None => {
+            let member = Member::join(group, &name)?;
+            member.number_ports(&mut engine.fabric.ports);
+            member
+        }
+    };
     (engine.fabric, engine.directives) = member.first_fabric(&engine.fabric.ports);
     engine.controller_ids = member.controller_ids();
     // A successor would not know of them.
@@ -206,7 +213,10 @@ fn begin_as_gateway(
     engine.peer_resets = Some(member.peer_resets());
     engine.ceph.are_images_shared = true;
     let target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
-    member.serve(target.clone())?;
+    match successor {
+        Some(successor) => drop(successor.succeed(&target, Some(&mut member))?),
+        None => member.serve(target.clone())?,
+    }
     let administration = Administration::of_gateway(target.clone(), member.membership());
     let audit = AuditLog::open(flags.audit_log.as_ref(), None)?;
     let administration = Arc::new(administration.audited(audit).confined(confinement));

@@ -149,7 +149,10 @@ fn check_user(line: &Line) -> Result<(), Failure> {
 
 fn ask(line: &Line) -> std::io::Result<About> {
     line.wait_at_most(Some(Duration::from_secs(10)))?;
-    line.say(&Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true }, &[])?;
+    line.say(
+        &Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true, knows: Vec::new() },
+        &[],
+    )?;
     match line.hear()? {
         (Word::About(about), _) => Ok(about),
         _ => Err(std::io::Error::other("it answers something else")),

@@ -13,11 +13,14 @@ use std::thread;
 use std::time::Duration;
 
 use engine::target::Target;
-use engine::target::hand_over::{About, Greeting, Offer, Word};
+use engine::target::hand_over::{About, Greeting, Offer, Word, unknown_to};
+use gateway::Membership;
 use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
 use sd_notify::NotifyState;
 
+use super::handed_ceph;
+use super::lender::Lender;
 use super::line::Line;
 use super::other_process::OtherProcess;
 use crate::control::administration::Administration;
@@ -138,16 +141,17 @@ impl Estate {
         }
         match Greeting::hear(line)? {
             Greeting::Asks => line.say(&Word::About(self.about()), &[]).map_err(told).map(|()| false),
-            Greeting::Comes(version) => {
+            Greeting::Comes { version, knows } => {
                 tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the next process comes");
-                self.hand_over(line, peer.pid)
+                self.hand_over(line, peer.pid, &knows)
             }
             Greeting::Nobody => Ok(false),
         }
     }
 
     fn obstacles(&self) -> Vec<String> {
-        [self.obstacles.clone(), self.target.obstacles()].concat()
+        let of_gateway = self.administration.membership().map(Membership::obstacles).unwrap_or_default();
+        [self.obstacles.clone(), self.target.obstacles(), of_gateway].concat()
     }
 
     fn about(&self) -> About {
@@ -165,7 +169,7 @@ impl Estate {
         }
     }
 
-    fn hand_over(&self, line: &Line, peer: Pid) -> Result<bool, String> {
+    fn hand_over(&self, line: &Line, peer: Pid, knows: &[String]) -> Result<bool, String> {
         let successor = peer.as_raw_nonzero().get() as u32;
         let refuse = |reasons: Vec<String>| {
             let _ = line.say(&Word::Refused(reasons.clone()), &[]);
@@ -181,25 +185,41 @@ impl Estate {
         // What is written there outlives this process: that it has gone on, so that what it has handed over is no longer true.
         let (has_resumed, resumed) =
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(told)?;
-        self.offer(line, &has_resumed).map_err(told)?;
+        let mut lender = match Lender::new(&self.target, self.administration.membership()) {
+            Ok(lender) => lender,
+            Err(reason) => return refuse(vec![reason]),
+        };
+        let mut needs = self.target.needs();
+        needs.extend((!lender.offered().is_empty()).then_some(handed_ceph::NEED));
+        if let Some(reason) = unknown_to(knows, &needs) {
+            return refuse(vec![reason]);
+        }
+        self.offer(line, &has_resumed, &lender, &needs).map_err(told)?;
         let tell_resumed = || {
             let _ = rustix::io::write(&resumed, b"!");
         };
-        let is_over = self.target.hand_over_to(line, &next, tell_resumed)?;
-        Self::tell_end(successor, is_over);
+        let is_over = self.target.hand_over_to(line, &next, &mut lender, tell_resumed)?;
+        Self::tell_end(successor, is_over, lender.pause_ms());
         Ok(is_over)
     }
 
-    fn offer(&self, line: &Line, has_resumed: &OwnedFd) -> io::Result<()> {
+    fn offer(
+        &self,
+        line: &Line,
+        has_resumed: &OwnedFd,
+        lender: &Lender<'_>,
+        needs: &[&str],
+    ) -> io::Result<()> {
         let listening = self.target.listening()?;
         let mut holds = self.target.holds()?;
         if let Some(directory) = &self.directory {
             holds.push(directory.held()?);
         }
         let offer = Offer {
-            needs: Vec::new(),
+            needs: needs.iter().map(|need| (*need).to_owned()).collect(),
             fabric: self.target.config().with_identities(&self.target.namespace_identities()),
             listening: listening.len(),
+            beside: serde_json::to_value(lender.offered())?,
         };
         let (output, error) = (io::stdout(), io::stderr());
         let mut descriptors: Vec<BorrowedFd<'_>> =
@@ -209,9 +229,9 @@ impl Estate {
     }
 
     /// Says whether the next process serves.
-    fn tell_end(successor: u32, is_over: bool) {
+    fn tell_end(successor: u32, is_over: bool, pause_ms: u64) {
         if is_over {
-            tracing::info!(process = successor, "the next process serves; this one ends");
+            tracing::info!(pause_ms, process = successor, "the next process serves; this one ends");
             let _ = sd_notify::notify(&[NotifyState::MainPid(successor)]);
         } else {
             tracing::error!("the next process has died; this one serves on, and hosts connect again");

@@ -12,9 +12,12 @@ use std::time::Duration;
 
 use engine::claims;
 use engine::target::hand_over::{Former, NotOffered, Offer, Process, Succeeded, Word};
-use engine::target::{Target, TargetConfig};
+use engine::target::{PortConfig, Target, TargetConfig};
+use gateway::{Member, OfferedMember};
 use rustix::process::Pid;
 
+use super::handed_ceph::{self, OfferedCeph};
+use super::heir::Heir;
 use super::line::Line;
 use super::other_process::OtherProcess;
 use crate::failure::Failure;
@@ -50,6 +53,7 @@ pub(crate) struct Successor {
     line: Line,
     former: FormerProcess,
     offer: Offer,
+    ceph: OfferedCeph,
     listening: Vec<Arc<TcpListener>>,
     /// Where the former process writes.
     outputs: [OwnedFd; 2],
@@ -88,32 +92,52 @@ impl Successor {
         if descriptors.len() < offer.listening {
             return Err(NotOffered::Refused("it offers less than it says".to_owned()));
         }
+        let ceph = handed_ceph::read(&offer.beside).map_err(NotOffered::Refused)?;
         claims::inherit(descriptors.split_off(offer.listening));
         let listening = descriptors.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
         let former = FormerProcess { process, has_resumed };
-        Ok(Self { line, former, offer, listening, outputs: [output, error] })
+        Ok(Self { line, former, offer, ceph, listening, outputs: [output, error] })
     }
 
     /// Has a target serve what the former process does, once it is told to.
     pub(crate) fn prepare(&self, config: &mut TargetConfig) {
         config.fabric = self.offer.fabric.clone();
+        // Opened beforehand, and taken when the former process lets go of them.
+        config.directives.standby.clone_from(&self.ceph.locked);
+        self.hold(config);
+    }
+
+    /// Has a target wait until it is told to serve.
+    pub(crate) fn hold(&self, config: &mut TargetConfig) {
         config.inherited = self.listening.clone();
         config.is_held = true;
     }
 
+    /// The gateway that the former process is, and its ports.
+    pub(crate) fn gateway(&self) -> Result<(&OfferedMember, &[PortConfig]), Failure> {
+        let member = self.ceph.member.as_ref();
+        let member =
+            member.ok_or_else(|| Failure::failed("the former process is not a gateway of a group"))?;
+        Ok((member, &self.offer.fabric.ports))
+    }
+
     /// Takes the hosts over and serves them; whether it does: otherwise the target is to be started anew. When this returns, the
     /// former process has ended.
-    pub(crate) fn succeed(self, target: &Target) -> Result<bool, Failure> {
+    pub(crate) fn succeed(self, target: &Arc<Target>, member: Option<&mut Member>) -> Result<bool, Failure> {
         claims::forget();
-        let taken = target.succeed(&self.line, &self.former);
+        let mut heir = Heir::new(target, member, &self.ceph);
+        let taken = target.succeed(&self.line, &self.former, &mut heir);
         let taken =
             taken.map_err(|reason| Failure::failed(format!("the former process serves on: {reason}")))?;
         if let Succeeded::StartsAnew(reason) = taken {
             tracing::warn!(reason, "the former process has died amid its work; this one starts anew");
-            return Ok(false);
+            self.take_outputs();
+            if !heir.start_anew()? {
+                return Ok(false);
+            }
+            target.go_on();
         }
-        let [output, error] = &self.outputs;
-        let _ = rustix::stdio::dup2_stdout(output).and_then(|()| rustix::stdio::dup2_stderr(error));
+        self.take_outputs();
         // Where the word cannot be said, the end of the line says it, too.
         let _ = self.line.say(&Word::Serving, &[]);
         drop(self.line);
@@ -121,6 +145,12 @@ impl Successor {
             tracing::warn!("the former process has not ended yet");
         }
         Ok(true)
+    }
+
+    /// Writes where the former process did.
+    fn take_outputs(&self) {
+        let [output, error] = &self.outputs;
+        let _ = rustix::stdio::dup2_stdout(output).and_then(|()| rustix::stdio::dup2_stderr(error));
     }
 }
 

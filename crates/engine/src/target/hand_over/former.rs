@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::HandOver;
+use super::beside::Lends;
 use super::line::{Line, Process};
 use super::words::{State, Word};
 use crate::ring::{Socket, thread};
@@ -21,8 +22,13 @@ const DEATH: Duration = Duration::from_secs(3);
 pub enum Greeting {
     /// Somebody who wants to know how the target was started.
     Asks,
-    /// The next process, of this version.
-    Comes(String),
+    /// The next process.
+    Comes {
+        /// Its version.
+        version: String,
+        /// What it knows of hand-overs beside their format.
+        knows: Vec<String>,
+    },
     /// Somebody who has looked whether this process waits.
     Nobody,
 }
@@ -36,7 +42,7 @@ impl Greeting {
         line.wait_at_most(Some(PREPARATION)).map_err(told)?;
         match line.hear() {
             Ok((Word::Hello { asks_only: true, .. }, _)) => Ok(Self::Asks),
-            Ok((Word::Hello { version, .. }, _)) => Ok(Self::Comes(version)),
+            Ok((Word::Hello { version, knows, .. }, _)) => Ok(Self::Comes { version, knows }),
             Ok(_) => Err("it does not begin with a greeting".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Self::Nobody),
             Err(error) => {
@@ -46,6 +52,12 @@ impl Greeting {
             }
         }
     }
+}
+
+/// What is needed to take a target over and a process does not know, in words.
+pub fn unknown_to(knows: &[String], needs: &[&str]) -> Option<String> {
+    let unknown = needs.iter().find(|need| !knows.iter().any(|known| known == *need))?;
+    Some(format!("the next process is of a version that cannot take over {unknown}"))
 }
 
 impl Target {
@@ -59,14 +71,12 @@ impl Target {
         &self,
         line: &impl Line,
         next: &impl Process,
+        beside: &mut impl Lends,
         tell_resumed: impl FnOnce(),
     ) -> Result<bool, String> {
-        match line.hear() {
-            Ok((Word::Ready, _)) => {}
-            Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
-            Err(error) => return Err(format!("the next process has not become ready: {error}")),
-        }
+        await_ready(line, beside)?;
         line.wait_at_most(Some(TAKING)).map_err(told)?;
+        beside.hold_still();
         let hand_over = match self.freeze_as_offered() {
             Ok(hand_over) => hand_over,
             Err(reason) => {
@@ -74,14 +84,22 @@ impl Target {
                 return Err(reason);
             }
         };
-        if let Err(reason) = give(line, hand_over) {
+        if let Err(NotGiven { reason, has_refused }) = give(line, hand_over, beside) {
             // In this order: the next process must not believe that this one has died.
             tell_resumed();
             let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            beside.take_back(has_refused);
             self.go_on();
             return Err(reason);
         }
-        Ok(self.await_service(line, next))
+        let is_over = self.await_service(line, next);
+        if is_over {
+            beside.leave();
+        } else {
+            beside.begin_again();
+            self.go_on();
+        }
+        Ok(is_over)
     }
 
     /// Brings everything to rest, unless something has come about since it was offered that the next process would not know.
@@ -95,7 +113,7 @@ impl Target {
         Err(obstacles.join("; "))
     }
 
-    /// `Go` was said.
+    /// `Go` was said. Whether the next process serves.
     fn await_service(&self, line: &impl Line, next: &impl Process) -> bool {
         let _ = line.wait_at_most(None);
         match line.hear() {
@@ -110,19 +128,49 @@ impl Target {
                 thread::sleep(self.fabric.longest_quiesce());
             }
         }
-        self.go_on();
         false
     }
 }
 
+/// Waits until the next process has opened all that it needs.
+fn await_ready(line: &impl Line, beside: &mut impl Lends) -> Result<(), String> {
+    let mut is_known = false;
+    loop {
+        match line.hear() {
+            Ok((Word::Ready, _)) => return Ok(()),
+            Ok((Word::Introduction(said), _)) if !is_known => {
+                is_known = true;
+                beside.introduced(said);
+            }
+            Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
+            Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
+            Err(error) => return Err(format!("the next process has not become ready: {error}")),
+        }
+    }
+}
+
+/// Why this process goes on.
+struct NotGiven {
+    reason: String,
+    /// Whether the next process has said itself that it will not, or was told nothing yet.
+    has_refused: bool,
+}
+
+impl NotGiven {
+    const fn silently(reason: String) -> Self {
+        Self { reason, has_refused: false }
+    }
+}
+
 /// Hands over how the hosts are, and says that this process will not go on.
-fn give(line: &impl Line, hand_over: HandOver) -> Result<(), String> {
+fn give(line: &impl Line, hand_over: HandOver, beside: &mut impl Lends) -> Result<(), NotGiven> {
+    let lent = beside.let_go().map_err(|reason| NotGiven { reason, has_refused: true })?;
     let HandOver { state, queues, arrivals } = hand_over;
     let places = arrivals.iter().map(|(port, peer, _)| (*port, *peer)).collect();
     let sockets = queues.iter().chain(arrivals.iter().map(|(_, _, socket)| socket));
     let sockets: Vec<&Socket> = sockets.map(|socket| &**socket).collect();
-    let word = Word::State(Box::new(State { target: state, arrivals: places }));
-    line.say(&word, &sockets).map_err(told)?;
+    let word = Word::State(Box::new(State { target: state, arrivals: places, beside: lent }));
+    line.say(&word, &sockets).map_err(told).map_err(NotGiven::silently)?;
     match line.hear() {
         Ok((Word::Taken(failed), _)) => {
             for (host, reason) in failed {
@@ -133,11 +181,20 @@ fn give(line: &impl Line, hand_over: HandOver) -> Result<(), String> {
                 );
             }
         }
-        Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
-        Ok(_) => return Err("the next process says something else than what it has taken".to_owned()),
-        Err(error) => return Err(format!("the next process does not take the hosts over: {error}")),
+        Ok((Word::Refused(reasons), _)) => {
+            return Err(NotGiven { reason: reasons.join("; "), has_refused: true });
+        }
+        Ok(_) => {
+            let reason = "the next process says something else than what it has taken".to_owned();
+            return Err(NotGiven::silently(reason));
+        }
+        Err(error) => {
+            let reason = format!("the next process does not take the hosts over: {error}");
+            return Err(NotGiven::silently(reason));
+        }
     }
-    line.say(&Word::Go, &[]).map_err(told)
+    beside.rest();
+    line.say(&Word::Go, &[]).map_err(told).map_err(NotGiven::silently)
 }
 
 fn told(error: impl std::fmt::Display) -> String {

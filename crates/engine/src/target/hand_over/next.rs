@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::HandOver;
+use super::beside::Inherits;
 use super::line::{Line, Process};
 use super::words::{KNOWN, Offer, State, Word};
 use crate::ring::Socket;
@@ -56,7 +57,8 @@ impl Offer {
     /// # Errors
     /// Why it offers nothing.
     pub fn ask<L: Line>(line: &L, version: &str) -> Result<(Self, Vec<L::Descriptor>), NotOffered> {
-        line.say(&Word::Hello { version: version.to_owned(), asks_only: false }, &[])?;
+        let knows = KNOWN.map(str::to_owned).to_vec();
+        line.say(&Word::Hello { version: version.to_owned(), asks_only: false, knows }, &[])?;
         let (word, descriptors) = line.hear()?;
         match word {
             Word::Offer(offer) => match offer.needs.iter().find(|need| !KNOWN.contains(&need.as_str())) {
@@ -77,34 +79,56 @@ impl Target {
     ///
     /// # Errors
     /// Why it does not serve: the former process does.
-    pub fn succeed(&self, line: &impl Line, former: &impl Former) -> Result<Succeeded, String> {
-        if let Err(Untaken { reason, is_refused, has_all }) = self.take(line) {
+    pub fn succeed(
+        &self,
+        line: &impl Line,
+        former: &impl Former,
+        beside: &mut impl Inherits,
+    ) -> Result<Succeeded, String> {
+        if let Err(Untaken { reason, is_refused, has_all }) = self.take(line, beside) {
+            if is_refused || !has_all {
+                // Before the former process hears of it, which tries to have it at once.
+                beside.give_back();
+            }
             // It need not wait for this process until its patience is over.
             let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
             if !former.has_died(if is_refused { Duration::ZERO } else { DEATH }) {
+                beside.give_back();
                 self.disown();
                 return Err(reason);
             }
             if !has_all || former.has_resumed() {
+                beside.give_back();
                 self.disown();
                 return Ok(Succeeded::StartsAnew(reason));
             }
             tracing::warn!(reason, "the former process has died; this one serves");
         }
+        if let Err(reason) = beside.go_on() {
+            let _ = line.say(&Word::Refused(vec![reason.clone()]), &[]);
+            beside.give_back();
+            self.disown();
+            return Err(reason);
+        }
         self.go_on();
         Ok(Succeeded::Serves)
     }
 
-    fn take<L: Line>(&self, line: &L) -> Result<(), Untaken> {
+    fn take<L: Line>(&self, line: &L, beside: &mut impl Inherits) -> Result<(), Untaken> {
+        let introduction = beside.introduction().map_err(Untaken::with_nothing)?;
+        if let Some(introduction) = introduction {
+            line.say(&Word::Introduction(introduction), &[])?;
+        }
         line.say(&Word::Ready, &[])?;
         let (word, descriptors) = line.hear()?;
         let state = match word {
             Word::State(state) => *state,
             other => return Err(Untaken::instead_of("how its hosts are", other)),
         };
-        let taken = hand_over::<L>(state, descriptors).and_then(|hand_over| self.take_over(hand_over));
+        let taken = beside.take(&state.beside).and_then(|()| hand_over::<L>(state, descriptors));
+        let taken = taken.and_then(|hand_over| self.take_over(hand_over));
         // What it lacks is what keeps hosts from what is reserved against them.
-        let failed = taken.map_err(|reason| Untaken { reason, is_refused: false, has_all: false })?;
+        let failed = taken.map_err(Untaken::with_nothing)?;
         let untaken = match line.say(&Word::Taken(failed), &[]).and_then(|()| line.hear()) {
             Ok((Word::Go, _)) => return Ok(()),
             Ok((other, _)) => Untaken::instead_of("that this process is to serve", other),
@@ -124,6 +148,10 @@ impl From<io::Error> for NotOffered {
 }
 
 impl Untaken {
+    const fn with_nothing(reason: String) -> Self {
+        Self { reason, is_refused: false, has_all: false }
+    }
+
     fn instead_of(expected: &str, word: Word) -> Self {
         let (reason, is_refused) = match word {
             Word::Refused(reasons) => (reasons.join("; "), true),
@@ -135,12 +163,12 @@ impl Untaken {
 
 impl From<io::Error> for Untaken {
     fn from(error: io::Error) -> Self {
-        Self { reason: error.to_string(), is_refused: false, has_all: false }
+        Self::with_nothing(error.to_string())
     }
 }
 
 fn hand_over<L: Line>(state: State, descriptors: Vec<L::Descriptor>) -> Result<HandOver, String> {
-    let State { target, arrivals } = state;
+    let State { target, arrivals, beside: _ } = state;
     if descriptors.len() != target.queues.len() + arrivals.len() {
         return Err("the number of sockets is not that of the queues".to_owned());
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::target::config::FabricConfig;
 use crate::target::succession::HandedTarget;
@@ -11,7 +12,7 @@ use crate::target::succession::HandedTarget;
 pub(super) const FORMAT: u32 = 1;
 
 /// What this version knows of hand-overs beside their format: what others may need it to know.
-pub(super) const KNOWN: [&str; 0] = [];
+pub(super) const KNOWN: [&str; 1] = ["ceph"];
 
 /// What is said.
 #[derive(Debug, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub enum Word {
         version: String,
         /// Whether it only asks how the target was started.
         asks_only: bool,
+        /// What it knows of hand-overs beside their format. The first versions knew nothing else.
+        #[serde(default)]
+        knows: Vec<String>,
     },
     /// How the target was started.
     About(About),
@@ -29,6 +33,8 @@ pub enum Word {
     Offer(Box<Offer>),
     /// Nothing is handed over, and the former process goes on.
     Refused(Vec<String>),
+    /// What the former process has to know of the next one, if there is something.
+    Introduction(Value),
     /// The next process has opened everything.
     Ready,
     /// How the hosts are; their sockets go with this.
@@ -73,6 +79,9 @@ pub struct Offer {
     pub fabric: FabricConfig,
     /// How many descriptors listen.
     pub listening: usize,
+    /// What else it has, for who runs the next process.
+    #[serde(default)]
+    pub beside: Value,
 }
 
 /// How the hosts are. Descriptors: those of the queues, then of the arrivals.
@@ -82,4 +91,7 @@ pub struct State {
     pub target: HandedTarget,
     /// Connections from which nothing has come: the port they came by, and from where.
     pub arrivals: Vec<(u16, SocketAddr)>,
+    /// What else it has let go of, for who runs the next process.
+    #[serde(default)]
+    pub beside: Value,
 }

@@ -1,0 +1,99 @@
+//! What the next process of a target takes of Ceph clusters: locks of images, and the part of a gateway in its group.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::target::hand_over::Inherits;
+use engine::target::{Directives, Target};
+use gateway::Member;
+use serde_json::Value;
+
+use super::handed_ceph::{self, HandedCeph, OfferedCeph};
+use crate::failure::Failure;
+
+/// Takes it.
+pub(super) struct Heir<'a> {
+    target: &'a Arc<Target>,
+    member: Option<&'a mut Member>,
+    offered: &'a OfferedCeph,
+    has_taken: bool,
+}
+
+impl<'a> Heir<'a> {
+    pub(super) const fn new(
+        target: &'a Arc<Target>,
+        member: Option<&'a mut Member>,
+        offered: &'a OfferedCeph,
+    ) -> Self {
+        Self { target, member, offered, has_taken: false }
+    }
+
+    fn take_locks(&self) -> Result<(), String> {
+        if self.offered.locked.is_empty() {
+            return Ok(());
+        }
+        let config = self.target.config();
+        let taken = self.target.apply_directed(&config, &Directives::default(), Duration::ZERO);
+        taken.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// The former process has died, and this one has not all of what it had. Whether it serves all the same, as a gateway in another
+    /// epoch: otherwise the target is to be started anew, with images that nobody else writes to any longer.
+    pub(super) fn start_anew(&mut self) -> Result<bool, Failure> {
+        if let Some(member) = &mut self.member {
+            member.go_on_anew(self.target.clone())?;
+            return Ok(true);
+        }
+        if !self.offered.connections.is_empty()
+            && let Err(error) = self.target.shut_out(&self.offered.connections)
+        {
+            tracing::warn!(%error, "the former process is not shut out: its images may take half a minute to become available");
+        }
+        Ok(false)
+    }
+}
+
+impl Inherits for Heir<'_> {
+    /// By which connections this process can be shut out.
+    fn introduction(&mut self) -> Result<Option<Value>, String> {
+        let connections = self.target.cluster_connections().map_err(|error| error.to_string())?;
+        if connections.is_empty() {
+            return Ok(None);
+        }
+        serde_json::to_value(connections).map(Some).map_err(|error| error.to_string())
+    }
+
+    fn take(&mut self, lent: &Value) -> Result<(), String> {
+        let handed: HandedCeph = handed_ceph::read(lent)?;
+        match (self.member.as_deref(), &self.offered.member, &handed.member) {
+            (None, None, None) => self.take_locks()?,
+            (Some(member), Some(offered), Some(handed)) => {
+                member.membership().take_over(offered, handed, self.target)?;
+            }
+            _ => return Err("one of both processes is a gateway of a group, and the other is not".to_owned()),
+        }
+        self.has_taken = true;
+        let here = self.target.images();
+        match handed.images.iter().find(|image| !here.contains(image)) {
+            None => Ok(()),
+            Some((nqn, nsid)) => {
+                Err(format!("namespace {nsid} of {nqn} is not available to the next process"))
+            }
+        }
+    }
+
+    fn give_back(&mut self) {
+        if std::mem::take(&mut self.has_taken)
+            && let Err(reason) = self.target.lend_images()
+        {
+            tracing::warn!(reason, "an image stays locked until this process has ended");
+        }
+    }
+
+    fn go_on(&mut self) -> Result<(), String> {
+        match &mut self.member {
+            Some(member) => member.go_on(self.target.clone()).map_err(|error| error.to_string()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What the former process of a target has of Ceph clusters, and lets go of for the next one: locks of images, and its part in a
+//! group of gateways. It says nothing to that one.
+
+use std::sync::MutexGuard;
+use std::time::Instant;
+
+use engine::ceph::ClusterConnection;
+use engine::target::Target;
+use engine::target::hand_over::Lends;
+use gateway::{Membership, Serving};
+use serde_json::Value;
+
+use super::handed_ceph::{self, HandedCeph, OfferedCeph};
+
+/// Lets go, and takes back.
+pub(super) struct Lender<'a> {
+    target: &'a Target,
+    membership: Option<&'a Membership>,
+    offered: OfferedCeph,
+    /// Those of the next process.
+    connections: Vec<ClusterConnection>,
+    /// What a gateway serves is decided by nobody else.
+    turn: Option<MutexGuard<'a, Serving>>,
+    /// When everything began to rest.
+    begun: Option<Instant>,
+    /// Whether another process has it all.
+    has_left: bool,
+}
+
+impl<'a> Lender<'a> {
+    /// What is to be offered.
+    pub(super) fn new(target: &'a Target, membership: Option<&'a Membership>) -> Result<Self, String> {
+        // From here on, what is dropped is offered no longer.
+        let mut lender = Self {
+            target,
+            membership,
+            offered: OfferedCeph::default(),
+            connections: Vec::new(),
+            turn: None,
+            begun: None,
+            has_left: false,
+        };
+        lender.offered = OfferedCeph {
+            locked: target.locked_images(),
+            connections: target.cluster_connections().map_err(|error| error.to_string())?,
+            member: membership.map(Membership::offer).transpose()?,
+        };
+        Ok(lender)
+    }
+
+    pub(super) const fn offered(&self) -> &OfferedCeph {
+        &self.offered
+    }
+
+    /// For how long everything has rested.
+    pub(super) fn pause_ms(&self) -> u64 {
+        self.begun.map_or(0, |begun| begun.elapsed().as_millis() as u64)
+    }
+}
+
+impl Lends for Lender<'_> {
+    fn introduced(&mut self, said: Value) {
+        // Whoever cannot be shut out is waited for.
+        self.connections = handed_ceph::read(&said).unwrap_or_default();
+    }
+
+    fn hold_still(&mut self) {
+        self.turn = self.membership.map(Membership::turn);
+        self.begun = Some(Instant::now());
+    }
+
+    fn let_go(&mut self) -> Result<Value, String> {
+        let membership = self.membership.zip(self.offered.member.as_ref()).zip(self.turn.as_deref());
+        let member =
+            membership.map(|((membership, offered), serving)| membership.hand_over(offered, serving));
+        let member = member.transpose()?;
+        self.target.lend_images()?;
+        let handed = HandedCeph { images: self.target.images(), member };
+        serde_json::to_value(handed).map_err(|error| error.to_string())
+    }
+
+    fn rest(&mut self) {
+        if let Some(membership) = self.membership {
+            membership.rest();
+        }
+    }
+
+    /// A next process that has not refused it itself is shut out.
+    fn take_back(&mut self, has_refused: bool) {
+        let from: &[ClusterConnection] = if has_refused { &[] } else { &self.connections };
+        self.target.take_images_back(from);
+        if let Some(membership) = self.membership {
+            membership.resume();
+        }
+    }
+
+    /// A gateway has another epoch then: nobody knows what the next process has done in the one before.
+    fn begin_again(&mut self) {
+        match self.membership.zip(self.turn.as_deref_mut()) {
+            Some((membership, serving)) => membership.begin_again(serving, self.target),
+            None => self.target.take_images_back(&self.connections),
+        }
+    }
+
+    fn leave(&mut self) {
+        self.has_left = true;
+    }
+}
+
+impl Drop for Lender<'_> {
+    fn drop(&mut self) {
+        self.turn = None;
+        if let Some(membership) = self.membership.filter(|_| !self.has_left) {
+            membership.withdraw();
+        }
+    }
+}
