@@ -1,23 +1,30 @@
 //! A daemon of a cluster: it is started, killed, stopped, continued and started again, by its process id. It ends with this
 //! process, however that ends. It keeps out what the daemon is there for.
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::program::Program;
+
+/// How long the end of a process that was killed may take.
+const END: Duration = Duration::from_secs(10);
 
 /// A daemon that lives or not.
 pub(crate) struct Daemon {
     name: String,
     words: Vec<String>,
     program: Option<Program>,
+    /// The process that goes on in place of the program. It is nobody's child.
+    next: Option<OwnedFd>,
 }
 
 impl Daemon {
     /// One that is called `name` and started by `words`. It does not live yet.
     pub(super) const fn new(name: String, words: Vec<String>) -> Daemon {
-        Daemon { name, words, program: None }
+        Daemon { name, words, program: None, next: None }
     }
 
     /// Its process id while it lives.
@@ -30,14 +37,31 @@ impl Daemon {
     /// # Errors
     /// It cannot be started.
     pub(crate) fn start(&mut self) -> Result<(), String> {
-        if self.program.is_none() {
+        if self.program.is_none() && self.next.is_none() {
             self.program = Some(Program::start(&self.words)?);
         }
         Ok(())
     }
 
+    /// Has another process be it from now on, which has been started in its place.
+    ///
+    /// # Errors
+    /// That one has ended.
+    pub(super) fn follow(&mut self, process: i32) -> Result<(), String> {
+        let gone = || format!("{}: its successor has ended", self.name);
+        let process = Pid::from_raw(process).ok_or_else(gone)?;
+        self.next = Some(pidfd_open(process, PidfdFlags::empty()).map_err(|_| gone())?);
+        // Where it was a child, it has ended, and is taken away here.
+        self.program = None;
+        Ok(())
+    }
+
     /// SIGKILL, and waits for its end.
     pub(crate) fn kill(&mut self) {
+        if let Some(next) = self.next.take() {
+            let _ = pidfd_send_signal(&next, Signal::KILL);
+            has_ended(&next, Instant::now() + END);
+        }
         if let Some(mut program) = self.program.take() {
             program.kill();
         }
@@ -54,6 +78,9 @@ impl Daemon {
     }
 
     fn signal(&mut self, signal: Signal) {
+        if let Some(next) = &self.next {
+            let _ = pidfd_send_signal(next, signal);
+        }
         if let Some(program) = &mut self.program {
             program.signal(signal);
         }
@@ -76,12 +103,22 @@ impl Daemon {
     }
 
     fn check_until(&mut self, until: Instant) -> Result<(), String> {
+        if self.next.as_ref().is_some_and(|next| has_ended(next, until)) {
+            return Err(format!("{} ended by itself", self.name));
+        }
         let Some(program) = &mut self.program else { return Ok(()) };
         match program.ended(until)? {
             None => Ok(()),
             Some(status) => Err(format!("{} ended by itself ({status}): {}", self.name, program.errors())),
         }
     }
+}
+
+/// Whether a process has ended, or does until then.
+fn has_ended(process: &OwnedFd, until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
+    let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)).is_ok_and(|ready| ready > 0)
 }
 
 impl Drop for Daemon {

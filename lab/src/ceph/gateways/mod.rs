@@ -5,6 +5,7 @@ mod outage;
 mod pair;
 mod rounds;
 mod status;
+mod upgrades;
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,8 @@ const CHECKS: [(&str, Round); 7] = [
 ];
 
 /// What is tried after them, by its names.
-const OTHERS: [(&str, Check); 3] = [
+const OTHERS: [(&str, Check); 4] = [
+    ("both gateways are upgraded ten times in turn, and nobody takes over", Rounds::upgrade_both),
     ("connections that were closed are shut out and forgotten", Rounds::close_many),
     ("an image of another cluster is refused", Rounds::refuse_other_cluster),
     ("a gateway that was killed is removed, and another takes its place", Rounds::replace_gateway),

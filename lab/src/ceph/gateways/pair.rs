@@ -40,6 +40,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A gateway that has not taken over after so long does not.
 pub(super) const TAKEOVER_LIMIT: Duration = Duration::from_secs(60);
 
+/// What gateways log.
+const LEVEL: &str = "SELVEDGE_LOG=info,selvedge::gateway=debug";
+
 /// A gateway that runs or not.
 pub(super) struct Gateway {
     pub(super) name: &'static str,
@@ -49,6 +52,9 @@ pub(super) struct Gateway {
     pub(super) group: u32,
     pub(super) daemon: Daemon,
     socket: PathBuf,
+    log: PathBuf,
+    /// What a command line begins with so that the program runs where the gateway does.
+    there: Vec<String>,
 }
 
 impl Gateway {
@@ -59,12 +65,12 @@ impl Gateway {
         let (socket, log) =
             (pair.output.join(format!("{name}.sock")), pair.output.join(format!("gateway-{name}.log")));
         let site = Site::inside(place, ip);
+        let there = site.words().into_iter().map(str::to_owned).collect();
         let (ip, shared) = (ip.to_string(), format!("{POOL}/group,conf={}", pair.conf.display()));
         let control = format!("unix:{}", socket.display());
-        let log = log.display().to_string();
+        let written = log.display().to_string();
         // What it said before it was killed is kept, and stands before what it says when it is back.
-        let level = "SELVEDGE_LOG=info,selvedge::gateway=debug";
-        let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &log, "env", level, pair.program];
+        let logged = ["sh", "-c", "exec \"$@\" 2>>\"$0\"", &written, "env", LEVEL, pair.program];
         let flags = ["serve", "-a", &ip, "--reactors", "1", "--control", &control];
         let flags = [&flags[..], &["--bdevs-per-cluster", SHARERS]].concat();
         let member = ["--gateway-group", &shared, "--gateway-name", name];
@@ -76,6 +82,8 @@ impl Gateway {
             group,
             daemon: Daemon::new(format!("gateway {name}"), words),
             socket,
+            log,
+            there,
         }
     }
 
@@ -220,6 +228,58 @@ impl Pair {
         let spec = format!("rbd:rbd/foreign,conf={}", other.conf().display());
         let words = ["it is cluster", "the gateways' group", "a group of its own"];
         self.is_refused(0, &["namespace", "add", NQN, &spec], &words)
+    }
+
+    /// Has another process of the same program go on in place of a gateway's.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn upgrade(&mut self, gateway: usize) -> Result<(), String> {
+        let Gateway { socket, there, .. } = &self.gateways[gateway];
+        let control = format!("unix:{}", socket.display());
+        // What is logged follows from the environment of whoever starts the next process.
+        let words = ["env", LEVEL, &self.program, "upgrade", "--control", &control, "-o", "json"];
+        let there: Vec<&str> = there.iter().map(String::as_str).collect();
+        let told = Answer::of(&[&there[..], &words].concat())?
+            .well()
+            .map_err(|reason| format!("upgrade: {reason}"))?;
+        let told: Value = serde_json::from_str(&told.output).map_err(|error| format!("upgrade: {error}"))?;
+        let process = told["process"].as_u64().and_then(|process| i32::try_from(process).ok());
+        self.gateways[gateway].daemon.follow(process.ok_or("upgrade: no process")?)
+    }
+
+    /// What a gateway's processes have said.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn log(&self, gateway: usize) -> Result<String, String> {
+        let path = &self.gateways[gateway].log;
+        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// How long hosts have waited at a gateway's last upgrade, in milliseconds, by its log.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub(super) fn last_pause_ms(&self, gateway: usize) -> Result<u64, String> {
+        let log = self.log(gateway)?;
+        let pauses =
+            log.lines().filter_map(|line| line.split_once("pause_ms=")?.1.split(' ').next()?.parse().ok());
+        pauses.last().ok_or_else(|| "the log has no pause_ms".to_owned())
+    }
+
+    /// The identifiers of the controllers that hosts have at a gateway.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(super) fn controllers(&self, gateway: usize) -> Result<Vec<u64>, String> {
+        let told = self.ask(gateway, &["connection", "list", "-o", "json"])?.well()?;
+        let told: Value =
+            serde_json::from_str(&told.output).map_err(|error| format!("controllers: {error}"))?;
+        let all = told["controllers"].as_array().ok_or("no list of controllers")?;
+        let mut all: Vec<u64> = all.iter().filter_map(|controller| controller["cntlid"].as_u64()).collect();
+        all.sort_unstable();
+        Ok(all)
     }
 
     /// Asks a gateway for something that it has to refuse, with all of these in what it says.

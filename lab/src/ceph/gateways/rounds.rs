@@ -16,7 +16,7 @@ use crate::emulator::link::Dice;
 
 /// The part of a namespace that a host writes, in MiB. Where hosts have ended before a gateway comes back, it is so small that
 /// what the gateway had begun has been overwritten meanwhile: the same again could not be told from nothing.
-const RANGE_MIB: u64 = 16;
+pub(super) const RANGE_MIB: u64 = 16;
 const QUIET_RANGE_MIB: u64 = 8;
 /// How long hosts write that see a gateway go and come back; and those that are to have ended when it comes back, and have to
 /// write on for a while after the writes that were lost with it (which they send again when it has surely come to rest).
@@ -60,16 +60,16 @@ pub(super) struct Figures {
 
 /// What rounds need, and what they leave to the next one.
 pub(super) struct Rounds {
-    pair: Pair,
+    pub(super) pair: Pair,
     site: host::Site,
     dice: Dice,
     count: u64,
 }
 
 /// The hosts of a round: of the gateway that is hit, and of the other.
-struct Hosts {
-    hit: Host,
-    beside: Host,
+pub(super) struct Hosts {
+    pub(super) hit: Host,
+    pub(super) beside: Host,
 }
 
 /// Why rounds cannot be had here.
@@ -186,8 +186,7 @@ impl Rounds {
     /// # Errors
     /// What was wrong.
     pub(super) fn replace_gateway(&mut self) -> Result<(), String> {
-        self.count += 1;
-        let nsids = [self.pair.nsid(0, self.dice.next()), self.pair.nsid(1, self.dice.next())];
+        let nsids = self.one_of_each();
         let mut hosts = self.start_hosts(nsids, REPLACEMENT_S, RANGE_MIB, false)?;
         self.pair.is_refused(0, &["gateways", "remove", "b"], &["gateway b is alive", "end it first"])?;
         self.pair.is_refused(0, &["gateways", "remove", "x"], &["no gateway x"])?;
@@ -225,7 +224,13 @@ impl Rounds {
         Ok(())
     }
 
-    fn start_hosts(
+    /// A namespace of each gateway's load-balancing group, for another round.
+    pub(super) fn one_of_each(&mut self) -> [u32; 2] {
+        self.count += 1;
+        [self.pair.nsid(0, self.dice.next()), self.pair.nsid(1, self.dice.next())]
+    }
+
+    pub(super) fn start_hosts(
         &mut self,
         [nsid, beside]: [u32; 2],
         runtime_s: u64,
@@ -275,7 +280,7 @@ impl Rounds {
 
 impl Hosts {
     /// Waits for the end of both, which has to be a good one.
-    fn finish(&mut self) -> Result<Deeds, String> {
+    pub(super) fn finish(&mut self) -> Result<Deeds, String> {
         let until = Instant::now() + END_LIMIT;
         let mut deeds = self.hit.finish(until)?;
         deeds.add(&self.beside.finish(until)?);
@@ -283,7 +288,7 @@ impl Hosts {
     }
 
     /// Other hosts find everything that was acknowledged and flushed.
-    fn check(&self) -> Result<Deeds, String> {
+    pub(super) fn check(&self) -> Result<Deeds, String> {
         let mut deeds = self.hit.check()?;
         deeds.add(&self.beside.check()?);
         Ok(deeds)
@@ -291,7 +296,7 @@ impl Hosts {
 }
 
 /// Of the two paths to a namespace, the one to `address` has to be optimized, and the other one inaccessible.
-fn has_states(paths: &[Value], address: &str) -> Result<(), String> {
+pub(super) fn has_states(paths: &[Value], address: &str) -> Result<(), String> {
     for path in paths {
         let at = path["address"].as_str().unwrap_or_default();
         let wanted = if is_address(at, address) { "optimized" } else { "inaccessible" };
@@ -307,7 +312,7 @@ fn is_address(at: &str, address: &str) -> bool {
     at.strip_prefix(address).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
-fn ms(duration: Duration) -> u64 {
+pub(super) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
