@@ -13,6 +13,7 @@ mod broken_administration;
 mod broken_attach;
 mod broken_attached;
 mod broken_authentication;
+mod broken_gateways;
 mod broken_hand_over;
 mod broken_reactor;
 mod broken_rules;

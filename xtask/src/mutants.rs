@@ -12,6 +12,7 @@ use crate::broken_administration;
 use crate::broken_attach;
 use crate::broken_attached;
 use crate::broken_authentication;
+use crate::broken_gateways;
 use crate::broken_hand_over;
 use crate::broken_reactor;
 use crate::broken_rules::{RULES, Rule};
@@ -104,7 +105,8 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
         .iter()
         .chain(&broken_tls_handshake::RULES)
         .chain(&broken_tls::RULES)
-        .chain(&broken_succession::RULES);
+        .chain(&broken_succession::RULES)
+        .chain(&broken_gateways::RULES);
     let of_disks = &broken_attached::RULES;
     let of_administration = &broken_administration::RULES;
     RULES.iter().chain(&broken_authentication::RULES).chain(of_administration).chain(of_tls).chain(of_disks)
