@@ -43,7 +43,6 @@ impl Format {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reads {
     /// Of another epoch nothing is said: an older version may have come back by the same name.
-    #[serde(rename = "incarnation")]
     pub(crate) epoch: u64,
     lowest: u32,
     highest: u32,
