@@ -53,7 +53,7 @@ impl Connection {
 }
 
 /// Whether an address is that of a single connection: with 0 at its end it is all that its machine has.
-fn names_one(address: &str) -> bool {
+pub(crate) fn names_one(address: &str) -> bool {
     let mut parts = address.trim_start_matches('[').trim_end_matches(']').split(',');
     parts.all(|part| {
         let Some((place, nonce)) = part.rsplit_once('/') else { return false };

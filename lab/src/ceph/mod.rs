@@ -24,6 +24,7 @@ mod restarts;
 mod site;
 mod target;
 mod trial;
+mod upgrades;
 
 use std::path::Path;
 

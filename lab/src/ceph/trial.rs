@@ -8,7 +8,7 @@ use super::config::Shape;
 use super::ground::Ground;
 use super::{
     administration, commands, content, cuts, failures, fencing, gateways, idle, images, imports, lifetimes,
-    refusals, restarts,
+    refusals, restarts, upgrades,
 };
 use crate::answer::has_failed;
 
@@ -16,7 +16,7 @@ use crate::answer::has_failed;
 type Check = (&'static str, fn(&mut Ground) -> Result<(), String>);
 
 /// On one OSD in memory, where who connects needs a key.
-const SMALL: [Check; 47] = [
+const SMALL: [Check; 48] = [
     ("what is written is exported", content::written_is_exported),
     ("what is imported is read", content::imported_is_read),
     ("verified writes over two queues are exported", content::verified_is_exported),
@@ -39,6 +39,7 @@ const SMALL: [Check; 47] = [
     ("a namespace goes under load, and comes again", lifetimes::namespace_goes_and_comes),
     ("an image that is made later is served then", lifetimes::image_comes_later),
     ("an image is served when another target has given it back", lifetimes::image_is_taken_over),
+    ("images go over to the next process of their target", upgrades::images_go_over),
     ("writes of a blocklisted target do not land", fencing::blocklisted_writes_do_not_land),
     ("locks of a dead target keep nobody who starts", restarts::locks_of_the_dead_keep_nobody),
     ("a target that is stopped is not shut out", restarts::stopped_is_not_shut_out),

@@ -11,13 +11,14 @@ use gateway::{Membership, Serving};
 use serde_json::Value;
 
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
+use crate::cluster_connections::names_one;
 
 /// Lets go, and takes back.
 pub(super) struct Lender<'a> {
     target: &'a Target,
     membership: Option<&'a Membership>,
     offered: OfferedCeph,
-    /// Those of the next process.
+    /// Those of the next process, each of which is a single one.
     connections: Vec<ClusterConnection>,
     /// What a gateway serves is decided by nobody else.
     turn: Option<MutexGuard<'a, Serving>>,
@@ -59,9 +60,15 @@ impl<'a> Lender<'a> {
 }
 
 impl Lends for Lender<'_> {
-    fn introduced(&mut self, said: Value) {
-        // Whoever cannot be shut out is waited for.
-        self.connections = handed_ceph::read(&said).unwrap_or_default();
+    /// By which connections the next process can be shut out.
+    fn introduced(&mut self, said: Value) -> Result<(), String> {
+        let connections: Vec<ClusterConnection> = handed_ceph::read(&said)?;
+        // Others of the same machine must not be.
+        if let Some(other) = connections.iter().find(|connection| !names_one(&connection.address)) {
+            return Err(format!("the next process names {}, which is not a connection", other.address));
+        }
+        self.connections = connections;
+        Ok(())
     }
 
     fn hold_still(&mut self) {

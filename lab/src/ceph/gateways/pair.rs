@@ -263,9 +263,9 @@ impl Pair {
     /// It does not say.
     pub(super) fn last_pause_ms(&self, gateway: usize) -> Result<u64, String> {
         let log = self.log(gateway)?;
-        let pauses =
+        let mut pauses =
             log.lines().filter_map(|line| line.split_once("pause_ms=")?.1.split(' ').next()?.parse().ok());
-        pauses.last().ok_or_else(|| "the log has no pause_ms".to_owned())
+        pauses.next_back().ok_or_else(|| "the log has no pause_ms".to_owned())
     }
 
     /// The identifiers of the controllers that hosts have at a gateway.

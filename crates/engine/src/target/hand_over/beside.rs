@@ -6,7 +6,12 @@ use serde_json::Value;
 /// The former process' side.
 pub trait Lends {
     /// What the next process says of itself before it is ready.
-    fn introduced(&mut self, _said: Value) {}
+    ///
+    /// # Errors
+    /// When it is not what it should be: this process goes on.
+    fn introduced(&mut self, _said: Value) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Nothing is decided from here on.
     fn hold_still(&mut self) {}

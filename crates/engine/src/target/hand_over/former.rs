@@ -140,7 +140,7 @@ fn await_ready(line: &impl Line, beside: &mut impl Lends) -> Result<(), String> 
             Ok((Word::Ready, _)) => return Ok(()),
             Ok((Word::Introduction(said), _)) if !is_known => {
                 is_known = true;
-                beside.introduced(said);
+                beside.introduced(said)?;
             }
             Ok((Word::Refused(reasons), _)) => return Err(reasons.join("; ")),
             Ok(_) => return Err("the next process says something else than that it is ready".to_owned()),
