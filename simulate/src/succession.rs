@@ -89,13 +89,14 @@ fn leave_to(target: &Target, upgrade: &Upgrade, line: &Line) -> Result<bool, Str
         needs: if needs_more { vec!["made-up".to_owned()] } else { Vec::new() },
         fabric: target.config().with_identities(&target.namespace_identities()),
         listening: listening.len(),
+        beside: Default::default(),
     };
     let mut descriptors: Vec<Descriptor> = listening.into_iter().map(Descriptor::Listening).collect();
     descriptors.extend(holds.into_iter().map(Descriptor::Hold));
     descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
     line.say_with(&Word::Offer(Box::new(offer)), descriptors).map_err(told)?;
     let Some(next) = upgrade.next() else { return Ok(false) };
-    target.hand_over_to(line, &OtherProcess(next), || has_resumed.set(true))
+    target.hand_over_to(line, &OtherProcess(next), &mut (), || has_resumed.set(true))
 }
 
 /// What the former process has open.
@@ -153,7 +154,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, line
         return ends();
     };
     disk::forget();
-    let taken = target.succeed(&line, &former);
+    let taken = target.succeed(&line, &former, &mut ());
     simulation::say(|| format!("the next process: {taken:?}"));
     match taken {
         Ok(Succeeded::Serves) => {}

@@ -84,7 +84,11 @@ fn target(is_held: bool) -> Target {
 }
 
 fn state() -> Word {
-    Word::State(Box::new(State { target: HandedTarget::default(), arrivals: Vec::new() }))
+    Word::State(Box::new(State {
+        target: HandedTarget::default(),
+        arrivals: Vec::new(),
+        beside: Default::default(),
+    }))
 }
 
 fn refused() -> Word {
@@ -93,7 +97,7 @@ fn refused() -> Word {
 
 /// What becomes of a next process.
 fn next(words: impl IntoIterator<Item = Word>, former: Other) -> Result<Succeeded, String> {
-    target(true).succeed(&Script::new(words), &former)
+    target(true).succeed(&Script::new(words), &former, &mut ())
 }
 
 #[test]
@@ -120,7 +124,7 @@ fn the_next_process_does_not_serve_beside_the_former() {
 /// What becomes of a former process, whether it has said that it goes on, and what it said.
 fn former(words: impl IntoIterator<Item = Word>, next: Other) -> (Result<bool, String>, bool, Vec<String>) {
     let (target, line, resumed) = (target(false), Script::new(words), Cell::new(false));
-    let outcome = target.hand_over_to(&line, &next, || resumed.set(true));
+    let outcome = target.hand_over_to(&line, &next, &mut (), || resumed.set(true));
     if outcome != Ok(true) {
         // It serves.
         Client::open(target.ports()[0]).initialize(nvme::tcp::Digests::default());
@@ -159,14 +163,19 @@ fn the_former_process_goes_on_as_long_as_it_has_not_said_that_the_next_one_is_to
 fn what_needs_more_than_this_version_knows_is_refused_before_anything_is_taken() {
     let offer = |needs: &[&str]| {
         let needs = needs.iter().map(|need| (*need).to_owned()).collect();
-        Word::Offer(Box::new(Offer { needs, fabric: target(false).config(), listening: 0 }))
+        Word::Offer(Box::new(Offer {
+            needs,
+            fabric: target(false).config(),
+            listening: 0,
+            beside: Default::default(),
+        }))
     };
     let asked = |word| Offer::ask(&Script::new([word]), "0").map(drop);
     assert!(asked(offer(&[])).is_ok());
     let refused = asked(offer(&["a made-up section"]));
     assert!(matches!(refused, Err(NotOffered::Refused(reason)) if reason.contains("a made-up section")));
     // What need not be known is passed over.
-    let mut bytes = encode(&Word::Hello { version: "9".to_owned(), asks_only: false }, 0).unwrap();
+    let mut bytes = encode(&Word::Hello { version: "9".to_owned(), asks_only: false, knows: Vec::new() }, 0).unwrap();
     let body = String::from_utf8(bytes.split_off(24)).unwrap().replace(":{", ":{\"more\":[1],");
     bytes.truncate(12);
     for number in [nvme::tcp::digest::crc32c(body.as_bytes()), body.len() as u32, 0] {
